@@ -1,0 +1,52 @@
+# Every target sets up what it needs; `make` alone lists them.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check real bench soak controlplane crds lock clean
+
+help: ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
+
+$(STAMP): requirements-dev.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info < (3, 14) else "Python 3.11, 3.12 or 3.13 is needed, this is " + sys.version.split()[0])'
+	@echo "Installing into $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: $(STAMP) ## three pools, twenty nodes and two Jobs on the built-in sandbox, in under a minute
+	@$(BIN)/ai-scheduler demo
+
+check: $(STAMP) ## the fast part: gates, unit tests, scenarios
+	@$(BIN)/python -m pytest -q -m "not real and not bench and not soak"
+
+test: $(STAMP) ## everything that everyone runs, the real control plane included
+	@$(BIN)/python -m pytest -m "not bench and not soak"
+
+real: $(STAMP) ## only the tests on a real kube-apiserver
+	@$(BIN)/python -m pytest -m "real and not soak"
+
+bench: $(STAMP) ## speed and memory, as ratios
+	@$(BIN)/python -m pytest -q -s -m bench
+
+soak: $(STAMP) ## what needs long
+	@$(BIN)/python -m pytest -m soak
+
+controlplane: ## build kube-apiserver, etcd, kubectl and the rest into the cache
+	@$(PYTHON) tools/controlplane/build.py
+
+crds: $(STAMP) ## write manifests/crds from its Python source
+	@$(BIN)/python -m aischeduler.kube.crds manifests/crds
+
+lock: $(STAMP) ## pin the dependencies anew
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock' \
+		pyproject.toml --extra fast -o requirements.lock
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock' \
+		pyproject.toml --extra fast --group dev -c requirements.lock -o requirements-dev.lock
+
+clean: ## remove the virtual environment and caches
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

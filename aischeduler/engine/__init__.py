@@ -1,0 +1,1 @@
+"""The Scheduler: events in, actions out, synchronous and deterministic."""

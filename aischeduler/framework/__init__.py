@@ -1,0 +1,1 @@
+"""How a rule plugs in: Kubernetes' extension points as masks and vectors over node rows."""

@@ -1,0 +1,94 @@
+"""Everything that can happen: the closed union that shells hand to the core.
+
+Laws:
+- `…Seen` carries an object as it now is, new or changed; seeing the same twice changes nothing.
+- `…Gone` ends what its name or uid stood for; for something unknown it changes nothing.
+- A bind has exactly one outcome, and only a definite one: what is unknown stays with the shell until it is settled.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from aischeduler.model.node import Node
+from aischeduler.model.pod import Pod
+from aischeduler.model.pool import Pool
+
+
+@dataclass(frozen=True, slots=True)
+class PodSeen:
+    """A pod as it now is."""
+
+    pod: Pod
+
+
+@dataclass(frozen=True, slots=True)
+class PodGone:
+    """The pod of this uid no longer exists."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSeen:
+    """A node as it now is."""
+
+    node: Node
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGone:
+    """No node of this name exists any more."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSeen:
+    """A Pool object as it now is."""
+
+    pool: Pool
+
+
+@dataclass(frozen=True, slots=True)
+class PoolGone:
+    """No Pool object of this name exists any more."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class BindAccepted:
+    """The API server took our Binding (or an earlier try of it); the watch will show the pod on the node."""
+
+    uid: str
+    node: str
+
+
+class Refusal(StrEnum):
+    """Why a Binding came to nothing, by what has to follow."""
+
+    GONE = "Gone"
+    """The pod of this uid no longer exists (404, or a 409 about the uid): free the room, never retry."""
+    TAKEN = "Taken"
+    """The pod is bound to another node (409): free the room, the watch tells where it is."""
+    HELD = "Held"
+    """The pod is terminating or gated (409): free the room, wait for its next change."""
+    INVALID = "Invalid"
+    """The API server will never take this (400, 422): free the room, wait for the pod to change."""
+    FORBIDDEN = "Forbidden"
+    """We may not bind (403): free the room, try again after a backoff."""
+    UNAVAILABLE = "Unavailable"
+    """The request failed and the pod was read to be unbound (429, 5xx, timeouts): free the room, retry with backoff."""
+
+
+@dataclass(frozen=True, slots=True)
+class BindRefused:
+    """Our Binding of this pod to this node failed for good; `message` is the server's."""
+
+    uid: str
+    node: str
+    refusal: Refusal
+    message: str
+
+
+Event = PodSeen | PodGone | NodeSeen | NodeGone | PoolSeen | PoolGone | BindAccepted | BindRefused

@@ -1,0 +1,37 @@
+"""Nodes as a scheduler sees them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from aischeduler.model.resources import Amounts
+
+NO_SCHEDULE: Final = "NoSchedule"
+PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
+NO_EXECUTE: Final = "NoExecute"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Taint:
+    """A taint: `effect` is NoSchedule, PreferNoSchedule or NoExecute."""
+
+    key: str
+    value: str = ""
+    effect: str = NO_SCHEDULE
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node. Two equal nodes are the same to every decision: heartbeats change nothing here.
+
+    `invalid` names the fields that could not be read (their amounts count as zero); else empty.
+    """
+
+    name: str
+    uid: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    allocatable: Amounts = field(default_factory=dict)
+    capacity: Amounts = field(default_factory=dict)
+    invalid: str = ""

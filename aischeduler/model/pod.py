@@ -1,0 +1,77 @@
+"""Pods as a scheduler sees them: a small record each, and one shared `PodSpec` for all that are alike."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from aischeduler.model.resources import Request
+from aischeduler.model.selectors import NodeTerm, PreferredTerm
+
+PENDING: Final = "Pending"
+RUNNING: Final = "Running"
+FINISHED: Final = frozenset(("Succeeded", "Failed"))
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """A toleration; an empty key with Exists tolerates every taint, an empty effect every effect."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class HostPort:
+    """A port that a container takes on the node itself; `ip` 0.0.0.0 means every address."""
+
+    protocol: str
+    port: int
+    ip: str = "0.0.0.0"  # noqa: S104 - Kubernetes' word for every address; nothing is bound here
+
+
+@dataclass(frozen=True, slots=True)
+class PodSpec:
+    """The part of a pod that decides where it may run. Equal specs form one class.
+
+    `key` identifies the spec: equal keys mean equal specs, so that classes are found without comparing fields.
+    `required` is None where the pod requires nothing; an empty tuple matches no node.
+    `node_name` is the node that a pod asks for by name before it is placed; bound pods leave it empty.
+    `invalid` is the reason why no node can ever be right (a malformed quantity), naming the field; else empty.
+    """
+
+    key: bytes
+    request: Request
+    node_selector: tuple[tuple[str, str], ...] = ()
+    required: tuple[NodeTerm, ...] | None = None
+    preferred: tuple[PreferredTerm, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    host_ports: tuple[HostPort, ...] = ()
+    node_name: str = ""
+    invalid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """One pod. `node_name` is empty until it is bound; `pool` is the home that it names, or empty.
+
+    `created_seconds` is its creationTimestamp in unix seconds; `gates` are the names of its scheduling gates.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    spec: PodSpec
+    scheduler_name: str
+    node_name: str = ""
+    pool: str = ""
+    priority: int = 0
+    created_seconds: int = 0
+    phase: str = PENDING
+    terminating: bool = False
+    gates: tuple[str, ...] = ()
+
+    @property
+    def finished(self) -> bool:
+        """A finished pod uses nothing and waits for nothing."""
+        return self.phase in FINISHED

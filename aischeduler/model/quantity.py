@@ -1,0 +1,99 @@
+"""Quantities of Kubernetes, read exactly.
+
+Laws:
+- No float: a quantity is an integer count of nano-units, rounded up as the API server does.
+- What the API server would refuse is refused here, with the text in the message.
+
+Source: k8s.io/apimachinery, resource.Quantity (syntax and canonical form).
+"""
+
+import re
+from typing import Final
+
+NANO: Final = 10**9
+EXPONENT_MAX: Final = 30
+"""Larger powers of ten describe nothing that exists and would let a few bytes cost much memory."""
+
+_SYNTAX = re.compile(
+    r"([+-]?)([0-9]+\.?[0-9]*|\.[0-9]+)(?:(Ki|Mi|Gi|Ti|Pi|Ei)|(n|u|m|k|M|G|T|P|E)|[eE]([+-]?[0-9]{1,9}))?", re.ASCII
+)
+_DIGITS_MAX = 64
+_BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+
+
+class QuantityError(ValueError):
+    """A text that is no quantity; the message quotes it."""
+
+
+def parse_nano(text: str) -> int:
+    """Return the quantity in nano-units, rounded up to whole ones (away from zero).
+
+    Raises QuantityError for what the API server refuses and for exponents beyond 30.
+    """
+    found = _SYNTAX.fullmatch(text) if len(text) <= _DIGITS_MAX else None
+    if found is None:
+        raise QuantityError(f"{shorten(text)} is not a quantity such as 1, 500m, 1.5 or 2Gi")
+    sign, number, binary, decimal, exponent = found.groups()
+    whole, _, fraction = number.partition(".")
+    power = int(exponent) if exponent else _DECIMAL[decimal or ""]
+    if not -EXPONENT_MAX <= power <= EXPONENT_MAX:
+        raise QuantityError(f"{shorten(text)} has an exponent outside -{EXPONENT_MAX} to {EXPONENT_MAX}")
+    numerator = int(whole + fraction or "0") * NANO * _BINARY.get(binary or "", 1)
+    power -= len(fraction)
+    scale = int(10 ** abs(power))
+    nano = numerator * scale if power >= 0 else -(-numerator // scale)
+    return -nano if sign == "-" else nano
+
+
+def parse_milli(text: str) -> int:
+    """Return the quantity in thousandths, rounded up, as schedulers count CPU."""
+    return _ceiling(parse_nano(text), 10**6)
+
+
+def parse_units(text: str) -> int:
+    """Return the quantity in whole units, rounded up, as schedulers count bytes and devices."""
+    return _ceiling(parse_nano(text), NANO)
+
+
+def canonical(text: str) -> str:
+    """Return the form that the API server stores: no fraction, the largest suffix that divides.
+
+    A binary quantity below 1024, or with a fraction of a unit, falls back to decimal suffixes.
+    """
+    nano = parse_nano(text)
+    sign, amount = ("-", -nano) if nano < 0 else ("", nano)
+    if text.endswith("i") and amount % NANO == 0 and (amount == 0 or amount >= 1024 * NANO):
+        units = amount // NANO
+        suffix, scale = _largest(units, _BINARY)
+        return f"{sign}{units // scale}{suffix}"
+    if amount == 0:
+        return "0"
+    power = -9
+    while amount % 1000 == 0:
+        amount, power = amount // 1000, power + 3
+    return f"{sign}{amount}{_decimal_suffix(text, power)}" if power <= 18 else f"{sign}{amount * 10 ** (power - 18)}E"
+
+
+def shorten(text: str, length: int = 40) -> str:
+    """Quote a user's text for a message: escaped, and cut when long."""
+    return ascii(text if len(text) <= length else text[:length] + "...")
+
+
+def _largest(units: int, suffixes: dict[str, int]) -> tuple[str, int]:
+    best = ("", 1)
+    for suffix, scale in suffixes.items():
+        if units and units % scale == 0:
+            best = (suffix, scale)
+    return best
+
+
+def _decimal_suffix(text: str, power: int) -> str:
+    if re.search(r"[eE][+-]?[0-9]+$", text):
+        return f"e{power}" if power else ""
+    return next(suffix for suffix, exponent in _DECIMAL.items() if exponent == power)
+
+
+def _ceiling(amount: int, scale: int) -> int:
+    rounded = -(-abs(amount) // scale)
+    return rounded if amount >= 0 else -rounded

@@ -1,0 +1,111 @@
+"""Amounts of resources, and what a pod asks for.
+
+Laws:
+- Amounts are integers: CPU in thousandths of a core, everything else in whole units (bytes, devices, pods).
+- Limits never matter to a scheduler.
+
+Source: k8s.io/component-helpers/resource (PodRequests) and kube-scheduler's defaults for scoring.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from aischeduler.model.names import CPU, MEMORY
+from aischeduler.model.quantity import QuantityError, parse_milli, parse_units
+
+Amounts = Mapping[str, int]
+
+SCORE_CPU_MILLI: Final = 100
+"""What scores assume of a container that names no CPU."""
+SCORE_MEMORY_BYTES: Final = 200 * 1024 * 1024
+"""What scores assume of a container that names no memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """What one container asks for; a sidecar is an init container that keeps running."""
+
+    requests: Amounts
+    sidecar: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a pod asks of a node.
+
+    `amounts` decide whether it fits; `score_cpu_milli` and `score_memory_bytes` stand for it in scores, where
+    containers that ask for nothing count as small ones.
+    """
+
+    amounts: Amounts
+    score_cpu_milli: int
+    score_memory_bytes: int
+
+
+def parse_amounts(field: str, quantities: Mapping[str, str]) -> dict[str, int]:
+    """Read a resource list; raises QuantityError naming field and resource, also for an amount below zero."""
+    amounts: dict[str, int] = {}
+    for name, text in quantities.items():
+        try:
+            amount = parse_milli(text) if name == CPU else parse_units(text)
+        except QuantityError as error:
+            raise QuantityError(f"{field}.{name}: {error}") from error
+        if amount < 0:
+            raise QuantityError(f"{field}.{name}: {text} is below zero")
+        amounts[name] = amount
+    return amounts
+
+
+def pod_request(
+    containers: Iterable[Container], init_containers: Iterable[Container], pod_level: Amounts, overhead: Amounts
+) -> Request:
+    """Sum up a pod: containers and sidecars, or the largest init step, then pod-level amounts, then overhead.
+
+    `init_containers` are in their order: a plain one runs beside the sidecars declared before it. Amounts that
+    `pod_level` names replace the sum.
+    """
+    containers, init_containers = tuple(containers), tuple(init_containers)
+    amounts = dict(_peak([c.requests for c in containers], init_containers))
+    scored = _peak(
+        [_scored(c.requests) for c in containers],
+        [Container(_scored(c.requests), sidecar=c.sidecar) for c in init_containers],
+    )
+    amounts.update(pod_level)
+    scored.update(pod_level)
+    for name, amount in overhead.items():
+        amounts[name] = amounts.get(name, 0) + amount
+        scored[name] = scored.get(name, 0) + amount
+    kept = {name: amount for name, amount in sorted(amounts.items()) if amount > 0}
+    return Request(kept, scored.get(CPU, 0), scored.get(MEMORY, 0))
+
+
+def _scored(requests: Amounts) -> Amounts:
+    return {CPU: requests.get(CPU, SCORE_CPU_MILLI), MEMORY: requests.get(MEMORY, SCORE_MEMORY_BYTES)}
+
+
+def _peak(containers: Iterable[Amounts], init_containers: Iterable[Container]) -> dict[str, int]:
+    """Return per resource the most that is asked at one time over the pod's life."""
+    running: dict[str, int] = {}
+    for requests in containers:
+        _add(running, requests)
+    started: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for init in init_containers:
+        if init.sidecar:
+            _add(running, init.requests)
+            _add(started, init.requests)
+            step = started
+        else:
+            step = dict(started)
+            _add(step, init.requests)
+        for name, amount in step.items():
+            peak[name] = max(peak.get(name, 0), amount)
+    for name, amount in running.items():
+        peak[name] = max(peak.get(name, 0), amount)
+    return peak
+
+
+def _add(total: dict[str, int], amounts: Amounts) -> None:
+    for name, amount in amounts.items():
+        total[name] = total.get(name, 0) + amount

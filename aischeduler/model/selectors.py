@@ -1,0 +1,154 @@
+"""Label and node selectors: read once, matched against one object's labels.
+
+Laws:
+- A selector that the API server would refuse raises SelectorError naming the field.
+- Matching one object is here; matching all nodes at once is `state.labels`, on the same requirements.
+
+Source: Kubernetes LabelSelector and NodeSelector.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from aischeduler.model.quantity import shorten
+
+Labels = Mapping[str, str]
+
+NAME_FIELD: Final = "metadata.name"
+"""The one field that `matchFields` may name."""
+
+_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?", re.ASCII)
+_KEY = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+
+
+class SelectorError(ValueError):
+    """A selector that no object can be matched against; the message names the field and quotes the text."""
+
+
+class Operator(StrEnum):
+    """How a requirement compares a label with its values."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+    GT = "Gt"
+    LT = "Lt"
+
+
+LABEL_OPERATORS: Final = frozenset((Operator.IN, Operator.NOT_IN, Operator.EXISTS, Operator.DOES_NOT_EXIST))
+NODE_OPERATORS: Final = frozenset(Operator)
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One comparison of one label; `values` are in the order of the object."""
+
+    key: str
+    operator: Operator
+    values: tuple[str, ...] = ()
+
+    def matches(self, labels: Labels) -> bool:
+        """Say whether the labels satisfy this requirement; a missing label satisfies NotIn."""
+        value = labels.get(self.key)
+        match self.operator:
+            case Operator.IN:
+                return value is not None and value in self.values
+            case Operator.NOT_IN:
+                return value is None or value not in self.values
+            case Operator.EXISTS:
+                return value is not None
+            case Operator.DOES_NOT_EXIST:
+                return value is None
+            case Operator.GT | Operator.LT:
+                return value is not None and self.compares(value)
+
+    def compares(self, value: str) -> bool:
+        """Compare as integers for Gt and Lt; a value that is no integer satisfies neither."""
+        if not _INTEGER.fullmatch(value):
+            return False
+        bound = int(self.values[0])
+        return int(value) > bound if self.operator is Operator.GT else int(value) < bound
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSelector:
+    """All requirements must hold; none at all matches everything."""
+
+    requirements: tuple[Requirement, ...]
+
+    def matches(self, labels: Labels) -> bool:
+        """Say whether the labels satisfy every requirement."""
+        return all(requirement.matches(labels) for requirement in self.requirements)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTerm:
+    """A node selector term: its expressions on labels and its fields on the node's name are ANDed."""
+
+    expressions: tuple[Requirement, ...] = ()
+    fields: tuple[Requirement, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """An empty term matches no node."""
+        return not self.expressions and not self.fields
+
+    def matches(self, name: str, labels: Labels) -> bool:
+        """Say whether the node of this name and these labels satisfies the term."""
+        return (
+            not self.empty
+            and all(requirement.matches(labels) for requirement in self.expressions)
+            and all(requirement.matches({NAME_FIELD: name}) for requirement in self.fields)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PreferredTerm:
+    """A term with the weight (1 to 100) that a node gains by matching it."""
+
+    weight: int
+    term: NodeTerm
+
+
+def requirement(field: str, key: str, operator: str, values: tuple[str, ...]) -> Requirement:
+    """Check one expression of a node selector; `field` is its path, for the message."""
+    checked = _checked(field, key, operator, values)
+    if checked.operator not in (Operator.GT, Operator.LT):
+        return checked
+    if len(values) != 1 or not _INTEGER.fullmatch(values[0]):
+        raise SelectorError(f"{field}.values: {operator} takes exactly one integer")
+    return checked
+
+
+def label_selector(field: str, match_labels: Labels, expressions: tuple[Requirement, ...]) -> LabelSelector:
+    """Check a LabelSelector; labels come first, sorted by key, then the expressions in their order."""
+    for expression in expressions:
+        if expression.operator not in LABEL_OPERATORS:
+            raise SelectorError(
+                f"{field}.matchExpressions: {expression.operator} is not an operator of label selectors"
+            )
+    equal = tuple(
+        _checked(f"{field}.matchLabels", key, Operator.IN, (value,)) for key, value in sorted(match_labels.items())
+    )
+    return LabelSelector(equal + expressions)
+
+
+def _checked(field: str, key: str, operator: str, values: tuple[str, ...]) -> Requirement:
+    if operator not in NODE_OPERATORS:
+        raise SelectorError(f"{field}.operator: {shorten(operator)} is not one of {', '.join(Operator)}")
+    if not _KEY.fullmatch(key):
+        raise SelectorError(f"{field}.key: {shorten(key)} is not a label key")
+    wants_values = operator not in (Operator.EXISTS, Operator.DOES_NOT_EXIST)
+    if wants_values and not values:
+        raise SelectorError(f"{field}.values: {operator} needs at least one value")
+    if not wants_values and values:
+        raise SelectorError(f"{field}.values: {operator} takes no values")
+    for value in values:
+        if not _VALUE.fullmatch(value) and operator not in (Operator.GT, Operator.LT) and key != NAME_FIELD:
+            raise SelectorError(f"{field}.values: {shorten(value)} is not a label value")
+    return Requirement(key, Operator(operator), values)

@@ -1,0 +1,1 @@
+"""One rule a file, named as kube-scheduler names it; no plugin imports another."""

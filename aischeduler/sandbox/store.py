@@ -1,0 +1,245 @@
+"""Objects, their revisions and their history: what etcd and the watch cache are to a real server.
+
+Laws: the encoded bytes of an object are its truth and are made once for each revision; one counter gives every
+revision; history is bounded and what fell out of it answers 410; lists are ordered by namespace and name.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from operator import attrgetter
+
+from sortedcontainers import SortedDict
+
+from aischeduler.sandbox.objects import JsonObject, copy_object, encode
+
+HISTORY_EVENTS = 100_000
+SNAPSHOT_SECONDS = 300.0
+SNAPSHOTS_KEPT = 32
+FIRST_REVISION = 1
+
+Fields = Mapping[str, str]
+FieldsOf = Callable[[JsonObject], Fields]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One revision of one object, encoded, with what is selected and indexed by."""
+
+    key: str
+    namespace: str
+    name: str
+    uid: str
+    revision: int
+    raw: bytes
+    labels: Mapping[str, str]
+    fields: Fields
+    owner_uids: tuple[str, ...]
+
+    def decoded(self) -> JsonObject:
+        """Return a copy that may be changed."""
+        return copy_object(self.raw)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreEvent:
+    """One write: ADDED, MODIFIED or DELETED; a deletion shows the last state at the deletion's revision."""
+
+    kind: str
+    entry: Entry
+    previous: Entry | None
+
+    @property
+    def revision(self) -> int:
+        """The revision of the write."""
+        return self.entry.revision
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What a list in pages still has to show: entries in order, all of one revision."""
+
+    revision: int
+    entries: list[Entry]
+    expires_at: float
+
+
+def object_key(namespace: str, name: str) -> str:
+    """Return the key of an object inside its collection."""
+    return f"{namespace}/{name}"
+
+
+class Collection:
+    """The objects of one resource."""
+
+    def __init__(self, store: "Store", fields_of: FieldsOf, index_field: str | None) -> None:
+        self._store = store
+        self._fields_of = fields_of
+        self._index_field = index_field
+        self._entries: SortedDict[str, Entry] = SortedDict()
+        self._index: dict[str, dict[str, None]] = {}
+        self.history: list[StoreEvent] = []
+        self.history_start = 0
+        self.floor_revision = store.revision
+        self.watchers: dict[int, Callable[[], None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, namespace: str, name: str) -> Entry | None:
+        """Return the latest revision of an object."""
+        return self._entries.get(object_key(namespace, name))
+
+    def in_order(self, namespace: str | None = None) -> Iterator[Entry]:
+        """Give the objects of one namespace, or of all, by namespace and name."""
+        if namespace is None:
+            return iter(self._entries.values())
+        keys = self._entries.irange(f"{namespace}/", f"{namespace}0", inclusive=(True, False))
+        return (self._entries[key] for key in keys)
+
+    def with_field(self, value: str) -> list[Entry]:
+        """Return the objects whose indexed field has this value, in order."""
+        return [self._entries[key] for key in sorted(self._index.get(value, ()))]
+
+    def put(self, obj: JsonObject) -> Entry:
+        """Store an object at the next revision; sets its `resourceVersion`."""
+        metadata = obj["metadata"]
+        revision = self._store.next_revision()
+        metadata["resourceVersion"] = str(revision)
+        namespace, name = metadata.get("namespace", ""), metadata["name"]
+        key = object_key(namespace, name)
+        previous = self._entries.get(key)
+        owners = metadata.get("ownerReferences") or ()
+        entry = Entry(
+            key,
+            namespace,
+            name,
+            metadata["uid"],
+            revision,
+            encode(obj),
+            metadata.get("labels") or {},
+            self._fields_of(obj),
+            tuple(owner["uid"] for owner in owners),
+        )
+        self._entries[key] = entry
+        self._reindex(previous, entry)
+        self._record(StoreEvent("MODIFIED" if previous else "ADDED", entry, previous))
+        return entry
+
+    def remove(self, entry: Entry) -> Entry:
+        """Take an object away; returns its last state at the revision of the removal."""
+        previous = self._entries.pop(entry.key)
+        obj = entry.decoded()
+        revision = self._store.next_revision()
+        obj["metadata"]["resourceVersion"] = str(revision)
+        last = Entry(
+            entry.key,
+            entry.namespace,
+            entry.name,
+            entry.uid,
+            revision,
+            encode(obj),
+            entry.labels,
+            entry.fields,
+            entry.owner_uids,
+        )
+        self._reindex(previous, None)
+        self._record(StoreEvent("DELETED", last, previous))
+        return last
+
+    def _reindex(self, previous: Entry | None, entry: Entry | None) -> None:
+        self._store.reindex_owners(self, previous, entry)
+        if self._index_field is None:
+            return
+        old = previous.fields.get(self._index_field) if previous else None
+        new = entry.fields.get(self._index_field) if entry else None
+        if old == new:
+            return
+        if old and previous:
+            self._index[old].pop(previous.key)
+            if not self._index[old]:
+                del self._index[old]
+        if new and entry:
+            self._index.setdefault(new, {})[entry.key] = None
+
+    def _record(self, event: StoreEvent) -> None:
+        self.history.append(event)
+        limit = self._store.history_events
+        if len(self.history) > limit + limit // 4:
+            self._forget_oldest(len(self.history) - limit)
+        for wake in list(self.watchers.values()):
+            wake()
+
+    def _forget_oldest(self, count: int) -> None:
+        self.floor_revision = self.history[count - 1].revision
+        self.history_start += count
+        del self.history[:count]
+
+    def forget_history(self) -> None:
+        """Start anew at the present revision, as the watch cache of a restarted server does."""
+        self.history_start += len(self.history)
+        self.history.clear()
+        self.floor_revision = self._store.revision
+
+    def position_after(self, revision: int) -> int:
+        """Return the position in history of the first event after a revision."""
+        return self.history_start + bisect_right(self.history, revision, key=attrgetter("revision"))
+
+
+@dataclass(slots=True)
+class Store:
+    """All collections and the one revision counter."""
+
+    history_events: int = HISTORY_EVENTS
+    revision: int = FIRST_REVISION
+    collections: dict[str, Collection] = field(default_factory=dict)
+    _dependents: dict[str, dict[tuple[int, str], tuple[Collection, str]]] = field(default_factory=dict)
+    _snapshots: dict[str, Snapshot] = field(default_factory=dict)
+
+    def next_revision(self) -> int:
+        """Return the next revision."""
+        self.revision += 1
+        return self.revision
+
+    def add_collection(self, name: str, fields_of: FieldsOf, index_field: str | None = None) -> Collection:
+        """Make an empty collection."""
+        collection = Collection(self, fields_of, index_field)
+        self.collections[name] = collection
+        return collection
+
+    def reindex_owners(self, collection: Collection, previous: Entry | None, entry: Entry | None) -> None:
+        """Keep the index from an owner's UID to what it owns."""
+        old = previous.owner_uids if previous else ()
+        new = entry.owner_uids if entry else ()
+        if old == new:
+            return
+        for uid in old:
+            if previous:
+                self._dependents[uid].pop((id(collection), previous.key))
+                if not self._dependents[uid]:
+                    del self._dependents[uid]
+        for uid in new:
+            if entry:
+                self._dependents.setdefault(uid, {})[(id(collection), entry.key)] = (collection, entry.key)
+
+    def dependents(self, uid: str) -> list[tuple[Collection, Entry]]:
+        """Return what names this UID as an owner, in the order it came."""
+        found = []
+        for collection, key in self._dependents.get(uid, {}).values():
+            namespace, _, name = key.partition("/")
+            entry = collection.get(namespace, name)
+            if entry is not None:
+                found.append((collection, entry))
+        return found
+
+    def keep_snapshot(self, token: str, snapshot: Snapshot) -> None:
+        """Remember the rest of a list in pages; the oldest goes when there are too many."""
+        self._snapshots.pop(token, None)
+        self._snapshots[token] = snapshot
+        while len(self._snapshots) > SNAPSHOTS_KEPT:
+            del self._snapshots[next(iter(self._snapshots))]
+
+    def snapshot(self, token: str, now: float) -> Snapshot | None:
+        """Return the rest of a list in pages, None when it is forgotten."""
+        found = self._snapshots.get(token)
+        return found if found is not None and found.expires_at > now else None

@@ -1,0 +1,108 @@
+"""The promises about the code itself: layers, types, lint, sizes. Plain pytest is the one command."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+MODULE_LINES_MAX = 400
+FUNCTION_LINES_MAX = 50
+PARAMETERS_MAX = 5
+PACKAGE = sorted((ROOT / "aischeduler").rglob("*.py"))
+EVERYTHING = sorted([*PACKAGE, *(ROOT / "tests").rglob("*.py"), *(ROOT / "tools").rglob("*.py")])
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def run(*command: str) -> None:
+    finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+
+
+def tool(name: str) -> str:
+    return str(Path(sys.executable).with_name(name))
+
+
+def test_layers_hold() -> None:
+    run(tool("lint-imports"), "--no-cache")
+
+
+def test_types_are_strict() -> None:
+    run(sys.executable, "-m", "mypy")
+
+
+def test_ruff_is_content() -> None:
+    run(sys.executable, "-m", "ruff", "check", ".")
+
+
+def test_format_is_ruffs() -> None:
+    run(sys.executable, "-m", "ruff", "format", "--check", ".")
+
+
+@pytest.mark.parametrize("path", EVERYTHING, ids=lambda path: str(path.relative_to(ROOT)))
+def test_module_fits_on_a_few_screens(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= MODULE_LINES_MAX
+
+
+def functions(path: Path) -> Iterator[FunctionNode]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def length(function: FunctionNode) -> int:
+    """Lines from the signature to the end, the docstring not counted."""
+    lines = (function.end_lineno or function.lineno) - function.lineno + 1
+    first = function.body[0]
+    if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+        lines -= (first.end_lineno or first.lineno) - first.lineno + 1
+    return lines
+
+
+def parameters(function: FunctionNode) -> int:
+    names = [a.arg for a in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
+    return len([name for name in names if name not in ("self", "cls")])
+
+
+def test_functions_fit_on_one_screen() -> None:
+    long = [
+        f"{path.relative_to(ROOT)}:{function.lineno} {function.name} has {length(function)} lines"
+        for path in EVERYTHING
+        for function in functions(path)
+        if length(function) > FUNCTION_LINES_MAX
+    ]
+    assert long == []
+
+
+def test_functions_take_at_most_five_parameters() -> None:
+    """Not the builders of tests, which name every argument that matters, nor commands, whose options are parameters."""
+    wide = [
+        f"{path.relative_to(ROOT)}:{function.lineno} {function.name} takes {parameters(function)}"
+        for path in PACKAGE
+        if "cli" not in path.parts
+        for function in functions(path)
+        if parameters(function) > PARAMETERS_MAX
+    ]
+    assert wide == []
+
+
+def test_only_the_command_line_prints() -> None:
+    prints = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in PACKAGE
+        if "cli" not in path.parts
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+    ]
+    assert prints == []
+
+
+@pytest.mark.parametrize("path", [p for p in PACKAGE if p.name == "__init__.py"], ids=lambda p: p.parent.name)
+def test_package_says_its_purpose_and_holds_no_code(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    assert ast.get_docstring(tree), f"{path} needs one sentence of purpose"
+    assert all(isinstance(node, ast.Expr | ast.Assign) for node in tree.body)
