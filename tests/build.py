@@ -1,0 +1,192 @@
+"""Builders of model values for tests: every argument that matters is written in the test.
+
+Quantities are texts as users write them. The same objects as API documents are in `tests/objects.py`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from hashlib import blake2b
+
+from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, GPU_DEFAULT, MEMORY, PODS, SCHEDULER_NAME
+from aischeduler.model.node import NO_SCHEDULE, Node, Taint
+from aischeduler.model.pod import PENDING, HostPort, Pod, PodSpec, Toleration
+from aischeduler.model.pool import Placement, Pool
+from aischeduler.model.resources import Amounts, Container, Request, parse_amounts, pod_request
+from aischeduler.model.selectors import (
+    LabelSelector,
+    NodeTerm,
+    Operator,
+    PreferredTerm,
+    Requirement,
+    label_selector,
+    requirement,
+)
+
+NOTHING: Mapping[str, str] = {}
+
+
+def amounts(*, cpu: str = "", memory: str = "", gpu: int = 0, extended: Mapping[str, str] = NOTHING) -> dict[str, int]:
+    """Return integer amounts; an empty text leaves the resource out, `extended` names more resources."""
+    quantities = {CPU: cpu, MEMORY: memory, GPU_DEFAULT: str(gpu) if gpu else "", **extended}
+    return parse_amounts("requests", {name: text for name, text in quantities.items() if text})
+
+
+def a_request(*, cpu: str = "", memory: str = "", gpu: int = 0, extended: Mapping[str, str] = NOTHING) -> Request:
+    """Return what a pod of one container asks for."""
+    return pod_request([Container(amounts(cpu=cpu, memory=memory, gpu=gpu, extended=extended))], (), {}, {})
+
+
+def a_spec(
+    *,
+    request: Request | None = None,
+    node_selector: Mapping[str, str] = NOTHING,
+    required: tuple[NodeTerm, ...] | None = None,
+    preferred: tuple[PreferredTerm, ...] = (),
+    tolerations: tuple[Toleration, ...] = (),
+    host_ports: tuple[HostPort, ...] = (),
+    node_name: str = "",
+    invalid: str = "",
+) -> PodSpec:
+    """Return the scheduling part of a pod; specs that are equal have equal keys and no others do."""
+    spec = PodSpec(
+        key=b"",
+        request=request or a_request(cpu="1", memory="1Gi"),
+        node_selector=tuple(sorted(node_selector.items())),
+        required=required,
+        preferred=preferred,
+        tolerations=tolerations,
+        host_ports=tuple(sorted(host_ports)),
+        node_name=node_name,
+        invalid=invalid,
+    )
+    return replace(spec, key=blake2b(repr(spec).encode(), digest_size=16).digest())
+
+
+def a_pod(
+    name: str = "p",
+    *,
+    namespace: str = "default",
+    uid: str = "",
+    cpu: str = "1",
+    memory: str = "1Gi",
+    gpu: int = 0,
+    extended: Mapping[str, str] = NOTHING,
+    pool: str = "",
+    priority: int = 0,
+    created: int = 0,
+    node: str = "",
+    scheduler_name: str = SCHEDULER_NAME,
+    phase: str = PENDING,
+    terminating: bool = False,
+    gates: tuple[str, ...] = (),
+    node_selector: Mapping[str, str] = NOTHING,
+    required: tuple[NodeTerm, ...] | None = None,
+    preferred: tuple[PreferredTerm, ...] = (),
+    tolerations: tuple[Toleration, ...] = (),
+    host_ports: tuple[HostPort, ...] = (),
+    wants_node: str = "",
+    invalid: str = "",
+) -> Pod:
+    """Return a pod; `node` is where it is bound, `wants_node` the node that it asks for by name."""
+    return Pod(
+        uid=uid or f"uid-{name}",
+        namespace=namespace,
+        name=name,
+        spec=a_spec(
+            request=a_request(cpu=cpu, memory=memory, gpu=gpu, extended=extended),
+            node_selector=node_selector,
+            required=required,
+            preferred=preferred,
+            tolerations=tolerations,
+            host_ports=host_ports,
+            node_name=wants_node,
+            invalid=invalid,
+        ),
+        scheduler_name=scheduler_name,
+        node_name=node,
+        pool=pool,
+        priority=priority,
+        created_seconds=created,
+        phase=phase,
+        terminating=terminating,
+        gates=gates,
+    )
+
+
+def a_node(
+    name: str = "n",
+    *,
+    cpu: str = "4",
+    memory: str = "16Gi",
+    gpu: int = 0,
+    pods: int = 110,
+    storage: str = "",
+    extended: Mapping[str, str] = NOTHING,
+    labels: Mapping[str, str] = NOTHING,
+    taints: tuple[Taint, ...] = (),
+    unschedulable: bool = False,
+    capacity: Amounts | None = None,
+    invalid: str = "",
+) -> Node:
+    """Return a node; its capacity is what is allocatable unless said otherwise."""
+    allocatable = amounts(
+        cpu=cpu, memory=memory, gpu=gpu, extended={PODS: str(pods), EPHEMERAL_STORAGE: storage, **extended}
+    )
+    return Node(
+        name=name,
+        uid=f"uid-{name}",
+        labels=dict(labels),
+        taints=taints,
+        unschedulable=unschedulable,
+        allocatable=allocatable,
+        capacity=allocatable if capacity is None else capacity,
+        invalid=invalid,
+    )
+
+
+def a_pool(
+    name: str = "pool",
+    *,
+    labels: Mapping[str, str] | None = None,
+    selector: LabelSelector | None = None,
+    placement: Placement | None = None,
+    generation: int = 1,
+    disable_preemption: bool = False,
+    disable_borrowing: bool = False,
+    disable_sharing: bool = False,
+    invalid: str = "",
+) -> Pool:
+    """Return a pool of the nodes with these `labels`, or of a `selector`; neither owns no nodes."""
+    if labels is not None:
+        selector = label_selector("spec.nodeSelector", labels, ())
+    return Pool(
+        name=name,
+        uid=f"uid-{name}",
+        generation=generation,
+        selector=selector,
+        placement=placement,
+        disable_preemption=disable_preemption,
+        disable_borrowing=disable_borrowing,
+        disable_sharing=disable_sharing,
+        invalid=invalid,
+    )
+
+
+def a_taint(key: str = "dedicated", value: str = "", effect: str = NO_SCHEDULE) -> Taint:
+    """Return a taint."""
+    return Taint(key, value, effect)
+
+
+def tolerates(key: str = "", value: str = "", effect: str = "", operator: str = "") -> Toleration:
+    """Return a toleration; without a value it tolerates every value of the key."""
+    return Toleration(key, operator or ("Equal" if value else "Exists"), value, effect)
+
+
+def expression(key: str, operator: Operator, *values: str) -> Requirement:
+    """Return one expression of a node selector."""
+    return requirement("expression", key, operator, values)
+
+
+def a_term(*expressions: Requirement, fields: tuple[Requirement, ...] = ()) -> NodeTerm:
+    """Return a node selector term of these expressions on labels and fields."""
+    return NodeTerm(expressions, fields)
