@@ -1,0 +1,241 @@
+#!/usr/bin/env python3
+"""Build the real control plane's programs from their released Go modules.
+
+Laws:
+- The programs live outside the repository, in a directory named by the hash of the module files and of this recipe.
+- A program is there whole or not at all: it is built under another name, then renamed. An interrupted build goes on
+  where it stopped, and two builds at once wait for each other.
+- `KUBEBUILDER_ASSETS` comes first: what that directory holds is not built.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+MODULES = ("kubernetes", "etcd", "helm", "kwok")
+KUBERNETES_VERSION = "v1.36.3"
+REPORT_EVERY_SECONDS = 5.0
+
+_VERSION_PACKAGE = "k8s.io/component-base/version"
+_STRIPPED = "-s -w"
+_LINK_KUBERNETES = " ".join(
+    (
+        _STRIPPED,
+        f"-X {_VERSION_PACKAGE}.gitVersion={KUBERNETES_VERSION}",
+        f"-X {_VERSION_PACKAGE}.gitMajor=1",
+        f"-X {_VERSION_PACKAGE}.gitMinor=36",
+        f"-X {_VERSION_PACKAGE}.gitTreeState=clean",
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One program: its file name, the module directory that names it as a tool, its main package, its link flags."""
+
+    name: str
+    module: str
+    package: str
+    link: str
+
+
+PROGRAMS = (
+    Program("etcd", "etcd", "go.etcd.io/etcd/server/v3", _STRIPPED),
+    Program("kube-apiserver", "kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver", _LINK_KUBERNETES),
+    Program("kubectl", "kubernetes", "k8s.io/kubernetes/cmd/kubectl", _LINK_KUBERNETES),
+    Program("kube-controller-manager", "kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager", _LINK_KUBERNETES),
+    Program("kube-scheduler", "kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler", _LINK_KUBERNETES),
+    Program("helm", "helm", "helm.sh/helm/v4/cmd/helm", _STRIPPED),
+    Program("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok", _STRIPPED),
+)
+ON_REQUEST = ("helm", "kwok")
+"""What no test needs yet: built only with `--with`."""
+
+REQUIRED_ASSETS = ("etcd", "kube-apiserver", "kubectl")
+"""What `KUBEBUILDER_ASSETS` must hold to be used at all."""
+
+
+class BuildError(Exception):
+    """A program cannot be built; the text says which and why, in words for the person who asked."""
+
+
+def cache_dir(env: Mapping[str, str]) -> Path:
+    """Answer the directory of the built programs; it may not exist yet."""
+    root = env.get("AI_SCHEDULER_CONTROLPLANE_CACHE")
+    if root is None:
+        base = env.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+        root = str(Path(base) / "ai-scheduler" / "controlplane")
+    return Path(root) / recipe_hash() / "bin"
+
+
+def recipe_hash() -> str:
+    """Answer 16 hex digits that change with any module file and with any flag of the build."""
+    digest = hashlib.sha256(repr((PROGRAMS, _build_flags())).encode())
+    for module in MODULES:
+        for name in ("go.mod", "go.sum"):
+            digest.update(f"\0{module}/{name}\0".encode())
+            digest.update((HERE / module / name).read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def locate(program: Program, env: Mapping[str, str]) -> Path | None:
+    """Answer where `program` is now: in the assets, else in the cache, else nowhere.
+
+    Raises BuildError when `KUBEBUILDER_ASSETS` names a directory that lacks a program it must hold.
+    """
+    assets = env.get("KUBEBUILDER_ASSETS")
+    if assets:
+        absent = [name for name in REQUIRED_ASSETS if not _runnable(Path(assets) / name)]
+        if absent:
+            raise BuildError(f"KUBEBUILDER_ASSETS={assets} holds no {', '.join(absent)}")
+        if _runnable(Path(assets) / program.name):
+            return Path(assets) / program.name
+    built = cache_dir(env) / program.name
+    return built if _runnable(built) else None
+
+
+def go_problem(env: Mapping[str, str]) -> str | None:
+    """Answer why Go cannot build here (absent, or too old for the module files), or None when it can."""
+    go = shutil.which("go", path=env.get("PATH"))
+    if go is None:
+        return "there is no `go` in PATH"
+    tried = _go_list("kubernetes", ["-m"], env)
+    if tried.returncode == 0:
+        return None
+    lines = tried.stderr.strip().splitlines() or [f"`go list -m` ended with status {tried.returncode}"]
+    return f"{go} cannot read the module files: {lines[-1]}"
+
+
+def build(programs: Iterable[Program], env: Mapping[str, str]) -> None:
+    """Build the programs that are nowhere yet, one after the other. Raises BuildError."""
+    missing = [program for program in programs if locate(program, env) is None]
+    if not missing:
+        return
+    problem = go_problem(env)
+    if problem is not None:
+        raise BuildError(f"cannot build {', '.join(program.name for program in missing)}: {problem}")
+    target = cache_dir(env)
+    target.mkdir(parents=True, exist_ok=True)
+    with (target.parent / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _say("another build is running; waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        for place, program in enumerate(missing, start=1):
+            if locate(program, env) is None:
+                _build_one(program, target, f"[{place}/{len(missing)}] {program.name}", env)
+
+
+def _build_one(program: Program, target: Path, title: str, env: Mapping[str, str]) -> None:
+    started = time.monotonic()
+    _say(f"{title}: reading its packages")
+    packages = _package_count(program, env)
+    unfinished = target / f".{program.name}.{os.getpid()}"
+    for left_behind in target.glob(f".{program.name}.*"):
+        left_behind.unlink()
+    command = ["go", "build", "-v", *_build_flags(), "-ldflags", program.link, "-o", str(unfinished), program.package]
+    running = subprocess.Popen(
+        command, cwd=HERE / program.module, env=_go_env(env), stderr=subprocess.PIPE, text=True, errors="replace"
+    )
+    try:
+        last = _follow(running, title, packages, started)
+    finally:
+        if running.poll() is None:
+            running.terminate()
+        status = running.wait()
+    if status != 0:
+        raise BuildError(f"go build of {program.name} ended with status {status}:\n" + "\n".join(last))
+    unfinished.rename(target / program.name)
+    _say(f"{title}: built in {time.monotonic() - started:.0f} s")
+
+
+def _follow(running: subprocess.Popen[str], title: str, packages: int, started: float) -> Sequence[str]:
+    """Report progress from the lines of `go build -v` (a package each) and answer the last twenty."""
+    last: list[str] = []
+    compiled = 0
+    reported = started
+    for line in running.stderr or ():
+        last = [*last[-19:], line.rstrip()]
+        if not line.startswith(("go:", "#")):
+            compiled += 1
+        now = time.monotonic()
+        if now - reported >= REPORT_EVERY_SECONDS:
+            reported = now
+            _say(f"{title}: {compiled} packages compiled, at most {packages} to compile, {now - started:.0f} s")
+    return last
+
+
+def _package_count(program: Program, env: Mapping[str, str]) -> int:
+    listed = _go_list(program.module, ["-mod=readonly", "-deps", program.package], env)
+    if listed.returncode != 0:
+        raise BuildError(f"the packages of {program.name} cannot be read:\n{listed.stderr.strip()[-2000:]}")
+    return len(listed.stdout.splitlines())
+
+
+def _go_list(module: str, arguments: Sequence[str], env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    command = ["go", "list", *arguments]
+    return subprocess.run(command, cwd=HERE / module, env=_go_env(env), capture_output=True, text=True, check=False)
+
+
+def _build_flags() -> tuple[str, ...]:
+    return ("-mod=readonly", "-buildvcs=false", "-trimpath")
+
+
+def _go_env(env: Mapping[str, str]) -> dict[str, str]:
+    """Answer the environment in which the module files and this recipe alone decide what is built."""
+    return {**env, "CGO_ENABLED": "0", "GOFLAGS": "", "GOWORK": "off"}
+
+
+def _runnable(path: Path) -> bool:
+    return path.is_file() and os.access(path, os.X_OK)
+
+
+def _say(text: str) -> None:
+    print(f"controlplane: {text}", file=sys.stderr, flush=True)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command line and answer the exit status; the last line of stdout is the directory of built programs."""
+    parser = argparse.ArgumentParser(description="Build the control plane that the tests run against.")
+    parser.add_argument("--with", dest="extra", default="", metavar="NAMES", help=f"also build {','.join(ON_REQUEST)}")
+    parser.add_argument("--only", default="", metavar="NAMES", help="build these programs and no others")
+    parser.add_argument("--list", action="store_true", help="build nothing; print NAME<tab>PATH of what is there")
+    parser.add_argument("--go-problem", action="store_true", help="build nothing; print why Go cannot build here")
+    options = parser.parse_args(arguments)
+    extra, only = (tuple(filter(None, names.split(","))) for names in (options.extra, options.only))
+    unknown = sorted({*extra, *only} - {program.name for program in PROGRAMS})
+    if unknown:
+        parser.error(f"no such program: {', '.join(unknown)}")
+    try:
+        if options.list:
+            places = [(program.name, locate(program, os.environ)) for program in PROGRAMS]
+            print("\n".join(f"{name}\t{path}" for name, path in places if path is not None))
+        elif options.go_problem:
+            print(go_problem(os.environ) or "")
+        else:
+            wanted = only or tuple(p.name for p in PROGRAMS if p.name not in ON_REQUEST or p.name in extra)
+            build([program for program in PROGRAMS if program.name in wanted], os.environ)
+            print(cache_dir(os.environ))
+    except BuildError as error:
+        print(f"controlplane: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("controlplane: interrupted; the next build goes on from here", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
