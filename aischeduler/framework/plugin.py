@@ -1,0 +1,98 @@
+"""What a plugin is: one file, one class, of one or more of these protocols.
+
+Laws:
+- A filter is a mask over rows, a score is a vector over rows; neither loops over nodes in Python.
+- A plugin answers from its arguments alone: no clock, no chance, no memory of earlier pods.
+- `static` rules read only labels, taints, cordons and names. Their answers are kept until those change;
+  the others are asked again for each row that changed.
+- None means "nothing to say": a filter that passes every row, a score that is zero everywhere.
+
+Source: the extension points PreEnqueue, Filter and Score of kube-scheduler; hints are its QueueingHints.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from aischeduler.model.pod import Pod, PodSpec
+from aischeduler.model.pool import Placement
+from aischeduler.state.index import Mask, Rows
+from aischeduler.state.nodes import Change, NodeTable
+
+Scores = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One class of pods asking for a node: what it is, and which nodes its pool prefers."""
+
+    spec: PodSpec
+    placement: Placement
+
+
+@dataclass(frozen=True, slots=True)
+class RowChange:
+    """What became different about one row, for hints; `free` is what is left there now, by resource."""
+
+    row: int
+    kind: Change
+    free: dict[str, int]
+
+
+class Filter(Protocol):
+    """Says on which rows a pod may run."""
+
+    name: str
+    static: bool
+
+    def filter(self, spec: PodSpec, nodes: NodeTable, rows: Rows) -> Mask | None:
+        """Return a mask as long as `rows`: True where the pod may run."""
+        ...
+
+    def reasons(self, spec: PodSpec, nodes: NodeTable, rows: Rows) -> Counter[str]:
+        """Say why, for rows that this filter refused: each text with its number of rows."""
+        ...
+
+    def helps(self, spec: PodSpec, change: RowChange) -> bool:
+        """Say whether the change could turn this filter's refusal; when unsure, yes."""
+        ...
+
+
+class Score(Protocol):
+    """Says how good rows are, from 0 to 100; the sum over scores, each times its weight, decides.
+
+    With `normalize` the raw values are scaled over the feasible rows so that the largest becomes 100; with
+    `reverse` the largest raw value becomes 0. Only static scores are normalised.
+    """
+
+    name: str
+    static: bool
+    weight: int
+    normalize: bool
+    reverse: bool
+
+    def score(self, ask: Ask, nodes: NodeTable, rows: Rows) -> Scores | None:
+        """Return a vector as long as `rows`; only rows that passed every filter are meaningful."""
+        ...
+
+
+class Gate(Protocol):
+    """Holds pods back before they are tried at all."""
+
+    name: str
+
+    def holds(self, pod: Pod) -> str:
+        """Return why the pod may not be tried yet, or nothing."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Plugins:
+    """The rules in force, in the order in which they are asked."""
+
+    gates: tuple[Gate, ...]
+    filters: tuple[Filter, ...]
+    scores: tuple[Score, ...]

@@ -1,0 +1,132 @@
+"""Runs the plugins over the node table and remembers, per class, what they said.
+
+Laws:
+- Every answer equals a run of all plugins over all rows; what is remembered only saves the rows that did not change.
+- The largest key is the best row: scores first, then the order of node names, so there is never a tie.
+"""
+
+from collections import Counter
+from typing import Final
+
+import numpy as np
+
+from aischeduler.framework.diagnosis import Diagnosis, diagnosis
+from aischeduler.framework.plugin import Ask, Plugins, RowChange, Score, Scores
+from aischeduler.model.pod import PodSpec
+from aischeduler.state.classes import INFEASIBLE, Classes, ClassView
+from aischeduler.state.index import Mask, Rows
+from aischeduler.state.nodes import NODES_MAX, NodeTable
+
+FULL_PASS_SHARE: Final = 4
+"""More than a quarter of the rows changed: one pass over all is cheaper than catching up."""
+
+
+class Runner:
+    """The plugins of one profile on one node table."""
+
+    def __init__(self, plugins: Plugins, nodes: NodeTable) -> None:
+        self.plugins = plugins
+        self.nodes = nodes
+        self._classes = Classes()
+        self._static_filters = tuple(f for f in plugins.filters if f.static)
+        self._live_filters = tuple(f for f in plugins.filters if not f.static)
+        self._preferences = tuple(s for s in plugins.scores if s.normalize)
+        self._live_scores = tuple(s for s in plugins.scores if not s.normalize)
+
+    def best(self, ask: Ask, rows: Rows) -> tuple[int, int] | None:
+        """Return the best row for the pod among `rows` and how many would do; None when none does."""
+        view = self._view(ask)
+        keys = view.keys[rows]
+        feasible = int(np.count_nonzero(keys != INFEASIBLE))
+        if not feasible:
+            return None
+        if view.preferences:
+            candidates = rows[keys != INFEASIBLE]
+            keys = view.keys[candidates]
+            for weight, reverse, raw in view.preferences:
+                keys = keys + weight * NODES_MAX * normalized(raw[candidates], reverse=reverse)
+            return int(candidates[int(keys.argmax())]), feasible
+        return int(rows[int(keys.argmax())]), feasible
+
+    def any_fits(self, ask: Ask, rows: Rows) -> bool:
+        """Say whether the pod passes every filter on some of the rows."""
+        return bool((self._view(ask).keys[rows] != INFEASIBLE).any())
+
+    def fits(self, spec: PodSpec, row: int) -> bool:
+        """Say whether the pod passes every filter on this row now."""
+        rows = np.array([row], dtype=np.intp)
+        if not self.nodes.alive[row]:
+            return False
+        masks = (rule.filter(spec, self.nodes, rows) for rule in self.plugins.filters)
+        return all(mask is None or mask[0] for mask in masks)
+
+    def helps(self, spec: PodSpec, rejectors: tuple[str, ...], change: RowChange) -> bool:
+        """Say whether one of the filters that refused the pod expects anything from the change."""
+        return any(rule.helps(spec, change) for rule in self.plugins.filters if rule.name in rejectors)
+
+    def diagnose(self, spec: PodSpec, rows: Rows) -> Diagnosis:
+        """Say why no row would do: each row counts for the first filter that refuses it."""
+        left, reasons, rejectors = rows, Counter[str](), []
+        for rule in self.plugins.filters:
+            mask = rule.filter(spec, self.nodes, left)
+            if mask is None or mask.all():
+                continue
+            reasons.update(rule.reasons(spec, self.nodes, left[~mask]))
+            rejectors.append(rule.name)
+            left = left[mask]
+        return diagnosis(len(rows), reasons, tuple(rejectors))
+
+    def _view(self, ask: Ask) -> ClassView:
+        nodes = self.nodes
+        view = self._classes.view(ask.spec, ask.placement, nodes.width)
+        if view.static_version != nodes.static_version:
+            self._read_static(view, ask)
+            changed = None
+        elif view.version == nodes.version:
+            return view
+        else:
+            changed = nodes.changed_since(view.version)
+        if changed is None or len(changed) * FULL_PASS_SHARE > len(nodes.rows):
+            self._score(view, ask, np.arange(nodes.width, dtype=np.intp))
+        else:
+            self._score(view, ask, np.array(changed, dtype=np.intp))
+        view.version = nodes.version
+        return view
+
+    def _read_static(self, view: ClassView, ask: Ask) -> None:
+        rows = np.arange(self.nodes.width, dtype=np.intp)
+        view.static = self.nodes.alive.copy()
+        for rule in self._static_filters:
+            mask = rule.filter(ask.spec, self.nodes, rows)
+            if mask is not None:
+                view.static &= mask
+        raws = ((score, score.score(ask, self.nodes, rows)) for score in self._preferences)
+        view.preferences = tuple(
+            (score.weight, score.reverse, raw) for score, raw in raws if raw is not None and raw.any()
+        )
+        view.static_version = self.nodes.static_version
+
+    def _score(self, view: ClassView, ask: Ask, rows: Rows) -> None:
+        feasible: Mask = view.static[rows]
+        for rule in self._live_filters:
+            mask = rule.filter(ask.spec, self.nodes, rows)
+            if mask is not None:
+                feasible = feasible & mask
+        total: Scores = NODES_MAX - 1 - self.nodes.ranks()[rows]
+        for score in self._live_scores:
+            total = self._added(total, score, ask, rows)
+        view.keys[rows] = np.where(feasible, total, INFEASIBLE)
+
+    def _added(self, total: Scores, score: Score, ask: Ask, rows: Rows) -> Scores:
+        raw = score.score(ask, self.nodes, rows)
+        return total if raw is None else total + raw * (score.weight * NODES_MAX)
+
+
+def normalized(raw: Scores, *, reverse: bool) -> Scores:
+    """Scale raw scores so that the largest becomes 100, or with `reverse` becomes 0.
+
+    Source: kube-scheduler's DefaultNormalizeScore; all zeros stay 0, reversed they become 100.
+    """
+    top = int(raw.max())
+    scaled = raw * 100 // top if top else np.zeros_like(raw)
+    return 100 - scaled if reverse else scaled

@@ -1,0 +1,55 @@
+"""NodeAffinity: nodeSelector and required terms must match; preferred terms that match add their weights.
+
+Source: kube-scheduler's NodeAffinity; terms are ORed, the expressions and fields of one term ANDed.
+"""
+
+from collections import Counter
+
+import numpy as np
+
+from aischeduler.framework.plugin import Ask, RowChange, Scores
+from aischeduler.model.pod import PodSpec
+from aischeduler.model.selectors import Operator, Requirement
+from aischeduler.state.index import Mask, Rows, term_mask
+from aischeduler.state.nodes import Change, NodeTable
+
+REASON = "node(s) didn't match Pod's node affinity/selector"
+
+
+class NodeAffinity:
+    """Filter and score by node labels and names."""
+
+    name = "NodeAffinity"
+    static = True
+    weight = 2
+    normalize = True
+    reverse = False
+
+    def filter(self, spec: PodSpec, nodes: NodeTable, rows: Rows) -> Mask | None:
+        """Pass rows that carry every label of nodeSelector and satisfy one required term, if there are terms."""
+        if not spec.node_selector and spec.required is None:
+            return None
+        mask = nodes.labels.all_of(tuple(Requirement(k, Operator.IN, (v,)) for k, v in spec.node_selector))
+        if spec.required is not None:
+            either = np.zeros(nodes.width, dtype=np.bool_)
+            for term in spec.required:
+                either |= term_mask(term, nodes.labels, nodes.rows)
+            mask &= either
+        return mask[rows]
+
+    def reasons(self, spec: PodSpec, nodes: NodeTable, rows: Rows) -> Counter[str]:
+        """Give kube-scheduler's text."""
+        return Counter({REASON: len(rows)})
+
+    def helps(self, spec: PodSpec, change: RowChange) -> bool:
+        """Other labels may match; so may a node that joined."""
+        return bool(change.kind & (Change.LABELS | Change.JOINED))
+
+    def score(self, ask: Ask, nodes: NodeTable, rows: Rows) -> Scores | None:
+        """Add up the weights of the preferred terms that match."""
+        if not ask.spec.preferred:
+            return None
+        sums = np.zeros(nodes.width, dtype=np.int64)
+        for preferred in ask.spec.preferred:
+            sums += preferred.weight * term_mask(preferred.term, nodes.labels, nodes.rows)
+        return sums[rows]

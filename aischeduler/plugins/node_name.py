@@ -1,0 +1,38 @@
+"""NodeName: a pod that asks for a node by name fits only there.
+
+A pod with `spec.nodeName` counts as bound and is never tried; the rule serves what-ifs about one node.
+
+Source: kube-scheduler's NodeName.
+"""
+
+from collections import Counter
+
+import numpy as np
+
+from aischeduler.framework.plugin import RowChange
+from aischeduler.model.pod import PodSpec
+from aischeduler.state.index import Mask, Rows
+from aischeduler.state.nodes import Change, NodeTable
+
+REASON = "node(s) didn't match the requested node name"
+
+
+class NodeName:
+    """Filter by name."""
+
+    name = "NodeName"
+    static = True
+
+    def filter(self, spec: PodSpec, nodes: NodeTable, rows: Rows) -> Mask | None:
+        """Pass the one row of that name."""
+        if not spec.node_name:
+            return None
+        return np.asarray(rows == nodes.rows.get(spec.node_name, -1))
+
+    def reasons(self, spec: PodSpec, nodes: NodeTable, rows: Rows) -> Counter[str]:
+        """Give kube-scheduler's text."""
+        return Counter({REASON: len(rows)})
+
+    def helps(self, spec: PodSpec, change: RowChange) -> bool:
+        """Only the arrival of that node helps."""
+        return bool(change.kind & Change.JOINED)

@@ -1,0 +1,49 @@
+"""NodePorts: a host port can be taken once per node, protocol and address.
+
+Source: kube-scheduler's NodePorts; 0.0.0.0 conflicts with every address.
+"""
+
+from collections import Counter
+
+import numpy as np
+
+from aischeduler.framework.plugin import RowChange
+from aischeduler.model.pod import HostPort, PodSpec
+from aischeduler.state.index import Mask, Rows
+from aischeduler.state.nodes import Change, NodeTable
+
+REASON = "node(s) didn't have free ports for the requested pod ports"
+EVERY_ADDRESS = HostPort("", 0).ip
+
+
+class NodePorts:
+    """Filter by host ports in use."""
+
+    name = "NodePorts"
+    static = False
+
+    def filter(self, spec: PodSpec, nodes: NodeTable, rows: Rows) -> Mask | None:
+        """Pass rows on which every port that the pod wants is free."""
+        if not spec.host_ports:
+            return None
+        mask = np.ones(nodes.width, dtype=np.bool_)
+        for port in spec.host_ports:
+            for row in nodes.port_rows.rows((port.protocol, port.port)):
+                if any(conflict(port, taken) for taken in nodes.ports[row]):
+                    mask[row] = False
+        return mask[rows]
+
+    def reasons(self, spec: PodSpec, nodes: NodeTable, rows: Rows) -> Counter[str]:
+        """Give kube-scheduler's text."""
+        return Counter({REASON: len(rows)})
+
+    def helps(self, spec: PodSpec, change: RowChange) -> bool:
+        """Expect help from a pod that goes, or a node that joins with all its ports free."""
+        return bool(change.kind & (Change.ROOM | Change.JOINED))
+
+
+def conflict(wanted: HostPort, taken: HostPort) -> bool:
+    """Say whether two ports cannot be on one node."""
+    return (wanted.protocol, wanted.port) == (taken.protocol, taken.port) and (
+        wanted.ip == taken.ip or EVERY_ADDRESS in (wanted.ip, taken.ip)
+    )

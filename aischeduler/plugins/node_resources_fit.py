@@ -1,0 +1,92 @@
+"""NodeResourcesFit: every resource that a pod asks for must be left on the node, and one more pod allowed.
+
+The score is LeastAllocated where the pool spreads and MostAllocated where it packs. A pod that asks for GPUs is
+scored by them too, with a weight that outvotes CPU and memory: whole free GPU nodes are what large jobs wait for.
+
+Source: kube-scheduler's NodeResourcesFit (filter, default scoring strategies, non-zero defaults).
+"""
+
+from collections import Counter
+from typing import Final
+
+import numpy as np
+
+from aischeduler.framework.plugin import Ask, RowChange, Scores
+from aischeduler.model.names import CPU, MEMORY, PODS
+from aischeduler.model.pod import PodSpec
+from aischeduler.model.pool import Placement
+from aischeduler.state.index import Mask, Rows
+from aischeduler.state.nodes import Change, Column, NodeTable, requested
+
+GPU_WEIGHT: Final = 5
+
+
+class NodeResourcesFit:
+    """Filter and score by what is left."""
+
+    name = "NodeResourcesFit"
+    static = False
+    weight = 1
+    normalize = False
+    reverse = False
+
+    def __init__(self, gpu_resources: tuple[str, ...]) -> None:
+        self._gpu_resources = gpu_resources
+
+    def filter(self, spec: PodSpec, nodes: NodeTable, rows: Rows) -> Mask | None:
+        """Pass rows with room for everything that the pod asks for."""
+        mask = self._room(nodes, PODS, 1, rows)
+        for resource, amount in spec.request.amounts.items():
+            mask &= self._room(nodes, resource, amount, rows)
+        return mask
+
+    def reasons(self, spec: PodSpec, nodes: NodeTable, rows: Rows) -> Counter[str]:
+        """Count every resource that is short, so that a node may count more than once."""
+        counts = Counter({"Too many pods": len(rows) - int(self._room(nodes, PODS, 1, rows).sum())})
+        for resource, amount in spec.request.amounts.items():
+            short = len(rows) - int(self._room(nodes, resource, amount, rows).sum())
+            counts[f"Insufficient {resource}"] = short
+        return +counts
+
+    def helps(self, spec: PodSpec, change: RowChange) -> bool:
+        """Only room that is large enough for the whole pod helps."""
+        if not change.kind & (Change.ROOM | Change.JOINED):
+            return False
+        free = change.free
+        return free.get(PODS, 0) >= 1 and all(
+            free.get(resource, 0) >= amount for resource, amount in spec.request.amounts.items()
+        )
+
+    def score(self, ask: Ask, nodes: NodeTable, rows: Rows) -> Scores | None:
+        """Score 0 to 100: the free (or used) share after placing, averaged over the resources by weight."""
+        pack = ask.placement is Placement.PACK
+        request = ask.spec.request
+        total = np.zeros(len(rows), dtype=np.int64)
+        weights = np.zeros(len(rows), dtype=np.int64)
+        asked: list[tuple[str, int, Column, int]] = [
+            (CPU, 1, nodes.score_cpu_milli, request.score_cpu_milli),
+            (MEMORY, 1, nodes.score_memory_bytes, request.score_memory_bytes),
+        ]
+        for resource in self._gpu_resources:
+            if resource in request.amounts:
+                used = nodes.used[nodes.column(resource)]
+                asked.append((resource, GPU_WEIGHT, used, request.amounts[resource]))
+        for resource, weight, used, amount in asked:
+            capacity = nodes.allocatable[nodes.column(resource)][rows]
+            after = used[rows] + requested(amount)
+            total += weight * _share(capacity, after, pack=pack)
+            weights += np.where(capacity > 0, weight, 0)
+        return total // np.maximum(weights, 1)
+
+    @staticmethod
+    def _room(nodes: NodeTable, resource: str, amount: int, rows: Rows) -> Mask:
+        column = nodes.column(resource)
+        mask: Mask = nodes.used[column][rows] + requested(amount) <= nodes.allocatable[column][rows]
+        return mask
+
+
+def _share(capacity: Column, after: Column, *, pack: bool) -> Column:
+    """Return the used (pack) or free share in percent; a row without the resource gets 0 and no weight."""
+    safe = np.maximum(capacity, 1)
+    counted = np.minimum(after, capacity) if pack else np.maximum(capacity - after, 0)
+    return counted * 100 // safe

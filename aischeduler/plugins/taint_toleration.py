@@ -1,0 +1,67 @@
+"""TaintToleration: a node's NoSchedule and NoExecute taints must be tolerated; PreferNoSchedule ones cost score.
+
+Source: kube-scheduler's TaintToleration.
+"""
+
+from collections import Counter
+
+import numpy as np
+
+from aischeduler.framework.plugin import Ask, RowChange, Scores
+from aischeduler.model.node import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint
+from aischeduler.model.pod import PodSpec, Toleration
+from aischeduler.state.index import Mask, Rows
+from aischeduler.state.nodes import Change, NodeTable
+
+REASON = "node(s) had untolerated taint(s)"
+
+
+class TaintToleration:
+    """Filter by taints that keep pods off, score by taints that discourage."""
+
+    name = "TaintToleration"
+    static = True
+    weight = 3
+    normalize = True
+    reverse = True
+
+    def filter(self, spec: PodSpec, nodes: NodeTable, rows: Rows) -> Mask | None:
+        """Pass rows all of whose NoSchedule and NoExecute taints are tolerated."""
+        refused = [
+            taint
+            for taint in nodes.taints.values()
+            if taint.effect in (NO_SCHEDULE, NO_EXECUTE) and not tolerated(taint, spec.tolerations)
+        ]
+        if not refused:
+            return None
+        mask = np.ones(nodes.width, dtype=np.bool_)
+        for taint in refused:
+            mask &= ~nodes.taints.mask(taint)
+        return mask[rows]
+
+    def reasons(self, spec: PodSpec, nodes: NodeTable, rows: Rows) -> Counter[str]:
+        """Give kube-scheduler's one text for all taints."""
+        return Counter({REASON: len(rows)})
+
+    def helps(self, spec: PodSpec, change: RowChange) -> bool:
+        """Other taints may be tolerated; a node that joined may have none."""
+        return bool(change.kind & (Change.TAINTS | Change.JOINED))
+
+    def score(self, ask: Ask, nodes: NodeTable, rows: Rows) -> Scores | None:
+        """Count the PreferNoSchedule taints that the pod does not tolerate."""
+        preferring = tuple(t for t in ask.spec.tolerations if t.effect in ("", PREFER_NO_SCHEDULE))
+        counts = np.zeros(nodes.width, dtype=np.int64)
+        for taint in nodes.taints.values():
+            if taint.effect == PREFER_NO_SCHEDULE and not tolerated(taint, preferring):
+                counts += nodes.taints.mask(taint)
+        return counts[rows]
+
+
+def tolerated(taint: Taint, tolerations: tuple[Toleration, ...]) -> bool:
+    """Say whether one of the tolerations covers the taint."""
+    return any(
+        toleration.effect in ("", taint.effect)
+        and toleration.key in ("", taint.key)
+        and (toleration.operator == "Exists" or (toleration.key == taint.key and toleration.value == taint.value))
+        for toleration in tolerations
+    )

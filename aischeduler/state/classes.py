@@ -1,0 +1,55 @@
+"""Classes: pods with the same scheduling bytes share their masks and their score vector.
+
+Laws:
+- A view is a memory of what plugins said; dropping one costs time, never truth.
+- A view is right for the versions that it names; whoever reads it catches it up first.
+"""
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from cachetools import LRUCache
+
+from aischeduler.model.pod import PodSpec
+from aischeduler.model.pool import Placement
+from aischeduler.state.index import Mask
+
+VIEWS_MAX: Final = 256
+"""Live classes; the least recently used is forgotten."""
+
+INFEASIBLE: Final = -1
+
+
+class ClassView:
+    """What is known of one class under one placement.
+
+    `static` is the mask of the rules that read only labels, taints and names. `keys` orders rows: infeasible rows
+    hold INFEASIBLE, others score and tie rank in one int64, so that the largest key is the one best row.
+    `preferences` are raw static scores that still have to be normalised over the feasible rows:
+    (weight, reversed, raw).
+    """
+
+    def __init__(self, spec: PodSpec, placement: Placement, width: int) -> None:
+        self.spec = spec
+        self.placement = placement
+        self.static: Mask = np.zeros(width, dtype=np.bool_)
+        self.keys: npt.NDArray[np.int64] = np.full(width, INFEASIBLE, dtype=np.int64)
+        self.preferences: tuple[tuple[int, bool, npt.NDArray[np.int64]], ...] = ()
+        self.static_version = -1
+        self.version = -1
+
+
+class Classes:
+    """The views in use, by class and placement."""
+
+    def __init__(self) -> None:
+        self._views: LRUCache[tuple[bytes, Placement], ClassView] = LRUCache(VIEWS_MAX)
+
+    def view(self, spec: PodSpec, placement: Placement, width: int) -> ClassView:
+        """Return the view of this class, a new one where it is not remembered or the table grew."""
+        key = (spec.key, placement)
+        view = self._views.get(key)
+        if view is None or len(view.keys) != width:
+            view = self._views[key] = ClassView(spec, placement, width)
+        return view

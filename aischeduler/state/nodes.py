@@ -1,0 +1,250 @@
+"""The node table: one row per node, one column per fact; nothing loops over nodes in Python.
+
+Laws:
+- Amounts are exact int64. Larger ones than `AMOUNT_MAX` count as that: no machine has them.
+- `version` grows with every change; the journal names the rows that changed, so that readers catch up on those only.
+- `static_version` grows when labels, taints, cordons, membership or pools change: what masks are built from.
+- A node that is gone while pods still count on it stays as a stub that no pod can be placed on.
+"""
+
+from collections.abc import Iterable
+from enum import IntFlag
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
+from aischeduler.model.node import Node, Taint
+from aischeduler.model.pod import HostPort, PodSpec
+from aischeduler.state.index import LabelIndex, Mask, RowIndex, Rows
+
+Column = npt.NDArray[np.int64]
+
+AMOUNT_MAX: Final = 2**53
+WIDTH_FIRST: Final = 64
+NO_POOL: Final = -1
+NODES_MAX: Final = 2**20
+"""Rows that a tie rank has room for."""
+
+
+class Change(IntFlag):
+    """What became different about a row, as far as it can help a waiting pod."""
+
+    NONE = 0
+    ROOM = 1
+    """Something on the node went away, or more became allocatable."""
+    LABELS = 2
+    TAINTS = 4
+    CORDON = 8
+    JOINED = 16
+    """The node is new, or new in its pool."""
+
+
+class NodeTable:
+    """All nodes. Columns have `width` entries; rows in use are those of `rows` (name -> row)."""
+
+    def __init__(self) -> None:
+        self.width = WIDTH_FIRST
+        self.rows: dict[str, int] = {}
+        self.nodes: list[Node | None] = [None] * self.width
+        self.columns: dict[str, int] = {name: i for i, name in enumerate((CPU, MEMORY, EPHEMERAL_STORAGE, PODS))}
+        self.allocatable = np.zeros((len(self.columns), self.width), dtype=np.int64)
+        self.used = np.zeros_like(self.allocatable)
+        self.score_cpu_milli: Column = np.zeros(self.width, dtype=np.int64)
+        self.score_memory_bytes: Column = np.zeros(self.width, dtype=np.int64)
+        self.alive: Mask = np.zeros(self.width, dtype=np.bool_)
+        self.cordoned: Mask = np.zeros(self.width, dtype=np.bool_)
+        self.pool: npt.NDArray[np.int32] = np.full(self.width, NO_POOL, dtype=np.int32)
+        self.labels = LabelIndex(self.width)
+        self.taints: RowIndex[Taint] = RowIndex(self.width)
+        self.port_rows: RowIndex[tuple[str, int]] = RowIndex(self.width)
+        self.ports: dict[int, dict[HostPort, int]] = {}
+        self.version = 0
+        self.static_version = 0
+        self._journal: list[int] = []
+        self._journal_start = 0
+        self._free = list(range(self.width - 1, -1, -1))
+        self._ranks: Column | None = None
+
+    def see(self, node: Node) -> tuple[int, Change]:
+        """Take a node as it now is; return its row and what may help a waiting pod."""
+        row = self.row(node.name)
+        old = self.nodes[row]
+        if old == node:
+            return row, Change.NONE
+        before = old or Node(node.name)
+        change = self._static_change(row, before, node)
+        if self._set_allocatable(row, node):
+            change |= Change.ROOM
+        self.nodes[row] = node
+        if old is None:
+            self.alive[row] = True
+            change |= Change.JOINED
+        if change & ~Change.ROOM or before.labels != node.labels:
+            self.static_version += 1
+        self.touch(row)
+        return row, change
+
+    def forget(self, name: str) -> int | None:
+        """Take a node out; return its row, or None if it was not known. Its pods keep counting on a stub."""
+        row = self.rows.get(name)
+        if row is None or self.nodes[row] is None:
+            return None
+        node = self.nodes[row]
+        assert node is not None
+        self._static_change(row, node, Node(name))
+        self._set_allocatable(row, Node(name))
+        self.nodes[row] = None
+        self.alive[row] = False
+        self.static_version += 1
+        self.touch(row)
+        self._release(row, name)
+        return row
+
+    def row(self, name: str) -> int:
+        """Return the row of this name, a stub's when no such node was seen yet."""
+        row = self.rows.get(name)
+        if row is None:
+            if not self._free:
+                self._widen()
+            row = self._free.pop()
+            self.rows[name] = row
+            self.pool[row] = NO_POOL
+            self._ranks = None
+        return row
+
+    def add(self, spec: PodSpec, row: int) -> None:
+        """Count a pod on a row."""
+        self._count(spec, row, 1)
+        for port in spec.host_ports:
+            counts = self.ports.setdefault(row, {})
+            counts[port] = counts.get(port, 0) + 1
+            self.port_rows.put((port.protocol, port.port), row)
+
+    def remove(self, spec: PodSpec, row: int) -> None:
+        """Count a pod on a row no more."""
+        self._count(spec, row, -1)
+        for port in spec.host_ports:
+            counts = self.ports[row]
+            counts[port] -= 1
+            if not counts[port]:
+                del counts[port]
+            if not any((p.protocol, p.port) == (port.protocol, port.port) for p in counts):
+                self.port_rows.drop((port.protocol, port.port), row)
+            if not counts:
+                del self.ports[row]
+
+    def release_stub(self, name: str) -> None:
+        """Give the row of a gone node back once nothing counts on it."""
+        row = self.rows.get(name)
+        if row is not None and self.nodes[row] is None:
+            self._release(row, name)
+
+    def column(self, resource: str) -> int:
+        """Return the column of a resource, a new one of zeros where it is met for the first time."""
+        column = self.columns.get(resource)
+        if column is None:
+            column = self.columns[resource] = len(self.columns)
+            empty = np.zeros((1, self.width), dtype=np.int64)
+            self.allocatable = np.concatenate((self.allocatable, empty))
+            self.used = np.concatenate((self.used, empty))
+        return column
+
+    def changed_since(self, version: int) -> list[int] | None:
+        """Return the rows that changed after this version, ascending; None when it is too long ago to tell."""
+        start = version - self._journal_start
+        if start < 0:
+            return None
+        return sorted(set(self._journal[start:]))
+
+    def touch(self, row: int) -> None:
+        """Note that a row changed."""
+        self.version += 1
+        self._journal.append(row)
+        if len(self._journal) > 4 * self.width:
+            cut = len(self._journal) // 2
+            del self._journal[:cut]
+            self._journal_start += cut
+
+    def ranks(self) -> Column:
+        """Return per row the place of its node in the order of names: the last word in every tie."""
+        if self._ranks is None:
+            ranks = np.zeros(self.width, dtype=np.int64)
+            ranks[[self.rows[name] for name in sorted(self.rows)]] = np.arange(len(self.rows))
+            self._ranks = ranks
+        return self._ranks
+
+    def rows_of_pool(self, pool: int) -> Rows:
+        """Return the rows of a pool's nodes, ascending."""
+        return np.flatnonzero((self.pool == pool) & self.alive)
+
+    def free(self, row: int) -> dict[str, int]:
+        """Return what is left on one row by resource; never below zero."""
+        left = self.allocatable[:, row] - self.used[:, row]
+        return {name: max(0, int(left[column])) for name, column in self.columns.items()}
+
+    def _count(self, spec: PodSpec, row: int, sign: int) -> None:
+        for resource, amount in spec.request.amounts.items():
+            self.used[self.column(resource), row] += sign * requested(amount)
+        self.used[self.columns[PODS], row] += sign
+        self.score_cpu_milli[row] += sign * requested(spec.request.score_cpu_milli)
+        self.score_memory_bytes[row] += sign * requested(spec.request.score_memory_bytes)
+        self.touch(row)
+
+    def _static_change(self, row: int, old: Node, new: Node) -> Change:
+        change = Change.NONE
+        if old.labels != new.labels:
+            self.labels.change(row, old.labels, new.labels)
+            change |= Change.LABELS
+        if old.taints != new.taints:
+            for taint in dict.fromkeys(old.taints):
+                self.taints.drop(taint, row)
+            for taint in dict.fromkeys(new.taints):
+                self.taints.put(taint, row)
+            change |= Change.TAINTS
+        if old.unschedulable != new.unschedulable:
+            self.cordoned[row] = new.unschedulable
+            change |= Change.CORDON
+        return change
+
+    def _set_allocatable(self, row: int, node: Node) -> bool:
+        """Write the allocatable amounts; say whether some grew."""
+        old = self.allocatable[:, row].copy()
+        self.allocatable[:, row] = 0
+        for resource, amount in node.allocatable.items():
+            self.allocatable[self.column(resource), row] = min(amount, AMOUNT_MAX)
+        return bool((self.allocatable[: len(old), row] > old).any()) or len(self.columns) > len(old)
+
+    def _release(self, row: int, name: str) -> None:
+        if self.used[self.columns[PODS], row]:
+            return
+        del self.rows[name]
+        self.pool[row] = NO_POOL
+        self._free.append(row)
+        self._ranks = None
+
+    def _widen(self) -> None:
+        old, self.width = self.width, self.width * 2
+        assert self.width <= NODES_MAX, "more nodes than the table can hold"
+        pad = ((0, 0), (0, self.width - old))
+        self.allocatable = np.pad(self.allocatable, pad)
+        self.used = np.pad(self.used, pad)
+        self.score_cpu_milli = np.pad(self.score_cpu_milli, pad[1])
+        self.score_memory_bytes = np.pad(self.score_memory_bytes, pad[1])
+        self.alive = np.pad(self.alive, pad[1])
+        self.cordoned = np.pad(self.cordoned, pad[1])
+        self.pool = np.pad(self.pool, pad[1], constant_values=NO_POOL)
+        self.nodes.extend([None] * (self.width - old))
+        self._free.extend(range(self.width - 1, old - 1, -1))
+        for index in self._indexes():
+            index.widen(self.width)
+        self.static_version += 1
+
+    def _indexes(self) -> Iterable[LabelIndex | RowIndex[Taint] | RowIndex[tuple[str, int]]]:
+        return (self.labels, self.taints, self.port_rows)
+
+
+def requested(amount: int) -> int:
+    """Return an asked amount as the table counts it: one beyond the largest allocatable stays beyond it."""
+    return min(amount, AMOUNT_MAX + 1)
