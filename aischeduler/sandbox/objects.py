@@ -107,8 +107,8 @@ def name_errors(name: str) -> str | None:
         return "must be no more than 253 bytes"
     if not _SUBDOMAIN.match(name):
         return (
-            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end "
-            "with an alphanumeric character (e.g. 'example.com', regex used for validation is "
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must "
+            "start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
             "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
         )
     return None
@@ -120,8 +120,9 @@ def dns_label_errors(name: str) -> str | None:
         return "must be no more than 63 bytes"
     if not _LABEL.match(name):
         return (
-            "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an "
-            "alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+            "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and "
+            "end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
+            "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
         )
     return None
 
@@ -132,9 +133,9 @@ def label_value_errors(value: str) -> str | None:
         return "must be no more than 63 bytes"
     if value and not _QUALIFIED.match(value):
         return (
-            "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end "
-            "with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
-            "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+            "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must "
+            "start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for "
+            "validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
         )
     return None
 
@@ -149,8 +150,8 @@ def qualified_name_errors(key: str) -> str | None:
     if not _QUALIFIED.match(name):
         lead = "name part must be non-empty; " if not name else ""
         return (
-            f"{lead}name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
-            "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+            f"{lead}name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
+            "alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
             "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
         )
     return None

@@ -77,7 +77,8 @@ def _requirement(parts: Mapping[str, str | None], text: str) -> Requirement:
     if operator is None:
         return Requirement(key, "DoesNotExist" if parts["absent"] else "Exists")
     if parts["absent"]:
-        raise bad_request(f"unable to parse requirement: found '{operator}' in '{text}', expected: ',' or 'end of string'")
+        expected = "expected: ',' or 'end of string'"
+        raise bad_request(f"unable to parse requirement: found '{operator}' in '{text}', {expected}")
     word = {"=": "In", "==": "In", "!=": "NotIn", ">": "Gt", "<": "Lt"}[operator]
     return Requirement(key, word, (parts["value"] or "",))
 
@@ -88,8 +89,8 @@ def selector_requirements(selector: JsonObject | None) -> Requirements | None:
         return None
     pairs = sorted((selector.get("matchLabels") or {}).items())
     found = [Requirement(key, "In", (value,)) for key, value in pairs]
-    for expression in selector.get("matchExpressions") or ():
-        found.append(Requirement(expression["key"], expression["operator"], tuple(expression.get("values") or ())))
+    expressions = selector.get("matchExpressions") or ()
+    found += [Requirement(one["key"], one["operator"], tuple(one.get("values") or ())) for one in expressions]
     return tuple(found)
 
 

@@ -96,9 +96,7 @@ def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> Refusa
     sentences = [f"{cause.field}: {cause.message}" for cause in causes]
     text = sentences[0] if len(sentences) == 1 else f"[{', '.join(sentences)}]"
     details = _details(name, group, kind)
-    details["causes"] = [
-        {"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes
-    ]
+    details["causes"] = [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes]
     return failure(422, "Invalid", f'{_qualified(kind, group)} "{name}" is invalid: {text}', details)
 
 
@@ -128,40 +126,38 @@ def method_not_allowed() -> Refusal:
 
 def unsupported_media_type(given: str, supported: Sequence[str]) -> Refusal:
     """415 for a body in a format that is not spoken here."""
-    message = (
-        f"the body of the request was in an unknown format - accepted media types include: {', '.join(supported)}"
-    )
+    message = f"the body of the request was in an unknown format - accepted media types include: {', '.join(supported)}"
     return failure(415, "UnsupportedMediaType", message if given else "no content type was given; " + message)
 
 
 def required(field: str, detail: str = "") -> Cause:
-    """A field that must be there."""
+    """Blame a field that must be there."""
     return Cause(field, "FieldValueRequired", f"Required value: {detail}" if detail else "Required value")
 
 
 def invalid_value(field: str, value: object, detail: str) -> Cause:
-    """A field whose value is wrong; texts are shown in quotes."""
+    """Blame a wrong value; texts are shown in quotes."""
     return Cause(field, "FieldValueInvalid", f"Invalid value: {_shown(value)}: {detail}")
 
 
 def unsupported_value(field: str, value: object, supported: Sequence[str]) -> Cause:
-    """A field whose value is none of the known ones."""
+    """Blame a value that is none of the known ones."""
     known = ", ".join(f'"{one}"' for one in supported)
     return Cause(field, "FieldValueNotSupported", f"Unsupported value: {_shown(value)}: supported values: {known}")
 
 
 def forbidden_field(field: str, detail: str) -> Cause:
-    """A field that may not be set or changed."""
+    """Blame a field that may not be set or changed."""
     return Cause(field, "FieldValueForbidden", f"Forbidden: {detail}")
 
 
 def duplicate_value(field: str, value: object) -> Cause:
-    """A second one with the same key."""
+    """Blame a second one with the same key."""
     return Cause(field, "FieldValueDuplicate", f"Duplicate value: {_shown(value)}")
 
 
 def too_long(field: str, detail: str) -> Cause:
-    """A field that is larger than allowed."""
+    """Blame a field that is larger than allowed."""
     return Cause(field, "FieldValueTooLong", f"Too long: {detail}")
 
 

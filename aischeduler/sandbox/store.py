@@ -6,8 +6,9 @@ revision; history is bounded and what fell out of it answers 410; lists are orde
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
+from typing import Protocol
 
 from sortedcontainers import SortedDict
 
@@ -54,6 +55,13 @@ class StoreEvent:
         """The revision of the write."""
         return self.entry.revision
 
+    def before(self) -> Entry:
+        """Return the state before the write, at the revision of the write, as a watch that loses it shows it."""
+        previous = self.previous or self.entry
+        obj = previous.decoded()
+        obj["metadata"]["resourceVersion"] = str(self.revision)
+        return replace(previous, revision=self.revision, raw=encode(obj))
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
@@ -62,6 +70,18 @@ class Snapshot:
     revision: int
     entries: list[Entry]
     expires_at: float
+
+
+class Watcher(Protocol):
+    """Who is told of writes."""
+
+    def wake(self) -> None:
+        """Learn that something was written."""
+        ...
+
+    def close(self) -> None:
+        """End."""
+        ...
 
 
 def object_key(namespace: str, name: str) -> str:
@@ -81,7 +101,7 @@ class Collection:
         self.history: list[StoreEvent] = []
         self.history_start = 0
         self.floor_revision = store.revision
-        self.watchers: dict[int, Callable[[], None]] = {}
+        self.watchers: dict[int, Watcher] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -132,17 +152,7 @@ class Collection:
         obj = entry.decoded()
         revision = self._store.next_revision()
         obj["metadata"]["resourceVersion"] = str(revision)
-        last = Entry(
-            entry.key,
-            entry.namespace,
-            entry.name,
-            entry.uid,
-            revision,
-            encode(obj),
-            entry.labels,
-            entry.fields,
-            entry.owner_uids,
-        )
+        last = replace(entry, revision=revision, raw=encode(obj))
         self._reindex(previous, None)
         self._record(StoreEvent("DELETED", last, previous))
         return last
@@ -167,8 +177,8 @@ class Collection:
         limit = self._store.history_events
         if len(self.history) > limit + limit // 4:
             self._forget_oldest(len(self.history) - limit)
-        for wake in list(self.watchers.values()):
-            wake()
+        for watcher in list(self.watchers.values()):
+            watcher.wake()
 
     def _forget_oldest(self, count: int) -> None:
         self.floor_revision = self.history[count - 1].revision

@@ -1,0 +1,83 @@
+"""From the bytes of a request to an object of the right kind."""
+
+from typing import Any
+
+import orjson
+import yaml
+
+from aischeduler.sandbox.call import Call
+from aischeduler.sandbox.kinds import Resource
+from aischeduler.sandbox.objects import JsonObject
+from aischeduler.sandbox.status import Refusal, bad_request, failure, unsupported_media_type
+
+SPOKEN = ("application/json", "application/yaml")
+BODY_BYTES_MAX = 3 * 1024 * 1024
+
+
+def parse(body: bytes, content_type: str) -> Any:
+    """Return the JSON value of a body; text that is none is refused with 400, other formats with 415."""
+    if len(body) > BODY_BYTES_MAX:
+        raise failure(413, "RequestEntityTooLarge", f"Request entity too large: limit is {BODY_BYTES_MAX}")
+    media = content_type.partition(";")[0].strip() or SPOKEN[0]
+    if "yaml" in media:
+        try:
+            return yaml.safe_load(body)
+        except yaml.YAMLError as error:
+            raise bad_request(f"error decoding YAML: {' '.join(str(error).split())}") from error
+    if not media.endswith("json"):
+        raise unsupported_media_type(media, SPOKEN)
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise bad_request(f"couldn't get version/kind; json parse error: {error}") from error
+
+
+def go_name(value: Any) -> str:
+    """Return what a JSON value is called in the messages of Go's decoder."""
+    match value:
+        case bool():
+            return "bool"
+        case str():
+            return "string"
+        case int() | float():
+            return "number"
+        case list():
+            return "array"
+        case _:
+            return "object"
+
+
+def cannot_be_handled(resource: Resource, why: str, kind: str = "") -> Refusal:
+    """400 for a body that is not of the kind that the path is about."""
+    given = kind or resource.kind
+    return bad_request(f'{given} in version "{resource.version}" cannot be handled as a {resource.kind}: {why}')
+
+
+def parse_object(call: Call, body: bytes) -> JsonObject:
+    """Return the body as an object with metadata, of the kind and version of the path."""
+    value = parse(body, call.content_type)
+    return as_object(call, value)
+
+
+def as_object(call: Call, value: Any) -> JsonObject:
+    """Return a JSON value as an object with metadata, of the kind and version of the path."""
+    resource = call.resource
+    if not isinstance(value, dict):
+        raise bad_request(f"couldn't get version/kind; json parse error: json: cannot unmarshal {go_name(value)}")
+    given = (value.get("apiVersion") or resource.api_version, value.get("kind") or resource.kind)
+    if given[0] != resource.api_version:
+        lead = f"the API version in the data ({given[0]})"
+        raise bad_request(f"{lead} does not match the expected API version ({resource.api_version})")
+    if given[1] != resource.kind:
+        raise cannot_be_handled(resource, f"converting ({given[1]}) to ({resource.kind})", given[1])
+    metadata = value.get("metadata")
+    if metadata is not None and not isinstance(metadata, dict):
+        where = f"Go struct field {resource.kind}.metadata of type v1.ObjectMeta"
+        raise cannot_be_handled(resource, f"json: cannot unmarshal {go_name(metadata)} into {where}")
+    rest = {key: one for key, one in value.items() if key not in {"kind", "apiVersion", "metadata"}}
+    return {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata or {}, **rest}
+
+
+def decode_object(call: Call, body: bytes) -> JsonObject:
+    """Return the body as an object that fits its kind's schema."""
+    return parse_object(call, body)

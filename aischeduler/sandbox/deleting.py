@@ -1,0 +1,131 @@
+"""Deletion: preconditions, grace, finalizers and what becomes of owned objects.
+
+Laws: an object with finalizers stays until they are gone; a pod with a node stays until its kubelet lets it go; owned
+objects are taken later, by the garbage collector.
+"""
+
+from dataclasses import dataclass
+
+from aischeduler.sandbox.bodies import parse
+from aischeduler.sandbox.call import Call
+from aischeduler.sandbox.objects import JsonObject, encode, timestamp
+from aischeduler.sandbox.presentation import choose_view
+from aischeduler.sandbox.protocol import Response
+from aischeduler.sandbox.reading import selection_of
+from aischeduler.sandbox.registry import strategy_of
+from aischeduler.sandbox.status import bad_request, success
+from aischeduler.sandbox.store import Entry
+from aischeduler.sandbox.strategies import Write
+
+ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    """The options of a deletion, from the body or the query."""
+
+    grace_seconds: int | None = None
+    uid: str = ""
+    revision: str = ""
+    propagation: str = ""
+
+
+def delete_options(call: Call) -> DeleteOptions:
+    """Return the options of a DELETE request; wrong ones are refused with 400."""
+    body: JsonObject = {}
+    if call.body:
+        value = parse(call.body, call.content_type)
+        if not isinstance(value, dict):
+            raise bad_request("couldn't get version/kind; json parse error")
+        body = value
+    return read_delete_options(body, call)
+
+
+def read_delete_options(body: JsonObject, call: Call) -> DeleteOptions:
+    """Return options from a `DeleteOptions` object, with the query's where it names none."""
+    grace = body.get("gracePeriodSeconds", call.query.get("gracePeriodSeconds"))
+    preconditions = body.get("preconditions") or {}
+    propagation = body.get("propagationPolicy") or call.query.get("propagationPolicy", "")
+    if not propagation and body.get("orphanDependents"):
+        propagation = "Orphan"
+    if propagation not in {"", "Orphan", "Background", "Foreground"}:
+        raise bad_request(f'propagationPolicy: Unsupported value: "{propagation}"')
+    try:
+        grace_seconds = None if grace is None else int(grace)
+    except (TypeError, ValueError) as error:
+        raise bad_request(f'strconv.ParseInt: parsing "{grace}": invalid syntax') from error
+    return DeleteOptions(
+        grace_seconds, preconditions.get("uid") or "", preconditions.get("resourceVersion") or "", propagation
+    )
+
+
+def delete(call: Call) -> Response:
+    """Answer DELETE of one object."""
+    entry = call.existing()
+    last, gone = delete_entry(call, entry, delete_options(call))
+    if gone and not strategy_of(call.resource).shows_deleted:
+        details = {"name": entry.name, "group": call.resource.group, "kind": call.resource.plural, "uid": entry.uid}
+        return Response(200, encode(success({key: value for key, value in details.items() if value})))
+    view = choose_view(call)
+    return Response(200, view.shown(last), view.content_type)
+
+
+def delete_collection(call: Call) -> Response:
+    """Answer DELETE of all objects that the query selects, one by one."""
+    selection, options = selection_of(call), delete_options(call)
+    entries = [entry for entry in call.collection.in_order(selection.namespace) if selection.matches(entry)]
+    shown = [delete_entry(call, entry, options)[0] for entry in entries]
+    view = choose_view(call)
+    metadata = {"resourceVersion": str(call.cluster.store.revision)}
+    return Response(200, view.listed(shown, metadata), view.content_type)
+
+
+def delete_entry(call: Call, entry: Entry, options: DeleteOptions) -> tuple[Entry, bool]:
+    """Delete an object as far as it can go now; returns its last state and whether it is gone."""
+    _check(call, entry, options)
+    strategy = strategy_of(call.resource)
+    obj = entry.decoded()
+    metadata = obj["metadata"]
+    strategy.refuse_deletion(Write(call, obj))
+    if call.dry_run:
+        return entry, True
+    grace = strategy.grace_seconds(obj, options.grace_seconds)
+    marks = {"Orphan": ORPHAN, "Foreground": FOREGROUND}
+    before = list(metadata.get("finalizers") or ())
+    finalizers = [one for one in before if one not in marks.values()] if options.propagation else before
+    if options.propagation in marks:
+        finalizers.append(marks[options.propagation])
+    if not finalizers and grace == 0:
+        return call.collection.remove(entry), True
+    if finalizers:
+        metadata["finalizers"] = finalizers
+    if not _mark(obj, grace, call.now) and finalizers == before:
+        return entry, False
+    if strategy.counts_generations and "generation" in metadata:
+        metadata["generation"] += 1
+    return call.collection.put(obj), False
+
+
+def _mark(obj: JsonObject, grace: int, now: float) -> bool:
+    """Set when the object is to go; a later deletion can only bring that forward. Says whether anything changed."""
+    metadata = obj["metadata"]
+    if metadata.get("deletionTimestamp") and grace >= metadata.get("deletionGracePeriodSeconds", 0):
+        return False
+    metadata["deletionTimestamp"] = timestamp(now + grace)
+    metadata["deletionGracePeriodSeconds"] = grace
+    return True
+
+
+def _check(call: Call, entry: Entry, options: DeleteOptions) -> None:
+    if options.uid and options.uid != entry.uid:
+        raise call.conflict(
+            entry.name,
+            f"the UID in the precondition ({options.uid}) does not match the UID in record ({entry.uid}). "
+            "The object might have been deleted and then recreated",
+        )
+    if options.revision and options.revision != str(entry.revision):
+        raise call.conflict(
+            entry.name,
+            f"the ResourceVersion in the precondition ({options.revision}) does not match the ResourceVersion in "
+            f"record ({entry.revision}). The object might have been modified",
+        )

@@ -1,0 +1,159 @@
+"""A watch: a place in a collection's history that is read forward.
+
+Laws: a watch holds no events of its own, so a slow reader costs nothing and is closed when history has run past it; an
+event is shown as what it is to this watch's selection (a change of labels can make it ADDED or DELETED); a bookmark is
+given only when everything before it was read.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from aischeduler.sandbox.objects import JsonObject, encode
+from aischeduler.sandbox.selectors import FieldTerm, Requirements, fields_match, labels_match
+from aischeduler.sandbox.store import Collection, Entry, Store, StoreEvent
+from aischeduler.sandbox.views import View
+
+BOOKMARK_SECONDS = 60.0
+BOOKMARK_BEFORE_END_SECONDS = 2.0
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a list or a watch asks for."""
+
+    namespace: str | None = None
+    labels: Requirements = ()
+    fields: tuple[FieldTerm, ...] = ()
+
+    @property
+    def everything(self) -> bool:
+        """Whether neither labels nor fields narrow it."""
+        return not self.labels and not self.fields
+
+    def matches(self, entry: Entry) -> bool:
+        """Say whether an object is asked for."""
+        if self.namespace is not None and entry.namespace != self.namespace:
+            return False
+        if self.everything:
+            return True
+        if not labels_match(self.labels, entry.labels):
+            return False
+        return all(self._field_holds(term, entry) for term in self.fields)
+
+    @staticmethod
+    def _field_holds(term: FieldTerm, entry: Entry) -> bool:
+        match term.field:
+            case "metadata.name":
+                return (entry.name == term.value) is term.equal
+            case "metadata.namespace":
+                return (entry.namespace == term.value) is term.equal
+            case _:
+                return fields_match((term,), entry.fields)
+
+
+@dataclass(frozen=True, slots=True)
+class WatchPlan:
+    """Where a watch starts and what it wants besides events."""
+
+    position: int
+    initial: tuple[Entry, ...] = ()
+    end_bookmark: bool = False
+    bookmarks: bool = False
+    timeout_seconds: float = 1800.0
+
+
+class WatchStream:
+    """One running watch. `on_ready` is called after each write that may concern it, and when it is closed."""
+
+    def __init__(self, store: Store, collection: Collection, selection: Selection, view: View) -> None:
+        self._store = store
+        self._collection = collection
+        self._selection = selection
+        self._view = view
+        self._pending: list[bytes] = []
+        self._position = 0
+        self._bookmark_at = float("inf")
+        self._ends_at = float("inf")
+        self.closed = False
+        self.on_ready: Callable[[], None] | None = None
+
+    def start(self, plan: WatchPlan, now: float) -> None:
+        """Begin: initial objects first, then history from the plan's position."""
+        self._position = plan.position
+        self._pending = [self._line("ADDED", entry) for entry in plan.initial]
+        if plan.end_bookmark:
+            annotations = {INITIAL_EVENTS_END: "true"}
+            self._pending.append(_event_line("BOOKMARK", self._view.bookmark(self._store.revision, annotations)))
+        self._ends_at = now + plan.timeout_seconds
+        if plan.bookmarks:
+            early = self._ends_at - BOOKMARK_BEFORE_END_SECONDS
+            self._bookmark_at = min(now + BOOKMARK_SECONDS, early) if early > now else float("inf")
+        self._collection.watchers[id(self)] = self
+
+    def fail(self, status: JsonObject) -> None:
+        """Begin and end with an ERROR event."""
+        self._pending = [_event_line("ERROR", encode(status))]
+        self._ends_at = float("-inf")
+
+    @property
+    def next_time(self) -> float:
+        """When to read again although nothing was written: the next bookmark or the end."""
+        return min(self._bookmark_at, self._ends_at)
+
+    def read(self, now: float) -> list[bytes]:
+        """Return all event lines since the last read; closes the watch when its time is over."""
+        if self.closed:
+            return []
+        lines, self._pending = self._pending, []
+        if self._ends_at == float("-inf"):
+            self.close()
+            return lines
+        if self._position < self._collection.history_start:
+            self.close()
+            return lines
+        history = self._collection.history
+        for index in range(self._position - self._collection.history_start, len(history)):
+            line = self._seen(history[index])
+            if line is not None:
+                lines.append(line)
+        self._position = self._collection.history_start + len(history)
+        if now >= self._bookmark_at:
+            lines.append(_event_line("BOOKMARK", self._view.bookmark(self._store.revision, {})))
+            self._bookmark_at = self._bookmark_after(now)
+        if now >= self._ends_at:
+            self.close()
+        return lines
+
+    def _bookmark_after(self, now: float) -> float:
+        early = self._ends_at - BOOKMARK_BEFORE_END_SECONDS
+        return min(now + BOOKMARK_SECONDS, early) if now < early else float("inf")
+
+    def _seen(self, event: StoreEvent) -> bytes | None:
+        is_match = event.kind != "DELETED" and self._selection.matches(event.entry)
+        was_match = event.previous is not None and self._selection.matches(event.previous)
+        if is_match:
+            return self._line("MODIFIED" if was_match else "ADDED", event.entry)
+        if event.previous is None or not was_match:
+            return None
+        return self._line("DELETED", event.entry if event.kind == "DELETED" else event.before())
+
+    def _line(self, kind: str, entry: Entry) -> bytes:
+        return _event_line(kind, self._view.shown(entry))
+
+    def wake(self) -> None:
+        """Call `on_ready`."""
+        if self.on_ready is not None:
+            self.on_ready()
+
+    def close(self) -> None:
+        """End the watch; what was not read is lost."""
+        if self.closed:
+            return
+        self.closed = True
+        self._collection.watchers.pop(id(self), None)
+        self.wake()
+
+
+def _event_line(kind: str, obj: bytes) -> bytes:
+    return b'{"type":"%b","object":%b}\n' % (kind.encode(), obj)
