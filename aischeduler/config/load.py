@@ -1,0 +1,141 @@
+"""Reads the configuration file.
+
+Laws:
+- What cannot be used raises ConfigError, whose text is one sentence that names the file and the field.
+- A user's text appears in a message quoted, escaped and cut.
+"""
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from aischeduler.config.schema import Config
+
+FILE_BYTES_MAX: Final = 256 * 1024
+"""A configuration has a few hundred bytes; a file beyond this is some other file."""
+QUOTE_LENGTH_MAX: Final = 60
+
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$\.?(.*)`)?", re.DOTALL)
+_WRONG = re.compile(r".* - at `\$\.([A-Za-z.]+).*`", re.DOTALL)
+_NAMELESS = re.compile(r"Expected `str` - at `key` in `\$\.?(.*)`", re.DOTALL)
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used; the text is the sentence to show."""
+
+
+def load_config(path: Path | None) -> Config:
+    """Read the file, or return all defaults when there is none to read (None); raises ConfigError."""
+    if path is None:
+        return Config()
+    try:
+        with path.open("rb") as file:
+            text = file.read(FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    return parse_config(str(path), text)
+
+
+def parse_config(source: str, text: bytes) -> Config:
+    """Read the text of a configuration; `source` names it in errors. Raises ConfigError."""
+    if len(text) > FILE_BYTES_MAX:
+        raise ConfigError(f"{source}: is larger than {FILE_BYTES_MAX // 1024} KiB and cannot be a configuration")
+    document = _document(source, text)
+    try:
+        return msgspec.convert(document, Config)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{source}: {_sentence(str(error), document)}") from error
+
+
+def _document(source: str, text: bytes) -> dict[str, Any]:
+    try:
+        document = yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise ConfigError(f"{source}: is not YAML{where}: {str(error.problem)[:QUOTE_LENGTH_MAX]}") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{source}: is not YAML: it contains bytes that YAML does not allow") from error
+    except ValueError as error:  # a scalar that looks like a date or a number and is none
+        raise ConfigError(f"{source}: is not YAML: {error}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{source}: is not YAML that can be read: it is nested too deeply") from error
+    if document is None:
+        return {}
+    if not isinstance(document, dict):
+        raise ConfigError(f"{source}: must hold a mapping such as 'bindInFlight: 32', not {_shown(document)}")
+    return document
+
+
+def _sentence(complaint: str, document: Mapping[str, Any]) -> str:
+    """Turn msgspec's complaint into field, what it must be, and what it is."""
+    if found := _UNKNOWN.fullmatch(complaint):
+        return _unknown(found[1], found[2] or "")
+    if found := _NAMELESS.fullmatch(complaint):
+        return f"{found[1] or 'the file'} holds a key that is not a text, and the names of fields are texts"
+    if found := _WRONG.fullmatch(complaint):
+        field = found[1]
+        return f"{field} must be {_descriptions()[field]}, not {_shown(_value(document, field))}"
+    return complaint
+
+
+def _unknown(name: str, parent: str) -> str:
+    prefix = f"{parent}." if parent else ""
+    siblings = [field.removeprefix(prefix) for field in _descriptions() if field.startswith(prefix)]
+    known = [field for field in siblings if "." not in field]
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known[:-1])} and {known[-1]}"
+    return f"{_quoted(prefix + name)} is no field; {hint}"
+
+
+def _descriptions() -> dict[str, str]:
+    """Return every field by its path in YAML (`logging.level`) with what it must be."""
+    return dict(_described(msgspec.inspect.type_info(Config), ""))
+
+
+def _described(kind: msgspec.inspect.Type, prefix: str) -> Iterator[tuple[str, str]]:
+    if isinstance(kind, msgspec.inspect.StructType):
+        for field in kind.fields:
+            if isinstance(field.type, msgspec.inspect.Metadata):
+                yield prefix + field.encode_name, str((field.type.extra_json_schema or {}).get("description"))
+                yield from _described(field.type.type, prefix + field.encode_name + ".")
+
+
+def _value(document: Mapping[str, Any], path: str) -> object:
+    value: Any = document
+    for name in path.split("."):
+        value = value[name]
+    return value
+
+
+def _shown(value: object) -> str:
+    match value:
+        case None:
+            return "empty"
+        case bool():
+            return str(value).lower()
+        case int() if value.bit_length() > 64:
+            return "a number of more than 64 bits"
+        case int() | float():
+            return str(value)
+        case str():
+            return _quoted(value)
+        case []:
+            return "an empty list"
+        case [str() as first]:
+            return f"[{_quoted(first)}]"
+        case list():
+            return f"a list of {len(value)}"
+        case dict():
+            return "a mapping"
+        case _:
+            return f"a {type(value).__name__}"
+
+
+def _quoted(text: str) -> str:
+    return ascii(text if len(text) <= QUOTE_LENGTH_MAX else text[:QUOTE_LENGTH_MAX] + "...")

@@ -1,0 +1,82 @@
+"""What the configuration file may say, with every default.
+
+Laws:
+- A field has one home: its name in YAML, its type, bounds and default are declared here and nowhere else.
+- Each bounded field describes itself (`description`), and errors quote that description.
+- Values are frozen; an unknown key is refused.
+"""
+
+from enum import StrEnum
+from typing import Annotated, Final, Literal
+
+from msgspec import Meta, Struct
+
+API_VERSION: Final = "config.resource.aibee.cn/v1alpha1"
+KIND: Final = "AiSchedulerConfiguration"
+
+BIND_IN_FLIGHT_MAX: Final = 256
+"""More Bindings in flight than this only queue up inside the API server."""
+GPU_RESOURCES_MAX: Final = 16
+_SUBDOMAIN: Final = r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
+
+
+class LogFormat(StrEnum):
+    """How a line of log looks."""
+
+    JSON = "json"
+    CONSOLE = "console"
+
+
+class LogLevel(StrEnum):
+    """The least important lines that are still written."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+SchedulerName = Annotated[
+    str,
+    Meta(
+        pattern=rf"\A{_SUBDOMAIN}\Z",
+        max_length=253,
+        description="a name of lower-case letters, digits, '-' and '.', at most 253 long",
+    ),
+]
+GpuResource = Annotated[
+    str, Meta(pattern=rf"\A{_SUBDOMAIN}/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?\Z", max_length=317)
+]
+GpuResources = Annotated[
+    tuple[GpuResource, ...],
+    Meta(
+        min_length=1,
+        max_length=GPU_RESOURCES_MAX,
+        description=f"a list of 1 to {GPU_RESOURCES_MAX} resource names such as nvidia.com/gpu",
+    ),
+]
+BindInFlight = Annotated[
+    int, Meta(ge=1, le=BIND_IN_FLIGHT_MAX, description=f"a whole number from 1 to {BIND_IN_FLIGHT_MAX}")
+]
+
+
+class Logging(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """How and how much is logged."""
+
+    format: Annotated[LogFormat, Meta(description="json or console")] = LogFormat.JSON
+    level: Annotated[LogLevel, Meta(description="debug, info, warning or error")] = LogLevel.INFO
+
+
+class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """The whole file. `Config()` is what an empty file means.
+
+    `scheduler_name` is what pods write into `spec.schedulerName`; `bind_in_flight` bounds the Bindings that wait for
+    an answer at one time; `gpu_resources` are the node resources that count as GPUs, in table and placement.
+    """
+
+    api_version: Annotated[Literal["config.resource.aibee.cn/v1alpha1"], Meta(description=API_VERSION)] = API_VERSION
+    kind: Annotated[Literal["AiSchedulerConfiguration"], Meta(description=KIND)] = KIND
+    scheduler_name: SchedulerName = "ai-scheduler"
+    bind_in_flight: BindInFlight = 32
+    gpu_resources: GpuResources = ("nvidia.com/gpu",)
+    logging: Annotated[Logging, Meta(description="a mapping with the keys format and level")] = Logging()

@@ -1,0 +1,1 @@
+"""What operators see of the running daemon; it observes and changes nothing."""

@@ -1,0 +1,97 @@
+"""Logs: one event a line, as JSON or for a console.
+
+Laws:
+- A line is one line: every character that is not printable is written as an escape, in values of any depth.
+- A value is short: texts are cut, and what is no text, number or truth value is shown as Python shows it.
+- Lines of libraries (asyncio, aiohttp) take the same way as ours, from WARNING on.
+"""
+
+import logging
+from collections.abc import MutableMapping
+from typing import Any, BinaryIO, Final
+
+import orjson
+import structlog
+
+from aischeduler.config.schema import LogFormat, Logging
+
+VALUE_LENGTH_MAX: Final = 2000
+"""Longest text of one value; a message of the API server about one object fits."""
+TRACEBACK_LENGTH_MAX: Final = 20_000
+"""Longest traceback; the last frames are kept."""
+
+Line = MutableMapping[str, Any]
+
+_INTEGER_BITS_MAX: Final = 63
+_TRACEBACK: Final = "exception"
+
+
+def configure(settings: Logging, out: BinaryIO) -> None:
+    """Send the lines of structlog and of the standard library's loggers to `out` from now on."""
+    level = logging.getLevelNamesMapping()[settings.level.upper()]
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            clean_line,
+            _json if settings.format is LogFormat.JSON else _Console(colors=out.isatty()),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.BytesLoggerFactory(out),
+        cache_logger_on_first_use=False,
+    )
+    logging.basicConfig(handlers=[_Libraries(max(level, logging.WARNING))], force=True)
+
+
+def clean_line(_logger: object, _method: str, line: Line) -> Line:
+    """Make every value of a line short, printable and of a type that JSON has."""
+    for key, value in line.items():
+        if key == _TRACEBACK and isinstance(value, str):
+            line[key] = "\n".join(printable(text) for text in value[-TRACEBACK_LENGTH_MAX:].split("\n"))
+        else:
+            line[key] = _clean(value)
+    return line
+
+
+def printable(text: str) -> str:
+    """Return the text with control, format and surrogate characters as escapes; most texts return as they are."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
+def _clean(value: object) -> str | int | float | bool | None:
+    if value is None or isinstance(value, bool | float):
+        return value
+    if isinstance(value, int) and value.bit_length() <= _INTEGER_BITS_MAX:
+        return value
+    text = value if isinstance(value, str) else repr(value)
+    if len(text) > VALUE_LENGTH_MAX:
+        text = f"{text[:VALUE_LENGTH_MAX]}... ({len(text)} characters)"
+    return printable(text)
+
+
+def _json(_logger: object, _method: str, line: Line) -> bytes:
+    first = {key: line.pop(key) for key in ("timestamp", "level", "event")}
+    return orjson.dumps({**first, **line})
+
+
+class _Console:
+    """Renders a line for people; colours only where there is a terminal."""
+
+    def __init__(self, *, colors: bool) -> None:
+        self._render = structlog.dev.ConsoleRenderer(
+            colors=colors, exception_formatter=structlog.dev.plain_traceback, sort_keys=False
+        )
+
+    def __call__(self, logger: object, method: str, line: Line) -> bytes:
+        return self._render(logger, method, line).encode()
+
+
+class _Libraries(logging.Handler):
+    """Hands records of the standard library's loggers to structlog."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one record as a line; its logger's name tells the library."""
+        structlog.get_logger().log(record.levelno, record.getMessage(), logger=record.name, exc_info=record.exc_info)

@@ -1,0 +1,123 @@
+"""The configuration file: what it may leave out, and the one sentence for each way to get it wrong."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from aischeduler.config.load import FILE_BYTES_MAX, ConfigError, load_config, parse_config
+from aischeduler.config.schema import Config, LogFormat, Logging, LogLevel
+from aischeduler.model import names
+
+ROOT = Path(__file__).resolve().parents[2]
+FIELDS = "apiVersion, kind, schedulerName, bindInFlight, gpuResources and logging"
+NAME = "schedulerName must be a name of lower-case letters, digits, '-' and '.', at most 253 long, not "
+GPUS = "gpuResources must be a list of 1 to 16 resource names such as nvidia.com/gpu, not "
+
+
+def complaint(text: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        parse_config("ai.yaml", text.encode())
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "{}", "# nothing but a remark\n", "---\n", "logging: {}\n"])
+def test_what_is_left_out_has_its_default(text: str) -> None:
+    assert parse_config("ai.yaml", text.encode()) == Config()
+
+
+def test_no_file_means_all_defaults() -> None:
+    assert load_config(None) == Config()
+
+
+def test_defaults_are_the_names_that_the_model_knows() -> None:
+    assert Config().scheduler_name == names.SCHEDULER_NAME
+    assert Config().gpu_resources == (names.GPU_DEFAULT,)
+
+
+def test_every_field_is_read() -> None:
+    text = """
+    apiVersion: config.resource.aibee.cn/v1alpha1
+    kind: AiSchedulerConfiguration
+    schedulerName: night-shift
+    bindInFlight: 256
+    gpuResources: [nvidia.com/gpu, amd.com/gpu]
+    logging: {format: console, level: debug}
+    """
+    assert parse_config("ai.yaml", text.encode()) == Config(
+        scheduler_name="night-shift",
+        bind_in_flight=256,
+        gpu_resources=("nvidia.com/gpu", "amd.com/gpu"),
+        logging=Logging(format=LogFormat.CONSOLE, level=LogLevel.DEBUG),
+    )
+
+
+def test_example_writes_out_every_default() -> None:
+    path = ROOT / "examples" / "config.yaml"
+    assert load_config(path) == Config()
+    text = path.read_text()
+    assert [field for field in fields(msgspec.inspect.type_info(Config)) if f"{field}:" not in text] == []
+
+
+def test_documentation_names_every_field() -> None:
+    text = (ROOT / "docs" / "configuration.md").read_text()
+    assert [field for field in fields(msgspec.inspect.type_info(Config)) if f"`{field}`" not in text] == []
+
+
+def fields(kind: msgspec.inspect.Type) -> list[str]:
+    if isinstance(kind, msgspec.inspect.Metadata):
+        return fields(kind.type)
+    if isinstance(kind, msgspec.inspect.StructType):
+        return [name for field in kind.fields for name in (field.encode_name, *fields(field.type))]
+    return []
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("bindInFligt: 3", "'bindInFligt' is no field; did you mean bindInFlight?"),
+        ("logging: {formt: json}", "'logging.formt' is no field; did you mean format?"),
+        ("logging: {colour: red}", "'logging.colour' is no field; there are format and level"),
+        ('"a\\nb": 1', f"'a\\nb' is no field; there are {FIELDS}"),
+        ("bindInFlight: 0", "bindInFlight must be a whole number from 1 to 256, not 0"),
+        ("bindInFlight: 257", "bindInFlight must be a whole number from 1 to 256, not 257"),
+        ("bindInFlight: '3'", "bindInFlight must be a whole number from 1 to 256, not '3'"),
+        ("bindInFlight: 3.0", "bindInFlight must be a whole number from 1 to 256, not 3.0"),
+        ("bindInFlight: true", "bindInFlight must be a whole number from 1 to 256, not true"),
+        ("bindInFlight:", "bindInFlight must be a whole number from 1 to 256, not empty"),
+        ("schedulerName: 0x" + "f" * 5000, NAME + "a number of more than 64 bits"),
+        ("schedulerName: &x [*x]", NAME + "a list of 1"),
+        ("gpuResources: [gpu]", GPUS + "['gpu']"),
+        ("gpuResources: []", GPUS + "an empty list"),
+        ("logging: {format: xml}", "logging.format must be json or console, not 'xml'"),
+        ("logging: {level: 3}", "logging.level must be debug, info, warning or error, not 3"),
+        ("logging: 2001-01-01", "logging must be a mapping with the keys format and level, not a date"),
+        ("apiVersion: v1", "apiVersion must be config.resource.aibee.cn/v1alpha1, not 'v1'"),
+        ("kind: Pool", "kind must be AiSchedulerConfiguration, not 'Pool'"),
+        ("3: 4", "the file holds a key that is not a text, and the names of fields are texts"),
+        ("[a, b]", "must hold a mapping such as 'bindInFlight: 32', not a list of 2"),
+        ("a: b: c", "is not YAML at line 1, column 5: mapping values are not allowed here"),
+        ("x: 2001-99-99", "is not YAML: month must be in 1..12"),
+        ("x: \0", "is not YAML: it contains bytes that YAML does not allow"),
+        ("[" * 5000, "is not YAML that can be read: it is nested too deeply"),
+        ("#" * (FILE_BYTES_MAX + 1), "is larger than 256 KiB and cannot be a configuration"),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_wrong_file_is_refused_in_one_sentence(text: str, sentence: str) -> None:
+    assert complaint(text) == f"ai.yaml: {sentence}"
+
+
+def test_quoted_text_is_cut_and_escaped() -> None:
+    assert complaint('schedulerName: "\\e[31m' + "x" * 1000 + '"').endswith("not '\\x1b[31m" + "x" * 55 + "...'")
+
+
+def test_yaml_tags_run_nothing() -> None:
+    assert "could not determine a constructor" in complaint("kind: !!python/object/apply:os.getcwd []")
+
+
+@pytest.mark.parametrize(("path", "reason"), [("missing.yaml", "No such file or directory"), (".", "Is a directory")])
+def test_unreadable_file_is_named_with_the_reason(tmp_path: Path, path: str, reason: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(tmp_path / path)
+    assert str(caught.value) == f"{tmp_path / path}: cannot be read: {reason}"

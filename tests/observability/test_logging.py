@@ -1,0 +1,133 @@
+"""What a line of log may hold, in both formats."""
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import structlog
+
+from aischeduler.config.schema import LogFormat, Logging, LogLevel
+from aischeduler.observability.logging import TRACEBACK_LENGTH_MAX, VALUE_LENGTH_MAX, configure, printable
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    structlog.reset_defaults()
+    root.handlers[:], root.level = handlers, level
+
+
+def written(log_format: LogFormat, level: LogLevel = LogLevel.INFO) -> io.BytesIO:
+    out = io.BytesIO()
+    configure(Logging(format=log_format, level=level), out)
+    return out
+
+
+def fail(reason: str) -> None:
+    raise ValueError(reason)
+
+
+def json_line(out: io.BytesIO) -> dict[str, Any]:
+    (line,) = out.getvalue().splitlines()
+    read: dict[str, Any] = json.loads(line)
+    return read
+
+
+def test_json_line_tells_time_level_and_event_first() -> None:
+    out = written(LogFormat.JSON)
+    structlog.get_logger().info("bound", pod="team/a", feasible_nodes=7)
+    line = json_line(out)
+    assert list(line) == ["timestamp", "level", "event", "pod", "feasible_nodes"]
+    assert (line["level"], line["event"], line["pod"], line["feasible_nodes"]) == ("info", "bound", "team/a", 7)
+    assert line["timestamp"].endswith("Z")
+
+
+def test_console_line_is_plain_text_without_a_terminal() -> None:
+    out = written(LogFormat.CONSOLE)
+    structlog.get_logger().info("bound", pod="team/a")
+    text = out.getvalue().decode()
+    assert "[info" in text
+    assert "pod=team/a" in text
+    assert "\x1b" not in text
+
+
+@pytest.mark.parametrize("log_format", LogFormat)
+def test_control_characters_and_escapes_never_reach_the_terminal(log_format: LogFormat) -> None:
+    out = written(log_format)
+    structlog.get_logger().info(
+        "bound\r\nfake line", pod="a\x1b[31m\nb\x9b2J\u202ec\u2028d\udc80", nested=[{"key": "\x1b]0;title\x07"}]
+    )
+    text = out.getvalue().decode()
+    assert text.endswith("\n")
+    assert text[:-1].isprintable()
+
+
+def test_escapes_are_readable_after_json_is_decoded() -> None:
+    out = written(LogFormat.JSON)
+    structlog.get_logger().info("bound", pod="a\x1b[31mb\n")
+    assert json_line(out)["pod"] == r"a\x1b[31mb\n"
+
+
+def test_long_values_are_cut_and_say_how_long_they_were() -> None:
+    out = written(LogFormat.JSON)
+    structlog.get_logger().info("bound", note="x" * 250_000)
+    assert json_line(out)["note"] == "x" * VALUE_LENGTH_MAX + "... (250000 characters)"
+
+
+def test_values_that_json_lacks_are_still_written() -> None:
+    out = written(LogFormat.JSON)
+    structlog.get_logger().info("bound", big=2**80, names=frozenset(["a"]), none=None, nan=float("nan"))
+    line = json_line(out)
+    assert (line["big"], line["names"], line["none"], line["nan"]) == (str(2**80), "frozenset({'a'})", None, None)
+
+
+@pytest.mark.parametrize(
+    ("level", "lines"), [(LogLevel.DEBUG, 4), (LogLevel.INFO, 3), (LogLevel.WARNING, 2), (LogLevel.ERROR, 1)]
+)
+def test_lines_below_the_level_are_not_written(level: LogLevel, lines: int) -> None:
+    out = written(LogFormat.JSON, level)
+    log = structlog.get_logger()
+    log.debug("d")
+    log.info("i")
+    log.warning("w")
+    log.error("e")
+    assert len(out.getvalue().splitlines()) == lines
+
+
+@pytest.mark.parametrize("log_format", LogFormat)
+def test_traceback_keeps_its_lines_but_not_their_control_characters(log_format: LogFormat) -> None:
+    out = written(log_format)
+    try:
+        fail("bad \x1b[31m name")
+    except ValueError:
+        structlog.get_logger().exception("the loop failed", pool="cpu-pool")
+    text = out.getvalue().decode()
+    shown = json.loads(text)["exception"] if log_format is LogFormat.JSON else text
+    assert "\nValueError: bad \\x1b[31m name" in shown
+    assert shown.replace("\n", "").isprintable()
+
+
+def test_end_of_a_long_traceback_is_kept() -> None:
+    out = written(LogFormat.JSON)
+    structlog.get_logger().error("failed", exception="x" * TRACEBACK_LENGTH_MAX + "the reason")
+    exception = json_line(out)["exception"]
+    assert len(exception) == TRACEBACK_LENGTH_MAX
+    assert exception.endswith("the reason")
+
+
+def test_lines_of_libraries_are_lines_like_ours() -> None:
+    out = written(LogFormat.JSON)
+    logging.getLogger("asyncio").info("small talk")
+    logging.getLogger("asyncio").error("Task was destroyed: %s", "\x1b[2J")
+    line = json_line(out)
+    assert (line["level"], line["logger"], line["event"]) == ("error", "asyncio", r"Task was destroyed: \x1b[2J")
+
+
+def test_usual_text_is_returned_unchanged() -> None:
+    text = "0/3 nodes are available: 1 Insufficient cpu — 資源池"
+    assert printable(text) is text
