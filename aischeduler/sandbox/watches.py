@@ -97,6 +97,11 @@ class WatchStream:
         self._ends_at = float("-inf")
 
     @property
+    def content_type(self) -> str:
+        """The media type of the stream."""
+        return self._view.content_type
+
+    @property
     def next_time(self) -> float:
         """When to read again although nothing was written: the next bookmark or the end."""
         return min(self._bookmark_at, self._ends_at)

@@ -1,0 +1,128 @@
+"""The API server behind a socket: plain HTTP on loopback, real time, and the stand-ins that run the cluster.
+
+Laws: this shell translates and waits; what is answered is decided in `apiserver.py`; nothing it started outlives
+`stop`.
+"""
+
+import asyncio
+import time
+from types import TracebackType
+from typing import Self
+
+from aiohttp import web
+
+from aischeduler.sandbox.apiserver import ApiServer
+from aischeduler.sandbox.kubeconfig import kubeconfig
+from aischeduler.sandbox.protocol import JSON, Request, Response
+from aischeduler.sandbox.watches import WatchStream
+
+SHUTDOWN_SECONDS = 1.0
+IDLE_CONNECTION_SECONDS = 75.0
+
+
+class HttpSandbox:
+    """A running sandbox. `url` is known after `start`; also an async context."""
+
+    def __init__(self, server: ApiServer | None = None, host: str = "127.0.0.1", port: int = 0) -> None:
+        self.server = server if server is not None else ApiServer(now=time.time())
+        self._host = host
+        self._port = port
+        self._runner: web.ServerRunner | None = None
+        self._streams: dict[int, WatchStream] = {}
+        self.url = ""
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    @property
+    def kubeconfig(self) -> str:
+        """The kubeconfig of this sandbox."""
+        return kubeconfig(self.url)
+
+    async def start(self) -> None:
+        """Listen; a port of 0 takes a free one."""
+        server = web.Server(self._answer, handler_cancellation=True, keepalive_timeout=IDLE_CONNECTION_SECONDS)
+        self._runner = web.ServerRunner(server, shutdown_timeout=SHUTDOWN_SECONDS)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self._host, self._port)
+        await site.start()
+        self._port = self._runner.addresses[0][1]
+        self.url = f"http://{self._host}:{self._port}"
+
+    async def stop(self) -> None:
+        """End all watches and close the socket."""
+        for stream in list(self._streams.values()):
+            stream.close()
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    def restart(self) -> None:
+        """Behave as a restarted API server: watches end, history is forgotten, objects stay."""
+        self.server.restart(time.time())
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        body = await request.content.read() if request.body_exists else b""
+        headers = request.headers
+        asked = Request(
+            request.method,
+            request.path,
+            dict(request.query),
+            headers.get("Accept", JSON),
+            headers.get("Content-Type", JSON),
+            body,
+        )
+        answer = self.server.handle(asked, time.time())
+        if isinstance(answer, WatchStream):
+            return await self._stream(request, answer)
+        return _whole(answer)
+
+    async def _stream(self, request: web.BaseRequest, stream: WatchStream) -> web.StreamResponse:
+        headers = {"Content-Type": stream.content_type, "Cache-Control": "no-cache, private"}
+        response = web.StreamResponse(headers=headers)
+        response.enable_chunked_encoding()
+        ready = asyncio.Event()
+        stream.on_ready = ready.set
+        self._streams[id(stream)] = stream
+        try:
+            await response.prepare(request)
+            while True:
+                ready.clear()
+                lines = stream.read(time.time())
+                if lines:
+                    await response.write(b"".join(lines))
+                if stream.closed:
+                    break
+                await _wait(ready, stream.next_time - time.time())
+            await response.write_eof()
+        except ConnectionResetError:
+            pass
+        finally:
+            del self._streams[id(stream)]
+            stream.close()
+        return response
+
+
+async def _wait(ready: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(max(0.0, seconds)):
+            await ready.wait()
+    except TimeoutError:
+        pass
+
+
+def _whole(answer: Response) -> web.Response:
+    response = web.Response(status=answer.status, body=answer.body)
+    response.headers["Content-Type"] = answer.content_type
+    if answer.retry_after_seconds:
+        response.headers["Retry-After"] = str(answer.retry_after_seconds)
+    for warning in answer.warnings:
+        text = warning.replace("\\", "\\\\").replace('"', '\\"')
+        response.headers.add("Warning", f'299 - "{text}"')
+    return response
