@@ -1,0 +1,64 @@
+"""The programs of the real control plane: where they are, and how to get them.
+
+Law: `tools/controlplane/build.py` alone knows the search order, the cache and the recipe; this module asks it.
+"""
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+BUILD_SCRIPT = Path(__file__).resolve().parents[2] / "tools" / "controlplane" / "build.py"
+
+
+@dataclass(frozen=True, slots=True)
+class Binaries:
+    """The paths of the five programs that the tests need."""
+
+    etcd: Path
+    kube_apiserver: Path
+    kube_controller_manager: Path
+    kube_scheduler: Path
+    kubectl: Path
+
+
+class BinariesUnavailableError(Exception):
+    """The programs are neither here nor can they be built; the text says why."""
+
+
+def find_binaries() -> Binaries | None:
+    """Answer the programs when all five are here, else None. Raises when `KUBEBUILDER_ASSETS` is set and unusable."""
+    listed = _ask("--list")
+    paths = {name: Path(path) for name, path in (line.split("\t") for line in listed.splitlines() if line)}
+    try:
+        return Binaries(
+            etcd=paths["etcd"],
+            kube_apiserver=paths["kube-apiserver"],
+            kube_controller_manager=paths["kube-controller-manager"],
+            kube_scheduler=paths["kube-scheduler"],
+            kubectl=paths["kubectl"],
+        )
+    except KeyError:
+        return None
+
+
+def go_problem() -> str | None:
+    """Answer why Go cannot build the programs on this machine, or None when it can."""
+    return _ask("--go-problem").strip() or None
+
+
+def build_binaries() -> Binaries:
+    """Build what is missing, showing progress on stderr, and answer the programs. Minutes when the caches are cold."""
+    built = subprocess.run([sys.executable, str(BUILD_SCRIPT)], stdout=subprocess.DEVNULL, check=False)
+    found = find_binaries()
+    if built.returncode != 0 or found is None:
+        raise BinariesUnavailableError(f"{BUILD_SCRIPT.name} ended with status {built.returncode}")
+    return found
+
+
+def _ask(question: str) -> str:
+    command = [sys.executable, str(BUILD_SCRIPT), question]
+    asked = subprocess.run(command, capture_output=True, text=True, check=False)
+    if asked.returncode != 0:
+        raise BinariesUnavailableError(asked.stderr.strip())
+    return asked.stdout

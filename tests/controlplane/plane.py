@@ -1,0 +1,297 @@
+"""The real control plane: etcd, kube-apiserver and kube-controller-manager on loopback, kube-scheduler on request.
+
+Laws:
+- Everything it writes, logs included, is in one temporary directory; everything it starts ends with it, or with the
+  process that started it.
+- A part that was killed, stopped or paused comes back on the same port with the same data.
+- Its calls block; from a coroutine use `asyncio.to_thread`.
+"""
+
+import base64
+import http.client
+import json
+import os
+import secrets
+import shutil
+import socket
+import ssl
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from tests.controlplane import commands
+from tests.controlplane.binaries import Binaries
+from tests.controlplane.certificates import Authority, Identity, write_service_account_keys
+from tests.controlplane.part import POLL_EVERY_SECONDS, READY_WITHIN_SECONDS, Part, PartError
+from tests.controlplane.warden import Warden
+
+PartName = Literal["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"]
+
+FIRST_PORT, LAST_PORT = 20_000, 29_999
+"""Below the range from which Linux takes the ports of outgoing connections, so that the port of a part that is down is
+not taken by a client that tries to reach it."""
+
+ANSWER_WITHIN_SECONDS = 30.0
+PROBE_ANSWER_WITHIN_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An HTTP answer of the API server: the status code and the decoded JSON body (None when it is not JSON)."""
+
+    status: int
+    body: Any
+
+
+class ControlPlane:
+    """A control plane of its own for one test session. Use as a context manager."""
+
+    def __init__(self, binaries: Binaries) -> None:
+        self.binaries = binaries
+        self.directory = Path(tempfile.mkdtemp(prefix="control-plane-"))
+        free = _free_ports(5)
+        self.ports = commands.Ports(*free)
+        self.url = f"https://127.0.0.1:{self.ports.api_server}"
+        self.token = secrets.token_hex(16)
+        self.kubeconfig = self.directory / "admin.kubeconfig"
+        self.token_kubeconfig = self.directory / "token.kubeconfig"
+        files, admin = self._write_files()
+        self.authority = files.authority
+        self.admin = admin
+        self._tls = _client_tls(files.authority, admin)
+        self._warden = Warden()
+        self._parts: dict[PartName, Part] = {
+            "etcd": self._part("etcd", commands.etcd(binaries, files, self.ports), self._etcd_ready),
+            "kube-apiserver": self._part(
+                "kube-apiserver", commands.kube_apiserver(binaries, files, self.ports), self._api_ready
+            ),
+            "kube-controller-manager": self._part(
+                "kube-controller-manager",
+                commands.kube_controller_manager(binaries, files, self.ports),
+                lambda: self._healthy(self.ports.controllers, "/healthz"),
+            ),
+            "kube-scheduler": self._part(
+                "kube-scheduler",
+                commands.kube_scheduler(binaries, files, self.ports),
+                lambda: self._healthy(self.ports.scheduler, "/readyz"),
+            ),
+        }
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Start etcd, the API server and the controllers, each when the one before is ready. Raises PartError."""
+        for name in ("etcd", "kube-apiserver"):
+            self._parts[name].start()
+        self._wait_until(lambda: self.api("GET", "/api/v1/namespaces/default").status == 200, "the default namespace")
+        self._parts["kube-controller-manager"].start()
+
+    def start_kube_scheduler(self) -> None:
+        """Start the peer, which takes the pods whose `schedulerName` is `default-scheduler`. Raises PartError."""
+        self._parts["kube-scheduler"].start()
+
+    def close(self) -> None:
+        """Kill every part and remove the directory, its logs included."""
+        for part in reversed(self._parts.values()):
+            part.kill()
+        self._warden.close()
+        shutil.rmtree(self.directory)
+
+    def kill(self, part: PartName) -> None:
+        """SIGKILL, and wait until it is gone."""
+        self._parts[part].kill()
+
+    def stop(self, part: PartName) -> None:
+        """SIGTERM, and wait for its clean end (the API server holds idle watches open for up to a minute)."""
+        self._parts[part].stop()
+
+    def pause(self, part: PartName) -> None:
+        """SIGSTOP: its connections stay open and nothing answers."""
+        self._parts[part].pause()
+
+    def resume(self, part: PartName) -> None:
+        """SIGCONT."""
+        self._parts[part].resume()
+
+    def restart(self, part: PartName) -> None:
+        """Kill it if it runs, start it on the same port and data, and wait until it is ready. Raises PartError."""
+        self._parts[part].kill()
+        self._parts[part].start()
+
+    def running(self, part: PartName) -> bool:
+        """Answer whether the part's process lives (a paused one does)."""
+        return self._parts[part].running()
+
+    def pid(self, part: PartName) -> int:
+        """Answer the part's process number, for measuring it. Raises PartError when it is not running."""
+        return self._parts[part].pid
+
+    def log(self, part: PartName) -> str:
+        """Answer what the part has logged so far."""
+        return self._parts[part].log.read_text(errors="replace")
+
+    def heal(self) -> None:
+        """Bring back what a test left paused or dead, and end the peer: the state that `start` made."""
+        self._parts["kube-scheduler"].kill()
+        for name in ("etcd", "kube-apiserver", "kube-controller-manager"):
+            self._parts[name].heal()
+
+    def kubectl(
+        self, *args: str, stdin: str | None = None, kubeconfig: Path | None = None, timeout_seconds: float = 60.0
+    ) -> subprocess.CompletedProcess[str]:
+        """Run kubectl as the administrator and answer what it printed; its status is the caller's to judge."""
+        env = {**os.environ, "KUBECONFIG": str(kubeconfig or self.kubeconfig), "HOME": str(self.directory)}
+        return subprocess.run(
+            [str(self.binaries.kubectl), *args],
+            input=stdin,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=timeout_seconds,
+            check=False,
+        )
+
+    def api(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Answer:
+        """One request as the administrator; PATCH is a merge patch. Raises OSError when no answer comes."""
+        content_type = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        return _request(
+            http.client.HTTPSConnection(
+                "127.0.0.1", self.ports.api_server, timeout=ANSWER_WITHIN_SECONDS, context=self._tls
+            ),
+            method,
+            path,
+            None if body is None else (content_type, json.dumps(body).encode()),
+        )
+
+    def _write_files(self) -> tuple[commands.Files, Identity]:
+        authority = Authority(self.directory)
+        admin = authority.client("admin", "system:masters")
+        account_key, account_public_key = write_service_account_keys(self.directory)
+        tokens = self.directory / "tokens.csv"
+        tokens.write_text(f'{self.token},token-admin,token-admin,"system:masters"\n')
+        config = self.directory / "kube-scheduler.json"
+        config.write_text(json.dumps(commands.scheduler_config(self.kubeconfig)))
+        certificate = {
+            "client-certificate-data": _base64(admin.certificate),
+            "client-key-data": _base64(admin.key),
+        }
+        _write_kubeconfig(self.kubeconfig, self.url, authority.certificate, certificate)
+        _write_kubeconfig(self.token_kubeconfig, self.url, authority.certificate, {"token": self.token})
+        files = commands.Files(
+            directory=self.directory,
+            authority=authority.certificate,
+            serving=authority.server("kube-apiserver"),
+            account_key=account_key,
+            account_public_key=account_public_key,
+            tokens=tokens,
+            kubeconfig=self.kubeconfig,
+            scheduler_config=config,
+        )
+        return files, admin
+
+    def _part(self, name: PartName, command: list[str], probe: Callable[[], bool]) -> Part:
+        return Part(name, command, self.directory / f"{name}.log", probe, self._warden)
+
+    def _etcd_ready(self) -> bool:
+        connection = http.client.HTTPConnection(
+            "127.0.0.1", self.ports.etcd_client, timeout=PROBE_ANSWER_WITHIN_SECONDS
+        )
+        return _says_ok(connection, "/readyz")
+
+    def _api_ready(self) -> bool:
+        return self._serves(self.ports.api_server, "/readyz", self._tls)
+
+    def _healthy(self, port: int, path: str) -> bool:
+        """Ask a part that signs its own serving certificate."""
+        return self._serves(port, path, ssl._create_unverified_context())
+
+    def _serves(self, port: int, path: str, tls: ssl.SSLContext) -> bool:
+        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=PROBE_ANSWER_WITHIN_SECONDS, context=tls)
+        return _says_ok(connection, path)
+
+    def _wait_until(self, holds: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + READY_WITHIN_SECONDS
+        while not holds():
+            if time.monotonic() > deadline:
+                raise PartError(f"{what} did not come within {READY_WITHIN_SECONDS:.0f} s")
+            time.sleep(POLL_EVERY_SECONDS)
+
+
+def _says_ok(connection: http.client.HTTPConnection, path: str) -> bool:
+    try:
+        return _request(connection, "GET", path, None).status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+
+
+def _request(
+    connection: http.client.HTTPConnection, method: str, path: str, content: tuple[str, bytes] | None
+) -> Answer:
+    """Send one request on a connection of its own; `content` is (type, bytes)."""
+    try:
+        if content is None:
+            connection.request(method, path)
+        else:
+            connection.request(method, path, body=content[1], headers={"Content-Type": content[0]})
+        response = connection.getresponse()
+        raw = response.read()
+        is_json = (response.getheader("Content-Type") or "").startswith("application/json")
+        return Answer(response.status, json.loads(raw) if is_json else None)
+    finally:
+        connection.close()
+
+
+def _client_tls(authority: Path, identity: Identity) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=str(authority))
+    context.load_cert_chain(identity.certificate, identity.key)
+    return context
+
+
+def _write_kubeconfig(path: Path, url: str, authority: Path, credentials: Mapping[str, str]) -> None:
+    """Write a kubeconfig with everything inside it. JSON is YAML."""
+    cluster = {"server": url, "certificate-authority-data": _base64(authority)}
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "loopback", "cluster": cluster}],
+        "users": [{"name": "admin", "user": dict(credentials)}],
+        "contexts": [{"name": "loopback", "context": {"cluster": "loopback", "user": "admin"}}],
+        "current-context": "loopback",
+    }
+    path.touch(mode=0o600)
+    path.write_text(json.dumps(document, indent=2))
+
+
+def _base64(path: Path) -> str:
+    return base64.b64encode(path.read_bytes()).decode()
+
+
+def _free_ports(count: int) -> list[int]:
+    """Answer ports that nobody has bound now, from a place in the range that differs from process to process."""
+    span = LAST_PORT - FIRST_PORT + 1
+    start = os.getpid() * 17 % span
+    found: list[int] = []
+    for step in range(span):
+        port = FIRST_PORT + (start + step) % span
+        with socket.socket() as trial:
+            try:
+                trial.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        found.append(port)
+        if len(found) == count:
+            return found
+    raise PartError(f"no {count} free ports between {FIRST_PORT} and {LAST_PORT}")

@@ -1,0 +1,70 @@
+"""Emptying a control plane between tests.
+
+Laws: jobs go before pods, or the controller would make new ones; pods go at once, without a kubelet to agree; what the
+cluster itself made (its namespaces, its priority classes) stays, and so do CRDs.
+"""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from tests.controlplane.plane import ControlPlane
+
+EMPTY_WITHIN_SECONDS = 60.0
+POLL_EVERY_SECONDS = 0.05
+
+_AT_ONCE = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0, "propagationPolicy": "Background"}
+_NAMESPACED = (
+    ("batch/v1", "jobs"),
+    ("policy/v1", "poddisruptionbudgets"),
+    ("v1", "pods"),
+)
+_CLUSTER_WIDE = (("v1", "nodes"), ("resource.aibee.cn/v1alpha1", "pools"))
+
+
+class SweepError(Exception):
+    """Objects stayed behind; the text names some."""
+
+
+def sweep(plane: ControlPlane) -> None:
+    """Delete every job, budget, pod, node, pool and added priority class; wait until the pods are gone."""
+    for version, plural in _NAMESPACED:
+        for namespace in sorted({item["metadata"]["namespace"] for item in _items(plane, version, plural)}):
+            plane.api("DELETE", f"{_root(version)}/namespaces/{namespace}/{plural}", _AT_ONCE)
+    for version, plural in _CLUSTER_WIDE:
+        plane.api("DELETE", f"{_root(version)}/{plural}", _AT_ONCE)
+    for item in _items(plane, "scheduling.k8s.io/v1", "priorityclasses"):
+        name = item["metadata"]["name"]
+        if not name.startswith("system-"):
+            plane.api("DELETE", f"{_root('scheduling.k8s.io/v1')}/priorityclasses/{name}", _AT_ONCE)
+    _wait_for_no_pods(plane)
+
+
+def _wait_for_no_pods(plane: ControlPlane) -> None:
+    """Pods of a Job leave when the controller has taken its finalizer off; one that stays is freed from all of them."""
+    deadline = time.monotonic() + EMPTY_WITHIN_SECONDS
+    patience = time.monotonic() + EMPTY_WITHIN_SECONDS / 20
+    while left := _items(plane, "v1", "pods"):
+        now = time.monotonic()
+        if now > deadline:
+            names = [f"{pod['metadata']['namespace']}/{pod['metadata']['name']}" for pod in left[:5]]
+            raise SweepError(f"{len(left)} pods are still there after {EMPTY_WITHIN_SECONDS:.0f} s: {', '.join(names)}")
+        if now > patience:
+            for pod in left:
+                path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
+                plane.api("PATCH", path, {"metadata": {"finalizers": None}})
+                plane.api("DELETE", path, _AT_ONCE)
+        time.sleep(POLL_EVERY_SECONDS)
+
+
+def _items(plane: ControlPlane, version: str, plural: str) -> list[Mapping[str, Any]]:
+    """Answer the objects of all namespaces."""
+    answer = plane.api("GET", f"{_root(version)}/{plural}")
+    if answer.status != 200:
+        raise SweepError(f"GET {plural} answered {answer.status}: {answer.body}")
+    items: list[Mapping[str, Any]] = answer.body["items"]
+    return items
+
+
+def _root(version: str) -> str:
+    return f"/apis/{version}" if "/" in version else f"/api/{version}"

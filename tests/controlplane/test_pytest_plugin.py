@@ -1,0 +1,81 @@
+"""What a run of pytest says and how it ends when the real control plane is not there."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+SUITE = """
+import pytest
+
+def test_plain():
+    assert True
+
+def test_on_the_plane(control_plane):
+    raise AssertionError("ran without a control plane")
+
+@pytest.mark.real
+def test_marked():
+    raise AssertionError("ran without a control plane")
+"""
+
+
+def run_pytest(tmp_path: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run a suite of one plain and two real tests on a machine with neither programs nor Go."""
+    (tmp_path / "test_suite.py").write_text(SUITE)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    real: on the real API server\n")
+    kept = {name: value for name, value in os.environ.items() if name not in ("CI", "KUBEBUILDER_ASSETS")}
+    bare = {"PATH": "/nowhere", "AI_SCHEDULER_CONTROLPLANE_CACHE": str(tmp_path / "cache")}
+    command = [sys.executable, "-m", "pytest", "-p", "tests.controlplane.pytest_plugin", "-p", "no:cacheprovider"]
+    return subprocess.run(
+        [*command, "-c", str(tmp_path / "pytest.ini"), str(tmp_path / "test_suite.py"), *arguments],
+        cwd=ROOT,
+        env={**kept, **bare, **env},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_without_go_the_rest_runs_and_the_last_lines_say_what_did_not(tmp_path: Path) -> None:
+    finished = run_pytest(tmp_path)
+    assert finished.returncode == 0, finished.stdout
+    assert "1 passed, 2 deselected" in finished.stdout
+    verdict, how = finished.stdout.splitlines()[-2:]
+    assert verdict == (
+        "the real suite was not run: 2 tests on the real API server left out: "
+        "no built control plane, and there is no `go` in PATH"
+    )
+    assert "make controlplane" in how
+    assert "KUBEBUILDER_ASSETS" in how
+
+
+def test_in_ci_leaving_the_real_tests_out_is_a_failure(tmp_path: Path) -> None:
+    finished = run_pytest(tmp_path, CI="true")
+    assert finished.returncode == 1
+    assert finished.stdout.splitlines()[-2].startswith("THE REAL SUITE FAILED TO START: 2 tests")
+
+
+def test_switching_the_real_tests_off_is_reported_too(tmp_path: Path) -> None:
+    finished = run_pytest(tmp_path, AI_SCHEDULER_REAL="0")
+    assert finished.returncode == 0
+    assert finished.stdout.splitlines()[-2].endswith("left out: AI_SCHEDULER_REAL=0")
+
+
+def test_unusable_assets_are_a_failure_anywhere(tmp_path: Path) -> None:
+    finished = run_pytest(tmp_path, KUBEBUILDER_ASSETS=str(tmp_path))
+    assert finished.returncode == 1
+    assert "holds no etcd, kube-apiserver, kubectl" in finished.stdout.splitlines()[-2]
+
+
+@pytest.mark.parametrize("selection", [("-m", "not real"), ("-k", "plain")])
+def test_selection_without_a_real_test_says_nothing_and_passes_in_ci(
+    tmp_path: Path, selection: tuple[str, str]
+) -> None:
+    finished = run_pytest(tmp_path, *selection, CI="true")
+    assert finished.returncode == 0, finished.stdout
+    assert "1 passed" in finished.stdout.splitlines()[-1]
