@@ -10,10 +10,10 @@ from typing import Final
 
 import numpy as np
 
-from aischeduler.framework.diagnosis import Diagnosis, diagnosis
 from aischeduler.framework.plugin import Ask, Plugins, RowChange, Score, Scores
 from aischeduler.model.pod import PodSpec
 from aischeduler.state.classes import INFEASIBLE, Classes, ClassView
+from aischeduler.state.diagnosis import Diagnosis, diagnosis
 from aischeduler.state.index import Mask, Rows
 from aischeduler.state.nodes import NODES_MAX, NodeTable
 
@@ -52,20 +52,27 @@ class Runner:
         """Say whether the pod passes every filter on some of the rows."""
         return bool((self._view(ask).keys[rows] != INFEASIBLE).any())
 
-    def fits(self, spec: PodSpec, row: int) -> bool:
-        """Say whether the pod passes every filter on this row now."""
+    def refuser(self, spec: PodSpec, row: int) -> str:
+        """Return the first filter that refuses the pod on this row now; empty when it fits."""
         rows = np.array([row], dtype=np.intp)
-        if not self.nodes.alive[row]:
-            return False
-        masks = (rule.filter(spec, self.nodes, rows) for rule in self.plugins.filters)
-        return all(mask is None or mask[0] for mask in masks)
+        for rule in self.plugins.filters:
+            mask = rule.filter(spec, self.nodes, rows)
+            if mask is not None and not mask[0]:
+                return rule.name
+        return ""
 
     def helps(self, spec: PodSpec, rejectors: tuple[str, ...], change: RowChange) -> bool:
         """Say whether one of the filters that refused the pod expects anything from the change."""
         return any(rule.helps(spec, change) for rule in self.plugins.filters if rule.name in rejectors)
 
-    def diagnose(self, spec: PodSpec, rows: Rows) -> Diagnosis:
+    def diagnose(self, ask: Ask, rows: Rows) -> Diagnosis:
         """Say why no row would do: each row counts for the first filter that refuses it."""
+        view = self._view(ask)
+        if view.refusal is None or view.refusal[0] != self.nodes.version or view.refusal[1] is not rows:
+            view.refusal = (self.nodes.version, rows, self._diagnose(ask.spec, rows))
+        return view.refusal[2]
+
+    def _diagnose(self, spec: PodSpec, rows: Rows) -> Diagnosis:
         left, reasons, rejectors = rows, Counter[str](), []
         for rule in self.plugins.filters:
             mask = rule.filter(spec, self.nodes, left)

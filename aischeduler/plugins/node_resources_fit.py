@@ -69,8 +69,8 @@ class NodeResourcesFit:
         ]
         for resource in self._gpu_resources:
             if resource in request.amounts:
-                used = nodes.used[nodes.column(resource)]
-                asked.append((resource, GPU_WEIGHT, used, request.amounts[resource]))
+                column = nodes.column(resource)
+                asked.append((resource, GPU_WEIGHT, nodes.used[column], request.amounts[resource]))
         for resource, weight, used, amount in asked:
             capacity = nodes.allocatable[nodes.column(resource)][rows]
             after = used[rows] + requested(amount)

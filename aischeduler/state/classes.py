@@ -13,7 +13,8 @@ from cachetools import LRUCache
 
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.pool import Placement
-from aischeduler.state.index import Mask
+from aischeduler.state.diagnosis import Diagnosis
+from aischeduler.state.index import Mask, Rows
 
 VIEWS_MAX: Final = 256
 """Live classes; the least recently used is forgotten."""
@@ -36,6 +37,8 @@ class ClassView:
         self.static: Mask = np.zeros(width, dtype=np.bool_)
         self.keys: npt.NDArray[np.int64] = np.full(width, INFEASIBLE, dtype=np.int64)
         self.preferences: tuple[tuple[int, bool, npt.NDArray[np.int64]], ...] = ()
+        self.refusal: tuple[int, Rows, Diagnosis] | None = None
+        """Why no row of a pool would do: table version, the pool's rows, the answer."""
         self.static_version = -1
         self.version = -1
 

@@ -3,7 +3,8 @@
 Laws:
 - Amounts are exact int64. Larger ones than `AMOUNT_MAX` count as that: no machine has them.
 - `version` grows with every change; the journal names the rows that changed, so that readers catch up on those only.
-- `static_version` grows when labels, taints, cordons, membership or pools change: what masks are built from.
+- `static_version` grows when labels, taints, cordons or membership change: what masks are built from;
+  `pool_version` when a node changes its pool.
 - A node that is gone while pods still count on it stays as a stub that no pod can be placed on.
 """
 
@@ -47,6 +48,7 @@ class NodeTable:
     def __init__(self) -> None:
         self.width = WIDTH_FIRST
         self.rows: dict[str, int] = {}
+        self.names: list[str] = [""] * self.width
         self.nodes: list[Node | None] = [None] * self.width
         self.columns: dict[str, int] = {name: i for i, name in enumerate((CPU, MEMORY, EPHEMERAL_STORAGE, PODS))}
         self.allocatable = np.zeros((len(self.columns), self.width), dtype=np.int64)
@@ -62,6 +64,9 @@ class NodeTable:
         self.ports: dict[int, dict[HostPort, int]] = {}
         self.version = 0
         self.static_version = 0
+        self.pool_version = 0
+        self._pool_rows: dict[int, Rows] = {}
+        self._pool_rows_version = 0
         self._journal: list[int] = []
         self._journal_start = 0
         self._free = list(range(self.width - 1, -1, -1))
@@ -99,7 +104,7 @@ class NodeTable:
         self.alive[row] = False
         self.static_version += 1
         self.touch(row)
-        self._release(row, name)
+        self.release_stub(row)
         return row
 
     def row(self, name: str) -> int:
@@ -110,7 +115,7 @@ class NodeTable:
                 self._widen()
             row = self._free.pop()
             self.rows[name] = row
-            self.pool[row] = NO_POOL
+            self.names[row] = name
             self._ranks = None
         return row
 
@@ -135,14 +140,20 @@ class NodeTable:
             if not counts:
                 del self.ports[row]
 
-    def release_stub(self, name: str) -> None:
-        """Give the row of a gone node back once nothing counts on it."""
-        row = self.rows.get(name)
-        if row is not None and self.nodes[row] is None:
-            self._release(row, name)
+    def release_stub(self, row: int) -> None:
+        """Give the row of a gone node back once no pod counts on it."""
+        if self.nodes[row] is not None or self.used[self.columns[PODS], row]:
+            return
+        del self.rows[self.names[row]]
+        self.names[row] = ""
+        self._free.append(row)
+        self._ranks = None
 
     def column(self, resource: str) -> int:
-        """Return the column of a resource, a new one of zeros where it is met for the first time."""
+        """Return the column of a resource, a new one of zeros where it is met for the first time.
+
+        A new column replaces the arrays: ask for it before taking hold of them.
+        """
         column = self.columns.get(resource)
         if column is None:
             column = self.columns[resource] = len(self.columns)
@@ -176,8 +187,14 @@ class NodeTable:
         return self._ranks
 
     def rows_of_pool(self, pool: int) -> Rows:
-        """Return the rows of a pool's nodes, ascending."""
-        return np.flatnonzero((self.pool == pool) & self.alive)
+        """Return the rows of a pool's nodes, ascending; the caller must not change them."""
+        if self._pool_rows_version != self.pool_version:
+            self._pool_rows.clear()
+            self._pool_rows_version = self.pool_version
+        rows = self._pool_rows.get(pool)
+        if rows is None:
+            rows = self._pool_rows[pool] = np.flatnonzero((self.pool == pool) & self.alive)
+        return rows
 
     def free(self, row: int) -> dict[str, int]:
         """Return what is left on one row by resource; never below zero."""
@@ -186,7 +203,8 @@ class NodeTable:
 
     def _count(self, spec: PodSpec, row: int, sign: int) -> None:
         for resource, amount in spec.request.amounts.items():
-            self.used[self.column(resource), row] += sign * requested(amount)
+            column = self.column(resource)
+            self.used[column, row] += sign * requested(amount)
         self.used[self.columns[PODS], row] += sign
         self.score_cpu_milli[row] += sign * requested(spec.request.score_cpu_milli)
         self.score_memory_bytes[row] += sign * requested(spec.request.score_memory_bytes)
@@ -213,16 +231,9 @@ class NodeTable:
         old = self.allocatable[:, row].copy()
         self.allocatable[:, row] = 0
         for resource, amount in node.allocatable.items():
-            self.allocatable[self.column(resource), row] = min(amount, AMOUNT_MAX)
+            column = self.column(resource)
+            self.allocatable[column, row] = min(amount, AMOUNT_MAX)
         return bool((self.allocatable[: len(old), row] > old).any()) or len(self.columns) > len(old)
-
-    def _release(self, row: int, name: str) -> None:
-        if self.used[self.columns[PODS], row]:
-            return
-        del self.rows[name]
-        self.pool[row] = NO_POOL
-        self._free.append(row)
-        self._ranks = None
 
     def _widen(self) -> None:
         old, self.width = self.width, self.width * 2
@@ -235,6 +246,7 @@ class NodeTable:
         self.alive = np.pad(self.alive, pad[1])
         self.cordoned = np.pad(self.cordoned, pad[1])
         self.pool = np.pad(self.pool, pad[1], constant_values=NO_POOL)
+        self.names.extend([""] * (self.width - old))
         self.nodes.extend([None] * (self.width - old))
         self._free.extend(range(self.width - 1, old - 1, -1))
         for index in self._indexes():

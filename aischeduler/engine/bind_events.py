@@ -1,0 +1,46 @@
+"""What the outcome of a bind means.
+
+Laws:
+- Only a definite refusal frees the room of an assumed pod; nothing expires.
+- An outcome for a pod that is gone, or that the watch has already settled, changes nothing.
+"""
+
+from typing import assert_never
+
+from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.pod_events import free_room, pod_gone
+from aischeduler.model.actions import ReportWaiting
+from aischeduler.model.events import BindRefused, Refusal
+from aischeduler.state.records import Place, PodRecord
+
+
+def bind_refused(cluster: Cluster, event: BindRefused, now: float) -> None:
+    """Free the room of the pod and let it wait as its refusal asks."""
+    record = cluster.records.get(event.uid)
+    if record is None or record.place is not Place.ASSUMED or cluster.nodes.names[record.row] != event.node:
+        return
+    cluster.unsettled.pop(event.uid, None)
+    queue = cluster.queues[cluster.pools.home(record.pod.pool)]
+    record.home = queue.pool
+    match event.refusal:
+        case Refusal.GONE:
+            pod_gone(cluster, event.uid, now)
+            return
+        case Refusal.TAKEN | Refusal.HELD:
+            free_room(cluster, record, now)
+            queue.hold(record, now)
+        case Refusal.INVALID:
+            free_room(cluster, record, now)
+            queue.hold(record, now)
+            _report(cluster, record, event)
+        case Refusal.FORBIDDEN | Refusal.UNAVAILABLE:
+            free_room(cluster, record, now)
+            queue.retry(record, now)
+            _report(cluster, record, event)
+        case _:
+            assert_never(event.refusal)
+
+
+def _report(cluster: Cluster, record: PodRecord, event: BindRefused) -> None:
+    record.message = f"binding to node {event.node} failed: {event.message}"
+    cluster.say(record.home, ReportWaiting(record.pod, record.home, record.message, record.decision))

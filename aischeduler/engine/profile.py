@@ -1,0 +1,36 @@
+"""Profiles: which rules are in force, for the pods of which scheduler name."""
+
+from dataclasses import dataclass
+
+from aischeduler.framework.plugin import Plugins
+from aischeduler.model.names import GPU_DEFAULT, SCHEDULER_NAME
+from aischeduler.plugins.node_affinity import NodeAffinity
+from aischeduler.plugins.node_name import NodeName
+from aischeduler.plugins.node_ports import NodePorts
+from aischeduler.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
+from aischeduler.plugins.node_resources_fit import NodeResourcesFit
+from aischeduler.plugins.node_unschedulable import NodeUnschedulable
+from aischeduler.plugins.scheduling_gates import SchedulingGates
+from aischeduler.plugins.taint_toleration import TaintToleration
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What one scheduler does. `gpu_resources` are the resource names that count as GPUs."""
+
+    scheduler_name: str
+    gpu_resources: tuple[str, ...]
+    plugins: Plugins
+
+
+def default_profile(scheduler_name: str = SCHEDULER_NAME, gpu_resources: tuple[str, ...] = (GPU_DEFAULT,)) -> Profile:
+    """Return the profile of all built-in rules, in kube-scheduler's order."""
+    fit = NodeResourcesFit(gpu_resources)
+    taints = TaintToleration()
+    affinity = NodeAffinity()
+    plugins = Plugins(
+        gates=(SchedulingGates(),),
+        filters=(NodeUnschedulable(), NodeName(), taints, affinity, NodePorts(), fit),
+        scores=(taints, affinity, fit, NodeResourcesBalancedAllocation()),
+    )
+    return Profile(scheduler_name, gpu_resources, plugins)

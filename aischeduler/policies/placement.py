@@ -1,0 +1,36 @@
+"""Placement: the best node of a pool for one pod as the pool is now."""
+
+from dataclasses import dataclass
+
+from aischeduler.framework.plugin import Ask
+from aischeduler.framework.runner import Runner
+from aischeduler.model.pod import PodSpec
+from aischeduler.model.pool import Placement, Pool
+from aischeduler.state.index import Rows
+from aischeduler.state.trial import Trial
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """The row that a pod got, out of `feasible` that would have done."""
+
+    row: int
+    feasible: int
+
+
+def place(runner: Runner, ask: Ask, rows: Rows, trial: Trial) -> Placed | None:
+    """Place the pod on the best of the rows in the trial; None when no row passes every filter."""
+    found = runner.best(ask, rows)
+    if found is None:
+        return None
+    row, feasible = found
+    trial.place(ask.spec, row)
+    return Placed(row, feasible)
+
+
+def preference(pool: Pool, spec: PodSpec, gpu_resources: tuple[str, ...]) -> Placement:
+    """Return which nodes the pool prefers for this pod: what it says, else GPU pods pack and others spread."""
+    if pool.placement is not None:
+        return pool.placement
+    asks_gpu = any(spec.request.amounts.get(resource) for resource in gpu_resources)
+    return Placement.PACK if asks_gpu else Placement.SPREAD

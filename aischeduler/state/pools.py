@@ -1,0 +1,132 @@
+"""Pools and which node belongs to which.
+
+Laws:
+- A node belongs to the one pool whose selector matches it; with none or several, to the default pool.
+- The default pool always exists; its object only carries flags, its selector is ignored.
+- A pool that is refused (`invalid`) or has no selector owns no nodes.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from aischeduler.model.names import DEFAULT_POOL
+from aischeduler.model.node import Node
+from aischeduler.model.pool import Pool
+from aischeduler.state.nodes import NO_POOL, NodeTable
+
+DEFAULT_ID = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A row that went from one pool to another; `old` is NO_POOL for a row that was in none."""
+
+    row: int
+    old: int
+    new: int
+
+
+class PoolTable:
+    """All pools, each with a number that the node table's `pool` column holds."""
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self._nodes = nodes
+        self.pools: dict[str, Pool] = {DEFAULT_POOL: Pool(DEFAULT_POOL)}
+        self._ids: dict[str, int] = {DEFAULT_POOL: DEFAULT_ID}
+        self._names: dict[int, str] = {DEFAULT_ID: DEFAULT_POOL}
+        self._next_id = 1
+        self.conflicts: dict[int, tuple[str, ...]] = {}
+        """Row -> the pools that all claim it, sorted."""
+        self.conflicts_version = 0
+
+    def id(self, name: str) -> int:
+        """Return the number of a pool that exists."""
+        return self._ids[name]
+
+    def name(self, number: int) -> str:
+        """Return the pool of this number."""
+        return self._names[number]
+
+    def home(self, asked: str) -> str:
+        """Return the home pool of a pod that names `asked`."""
+        return asked if asked in self.pools else DEFAULT_POOL
+
+    def see(self, pool: Pool) -> list[Moved]:
+        """Take a pool as it now is; return the rows that moved."""
+        if pool.name not in self._ids:
+            self._ids[pool.name] = self._next_id
+            self._names[self._next_id] = pool.name
+            self._next_id += 1
+        self.pools[pool.name] = pool
+        return self.assign()
+
+    def forget(self, name: str) -> list[Moved]:
+        """Take a pool out; return the rows that moved. The default pool only loses its flags."""
+        if name == DEFAULT_POOL:
+            self.pools[name] = Pool(DEFAULT_POOL)
+            return []
+        del self.pools[name]
+        del self._names[self._ids.pop(name)]
+        return self.assign()
+
+    def assign(self) -> list[Moved]:
+        """Give every node its pool anew; return the rows that moved, ascending."""
+        nodes = self._nodes
+        owner = np.where(nodes.alive, DEFAULT_ID, NO_POOL).astype(np.int32)
+        claims = np.zeros(nodes.width, dtype=np.int32)
+        masks: list[tuple[str, npt.NDArray[np.bool_]]] = []
+        for pool in self._claiming():
+            assert pool.selector is not None
+            mask = nodes.labels.all_of(pool.selector.requirements) & nodes.alive
+            claims += mask
+            owner[mask] = self._ids[pool.name]
+            masks.append((pool.name, mask))
+        contested = claims > 1
+        owner[contested] = DEFAULT_ID
+        self._contest({int(r): tuple(n for n, mask in masks if mask[r]) for r in np.flatnonzero(contested)})
+        rows = np.flatnonzero(owner != nodes.pool)
+        moved = [Moved(int(row), int(nodes.pool[row]), int(owner[row])) for row in rows]
+        self._move(moved)
+        return moved
+
+    def assign_row(self, row: int, node: Node | None) -> Moved | None:
+        """Give one node its pool anew; None when it stays where it is. A node that is gone is in no pool."""
+        conflicts = {other: names for other, names in self.conflicts.items() if other != row}
+        number = NO_POOL
+        if node is not None:
+            owners = [p.name for p in self._claiming() if p.selector is not None and p.selector.matches(node.labels)]
+            if len(owners) > 1:
+                conflicts[row] = tuple(owners)
+            number = self._ids[owners[0]] if len(owners) == 1 else DEFAULT_ID
+        self._contest(conflicts)
+        old = int(self._nodes.pool[row])
+        if old == number:
+            return None
+        moved = Moved(row, old, number)
+        self._move([moved])
+        return moved
+
+    def conflicting_nodes(self, name: str) -> tuple[str, ...]:
+        """Return the names of the nodes that this pool and another both claim, sorted."""
+        found = (self._nodes.nodes[row] for row, claimants in self.conflicts.items() if name in claimants)
+        return tuple(sorted(node.name for node in found if node is not None))
+
+    def _claiming(self) -> list[Pool]:
+        return [
+            self.pools[name]
+            for name in sorted(self.pools)
+            if name != DEFAULT_POOL and self.pools[name].selector is not None and not self.pools[name].invalid
+        ]
+
+    def _contest(self, conflicts: dict[int, tuple[str, ...]]) -> None:
+        if conflicts != self.conflicts:
+            self.conflicts = conflicts
+            self.conflicts_version += 1
+
+    def _move(self, moved: list[Moved]) -> None:
+        for move in moved:
+            self._nodes.pool[move.row] = move.new
+        if moved:
+            self._nodes.pool_version += 1

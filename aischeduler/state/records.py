@@ -1,0 +1,74 @@
+"""Pod records: each pod that matters is in exactly one place.
+
+Laws:
+- A record is keyed by uid; a pod made again under the same name is another pod.
+- `row` is set exactly while the pod counts in the node table, with the spec that was counted.
+"""
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+from aischeduler.model.pod import Pod, PodSpec
+
+BACKOFF_FIRST_SECONDS: Final = 1.0
+BACKOFF_MAX_SECONDS: Final = 10.0
+
+NOWHERE: Final = -1
+
+OrderKey = tuple[int, int, int, str]
+"""Priority (negated), first-seen unix seconds, arrival number, uid: whose turn it is, smallest first."""
+
+
+class Place(Enum):
+    """Where a pod is."""
+
+    GATED = auto()
+    """Its gates hold it; only its own change releases it."""
+    ACTIVE = auto()
+    """It is tried as soon as its turn comes."""
+    BACKOFF = auto()
+    """It waits for time to pass."""
+    PARKED = auto()
+    """It waits for an event that can help."""
+    HELD = auto()
+    """It waits for its own change: the API server or its own spec refuses it."""
+    ASSUMED = auto()
+    """It was placed and counts on its node; the API server has not shown it there yet."""
+    BOUND = auto()
+    """It is on its node."""
+
+
+WAITING: Final = frozenset((Place.GATED, Place.ACTIVE, Place.BACKOFF, Place.PARKED, Place.HELD))
+
+
+@dataclass(slots=True, eq=False)
+class PodRecord:
+    """One pod. `home` is its home pool and `queue` the pool in whose queue it waits, while it waits."""
+
+    pod: Pod
+    arrival: int
+    place: Place
+    home: str = ""
+    queue: str = ""
+    attempts: int = 0
+    backoff_until: float = 0.0
+    failed: bool = False
+    """The last attempt ended in an error, not in a refusal: it waits its backoff out."""
+    saved: bool = False
+    """The net, not an event, brought it back into the queue."""
+    message: str = ""
+    decision: str = ""
+    row: int = NOWHERE
+    counted: PodSpec | None = None
+
+    @property
+    def order(self) -> OrderKey:
+        """Return the place in the order of a queue."""
+        return (-self.pod.priority, self.pod.created_seconds, self.arrival, self.pod.uid)
+
+    def back_off(self, now: float) -> None:
+        """Note a failed attempt: each one doubles the wait, up to the longest."""
+        wait = min(BACKOFF_FIRST_SECONDS * 2 ** min(self.attempts, 10), BACKOFF_MAX_SECONDS)
+        self.attempts += 1
+        self.backoff_until = now + wait
