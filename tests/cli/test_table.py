@@ -1,0 +1,112 @@
+"""The table of all pools, as a user sees it."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from aischeduler.cli.table import amount, flags, pool_table
+from aischeduler.engine.summary import GPU, PoolSummary
+from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
+
+GIB = 2**30
+
+
+def resources(cpu_milli: int, gpu: int, memory_bytes: int, storage_bytes: int, pods: int) -> dict[str, int]:
+    return {CPU: cpu_milli, GPU: gpu, MEMORY: memory_bytes, EPHEMERAL_STORAGE: storage_bytes, PODS: pods}
+
+
+NOTHING = resources(cpu_milli=0, gpu=0, memory_bytes=0, storage_bytes=0, pods=0)
+CPU_POOL = PoolSummary(
+    name="cpu-pool",
+    nodes=7,
+    capacity=resources(cpu_milli=336_000, gpu=0, memory_bytes=7 * 256 * GIB, storage_bytes=7 * 2**40, pods=770),
+    allocatable=resources(cpu_milli=294_000, gpu=0, memory_bytes=7 * 240 * GIB, storage_bytes=6 * 2**40, pods=770),
+    used=resources(cpu_milli=289_634, gpu=0, memory_bytes=10**9, storage_bytes=0, pods=153),
+    shared=resources(cpu_milli=162_634, gpu=0, memory_bytes=0, storage_bytes=0, pods=26),
+    pending=resources(cpu_milli=9_620_000, gpu=0, memory_bytes=9620 * 10**8, storage_bytes=0, pods=9620),
+    pending_pods=9620,
+    pods=153,
+    preemption=True,
+    borrowing=True,
+    sharing=True,
+)
+GPU_POOL = PoolSummary(
+    name="gpu-pool",
+    nodes=15,
+    capacity=resources(cpu_milli=720_000, gpu=114, memory_bytes=15 * 512 * GIB, storage_bytes=0, pods=1650),
+    allocatable=resources(cpu_milli=644_000, gpu=114, memory_bytes=15 * 500 * GIB, storage_bytes=0, pods=1650),
+    used=NOTHING,
+    shared=NOTHING,
+    pending=NOTHING,
+    pending_pods=0,
+    pods=0,
+    preemption=False,
+    borrowing=True,
+    sharing=False,
+)
+
+GOLDEN = """
+Pools     Resource  Capacity  Allocatable     Used   Shared  Pending  Total
+───────────────────────────────────────────────────────────────────────────
+cpu-pool  cpu            336          294  289.634  162.634    9,620    938
+p✓ b✓ s✓  gpu              0            0        0        0        0    114
+          mem          1.8Ti        1.6Ti  953.7Mi        0  895.9Gi    9Ti
+          storage        7Ti          6Ti        0        0        0    6Ti
+          nodes            7            7        -        -        -     22
+          pods           770          770      153       26    9,620  2,420
+
+gpu-pool  cpu            720          644        0        0        0    938
+p✗ b✓ s✗  gpu            114          114        0        0        0    114
+          mem          7.5Ti        7.3Ti        0        0        0    9Ti
+          storage          0            0        0        0        0    6Ti
+          nodes           15           15        -        -        -     22
+          pods         1,650        1,650        0        0        0  2,420
+"""
+
+
+def shown(*pools: PoolSummary, width: int = 120) -> str:
+    out = io.StringIO()
+    Console(file=out, width=width, color_system=None).print(pool_table(pools))
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+
+
+def test_table_shows_every_pool_in_human_units_beside_the_cluster() -> None:
+    assert shown(CPU_POOL, GPU_POOL) == GOLDEN.strip("\n")
+
+
+def test_total_is_the_sum_of_what_is_allocatable() -> None:
+    lines = shown(CPU_POOL, GPU_POOL).splitlines()
+    assert [line.split()[-1] for line in lines if " cpu " in line] == ["938", "938"]
+    assert [line.split()[-1] for line in lines if " nodes " in line] == ["22", "22"]
+
+
+def test_flags_say_what_is_on() -> None:
+    assert flags(GPU_POOL).plain == "p✗ b✓ s✗"
+
+
+def test_table_fits_a_terminal_of_eighty_columns() -> None:
+    assert max(len(line) for line in shown(CPU_POOL, GPU_POOL, width=200).splitlines()) <= 80
+
+
+@pytest.mark.parametrize(
+    ("resource", "count", "text"),
+    [
+        (CPU, 0, "0"),
+        (CPU, 1, "0.001"),
+        (CPU, 500, "0.5"),
+        (CPU, 1_000, "1"),
+        (CPU, 1_920_000_000, "1,920,000"),
+        (MEMORY, 0, "0"),
+        (MEMORY, 1023, "1,023"),
+        (MEMORY, 1024, "1Ki"),
+        (MEMORY, 100_000_000, "95.4Mi"),
+        (MEMORY, 64 * GIB, "64Gi"),
+        (MEMORY, 2**60 * 5000, "5,000Ei"),
+        (EPHEMERAL_STORAGE, 2**40 + 2**39, "1.5Ti"),
+        (GPU, 1234, "1,234"),
+        (PODS, 110, "110"),
+    ],
+)
+def test_amounts_are_written_for_people(resource: str, count: int, text: str) -> None:
+    assert amount(resource, count) == text
