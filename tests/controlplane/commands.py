@@ -91,6 +91,7 @@ def kube_apiserver(binaries: Binaries, files: Files, ports: Ports) -> list[str]:
         "--max-requests-inflight=0",
         "--max-mutating-requests-inflight=0",
         "--enable-priority-and-fairness=false",
+        "--delete-collection-workers=16",
         "--profiling=false",
     ]
 

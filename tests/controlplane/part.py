@@ -104,16 +104,13 @@ class Part:
         os.kill(self.pid, signal.SIGCONT)
         self._paused = False
 
-    def heal(self) -> bool:
-        """Bring a paused or dead part back, and answer whether that was needed."""
+    def heal(self) -> None:
+        """Bring a paused or dead part back."""
         if not self.running():
             self.start()
-            return True
-        if self._paused:
+        elif self._paused:
             self.resume()
             self.wait_ready()
-            return True
-        return False
 
     def _reap(self) -> None:
         if self._process is not None:

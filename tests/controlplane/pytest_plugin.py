@@ -18,7 +18,7 @@ from tests.controlplane.binaries import Binaries, BinariesUnavailableError, buil
 from tests.controlplane.plane import ControlPlane
 
 HOW_TO_RUN = (
-    "to run them: with Go 1.26 or later, `make controlplane` (once, about a quarter of an hour on two cores) and"
+    "to run them: with Go 1.26 or later, `make controlplane` (once, 5 to 15 minutes on two cores) and"
     " `make test`; or set KUBEBUILDER_ASSETS to a directory with etcd, kube-apiserver, kubectl,"
     " kube-controller-manager and kube-scheduler"
 )

@@ -28,7 +28,8 @@ def run_pytest(tmp_path: Path, *arguments: str, **env: str) -> subprocess.Comple
     """Run a suite of one plain and two real tests on a machine with neither programs nor Go."""
     (tmp_path / "test_suite.py").write_text(SUITE)
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    real: on the real API server\n")
-    kept = {name: value for name, value in os.environ.items() if name not in ("CI", "KUBEBUILDER_ASSETS")}
+    outer = ("CI", "KUBEBUILDER_ASSETS", "AI_SCHEDULER_REAL")
+    kept = {name: value for name, value in os.environ.items() if name not in outer}
     bare = {"PATH": "/nowhere", "AI_SCHEDULER_CONTROLPLANE_CACHE": str(tmp_path / "cache")}
     command = [sys.executable, "-m", "pytest", "-p", "tests.controlplane.pytest_plugin", "-p", "no:cacheprovider"]
     return subprocess.run(

@@ -74,8 +74,8 @@ def cache_dir(env: Mapping[str, str]) -> Path:
     """Answer the directory of the built programs; it may not exist yet."""
     root = env.get("AI_SCHEDULER_CONTROLPLANE_CACHE")
     if root is None:
-        base = env.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-        root = str(Path(base) / "ai-scheduler" / "controlplane")
+        caches = env.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+        root = str(Path(caches) / "ai-scheduler" / "controlplane")
     return Path(root) / recipe_hash() / "bin"
 
 
