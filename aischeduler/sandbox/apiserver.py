@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from aischeduler.sandbox.binding import bind
 from aischeduler.sandbox.call import Call, Cluster
 from aischeduler.sandbox.deleting import delete, delete_collection
+from aischeduler.sandbox.documents import document
 from aischeduler.sandbox.kinds import INDEXED_FIELD, Kinds, fields_reader
 from aischeduler.sandbox.objects import Ids, encode
 from aischeduler.sandbox.protocol import JSON, Request, Response
@@ -54,15 +55,17 @@ class ApiServer:
     def restart(self, now: float) -> None:
         """End all watches and forget their history, as a restart of a real server does."""
         for collection in self.cluster.store.collections.values():
-            for stream in list(collection.watchers.values()):
-                stream.close()
+            collection.end_watches()
             collection.forget_history()
         self.started_at = now
 
     def _route(self, request: Request, now: float) -> Response | WatchStream:
         call = self._call(request, now)
         if call is None:
-            raise no_such_path()
+            answer = document(self.cluster.kinds, request)
+            if answer is None:
+                raise no_such_path()
+            return answer
         if call.subresource not in {"", "status"}:
             return self._subresource(call, request.method)
         match request.method, bool(call.name):

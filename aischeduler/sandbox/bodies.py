@@ -6,9 +6,11 @@ import orjson
 import yaml
 
 from aischeduler.sandbox.call import Call
+from aischeduler.sandbox.decoding import DecodeError, Decoder, go_name
 from aischeduler.sandbox.kinds import Resource
 from aischeduler.sandbox.objects import JsonObject
 from aischeduler.sandbox.status import Refusal, bad_request, failure, unsupported_media_type
+from aischeduler.sandbox.types import type_of_kind
 
 SPOKEN = ("application/json", "application/yaml")
 BODY_BYTES_MAX = 3 * 1024 * 1024
@@ -30,21 +32,6 @@ def parse(body: bytes, content_type: str) -> Any:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise bad_request(f"couldn't get version/kind; json parse error: {error}") from error
-
-
-def go_name(value: Any) -> str:
-    """Return what a JSON value is called in the messages of Go's decoder."""
-    match value:
-        case bool():
-            return "bool"
-        case str():
-            return "string"
-        case int() | float():
-            return "number"
-        case list():
-            return "array"
-        case _:
-            return "object"
 
 
 def cannot_be_handled(resource: Resource, why: str, kind: str = "") -> Refusal:
@@ -78,6 +65,30 @@ def as_object(call: Call, value: Any) -> JsonObject:
     return {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata or {}, **rest}
 
 
-def decode_object(call: Call, body: bytes) -> JsonObject:
-    """Return the body as an object that fits its kind's schema."""
-    return parse_object(call, body)
+def decode_object(call: Call, value: JsonObject) -> JsonObject:
+    """Return an object that fits its kind's types; unknown fields are refused, told or dropped as the client asks."""
+    decoder = Decoder()
+    resource = call.resource
+    try:
+        if resource.custom is not None:
+            decoded = {**value, "metadata": decoder.metadata(value["metadata"])}
+        else:
+            decoded = decoder.object(value, type_of_kind(resource.kind, resource.group))
+    except DecodeError as error:
+        raise cannot_be_handled(resource, str(error)) from error
+    tell_unknown(call, decoder.unknown)
+    return decoded
+
+
+def tell_unknown(call: Call, paths: list[str]) -> None:
+    """Refuse unknown fields (`fieldValidation=Strict`) or warn of them."""
+    mode = call.query.get("fieldValidation") or "Warn"
+    if mode not in {"Strict", "Warn", "Ignore"}:
+        raise bad_request(f'fieldValidation: Unsupported value: "{mode}"')
+    sentences = [f'unknown field "{path}"' for path in paths]
+    if not sentences or mode == "Ignore":
+        return
+    if mode == "Strict":
+        why = f"strict decoding error: {', '.join(sentences)}"
+        raise bad_request(why) if call.resource.custom is not None else cannot_be_handled(call.resource, why)
+    call.warnings.extend(sentences)

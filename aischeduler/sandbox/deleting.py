@@ -16,6 +16,7 @@ from aischeduler.sandbox.registry import strategy_of
 from aischeduler.sandbox.status import bad_request, success
 from aischeduler.sandbox.store import Entry
 from aischeduler.sandbox.strategies import Write
+from aischeduler.sandbox.writing import remove
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 
@@ -96,7 +97,7 @@ def delete_entry(call: Call, entry: Entry, options: DeleteOptions) -> tuple[Entr
     if options.propagation in marks:
         finalizers.append(marks[options.propagation])
     if not finalizers and grace == 0:
-        return call.collection.remove(entry), True
+        return remove(call, entry), True
     if finalizers:
         metadata["finalizers"] = finalizers
     if not _mark(obj, grace, call.now) and finalizers == before:

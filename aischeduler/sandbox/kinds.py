@@ -32,6 +32,16 @@ CORE_EVENT_ALIASES = {
 
 
 @dataclass(frozen=True, slots=True)
+class CustomVersion:
+    """What a CRD says of one version: schema, printer columns, the paths of its scale; and in which it is stored."""
+
+    schema: JsonObject
+    columns: tuple[JsonObject, ...]
+    scale: JsonObject | None
+    stored_version: str
+
+
+@dataclass(frozen=True, slots=True)
 class Resource:
     """One resource in one version. `collection` names where its objects lie; two resources may share one."""
 
@@ -46,7 +56,7 @@ class Resource:
     selectable: Mapping[str, str] = field(default_factory=dict)
     singular: str = ""
     list_kind: str = ""
-    custom: bool = False
+    custom: CustomVersion | None = None
     stored_as: str = ""
 
     @property

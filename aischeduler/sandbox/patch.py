@@ -10,6 +10,7 @@ from aischeduler.sandbox.call import Call
 from aischeduler.sandbox.objects import JsonObject
 from aischeduler.sandbox.status import bad_request, failure, unsupported_media_type
 from aischeduler.sandbox.store import Entry
+from aischeduler.sandbox.versions import from_stored
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -19,7 +20,7 @@ OPERATIONS_MAX = 10_000
 def patched(call: Call, entry: Entry | None) -> JsonObject:
     """Return what a patch request makes of an object (None: it does not exist)."""
     media = call.content_type.partition(";")[0].strip()
-    current = entry.decoded() if entry is not None else {}
+    current = from_stored(call.resource, entry.decoded()) if entry is not None else {}
     match media:
         case "application/json-patch+json":
             result = json_patch(current, parse(call.body, call.content_type))

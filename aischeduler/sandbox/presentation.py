@@ -1,6 +1,7 @@
 """Which view an `Accept` header asks for."""
 
 from aischeduler.sandbox.call import Call
+from aischeduler.sandbox.tables import METADATA, TableView
 from aischeduler.sandbox.views import MetadataView, View, WholeView
 
 
@@ -19,7 +20,10 @@ def choose_view(call: Call) -> View:
     for media in media_types(call.accept):
         if media["type"] != "application/json":
             continue
+        if media.get("as") == "Table" and media.get("v") == "v1":
+            return TableView(call.resource, call.now, call.query.get("includeObject") or METADATA)
         if media.get("as") in {"PartialObjectMetadata", "PartialObjectMetadataList"}:
             return MetadataView()
-        break
+        if "as" not in media:
+            break
     return WholeView(call.resource)

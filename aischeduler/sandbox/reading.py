@@ -66,7 +66,7 @@ def _stored_term(call: Call, term: FieldTerm) -> FieldTerm:
     stored = call.resource.selectable.get(term.field)
     if stored is not None:
         return FieldTerm(stored, term.value, term.equal)
-    if call.resource.selectable or call.resource.custom:
+    if call.resource.selectable or call.resource.custom is not None:
         raise bad_request(f"field label not supported: {term.field}")
     known = 'only "metadata.name", "metadata.namespace"'
     raise bad_request(f'"{term.field}" is not a known field selector: {known}')

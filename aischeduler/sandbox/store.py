@@ -185,6 +185,11 @@ class Collection:
         self.history_start += count
         del self.history[:count]
 
+    def end_watches(self) -> None:
+        """Close every watch."""
+        for watcher in list(self.watchers.values()):
+            watcher.close()
+
     def forget_history(self) -> None:
         """Start anew at the present revision, as the watch cache of a restarted server does."""
         self.history_start += len(self.history)

@@ -7,7 +7,7 @@ Source: the `strategy.go` of each resource in the real server.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from aischeduler.sandbox.call import Call
+from aischeduler.sandbox.call import Call, Cluster
 from aischeduler.sandbox.objects import JsonObject
 from aischeduler.sandbox.status import Cause
 from aischeduler.sandbox.store import Entry
@@ -34,6 +34,10 @@ def _stored(_entry: Entry, _call: Call) -> None:
     return None
 
 
+def _removed(_entry: Entry, _cluster: Cluster) -> None:
+    return None
+
+
 def _no_grace(_obj: JsonObject, _asked: int | None) -> int:
     return 0
 
@@ -43,8 +47,8 @@ class Strategy:
     """The rules of a kind.
 
     `create`, `update` and `update_status` fill in and put back; `validate` names what is wrong with a complete object;
-    `stored` follows a write up; `refuse_deletion` raises what admission would; `grace_seconds(object, asked)` is how
-    long an object stays after its deletion was asked for.
+    `stored` and `removed` follow a write up; `refuse_deletion` raises what admission would; `grace_seconds(object,
+    asked)` is how long an object stays after its deletion was asked for.
     """
 
     counts_generations: bool = False
@@ -56,6 +60,7 @@ class Strategy:
     update_status: Callable[[Write], None] = _nothing
     validate: Callable[[Write], list[Cause]] = _no_causes
     stored: Callable[[Entry, Call], None] = _stored
+    removed: Callable[[Entry, Cluster], None] = _removed
     refuse_deletion: Callable[[Write], None] = _nothing
     grace_seconds: Callable[[JsonObject, int | None], int] = _no_grace
 

@@ -10,12 +10,17 @@ from aischeduler.sandbox.kinds import Resource
 from aischeduler.sandbox.objects import JsonObject, encode
 from aischeduler.sandbox.protocol import JSON
 from aischeduler.sandbox.store import Entry
+from aischeduler.sandbox.versions import shown_bytes
 
 
 class View(Protocol):
     """How objects are shown. `content_type` is what the answer is labelled with."""
 
     content_type: str
+
+    def at(self, now: float) -> None:
+        """Learn the time that ages are counted to."""
+        ...
 
     def shown(self, entry: Entry) -> bytes:
         """Return one object."""
@@ -39,11 +44,14 @@ class WholeView:
         self._resource = resource
         # Items of a list of built-in objects carry no kind of their own.
         lead = encode({"kind": resource.kind, "apiVersion": resource.api_version})[:-1] + b","
-        self._lead = b"" if resource.custom else lead
+        self._lead = b"" if resource.custom is not None else lead
+
+    def at(self, now: float) -> None:
+        """No age is shown."""
 
     def shown(self, entry: Entry) -> bytes:
         """Return one object."""
-        return entry.raw
+        return shown_bytes(self._resource, entry)
 
     def bookmark(self, revision: int, annotations: JsonObject) -> bytes:
         """Return an object with nothing but a revision, as typed servers show it."""
@@ -57,13 +65,11 @@ class WholeView:
 
     def listed(self, entries: Iterable[Entry], list_metadata: JsonObject) -> bytes:
         """Return a list."""
+        raws = [shown_bytes(self._resource, entry) for entry in entries]
         lead, skip = self._lead, len(self._lead)
         if skip:
-            items = b",".join(
-                [b"{" + entry.raw[skip:] if entry.raw.startswith(lead) else entry.raw for entry in entries]
-            )
-        else:
-            items = b",".join([entry.raw for entry in entries])
+            raws = [b"{" + raw[skip:] if raw.startswith(lead) else raw for raw in raws]
+        items = b",".join(raws)
         head = encode({"kind": self._resource.list_name, "apiVersion": self._resource.api_version})
         return b'%b,"metadata":%b,"items":[%b]}' % (head[:-1], encode(list_metadata), items)
 
@@ -72,6 +78,9 @@ class MetadataView:
     """`PartialObjectMetadata`: for clients that need no more than names, labels and owners."""
 
     content_type = JSON
+
+    def at(self, now: float) -> None:
+        """No age is shown."""
 
     def shown(self, entry: Entry) -> bytes:
         """Return one object's metadata."""

@@ -110,6 +110,7 @@ class WatchStream:
         """Return all event lines since the last read; closes the watch when its time is over."""
         if self.closed:
             return []
+        self._view.at(now)
         lines, self._pending = self._pending, []
         if self._ends_at == float("-inf"):
             self.close()

@@ -4,7 +4,7 @@ Laws: an update that changes nothing writes nothing; a stale `resourceVersion` i
 deleted goes when its last finalizer does.
 """
 
-from aischeduler.sandbox.bodies import decode_object
+from aischeduler.sandbox.bodies import decode_object, parse_object
 from aischeduler.sandbox.call import Call
 from aischeduler.sandbox.objects import GENERATE_NAME_MAX, JsonObject, encode, timestamp
 from aischeduler.sandbox.patch import patched
@@ -15,6 +15,7 @@ from aischeduler.sandbox.status import Cause, Refusal, bad_request, failure, inv
 from aischeduler.sandbox.store import Entry
 from aischeduler.sandbox.strategies import Write, prepare_create, prepare_status_update, prepare_update
 from aischeduler.sandbox.validation import metadata_errors
+from aischeduler.sandbox.versions import to_stored
 
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 SYSTEM_METADATA = (
@@ -36,7 +37,7 @@ def answer(call: Call, entry: Entry, code: int = 200) -> Response:
 
 def create(call: Call) -> Response:
     """Answer POST to a collection."""
-    obj = decode_object(call, call.body)
+    obj = to_stored(call.resource, decode_object(call, parse_object(call, call.body)))
     return answer(call, create_object(call, obj), 201)
 
 
@@ -106,7 +107,7 @@ def commit(call: Call, obj: JsonObject) -> Entry:
 
 def replace(call: Call) -> Response:
     """Answer PUT of an object or of its status."""
-    obj = decode_object(call, call.body)
+    obj = to_stored(call.resource, decode_object(call, parse_object(call, call.body)))
     name = obj["metadata"].get("name", "")
     if name != call.name:
         raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
@@ -119,7 +120,7 @@ def patch(call: Call) -> Response:
     is_apply = call.content_type.startswith("application/apply-patch")
     if entry is None and not (is_apply and not call.subresource):
         raise call.not_found(call.name)
-    obj = patched(call, entry)
+    obj = to_stored(call.resource, decode_object(call, patched(call, entry)))
     if entry is None:
         return answer(call, create_object(call, obj), 201)
     return answer(call, update_object(call, entry, obj))
@@ -145,6 +146,13 @@ def update_object(call: Call, entry: Entry, obj: JsonObject) -> Entry:
     return commit_update(call, entry, old, obj)
 
 
+def remove(call: Call, entry: Entry) -> Entry:
+    """Take an object away; returns its last state."""
+    last = call.collection.remove(entry)
+    strategy_of(call.resource).removed(last, call.cluster)
+    return last
+
+
 def commit_update(call: Call, entry: Entry, old: JsonObject, obj: JsonObject) -> Entry:
     """Store what an update has made of an object, or nothing, or take the object away with its last finalizer."""
     metadata = obj["metadata"]
@@ -154,7 +162,7 @@ def commit_update(call: Call, entry: Entry, old: JsonObject, obj: JsonObject) ->
     if metadata.get("deletionTimestamp") and not metadata.get("finalizers") and old["metadata"].get("finalizers"):
         grace_over = not metadata.get("deletionGracePeriodSeconds")
         if grace_over and not call.dry_run:
-            return call.collection.remove(call.collection.put(obj))
+            return remove(call, call.collection.put(obj))
     stored = commit(call, obj)
     if not call.dry_run:
         strategy_of(call.resource).stored(stored, call)

@@ -12,12 +12,15 @@ PODS = "/api/v1/namespaces/default/pods"
 
 
 async def test_watch_over_http_shows_what_is_created_meanwhile() -> None:
-    async with HttpSandbox() as sandbox, aiohttp.ClientSession(sandbox.url) as http:
-        async with http.get(f"{PODS}?watch=1&resourceVersion=1") as watch:
-            assert watch.headers["Transfer-Encoding"] == "chunked"
-            async with http.post(PODS, json=a_pod("p1")) as created:
-                assert created.status == 201
-            event = orjson.loads(await watch.content.readline())
+    async with (
+        HttpSandbox() as sandbox,
+        aiohttp.ClientSession(sandbox.url) as http,
+        http.get(f"{PODS}?watch=1&resourceVersion=1") as watch,
+    ):
+        assert watch.headers["Transfer-Encoding"] == "chunked"
+        async with http.post(PODS, json=a_pod("p1")) as created:
+            assert created.status == 201
+        event = orjson.loads(await watch.content.readline())
     assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "p1")
 
 

@@ -1,0 +1,183 @@
+"""CustomResourceDefinitions: creating one serves its resources, deleting it takes them along.
+
+Law: a definition is accepted and established in the write that brings it; a real server takes a moment for that.
+Source: `k8s.io/apiextensions-apiserver`.
+"""
+
+from aischeduler.sandbox.bodies import tell_unknown
+from aischeduler.sandbox.call import Call, Cluster
+from aischeduler.sandbox.kinds import CustomVersion, Resource, fields_reader
+from aischeduler.sandbox.objects import JsonObject, set_condition
+from aischeduler.sandbox.status import Cause, invalid_value, required, unsupported_value
+from aischeduler.sandbox.store import Entry
+from aischeduler.sandbox.strategies import Strategy, Write, restore
+from aischeduler.sandbox.structural import drop_nulls, errors, fill_defaults, prune
+
+AGE_COLUMN: JsonObject = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
+
+
+def _versions(definition: JsonObject) -> list[JsonObject]:
+    versions: list[JsonObject] = definition["spec"].get("versions") or []
+    return versions
+
+
+def resources_of(definition: JsonObject) -> list[Resource]:
+    """Return the resources that a definition serves, one for each served version."""
+    spec = definition["spec"]
+    names = spec["names"]
+    stored = next(one["name"] for one in _versions(definition) if one.get("storage"))
+    return [
+        Resource(
+            spec["group"],
+            version["name"],
+            names["kind"],
+            names["plural"],
+            spec["scope"] == "Namespaced",
+            tuple(names.get("shortNames") or ()),
+            tuple(names.get("categories") or ()),
+            tuple(sorted(version.get("subresources") or {})),
+            {path: path for one in version.get("selectableFields") or () if (path := one["jsonPath"].lstrip("."))},
+            names.get("singular") or names["kind"].lower(),
+            names.get("listKind") or f"{names['kind']}List",
+            CustomVersion(
+                version["schema"]["openAPIV3Schema"],
+                tuple(version.get("additionalPrinterColumns") or (AGE_COLUMN,)),
+                (version.get("subresources") or {}).get("scale"),
+                stored,
+            ),
+        )
+        for version in _versions(definition)
+        if version.get("served")
+    ]
+
+
+def _create(write: Write) -> None:
+    names = write.obj.get("spec", {}).get("names")
+    if isinstance(names, dict) and "kind" in names:
+        names.setdefault("singular", names["kind"].lower())
+        names.setdefault("listKind", f"{names['kind']}List")
+    write.obj.get("spec", {}).setdefault("conversion", {"strategy": "None"})
+    _accept(write)
+
+
+def _accept(write: Write) -> None:
+    status = dict(write.obj.get("status") or {})
+    write.obj["status"] = status
+    spec = write.obj.get("spec", {})
+    status["acceptedNames"] = spec.get("names", {})
+    for kind, reason, message in (
+        ("NamesAccepted", "NoConflicts", "no conflicts found"),
+        ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+    ):
+        set_condition(status, {"type": kind, "status": "True", "reason": reason, "message": message}, write.call.now)
+    stored = [one["name"] for one in _versions(write.obj) if one.get("storage")] if spec else []
+    status["storedVersions"] = list(dict.fromkeys([*(status.get("storedVersions") or ()), *stored]))
+
+
+def _validate(write: Write) -> list[Cause]:
+    spec = write.obj.get("spec") or {}
+    names, group = spec.get("names") or {}, spec.get("group", "")
+    causes = [required(f"spec.{key}") for key in ("group", "scope", "versions") if not spec.get(key)]
+    causes += [required(f"spec.names.{key}") for key in ("plural", "kind") if not names.get(key)]
+    if causes:
+        return causes
+    name, expected = write.obj["metadata"]["name"], f"{names['plural']}.{group}"
+    if name != expected:
+        detail = 'must be spec.names.plural+"."+spec.group'
+        causes.append(invalid_value("metadata.name", name, detail))
+    if spec["scope"] not in {"Cluster", "Namespaced"}:
+        causes.append(unsupported_value("spec.scope", spec["scope"], ("Cluster", "Namespaced")))
+    if sum(1 for one in _versions(write.obj) if one.get("storage")) != 1:
+        detail = "must have exactly one version marked as storage version"
+        causes.append(invalid_value("spec.versions", [one["name"] for one in _versions(write.obj)], detail))
+    for index, version in enumerate(_versions(write.obj)):
+        if not (version.get("schema") or {}).get("openAPIV3Schema"):
+            causes.append(required(f"spec.versions[{index}].schema.openAPIV3Schema", "schemas are required"))
+    return causes
+
+
+def _stored(entry: Entry, call: Call) -> None:
+    definition = entry.decoded()
+    spec = definition["spec"]
+    call.cluster.kinds.drop(spec["group"], spec["names"]["plural"])
+    resources = resources_of(definition)
+    for resource in resources:
+        call.cluster.kinds.add(resource)
+        collections = call.cluster.store.collections
+        if resource.collection not in collections:
+            fields = call.cluster.kinds.stored_fields(resource.collection)
+            call.cluster.store.add_collection(resource.collection, fields_reader(fields))
+
+
+def _removed(entry: Entry, cluster: Cluster) -> None:
+    spec = entry.decoded()["spec"]
+    collection = cluster.store.collections.pop(f"{spec['names']['plural']}.{spec['group']}")
+    for one in list(collection.in_order()):
+        collection.remove(one)
+    collection.end_watches()
+    cluster.kinds.drop(spec["group"], spec["names"]["plural"])
+
+
+CRDS = Strategy(
+    counts_generations=True,
+    resets_status=True,
+    create=_create,
+    update=_accept,
+    validate=_validate,
+    stored=_stored,
+    removed=_removed,
+)
+
+
+def _schema(write: Write) -> JsonObject:
+    custom = write.call.resource.custom
+    return custom.schema if custom is not None else {}
+
+
+def _body(obj: JsonObject) -> JsonObject:
+    return {key: value for key, value in obj.items() if key not in {"apiVersion", "kind", "metadata"}}
+
+
+def _conform(write: Write) -> None:
+    """Prune, default: the body becomes what the schema knows."""
+    schema, body = _schema(write), _body(write.obj)
+    tell_unknown(write.call, prune(body, schema))
+    drop_nulls(body, schema)
+    fill_defaults(body, schema)
+    for key in _body(write.obj):
+        restore(write.obj, body, key)
+    write.obj.update(body)
+
+
+def _create_custom(write: Write) -> None:
+    if "status" in write.call.resource.subresources:
+        write.obj.pop("status", None)
+    _conform(write)
+    write.obj["metadata"]["generation"] = 1
+
+
+def _update_custom(write: Write) -> None:
+    _conform(write)
+    if "status" in write.call.resource.subresources and write.old is not None:
+        restore(write.obj, write.old, "status")
+
+
+def _update_custom_status(write: Write) -> None:
+    _conform(write)
+    if write.old is not None:
+        revision = write.obj["metadata"].get("resourceVersion")
+        write.obj["metadata"] = {**write.old["metadata"], "resourceVersion": revision}
+
+
+def _validate_custom(write: Write) -> list[Cause]:
+    return errors(_body(write.obj), _schema(write))
+
+
+CUSTOM = Strategy(
+    counts_generations=True,
+    unconditional_update=False,
+    create=_create_custom,
+    update=_update_custom,
+    update_status=_update_custom_status,
+    validate=_validate_custom,
+)

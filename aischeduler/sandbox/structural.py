@@ -1,0 +1,190 @@
+"""Structural schemas of CRDs: what is unknown, what is defaulted, what is refused.
+
+Source: `k8s.io/apiextensions-apiserver` (pruning, defaulting, validation and its words). CEL rules
+(`x-kubernetes-validations`) are not evaluated.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from aischeduler.sandbox.objects import JsonObject, copy_object, encode
+from aischeduler.sandbox.status import Cause, invalid_value, required, unsupported_value
+
+DEPTH_MAX = 64
+_TYPES: dict[str, Callable[[Any], bool]] = {
+    "object": lambda value: isinstance(value, dict),
+    "array": lambda value: isinstance(value, list),
+    "string": lambda value: isinstance(value, str),
+    "boolean": lambda value: isinstance(value, bool),
+    "integer": lambda value: (isinstance(value, int) and not isinstance(value, bool)) or _whole(value),
+    "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
+}
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, float) and value.is_integer()
+
+
+def prune(value: Any, schema: JsonObject, path: str = "") -> list[str]:
+    """Take fields that the schema does not know out of a value, in place; returns their paths."""
+    if isinstance(value, list):
+        items = schema.get("items") or {}
+        return [one for index, item in enumerate(value) for one in prune(item, items, f"{path}[{index}]")]
+    if not isinstance(value, dict):
+        return []
+    known, others = schema.get("properties") or {}, schema.get("additionalProperties")
+    keeps = schema.get("x-kubernetes-preserve-unknown-fields") is True
+    unknown = []
+    for key in list(value):
+        where = f"{path}.{key}" if path else key
+        if key in known:
+            unknown += prune(value[key], known[key], where)
+        elif isinstance(others, dict):
+            unknown += prune(value[key], others, where)
+        elif not keeps and others is not True:
+            del value[key]
+            unknown.append(where)
+    return unknown
+
+
+def drop_nulls(value: Any, schema: JsonObject) -> None:
+    """Take nulls out where the schema does not allow them, in place, as the server does before defaulting."""
+    if isinstance(value, list):
+        for item in value:
+            drop_nulls(item, schema.get("items") or {})
+    if not isinstance(value, dict):
+        return
+    for key in list(value):
+        inner = _property(schema, key)
+        if value[key] is None and not inner.get("nullable") and "default" in inner:
+            del value[key]
+        elif value[key] is not None:
+            drop_nulls(value[key], inner)
+
+
+def _property(schema: JsonObject, key: str) -> JsonObject:
+    known = schema.get("properties") or {}
+    if key in known:
+        inner: JsonObject = known[key]
+        return inner
+    others = schema.get("additionalProperties")
+    return others if isinstance(others, dict) else {}
+
+
+def fill_defaults(value: Any, schema: JsonObject) -> None:
+    """Put defaults where fields are absent, in place."""
+    if isinstance(value, list):
+        for item in value:
+            fill_defaults(item, schema.get("items") or {})
+    if not isinstance(value, dict):
+        return
+    for key, inner in (schema.get("properties") or {}).items():
+        if key not in value and "default" in inner:
+            value[key] = copy_object(encode(inner["default"]))
+    for key, one in value.items():
+        fill_defaults(one, _property(schema, key))
+
+
+def errors(value: Any, schema: JsonObject, path: str = "", depth: int = 0) -> list[Cause]:
+    """Say what is wrong with a value."""
+    if depth > DEPTH_MAX:
+        return [invalid_value(path, "", f"is nested deeper than {DEPTH_MAX}")]
+    if value is None and (schema.get("nullable") or not schema):
+        return []
+    if schema.get("x-kubernetes-int-or-string"):
+        good = isinstance(value, int | str) and not isinstance(value, bool)
+        return [] if good else [_wrong_type(value, "integer,string", path)]
+    kind = schema.get("type")
+    if kind and not _TYPES[kind](value):
+        return [_wrong_type(value, kind, path)]
+    causes = _enum_errors(value, schema, path)
+    match value:
+        case dict():
+            return causes + _object_errors(value, schema, path, depth)
+        case list():
+            return causes + _list_errors(value, schema, path, depth)
+        case str():
+            return causes + _text_errors(value, schema, path)
+        case int() | float() if not isinstance(value, bool):
+            return causes + _number_errors(value, schema, path)
+        case _:
+            return causes
+
+
+def _wrong_type(value: Any, kind: str, path: str) -> Cause:
+    names = {dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number"}
+    given = "null" if value is None else names.get(type(value), "object")
+    detail = f'{path} in body must be of type {kind}: "{given}"'
+    return Cause(path, "FieldValueTypeInvalid", f'Invalid value: "{given}": {detail}')
+
+
+def _enum_errors(value: Any, schema: JsonObject, path: str) -> list[Cause]:
+    allowed = schema.get("enum")
+    if not allowed or value in allowed:
+        return []
+    return [unsupported_value(path, value, [str(one) for one in allowed])]
+
+
+def _object_errors(value: JsonObject, schema: JsonObject, path: str, depth: int) -> list[Cause]:
+    lead = f"{path}." if path else ""
+    causes = [required(lead + key) for key in schema.get("required") or () if key not in value]
+    limit = schema.get("maxProperties")
+    if limit is not None and len(value) > limit:
+        causes.append(Cause(path, "FieldValueTooMany", f"Too many: {len(value)}: must have at most {limit} items"))
+    for key, one in value.items():
+        inner = _property(schema, key)
+        if inner:
+            causes += errors(one, inner, lead + key, depth + 1)
+    return causes
+
+
+def _list_errors(value: list[Any], schema: JsonObject, path: str, depth: int) -> list[Cause]:
+    causes = []
+    low, high = schema.get("minItems"), schema.get("maxItems")
+    if low is not None and len(value) < low:
+        causes.append(invalid_value(path, len(value), f"{path} in body should have at least {low} items"))
+    if high is not None and len(value) > high:
+        causes.append(Cause(path, "FieldValueTooMany", f"Too many: {len(value)}: must have at most {high} items"))
+    inner = schema.get("items") or {}
+    for index, one in enumerate(value):
+        causes += errors(one, inner, f"{path}[{index}]", depth + 1)
+    if schema.get("x-kubernetes-list-type") in {"set", "map"}:
+        causes += _duplicates(value, schema, path)
+    return causes
+
+
+def _duplicates(value: list[Any], schema: JsonObject, path: str) -> list[Cause]:
+    keys = schema.get("x-kubernetes-list-map-keys") or ()
+    seen: dict[bytes, None] = {}
+    causes = []
+    for index, one in enumerate(value):
+        identity = {key: one.get(key) for key in keys} if keys and isinstance(one, dict) else one
+        mark = encode(identity)
+        if mark in seen:
+            shown = mark.decode() if keys else str(one)
+            causes.append(Cause(f"{path}[{index}]", "FieldValueDuplicate", f"Duplicate value: {shown}"))
+        seen[mark] = None
+    return causes
+
+
+def _text_errors(value: str, schema: JsonObject, path: str) -> list[Cause]:
+    causes = []
+    low, high, pattern = schema.get("minLength"), schema.get("maxLength"), schema.get("pattern")
+    if low is not None and len(value) < low:
+        causes.append(invalid_value(path, value, f"{path} in body should be at least {low} chars long"))
+    if high is not None and len(value) > high:
+        causes.append(Cause(path, "FieldValueTooLong", f"Too long: may not be more than {high} bytes"))
+    if pattern is not None and not re.search(pattern, value):
+        causes.append(invalid_value(path, value, f"{path} in body should match '{pattern}'"))
+    return causes
+
+
+def _number_errors(value: float, schema: JsonObject, path: str) -> list[Cause]:
+    causes = []
+    low, high = schema.get("minimum"), schema.get("maximum")
+    if low is not None and value < low:
+        causes.append(invalid_value(path, value, f"{path} in body should be greater than or equal to {low}"))
+    if high is not None and value > high:
+        causes.append(invalid_value(path, value, f"{path} in body should be less than or equal to {high}"))
+    return causes
