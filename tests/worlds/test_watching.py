@@ -1,0 +1,159 @@
+"""Watches: what they start with, what they show, how they end."""
+
+from tests.objects import binding_object, node_object, pod_object
+from tests.worlds.world import World, revision
+
+FROM_THE_START = {
+    "sendInitialEvents": "true",
+    "resourceVersionMatch": "NotOlderThan",
+    "allowWatchBookmarks": "true",
+}
+
+
+def test_watch_shows_a_pod_made_changed_and_deleted(world: World) -> None:
+    watch = world.watch("Pod", resourceVersion=world.listed("Pod").body["metadata"]["resourceVersion"])
+    world.create(pod_object("a", namespace=world.namespace))
+    world.patch(world.url("Pod", "a"), {"metadata": {"labels": {"tier": "gold"}}})
+    world.delete("Pod", "a")
+    added, modified, deleted = watch.until("ADDED", "a"), watch.until("MODIFIED", "a"), watch.until("DELETED", "a")
+    assert modified["metadata"]["labels"] == {"tier": "gold"}
+    assert deleted["metadata"]["labels"] == {"tier": "gold"}
+    assert revision(added) < revision(modified) < revision(deleted)
+
+
+def test_watch_from_a_list_misses_nothing_and_repeats_nothing(world: World) -> None:
+    world.create(pod_object("before", namespace=world.namespace))
+    listed = world.listed("Pod").body["metadata"]["resourceVersion"]
+    world.create(pod_object("between", namespace=world.namespace))
+    watch = world.watch("Pod", resourceVersion=listed)
+    world.create(pod_object("after", namespace=world.namespace))
+    watch.until("ADDED", "after")
+    assert [event["object"]["metadata"]["name"] for event in watch.events] == ["between", "after"]
+
+
+def test_watch_from_an_event_goes_on_behind_it(world: World) -> None:
+    listed = world.listed("Pod").body["metadata"]["resourceVersion"]
+    first = world.create(pod_object("first", namespace=world.namespace))
+    world.create(pod_object("second", namespace=world.namespace))
+    whole = world.watch("Pod", resourceVersion=listed)
+    whole.until("ADDED", "second")
+    rest = world.watch("Pod", resourceVersion=first["metadata"]["resourceVersion"])
+    rest.until("ADDED", "second")
+    assert len(whole.events) == 2
+    assert len(rest.events) == 1
+
+
+def test_watch_without_a_revision_begins_with_what_is_there(world: World) -> None:
+    world.create(pod_object("a", namespace=world.namespace))
+    watch = world.watch("Pod")
+    watch.until("ADDED", "a")
+    world.create(pod_object("b", namespace=world.namespace))
+    watch.until("ADDED", "b")
+    assert watch.kinds_of("a") == ["ADDED"]
+
+
+def test_watch_list_ends_what_is_there_with_a_bookmark(world: World) -> None:
+    for name in ("a", "b"):
+        world.create(pod_object(name, namespace=world.namespace))
+    watch = world.watch("Pod", **FROM_THE_START)
+    bookmark = watch.until("BOOKMARK")
+    assert bookmark["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+    assert [event["object"]["metadata"].get("name") for event in watch.events] == ["a", "b", None]
+    world.create(pod_object("c", namespace=world.namespace))
+    assert revision(watch.until("ADDED", "c")) > revision(bookmark)
+
+
+def test_watch_list_of_nothing_is_a_bookmark_alone(world: World) -> None:
+    watch = world.watch("Pod", **FROM_THE_START)
+    assert revision(watch.until("BOOKMARK")) > 0
+    assert len(watch.events) == 1
+
+
+def test_watch_list_without_a_match_is_refused(world: World) -> None:
+    answer = world.listed("Pod", watch="true", sendInitialEvents="true", allowWatchBookmarks="true")
+    assert (answer.status, answer.reason) == (422, "Invalid")
+    assert answer.cause_fields == ["resourceVersionMatch"]
+
+
+def test_watch_that_asks_for_bookmarks_gets_one_before_its_time_is_over(world: World) -> None:
+    pod = world.create(pod_object("a", namespace=world.namespace))
+    seen = pod["metadata"]["resourceVersion"]
+    watch = world.watch("Pod", resourceVersion=seen, allowWatchBookmarks="true", timeoutSeconds="4")
+    bookmark = watch.until("BOOKMARK")
+    assert (bookmark["kind"], bookmark["apiVersion"]) == ("Pod", "v1")
+    assert revision(bookmark) >= int(seen)
+    assert "name" not in bookmark["metadata"]
+    watch.until_end()
+
+
+def test_watch_ends_when_its_time_is_over(world: World) -> None:
+    listed = world.listed("Pod").body["metadata"]["resourceVersion"]
+    watch = world.watch("Pod", resourceVersion=listed, timeoutSeconds="1")
+    watch.until_end()
+    assert watch.events == []
+
+
+def test_pod_that_leaves_the_selection_is_shown_as_deleted_and_as_added_when_it_comes_back(world: World) -> None:
+    watch = world.watch("Pod", labelSelector="tier=gold")
+    world.create(pod_object("a", namespace=world.namespace, labels={"tier": "gold"}))
+    world.patch(world.url("Pod", "a"), {"metadata": {"labels": {"tier": "tin"}}})
+    world.patch(world.url("Pod", "a"), {"metadata": {"labels": {"tier": "lead"}}})
+    world.patch(world.url("Pod", "a"), {"metadata": {"labels": {"tier": "gold"}}})
+    watch.until("ADDED", "a")
+    watch.until("DELETED", "a")
+    watch.until("ADDED", "a")
+    assert watch.kinds_of("a") == ["ADDED", "DELETED", "ADDED"]
+
+
+def test_bound_pod_leaves_the_watch_of_pods_without_a_node(world: World) -> None:
+    node = world.named("n")
+    world.create(node_object(node))
+    watch = world.watch("Pod", fieldSelector="spec.nodeName=")
+    world.create(pod_object("a", namespace=world.namespace))
+    assert world.bind(binding_object("a", node)).status == 201
+    assert watch.until("DELETED", "a")["metadata"]["name"] == "a"
+
+
+def test_watch_of_one_object_shows_no_other(world: World) -> None:
+    watch = world.watch("Pod", fieldSelector="metadata.name=b")
+    for name in ("a", "b"):
+        world.create(pod_object(name, namespace=world.namespace))
+    watch.until("ADDED", "b")
+    assert len(watch.events) == 1
+
+
+def test_write_that_changes_nothing_shows_no_event(world: World) -> None:
+    world.create(pod_object("a", namespace=world.namespace, labels={"tier": "gold"}))
+    watch = world.watch("Pod", resourceVersion=world.listed("Pod").body["metadata"]["resourceVersion"])
+    world.patch(world.url("Pod", "a"), {"metadata": {"labels": {"tier": "gold"}}})
+    world.create(pod_object("b", namespace=world.namespace))
+    watch.until("ADDED", "b")
+    assert watch.kinds_of("a") == []
+
+
+def test_restart_ends_every_watch(world: World) -> None:
+    watch = world.watch("Pod")
+    world.create(pod_object("a", namespace=world.namespace))
+    watch.until("ADDED", "a")
+    world.restart()
+    watch.until_end()
+
+
+def test_watch_resumed_over_a_restart_is_told_to_list_again(world: World) -> None:
+    seen = world.create(pod_object("a", namespace=world.namespace))["metadata"]["resourceVersion"]
+    for name in ("b", "c", "d"):
+        world.create(pod_object(name, namespace=world.namespace))
+    world.restart()
+    watch = world.watch("Pod", resourceVersion=seen)
+    error = watch.until("ERROR")
+    assert (error["kind"], error["code"], error["reason"]) == ("Status", 410, "Expired")
+    assert f"too old resource version: {seen} (" in error["message"]
+    assert world.names("Pod") == ["a", "b", "c", "d"]
+
+
+def test_objects_and_their_revisions_outlive_a_restart(world: World) -> None:
+    before = world.create(pod_object("a", namespace=world.namespace))
+    world.restart()
+    after = world.get("Pod", "a")
+    assert (after["metadata"]["uid"], revision(after)) == (before["metadata"]["uid"], revision(before))
+    assert revision(world.create(pod_object("b", namespace=world.namespace))) > revision(before)

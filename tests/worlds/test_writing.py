@@ -1,0 +1,220 @@
+"""Creating and replacing: defaults, identities, stale writers, and what status and spec keep from each other."""
+
+from tests.objects import job_object, node_object, pod_object, pool_object
+from tests.worlds.world import STRATEGIC_PATCH, Call, World, condition, encode, revision
+
+STALE = "the object has been modified; please apply your changes to the latest version and try again"
+
+
+def test_created_object_has_an_identity_a_time_and_a_revision(world: World) -> None:
+    metadata = world.create(pod_object("a", namespace=world.namespace))["metadata"]
+    assert (metadata["name"], metadata["namespace"]) == ("a", world.namespace)
+    assert len(metadata["uid"]) == 36
+    assert metadata["creationTimestamp"].endswith("Z")
+    assert int(metadata["resourceVersion"]) > 0
+
+
+def test_created_pod_waits_with_the_defaults_of_its_kind(world: World) -> None:
+    pod = world.create(pod_object("a", namespace=world.namespace, cpu="1", memory="1Gi"))
+    spec, status = pod["spec"], pod["status"]
+    assert (spec["restartPolicy"], spec["dnsPolicy"], spec["terminationGracePeriodSeconds"]) == (
+        "Never",
+        "ClusterFirst",
+        30,
+    )
+    assert (spec["priority"], spec["preemptionPolicy"]) == (0, "PreemptLowerPriority")
+    assert (status["phase"], status["qosClass"]) == ("Pending", "Burstable")
+    assert spec["containers"][0]["imagePullPolicy"] == "IfNotPresent"
+
+
+def test_pod_that_names_no_scheduler_belongs_to_the_default_one(world: World) -> None:
+    document = pod_object("a", namespace=world.namespace)
+    del document["spec"]["schedulerName"]
+    assert world.create(document)["spec"]["schedulerName"] == "default-scheduler"
+
+
+def test_limit_stands_in_for_a_missing_request(world: World) -> None:
+    document = pod_object("a", namespace=world.namespace, cpu="", memory="1Gi")
+    document["spec"]["containers"][0]["resources"]["limits"] = {"cpu": "2", "memory": "4Gi"}
+    requests = world.create(document)["spec"]["containers"][0]["resources"]["requests"]
+    assert requests == {"cpu": "2", "memory": "1Gi"}
+
+
+def test_gated_pod_says_so_from_the_start(world: World) -> None:
+    pod = world.create(pod_object("a", namespace=world.namespace, gates=["example.com/wait"]))
+    scheduled = condition(pod, "PodScheduled")
+    assert (scheduled["status"], scheduled["reason"]) == ("False", "SchedulingGated")
+
+
+def test_server_finishes_a_generated_name(world: World) -> None:
+    document = pod_object("", namespace=world.namespace)
+    document["metadata"] = {"generateName": "work-"}
+    first, second = world.create(document), world.create(document)
+    for pod in (first, second):
+        assert pod["metadata"]["name"].startswith("work-")
+        assert len(pod["metadata"]["name"]) == len("work-") + 5
+    assert first["metadata"]["name"] != second["metadata"]["name"]
+
+
+def test_second_object_of_a_name_is_refused(world: World) -> None:
+    world.create(pod_object("a", namespace=world.namespace))
+    answer = world.try_create(pod_object("a", namespace=world.namespace))
+    assert (answer.status, answer.reason, answer.message) == (409, "AlreadyExists", 'pods "a" already exists')
+
+
+def test_object_for_a_namespace_that_does_not_exist_is_refused(world: World) -> None:
+    answer = world.post("/api/v1/namespaces/nowhere/pods", pod_object("a", namespace="nowhere"))
+    assert (answer.status, answer.reason, answer.message) == (404, "NotFound", 'namespaces "nowhere" not found')
+
+
+def test_object_of_another_namespace_than_its_path_is_refused(world: World) -> None:
+    answer = world.try_create(pod_object("a", namespace="default"))
+    assert (answer.status, answer.reason) == (400, "BadRequest")
+    assert "the namespace of the provided object does not match the namespace sent on the request" in answer.message
+
+
+def test_object_that_is_not_there_is_not_found(world: World) -> None:
+    answer = world.try_get("Pod", "a")
+    assert (answer.status, answer.reason, answer.message) == (404, "NotFound", 'pods "a" not found')
+    pool = world.try_get("Pool", "none")
+    assert (pool.status, pool.message) == (404, 'pools.resource.aibee.cn "none" not found')
+
+
+def test_dry_run_shows_the_object_and_stores_nothing(world: World) -> None:
+    shown = world.create(pod_object("a", namespace=world.namespace), dryRun="All")
+    assert shown["metadata"]["name"] == "a"
+    assert world.names("Pod") == []
+
+
+def test_replacing_from_a_stale_revision_is_a_conflict(world: World) -> None:
+    pod = world.create(pod_object("a", namespace=world.namespace))
+    world.patch(world.url("Pod", "a"), {"metadata": {"labels": {"tier": "gold"}}})
+    answer = world.try_replace(pod)
+    assert (answer.status, answer.reason) == (409, "Conflict")
+    assert answer.message == f'Operation cannot be fulfilled on pods "a": {STALE}'
+
+
+def test_replacing_a_pool_from_a_stale_revision_is_a_conflict(world: World) -> None:
+    name = world.named("pool")
+    pool = world.create(pool_object(name))
+    world.patch(world.url("Pool", name), {"spec": {"disableSharing": True}})
+    answer = world.try_replace(pool)
+    assert (answer.status, answer.reason) == (409, "Conflict")
+    assert answer.message == f'Operation cannot be fulfilled on pools.resource.aibee.cn "{name}": {STALE}'
+
+
+def test_pod_may_be_replaced_without_a_revision_and_a_pool_may_not(world: World) -> None:
+    pod = world.create(pod_object("a", namespace=world.namespace))
+    del pod["metadata"]["resourceVersion"]
+    pod["metadata"]["labels"] = {"tier": "gold"}
+    assert world.replace(pod)["metadata"]["labels"] == {"tier": "gold"}
+    pool = world.create(pool_object(world.named("pool")))
+    del pool["metadata"]["resourceVersion"]
+    answer = world.try_replace(pool)
+    assert (answer.status, answer.cause_fields) == (422, ["metadata.resourceVersion"])
+
+
+def test_patch_that_names_a_stale_revision_is_a_conflict(world: World) -> None:
+    stale = world.create(pod_object("a", namespace=world.namespace))["metadata"]["resourceVersion"]
+    world.patch(world.url("Pod", "a"), {"metadata": {"labels": {"tier": "gold"}}})
+    change = {"metadata": {"resourceVersion": stale, "labels": {"tier": "tin"}}}
+    assert world.try_patch(world.url("Pod", "a"), change).status == 409
+
+
+def test_replacing_under_another_name_than_the_path_is_refused(world: World) -> None:
+    pod = world.create(pod_object("a", namespace=world.namespace))
+    answer = world.send(Call("PUT", world.url("Pod", "b"), encode(pod)))
+    assert (answer.status, answer.reason) == (400, "BadRequest")
+    assert "does not match the name on the URL" in answer.message
+
+
+def test_writing_what_is_there_already_keeps_the_revision(world: World) -> None:
+    pod = world.create(pod_object("a", namespace=world.namespace, labels={"tier": "gold"}))
+    same = world.patch(world.url("Pod", "a"), {"metadata": {"labels": {"tier": "gold"}}})
+    assert revision(same) == revision(pod)
+
+
+def test_status_of_a_pod_is_written_only_through_its_own_path(world: World) -> None:
+    pod = world.create(pod_object("a", namespace=world.namespace))
+    pod["status"]["phase"] = "Running"
+    assert world.replace(pod)["status"]["phase"] == "Pending"
+    written = world.replace(world.get("Pod", "a") | {"status": {**pod["status"]}}, "status")
+    assert written["status"]["phase"] == "Running"
+
+
+def test_status_path_of_a_pod_leaves_spec_and_labels_alone(world: World) -> None:
+    before = world.create(pod_object("a", namespace=world.namespace, labels={"tier": "gold"}))
+    change = {"status": {"message": "soon"}, "spec": {"priorityClassName": "other"}}
+    after = world.patch(world.url("Pod", "a", "status"), change)
+    assert after["status"]["message"] == "soon"
+    assert after["spec"] == before["spec"]
+
+
+def test_conditions_of_a_pod_are_merged_by_type(world: World) -> None:
+    world.create(pod_object("a", namespace=world.namespace))
+    url = world.url("Pod", "a", "status")
+    waiting = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}
+    ready = {"type": "Ready", "status": "False"}
+    for one in (waiting, ready, waiting | {"message": "0/2 nodes"}):
+        world.patch(url, {"status": {"conditions": [one]}}, STRATEGIC_PATCH)
+    pod = world.get("Pod", "a")
+    assert condition(pod, "PodScheduled")["message"] == "0/2 nodes"
+    assert condition(pod, "Ready")["status"] == "False"
+    assert len(pod["status"]["conditions"]) == 2
+
+
+def test_generation_of_a_pool_counts_its_specs_and_nothing_else(world: World) -> None:
+    name = world.named("pool")
+    generations = [world.create(pool_object(name))["metadata"]["generation"]]
+    changes = (
+        (world.url("Pool", name), {"metadata": {"labels": {"tier": "gold"}}}),
+        (world.url("Pool", name, "status"), {"status": {"observedGeneration": 1}}),
+        (world.url("Pool", name), {"spec": {"disableSharing": True}}),
+        (world.url("Pool", name), {"spec": {"disableSharing": True}}),
+    )
+    for url, change in changes:
+        generations.append(world.patch(url, change)["metadata"]["generation"])
+    assert generations == [1, 1, 1, 2, 2]
+
+
+def test_spec_of_a_job_may_not_be_exchanged_under_its_pods(world: World) -> None:
+    world.create(job_object("a", namespace=world.namespace, completions=3))
+    answer = world.try_patch(world.url("Job", "a"), {"spec": {"completions": 5}})
+    assert (answer.status, answer.reason, answer.cause_fields) == (422, "Invalid", ["spec.completions"])
+
+
+def test_requests_of_a_running_pod_may_not_be_changed(world: World) -> None:
+    pod = world.create(pod_object("a", namespace=world.namespace, cpu="1"))
+    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "2"
+    answer = world.try_replace(pod)
+    assert (answer.status, answer.reason, answer.cause_fields) == (422, "Invalid", ["spec"])
+    assert "pod updates may not change fields other than" in answer.message
+
+
+def test_gate_may_be_removed_and_not_added(world: World) -> None:
+    world.create(pod_object("a", namespace=world.namespace, gates=["example.com/one", "example.com/two"]))
+    fewer = world.patch(world.url("Pod", "a"), {"spec": {"schedulingGates": [{"name": "example.com/two"}]}})
+    assert fewer["spec"]["schedulingGates"] == [{"name": "example.com/two"}]
+    more = [{"name": "example.com/two"}, {"name": "example.com/three"}]
+    answer = world.try_patch(world.url("Pod", "a"), {"spec": {"schedulingGates": more}})
+    assert (answer.status, answer.reason) == (422, "Invalid")
+
+
+def test_node_keeps_the_amounts_it_was_made_with_and_takes_new_ones(world: World) -> None:
+    name = world.named("n")
+    node = world.create(node_object(name, cpu="4", memory="16Gi", pods=110))
+    assert node["status"]["allocatable"] == {"cpu": "4", "memory": "16Gi", "pods": "110"}
+    world.patch(world.url("Node", name, "status"), {"status": {"allocatable": {"cpu": "2"}}})
+    assert world.get("Node", name)["status"]["allocatable"]["cpu"] == "2"
+
+
+def test_lease_keeps_microseconds_and_its_writers_race_fairly(world: World) -> None:
+    spec = {"holderIdentity": "one", "leaseDurationSeconds": 15, "renewTime": "2026-01-02T03:04:05.000600Z"}
+    document = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l"}, "spec": spec}
+    lease = world.create(document)
+    assert lease["spec"]["renewTime"] == "2026-01-02T03:04:05.000600Z"
+    lease["spec"]["holderIdentity"] = "two"
+    world.replace(lease)
+    lease["spec"]["holderIdentity"] = "three"
+    assert world.try_replace(lease).status == 409
+    assert world.get("Lease", "l")["spec"]["holderIdentity"] == "two"

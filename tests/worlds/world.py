@@ -1,0 +1,289 @@
+"""One API server as a scenario sees it, whichever it is: requests, watches, restarts, and time that passes.
+
+Laws:
+- A `Transport` carries bytes and lets time pass; it knows nothing of what they mean.
+- A `World` is a transport and a namespace of its own, so that scenarios share a server and never meet.
+- Nothing here asks which transport it stands on.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+from urllib.parse import urlencode
+
+Json = dict[str, Any]
+T = TypeVar("T")
+
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+
+PATIENCE_SECONDS = 30.0
+"""How long a scenario waits for what must come."""
+
+SETTLE_SECONDS = 0.1
+"""How much time one `settle` lets pass."""
+
+PLACES: Mapping[str, tuple[str, str]] = {
+    "ConfigMap": ("/api/v1", "configmaps"),
+    "Event": ("/apis/events.k8s.io/v1", "events"),
+    "Job": ("/apis/batch/v1", "jobs"),
+    "Lease": ("/apis/coordination.k8s.io/v1", "leases"),
+    "Namespace": ("/api/v1", "namespaces"),
+    "Node": ("/api/v1", "nodes"),
+    "Pod": ("/api/v1", "pods"),
+    "PodDisruptionBudget": ("/apis/policy/v1", "poddisruptionbudgets"),
+    "Pool": ("/apis/resource.aibee.cn/v1alpha1", "pools"),
+    "PriorityClass": ("/apis/scheduling.k8s.io/v1", "priorityclasses"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back: the HTTP status, the document, and the texts of Warning headers."""
+
+    status: int
+    body: Json
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def reason(self) -> str:
+        return str(self.body.get("reason", ""))
+
+    @property
+    def message(self) -> str:
+        return str(self.body.get("message", ""))
+
+    @property
+    def cause_fields(self) -> list[str]:
+        """The field paths that a refusal names."""
+        return [cause.get("field", "") for cause in self.body.get("details", {}).get("causes", [])]
+
+    @property
+    def items(self) -> list[Json]:
+        """The objects of a list."""
+        found: list[Json] = self.body["items"]
+        return found
+
+    @property
+    def names(self) -> list[str]:
+        """The names of a list's objects, in their order."""
+        return [item["metadata"]["name"] for item in self.items]
+
+
+class Stream(Protocol):
+    """One running watch."""
+
+    def next(self, seconds: float) -> Json | None:
+        """Return the next event, None when none came for that long or the stream has ended."""
+        ...
+
+    @property
+    def ended(self) -> bool:
+        """Whether the server has closed it."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request."""
+
+    method: str
+    url: str
+    body: bytes = b""
+    content_type: str = JSON
+    accept: str = JSON
+
+
+class Transport(Protocol):
+    """The way to one API server."""
+
+    def request(self, call: Call) -> Answer: ...
+
+    def watch(self, url: str) -> Stream: ...
+
+    def restart(self) -> None:
+        """End the server and start it on what it has stored."""
+        ...
+
+    def settle(self) -> None:
+        """Let a little time pass in which controllers act."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Watch:
+    """What a watch has shown so far; `events` grows as it is read."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self.events: list[Json] = []
+
+    def until(self, kind: str, name: str = "", seconds: float = PATIENCE_SECONDS) -> Json:
+        """Read on to the next event of this type (about the object of this name) and return its object."""
+        while event := self._stream.next(seconds):
+            self.events.append(event)
+            shown: Json = event["object"]
+            if event["type"] == kind and name in ("", shown["metadata"].get("name")):
+                return shown
+        seen = [(event["type"], event["object"].get("metadata", {}).get("name")) for event in self.events]
+        raise AssertionError(f"no {kind} event about {name or 'anything'} within {seconds} s; seen: {seen}")
+
+    def until_end(self) -> None:
+        """Read on until the server closes the stream."""
+        while event := self._stream.next(PATIENCE_SECONDS):
+            self.events.append(event)
+        assert self._stream.ended
+
+    def kinds_of(self, name: str) -> list[str]:
+        """The types of the events read so far about one object."""
+        return [event["type"] for event in self.events if event["object"]["metadata"].get("name") == name]
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+class World:
+    """An API server with a namespace that no other scenario uses."""
+
+    def __init__(self, transport: Transport, namespace: str) -> None:
+        self._transport = transport
+        self.namespace = namespace
+        self._watches: list[Watch] = []
+
+    def named(self, name: str) -> str:
+        """Return a name for a cluster-scoped object that no other scenario uses."""
+        return f"{self.namespace}-{name}"
+
+    def send(self, call: Call) -> Answer:
+        """Send one request as it is."""
+        return self._transport.request(call)
+
+    def url(self, kind: str, name: str = "", subresource: str = "", **query: str) -> str:
+        """Return where an object (or without a name, the collection) of this scenario lies."""
+        prefix, plural = PLACES[kind]
+        middle = "" if kind in ("Namespace", "Node", "Pool", "PriorityClass") else f"/namespaces/{self.namespace}"
+        path = "/".join(filter(None, (f"{prefix}{middle}/{plural}", name, subresource)))
+        return f"{path}?{urlencode(query)}" if query else path
+
+    def try_create(self, document: Json, **query: str) -> Answer:
+        """POST an object and return the answer, whatever it is."""
+        return self.post(self.url(document["kind"], **query), document)
+
+    def post(self, url: str, document: Any) -> Answer:
+        """POST to a URL of `url`."""
+        return self.send(Call("POST", url, encode(document)))
+
+    def create(self, document: Json, **query: str) -> Json:
+        """POST an object that is right, and return it as stored."""
+        answer = self.try_create(document, **query)
+        assert answer.status == 201, answer
+        return answer.body
+
+    def try_get(self, kind: str, name: str) -> Answer:
+        return self.send(Call("GET", self.url(kind, name)))
+
+    def get(self, kind: str, name: str) -> Json:
+        answer = self.try_get(kind, name)
+        assert answer.status == 200, answer
+        return answer.body
+
+    def listed(self, kind: str, **query: str) -> Answer:
+        """GET the collection of this scenario's namespace (cluster-scoped: of all)."""
+        return self.send(Call("GET", self.url(kind, **query)))
+
+    def names(self, kind: str, **query: str) -> list[str]:
+        """The names of what is there, in the order of the list."""
+        answer = self.listed(kind, **query)
+        assert answer.status == 200, answer
+        return answer.names
+
+    def try_replace(self, document: Json, subresource: str = "") -> Answer:
+        """PUT a whole object."""
+        url = self.url(document["kind"], document["metadata"]["name"], subresource)
+        return self.send(Call("PUT", url, encode(document)))
+
+    def replace(self, document: Json, subresource: str = "") -> Json:
+        answer = self.try_replace(document, subresource)
+        assert answer.status == 200, answer
+        return answer.body
+
+    def try_patch(self, url: str, change: Any, content_type: str = MERGE_PATCH) -> Answer:
+        """PATCH what lies at a URL of `url`."""
+        return self.send(Call("PATCH", url, encode(change), content_type))
+
+    def patch(self, url: str, change: Any, content_type: str = MERGE_PATCH) -> Json:
+        answer = self.try_patch(url, change, content_type)
+        assert answer.status == 200, answer
+        return answer.body
+
+    def try_delete(self, kind: str, name: str, options: Json | None = None) -> Answer:
+        """DELETE an object with these options."""
+        body = encode(options) if options is not None else b""
+        return self.send(Call("DELETE", self.url(kind, name), body))
+
+    def delete(self, kind: str, name: str, options: Json | None = None) -> Json:
+        answer = self.try_delete(kind, name, options)
+        assert answer.status == 200, answer
+        return answer.body
+
+    def bind(self, binding: Json) -> Answer:
+        """POST a Binding to the pod of its name."""
+        return self.post(self.url("Pod", binding["metadata"]["name"], "binding"), binding)
+
+    def evict(self, eviction: Json) -> Answer:
+        """POST an Eviction to the pod of its name."""
+        return self.post(self.url("Pod", eviction["metadata"]["name"], "eviction"), eviction)
+
+    def watch(self, kind: str, **query: str) -> Watch:
+        """Start a watch of this scenario's collection; it is closed when the scenario ends."""
+        watch = Watch(self._transport.watch(self.url(kind, watch="true", **query)))
+        self._watches.append(watch)
+        return watch
+
+    def until(self, look: Callable[[], T | None], seconds: float = PATIENCE_SECONDS) -> T:
+        """Look again and again while time passes, until there is something to see."""
+        turns = int(seconds / SETTLE_SECONDS)
+        for _ in range(turns):
+            if found := look():
+                return found
+            self._transport.settle()
+        raise AssertionError(f"did not come within {seconds} s; the last look saw {look()!r}")
+
+    def restart(self) -> None:
+        """End the server and start it again."""
+        self._transport.restart()
+
+    def close(self) -> None:
+        for watch in self._watches:
+            watch.close()
+
+
+def encode(document: Any) -> bytes:
+    """Return a document as it is sent."""
+    return document if isinstance(document, bytes) else json.dumps(document).encode()
+
+
+def condition(document: Json, kind: str) -> Json:
+    """Return the condition of this type; an empty one when it is absent."""
+    for one in document.get("status", {}).get("conditions", []):
+        if one["type"] == kind:
+            found: Json = one
+            return found
+    return {}
+
+
+def revision(document: Json) -> int:
+    """Return an object's (or a list's) resource version, which is a number without a leading zero."""
+    text = document["metadata"]["resourceVersion"]
+    assert re.fullmatch(r"[1-9][0-9]*", text), text
+    return int(text)
