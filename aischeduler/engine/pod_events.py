@@ -86,7 +86,13 @@ def _arrived(cluster: Cluster, pod: Pod, now: float) -> None:
 def admit(cluster: Cluster, record: PodRecord, now: float) -> None:
     """Put a pod into the queue of its home pool, with its age and its backoff."""
     record.home = cluster.pools.home(record.pod.pool)
-    cluster.queues[record.home].add(record, now)
+    queue = cluster.queues[record.home]
+    gate = next((reason for gate in cluster.profile.plugins.gates if (reason := gate.holds(record.pod))), "")
+    if gate:
+        record.message = gate
+        queue.gate(record)
+    else:
+        queue.add(record, now)
 
 
 def _same_to_us(old: Pod, new: Pod) -> bool:

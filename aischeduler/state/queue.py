@@ -67,13 +67,16 @@ class PoolQueue:
         return counts
 
     def add(self, record: PodRecord, now: float) -> None:
-        """Let a pod in: gated ones wait for their gates, those still backing off for time, others are active."""
+        """Let a pod in: one that is still backing off waits for time, others are active."""
         self._records[record.pod.uid] = record
         record.queue = self.pool
-        if record.pod.gates:
-            record.place = Place.GATED
-        else:
-            self._enqueue(record, now)
+        self._enqueue(record, now)
+
+    def gate(self, record: PodRecord) -> None:
+        """Let a pod in that may not be tried: nothing but its own change moves it."""
+        self._records[record.pod.uid] = record
+        record.queue = self.pool
+        record.place = Place.GATED
 
     def pop(self, now: float) -> PodRecord | None:
         """Take the pod whose turn it is; None when none is ready."""
@@ -105,9 +108,7 @@ class PoolQueue:
         """Let a pod wait its backoff out after an error."""
         record.failed = True
         record.back_off(now)
-        self._records[record.pod.uid] = record
-        record.queue = self.pool
-        self._enqueue(record, now)
+        self.add(record, now)
 
     def remove(self, record: PodRecord) -> None:
         """Take a pod out, wherever it waits here."""
@@ -140,9 +141,7 @@ class PoolQueue:
     def flush(self, now: float) -> None:
         """Move what time has released: backoffs that are over, and what the net catches."""
         while self._backoff and self._backoff[0].backoff_until <= now:
-            record = self._backoff[0]
-            self.remove(record)
-            self._readmit(record, now)
+            self._wake(self._backoff[0], now)
         while self._since:
             uid, since = next(iter(self._since.items()))
             if since + NET_SECONDS > now:
@@ -165,12 +164,7 @@ class PoolQueue:
 
     def _wake(self, record: PodRecord, now: float) -> None:
         self.remove(record)
-        self._readmit(record, now)
-
-    def _readmit(self, record: PodRecord, now: float) -> None:
-        self._records[record.pod.uid] = record
-        record.queue = self.pool
-        self._enqueue(record, now)
+        self.add(record, now)
 
     def _enqueue(self, record: PodRecord, now: float) -> None:
         if record.backoff_until > now:

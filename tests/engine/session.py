@@ -1,0 +1,66 @@
+"""A scheduler under test, spoken to in short words."""
+
+from aischeduler.engine.profile import Profile, default_profile
+from aischeduler.engine.scheduler import Scheduler
+from aischeduler.model.actions import Action, Bind, ReportPool, ReportWaiting, Warn
+from aischeduler.model.events import Event, NodeSeen, PodSeen, PoolSeen
+from aischeduler.model.node import Node
+from aischeduler.model.pod import Pod
+from aischeduler.model.pool import Pool
+
+
+class Session:
+    """An engine and its clock; `said` holds every action so far."""
+
+    def __init__(self, *objects: Node | Pod | Pool, profile: Profile | None = None) -> None:
+        self.scheduler = Scheduler(profile or default_profile(), "run")
+        self.now = 0.0
+        self.said: list[Action] = []
+        self.see(*objects)
+
+    def see(self, *objects: Node | Pod | Pool) -> None:
+        """Let the engine see objects as they now are."""
+        for thing in objects:
+            match thing:
+                case Node():
+                    self.tell(NodeSeen(thing))
+                case Pod():
+                    self.tell(PodSeen(thing))
+                case Pool():
+                    self.tell(PoolSeen(thing))
+
+    def tell(self, *events: Event) -> None:
+        """Let the engine observe events."""
+        for event in events:
+            self.scheduler.observe(event, self.now)
+
+    def decide(self, seconds: float = 0.0) -> list[Action]:
+        """Let time pass, then let every pool decide until nothing is ready; return what was said."""
+        self.now += seconds
+        said: list[Action] = []
+        while pools := self.scheduler.ready(self.now):
+            for pool in pools:
+                said.extend(self.scheduler.decide(pool, self.now, 1))
+        self.said += said
+        return said
+
+
+def binds(actions: list[Action]) -> dict[str, str]:
+    """Return pod -> node of the binds among the actions."""
+    return {action.pod.name: action.node for action in actions if isinstance(action, Bind)}
+
+
+def reports(actions: list[Action]) -> dict[str, str]:
+    """Return pod -> reason of the reports among the actions."""
+    return {action.pod.name: action.message for action in actions if isinstance(action, ReportWaiting)}
+
+
+def warnings(actions: list[Action]) -> list[tuple[str, str]]:
+    """Return (object, reason) of the warnings among the actions."""
+    return [(action.about.name, action.reason) for action in actions if isinstance(action, Warn)]
+
+
+def conditions(actions: list[Action], pool: str) -> dict[str, tuple[bool, str]]:
+    """Return type -> (status, message) of what the pool was told last."""
+    told = [action for action in actions if isinstance(action, ReportPool) and action.name == pool]
+    return {c.type: (c.status, c.message) for c in told[-1].conditions} if told else {}

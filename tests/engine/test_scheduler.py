@@ -1,0 +1,312 @@
+from dataclasses import replace
+
+import pytest
+
+from aischeduler.engine.scheduler import SETTLE_SECONDS
+from aischeduler.model.actions import Bind, Settle
+from aischeduler.model.events import BindAccepted, BindRefused, NodeGone, PodGone, PoolGone, Refusal
+from aischeduler.model.pod import Pod
+from aischeduler.state.queue import NET_SECONDS
+from tests.build import a_node, a_pod, a_pool, a_taint
+from tests.engine.session import Session, binds, conditions, reports, warnings
+
+
+def on(pod: Pod, node: str) -> Pod:
+    return replace(pod, node_name=node)
+
+
+def test_a_pod_is_placed_in_its_own_pool_only() -> None:
+    session = Session(
+        a_pool("cpu", labels={"cpu": "true"}),
+        a_node("c1", cpu="2", labels={"cpu": "true"}),
+        a_node("other", cpu="64"),
+        a_pod("p1", cpu="2", pool="cpu"),
+        a_pod("p2", cpu="2", pool="cpu"),
+    )
+    said = session.decide()
+    assert binds(said) == {"p1": "c1"}
+    assert reports(said) == {"p2": "0/1 nodes are available: 1 Insufficient cpu."}
+
+
+def test_a_bind_names_pools_decision_and_choice() -> None:
+    session = Session(a_pool("cpu", labels={}), a_node("a", cpu="2"), a_node("b", cpu="2"), a_pod("p", pool="cpu"))
+    bind = next(action for action in session.decide() if isinstance(action, Bind))
+    assert (bind.pool, bind.home_pool, bind.decision, bind.feasible_nodes) == ("cpu", "cpu", "run-1", 2)
+
+
+def test_a_placed_pod_counts_before_anybody_confirms_it() -> None:
+    session = Session(a_node("n", cpu="1"), a_pod("p1", cpu="1"), a_pod("p2", cpu="1"))
+    assert binds(session.decide()) == {"p1": "n"}
+    session.see(a_pod("p1", cpu="1"))
+    assert binds(session.decide(60)) == {}
+
+
+def test_a_freed_node_wakes_as_many_as_can_use_it_and_one_more_tries() -> None:
+    session = Session(a_node("n", cpu="4"), a_pod("big", cpu="4", node="n"))
+    session.see(*(a_pod(f"p{i}", cpu="2", created=i) for i in range(10)))
+    session.decide()
+    session.now += 20
+    session.tell(PodGone("uid-big"))
+    assert binds(session.decide()) == {"p0": "n", "p1": "n"}
+    waiting = session.scheduler.waiting()["default"]
+    assert waiting == {"parked": 8}
+    assert session.scheduler.net_saves() == 0
+
+
+def test_the_net_never_had_to_help_when_room_is_freed_in_any_order() -> None:
+    session = Session(a_node("n", cpu="4"), a_pod("x", cpu="3", node="n"), a_pod("y", cpu="1", node="n"))
+    session.see(a_pod("large", cpu="4"), a_pod("small", cpu="1"))
+    session.decide()
+    session.tell(PodGone("uid-y"))
+    assert binds(session.decide(2)) == {"small": "n"}
+    session.tell(PodGone("uid-x"))
+    assert binds(session.decide(2)) == {}
+    session.tell(PodGone("uid-small"))
+    assert binds(session.decide(20)) == {"large": "n"}
+    assert session.scheduler.net_saves() == 0
+
+
+def test_a_second_refusal_is_remembered_for_the_next_event() -> None:
+    """The node that joins is large enough but tainted: it is the end of the taint that must wake the pod."""
+    session = Session(a_node("small", cpu="1"), a_pod("p", cpu="4"))
+    session.decide()
+    session.see(a_node("large", cpu="8", taints=(a_taint(),)))
+    assert binds(session.decide(20)) == {}
+    session.see(a_node("large", cpu="8"))
+    assert binds(session.decide(20)) == {"p": "large"}
+    assert session.scheduler.net_saves() == 0
+
+
+def test_a_woken_pod_that_goes_away_hands_its_chance_on() -> None:
+    session = Session(a_node("n", cpu="1"), a_pod("r", cpu="1", node="n"), a_pod("a", created=1), a_pod("b", created=2))
+    session.decide()
+    session.tell(PodGone("uid-r"), PodGone("uid-a"))
+    assert binds(session.decide(20)) == {"b": "n"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (a_node("n", taints=(a_taint(),)), a_node("n")),
+        (a_node("n", unschedulable=True), a_node("n")),
+        (a_node("n", cpu="500m"), a_node("n", cpu="1")),
+        (a_node("n", labels={"disk": "hdd"}), a_node("n", labels={"disk": "ssd"})),
+        (a_node("n", pods=0), a_node("n", pods=1)),
+    ],
+    ids=["taint removed", "uncordoned", "grown", "relabelled", "more pods allowed"],
+)
+def test_a_node_that_becomes_right_wakes_the_pod(before: object, after: object) -> None:
+    assert type(before) is type(after)
+    selector = {"disk": "ssd"} if getattr(after, "labels", None) else {}
+    session = Session(before, a_pod("p", cpu="1", node_selector=selector))  # type: ignore[arg-type]
+    assert binds(session.decide()) == {}
+    session.see(after)  # type: ignore[arg-type]
+    assert binds(session.decide(20)) == {"p": "n"}
+    assert session.scheduler.net_saves() == 0
+
+
+def test_a_pool_that_comes_later_takes_its_pods_home_with_their_age() -> None:
+    session = Session(a_node("n", cpu="1", labels={"team": "a"}), a_node("d", cpu="0"), a_pod("p", pool="team-a"))
+    said = session.decide()
+    assert binds(said) == {"p": "n"}, "unknown pool: the default pool takes it"
+    session = Session(a_pod("p", pool="team-a", created=1), a_pod("q", pool="team-a", created=2))
+    assert warnings(session.decide()) == [("p", "UnknownPool"), ("q", "UnknownPool")]
+    session.see(a_pool("team-a", labels={"team": "a"}), a_node("n", cpu="1", labels={"team": "a"}))
+    assert binds(session.decide(20)) == {"p": "n"}
+    assert warnings(session.said) == [("p", "UnknownPool"), ("q", "UnknownPool")], "once"
+
+
+def test_pods_of_a_deleted_pool_wait_in_the_default_pool() -> None:
+    session = Session(
+        a_pool("a", labels={"a": "1"}), a_node("n", cpu="1", labels={"a": "1"}), a_pod("r", cpu="1", node="n")
+    )
+    session.see(a_pod("p", cpu="1", pool="a"))
+    session.decide()
+    session.tell(PoolGone("a"))
+    assert session.scheduler.pools() == ("default",)
+    session.decide(20)
+    assert session.scheduler.waiting()["default"] == {"parked": 1}
+    session.tell(PodGone("uid-r"))
+    assert binds(session.decide(20)) == {"p": "n"}
+    assert session.scheduler.net_saves() == 0
+
+
+def test_a_node_in_two_pools_is_in_the_default_pool_and_both_are_told() -> None:
+    session = Session(
+        a_pool("a", labels={"a": "1"}), a_pool("b", labels={"b": "1"}), a_node("n", labels={"a": "1", "b": "1"})
+    )
+    session.see(a_pod("home", pool="a"), a_pod("free"))
+    said = session.decide()
+    assert binds(said) == {"free": "n"}
+    for pool in ("a", "b"):
+        status, message = conditions(said, pool)["Conflict"]
+        assert status
+        assert message.endswith("too: n.")
+    session.tell(PoolGone("b"))
+    assert conditions(session.decide(), "a")["Conflict"][0] is False
+
+
+def test_a_refused_pool_is_told_why_and_the_others_go_on() -> None:
+    session = Session(
+        a_pool("bad", labels={"a": "1"}, invalid="spec.nodeSelector.matchLabels: nonsense"),
+        a_pool("good", labels={"a": "1"}),
+        a_node("n", labels={"a": "1"}),
+        a_pod("p", pool="good"),
+    )
+    said = session.decide()
+    assert conditions(said, "bad")["Accepted"] == (False, "spec.nodeSelector.matchLabels: nonsense")
+    assert conditions(said, "good")["Accepted"][0]
+    assert binds(said) == {"p": "n"}
+
+
+def test_a_pod_that_cannot_be_read_is_told_why_and_waits_for_its_change() -> None:
+    bad = 'spec.containers[0].resources.requests.cpu: "1.5.3" is not a quantity'
+    session = Session(a_node("n"), a_pod("bad", invalid=bad), a_pod("good"))
+    said = session.decide()
+    assert reports(said) == {"bad": bad}
+    assert binds(said) == {"good": "n"}
+    session.see(a_pod("bad", cpu="2"))
+    assert binds(session.decide(20)) == {"bad": "n"}
+
+
+def test_a_gated_pod_waits_for_its_gates_alone() -> None:
+    session = Session(a_node("n"), a_pod("p", gates=("quota",)))
+    assert session.decide(NET_SECONDS * 2) == []
+    assert session.scheduler.why("uid-p") == "waiting for scheduling gates: [quota]"
+    session.see(a_pod("p"))
+    assert binds(session.decide()) == {"p": "n"}
+
+
+@pytest.mark.parametrize(
+    ("refusal", "place"),
+    [
+        (Refusal.GONE, {}),
+        (Refusal.TAKEN, {"held": 1}),
+        (Refusal.HELD, {"held": 1}),
+        (Refusal.INVALID, {"held": 1}),
+        (Refusal.FORBIDDEN, {"backoff": 1}),
+        (Refusal.UNAVAILABLE, {"backoff": 1}),
+    ],
+)
+def test_a_refused_bind_frees_the_room_for_the_next(refusal: Refusal, place: dict[str, int]) -> None:
+    session = Session(a_node("n", cpu="1"), a_pod("p", cpu="1"), a_pod("next", cpu="1", created=5))
+    session.decide()
+    session.now += 20
+    session.tell(BindRefused("uid-p", "n", refusal, "no"))
+    assert session.scheduler.waiting()["default"] == {**place, "active": 1}
+    assert binds(session.decide()) == {"next": "n"}
+
+
+def test_a_pod_whose_bind_failed_is_tried_again_after_its_backoff() -> None:
+    session = Session(a_node("n", cpu="1"), a_pod("p", cpu="1"))
+    session.decide()
+    session.tell(BindRefused("uid-p", "n", Refusal.UNAVAILABLE, "the server is busy"))
+    assert reports(session.decide()) == {"p": "binding to node n failed: the server is busy"}
+    assert binds(session.decide(0.9)) == {}
+    assert binds(session.decide(0.2)) == {"p": "n"}
+
+
+def test_an_outcome_that_the_watch_has_overtaken_changes_nothing() -> None:
+    session = Session(a_node("n", cpu="1"), a_pod("p", cpu="1"), a_pod("q", cpu="1"))
+    session.decide()
+    session.see(on(a_pod("p", cpu="1"), "n"))
+    session.tell(BindRefused("uid-p", "n", Refusal.UNAVAILABLE, "timeout"))
+    assert binds(session.decide(20)) == {}
+    session.tell(PodGone("uid-p"), BindAccepted("uid-p", "n"), BindRefused("uid-p", "n", Refusal.GONE, ""))
+    assert binds(session.decide(20)) == {"q": "n"}
+
+
+def test_a_pod_bound_elsewhere_counts_where_it_is() -> None:
+    session = Session(a_node("a", cpu="1"), a_node("b", cpu="1"), a_pod("p", cpu="1"), a_pod("q", cpu="1", created=9))
+    assert binds(session.decide()) == {"p": "a", "q": "b"}
+    session.see(on(a_pod("p", cpu="1"), "b"))
+    session.see(a_pod("r", cpu="1"))
+    assert binds(session.decide()) == {"r": "a"}
+
+
+def test_a_pod_bound_by_somebody_else_leaves_the_queue_and_counts() -> None:
+    session = Session(a_node("n", cpu="1"), a_pod("p", cpu="2"))
+    session.decide()
+    session.see(on(a_pod("p", cpu="2"), "n"))
+    assert session.scheduler.waiting()["default"] == {}
+    session.see(a_pod("q", cpu="1"))
+    assert binds(session.decide()) == {}
+
+
+def test_an_assumed_pod_that_is_deleted_frees_its_room_at_once() -> None:
+    session = Session(a_node("n", cpu="1"), a_pod("p", cpu="1"), a_pod("q", cpu="1"))
+    session.decide()
+    session.tell(PodGone("uid-p"))
+    assert binds(session.decide(20)) == {"q": "n"}
+
+
+def test_an_assumed_pod_is_read_when_nothing_is_heard_and_never_expires() -> None:
+    session = Session(a_node("n", cpu="1"), a_pod("p", cpu="1"), a_pod("q", cpu="1"))
+    session.decide()
+    assert session.scheduler.next_wakeup() == SETTLE_SECONDS
+    settles = [a for a in session.decide(SETTLE_SECONDS) if isinstance(a, Settle)]
+    assert [(s.pod.name, s.node) for s in settles] == [("p", "n")]
+    assert binds(session.decide(3600)) == {}
+
+
+def test_a_node_deleted_while_its_pod_is_assumed_takes_no_other_pod() -> None:
+    session = Session(a_node("n", cpu="2"), a_pod("p", cpu="1"))
+    session.decide()
+    session.tell(NodeGone("n"))
+    session.see(a_pod("q", cpu="1"))
+    assert reports(session.decide()) == {"q": "no nodes available to schedule pods"}
+    session.tell(BindRefused("uid-p", "n", Refusal.UNAVAILABLE, "x"))
+    session.see(a_node("n", cpu="2"))
+    assert binds(session.decide(20)) == {"p": "n", "q": "n"}
+
+
+def test_pods_of_other_schedulers_count_but_are_never_tried() -> None:
+    session = Session(
+        a_node("n", cpu="1"), a_pod("foreign", scheduler_name="default-scheduler"), a_pod("mine", cpu="1")
+    )
+    session.see(a_pod("daemon", cpu="500m", node="n", scheduler_name="default-scheduler"))
+    assert reports(session.decide()) == {"mine": "0/1 nodes are available: 1 Insufficient cpu."}
+
+
+def test_a_finished_pod_frees_its_room_and_a_terminating_one_does_not() -> None:
+    session = Session(a_node("n", cpu="1"), a_pod("r", cpu="1", node="n"), a_pod("p", cpu="1"))
+    session.decide()
+    session.see(a_pod("r", cpu="1", node="n", terminating=True))
+    assert binds(session.decide(20)) == {}
+    session.see(a_pod("r", cpu="1", node="n", phase="Succeeded"))
+    assert binds(session.decide(20)) == {"p": "n"}
+
+
+def test_a_waiting_pod_that_is_being_deleted_is_not_tried() -> None:
+    session = Session(a_node("n"), a_pod("p", terminating=True))
+    assert session.decide() == []
+    assert session.scheduler.waiting()["default"] == {}
+
+
+def test_the_same_reason_is_said_once() -> None:
+    session = Session(a_node("n", cpu="1"), a_pod("p", cpu="4"))
+    assert len(reports(session.decide())) == 1
+    assert session.decide(NET_SECONDS) == []
+
+
+def test_the_summary_recounts_what_every_pool_has() -> None:
+    session = Session(
+        a_pool("cpu", labels={"cpu": "true"}, disable_sharing=True),
+        a_node("c1", cpu="4", memory="8Gi", labels={"cpu": "true"}),
+        a_node("g1", cpu="4", memory="8Gi", gpu=2),
+        a_pod("r", cpu="1", memory="1Gi", pool="cpu", node="c1"),
+        a_pod("guest", cpu="1", memory="1Gi", pool="cpu", node="g1"),
+        a_pod("system", cpu="1", memory="1Gi", node="c1", scheduler_name="other"),
+        a_pod("waits", cpu="9", memory="1Gi", pool="cpu"),
+        a_pod("gated", cpu="9", memory="1Gi", pool="cpu", gates=("x",)),
+    )
+    session.decide()
+    cpu, default = session.scheduler.summary()
+    assert (cpu.name, cpu.nodes, cpu.pods, cpu.pending_pods, cpu.sharing) == ("cpu", 1, 2, 1, False)
+    assert (cpu.allocatable["cpu"], cpu.used["cpu"], cpu.shared.get("cpu", 0), cpu.pending["cpu"]) == (
+        4000,
+        2000,
+        0,
+        9000,
+    )
+    assert (default.name, default.allocatable["gpu"], default.shared["cpu"]) == ("default", 2, 1000)

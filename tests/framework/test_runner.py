@@ -1,0 +1,107 @@
+"""The memory of classes never changes an answer."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aischeduler.engine.profile import default_profile
+from aischeduler.framework.plugin import Ask
+from aischeduler.framework.runner import Runner
+from aischeduler.model.node import Node
+from aischeduler.model.pod import PodSpec
+from aischeduler.model.pool import Placement
+from aischeduler.model.selectors import Operator, PreferredTerm
+from aischeduler.state.nodes import NodeTable
+from tests.build import a_node, a_pod, a_taint, a_term, expression, tolerates
+
+PLUGINS = default_profile().plugins
+NAMES = [f"n{i}" for i in range(6)]
+ZONES = (PreferredTerm(5, a_term(expression("zone", Operator.IN, "a"))),)
+SPECS: list[PodSpec] = [
+    a_pod(cpu="1", memory="1Gi").spec,
+    a_pod(cpu="3", memory="1Gi", gpu=1).spec,
+    a_pod(cpu="1", memory="4Gi", node_selector={"zone": "a"}).spec,
+    a_pod(cpu="500m", memory="2Gi", preferred=ZONES, tolerations=(tolerates("soft"),)).spec,
+]
+
+
+def nodes() -> st.SearchStrategy[Node]:
+    return st.builds(
+        a_node,
+        st.sampled_from(NAMES),
+        cpu=st.sampled_from(["2", "8"]),
+        memory=st.sampled_from(["4Gi", "16Gi"]),
+        gpu=st.sampled_from([0, 2]),
+        pods=st.sampled_from([2, 110]),
+        labels=st.sampled_from([{}, {"zone": "a"}, {"zone": "b"}]),
+        taints=st.sampled_from([(), (a_taint("hard"),), (a_taint("soft", "", "PreferNoSchedule"),)]),
+        unschedulable=st.booleans(),
+    )
+
+
+STEPS = st.one_of(
+    nodes(),
+    st.sampled_from(NAMES),
+    st.tuples(st.sampled_from(SPECS), st.sampled_from(list(Placement))),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(STEPS, min_size=5, max_size=40))
+def test_what_is_remembered_of_a_class_equals_a_fresh_look(
+    steps: list[Node | str | tuple[PodSpec, Placement]],
+) -> None:
+    table = NodeTable()
+    runner = Runner(PLUGINS, table)
+    for step in steps:
+        if isinstance(step, Node):
+            table.see(step)
+        elif isinstance(step, str):
+            if not (step in table.rows and table.used[table.column("pods"), table.rows[step]]):
+                table.forget(step)
+        else:
+            spec, placement = step
+            ask, rows = Ask(spec, placement), np.array(sorted(table.rows.values()), dtype=np.intp)
+            best = runner.best(ask, rows)
+            assert best == Runner(PLUGINS, table).best(ask, rows)
+            assert [runner.refuser(spec, int(row)) == "" for row in rows].count(True) == (best[1] if best else 0)
+            if best is None:
+                refused = runner.diagnose(ask, rows)
+                assert refused == Runner(PLUGINS, table).diagnose(ask, rows)
+            else:
+                table.add(spec, best[0])
+
+
+def test_equal_nodes_are_taken_in_the_order_of_their_names() -> None:
+    table = NodeTable()
+    for name in ("b", "c", "a"):
+        table.see(a_node(name, cpu="4"))
+    runner = Runner(PLUGINS, table)
+    rows = np.array(sorted(table.rows.values()), dtype=np.intp)
+    taken = []
+    for _ in range(3):
+        best = runner.best(Ask(a_pod(cpu="1").spec, Placement.SPREAD), rows)
+        assert best is not None
+        table.add(a_pod(cpu="1").spec, best[0])
+        taken.append(table.names[best[0]])
+    assert taken == ["a", "b", "c"]
+
+
+def test_a_diagnosis_counts_each_node_for_the_first_rule_that_refuses_it() -> None:
+    table = NodeTable()
+    for name in ("a", "b"):
+        table.see(a_node(name, cpu="1", taints=(a_taint(),)))
+    for name in ("c", "d", "e"):
+        table.see(a_node(name, cpu="1"))
+    runner = Runner(PLUGINS, table)
+    refused = runner.diagnose(
+        Ask(a_pod(cpu="2").spec, Placement.SPREAD), np.array(sorted(table.rows.values()), dtype=np.intp)
+    )
+    assert refused.message() == ("0/5 nodes are available: 2 node(s) had untolerated taint(s), 3 Insufficient cpu.")
+    assert refused.rejectors == ("TaintToleration", "NodeResourcesFit")
+
+
+def test_no_nodes_at_all_is_said_so() -> None:
+    runner = Runner(PLUGINS, NodeTable())
+    refused = runner.diagnose(Ask(a_pod().spec, Placement.SPREAD), np.array([], dtype=np.intp))
+    assert refused.message() == "no nodes available to schedule pods"

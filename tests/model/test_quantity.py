@@ -1,0 +1,51 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aischeduler.model.quantity import QuantityError, canonical, parse_milli, parse_nano, parse_units, shorten
+from tests.quantities import CANONICAL, REFUSED
+
+
+@pytest.mark.parametrize(
+    ("text", "milli", "units"),
+    [
+        ("1.5", 1500, 2),
+        ("100m", 100, 1),
+        ("1e3", 1_000_000, 1000),
+        ("0.5Gi", 512 * 2**20 * 1000, 512 * 2**20),
+        ("1E", 10**21, 10**18),
+        ("1n", 1, 1),
+        ("0", 0, 0),
+        ("-1.5", -1500, -2),
+        ("9223372036854775807Ei", 9223372036854775807 * 2**60 * 1000, 9223372036854775807 * 2**60),
+    ],
+)
+def test_amounts_are_exact_and_rounded_up(text: str, milli: int, units: int) -> None:
+    assert (parse_milli(text), parse_units(text)) == (milli, units)
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_is_no_quantity_is_refused_and_quoted(text: str) -> None:
+    with pytest.raises(QuantityError) as refused:
+        parse_nano(text)
+    assert shorten(text) in str(refused.value)
+
+
+def test_an_enormous_exponent_is_refused_before_it_costs_memory() -> None:
+    with pytest.raises(QuantityError, match="exponent"):
+        parse_nano("1e400")
+
+
+def test_a_quoted_text_is_escaped_and_cut() -> None:
+    assert shorten("a\nb\x1b[31m") == r"'a\nb\x1b[31m'"
+    assert len(shorten("x" * 250_000)) < 60
+
+
+@pytest.mark.parametrize(("text", "stored"), CANONICAL.items())
+def test_canonical_form_is_what_the_api_server_stores(text: str, stored: str) -> None:
+    assert canonical(text) == stored
+
+
+@given(st.integers(0, 10**9), st.sampled_from(["", "m", "k", "M", "G", "Ki", "Mi", "Gi"]))
+def test_canonical_form_keeps_the_amount(number: int, suffix: str) -> None:
+    assert parse_nano(canonical(f"{number}{suffix}")) == parse_nano(f"{number}{suffix}")

@@ -1,0 +1,68 @@
+import pytest
+
+from aischeduler.model.selectors import (
+    NAME_FIELD,
+    NodeTerm,
+    Operator,
+    Requirement,
+    SelectorError,
+    label_selector,
+    requirement,
+)
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "labels", "matches"),
+    [
+        (Operator.IN, ("a", "b"), {"k": "b"}, True),
+        (Operator.IN, ("a",), {}, False),
+        (Operator.NOT_IN, ("a",), {"k": "a"}, False),
+        (Operator.NOT_IN, ("a",), {}, True),
+        (Operator.EXISTS, (), {"k": ""}, True),
+        (Operator.DOES_NOT_EXIST, (), {"k": ""}, False),
+        (Operator.GT, ("3",), {"k": "4"}, True),
+        (Operator.GT, ("3",), {"k": "x"}, False),
+        (Operator.LT, ("3",), {"k": "-1"}, True),
+        (Operator.LT, ("3",), {}, False),
+    ],
+)
+def test_requirements_follow_label_algebra(
+    operator: Operator, values: tuple[str, ...], labels: dict[str, str], matches: bool
+) -> None:
+    assert Requirement("k", operator, values).matches(labels) is matches
+
+
+def test_an_empty_selector_matches_everything_and_an_empty_term_nothing() -> None:
+    assert label_selector("spec.nodeSelector", {}, ()).matches({})
+    assert not NodeTerm().matches("n", {})
+
+
+def test_a_term_ands_labels_and_the_name() -> None:
+    term = NodeTerm((Requirement("k", Operator.EXISTS),), (Requirement(NAME_FIELD, Operator.IN, ("n1",)),))
+    assert term.matches("n1", {"k": "v"})
+    assert not term.matches("n2", {"k": "v"})
+    assert not term.matches("n1", {})
+
+
+@pytest.mark.parametrize(
+    ("key", "operator", "values", "says"),
+    [
+        ("k", "Maybe", ("v",), r"f\.operator: 'Maybe' is not one of In, "),
+        ("bad key", "Exists", (), r"f\.key: 'bad key'"),
+        ("k", "In", (), "needs at least one value"),
+        ("k", "Exists", ("v",), "takes no values"),
+        ("k", "In", ("not ok",), "'not ok' is not a label value"),
+        ("k", "Gt", ("x",), "exactly one integer"),
+        ("k", "Lt", ("1", "2"), "exactly one integer"),
+    ],
+)
+def test_a_bad_expression_is_refused_with_its_field(
+    key: str, operator: str, values: tuple[str, ...], says: str
+) -> None:
+    with pytest.raises(SelectorError, match=says):
+        requirement("f", key, operator, values)
+
+
+def test_label_selectors_know_no_comparison() -> None:
+    with pytest.raises(SelectorError, match="Gt is not an operator of label selectors"):
+        label_selector("spec.nodeSelector", {}, (requirement("f", "k", "Gt", ("1",)),))

@@ -1,0 +1,50 @@
+"""Rows N7-N10 of kube-scheduler's own cases."""
+
+from aischeduler.model.selectors import NAME_FIELD, Operator, PreferredTerm
+from aischeduler.plugins.node_affinity import REASON, NodeAffinity
+from tests.build import a_node, a_pod, a_term, expression
+from tests.plugins.table import a_table, passing, reasons, scores
+
+AFFINITY = NodeAffinity()
+NODES = (
+    a_node("n1", labels={"zone": "a", "gen": "3"}),
+    a_node("n2", labels={"zone": "b", "gen": "7"}),
+    a_node("n3", labels={}),
+)
+
+
+def test_node_selector_wants_every_label() -> None:
+    assert passing(AFFINITY, a_pod(node_selector={"zone": "a", "gen": "3"}), a_table(*NODES)) == ["n1"]
+    assert passing(AFFINITY, a_pod(node_selector={"zone": "a", "gen": "7"}), a_table(*NODES)) == []
+
+
+def test_a_pod_without_wishes_runs_everywhere() -> None:
+    assert passing(AFFINITY, a_pod(), a_table(*NODES)) == ["n1", "n2", "n3"]
+
+
+def test_terms_are_alternatives_and_their_expressions_all_count() -> None:
+    a = a_term(expression("zone", Operator.IN, "a"), expression("gen", Operator.GT, "5"))
+    b = a_term(expression("zone", Operator.DOES_NOT_EXIST))
+    assert passing(AFFINITY, a_pod(required=(a, b)), a_table(*NODES)) == ["n3"]
+
+
+def test_no_term_and_an_empty_term_match_nothing() -> None:
+    assert passing(AFFINITY, a_pod(required=()), a_table(*NODES)) == []
+    assert passing(AFFINITY, a_pod(required=(a_term(),)), a_table(*NODES)) == []
+
+
+def test_match_fields_name_nodes() -> None:
+    by_name = [a_term(fields=(expression(NAME_FIELD, Operator.IN, name),)) for name in ("n1", "n2", "gone")]
+    assert passing(AFFINITY, a_pod(required=tuple(by_name)), a_table(*NODES)) == ["n1", "n2"]
+
+
+def test_preferred_weights_add_up() -> None:
+    preferred = (
+        PreferredTerm(20, a_term(expression("zone", Operator.IN, "b"))),
+        PreferredTerm(20, a_term(expression("gen", Operator.EXISTS))),
+    )
+    assert scores(AFFINITY, a_pod(preferred=preferred), a_table(*NODES)) == [50, 100, 0]
+
+
+def test_the_reason_is_kube_schedulers() -> None:
+    assert reasons(AFFINITY, a_pod(node_selector={"zone": "x"}), a_table(*NODES)) == {REASON: 3}

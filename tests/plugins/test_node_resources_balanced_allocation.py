@@ -1,0 +1,41 @@
+"""Rows S16-S19 of kube-scheduler's own cases."""
+
+from aischeduler.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
+from tests.build import a_node, a_pod
+from tests.plugins.table import a_table, scores
+
+BALANCED = NodeResourcesBalancedAllocation()
+
+
+def test_empty_nodes_of_two_sizes() -> None:
+    table = a_table(a_node("a", cpu="4000m", memory="10000"), a_node("b", cpu="6000m", memory="10000"))
+    assert scores(BALANCED, a_pod(cpu="3000m", memory="5000"), table) == [68, 75]
+
+
+def test_used_nodes() -> None:
+    table = a_table(
+        a_node("a", cpu="10000m", memory="20000"),
+        a_node("b", cpu="10000m", memory="20000"),
+        pods=(
+            a_pod("u1", cpu="3000m", memory="0", node="a"),
+            a_pod("u2", cpu="3000m", memory="5000", node="b"),
+        ),
+    )
+    assert scores(BALANCED, a_pod(cpu="3000m", memory="5000"), table) == [73, 74]
+
+
+def test_a_pod_of_one_resource() -> None:
+    table = a_table(
+        a_node("a", cpu="6000m", memory="10000"),
+        a_node("b", cpu="6000m", memory="10000"),
+        pods=(
+            a_pod("u1", cpu="3000m", memory="0", node="a"),
+            a_pod("u2", cpu="3000m", memory="5000", node="b"),
+        ),
+    )
+    assert scores(BALANCED, a_pod(cpu="3000m", memory="0"), table) == [62, 62]
+
+
+def test_a_pod_that_asks_for_neither_is_not_scored() -> None:
+    table = a_table(a_node("a", cpu="4", memory="10000"))
+    assert scores(BALANCED, a_pod(cpu="0", memory="0"), table) == [0]

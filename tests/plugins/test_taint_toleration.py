@@ -1,0 +1,64 @@
+"""Rows N1-N5 and N13 of kube-scheduler's own cases."""
+
+import pytest
+
+from aischeduler.framework.plugin import RowChange
+from aischeduler.model.node import PREFER_NO_SCHEDULE, Taint
+from aischeduler.model.pod import Toleration
+from aischeduler.plugins.taint_toleration import REASON, TaintToleration
+from aischeduler.state.nodes import Change
+from tests.build import a_node, a_pod, a_taint, tolerates
+from tests.plugins.table import a_table, passing, reasons, scores
+
+TAINTS = TaintToleration()
+DEDICATED = a_taint("dedicated", "user1", "NoSchedule")
+
+
+@pytest.mark.parametrize(
+    ("toleration", "passes"),
+    [
+        ((), False),
+        ((Toleration("dedicated", "Equal", "user2", "NoSchedule"),), False),
+        ((Toleration("dedicated", "Equal", "user1", "NoSchedule"),), True),
+        ((tolerates("dedicated", effect="NoSchedule"),), True),
+        ((Toleration("dedicated", "Equal", "user1", ""),), True),
+        ((Toleration("dedicated", "Equal", "user1", "PreferNoSchedule"),), False),
+        ((Toleration("", "Exists", "", ""),), True),
+    ],
+)
+def test_a_taint_keeps_off_who_does_not_tolerate_it(toleration: tuple[Toleration, ...], passes: bool) -> None:
+    table = a_table(a_node("n", taints=(DEDICATED,)))
+    assert (passing(TAINTS, a_pod(tolerations=toleration), table) == ["n"]) is passes
+
+
+def test_no_execute_keeps_off_too_and_the_reason_counts_nodes() -> None:
+    table = a_table(
+        a_node("a", taints=(a_taint("x", "", "NoExecute"), DEDICATED)), a_node("b", taints=(DEDICATED,)), a_node("c")
+    )
+    assert passing(TAINTS, a_pod(), table) == ["c"]
+    assert reasons(TAINTS, a_pod(), table) == {REASON: 2}
+
+
+def test_prefer_no_schedule_keeps_nobody_off() -> None:
+    assert passing(TAINTS, a_pod(), a_table(a_node("n", taints=(a_taint("x", "", PREFER_NO_SCHEDULE),)))) == ["n"]
+
+
+def test_fewer_untolerated_preferences_score_higher() -> None:
+    prefer = [Taint(key, "", PREFER_NO_SCHEDULE) for key in "xy"]
+    table = a_table(a_node("a"), a_node("b", taints=(prefer[0],)), a_node("c", taints=tuple(prefer)))
+    assert scores(TAINTS, a_pod(), table) == [100, 50, 0]
+
+
+def test_tolerations_of_other_effects_do_not_count_for_preferences() -> None:
+    table = a_table(a_node("a"), a_node("b", taints=(Taint("foo", "bar", PREFER_NO_SCHEDULE),)))
+    pod = a_pod(tolerations=(Toleration("foo", "Equal", "bar", "NoSchedule"),))
+    assert scores(TAINTS, pod, table) == [100, 0]
+    pod = a_pod(tolerations=(Toleration("foo", "Equal", "bar", PREFER_NO_SCHEDULE),))
+    assert scores(TAINTS, pod, table) == [100, 100]
+
+
+def test_other_taints_and_new_nodes_help() -> None:
+    spec = a_pod().spec
+    assert TAINTS.helps(spec, RowChange(0, Change.TAINTS, {}))
+    assert TAINTS.helps(spec, RowChange(0, Change.JOINED, {}))
+    assert not TAINTS.helps(spec, RowChange(0, Change.ROOM, {}))

@@ -1,0 +1,138 @@
+import numpy as np
+
+from aischeduler.model.node import Node
+from aischeduler.state.nodes import AMOUNT_MAX, WIDTH_FIRST, Change, NodeTable
+from aischeduler.state.trial import Trial
+from tests.build import a_node, a_pod, a_taint
+
+
+def test_seeing_the_same_node_again_changes_nothing() -> None:
+    table = NodeTable()
+    table.see(a_node("n", labels={"a": "1"}))
+    version = table.version
+    assert table.see(a_node("n", labels={"a": "1"})) == (0, Change.NONE)
+    assert table.version == version
+
+
+def test_each_change_is_named() -> None:
+    table = NodeTable()
+    assert table.see(a_node("n", cpu="4"))[1] & Change.JOINED
+    assert table.see(a_node("n", cpu="5"))[1] == Change.ROOM
+    assert table.see(a_node("n", cpu="3"))[1] == Change.NONE
+    assert table.see(a_node("n", cpu="3", labels={"a": "1"}))[1] == Change.LABELS
+    assert table.see(a_node("n", cpu="3", labels={"a": "1"}, taints=(a_taint(),)))[1] == Change.TAINTS
+    node = a_node("n", cpu="3", labels={"a": "1"}, taints=(a_taint(),), unschedulable=True)
+    assert table.see(node)[1] == Change.CORDON
+
+
+def test_free_room_is_what_is_not_used_and_never_below_zero() -> None:
+    table = NodeTable()
+    row, _ = table.see(a_node("n", cpu="4", memory="8Gi", gpu=2, pods=10))
+    pod = a_pod(cpu="1500m", memory="2Gi", gpu=2)
+    table.add(pod.spec, row)
+    assert table.free(row) == {
+        "cpu": 2500,
+        "memory": 6 * 2**30,
+        "ephemeral-storage": 0,
+        "pods": 9,
+        "nvidia.com/gpu": 0,
+    }
+    table.see(a_node("n", cpu="1", memory="8Gi", gpu=0, pods=10))
+    assert table.free(row)["cpu"] == 0
+    assert table.free(row)["nvidia.com/gpu"] == 0
+
+
+def test_a_gone_node_stays_as_a_stub_until_its_pods_are_gone() -> None:
+    table = NodeTable()
+    row, _ = table.see(a_node("n"))
+    spec = a_pod().spec
+    table.add(spec, row)
+    table.forget("n")
+    assert not table.alive[row]
+    assert table.rows == {"n": row}
+    table.remove(spec, row)
+    table.release_stub(row)
+    assert table.rows == {}
+
+
+def test_a_node_made_again_with_other_size_keeps_nothing_of_the_old_one() -> None:
+    table = NodeTable()
+    table.see(a_node("n", cpu="64", gpu=8, labels={"a": "1"}, taints=(a_taint(),)))
+    table.forget("n")
+    row, change = table.see(a_node("n", cpu="1"))
+    assert change & Change.JOINED
+    assert table.free(row)["cpu"] == 1000
+    assert table.free(row)["nvidia.com/gpu"] == 0
+    assert table.taints.values() == ()
+
+
+def test_a_pod_on_a_node_that_was_never_seen_counts_when_the_node_comes() -> None:
+    table = NodeTable()
+    table.add(a_pod(cpu="1").spec, table.row("late"))
+    row, _ = table.see(a_node("late", cpu="4"))
+    assert table.free(row)["cpu"] == 3000
+
+
+def test_the_table_grows_and_keeps_what_it_holds() -> None:
+    table = NodeTable()
+    names = [f"n{i:03}" for i in range(WIDTH_FIRST + 5)]
+    for name in names:
+        row, _ = table.see(a_node(name, cpu="2", labels={"name": name}))
+        table.add(a_pod(cpu="1").spec, row)
+    assert [table.free(table.rows[name])["cpu"] for name in names] == [1000] * len(names)
+    assert [int(table.ranks()[table.rows[name]]) for name in names] == list(range(len(names)))
+
+
+def test_an_amount_beyond_every_machine_never_fits_and_never_overflows() -> None:
+    table = NodeTable()
+    row, _ = table.see(a_node("n", memory="9223372036854775807Ei"))
+    spec = a_pod(memory="9223372036854775807Ei").spec
+    assert table.free(row)["memory"] == AMOUNT_MAX
+    for _ in range(100):
+        table.add(spec, row)
+    assert table.free(row)["memory"] == 0
+    assert (table.used >= 0).all()
+
+
+def test_readers_learn_which_rows_changed_or_that_it_is_too_long_ago() -> None:
+    table = NodeTable()
+    rows = [table.see(a_node(f"n{i}"))[0] for i in range(3)]
+    version = table.version
+    table.add(a_pod().spec, rows[2])
+    table.add(a_pod().spec, rows[0])
+    table.add(a_pod().spec, rows[2])
+    assert table.changed_since(version) == sorted({rows[0], rows[2]})
+    for _ in range(5 * table.width):
+        table.touch(rows[1])
+    assert table.changed_since(version) is None
+
+
+def test_a_trial_puts_back_every_bit() -> None:
+    table = NodeTable()
+    row, _ = table.see(a_node("n", gpu=1))
+    resident = a_pod("resident", cpu="1").spec
+    table.add(resident, row)
+    before = (table.used.copy(), table.score_cpu_milli.copy(), table.score_memory_bytes.copy())
+    with Trial(table) as trial:
+        trial.evict(resident, row)
+        mark = trial.mark()
+        trial.place(a_pod(cpu="4", gpu=1).spec, row)
+        trial.put_back(mark)
+        assert table.free(row)["cpu"] == 4000
+    after = (table.used, table.score_cpu_milli, table.score_memory_bytes)
+    assert all(np.array_equal(b, a[..., : b.shape[-1]]) for b, a in zip(before, after, strict=True))
+
+
+def test_a_committed_trial_stays() -> None:
+    table = NodeTable()
+    row, _ = table.see(a_node("n", cpu="4"))
+    with Trial(table) as trial:
+        trial.place(a_pod(cpu="1").spec, row)
+        trial.commit()
+    assert table.free(row)["cpu"] == 3000
+
+
+def test_a_node_without_allocatable_has_nothing() -> None:
+    table = NodeTable()
+    row, _ = table.see(Node("n"))
+    assert not any(table.free(row).values())

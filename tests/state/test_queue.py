@@ -1,0 +1,122 @@
+"""Queue rows Q1-Q8 of kube-scheduler's cases, on our queue."""
+
+from aischeduler.state.queue import NET_SECONDS, PoolQueue
+from aischeduler.state.records import Place, PodRecord
+from tests.build import a_pod
+
+
+class Arrivals:
+    def __init__(self) -> None:
+        self.number = 0
+
+    def __call__(
+        self, name: str, *, priority: int = 0, created: int = 0, cpu: str = "1", gates: tuple[str, ...] = ()
+    ) -> PodRecord:
+        self.number += 1
+        pod = a_pod(name, priority=priority, created=created, cpu=cpu)
+        return PodRecord(pod, self.number, Place.ACTIVE)
+
+
+def popped(queue: PoolQueue, now: float) -> list[str]:
+    names = []
+    while (record := queue.pop(now)) is not None:
+        names.append(record.pod.name)
+    return names
+
+
+def test_order_is_priority_then_age_then_arrival() -> None:
+    queue, new = PoolQueue("q"), Arrivals()
+    for record in (
+        new("young", created=2),
+        new("second", created=1),
+        new("third", created=1),
+        new("important", priority=1, created=9),
+    ):
+        queue.add(record, 0)
+    assert popped(queue, 0) == ["important", "second", "third", "young"]
+
+
+def test_backoff_doubles_from_one_second_to_ten() -> None:
+    record = Arrivals()("p")
+    waits = []
+    for _ in range(6):
+        record.back_off(100)
+        waits.append(record.backoff_until - 100)
+    assert waits == [1, 2, 4, 8, 10, 10]
+
+
+def test_a_refused_pod_waits_for_an_event_however_long_until_the_net() -> None:
+    queue, new = PoolQueue("q"), Arrivals()
+    queue.park(new("p"), ("Fit",), 0)
+    assert popped(queue, NET_SECONDS - 1) == []
+    assert queue.next_wakeup() == NET_SECONDS
+    record = queue.pop(NET_SECONDS)
+    assert record is not None
+    assert record.saved
+
+
+def test_one_of_a_class_is_woken_at_a_time() -> None:
+    queue, new = PoolQueue("q"), Arrivals()
+    for name in ("a", "b", "c"):
+        queue.park(new(name), ("Fit",), 0)
+    queue.wake_next(new("like them").pod.spec, 20)
+    assert popped(queue, 20) == ["a"]
+
+
+def test_the_most_urgent_of_a_class_is_woken_first() -> None:
+    queue, new = PoolQueue("q"), Arrivals()
+    queue.park(new("low", priority=1), ("Fit",), 0)
+    queue.park(new("high", priority=2), ("Fit",), 0)
+    queue.wake_next(new("like them").pod.spec, 20)
+    assert popped(queue, 20) == ["high"]
+
+
+def test_classes_are_woken_apart() -> None:
+    queue, new = PoolQueue("q"), Arrivals()
+    queue.park(new("small", cpu="1"), ("Fit",), 0)
+    queue.park(new("large", cpu="8"), ("Fit",), 0)
+    queue.wake_next(new("x", cpu="1").pod.spec, 20)
+    assert popped(queue, 20) == ["small"]
+    assert [alike.spec for alike in queue.parked()] == [new("x", cpu="8").pod.spec]
+
+
+def test_a_pod_woken_within_its_backoff_waits_behind_what_is_active() -> None:
+    queue, new = PoolQueue("q"), Arrivals()
+    queue.park(new("refused", priority=9), ("Fit",), 0)
+    queue.wake_next(new("like it").pod.spec, 0.5)
+    assert queue.counts()[Place.BACKOFF] == 1
+    queue.add(new("fresh", cpu="2"), 0.5)
+    assert popped(queue, 0.5) == ["fresh", "refused"]
+
+
+def test_a_pod_that_failed_waits_its_backoff_out() -> None:
+    queue, new = PoolQueue("q"), Arrivals()
+    queue.retry(new("failed"), 0)
+    assert popped(queue, 0.9) == []
+    assert queue.next_wakeup() == 1
+    assert popped(queue, 1) == ["failed"]
+
+
+def test_a_gated_pod_is_never_tried_and_never_netted() -> None:
+    queue, new = PoolQueue("q"), Arrivals()
+    queue.gate(new("gated"))
+    assert popped(queue, 10 * NET_SECONDS) == []
+    assert queue.next_wakeup() is None
+    assert queue.counts()[Place.GATED] == 1
+
+
+def test_a_removed_pod_is_nowhere() -> None:
+    queue, new = PoolQueue("q"), Arrivals()
+    active, gated, parked, held, failed = new("a"), new("g"), new("p"), new("h"), new("f")
+    queue.add(active, 0)
+    queue.gate(gated)
+    queue.park(parked, ("Fit",), 0)
+    queue.hold(held, 0)
+    queue.retry(failed, 0)
+    for record in (active, gated, parked, held, failed):
+        assert record.queue == "q"
+        queue.remove(record)
+        assert record.queue == ""
+    assert len(queue) == 0
+    assert queue.next_wakeup() is None
+    assert popped(queue, NET_SECONDS) == []
