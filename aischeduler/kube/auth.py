@@ -1,0 +1,211 @@
+"""Where the API server is and who we are to it: kubeconfig, in-cluster token, client certificates.
+
+Laws:
+- Tokens are read again every 60 seconds, and once when the server does not know us any more.
+- Certificates and CA bundles are read again when their files change; new connections use them.
+- The `kubernetes` package reads kubeconfig files and nothing else; it is imported only for that.
+
+Source: Kubernetes kubeconfig and service account conventions.
+"""
+
+import os
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
+
+from aischeduler.kube.errors import AccessError
+
+REREAD_SECONDS: Final = 60.0
+"""The kubelet renews a service account's token long before it ends; this is soon enough."""
+SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+class Source(Protocol):
+    """Where credentials come from."""
+
+    async def header(self) -> bytes | None:
+        """Return the value of the Authorization header as it is now; raises AccessError or OSError."""
+
+
+@dataclass(slots=True)
+class Tls:
+    """A TLS context and the files that it was made of."""
+
+    context: ssl.SSLContext
+    server_name: str | None = None
+    ca_file: str | None = None
+    certificate_file: str | None = None
+    key_file: str | None = None
+    _stamps: tuple[int, ...] = ()
+
+    def reload(self) -> None:
+        """Read the files into the context where they have changed since the last time."""
+        files = [name for name in (self.ca_file, self.certificate_file, self.key_file) if name]
+        stamps = tuple(Path(name).stat().st_mtime_ns for name in files)
+        if stamps == self._stamps:
+            return
+        if self.ca_file:
+            self.context.load_verify_locations(cafile=self.ca_file)
+        if self.certificate_file:
+            self.context.load_cert_chain(self.certificate_file, self.key_file)
+        self._stamps = stamps
+
+
+@dataclass(slots=True)
+class Server:
+    """An API server and our credentials to it; `prefix` is the path before `/api`, mostly empty."""
+
+    host: str
+    port: int
+    clock: Callable[[], float]
+    tls: Tls | None = None
+    prefix: str = ""
+    source: Source | None = None
+    _header: bytes | None = None
+    _read_at: float = field(default=float("-inf"))
+
+    @property
+    def url(self) -> str:
+        """The address without a trailing slash."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'http' if self.tls is None else 'https'}://{host}:{self.port}{self.prefix}"
+
+    async def authorization(self) -> bytes | None:
+        """Return the value of the Authorization header, or None where a certificate or nothing is enough."""
+        if self.clock() - self._read_at >= REREAD_SECONDS:
+            await self._read()
+        return self._header
+
+    async def renew(self, used: bytes | None) -> bool:
+        """After a 401: read the credentials again; say whether there is something other than `used` to try."""
+        if self._header == used:
+            await self._read()
+        return self._header != used
+
+    async def _read(self) -> None:
+        """Read token and certificates; what cannot be read just now stays as it was."""
+        self._read_at = self.clock()
+        with suppress(OSError, AccessError):
+            if self.source is not None:
+                self._header = await self.source.header()
+            if self.tls is not None:
+                self.tls.reload()
+
+
+@dataclass(frozen=True, slots=True)
+class TokenFile:
+    """The token of a service account."""
+
+    path: Path
+
+    async def header(self) -> bytes | None:
+        """Read the file."""
+        return b"Bearer " + self.path.read_bytes().strip()
+
+
+@dataclass(slots=True)
+class Kubeconfig:
+    """A context of a kubeconfig file, read by the `kubernetes` package: tokens, token files, exec plugins."""
+
+    path: str
+    context: str | None
+    _loader: Any = None
+
+    def exists(self) -> bool:
+        """Say whether any of the files is there; several are joined as in $KUBECONFIG."""
+        return any(Path(one).expanduser().is_file() for one in self.path.split(os.pathsep) if one)
+
+    async def load(self) -> SimpleNamespace:
+        """Return host, ssl_ca_cert, cert_file, key_file, verify_ssl, tls_server_name, proxy and api_key."""
+        from kubernetes.aio import config  # noqa: PLC0415 - half a second that only a kubeconfig is worth
+
+        read = SimpleNamespace(
+            host="", api_key={}, ssl_ca_cert=None, cert_file=None, key_file=None, verify_ssl=True, tls_server_name=None
+        )
+        read.proxy = None
+        try:
+            if self._loader is None:
+                load: Any = config.load_kube_config
+                self._loader = await load(self.path, self.context, read, persist_config=False)
+            else:
+                await self._loader.load_and_set(read)
+        except (config.ConfigException, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise AccessError(f"{self.path}: {_first_line(error)}") from error
+        return read
+
+    async def header(self) -> bytes | None:
+        """Read token files again and ask the exec plugin again where its token has ended."""
+        token = (await self.load()).api_key.get("BearerToken")
+        return token.encode() if token else None
+
+
+async def connect(kubeconfig: str | None, context: str | None, clock: Callable[[], float]) -> Server:
+    """Find the API server: the given file, $KUBECONFIG, the pod's service account, then ~/.kube/config.
+
+    Raises AccessError with one sentence that names the file.
+    """
+    path = kubeconfig or os.environ.get("KUBECONFIG") or None
+    if path is None and context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
+        return in_cluster(SERVICE_ACCOUNT, os.environ, clock)
+    return await from_kubeconfig(path or "~/.kube/config", context, clock)
+
+
+def in_cluster(directory: Path, environment: Any, clock: Callable[[], float]) -> Server:
+    """Return the server that a pod is told of by its environment and the files of its service account."""
+    if not (directory / "token").is_file():
+        raise AccessError(f"{directory / 'token'}: there is no service account token")
+    port = environment.get("KUBERNETES_SERVICE_PORT", "443")
+    return Server(
+        host=environment["KUBERNETES_SERVICE_HOST"],
+        port=int(port),
+        clock=clock,
+        tls=_tls(Tls(ssl.create_default_context(), ca_file=str(directory / "ca.crt"))),
+        source=TokenFile(directory / "token"),
+    )
+
+
+async def from_kubeconfig(path: str, context: str | None, clock: Callable[[], float]) -> Server:
+    """Return the server of a context of the file, or of several files joined by `:`."""
+    source = Kubeconfig(path, context)
+    if not source.exists():
+        raise AccessError(f"{path}: there is no such kubeconfig file")
+    read = await source.load()
+    address = urlsplit(read.host)
+    if address.scheme not in ("http", "https") or not address.hostname:
+        raise AccessError(f"{path}: cluster.server {read.host!r} is not an http or https address")
+    if read.proxy:
+        raise AccessError(f"{path}: cluster.proxy-url is not supported")
+    secure = address.scheme == "https"
+    tls = Tls(ssl.create_default_context(), read.tls_server_name, read.ssl_ca_cert, read.cert_file, read.key_file)
+    if secure and not read.verify_ssl:
+        tls.context.check_hostname = False
+        tls.context.verify_mode = ssl.CERT_NONE
+    return Server(
+        host=address.hostname,
+        port=address.port or (443 if secure else 80),
+        clock=clock,
+        tls=_tls(tls) if secure else None,
+        prefix=address.path.rstrip("/"),
+        source=source,
+    )
+
+
+def _tls(tls: Tls) -> Tls:
+    # Many clusters' own authorities lack extensions that newer Pythons insist on by default.
+    tls.context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    tls.context.set_alpn_protocols(["http/1.1"])
+    try:
+        tls.reload()
+    except (OSError, ssl.SSLError) as error:
+        files = ", ".join(name for name in (tls.ca_file, tls.certificate_file, tls.key_file) if name)
+        raise AccessError(f"{files}: the certificates cannot be read: {_first_line(error)}") from error
+    return tls
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,256 @@
+"""The parts of API documents that we read, as msgspec structs; everything else is skipped while parsing.
+
+Laws:
+- Only fields that a decision or a message needs; an unknown field is never an error.
+- `Raw` parts are bytes as the server sent them: they are looked up before they are parsed.
+- A null is what an absent field is.
+"""
+
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from msgspec import Raw, Struct, field
+
+from aischeduler.model.names import POOL_KEY
+
+NONE = Raw(b"")
+
+
+class PoolName(Struct, gc=False):
+    """Annotations or labels of a pod, of which only one matters."""
+
+    pool: str | None = field(name=POOL_KEY, default=None)
+
+
+class Metadata(Struct, rename="camel", gc=False):
+    """What every object has."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: str | None = None
+
+
+class PodMetadata(Metadata, rename="camel", gc=False):
+    """Metadata of a pod: of annotations and labels only the pool."""
+
+    annotations: PoolName | None = None
+    labels: PoolName | None = None
+
+
+class NodeMetadata(Metadata, rename="camel", gc=False):
+    """Metadata of a node: labels count."""
+
+    labels: dict[str, str] | None = None
+
+
+class ContainerPart(Struct, rename="camel", gc=False):
+    """One container, or one init container."""
+
+    name: str = ""
+    restart_policy: str | None = None
+    resources: Raw = NONE
+    ports: Raw = NONE
+
+
+class Gate(Struct, gc=False):
+    """One scheduling gate."""
+
+    name: str = ""
+
+
+class AffinityPart(Struct, rename="camel", gc=False):
+    """Affinity: the part about nodes."""
+
+    node_affinity: Raw = NONE
+
+
+class PodSpecPart(Struct, rename="camel", gc=False):
+    """The spec of a pod."""
+
+    node_name: str | None = None
+    scheduler_name: str | None = None
+    priority: int | None = None
+    containers: list[ContainerPart] | None = None
+    init_containers: list[ContainerPart] | None = None
+    resources: Raw = NONE
+    overhead: Raw = NONE
+    node_selector: Raw = NONE
+    affinity: AffinityPart | None = None
+    tolerations: Raw = NONE
+    scheduling_gates: list[Gate] | None = None
+
+
+Quantities = dict[str, str | int | float]
+"""Amounts by resource; the API server writes texts, but a number is a quantity too."""
+
+
+class Resources(Struct, gc=False):
+    """A container's or a pod's requests; limits never matter."""
+
+    requests: Quantities | None = None
+
+
+class ContainerStatus(Struct, rename="camel", gc=False):
+    """What the kubelet granted to one container."""
+
+    name: str = ""
+    allocated_resources: Raw = NONE
+    resources: Raw = NONE
+
+
+class PodStatus(Struct, rename="camel", gc=False):
+    """The status of a pod."""
+
+    phase: str | None = None
+    container_statuses: list[ContainerStatus] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
+
+
+class PodDocument(Struct, gc=False):
+    """A pod."""
+
+    metadata: PodMetadata
+    spec: PodSpecPart
+    status: PodStatus | None = None
+
+
+class PortPart(Struct, rename="camel", gc=False):
+    """One port of a container."""
+
+    host_port: int | None = None
+    protocol: str | None = None
+    host_ip: str | None = field(name="hostIP", default=None)
+
+
+class TolerationPart(Struct, gc=False):
+    """One toleration."""
+
+    key: str | None = None
+    operator: str | None = None
+    value: str | None = None
+    effect: str | None = None
+
+
+class ExpressionPart(Struct, gc=False):
+    """One expression of a selector."""
+
+    key: str | None = None
+    operator: str | None = None
+    values: list[str] | None = None
+
+
+class NodeTermPart(Struct, rename="camel", gc=False):
+    """One term of a node selector."""
+
+    match_expressions: list[ExpressionPart] | None = None
+    match_fields: list[ExpressionPart] | None = None
+
+
+class NodeSelectorPart(Struct, rename="camel", gc=False):
+    """A node selector: its terms are ORed."""
+
+    node_selector_terms: list[NodeTermPart] | None = None
+
+
+class PreferredTermPart(Struct, gc=False):
+    """One weighted term."""
+
+    weight: int = 0
+    preference: NodeTermPart | None = None
+
+
+class NodeAffinityPart(Struct, gc=False):
+    """Required and preferred nodes."""
+
+    required: NodeSelectorPart | None = field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
+    preferred: list[PreferredTermPart] | None = field(
+        name="preferredDuringSchedulingIgnoredDuringExecution", default=None
+    )
+
+
+class TaintPart(Struct, gc=False):
+    """One taint."""
+
+    key: str = ""
+    value: str | None = None
+    effect: str | None = None
+
+
+class NodeSpecPart(Struct, gc=False):
+    """The spec of a node."""
+
+    unschedulable: bool | None = None
+    taints: list[TaintPart] | None = None
+
+
+class NodeStatus(Struct, gc=False):
+    """The status of a node."""
+
+    allocatable: Raw = NONE
+    capacity: Raw = NONE
+
+
+class NodeDocument(Struct, gc=False):
+    """A node."""
+
+    metadata: NodeMetadata
+    spec: NodeSpecPart | None = None
+    status: NodeStatus | None = None
+
+
+class PoolDocument(Struct, gc=False):
+    """A Pool; the spec is read field by field, because a wrong one is a condition and no error."""
+
+    metadata: Metadata
+    spec: Any = None
+
+
+class Named(Struct, gc=False):
+    """An object of which only the identity can be read."""
+
+    metadata: Metadata = field(default_factory=Metadata)
+    kind: str = ""
+
+
+class StatusDocument(Struct, gc=False):
+    """A Status: how the API server says what went wrong."""
+
+    kind: str = ""
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+
+
+class ListMetadata(Struct, rename="camel", gc=False):
+    """Where a list stands, and how to get its next page."""
+
+    resource_version: str = ""
+    continue_: str | None = field(name="continue", default=None)
+
+
+class Page(Struct, gc=False):
+    """One page of a list."""
+
+    metadata: ListMetadata
+    items: list[Raw] | None = None
+
+
+D = TypeVar("D")
+
+
+class Line(Struct, Generic[D], gc=False):
+    """One line of a watch, read in one go: the usual case."""
+
+    type: str
+    object: D
+
+
+class Envelope(Struct, gc=False):
+    """One line of a watch, its object unread."""
+
+    type: str
+    object: Raw

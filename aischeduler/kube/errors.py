@@ -1,0 +1,33 @@
+"""What can go wrong between us and the API server, by who has to act on it.
+
+Laws:
+- `UnreachableError` says nothing about whether a write took effect.
+- `RefusedError` is a definite word of the server; its status tells which.
+"""
+
+
+class ApiError(Exception):
+    """Something went wrong between us and the API server."""
+
+
+class AccessError(ApiError):
+    """The user's: the credentials or the server's address cannot be used; the message names the file."""
+
+
+class UnreachableError(ApiError):
+    """The network's or the server's: no answer, too late an answer, or half of one."""
+
+
+class GarbledError(ApiError):
+    """The server's: an answer that is too large, or is not what the API promises."""
+
+
+class RefusedError(ApiError):
+    """The server refused: an HTTP status of 400 and above, with what its Status says."""
+
+    def __init__(self, status: int, reason: str, message: str, retry_after_seconds: float | None = None) -> None:
+        super().__init__(f"{status} {reason}: {message}")
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.retry_after_seconds = retry_after_seconds

@@ -1,0 +1,223 @@
+"""Read the part of a pod that decides where it may run: once per distinct bytes, not once per pod.
+
+Laws:
+- Equal bytes are parsed once; equal specs have equal keys whatever their bytes were.
+- What cannot be read makes the spec invalid and names the field; the rest still counts.
+- Requests of a bound pod are the largest of what it asked for and what the kubelet granted.
+
+Source: k8s.io/component-helpers/resource (PodRequests) for what a pod asks for.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from typing import Final, TypeVar
+
+import msgspec
+from cachetools import LRUCache
+from msgspec import Raw
+
+from aischeduler.kube.documents import (
+    NONE,
+    ContainerPart,
+    ContainerStatus,
+    ExpressionPart,
+    NodeAffinityPart,
+    NodeTermPart,
+    PodSpecPart,
+    PodStatus,
+    PortPart,
+    Quantities,
+    Resources,
+    TolerationPart,
+)
+from aischeduler.model.pod import HostPort, PodSpec, Toleration
+from aischeduler.model.quantity import QuantityError, shorten
+from aischeduler.model.resources import Container, parse_amounts, pod_request
+from aischeduler.model.selectors import (
+    NAME_FIELD,
+    NodeTerm,
+    Operator,
+    PreferredTerm,
+    Requirement,
+    SelectorError,
+    requirement,
+)
+
+SPECS_MAX: Final = 20_000
+"""Specs kept by their bytes; losing one costs parsing it again."""
+INVALID_LENGTH_MAX: Final = 1000
+"""Longest reason why an object is refused."""
+ALWAYS: Final = "Always"
+"""The restart policy that makes an init container a sidecar."""
+
+T = TypeVar("T")
+_SEPARATOR = b"\0"
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+@dataclass(slots=True)
+class SpecCache:
+    """Specs by the bytes that they were read from."""
+
+    _by_bytes: LRUCache[bytes, PodSpec] = field(default_factory=lambda: LRUCache(maxsize=SPECS_MAX))
+
+    def read(self, spec: PodSpecPart, status: PodStatus | None) -> PodSpec:
+        """Return the spec; `status` counts where the kubelet has granted resources."""
+        granted = _granted(status) if spec.node_name and status is not None else ()
+        key = _bytes_key(spec, granted)
+        found = self._by_bytes.get(key)
+        if found is None:
+            found = self._by_bytes[key] = _Reader().spec(spec, granted)
+        return found
+
+
+def _granted(status: PodStatus) -> tuple[ContainerStatus, ...]:
+    statuses = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
+    return tuple(one for one in statuses if one.allocated_resources or one.resources)
+
+
+def _bytes_key(spec: PodSpecPart, granted: Iterable[ContainerStatus]) -> bytes:
+    """Join everything that decides; no JSON text holds a zero byte, so that no two specs share a key."""
+    affinity = spec.affinity.node_affinity if spec.affinity is not None else NONE
+    parts: list[Raw | bytes] = [spec.resources, spec.overhead, spec.node_selector, affinity, spec.tolerations]
+    for container in spec.containers or ():
+        parts += (container.resources, container.ports)
+    for container in spec.init_containers or ():
+        parts += (b"sidecar" if container.restart_policy == ALWAYS else b"init", container.resources, container.ports)
+    for one in granted:
+        parts += (b"granted " + one.name.encode(), one.allocated_resources, one.resources)
+    if granted:
+        parts += [c.name.encode() for c in (*(spec.containers or ()), *(spec.init_containers or ()))]
+    return _SEPARATOR.join(parts)
+
+
+class _Reader:
+    """Reads one spec and remembers the first field that could not be read."""
+
+    def __init__(self) -> None:
+        self.problem = ""
+
+    def spec(self, part: PodSpecPart, granted: tuple[ContainerStatus, ...]) -> PodSpec:
+        by_name = {status.name: status for status in granted}
+        containers = self._containers("spec.containers", part.containers or (), by_name)
+        init_containers = self._containers("spec.initContainers", part.init_containers or (), by_name)
+        pod_level = self._requests("spec.resources", part.resources)
+        overhead = self._amounts("spec.overhead", self._json("spec.overhead", part.overhead, Quantities) or {})
+        required, preferred = self._affinity(part)
+        spec = PodSpec(
+            key=b"",
+            request=pod_request(containers, init_containers, pod_level, overhead),
+            node_selector=self._node_selector(part.node_selector),
+            required=required,
+            preferred=preferred,
+            tolerations=self._tolerations(part.tolerations),
+            host_ports=self._host_ports(part),
+            invalid=self.problem,
+        )
+        return replace(spec, key=blake2b(repr(spec).encode(), digest_size=16).digest())
+
+    def _note(self, problem: object) -> None:
+        self.problem = self.problem or str(problem)[:INVALID_LENGTH_MAX]
+
+    def _json(self, path: str, raw: Raw, kind: type[T]) -> T | None:
+        if not raw:
+            return None
+        try:
+            return msgspec.json.decode(raw, type=kind | None)
+        except msgspec.MsgspecError as error:
+            self._note(f"{path}: {error}")
+            return None
+
+    def _amounts(self, path: str, quantities: Quantities) -> dict[str, int]:
+        amounts: dict[str, int] = {}
+        for name, text in quantities.items():
+            try:
+                amounts.update(parse_amounts(path, {name: str(text)}))
+            except QuantityError as error:
+                self._note(error)
+        return amounts
+
+    def _requests(self, path: str, raw: Raw) -> dict[str, int]:
+        resources = self._json(path, raw, Resources)
+        return self._amounts(f"{path}.requests", (resources and resources.requests) or {})
+
+    def _containers(
+        self, path: str, parts: Iterable[ContainerPart], granted: Mapping[str, ContainerStatus]
+    ) -> list[Container]:
+        containers = []
+        for index, part in enumerate(parts):
+            requests = self._requests(f"{path}[{index}].resources", part.resources)
+            status = granted.get(part.name)
+            if status is not None:
+                where = f"status.containerStatuses[{part.name}]"
+                allocated = self._json(f"{where}.allocatedResources", status.allocated_resources, Quantities)
+                _raise_to(requests, self._amounts(f"{where}.allocatedResources", allocated or {}))
+                _raise_to(requests, self._requests(f"{where}.resources", status.resources))
+            containers.append(Container(requests, sidecar=part.restart_policy == ALWAYS))
+        return containers
+
+    def _node_selector(self, raw: Raw) -> tuple[tuple[str, str], ...]:
+        labels = self._json("spec.nodeSelector", raw, dict[str, str]) or {}
+        return tuple(sorted(labels.items()))
+
+    def _tolerations(self, raw: Raw) -> tuple[Toleration, ...]:
+        parts = self._json("spec.tolerations", raw, list[TolerationPart]) or ()
+        return tuple(
+            Toleration(one.key or "", one.operator or "Equal", one.value or "", one.effect or "") for one in parts
+        )
+
+    def _host_ports(self, spec: PodSpecPart) -> tuple[HostPort, ...]:
+        sidecars = [part for part in spec.init_containers or () if part.restart_policy == ALWAYS]
+        ports = set()
+        for part in (*(spec.containers or ()), *sidecars):
+            for one in self._json(f"spec.containers[{part.name}].ports", part.ports, list[PortPart]) or ():
+                if one.host_port:
+                    ports.add(HostPort(one.protocol or "TCP", one.host_port, one.host_ip or "0.0.0.0"))  # noqa: S104 - Kubernetes' word for every address
+        return tuple(sorted(ports))
+
+    def _affinity(self, part: PodSpecPart) -> tuple[tuple[NodeTerm, ...] | None, tuple[PreferredTerm, ...]]:
+        path = "spec.affinity.nodeAffinity"
+        raw = part.affinity.node_affinity if part.affinity is not None else NONE
+        affinity = self._json(path, raw, NodeAffinityPart)
+        if affinity is None:
+            return None, ()
+        required: tuple[NodeTerm, ...] | None = None
+        if affinity.required is not None:
+            terms = affinity.required.node_selector_terms or ()
+            required = tuple(
+                self._term(f"{path}.{_REQUIRED}.nodeSelectorTerms[{index}]", term) for index, term in enumerate(terms)
+            )
+        preferred = tuple(
+            PreferredTerm(one.weight, self._term(f"{path}.{_PREFERRED}[{index}].preference", one.preference))
+            for index, one in enumerate(affinity.preferred or ())
+            if one.preference is not None
+        )
+        return required, preferred
+
+    def _term(self, path: str, part: NodeTermPart) -> NodeTerm:
+        return NodeTerm(
+            self._requirements(f"{path}.matchExpressions", part.match_expressions or ()),
+            self._requirements(f"{path}.matchFields", part.match_fields or (), fields=True),
+        )
+
+    def _requirements(
+        self, path: str, parts: Iterable[ExpressionPart], *, fields: bool = False
+    ) -> tuple[Requirement, ...]:
+        found = []
+        for index, part in enumerate(parts):
+            where, key, operator = f"{path}[{index}]", part.key or "", part.operator or ""
+            if fields and (key != NAME_FIELD or operator not in (Operator.IN, Operator.NOT_IN)):
+                self._note(f"{where}: {shorten(f'{key} {operator}')} is not {NAME_FIELD} In or NotIn")
+                continue
+            try:
+                found.append(requirement(where, key, operator, tuple(part.values or ())))
+            except SelectorError as error:
+                self._note(error)
+        return tuple(found)
+
+
+def _raise_to(amounts: dict[str, int], others: Mapping[str, int]) -> None:
+    for name, amount in others.items():
+        amounts[name] = max(amounts.get(name, 0), amount)

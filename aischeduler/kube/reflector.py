@@ -1,0 +1,282 @@
+"""Keep us told of all objects of one resource: list, watch, and list again whenever the stream is in doubt.
+
+Laws:
+- Listing again and comparing is the normal path; a restarted API server sends everybody there.
+- The read loop parses and hands on; it decides nothing and waits for nobody but a full inbox.
+- What cannot be read costs that object or that line, never the stream of the others for long.
+- Every wait comes from the `Pace`; nothing is tried again without one.
+
+Source: Kubernetes list and watch, with the numbers of client-go's reflector.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final, Generic, TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from aischeduler.kube.client import Client, read_status
+from aischeduler.kube.documents import Envelope, Metadata, Named, Page
+from aischeduler.kube.errors import ApiError, GarbledError, RefusedError, UnreachableError
+from aischeduler.kube.lines import LineSplitter
+from aischeduler.kube.pace import Backoff, Pace
+from aischeduler.kube.resources import Counts, Document, Resource, Unreadable
+from aischeduler.kube.store import Store
+from aischeduler.model.events import Event
+
+PAGE_OBJECTS: Final = 500
+SLICE_OBJECTS: Final = 250
+"""Objects of a page that are read before others may run."""
+SILENCE_SECONDS: Final = 75.0
+"""A watch without a byte for so long is dead: bookmarks come about once a minute."""
+WATCH_SECONDS_MIN: Final = 300.0
+"""The server ends a watch after so long, or up to twice as long by chance."""
+SHORT_WATCH_SECONDS: Final = 1.0
+"""A watch that ends sooner and empty is a failure."""
+FAILURES_MAX: Final = 3
+"""After so many failed watches in a row we list again."""
+OLDER_LISTS_MAX: Final = 5
+"""After so many lists older than what we saw, the cluster was restored from a backup: they are the truth."""
+ABSENT_SECONDS: Final = 5.0
+"""How often we look whether an optional resource has been defined."""
+MESSAGE_LENGTH_MAX: Final = 300
+
+D = TypeVar("D", bound=Document)
+
+
+async def _no_wait() -> None:
+    return
+
+
+@dataclass(frozen=True, slots=True)
+class Ears:
+    """Where a reflector's words go.
+
+    Events, objects that could not be read, and failures by the kind of their resource; `room` waits while the
+    inbox is full.
+    """
+
+    event: Callable[[Event], None]
+    unreadable: Callable[[Unreadable], None]
+    failure: Callable[[str, ApiError], None]
+    room: Callable[[], Awaitable[None]] = _no_wait
+
+
+class Reflector(Generic[D]):
+    """Lists and watches one resource until it is cancelled; `synced` is set after the first complete list."""
+
+    def __init__(self, client: Client, resource: Resource[D], ears: Ears, pace: Pace) -> None:
+        self.synced = asyncio.Event()
+        self.counts = Counts()
+        self.resource = resource
+        self._client = client
+        self._ears = ears
+        self._pace = pace
+        self._backoff = Backoff(pace)
+        self._store = Store(resource, self.counts)
+        self._version = ""
+        self._failed_watches = 0
+        self._older_lists = 0
+
+    def __len__(self) -> int:
+        """Objects that exist as far as we know."""
+        return len(self._store)
+
+    async def run(self) -> None:
+        """List and watch for ever; an empty version means that a list is due."""
+        while True:
+            try:
+                if not self._version:
+                    await self._list()
+                await self._watch()
+            except ApiError as error:
+                self._judge(error)
+                await self._pace.sleep(self._wait_seconds(error))
+
+    def read(self, body: bytes) -> None:
+        """Take in one object that was read by itself; older words of the watch are dropped after it."""
+        self._read_object(Raw(body))
+
+    def missing(self, metadata: Metadata) -> None:
+        """Take in that an object was read to be gone."""
+        self._tell(self._store.gone(metadata))
+
+    def _judge(self, error: ApiError) -> None:
+        """Count a failure and say whether the next step is a list."""
+        self.counts.failures += 1
+        self._ears.failure(self.resource.kind, error)
+        self._failed_watches += 1
+        expired = isinstance(error, RefusedError) and error.status == HTTPStatus.GONE
+        if expired or isinstance(error, GarbledError) or self._failed_watches >= FAILURES_MAX:
+            self._version = ""
+            self._failed_watches = 0
+
+    def _wait_seconds(self, error: ApiError) -> float:
+        if self._absent(error):
+            return ABSENT_SECONDS
+        asked = error.retry_after_seconds if isinstance(error, RefusedError) else None
+        return max(self._backoff.next_seconds(), asked or 0.0)
+
+    def _absent(self, error: ApiError) -> bool:
+        return self.resource.optional and isinstance(error, RefusedError) and error.status == HTTPStatus.NOT_FOUND
+
+    async def _list(self) -> None:
+        self.counts.lists += 1
+        self._store.begin_list()
+        query = {"limit": str(PAGE_OBJECTS)}
+        if self.resource.selector:
+            query["fieldSelector"] = self.resource.selector
+        try:
+            page = await self._page(query)
+            self._refuse_older(page.metadata.resource_version)
+            await self._read_items(page.items)
+            while page.metadata.continue_:
+                page = await self._page(query | {"continue": page.metadata.continue_})
+                await self._read_items(page.items)
+        except RefusedError as error:
+            if self._absent(error):
+                self._complete_list("")
+            raise
+        self._complete_list(page.metadata.resource_version)
+
+    def _complete_list(self, version: str) -> None:
+        self._tell(self._store.end_list())
+        self._older_lists = 0
+        self._reach(version)
+        self.synced.set()
+
+    async def _page(self, query: dict[str, str]) -> Page:
+        body = await self._client.get(self.resource.path, query)
+        try:
+            return msgspec.json.decode(body, type=Page)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise GarbledError(f"GET {self.resource.path}: the list cannot be read: {error}") from error
+
+    async def _read_items(self, items: list[Raw] | None) -> None:
+        for number, item in enumerate(items or (), start=1):
+            self._read_object(item)
+            if number % SLICE_OBJECTS == 0:
+                await asyncio.sleep(0)
+        await self._ears.room()
+
+    def _refuse_older(self, version: str) -> None:
+        """Refuse a list from a server that lags behind what we saw, but not for ever."""
+        if not self._store.is_older(version):
+            return
+        self.counts.older_lists += 1
+        self._older_lists += 1
+        if self._older_lists <= OLDER_LISTS_MAX:
+            raise GarbledError(f"GET {self.resource.path}: the list at {version} is older than what was seen")
+        self._store.forget_versions()
+
+    async def _watch(self) -> None:
+        """Follow the stream to its end; a broken one raises ApiError."""
+        self.counts.watches += 1
+        started, events_before = self._pace.clock(), self.counts.events
+        splitter = LineSplitter()
+        async with self._client.watch(self.resource.path, self._watch_query(), SILENCE_SECONDS) as read_piece:
+            while piece := await read_piece():
+                for line in splitter.feed(piece):
+                    self._read_line(line)
+                await self._ears.room()
+        if self.counts.events == events_before and self._pace.clock() - started < SHORT_WATCH_SECONDS:
+            raise UnreachableError(f"GET {self.resource.path}: the watch ended at once and brought nothing")
+
+    def _watch_query(self) -> dict[str, str]:
+        seconds = WATCH_SECONDS_MIN * (1.0 + self._pace.chance.random())
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._version,
+            "timeoutSeconds": str(int(seconds)),
+        }
+        if self.resource.selector:
+            query["fieldSelector"] = self.resource.selector
+        return query
+
+    def _read_line(self, line: bytes) -> None:
+        """Take in one line of the watch; the usual ones are read in one go."""
+        try:
+            told = self.resource.line.decode(line)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            self._read_odd_line(line)
+            return
+        metadata = told.object.metadata
+        match told.type:
+            case "MODIFIED" | "ADDED" if metadata.name:
+                self._tell(self._store.seen(told.object))
+            case "DELETED":
+                self._tell(self._store.gone(metadata))
+            case "BOOKMARK":
+                pass
+            case _:
+                self._read_odd_line(line)
+                return
+        self.counts.events += 1
+        self._reach(metadata.resource_version)
+
+    def _read_odd_line(self, line: bytes) -> None:
+        """Take in an error of the server, an object that cannot be read, or an event of a type we do not know."""
+        try:
+            told = msgspec.json.decode(line, type=Envelope)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            self.counts.unreadable_lines += 1
+            raise GarbledError(f"GET {self.resource.path}: a line cannot be read: {error}") from error
+        if told.type == "ERROR":
+            status = read_status(bytes(told.object))
+            raise RefusedError(status.code, status.reason, status.message)
+        metadata = _metadata(told.object)
+        match told.type:
+            case "MODIFIED" | "ADDED":
+                self._read_object(told.object)
+            case "DELETED":
+                self._tell(self._store.gone(metadata))
+            case "BOOKMARK":
+                pass
+            case _:
+                self.counts.unknown_events += 1
+                return
+        self.counts.events += 1
+        self._reach(metadata.resource_version)
+
+    def _read_object(self, raw: Raw) -> None:
+        try:
+            document = self.resource.document.decode(raw)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            self._refuse_object(raw, str(error))
+            return
+        if document.metadata.name:
+            self._tell(self._store.seen(document))
+        else:
+            self._refuse_object(raw, "it has no metadata.name")
+
+    def _refuse_object(self, raw: Raw, message: str) -> None:
+        self.counts.unreadable_objects += 1
+        metadata = _metadata(raw)
+        self._store.unreadable(metadata)
+        self._ears.unreadable(
+            Unreadable(
+                self.resource.kind, metadata.namespace, metadata.name, metadata.uid, message[:MESSAGE_LENGTH_MAX]
+            )
+        )
+
+    def _reach(self, version: str) -> None:
+        if version:
+            self._version = version
+            self._failed_watches = 0
+            self._store.reached(version)
+
+    def _tell(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self._ears.event(event)
+
+
+def _metadata(raw: Raw) -> Metadata:
+    """Return what an object that cannot be read says of itself, as far as that can be read."""
+    try:
+        return msgspec.json.decode(raw, type=Named).metadata
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return Metadata()

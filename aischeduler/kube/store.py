@@ -1,0 +1,103 @@
+"""What we have been told exists of one resource: names, uids and versions, never the objects.
+
+Laws:
+- What is told only moves forward: an older word about an object is dropped, and so is a word about an unknown one
+  that is older than the whole stream.
+- A name with another uid is another object: the first is gone, the second is new.
+- After a full list the store holds exactly its objects; what the list lacks is gone.
+
+Source: Kubernetes list and watch; resource versions of one resource are ordered (KEP-5504).
+"""
+
+from typing import Generic, TypeVar
+
+from aischeduler.kube.documents import Metadata
+from aischeduler.kube.resources import Counts, Document, Resource
+from aischeduler.model.events import Event
+
+D = TypeVar("D", bound=Document)
+
+
+def version_number(version: str) -> int | None:
+    """Return a resource version as a number, or None where it is none and versions cannot be compared."""
+    return int(version) if version.isascii() and version.isdigit() else None
+
+
+class Store(Generic[D]):
+    """The objects of one resource by namespace and name; every method returns the events that follow."""
+
+    def __init__(self, resource: Resource[D], counts: Counts) -> None:
+        self._resource = resource
+        self._counts = counts
+        self._known: dict[str, tuple[str, int | None]] = {}
+        self._listed: dict[str, None] | None = None
+        self._floor = -1
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def seen(self, document: D) -> tuple[Event, ...]:
+        """Take in an object as it is at its version."""
+        metadata = document.metadata
+        key, version = _key(metadata), version_number(metadata.resource_version)
+        if self._listed is not None:
+            self._listed[key] = None
+        known = self._known.get(key)
+        if known is not None:
+            uid, known_version = known
+            if version is not None and known_version is not None and version <= known_version:
+                self._counts.old_events += version < known_version
+                return ()
+            if uid != metadata.uid:
+                self._counts.recreated += 1
+                self._known[key] = (metadata.uid, version)
+                return self._resource.gone(metadata.name, uid), self._resource.seen(document)
+        elif version is not None and version <= self._floor and self._listed is None:
+            self._counts.old_events += 1
+            return ()
+        self._known[key] = (metadata.uid, version)
+        return (self._resource.seen(document),)
+
+    def gone(self, metadata: Metadata) -> tuple[Event, ...]:
+        """Take in that an object no longer exists or no longer counts; its last known state names it."""
+        known = self._known.get(_key(metadata))
+        if known is None:
+            return ()
+        if metadata.uid and known[0] != metadata.uid:
+            return (self._resource.gone(metadata.name, metadata.uid),)
+        del self._known[_key(metadata)]
+        return (self._resource.gone(metadata.name, known[0]),)
+
+    def unreadable(self, metadata: Metadata) -> None:
+        """Take in that an object is there and could not be read: what we know of it stays."""
+        if self._listed is not None and metadata.name:
+            self._listed[_key(metadata)] = None
+
+    def reached(self, version: str) -> None:
+        """Take in that all words up to this version have been told."""
+        self._floor = max(self._floor, version_number(version) or -1)
+
+    def is_older(self, version: str) -> bool:
+        """Say whether this version lies before what has been told."""
+        number = version_number(version)
+        return number is not None and number < self._floor
+
+    def forget_versions(self) -> None:
+        """Let versions begin anew, as after a restored backup; names and uids still hold."""
+        self._floor = -1
+        self._known = {key: (uid, None) for key, (uid, _) in self._known.items()}
+
+    def begin_list(self) -> None:
+        """Count what is seen from here on as part of a full list."""
+        self._listed = {}
+
+    def end_list(self) -> list[Event]:
+        """Take in that the list is complete: what it did not name is gone."""
+        listed, self._listed = self._listed or {}, None
+        missing = [key for key in self._known if key not in listed]
+        self._counts.found_gone += len(missing)
+        return [self._resource.gone(key.rpartition("/")[2], self._known.pop(key)[0]) for key in missing]
+
+
+def _key(metadata: Metadata) -> str:
+    return f"{metadata.namespace}/{metadata.name}"

@@ -1,0 +1,184 @@
+"""A server that answers with exactly the bytes that a test wrote, and breaks off where it says."""
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from aischeduler.kube.auth import Server
+from aischeduler.kube.pace import Pace
+
+
+@dataclass
+class Request:
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
+Rule = Callable[[Request], Answer]
+
+
+def reply(status: int, body: Any = None, headers: dict[str, str] | None = None) -> Answer:
+    """Answer in full; a body that is not bytes goes as JSON."""
+    content = body if isinstance(body, bytes) else json.dumps(body or {}).encode()
+    lines = [f"HTTP/1.1 {status} Because", f"Content-Length: {len(content)}", "Content-Type: application/json"]
+    lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
+
+    async def answer(writer: asyncio.StreamWriter) -> None:
+        writer.write("\r\n".join([*lines, "", ""]).encode() + content)
+        await writer.drain()
+
+    return answer
+
+
+def status(code: int, reason: str = "", message: str = "", headers: dict[str, str] | None = None) -> Answer:
+    """Answer with a Status, as an API server refuses."""
+    document = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "reason": reason}
+    return reply(code, document | {"code": code}, headers)
+
+
+def stream(*pieces: bytes, end: str = "hang") -> Answer:
+    """Answer in chunks, then end: `clean`, `cut` (no last chunk), `reset`, or `hang` for ever."""
+
+    async def answer(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
+        for piece in pieces:
+            writer.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
+            await writer.drain()
+        if end == "clean":
+            writer.write(b"0\r\n\r\n")
+        elif end == "cut":
+            writer.close()
+        elif end == "reset":
+            await asyncio.sleep(0.01)
+            writer.transport.abort()
+        else:
+            await asyncio.Event().wait()
+
+    return answer
+
+
+async def hang(_: asyncio.StreamWriter) -> None:
+    """Never answer."""
+    await asyncio.Event().wait()
+
+
+async def slam(writer: asyncio.StreamWriter) -> None:
+    """Take the request and cut the connection."""
+    writer.transport.abort()
+
+
+@dataclass
+class Script:
+    """What a server answers: by the first rule that has something for the request, else 404."""
+
+    requests: list[Request] = field(default_factory=list)
+    waiting: dict[tuple[str, str], deque[Answer]] = field(default_factory=dict)
+    always: dict[tuple[str, str], Rule] = field(default_factory=dict)
+    port: int = 0
+
+    def on(self, method: str, path: str, *answers: Answer) -> None:
+        """Answer these in turn; `watch` is the method of a GET that watches."""
+        self.waiting.setdefault((method, path), deque()).extend(answers)
+
+    def asked(self, method: str, path: str = "") -> list[Request]:
+        return [r for r in self.requests if verb(r) == method and r.path.startswith(path)]
+
+    def answer(self, request: Request) -> Answer:
+        self.requests.append(request)
+        place = (verb(request), request.path)
+        queue = self.waiting.get(place)
+        if queue:
+            return queue.popleft()
+        if place in self.always:
+            return self.always[place](request)
+        return hang if place[0] == "watch" else status(404, "NotFound", "not scripted")
+
+
+def verb(request: Request) -> str:
+    return "watch" if request.query.get("watch") == "true" else request.method.lower()
+
+
+@asynccontextmanager
+async def serving(script: Script, ssl: Any = None) -> AsyncIterator[Server]:
+    """Serve the script on loopback; what still hangs at the end is ended."""
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.add(task)
+        try:
+            while (request := await read_request(reader)) is not None:
+                await script.answer(request)(writer)
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass
+        finally:
+            tasks.discard(task)
+            writer.close()
+
+    server = await asyncio.start_server(connected, "127.0.0.1", 0, ssl=ssl)
+    script.port = server.sockets[0].getsockname()[1]
+    try:
+        yield Server("127.0.0.1", script.port, asyncio.get_running_loop().time)
+    finally:
+        server.close()
+        for task in tuple(tasks):
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def read_request(reader: asyncio.StreamReader) -> Request | None:
+    try:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+    except asyncio.IncompleteReadError:
+        return None
+    first, *rest = head.split("\r\n")
+    method, target, _ = first.split(" ")
+    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in rest if line)}
+    body = await reader.readexactly(int(headers.get("content-length", "0")))
+    address = urlsplit(target)
+    return Request(method, address.path, dict(parse_qsl(address.query)), headers, body)
+
+
+@dataclass
+class Half:
+    """A chance that is always one half."""
+
+    def random(self) -> float:
+        return 0.5
+
+
+class Waits:
+    """A pace that remembers how long it was asked to wait and hardly waits."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        self.now = 1000.0
+
+    async def sleep(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+        self.now += seconds
+        await asyncio.sleep(0.001)
+
+    def pace(self) -> Pace:
+        return Pace(lambda: self.now, self.sleep, Half())
+
+
+async def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
+    """Wait until the condition holds."""
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.002)

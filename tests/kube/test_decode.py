@@ -1,0 +1,333 @@
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from aischeduler.kube.decode import read_node, read_pod, read_pool
+from aischeduler.kube.documents import NodeDocument, PodDocument, PoolDocument
+from aischeduler.kube.podspec import SpecCache
+from aischeduler.model.node import Node, Taint
+from aischeduler.model.pod import HostPort, Pod, Toleration
+from aischeduler.model.pool import Placement, Pool
+from aischeduler.model.resources import Request
+from aischeduler.model.selectors import NodeTerm, Operator, PreferredTerm, Requirement
+from tests.kube import docs
+
+MEMORY_100M = 100_000_000
+
+
+def decode_pod(document: dict[str, Any], specs: SpecCache | None = None) -> Pod:
+    return read_pod(msgspec.json.decode(json.dumps(document).encode(), type=PodDocument), specs or SpecCache())
+
+
+def decode_node(document: dict[str, Any]) -> Node:
+    return read_node(msgspec.json.decode(json.dumps(document).encode(), type=NodeDocument))
+
+
+def decode_pool(spec: Any) -> Pool:
+    return read_pool(msgspec.json.decode(json.dumps(docs.pool("cpu", spec=spec)).encode(), type=PoolDocument))
+
+
+def container(name: str = "c", **parts: Any) -> dict[str, Any]:
+    return {"name": name, "image": "perl", **parts}
+
+
+def asking(**requests: Any) -> dict[str, Any]:
+    return {"requests": {name.replace("_", "-"): amount for name, amount in requests.items()}}
+
+
+def test_pod_of_the_first_job_is_read() -> None:
+    found = decode_pod(
+        docs.pod(
+            "test-job-cpu-x",
+            metadata={"annotations": {"resource.aibee.cn/pool": "cpu-pool", "other": "x"}},
+            spec={
+                "containers": [
+                    container(resources={"limits": {"cpu": "1"}, **asking(cpu="1", memory="100M")}),
+                ],
+                "priority": 7,
+                "tolerations": [{"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}],
+            },
+        )
+    )
+    assert (found.namespace, found.name, found.uid) == ("default", "test-job-cpu-x", "uid-test-job-cpu-x")
+    assert (found.pool, found.scheduler_name, found.priority) == ("cpu-pool", "ai-scheduler", 7)
+    assert found.created_seconds == int(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC).timestamp())
+    assert found.spec.request == Request({"cpu": 1000, "memory": MEMORY_100M}, 1000, MEMORY_100M)
+    assert found.spec.tolerations == (Toleration("a", "Exists", "", "NoExecute"),)
+    assert found.spec.invalid == ""
+    assert not found.terminating
+
+
+def test_annotation_wins_over_label_and_label_is_accepted() -> None:
+    key = "resource.aibee.cn/pool"
+    assert decode_pod(docs.pod(metadata={"labels": {key: "l"}, "annotations": {key: "a"}})).pool == "a"
+    assert decode_pod(docs.pod(metadata={"labels": {key: "l"}, "annotations": {}})).pool == "l"
+    assert decode_pod(docs.pod(metadata={"labels": None})).pool == ""
+
+
+@pytest.mark.parametrize("name", ["two\nlines", "red \x1b[31m", "x" * 254, "rtl \u202e"])
+def test_pool_name_that_is_none_is_escaped_and_short(name: str) -> None:
+    found = decode_pod(docs.pod(metadata={"annotations": {"resource.aibee.cn/pool": name}})).pool
+    assert found.isascii()
+    assert found.isprintable()
+    assert 0 < len(found) < 100
+    assert found != name
+
+
+def test_annotation_of_250_kilobytes_costs_nothing_that_is_kept() -> None:
+    key = "resource.aibee.cn/pool"
+    found = decode_pod(docs.pod(metadata={"annotations": {"notes": "n" * 250_000, key: "p" * 250_000}}))
+    assert len(found.pool) < 100
+
+
+def test_equal_bytes_share_one_spec() -> None:
+    specs = SpecCache()
+    spec = {"containers": [container(resources=asking(cpu="1"))]}
+    first, second = (decode_pod(docs.pod(name, spec=spec), specs) for name in ("a", "b"))
+    assert first.spec is second.spec
+
+
+def test_what_does_not_decide_does_not_part_classes() -> None:
+    one = decode_pod(docs.pod(spec={"containers": [container(env=[{"name": "A"}], resources=asking(cpu="1"))]}))
+    limits = {"limits": {"cpu": "2"}, "requests": {"cpu": "1000m"}}
+    other = decode_pod(docs.pod(spec={"containers": [container("x", volumeMounts=[], resources=limits)]}))
+    assert one.spec.key == other.spec.key
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"containers": [container(resources=asking(cpu="2"))]},
+        {"containers": [container(), container("d")]},
+        {"containers": [container()], "nodeSelector": {"a": "b"}},
+        {"containers": [container()], "overhead": {"cpu": "1"}},
+        {"containers": [container()], "resources": asking(cpu="1")},
+        {"containers": [container()], "tolerations": [{"operator": "Exists"}]},
+        {"containers": [container(ports=[{"containerPort": 1, "hostPort": 80}])]},
+        {"containers": [container()], "initContainers": [container(resources=asking(cpu="1"))]},
+        {
+            "containers": [container()],
+            "initContainers": [container(resources=asking(cpu="1"), restartPolicy="Always"), container()],
+        },
+    ],
+)
+def test_what_decides_parts_classes(spec: dict[str, Any]) -> None:
+    plain = decode_pod(docs.pod(spec={"containers": [container()]}))
+    assert decode_pod(docs.pod(spec=spec)).spec.key != plain.spec.key
+
+
+def test_init_containers_sidecars_overhead_and_pod_level_amounts_count() -> None:
+    found = decode_pod(
+        docs.pod(
+            spec={
+                "containers": [container(resources=asking(cpu="1", memory="1Gi"))],
+                "initContainers": [
+                    container("side", resources=asking(cpu="500m"), restartPolicy="Always"),
+                    container("init", resources=asking(cpu="3", nvidia_com="1")),
+                ],
+                "overhead": {"cpu": "250m"},
+                "resources": asking(memory="3Gi"),
+            }
+        )
+    )
+    assert found.spec.request.amounts == {"cpu": 3750, "memory": 3 * 2**30, "nvidia-com": 1}
+
+
+def test_numbers_are_quantities_too() -> None:
+    found = decode_pod(docs.pod(spec={"containers": [container(resources=asking(cpu=1.5, memory=1024))]}))
+    assert found.spec.request.amounts == {"cpu": 1500, "memory": 1024}
+
+
+def test_bad_quantity_names_the_field_and_the_rest_counts() -> None:
+    found = decode_pod(
+        docs.pod(spec={"nodeName": "n1", "containers": [container(resources=asking(cpu="1.5.3", memory="1Gi"))]})
+    )
+    assert found.spec.invalid.startswith("spec.containers[0].resources.requests.cpu: '1.5.3' is not a quantity")
+    assert found.spec.request.amounts == {"memory": 2**30}
+    assert found.node_name == "n1"
+    assert found.spec.node_name == ""
+
+
+def test_quantity_of_250_kilobytes_makes_a_short_reason() -> None:
+    found = decode_pod(docs.pod(spec={"containers": [container(resources=asking(cpu="9" * 250_000))]}))
+    assert 0 < len(found.spec.invalid) < 200
+
+
+def test_bound_pod_counts_what_the_kubelet_granted() -> None:
+    grown = {
+        "phase": "Running",
+        "containerStatuses": [{"name": "c", "allocatedResources": {"cpu": "4"}, "resources": asking(cpu="2")}],
+    }
+    spec = {"containers": [container(resources=asking(cpu="1"))]}
+    pending, bound = spec, spec | {"nodeName": "n1"}
+    assert decode_pod(docs.pod(spec=bound, status=grown)).spec.request.amounts == {"cpu": 4000}
+    assert decode_pod(docs.pod(spec=pending, status=grown)).spec.request.amounts == {"cpu": 1000}
+    same = decode_pod(docs.pod(spec=bound, status={"containerStatuses": [{"name": "c", "resources": asking(cpu="1")}]}))
+    assert same.spec.key == decode_pod(docs.pod(spec=pending)).spec.key
+
+
+def test_affinity_and_selector_are_read() -> None:
+    required = {
+        "nodeSelectorTerms": [
+            {
+                "matchExpressions": [{"key": "gpu", "operator": "In", "values": ["a100", "h100"]}],
+                "matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}],
+            }
+        ]
+    }
+    preferred = [{"weight": 5, "preference": {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}}]
+    found = decode_pod(
+        docs.pod(
+            spec={
+                "nodeSelector": {"b": "2", "a": "1"},
+                "affinity": {
+                    "podAntiAffinity": {"anything": 1},
+                    "nodeAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": required,
+                        "preferredDuringSchedulingIgnoredDuringExecution": preferred,
+                    },
+                },
+            }
+        )
+    ).spec
+    assert found.node_selector == (("a", "1"), ("b", "2"))
+    assert found.required == (
+        NodeTerm(
+            (Requirement("gpu", Operator.IN, ("a100", "h100")),),
+            (Requirement("metadata.name", Operator.IN, ("n1",)),),
+        ),
+    )
+    assert found.preferred == (PreferredTerm(5, NodeTerm((Requirement("zone", Operator.EXISTS),))),)
+    assert found.invalid == ""
+
+
+@pytest.mark.parametrize(
+    ("terms", "reason"),
+    [
+        ({"matchExpressions": [{"key": "a", "operator": "Near"}]}, "matchExpressions[0].operator"),
+        ({"matchExpressions": [{"key": "a", "operator": "In"}]}, "matchExpressions[0].values"),
+        ({"matchFields": [{"key": "spec.x", "operator": "In", "values": ["y"]}]}, "matchFields[0]"),
+        ({"matchExpressions": 5}, "spec.affinity.nodeAffinity: "),
+    ],
+)
+def test_bad_affinity_names_the_field(terms: dict[str, Any], reason: str) -> None:
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [terms]}}}
+    found = decode_pod(docs.pod(spec={"affinity": affinity})).spec
+    assert reason in found.invalid
+
+
+def test_host_ports_of_containers_and_sidecars_are_read() -> None:
+    ports = [{"containerPort": 80, "hostPort": 8080, "protocol": "UDP", "hostIP": "10.0.0.1"}, {"containerPort": 81}]
+    sidecar = container("s", restartPolicy="Always", ports=[{"hostPort": 9}])
+    init = container("i", ports=[{"hostPort": 10}])
+    found = decode_pod(docs.pod(spec={"containers": [container(ports=ports)], "initContainers": [sidecar, init]})).spec
+    assert found.host_ports == (HostPort("TCP", 9), HostPort("UDP", 8080, "10.0.0.1"))
+
+
+def test_gates_phase_and_termination_are_read() -> None:
+    found = decode_pod(
+        docs.pod(
+            metadata={"deletionTimestamp": "2026-01-02T03:04:05Z"},
+            spec={"schedulingGates": [{"name": "later"}]},
+            status={"phase": "Running"},
+        )
+    )
+    assert (found.gates, found.phase, found.terminating) == (("later",), "Running", True)
+
+
+def test_nulls_are_what_absent_fields_are() -> None:
+    nulls = {"containers": None, "initContainers": None, "tolerations": None, "affinity": None, "priority": None}
+    found = decode_pod(docs.pod(spec=nulls | {"nodeSelector": None, "schedulingGates": None, "overhead": None}))
+    assert found.spec == decode_pod(docs.pod(spec={"containers": []})).spec
+
+
+def test_node_is_read() -> None:
+    found = decode_node(
+        docs.node(
+            metadata={"labels": {"pool": "cpu"}},
+            spec={"unschedulable": True, "taints": [{"key": "k", "effect": "NoSchedule"}]},
+            status={"capacity": {"cpu": "8"}, "allocatable": {"cpu": "7500m", "nvidia.com/gpu": "8", "memory": "1Ki"}},
+        )
+    )
+    assert found == Node(
+        "n",
+        "uid-n",
+        {"pool": "cpu"},
+        (Taint("k"),),
+        unschedulable=True,
+        allocatable={"cpu": 7500, "nvidia.com/gpu": 8, "memory": 1024},
+        capacity={"cpu": 8000},
+    )
+
+
+def test_node_without_amounts_has_none() -> None:
+    assert decode_node(docs.node(status={})).allocatable == {}
+
+
+def test_bad_quantity_of_a_node_counts_as_nothing_and_is_named() -> None:
+    found = decode_node(docs.node(status={"allocatable": {"cpu": "1.5.3", "memory": "1Ki"}}))
+    assert found.allocatable == {"memory": 1024}
+    assert found.invalid.startswith("status.allocatable.cpu: '1.5.3' is not a quantity")
+
+
+def test_pool_is_read() -> None:
+    found = decode_pool(
+        {
+            "nodeSelector": {
+                "matchLabels": {"pool": "cpu"},
+                "matchExpressions": [{"key": "spot", "operator": "DoesNotExist"}],
+            },
+            "disableSharing": True,
+            "placement": "Pack",
+            "somethingNewer": {"x": 1},
+        }
+    )
+    assert found.selector is not None
+    assert found.selector.requirements == (
+        Requirement("pool", Operator.IN, ("cpu",)),
+        Requirement("spot", Operator.DOES_NOT_EXIST),
+    )
+    assert (found.uid, found.generation, found.placement) == ("uid-cpu", 3, Placement.PACK)
+    assert (found.disable_preemption, found.disable_borrowing, found.disable_sharing) == (False, False, True)
+    assert found.invalid == ""
+
+
+def test_pool_without_spec_owns_no_nodes() -> None:
+    assert decode_pool(None).selector is None
+    assert decode_pool({"nodeSelector": None}).selector is None
+
+
+def test_empty_selector_matches_every_node() -> None:
+    selector = decode_pool({"nodeSelector": {}}).selector
+    assert selector is not None
+    assert selector.matches({"any": "node"})
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        (5, "spec: '5' is not an object"),
+        ({"placement": "Sideways"}, "spec.placement: 'Sideways' is not one of Spread, Pack"),
+        ({"placement": 1}, "spec.placement: '1' is not a text"),
+        ({"disableSharing": "yes"}, "spec.disableSharing: 'yes' is not true or false"),
+        ({"nodeSelector": "all"}, "spec.nodeSelector: 'all' is not an object"),
+        ({"nodeSelector": {"matchLabels": {"a": 1}}}, "spec.nodeSelector.matchLabels.'a': '1' is not a text"),
+        ({"nodeSelector": {"matchLabels": {"a b": "c"}}}, "spec.nodeSelector.matchLabels"),
+        ({"nodeSelector": {"matchExpressions": {}}}, "spec.nodeSelector.matchExpressions: '{}' is not a list"),
+        (
+            {"nodeSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}},
+            "spec.nodeSelector.matchExpressions[0].values: In needs at least one value",
+        ),
+        (
+            {"nodeSelector": {"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]}},
+            "spec.nodeSelector.matchExpressions: Gt is not an operator of label selectors",
+        ),
+    ],
+)
+def test_bad_pool_is_refused_whole_and_names_the_field(spec: Any, reason: str) -> None:
+    found = decode_pool(spec)
+    assert found.invalid.startswith(reason)
+    assert found.selector is None

@@ -1,0 +1,405 @@
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from aischeduler.kube import reflector as module
+from aischeduler.kube import resources
+from aischeduler.kube.client import Client
+from aischeduler.kube.errors import ApiError
+from aischeduler.kube.lines import LineSplitter
+from aischeduler.kube.podspec import SpecCache
+from aischeduler.kube.reflector import Ears, Reflector
+from aischeduler.kube.resources import Unreadable
+from aischeduler.model.events import Event, NodeSeen, PodGone, PodSeen, PoolGone, PoolSeen
+from tests.kube.docs import bookmark, line, listing, node, pod, pool, trouble
+from tests.kube.scripted import Script, Waits, reply, serving, status, stream, until
+
+PODS = "/api/v1/pods"
+
+
+@dataclass
+class World:
+    script: Script = field(default_factory=Script)
+    waits: Waits = field(default_factory=Waits)
+    events: list[Event] = field(default_factory=list)
+    unreadable: list[Unreadable] = field(default_factory=list)
+    failures: list[ApiError] = field(default_factory=list)
+
+    @property
+    def told(self) -> list[str]:
+        """What was told, in one word each."""
+        return [word(event) for event in self.events]
+
+    @asynccontextmanager
+    async def running(self, resource: Any = None) -> AsyncIterator[Reflector[Any]]:
+        ears = Ears(self.events.append, self.unreadable.append, lambda _, error: self.failures.append(error))
+        async with serving(self.script) as server, Client(server) as client:
+            reflector = Reflector(client, resource or resources.pods(SpecCache()), ears, self.waits.pace())
+            task = asyncio.create_task(reflector.run())
+            try:
+                yield reflector
+            finally:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+
+
+def word(event: Event) -> str:
+    match event:
+        case PodSeen(seen):
+            return f"+{seen.name}:{seen.uid}" + (f"@{seen.node_name}" if seen.node_name else "")
+        case PodGone(uid):
+            return f"-{uid}"
+        case NodeSeen(seen):
+            return f"+{seen.name}"
+        case PoolSeen(seen):
+            return f"+{seen.name}"
+        case PoolGone(name):
+            return f"-{name}"
+        case _:
+            return repr(event)
+
+
+async def told(world: World, *words: str) -> None:
+    with suppress(TimeoutError):
+        await until(lambda: len(world.told) >= len(words), 2)
+    assert world.told == list(words)
+
+
+async def quiet() -> None:
+    await asyncio.sleep(0.03)
+
+
+async def test_list_then_watch_tells_everything_once() -> None:
+    world = World()
+    world.script.on("get", PODS, reply(200, listing(pod("a", version=5), pod("b", version=7), version=10)))
+    world.script.on("watch", PODS, stream(line("ADDED", pod("c", version=11)), line("DELETED", pod("a", version=12))))
+    async with world.running() as reflector:
+        await told(world, "+a:uid-a", "+b:uid-b", "+c:uid-c", "-uid-a")
+        assert reflector.synced.is_set()
+        assert len(reflector) == 2
+    watch = world.script.asked("watch")[0].query
+    assert watch["resourceVersion"] == "10"
+    assert watch["allowWatchBookmarks"] == "true"
+    assert 300 <= int(watch["timeoutSeconds"]) <= 600
+    assert watch["fieldSelector"] == "status.phase!=Succeeded,status.phase!=Failed"
+
+
+async def test_pages_are_read_to_the_last_before_it_is_synced() -> None:
+    world = World()
+    world.script.on(
+        "get", PODS, reply(200, listing(pod("a"), rest="next&1")), reply(200, listing(pod("b"), version=100))
+    )
+    async with world.running() as reflector:
+        await reflector.synced.wait()
+        assert world.told == ["+a:uid-a", "+b:uid-b"]
+    first, second = world.script.asked("get")
+    assert first.query["limit"] == "500"
+    assert second.query["continue"] == "next&1"
+
+
+async def test_410_on_a_page_starts_the_list_again() -> None:
+    world = World()
+    world.script.on("get", PODS, reply(200, listing(pod("a"), rest="x")), status(410, "Expired"))
+    world.script.on("get", PODS, reply(200, listing(pod("b", version=50), version=120)))
+    async with world.running() as reflector:
+        await reflector.synced.wait()
+        assert world.told == ["+a:uid-a", "+b:uid-b", "-uid-a"]
+    assert "continue" not in world.script.asked("get")[2].query
+
+
+async def test_410_in_the_stream_relists_and_finds_what_was_deleted_meanwhile() -> None:
+    world = World()
+    world.script.on("get", PODS, reply(200, listing(pod("a"), pod("b"))), reply(200, listing(pod("a"), version=200)))
+    world.script.on("watch", PODS, stream(trouble(410, "Expired", "too old resource version")))
+    async with world.running() as reflector:
+        await told(world, "+a:uid-a", "+b:uid-b", "-uid-b")
+        assert reflector.counts.found_gone == 1
+    assert world.waits.seconds == [pytest.approx(1.2)]
+    assert world.script.asked("get")[1].query.get("resourceVersion") is None
+
+
+async def test_410_as_an_answer_to_the_watch_relists() -> None:
+    world = World()
+    world.script.on("get", PODS, reply(200, listing(pod("a"))), reply(200, listing(version=200)))
+    world.script.on("watch", PODS, status(410, "Expired"))
+    async with world.running():
+        await told(world, "+a:uid-a", "-uid-a")
+
+
+async def test_relist_tells_only_what_changed() -> None:
+    world = World()
+    changed = pod("b", version=150, spec={"nodeName": "n1"})
+    world.script.on("get", PODS, reply(200, listing(pod("a"), pod("b"))))
+    world.script.on("get", PODS, reply(200, listing(pod("a"), changed, version=200)))
+    world.script.on("watch", PODS, stream(trouble(410, "Expired")))
+    async with world.running():
+        await told(world, "+a:uid-a", "+b:uid-b", "+b:uid-b@n1")
+
+
+async def test_recreated_name_is_gone_and_new() -> None:
+    world = World()
+    world.script.on("get", PODS, reply(200, listing(pod("a"))))
+    world.script.on("get", PODS, reply(200, listing(pod("a", uid="second", version=150), version=200)))
+    world.script.on("watch", PODS, stream(trouble(410, "Expired")))
+    async with world.running() as reflector:
+        await told(world, "+a:uid-a", "-uid-a", "+a:second")
+        assert reflector.counts.recreated == 1
+
+
+async def test_recreated_name_in_the_stream_is_gone_and_new() -> None:
+    world = World()
+    world.script.on("get", PODS, reply(200, listing(pod("a"))))
+    world.script.on("watch", PODS, stream(line("MODIFIED", pod("a", uid="second", version=101))))
+    async with world.running():
+        await told(world, "+a:uid-a", "-uid-a", "+a:second")
+
+
+async def test_duplicate_and_old_events_are_dropped() -> None:
+    world = World()
+    world.script.on("get", PODS, reply(200, listing(pod("a"))))
+    bound = line("MODIFIED", pod("a", version=102, spec={"nodeName": "n1"}))
+    old = line("MODIFIED", pod("a", version=101))
+    world.script.on("watch", PODS, stream(bound, bound, old, line("ADDED", pod("z", version=103))))
+    async with world.running() as reflector:
+        await told(world, "+a:uid-a", "+a:uid-a@n1", "+z:uid-z")
+        assert reflector.counts.old_events == 1
+
+
+async def test_old_event_does_not_raise_the_dead() -> None:
+    world = World()
+    world.script.on("get", PODS, reply(200, listing(pod("a"))))
+    dead = [line("DELETED", pod("a", version=105)), line("MODIFIED", pod("a", version=104))]
+    world.script.on("watch", PODS, stream(*dead, line("ADDED", pod("z", version=106))))
+    async with world.running():
+        await told(world, "+a:uid-a", "-uid-a", "+z:uid-z")
+
+
+async def test_clean_end_in_the_middle_of_a_line_resumes_at_the_last_version() -> None:
+    world = World()
+    world.script.on("get", PODS, reply(200, listing()))
+    whole, broken = line("ADDED", pod("a", version=101)), line("ADDED", pod("b", version=102))
+    world.script.on("watch", PODS, stream(whole, broken[:50], end="clean"), stream(broken))
+    async with world.running() as reflector:
+        await told(world, "+a:uid-a", "+b:uid-b")
+        assert reflector.counts.unreadable_lines == 0
+    assert [r.query["resourceVersion"] for r in world.script.asked("watch")] == ["100", "101"]
+    assert world.waits.seconds == []
+
+
+@pytest.mark.parametrize("end", ["cut", "reset"])
+async def test_cut_in_the_middle_of_a_line_resumes_at_the_last_version(end: str) -> None:
+    world = World()
+    world.script.on("get", PODS, reply(200, listing()))
+    whole, broken = line("ADDED", pod("a", version=101)), line("ADDED", pod("b", version=102))
+    world.script.on("watch", PODS, stream(whole, broken[:50], end=end), stream(broken))
+    async with world.running():
+        await told(world, "+a:uid-a", "+b:uid-b")
+    assert world.script.asked("watch")[1].query["resourceVersion"] == "101"
+    assert len(world.script.asked("get")) == 1
+
+
+async def test_line_of_more_than_a_megabyte_is_read() -> None:
+    world = World()
+    world.script.on("get", PODS, reply(200, listing()))
+    huge = line("ADDED", pod("a", version=101, metadata={"annotations": {"notes": "x" * 1_400_000}}))
+    pieces = [huge[i : i + 60_000] for i in range(0, len(huge), 60_000)]
+    world.script.on("watch", PODS, stream(*pieces, line("ADDED", pod("b", version=102))))
+    async with world.running():
+        await told(world, "+a:uid-a", "+b:uid-b")
+
+
+async def test_line_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LineSplitter", lambda: LineSplitter(limit_bytes=1000))
+    world = World()
+    world.script.on("get", PODS, reply(200, listing()), reply(200, listing(version=300)))
+    world.script.on("watch", PODS, stream(b"{" * 2000))
+    async with world.running():
+        await until(lambda: len(world.script.asked("get")) == 2)
+    assert "longer than 1000 bytes" in str(world.failures[0])
+
+
+async def test_undecodable_line_is_counted_and_the_list_read_again() -> None:
+    world = World()
+    world.script.on("get", PODS, reply(200, listing(pod("a"))), reply(200, listing(pod("b", version=150), version=200)))
+    world.script.on("watch", PODS, stream(b'{"type":"MODIFIED","object":{"metadata":{"name":"\xff\xfe\n'))
+    async with world.running() as reflector:
+        await told(world, "+a:uid-a", "+b:uid-b", "-uid-a")
+        assert reflector.counts.unreadable_lines == 1
+    assert len(world.waits.seconds) == 1
+
+
+async def test_undecodable_object_is_reported_and_the_stream_goes_on() -> None:
+    world = World()
+    world.script.on("get", PODS, reply(200, listing(pod("a"))))
+    broken = line("MODIFIED", pod("a", version=101, spec={"containers": "none"}))
+    world.script.on("watch", PODS, stream(broken, line("ADDED", pod("b", version=102)), end="clean"))
+    async with world.running():
+        await told(world, "+a:uid-a", "+b:uid-b")
+        await until(lambda: len(world.script.asked("watch")) == 2)
+    assert [(one.kind, one.name, one.uid) for one in world.unreadable] == [("Pod", "a", "uid-a")]
+    assert "containers" in world.unreadable[0].message
+    assert world.failures == []
+
+
+async def test_undecodable_object_in_a_list_harms_no_other_and_is_not_taken_for_gone() -> None:
+    world = World()
+    broken = pod("a", version=150, spec={"containers": "none"})
+    world.script.on("get", PODS, reply(200, listing(pod("a"))))
+    world.script.on("get", PODS, reply(200, listing(broken, pod("b", version=150), version=200)))
+    world.script.on("watch", PODS, stream(trouble(410, "Expired")))
+    async with world.running():
+        await told(world, "+a:uid-a", "+b:uid-b")
+        await quiet()
+    assert world.told == ["+a:uid-a", "+b:uid-b"]
+    assert len(world.unreadable) == 1
+
+
+async def test_in_stream_500_backs_off_and_watches_on_from_the_same_version() -> None:
+    world = World()
+    world.script.on("get", PODS, reply(200, listing()))
+    world.script.on("watch", PODS, stream(trouble(500, "InternalError")), stream(line("ADDED", pod("a", version=101))))
+    async with world.running():
+        await told(world, "+a:uid-a")
+    assert [r.query["resourceVersion"] for r in world.script.asked("watch")] == ["100", "100"]
+    assert len(world.script.asked("get")) == 1
+    assert world.waits.seconds == [pytest.approx(1.2)]
+
+
+async def test_three_failed_watches_in_a_row_lead_to_a_list() -> None:
+    world = World()
+    world.script.on("get", PODS, reply(200, listing()), reply(200, listing(pod("a"), version=200)))
+    world.script.on("watch", PODS, status(504, "Timeout"), status(504, "Timeout"), status(500))
+    async with world.running():
+        await told(world, "+a:uid-a")
+    assert world.waits.seconds == [pytest.approx(s) for s in (1.2, 2.4, 4.8)]
+
+
+async def test_watch_that_ends_at_once_and_empty_backs_off() -> None:
+    world = World()
+    world.script.on("get", PODS, reply(200, listing()))
+    world.script.on("watch", PODS, stream(end="clean"), stream(line("ADDED", pod("a", version=101))))
+    async with world.running():
+        await told(world, "+a:uid-a")
+    assert "ended at once" in str(world.failures[0])
+    assert len(world.waits.seconds) == 1
+
+
+async def test_retry_after_is_obeyed() -> None:
+    world = World()
+    world.script.on(
+        "get", PODS, status(429, "TooManyRequests", headers={"Retry-After": "7"}), reply(200, listing(pod("a")))
+    )
+    async with world.running():
+        await told(world, "+a:uid-a")
+    assert world.waits.seconds == [7.0]
+
+
+async def test_silence_ends_a_half_open_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SILENCE_SECONDS", 0.05)
+    world = World()
+    world.script.on("get", PODS, reply(200, listing()))
+    world.script.on("watch", PODS, stream(bookmark(150)), stream(line("ADDED", pod("a", version=151))))
+    async with world.running():
+        await told(world, "+a:uid-a")
+    assert world.script.asked("watch")[1].query["resourceVersion"] == "150"
+
+
+async def test_bookmarks_move_the_point_to_resume_from() -> None:
+    world = World()
+    world.script.on("get", PODS, reply(200, listing()))
+    world.script.on("watch", PODS, stream(bookmark(150), end="clean"))
+    async with world.running():
+        await until(lambda: len(world.script.asked("watch")) == 2)
+    assert world.script.asked("watch")[1].query["resourceVersion"] == "150"
+    assert world.events == []
+
+
+async def test_unknown_event_types_are_ignored_and_counted() -> None:
+    world = World()
+    world.script.on("get", PODS, reply(200, listing()))
+    world.script.on(
+        "watch", PODS, stream(line("SURPRISE", pod("x", version=101)), line("ADDED", pod("a", version=102)))
+    )
+    async with world.running() as reflector:
+        await told(world, "+a:uid-a")
+        assert reflector.counts.unknown_events == 1
+
+
+async def test_list_of_a_server_that_lags_behind_is_refused() -> None:
+    world = World()
+    world.script.on("get", PODS, reply(200, listing(pod("a"), version=300)))
+    world.script.on("get", PODS, reply(200, listing(version=250)), reply(200, listing(version=310)))
+    world.script.on("watch", PODS, stream(trouble(410, "Expired")))
+    async with world.running() as reflector:
+        await told(world, "+a:uid-a", "-uid-a")
+        assert reflector.counts.older_lists == 1
+    assert len(world.script.asked("get")) == 3
+
+
+async def test_versions_that_stay_behind_are_a_restored_backup() -> None:
+    world = World()
+    world.script.on("get", PODS, reply(200, listing(pod("a", version=290), pod("b"), version=300)))
+    restored = reply(200, listing(pod("a", version=20, spec={"nodeName": "n9"}), version=25))
+    world.script.always["get", PODS] = lambda _: restored
+    world.script.on("watch", PODS, stream(trouble(410, "Expired")))
+    async with world.running():
+        await told(world, "+a:uid-a", "+b:uid-b", "+a:uid-a@n9", "-uid-b")
+
+
+async def test_object_read_by_itself_wins_over_older_words_of_the_watch() -> None:
+    world = World()
+    world.script.on("get", PODS, reply(200, listing(pod("a"))))
+    release = asyncio.Event()
+
+    async def late(writer: asyncio.StreamWriter) -> None:
+        await release.wait()
+        await stream(line("MODIFIED", pod("a", version=101)), line("ADDED", pod("z", version=130)))(writer)
+
+    world.script.on("watch", PODS, late)
+    async with world.running() as reflector:
+        await told(world, "+a:uid-a")
+        reflector.read(json.dumps(pod("a", version=120, spec={"nodeName": "n1"})).encode())
+        release.set()
+        await told(world, "+a:uid-a", "+a:uid-a@n1", "+z:uid-z")
+
+
+async def test_missing_pool_resource_means_no_pools_until_it_is_defined() -> None:
+    path = "/apis/resource.aibee.cn/v1alpha1/pools"
+    world = World()
+    world.script.on("get", path, status(404, "NotFound"), reply(200, listing(pool("cpu"))))
+    async with world.running(resources.pools()) as reflector:
+        await reflector.synced.wait()
+        await told(world, "+cpu")
+    assert world.waits.seconds == [5.0]
+
+
+async def test_pool_resource_that_is_removed_ends_all_pools() -> None:
+    path = "/apis/resource.aibee.cn/v1alpha1/pools"
+    world = World()
+    world.script.on("get", path, reply(200, listing(pool("cpu"))))
+    world.script.on("watch", path, stream(trouble(410, "Expired")))
+    async with world.running(resources.pools()):
+        await told(world, "+cpu", "-cpu")
+
+
+async def test_nodes_are_listed_without_a_selector() -> None:
+    world = World()
+    world.script.on("get", "/api/v1/nodes", reply(200, listing(node("n1"))))
+    async with world.running(resources.nodes()):
+        await told(world, "+n1")
+    assert "fieldSelector" not in world.script.asked("get")[0].query
+
+
+async def test_unreachable_server_is_tried_again_with_growing_waits() -> None:
+    world = World()
+    cut: Callable[..., Any] = stream(end="reset")
+    world.script.on("get", PODS, cut, cut, cut, reply(200, listing(pod("a"))))
+    async with world.running():
+        await told(world, "+a:uid-a")
+    assert world.waits.seconds == [pytest.approx(s) for s in (1.2, 2.4, 4.8)]
