@@ -1,8 +1,9 @@
 """Which parked pods an event may help.
 
 Laws:
-- Every row is refused for a class by one of its recorded rejectors, so a change that could matter is one that some
-  rejector expects help from. Where it then proves not enough, the filter that still refuses is recorded too.
+- Every row of the pool is refused for a class by one of its recorded rejectors, so a change that could matter is one
+  that some rejector expects help from. Where it then proves not enough, the filter that still refuses is recorded too.
+- A row that is new to the pool was refused by nobody: it is always judged.
 - Judged once per class and row; the chain in the queue decides how many of the class are tried.
 
 Source: kube-scheduler's QueueingHints.
@@ -26,7 +27,7 @@ def row_changed(cluster: Cluster, row: int, kind: Change, now: float) -> None:
     for alike in queue.parked():
         if change is None:
             change = RowChange(row, kind, cluster.nodes.free(row))
-        if cluster.runner.helps(alike.spec, alike.rejectors, change):
+        if kind & Change.JOINED or cluster.runner.helps(alike.spec, alike.rejectors, change):
             refuser = cluster.runner.refuser(alike.spec, row)
             if refuser:
                 _record(alike, refuser)

@@ -57,7 +57,10 @@ class Filter(Protocol):
         ...
 
     def helps(self, spec: PodSpec, change: RowChange) -> bool:
-        """Say whether the change could turn this filter's refusal; when unsure, yes."""
+        """Say whether the change could turn this filter's refusal; when unsure, yes.
+
+        Not asked about a row that is new to the pool: nobody has refused it yet.
+        """
         ...
 
 

@@ -42,8 +42,8 @@ class NodeAffinity:
         return Counter({REASON: len(rows)})
 
     def helps(self, spec: PodSpec, change: RowChange) -> bool:
-        """Other labels may match; so may a node that joined."""
-        return bool(change.kind & (Change.LABELS | Change.JOINED))
+        """Other labels may match."""
+        return bool(change.kind & Change.LABELS)
 
     def score(self, ask: Ask, nodes: NodeTable, rows: Rows) -> Scores | None:
         """Add up the weights of the preferred terms that match."""

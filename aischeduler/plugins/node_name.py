@@ -12,7 +12,7 @@ import numpy as np
 from aischeduler.framework.plugin import RowChange
 from aischeduler.model.pod import PodSpec
 from aischeduler.state.index import Mask, Rows
-from aischeduler.state.nodes import Change, NodeTable
+from aischeduler.state.nodes import NodeTable
 
 REASON = "node(s) didn't match the requested node name"
 
@@ -34,5 +34,5 @@ class NodeName:
         return Counter({REASON: len(rows)})
 
     def helps(self, spec: PodSpec, change: RowChange) -> bool:
-        """Only the arrival of that node helps."""
-        return bool(change.kind & Change.JOINED)
+        """Expect no help from a change: a node keeps its name."""
+        return False

@@ -38,8 +38,8 @@ class NodePorts:
         return Counter({REASON: len(rows)})
 
     def helps(self, spec: PodSpec, change: RowChange) -> bool:
-        """Expect help from a pod that goes, or a node that joins with all its ports free."""
-        return bool(change.kind & (Change.ROOM | Change.JOINED))
+        """Expect help from a pod that goes and may free its port."""
+        return bool(change.kind & Change.ROOM)
 
 
 def conflict(wanted: HostPort, taken: HostPort) -> bool:

@@ -50,11 +50,11 @@ class NodeResourcesFit:
 
     def helps(self, spec: PodSpec, change: RowChange) -> bool:
         """Only room that is large enough for the whole pod helps."""
-        if not change.kind & (Change.ROOM | Change.JOINED):
-            return False
         free = change.free
-        return free.get(PODS, 0) >= 1 and all(
-            free.get(resource, 0) >= amount for resource, amount in spec.request.amounts.items()
+        return (
+            bool(change.kind & Change.ROOM)
+            and free.get(PODS, 0) >= 1
+            and all(free.get(resource, 0) >= amount for resource, amount in spec.request.amounts.items())
         )
 
     def score(self, ask: Ask, nodes: NodeTable, rows: Rows) -> Scores | None:

@@ -36,5 +36,5 @@ class NodeUnschedulable:
         return Counter({REASON: len(rows)})
 
     def helps(self, spec: PodSpec, change: RowChange) -> bool:
-        """Expect help from the end of a cordon, or a node that joins without one."""
-        return bool(change.kind & (Change.CORDON | Change.JOINED))
+        """Expect help from the end of a cordon."""
+        return bool(change.kind & Change.CORDON)

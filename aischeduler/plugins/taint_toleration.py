@@ -44,8 +44,8 @@ class TaintToleration:
         return Counter({REASON: len(rows)})
 
     def helps(self, spec: PodSpec, change: RowChange) -> bool:
-        """Other taints may be tolerated; a node that joined may have none."""
-        return bool(change.kind & (Change.TAINTS | Change.JOINED))
+        """Other taints may be tolerated."""
+        return bool(change.kind & Change.TAINTS)
 
     def score(self, ask: Ask, nodes: NodeTable, rows: Rows) -> Scores | None:
         """Count the PreferNoSchedule taints that the pod does not tolerate."""

@@ -54,7 +54,6 @@ def test_a_node_takes_no_more_pods_than_it_allows() -> None:
         ({"cpu": 999, "memory": 2**30, "pods": 1}, Change.ROOM, False),
         ({"cpu": 1000, "memory": 2**30, "pods": 0}, Change.ROOM, False),
         ({"cpu": 1000, "memory": 2**30, "pods": 1}, Change.TAINTS, False),
-        ({"cpu": 1000, "memory": 2**30, "pods": 1}, Change.JOINED, True),
     ],
 )
 def test_only_room_for_the_whole_pod_helps(free: dict[str, int], kind: Change, helps: bool) -> None:

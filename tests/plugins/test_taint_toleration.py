@@ -57,8 +57,7 @@ def test_tolerations_of_other_effects_do_not_count_for_preferences() -> None:
     assert scores(TAINTS, pod, table) == [100, 100]
 
 
-def test_other_taints_and_new_nodes_help() -> None:
+def test_only_other_taints_help() -> None:
     spec = a_pod().spec
     assert TAINTS.helps(spec, RowChange(0, Change.TAINTS, {}))
-    assert TAINTS.helps(spec, RowChange(0, Change.JOINED, {}))
     assert not TAINTS.helps(spec, RowChange(0, Change.ROOM, {}))
