@@ -8,16 +8,19 @@ from dataclasses import dataclass
 
 from aischeduler.sandbox.binding import bind
 from aischeduler.sandbox.call import Call, Cluster
+from aischeduler.sandbox.clusterkinds import SYSTEM_PRIORITIES
 from aischeduler.sandbox.deleting import delete, delete_collection
 from aischeduler.sandbox.documents import document
+from aischeduler.sandbox.eviction import evict
 from aischeduler.sandbox.kinds import INDEXED_FIELD, Kinds, fields_reader
 from aischeduler.sandbox.objects import Ids, encode
 from aischeduler.sandbox.protocol import JSON, Request, Response
 from aischeduler.sandbox.reading import get, list_or_watch
+from aischeduler.sandbox.scale import scale
 from aischeduler.sandbox.status import Refusal, method_not_allowed, no_such_path
 from aischeduler.sandbox.store import HISTORY_EVENTS, Store
 from aischeduler.sandbox.watches import WatchStream
-from aischeduler.sandbox.writing import create, patch, replace
+from aischeduler.sandbox.writing import create, finalize, patch, replace
 
 FIRST_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
@@ -43,6 +46,9 @@ class ApiServer:
         for name in FIRST_NAMESPACES:
             body = encode({"metadata": {"name": name}})
             self.handle(Request("POST", "/api/v1/namespaces", body=body), now)
+        for name, value in SYSTEM_PRIORITIES.items():
+            body = encode({"metadata": {"name": name}, "value": value})
+            self.handle(Request("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", body=body), now)
 
     def handle(self, request: Request, now: float) -> Response | WatchStream:
         """Answer one request at unix time `now`; failures are answers too."""
@@ -91,6 +97,12 @@ class ApiServer:
         match call.resource.plural, call.subresource, method:
             case "pods", "binding", "POST":
                 return bind(call)
+            case "pods", "eviction", "POST":
+                return evict(call)
+            case _, "scale", _:
+                return scale(call, method)
+            case "namespaces", "finalize", "PUT":
+                return finalize(call)
             case _:
                 raise method_not_allowed()
 

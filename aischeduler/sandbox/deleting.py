@@ -96,7 +96,7 @@ def delete_entry(call: Call, entry: Entry, options: DeleteOptions) -> tuple[Entr
     finalizers = [one for one in before if one not in marks.values()] if options.propagation else before
     if options.propagation in marks:
         finalizers.append(marks[options.propagation])
-    if not finalizers and grace == 0:
+    if not finalizers and grace == 0 and not strategy.keeps(obj):
         return remove(call, entry), True
     if finalizers:
         metadata["finalizers"] = finalizers
@@ -104,6 +104,7 @@ def delete_entry(call: Call, entry: Entry, options: DeleteOptions) -> tuple[Entr
         return entry, False
     if strategy.counts_generations and "generation" in metadata:
         metadata["generation"] += 1
+    strategy.deletion_begins(obj)
     return call.collection.put(obj), False
 
 

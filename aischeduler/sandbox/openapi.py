@@ -9,6 +9,7 @@ from typing import Any
 
 from aischeduler.sandbox.kinds import Kinds, Resource
 from aischeduler.sandbox.objects import JsonObject, encode
+from aischeduler.sandbox.patch import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from aischeduler.sandbox.types import ApiType, Kind, api_types, type_of_kind
 
 _SCALARS: dict[str, JsonObject] = {
@@ -99,7 +100,9 @@ def _paths(resource: Resource, name: str) -> JsonObject:
             "x-kubernetes-group-version-kind": mark,
         }
 
-    one = {"get": operation("get"), "put": operation("put"), "patch": operation("patch"), "delete": operation("delete")}
+    formats = [JSON_PATCH, MERGE_PATCH, APPLY_PATCH, *([STRATEGIC_PATCH] if resource.custom is None else [])]
+    body = {"requestBody": {"content": {one: {"schema": {"type": "object"}} for one in formats}}}
+    one = {action: operation(action) for action in ("get", "put", "delete")} | {"patch": operation("patch") | body}
     return {
         f"{root}{space}/{resource.plural}": {"get": operation("list"), "post": operation("post")},
         f"{root}{space}/{resource.plural}/{{name}}": one,

@@ -1,19 +1,24 @@
-"""The patch formats: JSON patch and JSON merge patch.
+"""The patch formats: which one a request speaks, and the two that know no types: JSON patch and JSON merge patch.
 
 Source: RFC 6902 and RFC 7386.
 """
 
 from typing import Any
 
+from aischeduler.sandbox.applying import applied
 from aischeduler.sandbox.bodies import as_object, parse
 from aischeduler.sandbox.call import Call
 from aischeduler.sandbox.objects import JsonObject
 from aischeduler.sandbox.status import bad_request, failure, unsupported_media_type
 from aischeduler.sandbox.store import Entry
+from aischeduler.sandbox.strategic import strategic_merge
+from aischeduler.sandbox.types import type_of_kind
 from aischeduler.sandbox.versions import from_stored
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
 OPERATIONS_MAX = 10_000
 
 
@@ -21,13 +26,19 @@ def patched(call: Call, entry: Entry | None) -> JsonObject:
     """Return what a patch request makes of an object (None: it does not exist)."""
     media = call.content_type.partition(";")[0].strip()
     current = from_stored(call.resource, entry.decoded()) if entry is not None else {}
-    match media:
-        case "application/json-patch+json":
-            result = json_patch(current, parse(call.body, call.content_type))
-        case "application/merge-patch+json":
-            result = merge_patch(current, _as_map(parse(call.body, call.content_type)))
-        case _:
-            raise unsupported_media_type(media, (JSON_PATCH, MERGE_PATCH))
+    custom = call.resource.custom is not None
+    if media == JSON_PATCH:
+        result = json_patch(current, parse(call.body, call.content_type))
+    elif media == MERGE_PATCH:
+        result = merge_patch(current, _as_map(parse(call.body, call.content_type)))
+    elif media == APPLY_PATCH:
+        result = applied(call, entry)
+    elif media == STRATEGIC_PATCH and not custom:
+        change = _as_map(parse(call.body, call.content_type))
+        result = strategic_merge(current, change, type_of_kind(call.resource.kind, call.resource.group))
+    else:
+        known = (JSON_PATCH, MERGE_PATCH, APPLY_PATCH, *(() if custom else (STRATEGIC_PATCH,)))
+        raise unsupported_media_type(media, known)
     return as_object(call, result)
 
 

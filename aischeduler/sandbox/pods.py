@@ -3,12 +3,47 @@
 Source: `pkg/registry/core/pod` of Kubernetes 1.36.
 """
 
-from aischeduler.sandbox.objects import JsonObject
-from aischeduler.sandbox.strategies import Strategy, Write
+from aischeduler.sandbox.defaults import fill_pod, fill_pod_spec, qos_class
+from aischeduler.sandbox.objects import JsonObject, set_condition
+from aischeduler.sandbox.podrules import pod_spec_errors, pod_update_errors
+from aischeduler.sandbox.status import Cause
+from aischeduler.sandbox.strategies import Strategy, Write, restore
+
+GATED = {
+    "type": "PodScheduled",
+    "status": "False",
+    "lastProbeTime": None,
+    "reason": "SchedulingGated",
+    "message": "Scheduling is blocked due to non-empty scheduling gates",
+}
 
 
 def _create(write: Write) -> None:
-    write.obj["status"] = {"phase": "Pending", "qosClass": "BestEffort"}
+    spec: JsonObject = write.obj.setdefault("spec", {})
+    fill_pod_spec(spec)
+    fill_pod(spec, write.call)
+    status: JsonObject = {"phase": "Pending"}
+    if spec.get("schedulingGates"):
+        set_condition(status, dict(GATED), write.call.now)
+    write.obj["status"] = {**status, "qosClass": qos_class(spec)}
+
+
+def _update(write: Write) -> None:
+    fill_pod_spec(write.obj.setdefault("spec", {}))
+
+
+def _update_status(write: Write) -> None:
+    if write.old is not None:
+        restore(write.obj["metadata"], write.old["metadata"], "annotations")
+        write.obj.setdefault("status", {}).setdefault("qosClass", write.old["status"].get("qosClass", "BestEffort"))
+
+
+def _validate(write: Write) -> list[Cause]:
+    if write.call.subresource:
+        return []
+    spec = write.obj["spec"]
+    causes = pod_spec_errors(spec, "spec")
+    return causes if write.old is None else causes + pod_update_errors(spec, write.old["spec"])
 
 
 def _grace_seconds(obj: JsonObject, asked: int | None) -> int:
@@ -25,5 +60,8 @@ PODS = Strategy(
     resets_status=True,
     shows_deleted=True,
     create=_create,
+    update=_update,
+    update_status=_update_status,
+    validate=_validate,
     grace_seconds=_grace_seconds,
 )

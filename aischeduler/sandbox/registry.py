@@ -2,18 +2,22 @@
 
 from collections.abc import Mapping
 
+from aischeduler.sandbox.clusterkinds import BUDGETS, NAMESPACES, NODES, PRIORITY_CLASSES
 from aischeduler.sandbox.crds import CRDS, CUSTOM
+from aischeduler.sandbox.jobs import JOBS
 from aischeduler.sandbox.kinds import Resource
 from aischeduler.sandbox.pods import PODS
 from aischeduler.sandbox.strategies import Strategy
 
 PLAIN = Strategy()
-WITH_STATUS = Strategy(counts_generations=True, resets_status=True)
 STRATEGIES: Mapping[str, Strategy] = {
     "customresourcedefinitions.apiextensions.k8s.io": CRDS,
-    "jobs.batch": WITH_STATUS,
-    "poddisruptionbudgets.policy": WITH_STATUS,
+    "jobs.batch": JOBS,
+    "namespaces.": NAMESPACES,
+    "nodes.": NODES,
+    "poddisruptionbudgets.policy": BUDGETS,
     "pods.": PODS,
+    "priorityclasses.scheduling.k8s.io": PRIORITY_CLASSES,
 }
 
 

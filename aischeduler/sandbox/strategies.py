@@ -42,13 +42,22 @@ def _no_grace(_obj: JsonObject, _asked: int | None) -> int:
     return 0
 
 
+def _keeps_nothing(_obj: JsonObject) -> bool:
+    return False
+
+
+def _begins(_obj: JsonObject) -> None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Strategy:
     """The rules of a kind.
 
     `create`, `update` and `update_status` fill in and put back; `validate` names what is wrong with a complete object;
     `stored` and `removed` follow a write up; `refuse_deletion` raises what admission would; `grace_seconds(object,
-    asked)` is how long an object stays after its deletion was asked for.
+    asked)` is how long an object stays after its deletion was asked for, `keeps` whether it stays for another reason,
+    and `deletion_begins` marks one that stays.
     """
 
     counts_generations: bool = False
@@ -62,6 +71,8 @@ class Strategy:
     stored: Callable[[Entry, Call], None] = _stored
     removed: Callable[[Entry, Cluster], None] = _removed
     refuse_deletion: Callable[[Write], None] = _nothing
+    keeps: Callable[[JsonObject], bool] = _keeps_nothing
+    deletion_begins: Callable[[JsonObject], None] = _begins
     grace_seconds: Callable[[JsonObject, int | None], int] = _no_grace
 
 

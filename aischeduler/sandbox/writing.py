@@ -4,10 +4,11 @@ Laws: an update that changes nothing writes nothing; a stale `resourceVersion` i
 deleted goes when its last finalizer does.
 """
 
+from aischeduler.sandbox.applying import remember
 from aischeduler.sandbox.bodies import decode_object, parse_object
 from aischeduler.sandbox.call import Call
 from aischeduler.sandbox.objects import GENERATE_NAME_MAX, JsonObject, encode, timestamp
-from aischeduler.sandbox.patch import patched
+from aischeduler.sandbox.patch import APPLY_PATCH, patched
 from aischeduler.sandbox.presentation import choose_view
 from aischeduler.sandbox.protocol import Response
 from aischeduler.sandbox.registry import strategy_of
@@ -117,13 +118,24 @@ def replace(call: Call) -> Response:
 def patch(call: Call) -> Response:
     """Answer PATCH of an object or of its status; server-side apply creates what is not there."""
     entry = call.collection.get(call.namespace, call.name)
-    is_apply = call.content_type.startswith("application/apply-patch")
+    is_apply = call.content_type.startswith(APPLY_PATCH)
     if entry is None and not (is_apply and not call.subresource):
         raise call.not_found(call.name)
     obj = to_stored(call.resource, decode_object(call, patched(call, entry)))
-    if entry is None:
-        return answer(call, create_object(call, obj), 201)
-    return answer(call, update_object(call, entry, obj))
+    stored = create_object(call, obj) if entry is None else update_object(call, entry, obj)
+    if is_apply and not call.dry_run:
+        remember(call, stored, call.body)
+    return answer(call, stored, 201 if entry is None else 200)
+
+
+def finalize(call: Call) -> Response:
+    """Answer PUT of a namespace's finalizers; one that is being deleted goes with the last of them."""
+    entry = call.existing()
+    obj, old = parse_object(call, call.body), entry.decoded()
+    kept = {**old, "metadata": dict(old["metadata"]), "spec": obj.get("spec") or {}}
+    if old["metadata"].get("deletionTimestamp") and not kept["spec"].get("finalizers"):
+        return answer(call, remove(call, entry))
+    return answer(call, commit_update(call, entry, old, kept))
 
 
 def update_object(call: Call, entry: Entry, obj: JsonObject) -> Entry:

@@ -1,6 +1,6 @@
 import orjson
 
-from tests.sandbox.cluster import PODS, Cluster
+from tests.sandbox.cluster import PODS, Cluster, a_pod
 
 
 def message(cluster: Cluster, pod: str, node: str, **metadata: object) -> tuple[int, str]:
@@ -45,7 +45,9 @@ def test_binding_of_a_missing_pod_is_not_found() -> None:
 
 def test_terminating_pod_cannot_be_bound() -> None:
     cluster = Cluster()
-    cluster.ok("POST", PODS, {"metadata": {"name": "p1", "finalizers": ["a/b"]}, "spec": {"containers": []}})
+    pod = a_pod("p1")
+    pod["metadata"]["finalizers"] = ["example.com/stay"]
+    cluster.ok("POST", PODS, pod)
     cluster.ok("DELETE", f"{PODS}/p1")
     code, text = message(cluster, "p1", "n1")
     assert (code, text.endswith("pod p1 is being deleted, cannot be assigned to a host")) == (409, True)

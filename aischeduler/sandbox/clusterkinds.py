@@ -1,0 +1,163 @@
+"""Nodes, namespaces, priority classes and disruption budgets: what the server fills in and refuses.
+
+Source: the strategies and validation of these kinds in Kubernetes 1.36.
+"""
+
+from aischeduler.sandbox.objects import JsonObject, label_value_errors, qualified_name_errors
+from aischeduler.sandbox.podrules import EFFECTS
+from aischeduler.sandbox.status import (
+    Cause,
+    duplicate_value,
+    forbidden_field,
+    invalid_value,
+    required,
+    unsupported_value,
+)
+from aischeduler.sandbox.strategies import Strategy, Write, restore
+
+USER_PRIORITY_MAX = 1_000_000_000
+SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+NO_DELETION = frozenset({"default", "kube-system", "kube-public"})
+PREEMPTION_POLICIES = ("Never", "PreemptLowerPriority")
+
+
+def _create_node(write: Write) -> None:
+    write.obj.setdefault("spec", {})
+    status = write.obj.setdefault("status", {})
+    if status.get("capacity"):
+        status.setdefault("allocatable", dict(status["capacity"]))
+    status.setdefault("daemonEndpoints", {"kubeletEndpoint": {"Port": 0}})
+    status.setdefault("nodeInfo", dict.fromkeys(NODE_INFO, ""))
+
+
+NODE_INFO = (
+    "machineID",
+    "systemUUID",
+    "bootID",
+    "kernelVersion",
+    "osImage",
+    "containerRuntimeVersion",
+    "kubeletVersion",
+    "kubeProxyVersion",
+    "operatingSystem",
+    "architecture",
+)
+
+
+def _update_node(write: Write) -> None:
+    if write.old is not None:
+        restore(write.obj, write.old, "status")
+    write.obj.setdefault("spec", {})
+
+
+def _validate_node(write: Write) -> list[Cause]:
+    causes = []
+    seen: dict[tuple[str, str], None] = {}
+    for index, taint in enumerate(write.obj.get("spec", {}).get("taints") or ()):
+        path = f"spec.taints[{index}]"
+        key, effect = taint.get("key", ""), taint.get("effect", "")
+        if (wrong := qualified_name_errors(key)) is not None:
+            causes.append(invalid_value(f"{path}.key", key, wrong))
+        if (wrong := label_value_errors(taint.get("value", ""))) is not None:
+            causes.append(invalid_value(f"{path}.value", taint["value"], wrong))
+        if effect not in EFFECTS:
+            causes.append(
+                unsupported_value(f"{path}.effect", effect, EFFECTS) if effect else required(f"{path}.effect")
+            )
+        if (key, effect) in seen:
+            causes.append(duplicate_value(path, f"{key}:{effect}"))
+        seen[key, effect] = None
+    return causes
+
+
+NODES = Strategy(create=_create_node, update=_update_node, validate=_validate_node)
+
+
+def _create_namespace(write: Write) -> None:
+    metadata = write.obj["metadata"]
+    metadata["labels"] = {**(metadata.get("labels") or {}), "kubernetes.io/metadata.name": metadata["name"]}
+    write.obj["spec"] = {"finalizers": ["kubernetes"]}
+    write.obj["status"] = {"phase": "Active"}
+
+
+def _update_namespace(write: Write) -> None:
+    if write.old is not None:
+        restore(write.obj, write.old, "status")
+        if write.call.subresource != "finalize":
+            restore(write.obj, write.old, "spec")
+
+
+def _refuse_namespace_deletion(write: Write) -> None:
+    name = write.obj["metadata"]["name"]
+    if name in NO_DELETION:
+        raise write.call.forbidden(name, "this namespace may not be deleted")
+
+
+def _has_finalizers(obj: JsonObject) -> bool:
+    return bool(obj["spec"].get("finalizers"))
+
+
+def _terminate(obj: JsonObject) -> None:
+    obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
+
+
+NAMESPACES = Strategy(
+    create=_create_namespace,
+    update=_update_namespace,
+    refuse_deletion=_refuse_namespace_deletion,
+    keeps=_has_finalizers,
+    deletion_begins=_terminate,
+)
+
+
+def _create_priority_class(write: Write) -> None:
+    write.obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
+    write.obj.setdefault("value", 0)
+    write.obj["metadata"]["generation"] = 1
+
+
+def _validate_priority_class(write: Write) -> list[Cause]:
+    obj, name = write.obj, write.obj["metadata"]["name"]
+    causes = []
+    value = obj.get("value", 0)
+    if name.startswith("system-"):
+        if SYSTEM_PRIORITIES.get(name) != value:
+            detail = "priority class names with 'system-' prefix are reserved for system use only. error: "
+            detail += f"{name} is not a known name or its value is not {SYSTEM_PRIORITIES.get(name, 0)}"
+            causes.append(forbidden_field("metadata.name", detail))
+    elif value > USER_PRIORITY_MAX:
+        detail = f"maximum allowed value of a user defined priority is {USER_PRIORITY_MAX}"
+        causes.append(forbidden_field("value", detail))
+    if obj.get("preemptionPolicy") not in PREEMPTION_POLICIES:
+        causes.append(unsupported_value("preemptionPolicy", obj.get("preemptionPolicy"), PREEMPTION_POLICIES))
+    if write.old is not None:
+        changed = [key for key in ("value", "preemptionPolicy") if obj.get(key) != write.old.get(key)]
+        causes += [forbidden_field(key, "may not be changed in an update.") for key in changed]
+    return causes
+
+
+PRIORITY_CLASSES = Strategy(create=_create_priority_class, validate=_validate_priority_class)
+
+NO_BUDGET: JsonObject = {"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0}
+
+
+def _create_budget(write: Write) -> None:
+    write.obj["status"] = dict(NO_BUDGET)
+
+
+def _validate_budget(write: Write) -> list[Cause]:
+    spec = write.obj.get("spec") or {}
+    if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
+        return [invalid_value("spec", "", "minAvailable and maxUnavailable cannot be both set")]
+    causes = []
+    for key in ("minAvailable", "maxUnavailable"):
+        value = spec.get(key)
+        if isinstance(value, int) and value < 0:
+            causes.append(invalid_value(f"spec.{key}", value, "must be greater than or equal to 0"))
+        if isinstance(value, str) and not (value.endswith("%") and value[:-1].isdigit()):
+            detail = "a valid percent string must be a numeric string followed by an ending '%'"
+            causes.append(invalid_value(f"spec.{key}", value, detail))
+    return causes
+
+
+BUDGETS = Strategy(counts_generations=True, resets_status=True, create=_create_budget, validate=_validate_budget)
