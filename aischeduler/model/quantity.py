@@ -59,9 +59,15 @@ def parse_units(text: str) -> int:
 def canonical(text: str) -> str:
     """Return the form that the API server stores: no fraction, the largest suffix that divides.
 
-    A binary quantity below 1024, or with a fraction of a unit, falls back to decimal suffixes.
+    A binary quantity below 1024, or with a fraction of a unit, falls back to decimal suffixes. What needs no other
+    number and no other suffix stays as it is written (+1, 007, 1E3).
     """
     nano = parse_nano(text)
+    form = _canonical(text, nano)
+    return text if nano and _number_and_suffix(text) == _number_and_suffix(form) else form
+
+
+def _canonical(text: str, nano: int) -> str:
     sign, amount = ("-", -nano) if nano < 0 else ("", nano)
     if text.endswith("i") and amount % NANO == 0 and (amount == 0 or amount >= 1024 * NANO):
         units = amount // NANO
@@ -78,6 +84,14 @@ def canonical(text: str) -> str:
 def shorten(text: str, length: int = 40) -> str:
     """Quote a user's text for a message: escaped, and cut when long."""
     return ascii(text if len(text) <= length else text[:length] + "...")
+
+
+def _number_and_suffix(text: str) -> tuple[int, str | None, str | None, int] | None:
+    """Return the parts of a quantity without a fraction; None for one with a fraction."""
+    found = _SYNTAX.fullmatch(text)
+    if found is None or found[2].partition(".")[2]:
+        return None
+    return int(found[2].rstrip(".")), found[3], found[4], int(found[5] or 0)
 
 
 def _largest(units: int, suffixes: dict[str, int]) -> tuple[str, int]:

@@ -3,7 +3,7 @@
 import asyncio
 import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import count
 from threading import Thread
 
@@ -33,9 +33,8 @@ def transport(request: pytest.FixtureRequest) -> Iterator[Transport]:
                 yield with_pools(sandbox_transport)
         case _:
             plane: ControlPlane = request.getfixturevalue("control_plane")
-            real = HttpTransport(plane.url, lambda: plane.restart("kube-apiserver"), client_tls(plane))
-            yield with_pools(real)
-            real.close()
+            with closing(HttpTransport(plane.url, lambda: plane.restart("kube-apiserver"), client_tls(plane))) as real:
+                yield with_pools(real)
             sweep(plane)
 
 

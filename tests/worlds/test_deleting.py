@@ -58,7 +58,7 @@ def test_delete_of_another_pod_of_the_name_is_a_conflict(world: World) -> None:
     world.create(pod_object("a", namespace=world.namespace))
     answer = world.try_delete("Pod", "a", {"preconditions": {"uid": "another"}})
     assert (answer.status, answer.reason) == (409, "Conflict")
-    assert "Precondition failed: UID in precondition: another, UID in object meta: " in answer.message
+    assert "the UID in the precondition (another) does not match the UID in record (" in answer.message
     assert world.try_get("Pod", "a").status == 200
 
 
@@ -67,6 +67,7 @@ def test_delete_of_a_revision_that_is_gone_is_a_conflict(world: World) -> None:
     world.patch(world.url("Pod", "a"), {"metadata": {"labels": {"tier": "gold"}}})
     answer = world.try_delete("Pod", "a", {"preconditions": {"resourceVersion": stale}})
     assert (answer.status, answer.reason) == (409, "Conflict")
+    assert f"the ResourceVersion in the precondition ({stale}) does not match" in answer.message
 
 
 def test_delete_of_what_is_not_there_is_not_found(world: World) -> None:

@@ -69,4 +69,4 @@ def test_event_of_another_type_is_refused(world: World) -> None:
 
 def test_event_with_a_longer_note_than_1024_bytes_is_refused(world: World) -> None:
     answer = world.try_create(an_event(world, note="x" * 1025))
-    assert (answer.status, answer.cause_fields) == (422, ["note"])
+    assert (answer.status, answer.cause_fields) == (422, ["message"])

@@ -40,13 +40,12 @@ def container(**fields: object) -> Json:
         (container(ports=[{"containerPort": 70000}]), "spec.containers[0].ports[0].containerPort"),
         ({"nodeSelector": {"not a key": "x"}}, "spec.nodeSelector"),
         ({"restartPolicy": "Sometimes"}, "spec.restartPolicy"),
-        ({"schedulerName": "No Name"}, "spec.schedulerName"),
         ({"tolerations": [{"key": "a", "operator": "Near"}]}, "spec.tolerations[0].operator"),
         ({"tolerations": [{"key": "a", "operator": "Exists", "value": "b"}]}, "spec.tolerations[0].operator"),
         ({"schedulingGates": [{"name": "not a name"}]}, "spec.schedulingGates[0]"),
         (required({"key": "a", "operator": "Near"}), f"{TERMS}.matchExpressions[0].operator"),
         (required({"key": "a", "operator": "In", "values": []}), f"{TERMS}.matchExpressions[0].values"),
-        (required({"key": "a", "operator": "Gt", "values": ["x"]}), f"{TERMS}.matchExpressions[0].values[0]"),
+        (required({"key": "a", "operator": "Gt", "values": ["1", "2"]}), f"{TERMS}.matchExpressions[0].values"),
     ],
 )
 def test_pod_with_a_bad_field_is_refused_by_the_path_of_the_field(world: World, spec: Json, field: str) -> None:
@@ -82,6 +81,12 @@ def test_annotation_of_250_kilobytes_and_a_pool_name_with_line_breaks_are_stored
     odd = {"example.com/long": LONG_KEPT, "resource.aibee.cn/pool": "cpu\n\x1b[31mpool {{}}"}
     world.create(pod_object("a", namespace=world.namespace, annotations=odd))
     assert world.get("Pod", "a")["metadata"]["annotations"] == odd
+
+
+def test_bound_that_is_no_number_is_stored_for_schedulers_to_judge(world: World) -> None:
+    document = pod_object("a", namespace=world.namespace)
+    document["spec"] |= required({"key": "a", "operator": "Gt", "values": ["x"]})
+    assert world.try_create(document).status == 201
 
 
 def test_unknown_field_is_refused_when_the_writer_is_strict(world: World) -> None:
@@ -132,7 +137,7 @@ def test_budget_with_a_bad_selector_is_refused_by_the_path_of_the_field(world: W
 def test_node_with_a_bad_taint_is_refused_by_the_path_of_the_field(world: World) -> None:
     answer = world.try_create(node_object(world.named("n"), taints=[{"key": "a", "effect": "Sometimes"}]))
     assert (answer.status, answer.reason) == (422, "Invalid")
-    assert "spec.taints[0].effect" in answer.cause_fields
+    assert "metadata.taints[0].effect" in answer.cause_fields
 
 
 def test_path_of_no_resource_is_not_found(world: World) -> None:

@@ -78,7 +78,7 @@ def test_watch_list_without_a_match_is_refused(world: World) -> None:
 def test_watch_that_asks_for_bookmarks_gets_one_before_its_time_is_over(world: World) -> None:
     pod = world.create(pod_object("a", namespace=world.namespace))
     seen = pod["metadata"]["resourceVersion"]
-    watch = world.watch("Pod", resourceVersion=seen, allowWatchBookmarks="true", timeoutSeconds="4")
+    watch = world.watch("Pod", resourceVersion=seen, allowWatchBookmarks="true", timeoutSeconds="6")
     bookmark = watch.until("BOOKMARK")
     assert (bookmark["kind"], bookmark["apiVersion"]) == ("Pod", "v1")
     assert revision(bookmark) >= int(seen)

@@ -275,7 +275,7 @@ def encode(document: Any) -> bytes:
 
 def condition(document: Json, kind: str) -> Json:
     """Return the condition of this type; an empty one when it is absent."""
-    for one in document.get("status", {}).get("conditions", []):
+    for one in document.get("status", {}).get("conditions") or ():
         if one["type"] == kind:
             found: Json = one
             return found
