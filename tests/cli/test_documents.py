@@ -1,0 +1,45 @@
+"""What the documentation points at exists, and what it shows of the product is so."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from aischeduler.cli.demo_cluster import GOALS, NODES, cluster, jobs
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text())
+    dead = [link for link in links if "://" not in link and not (page.parent / link).exists()]
+    assert dead == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_package_that_is_named_exists(page: Path) -> None:
+    modules = re.findall(r"`((?:cli|kube|sandbox|state|model|engine|config|tests)/[\w/]+\.py)`", page.read_text())
+    missing = [m for m in modules if not (ROOT / "aischeduler" / m).exists() and not (ROOT / m).exists()]
+    assert missing == []
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.name)
+def test_example_is_yaml(path: Path) -> None:
+    assert all(isinstance(document, dict) for document in yaml.safe_load_all(path.read_text()))
+
+
+def test_demo_has_three_pools_and_twenty_nodes() -> None:
+    kinds = [item["kind"] for item in cluster()]
+    assert (kinds.count("Pool"), kinds.count("Node"), kinds.count("CustomResourceDefinition")) == (3, 20, 1)
+    assert sum(nodes.count for nodes in NODES) == 20
+
+
+def test_demo_has_a_job_that_fits_and_one_that_is_larger_than_its_pool() -> None:
+    assert [job["metadata"]["name"] for job in jobs()] == [goal.job for goal in GOALS]
+    assert [job["spec"]["parallelism"] for job in jobs()] == [goal.pods for goal in GOALS]
+    fits, large = GOALS
+    assert fits.bound == fits.pods
+    assert 0 < large.bound < large.pods
