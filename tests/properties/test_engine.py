@@ -4,12 +4,13 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hypothesis import settings
+from hypothesis import seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
     RuleBasedStateMachine,
     consumes,
+    initialize,
     invariant,
     multiple,
     rule,
@@ -98,13 +99,25 @@ class Engine(RuleBasedStateMachine):
             found += [action for action in actions if isinstance(action, Bind)]
         return found
 
-    @rule(target=waiting, wishes=PODS, age=st.integers(0, 3))
-    def a_pod_comes(self, wishes: dict[str, object], age: int) -> str:
-        self.count += 1
-        pod = a_pod(f"p{self.count}", created=age, **wishes)  # type: ignore[arg-type]
-        self.pods[pod.uid] = pod
-        self.tell(PodSeen(pod))
-        return pod.uid
+    @initialize(
+        data=st.data(), pools=st.sets(st.sampled_from(POOLS)), names=st.sets(st.sampled_from(NODES), min_size=2)
+    )
+    def there_is_a_cluster(self, data: st.DataObject, pools: set[str], names: set[str]) -> None:
+        for pool in sorted(pools):
+            self.tell(PoolSeen(a_pool(pool, labels={"pool": pool})))
+        for name in sorted(names):
+            self.tell(NodeSeen(data.draw(nodes(name))))
+
+    @rule(target=waiting, wishes=PODS, age=st.integers(0, 3), copies=st.integers(1, 5))
+    def pods_come(self, wishes: dict[str, object], age: int, copies: int) -> object:
+        uids = []
+        for _ in range(copies):
+            self.count += 1
+            pod = a_pod(f"p{self.count}", created=age, **wishes)  # type: ignore[arg-type]
+            self.pods[pod.uid] = pod
+            self.tell(PodSeen(pod))
+            uids.append(pod.uid)
+        return multiple(*uids)
 
     @rule(data=st.data(), name=st.sampled_from(NODES))
     def a_node_comes_or_changes(self, data: st.DataObject, name: str) -> None:
@@ -126,6 +139,16 @@ class Engine(RuleBasedStateMachine):
     @rule(target=posted, limit=st.integers(1, 4))
     def pools_decide(self, limit: int) -> object:
         return multiple(*self.binds(limit))
+
+    @rule(target=bound)
+    def everything_settles(self) -> object:
+        uids = []
+        while found := self.binds(5):
+            for bind in found:
+                self.pods[bind.pod.uid] = replace(self.pods[bind.pod.uid], node_name=bind.node)
+                self.tell(PodSeen(self.pods[bind.pod.uid]))
+                uids.append(bind.pod.uid)
+        return multiple(*uids)
 
     @rule(target=bound, bind=consumes(posted))
     def a_bind_is_accepted(self, bind: Bind) -> str:
@@ -209,7 +232,7 @@ class Engine(RuleBasedStateMachine):
             tried = {r.pod.spec.key for r in queue.records() if r.place in (Place.ACTIVE, Place.BACKOFF)}
             for alike in queue.parked():
                 fits = runner.any_fits(Ask(alike.spec, Placement.SPREAD), rows)
-                assert not fits or alike.spec.key in tried, alike
+                assert not fits or alike.spec.key in tried, f"{alike.spec} is left lying in {queue.pool}"
 
     def teardown(self) -> None:
         """When everything is quiet, who still waits cannot run, and no net was needed."""
@@ -223,12 +246,20 @@ class Engine(RuleBasedStateMachine):
         self.nobody_who_fits_is_left_lying()
 
 
-Engine.TestCase.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
-TestEngine = Engine.TestCase
+@seed(1)
+class SeededEngine(Engine):
+    """The same runs each time. Left to derandomize, Hypothesis would try only short ones, which find nothing."""
+
+
+SeededEngine.TestCase.settings = settings(
+    max_examples=150, stateful_step_count=50, deadline=None, derandomize=False, database=None
+)
+TestEngine = SeededEngine.TestCase
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(0)
 def test_engine_at_length() -> None:
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         Engine, settings=settings(max_examples=10_000, stateful_step_count=100, deadline=None, derandomize=False)
     )
