@@ -1,0 +1,104 @@
+"""`ai-scheduler demo`: a cluster in memory, the daemon, two Jobs; shown while it goes, checked at the end.
+
+Laws:
+- The daemon is the one of production and talks HTTP to the sandbox.
+- What the API server says at the end is compared with what was promised; a difference is a failure.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+from typer import TyperException
+
+from aischeduler.cli.demo_cluster import GOALS, NODES, Goal, cluster, create, jobs
+from aischeduler.cli.demo_standing import Standing, standings
+from aischeduler.cli.demo_view import Progress, story
+from aischeduler.cli.sandbox import kubeconfig_file, running_sandbox, stop_signal
+from aischeduler.cli.snapshot import take_snapshot
+from aischeduler.config.schema import Config
+from aischeduler.daemon import run
+from aischeduler.engine.profile import default_profile
+from aischeduler.kube.auth import Server, connect
+from aischeduler.kube.client import Client
+
+LOOK_SECONDS: Final = 0.1
+HOLD_SECONDS: Final = 1.5
+"""A state that is as promised is shown and watched for so long."""
+GOAL_SECONDS_MAX: Final = 20.0
+"""A Job that is not as promised after so long has failed."""
+
+
+async def run_demo(*, keep: bool) -> None:
+    """Run the demo; raises TyperException when it does not end as promised."""
+    console = Console()
+    console.print(
+        f"A cluster in memory with {sum(nodes.count for nodes in NODES)} nodes and three pools, "
+        f"a Job that fits ({GOALS[0].job}) and one that is larger than its pool ({GOALS[1].job}).\n"
+    )
+    async with running_sandbox(0) as sandbox:
+        with kubeconfig_file(sandbox, None) as path:
+            server = await connect(str(path), None, time.monotonic)
+            async with Client(server) as client, running_daemon(server):
+                reached = await perform(client, console)
+                console.print(story(reached))
+                if keep:
+                    invite(console, path, reached)
+                    await stop_signal()
+
+
+@asynccontextmanager
+async def running_daemon(server: Server) -> AsyncIterator[None]:
+    """Run the daemon beside what is inside, to its clean end."""
+    stop = asyncio.Event()
+    daemon = asyncio.create_task(run(server, Config(), stop))
+    try:
+        yield
+    finally:
+        stop.set()
+        await daemon
+
+
+async def perform(client: Client, console: Console) -> list[Standing]:
+    """Make the cluster and apply one Job after the other; return how they stand at the end."""
+    await create(client, *cluster())
+    reached: list[Standing] = []
+    with Progress(console) as progress:
+        for number, job in enumerate(jobs(), start=1):
+            await create(client, job)
+            reached = await watch(client, GOALS[:number], progress)
+    return reached
+
+
+async def watch(client: Client, goals: Sequence[Goal], progress: Progress) -> list[Standing]:
+    """Show how it goes until all is as promised, and still is a moment later."""
+    deadline = time.monotonic() + GOAL_SECONDS_MAX
+    profile = default_profile()
+    good = False
+    while True:
+        reached = await standings(client, goals)
+        progress.show(reached, (await take_snapshot(client, profile)).pools)
+        problems = [problem for standing in reached for problem in standing.problems()]
+        if good and not problems:
+            return reached
+        good = not problems
+        if time.monotonic() > deadline:
+            raise TyperException(f"the demo did not end as promised: {'; '.join(problems)}")
+        await asyncio.sleep(HOLD_SECONDS if good else LOOK_SECONDS)
+
+
+def invite(console: Console, path: Path, reached: list[Standing]) -> None:
+    """Say how to look around."""
+    waiting = next(pod for standing in reached for pod in standing.waiting)
+    console.print("\nIt keeps running; Ctrl-C ends it. In another terminal:")
+    for line in (
+        f"export KUBECONFIG={path}",
+        "kubectl get pods -o wide",
+        f"kubectl describe pod {waiting}",
+        "kubectl label node spare-0 cpu=true",
+    ):
+        console.print(f"  {line}", soft_wrap=True, highlight=False)

@@ -1,0 +1,44 @@
+"""`ai-scheduler run`: configuration, credentials and logs, then the daemon."""
+
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from aischeduler.config.load import load_config
+from aischeduler.config.schema import Config, LogFormat, LogLevel
+from aischeduler.daemon import run
+from aischeduler.kube.auth import connect
+from aischeduler.observability.logging import configure
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line says; None leaves it to the configuration or to the usual place."""
+
+    kubeconfig: Path | None
+    context: str | None
+    config: Path | None
+    log_format: LogFormat | None
+    log_level: LogLevel | None
+
+
+async def run_daemon(options: Options, *, elects: bool) -> None:
+    """Schedule until SIGTERM or SIGINT; raises ConfigError and AccessError before anything has begun."""
+    config = settings(options)
+    server = await connect(str(options.kubeconfig) if options.kubeconfig else None, options.context, time.monotonic)
+    configure(config.logging, sys.stderr.buffer)
+    if elects:
+        structlog.get_logger().warning("there is no leader election yet: run one scheduler of this name at a time")
+    await run(server, config)
+
+
+def settings(options: Options) -> Config:
+    """Return the configuration with what the command line says on top."""
+    config = load_config(options.config)
+    given = {"format": options.log_format, "level": options.log_level}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    return msgspec.structs.replace(config, logging=msgspec.structs.replace(config.logging, **chosen))
