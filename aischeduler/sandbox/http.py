@@ -14,17 +14,35 @@ from aiohttp import web
 from aischeduler.sandbox.apiserver import ApiServer
 from aischeduler.sandbox.kubeconfig import kubeconfig
 from aischeduler.sandbox.protocol import JSON, Request, Response
+from aischeduler.sandbox.standins.cluster import StandIns
+from aischeduler.sandbox.standins.kubelet import KubeletOptions
 from aischeduler.sandbox.watches import WatchStream
 
 SHUTDOWN_SECONDS = 1.0
 IDLE_CONNECTION_SECONDS = 75.0
+FOREVER_SECONDS = 3600.0
+# Between two looks of the stand-ins, so that a flood of requests costs one look and not one each.
+STAND_IN_PAUSE_SECONDS = 0.005
 
 
 class HttpSandbox:
-    """A running sandbox. `url` is known after `start`; also an async context."""
+    """A running sandbox. `url` is known after `start`; also an async context.
 
-    def __init__(self, server: ApiServer | None = None, host: str = "127.0.0.1", port: int = 0) -> None:
+    The controllers of a cluster always run; kubelets only when `kubelet` says how fast they are: without them a bound
+    pod stays Pending, as on a control plane without nodes.
+    """
+
+    def __init__(
+        self,
+        server: ApiServer | None = None,
+        port: int = 0,
+        host: str = "127.0.0.1",
+        kubelet: KubeletOptions | None = None,
+    ) -> None:
         self.server = server if server is not None else ApiServer(now=time.time())
+        self._stand_ins = StandIns(self.server, kubelet)
+        self._written = asyncio.Event()
+        self._runner_of_stand_ins: asyncio.Task[None] | None = None
         self._host = host
         self._port = port
         self._runner: web.ServerRunner | None = None
@@ -54,14 +72,28 @@ class HttpSandbox:
         await site.start()
         self._port = self._runner.addresses[0][1]
         self.url = f"http://{self._host}:{self._port}"
+        self.server.cluster.store.on_write = self._written.set
+        self._runner_of_stand_ins = asyncio.create_task(self._run_stand_ins(), name="stand-ins")
 
     async def stop(self) -> None:
-        """End all watches and close the socket."""
+        """End the stand-ins and all watches, and close the socket."""
+        self.server.cluster.store.on_write = None
+        if self._runner_of_stand_ins is not None:
+            self._runner_of_stand_ins.cancel()
+            await asyncio.gather(self._runner_of_stand_ins, return_exceptions=True)
+            self._runner_of_stand_ins = None
         for stream in list(self._streams.values()):
             stream.close()
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+
+    async def _run_stand_ins(self) -> None:
+        while True:
+            self._written.clear()
+            wake = self._stand_ins.step(time.time())
+            await _wait(self._written, FOREVER_SECONDS if wake is None else wake - time.time())
+            await asyncio.sleep(STAND_IN_PAUSE_SECONDS)
 
     def restart(self) -> None:
         """Behave as a restarted API server: watches end, history is forgotten, objects stay."""

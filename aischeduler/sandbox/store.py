@@ -179,6 +179,8 @@ class Collection:
             self._forget_oldest(len(self.history) - limit)
         for watcher in list(self.watchers.values()):
             watcher.wake()
+        if self._store.on_write is not None:
+            self._store.on_write()
 
     def _forget_oldest(self, count: int) -> None:
         self.floor_revision = self.history[count - 1].revision
@@ -203,11 +205,12 @@ class Collection:
 
 @dataclass(slots=True)
 class Store:
-    """All collections and the one revision counter."""
+    """All collections and the one revision counter. `on_write` is called after every write."""
 
     history_events: int = HISTORY_EVENTS
     revision: int = FIRST_REVISION
     collections: dict[str, Collection] = field(default_factory=dict)
+    on_write: Callable[[], None] | None = None
     _dependents: dict[str, dict[tuple[int, str], tuple[Collection, str]]] = field(default_factory=dict)
     _snapshots: dict[str, Snapshot] = field(default_factory=dict)
 

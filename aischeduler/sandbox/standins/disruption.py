@@ -1,0 +1,96 @@
+"""The disruption controller: what each PodDisruptionBudget allows now.
+
+Source: `pkg/controller/disruption`. Unlike the real one it takes the pods that are there as the number expected, since
+no controller here has a scale to ask.
+"""
+
+from aischeduler.sandbox.apiserver import ApiServer
+from aischeduler.sandbox.objects import JsonObject, condition_of, seconds, set_condition
+from aischeduler.sandbox.selectors import labels_match, selector_requirements
+from aischeduler.sandbox.standins.following import Follower, send
+from aischeduler.sandbox.store import Entry
+
+DISRUPTED_SECONDS = 120.0
+
+
+class DisruptionController:
+    """Keeps the status of all budgets."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+        self._budgets = server.cluster.store.collections["poddisruptionbudgets.policy"]
+        self._pods = server.cluster.store.collections["pods."]
+        self._followers = (Follower(self._budgets), Follower(self._pods))
+
+    def step(self, now: float) -> float | None:
+        """Recount the budgets of namespaces where a pod or a budget has changed."""
+        events = [event for follower in self._followers for event in follower.take()]
+        if not len(self._budgets):
+            return None
+        for namespace in dict.fromkeys(event.entry.namespace for event in events):
+            for entry in list(self._budgets.in_order(namespace)):
+                self._recount(entry, now)
+        return None
+
+    def _recount(self, entry: Entry, now: float) -> None:
+        budget = entry.decoded()
+        spec, status = budget["spec"], dict(budget.get("status") or {})
+        requirements = selector_requirements(spec.get("selector"))
+        pods = [
+            pod.decoded()
+            for pod in self._pods.in_order(entry.namespace)
+            if requirements is not None and labels_match(requirements, pod.labels)
+        ]
+        pods = [pod for pod in pods if pod["status"].get("phase") not in {"Succeeded", "Failed"}]
+        disrupted = {
+            name: since
+            for name, since in (status.get("disruptedPods") or {}).items()
+            if now - seconds(since) < DISRUPTED_SECONDS
+            and any(pod["metadata"]["name"] == name and not pod["metadata"].get("deletionTimestamp") for pod in pods)
+        }
+        healthy = sum(1 for pod in pods if _is_healthy(pod) and pod["metadata"]["name"] not in disrupted)
+        desired = _desired(spec, len(pods))
+        allowed = max(0, healthy - desired)
+        status |= {
+            "currentHealthy": healthy,
+            "desiredHealthy": desired,
+            "disruptionsAllowed": allowed,
+            "expectedPods": len(pods),
+            "observedGeneration": budget["metadata"]["generation"],
+        }
+        status.pop("disruptedPods", None)
+        if disrupted:
+            status["disruptedPods"] = disrupted
+        _say_whether_allowed(status, allowed, budget["metadata"]["generation"], now)
+        if status != budget.get("status"):
+            path = f"/apis/policy/v1/namespaces/{entry.namespace}/poddisruptionbudgets/{entry.name}/status"
+            send(self._server, "PUT", path, {**budget, "status": status}, now)
+
+
+def _say_whether_allowed(status: JsonObject, allowed: int, generation: int, now: float) -> None:
+    condition = {
+        "type": "DisruptionAllowed",
+        "status": "True" if allowed else "False",
+        "reason": "SufficientPods" if allowed else "InsufficientPods",
+        "message": "",
+        "observedGeneration": generation,
+    }
+    set_condition(status, condition, now)
+
+
+def _is_healthy(pod: JsonObject) -> bool:
+    ready = condition_of(pod["status"], "Ready")
+    return ready is not None and ready["status"] == "True" and not pod["metadata"].get("deletionTimestamp")
+
+
+def _desired(spec: JsonObject, expected: int) -> int:
+    if spec.get("minAvailable") is not None:
+        return _amount(spec["minAvailable"], expected)
+    return max(0, expected - _amount(spec.get("maxUnavailable", 1), expected))
+
+
+def _amount(value: int | str, expected: int) -> int:
+    """Return a number, or a percentage of what is expected, rounded up."""
+    if isinstance(value, int):
+        return value
+    return -(-int(value.rstrip("%")) * expected // 100)

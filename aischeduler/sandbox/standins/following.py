@@ -1,0 +1,48 @@
+"""How a stand-in learns of writes: a place in a collection's history, and all objects again when history is lost."""
+
+from dataclasses import dataclass
+
+from aischeduler.sandbox.apiserver import ApiServer
+from aischeduler.sandbox.objects import JsonObject, encode
+from aischeduler.sandbox.protocol import Request, Response
+from aischeduler.sandbox.store import Collection, Entry, StoreEvent
+from aischeduler.sandbox.watches import WatchStream
+
+
+@dataclass(slots=True)
+class Follower:
+    """Reads one collection forward; `take` never misses what is there now."""
+
+    collection: Collection
+    _position: int = -1
+
+    def take(self) -> list[StoreEvent]:
+        """Return the writes since the last call; after a loss, every object as ADDED."""
+        history, start = self.collection.history, self.collection.history_start
+        if self._position < start:
+            self._position = start + len(history)
+            return [StoreEvent("ADDED", entry, None) for entry in self.collection.in_order()]
+        events = history[self._position - start :]
+        self._position = start + len(history)
+        return events
+
+
+def send(server: ApiServer, method: str, path: str, body: JsonObject | None, now: float) -> Response:
+    """Send a request as any client would and return the answer."""
+    answer = server.handle(Request(method, path, body=encode(body) if body is not None else b""), now)
+    if isinstance(answer, WatchStream):
+        raise TypeError(f"{path} is a watch")
+    return answer
+
+
+def delete_pod(server: ApiServer, pod: Entry, now: float, grace_seconds: int | None = None) -> None:
+    """Delete exactly this pod; that it is gone or another by now is fine."""
+    options: JsonObject = {"preconditions": {"uid": pod.uid}}
+    if grace_seconds is not None:
+        options["gracePeriodSeconds"] = grace_seconds
+    send(server, "DELETE", f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}", options, now)
+
+
+def earliest(*times: float | None) -> float | None:
+    """Return the first of some times, None when there is none."""
+    return min((time for time in times if time is not None), default=None)
