@@ -13,12 +13,11 @@ from typing import Final, Self
 from urllib.parse import urlencode
 
 import aiohttp
-import msgspec
 from yarl import URL
 
 from aischeduler import __version__
 from aischeduler.kube.auth import Server
-from aischeduler.kube.documents import StatusDocument
+from aischeduler.kube.documents import read_status, retry_after_seconds
 from aischeduler.kube.errors import GarbledError, RefusedError, UnreachableError
 
 REQUEST_SECONDS: Final = 30.0
@@ -143,16 +142,8 @@ class Client:
 def refusal(status: int, body: bytes, retry_after: str | None) -> RefusedError:
     """Return the error that an HTTP answer of 400 and above means."""
     said = read_status(body)
-    seconds = float(retry_after) if retry_after is not None and retry_after.isdecimal() else None
-    return RefusedError(status, said.reason or "Unknown", said.message or body[:200].decode(errors="replace"), seconds)
-
-
-def read_status(body: bytes) -> StatusDocument:
-    """Return the Status in a body, or an empty one where there is none."""
-    try:
-        return msgspec.json.decode(body, type=StatusDocument)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return StatusDocument()
+    message = said.message or body[:200].decode(errors="replace")
+    return RefusedError(status, said.reason or "Unknown", message, retry_after_seconds(retry_after))
 
 
 def describe(error: BaseException) -> str:

@@ -9,6 +9,7 @@ Laws:
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
+import msgspec
 from msgspec import Raw, Struct, field
 
 from aischeduler.model.names import POOL_KEY
@@ -237,6 +238,19 @@ class Page(Struct, gc=False):
 
     metadata: ListMetadata
     items: list[Raw] | None = None
+
+
+def read_status(body: bytes) -> StatusDocument:
+    """Return the Status in a body, or an empty one where there is none."""
+    try:
+        return msgspec.json.decode(body, type=StatusDocument)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return StatusDocument()
+
+
+def retry_after_seconds(header: str | None) -> float | None:
+    """Return what a Retry-After header asks for; a date is not understood, and no API server sends one."""
+    return float(header) if header is not None and header.isdecimal() else None
 
 
 D = TypeVar("D")

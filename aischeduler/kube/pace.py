@@ -82,3 +82,20 @@ class Throttle:
         """Return once the door is open."""
         while (left := self._open_at - self._pace.clock()) > 0:
             await self._pace.sleep(left)
+
+
+class Rate:
+    """At most `per_second` over time and `burst` at once."""
+
+    def __init__(self, pace: Pace, per_second: float, burst: int) -> None:
+        self._pace = pace
+        self._interval = 1.0 / per_second
+        self._burst_seconds = burst * self._interval
+        self._next_at = pace.clock() - self._burst_seconds
+
+    async def pass_through(self) -> None:
+        """Take one turn; wait for it where the turns of now are used up."""
+        now = self._pace.clock()
+        self._next_at = max(self._next_at, now - self._burst_seconds) + self._interval
+        if self._next_at > now:
+            await self._pace.sleep(self._next_at - now)

@@ -18,8 +18,8 @@ from typing import Final, Generic, TypeVar
 import msgspec
 from msgspec import Raw
 
-from aischeduler.kube.client import Client, read_status
-from aischeduler.kube.documents import Envelope, Metadata, Named, Page
+from aischeduler.kube.client import Client
+from aischeduler.kube.documents import Envelope, Metadata, Named, Page, read_status
 from aischeduler.kube.errors import ApiError, GarbledError, RefusedError, UnreachableError
 from aischeduler.kube.lines import LineSplitter
 from aischeduler.kube.pace import Backoff, Pace

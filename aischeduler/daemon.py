@@ -1,0 +1,304 @@
+"""The scheduler as a process: wires the engine to an API server and runs until it is told to stop.
+
+Laws:
+- Nothing is decided before everything was listed once.
+- Engine calls follow each other in one thread, in slices of about 5 ms; between a decision and its assumption there
+  is no await.
+- A loop that fails starts again after a while; the others go on.
+- On SIGTERM no new decision is taken, what is in flight is finished, and the process exits with 0.
+"""
+
+import asyncio
+import gc
+import os
+import secrets
+import signal
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from aischeduler import __version__
+from aischeduler.config.schema import Config
+from aischeduler.engine.profile import default_profile
+from aischeduler.engine.scheduler import Scheduler
+from aischeduler.kube import resources
+from aischeduler.kube.auth import Server
+from aischeduler.kube.binder import Binder
+from aischeduler.kube.client import Client
+from aischeduler.kube.errors import ApiError
+from aischeduler.kube.executor import Executor
+from aischeduler.kube.inbox import Inbox
+from aischeduler.kube.pace import Backoff, Pace
+from aischeduler.kube.podreader import PodReader
+from aischeduler.kube.podspec import SpecCache
+from aischeduler.kube.reflector import Ears, Reflector
+from aischeduler.kube.reports import WRITERS, Reports, Voice
+from aischeduler.kube.requests import Reporter
+from aischeduler.kube.resources import Unreadable
+from aischeduler.kube.wire import Wire
+from aischeduler.model.actions import ObjectRef, Warn
+from aischeduler.model.events import Event, NodeSeen
+
+SLICE_SECONDS: Final = 0.005
+"""How long the engine may run before others may."""
+ATTEMPTS_MAX: Final = 512
+"""Most attempts in one call of the engine."""
+BINDS_AHEAD: Final = 4
+"""Decided Bindings that may wait, as a multiple of those in flight; above that nothing more is decided."""
+GRACE_SECONDS: Final = 25.0
+"""How long we finish what is in flight; the kubelet kills after 30 seconds."""
+REPORTS_GRACE_SECONDS: Final = 5.0
+"""How long we finish saying what happened, within the grace."""
+RESTART_FIRST_SECONDS: Final = 0.5
+RESTART_LONGEST_SECONDS: Final = 30.0
+NAP_SECONDS: Final = 0.02
+"""Shortest wait for something that moves by itself."""
+
+Job = Callable[[], Awaitable[None]]
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Return uvloop's event loop where uvloop is installed."""
+    try:
+        import uvloop  # noqa: PLC0415 - an extra
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+async def run(server: Server, config: Config, stop: asyncio.Event | None = None) -> None:
+    """Schedule until `stop` is set; without it, until SIGTERM or SIGINT."""
+    if stop is not None:
+        await Daemon(server, config, stop).run()
+        return
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    signals = (signal.SIGTERM, signal.SIGINT)
+    for number in signals:
+        loop.add_signal_handler(number, stop.set)
+    try:
+        await Daemon(server, config, stop).run()
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)
+
+
+class Daemon:
+    """One scheduler for one cluster, until `stop` is set; `deciding` is set once decisions are taken."""
+
+    def __init__(self, server: Server, config: Config, stop: asyncio.Event) -> None:
+        self.deciding = asyncio.Event()
+        self.scheduler = Scheduler(
+            default_profile(config.scheduler_name, config.gpu_resources), run=secrets.token_hex(3)
+        )
+        self._server = server
+        self._config = config
+        self._stop = stop
+        self._log: FilteringBoundLogger = structlog.get_logger().bind()
+        self._inbox = Inbox()
+        self._pace = Pace(time.monotonic, asyncio.sleep, secrets.SystemRandom())
+
+    async def run(self) -> None:
+        """Schedule until told to stop; raises only what a new process has to mend."""
+        self._log.info(
+            "started",
+            version=__version__,
+            server=self._server.url,
+            scheduler=self._config.scheduler_name,
+            leader_election="not available in this version: --no-leader-elect is the only mode",
+        )
+        wire = Wire(self._server, self._config.bind_in_flight + WRITERS)
+        try:
+            async with Client(self._server) as client, asyncio.TaskGroup() as tasks:
+                await self._run(client, wire, tasks)
+        finally:
+            await wire.close()
+        self._log.info("stopped")
+
+    async def _run(self, client: Client, wire: Wire, tasks: asyncio.TaskGroup) -> None:
+        specs = SpecCache()
+        reports = Reports(wire, client, self._pace, self._voice())
+        ears = Ears(self._inbox.put, partial(self._unreadable, reports), self._failed, self._inbox.room)
+        pods = Reflector(client, resources.pods(specs), ears, self._pace)
+        reader = PodReader(client, pods, specs)
+        binder = Binder(wire, reader.read, self._pace, self._config.bind_in_flight)
+        executor = Executor(binder, reports, reader, self._inbox.put, self._log)
+        loops = PoolLoops(self.scheduler, executor, self._room(binder), self._pace.clock)
+        reflectors: list[Reflector[Any]] = [
+            Reflector(client, resources.pools(), ears, self._pace),
+            Reflector(client, resources.nodes(), ears, self._pace),
+            pods,
+        ]
+        running = [tasks.create_task(executor.run(), name="executor")]
+        for reflector in reflectors:
+            job = self._restarting(f"reflector of {reflector.resource.kind}", reflector.run)
+            running.append(tasks.create_task(job))
+        running.append(tasks.create_task(self._take_in(loops, reports), name="intake"))
+        running.append(tasks.create_task(self._start(reflectors, loops, tasks), name="start"))
+        await self._stop.wait()
+        self._log.info("stopping", in_flight=binder.unfinished)
+        loops.end()
+        await self._finish(binder, reports)
+        for task in running:
+            task.cancel()
+
+    async def _start(self, reflectors: list[Reflector[Any]], loops: "PoolLoops", tasks: asyncio.TaskGroup) -> None:
+        """Let decisions begin once everything was listed and taken in."""
+        for reflector in reflectors:
+            await reflector.synced.wait()
+        await self._inbox.emptied()
+        gc.collect()
+        gc.freeze()  # what was listed stays; full collections need not walk over it again
+        self._log.info("synced", **{reflector.resource.kind.lower() + "s": len(reflector) for reflector in reflectors})
+        loops.begin(lambda name, job: tasks.create_task(self._restarting(name, job), name=name))
+        self.deciding.set()
+
+    async def _take_in(self, loops: "PoolLoops", reports: Reports) -> None:
+        """Let the engine observe what was heard, a slice at a time."""
+        clock = self._pace.clock
+        while True:
+            await self._inbox.filled()
+            end = clock() + SLICE_SECONDS
+            while (event := self._inbox.take()) is not None:
+                self._observe(event, reports)
+                if clock() >= end:
+                    break
+            loops.wake()
+            await asyncio.sleep(0)
+
+    def _observe(self, event: Event, reports: Reports) -> None:
+        try:
+            self.scheduler.observe(event, self._pace.clock())
+        except Exception as error:  # noqa: BLE001 - an event that the engine cannot take must not stop the others
+            self._log.error("event not taken in", kind=type(event).__name__, exc_info=error)
+        if type(event) is NodeSeen and event.node.invalid:
+            reports.warn(Warn(ObjectRef("Node", event.node.name, event.node.uid), "Unreadable", event.node.invalid))
+
+    async def _finish(self, binder: Binder, reports: Reports) -> None:
+        """Wait for the outcomes of what is in flight, then a little for the reports."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GRACE_SECONDS):
+                await binder.none_unfinished()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(REPORTS_GRACE_SECONDS):
+                        await reports.none_unwritten()
+        if binder.unfinished:
+            self._log.warning("binds left in flight", count=binder.unfinished)
+
+    async def _restarting(self, name: str, job: Job) -> None:
+        """Run a job for ever: what fails starts again after a while."""
+        backoff = Backoff(self._pace, RESTART_FIRST_SECONDS, RESTART_LONGEST_SECONDS)
+        while True:
+            try:
+                await job()
+            except Exception as error:  # noqa: BLE001 - a bug in one loop must not stop the others
+                seconds = backoff.next_seconds()
+                self._log.error("failed", job=name, again_in_seconds=round(seconds, 1), exc_info=error)
+                await self._pace.sleep(seconds)
+
+    def _room(self, binder: Binder) -> Job:
+        most = BINDS_AHEAD * self._config.bind_in_flight
+
+        async def room() -> None:
+            if binder.waiting > most:
+                await binder.at_most_waiting(most)
+
+        return room
+
+    def _voice(self) -> Voice:
+        instance = f"{self._config.scheduler_name}-{socket.gethostname()}-{os.getpid()}"
+        return Voice(Reporter(self._config.scheduler_name, instance), time.time)
+
+    def _unreadable(self, reports: Reports, found: Unreadable) -> None:
+        self._log.warning(
+            "object not readable", kind=found.kind, namespace=found.namespace, name=found.name, reason=found.message
+        )
+        if found.name and found.uid:
+            about = ObjectRef(found.kind, found.name, found.uid, found.namespace)
+            reports.warn(Warn(about, "Unreadable", f"The scheduler cannot read this object: {found.message}"))
+
+    def _failed(self, kind: str, error: ApiError) -> None:
+        self._log.warning("list or watch failed", kind=kind, reason=str(error))
+
+
+class PoolLoops:
+    """One loop per pool of the scheduler: wait for work, decide for a slice, hand on, let others run.
+
+    `room` waits while too much is decided and not yet bound.
+    """
+
+    def __init__(self, scheduler: Scheduler, executor: Executor, room: Job, clock: Callable[[], float]) -> None:
+        self._scheduler = scheduler
+        self._executor = executor
+        self._room = room
+        self._clock = clock
+        self._spawn: Callable[[str, Job], asyncio.Task[None]] | None = None
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._wakes: dict[str, asyncio.Event] = {}
+        self._alarm: asyncio.TimerHandle | None = None
+
+    def begin(self, spawn: Callable[[str, Job], asyncio.Task[None]]) -> None:
+        """Decide from now on; `spawn` starts a named task that is started again when it fails."""
+        self._spawn = spawn
+        self.wake()
+
+    def end(self) -> None:
+        """Decide no more."""
+        self._spawn = None
+        for task in self._tasks.values():
+            task.cancel()
+        if self._alarm is not None:
+            self._alarm.cancel()
+
+    def wake(self) -> None:
+        """Follow the scheduler's pools, wake those with something to do, and set the alarm for the next."""
+        if self._spawn is None:
+            return
+        pools = self._scheduler.pools()
+        for name in [name for name in self._tasks if name not in pools]:
+            self._tasks.pop(name).cancel()
+            del self._wakes[name]
+        for name in pools:
+            if name not in self._tasks:
+                self._wakes[name] = asyncio.Event()
+                self._tasks[name] = self._spawn(f"pool {name}", partial(self._decide_for_ever, name))
+        for name in self._scheduler.ready(self._clock()):
+            self._wakes[name].set()
+        self._set_alarm()
+
+    def _set_alarm(self) -> None:
+        at = self._scheduler.next_wakeup()
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        if at is not None:
+            wait = max(NAP_SECONDS, at - self._clock())
+            self._alarm = asyncio.get_running_loop().call_later(wait, self.wake)
+
+    async def _decide_for_ever(self, pool: str) -> None:
+        wake = self._wakes[pool]
+        attempts = 1
+        while True:
+            await wake.wait()
+            await self._room()
+            begun = self._clock()
+            self._executor.perform(self._scheduler.decide(pool, begun, attempts))
+            attempts = _attempts(attempts, self._clock() - begun)
+            if pool not in self._scheduler.ready(self._clock()):
+                wake.clear()
+                self._set_alarm()
+            await asyncio.sleep(0)
+
+
+def _attempts(attempts: int, seconds: float) -> int:
+    """Return how many attempts fill a slice, from how long the last ones took."""
+    if seconds > SLICE_SECONDS:
+        return max(1, attempts // 2)
+    return min(ATTEMPTS_MAX, attempts * 2) if seconds < SLICE_SECONDS / 2 else attempts

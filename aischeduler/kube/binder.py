@@ -1,0 +1,150 @@
+"""Carry out Bindings: long-lived tasks fed by one queue, each Binding with exactly one definite outcome.
+
+Laws:
+- A refusal is reported only when the server said it, or when the pod was read and is not bound.
+- What nobody knows is read until somebody does; there is no outcome by time alone.
+- When the API server is tired, all tasks wait together.
+
+Source: fault behaviour of pods/binding (fencing by uid and by the node name already set).
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Final, assert_never
+
+from aischeduler.kube.errors import ApiError, RefusedError, UnreachableError
+from aischeduler.kube.pace import Backoff, Pace, Throttle
+from aischeduler.kube.requests import (
+    BindAnswer,
+    Throttled,
+    Unauthenticated,
+    Unknown,
+    binding,
+    read_bind_answer,
+    settle,
+    unavailable,
+)
+from aischeduler.kube.wire import Wire
+from aischeduler.model.actions import Bind
+from aischeduler.model.events import BindAccepted, BindRefused
+from aischeduler.model.pod import Pod
+
+TRIES_MAX: Final = 5
+"""Bindings of one decision that may end without a definite answer before we give it up."""
+
+Outcome = BindAccepted | BindRefused
+Done = Callable[[Bind, Outcome], None]
+ReadPod = Callable[[Pod], Awaitable[Pod | None]]
+"""Read a pod as it now is: None where no pod of its name exists; raises ApiError."""
+
+
+class Binder:
+    """Binds what is submitted, `in_flight` at a time."""
+
+    def __init__(self, wire: Wire, read_pod: ReadPod, pace: Pace, in_flight: int) -> None:
+        self._throttle = Throttle(pace)
+        self._wire = wire
+        self._read_pod = read_pod
+        self._pace = pace
+        self._in_flight = in_flight
+        self._queue: deque[Bind] = deque()
+        self._unfinished = 0
+        self._work = asyncio.Semaphore(0)
+        self._taken = asyncio.Event()
+        self._drained = asyncio.Event()
+        self._drained.set()
+
+    @property
+    def waiting(self) -> int:
+        """Bindings that no task has taken yet."""
+        return len(self._queue)
+
+    @property
+    def unfinished(self) -> int:
+        """Bindings without an outcome."""
+        return self._unfinished
+
+    def submit(self, action: Bind) -> None:
+        """Put a Binding at the end of the queue."""
+        self._queue.append(action)
+        self._unfinished += 1
+        self._drained.clear()
+        self._work.release()
+
+    async def at_most_waiting(self, count: int) -> None:
+        """Return once no more than `count` Bindings wait for a task."""
+        while len(self._queue) > count:
+            self._taken.clear()
+            await self._taken.wait()
+
+    async def none_waiting(self) -> None:
+        """Return once no Binding waits for a task."""
+        await self.at_most_waiting(0)
+
+    async def none_unfinished(self) -> None:
+        """Return once every Binding has its outcome."""
+        await self._drained.wait()
+
+    async def run(self, done: Done) -> None:
+        """Bind until cancelled; `done` hears each outcome with the action that it belongs to."""
+        async with asyncio.TaskGroup() as group:
+            for number in range(self._in_flight):
+                group.create_task(self._bind_all(done), name=f"binder {number}")
+
+    async def _bind_all(self, done: Done) -> None:
+        while True:
+            await self._work.acquire()
+            action = self._queue.popleft()
+            self._taken.set()
+            done(action, await self._bind(action))
+            self._unfinished -= 1
+            if not self._unfinished:
+                self._drained.set()
+
+    async def _bind(self, action: Bind) -> Outcome:
+        """Return the one outcome of a Binding, however long it takes."""
+        path, body = binding(action)
+        backoff = Backoff(self._pace)
+        tries = 0
+        while True:
+            if self._throttle.closed:
+                await self._throttle.pass_through()
+            answer = await self._post(action, path, body)
+            match answer:
+                case BindAccepted() | BindRefused():
+                    return answer
+                case Throttled(seconds):
+                    self._throttle.hold(seconds)
+                case Unauthenticated():
+                    if not await self._wire.renew():
+                        await backoff.wait()
+                case Unknown(message):
+                    tries += 1
+                    outcome = await self._settle(action, message, backoff)
+                    if outcome is not None:
+                        return outcome
+                    if tries >= TRIES_MAX:
+                        return unavailable(action, message)
+                case _:
+                    assert_never(answer)
+
+    async def _post(self, action: Bind, path: bytes, body: bytes) -> BindAnswer:
+        try:
+            answer = await self._wire.send(b"POST", path, body, b"application/json")
+        except UnreachableError as error:
+            return Unknown(str(error))
+        return read_bind_answer(action, answer.status, answer.retry_after, answer.body)
+
+    async def _settle(self, action: Bind, message: str, backoff: Backoff) -> Outcome | None:
+        """Read the pod until the server answers; None: it is not bound, and may be tried again."""
+        while True:
+            await backoff.wait()
+            try:
+                pod = await self._read_pod(action.pod)
+            except RefusedError as error:
+                self._throttle.hold(error.retry_after_seconds or 0.0)
+            except ApiError:
+                continue
+            else:
+                return settle(action, pod, message)

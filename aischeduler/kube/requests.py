@@ -1,0 +1,249 @@
+"""What we write to an API server, as bytes ready to send, and what its answers to a Binding mean.
+
+Laws:
+- Pure: the daemon's binder and the simulator use the same functions.
+- Every write carries the uid of the object it means, so that it can never hit a later one of the same name.
+- The answer to a Binding is definite, or it is `Unknown` and says nothing about the pod.
+
+Source: Kubernetes pods/binding, pods/status and events.k8s.io/v1.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Struct
+
+from aischeduler.kube.documents import read_status, retry_after_seconds
+from aischeduler.model.actions import Bind, Condition, ObjectRef
+from aischeduler.model.events import BindAccepted, BindRefused, Refusal
+from aischeduler.model.names import GROUP, MARK_DECISION, MARK_HOME_POOL, MARK_POOL, VERSION
+from aischeduler.model.pod import Pod
+
+RETRY_AFTER_SECONDS: Final = 1.0
+"""How long we wait when the server is tired and does not say for how long."""
+NOTE_BYTES_MAX: Final = 1024
+"""Longest note of an event that the API server takes."""
+EVENT_NAMESPACE: Final = "default"
+"""Where events about objects without a namespace live."""
+
+_encode = msgspec.json.Encoder().encode
+_ASSIGNED = re.compile(r'is already assigned to node "([^"]*)"')
+
+
+@dataclass(frozen=True, slots=True)
+class Throttled:
+    """The API server is tired: everybody waits so long, then the Binding goes out again."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Nobody knows whether the Binding took effect; only reading the pod tells."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unauthenticated:
+    """The API server does not know us: the credentials have to be read again."""
+
+
+BindAnswer = BindAccepted | BindRefused | Throttled | Unknown | Unauthenticated
+
+
+class _BindingMetadata(Struct):
+    name: str
+    namespace: str
+    uid: str
+    annotations: dict[str, str]
+
+
+class _Target(Struct):
+    name: str
+    apiVersion: str = "v1"  # noqa: N815 - the field's name in the API
+    kind: str = "Node"
+
+
+class _Binding(Struct):
+    metadata: _BindingMetadata
+    target: _Target
+    apiVersion: str = "v1"  # noqa: N815 - the field's name in the API
+    kind: str = "Binding"
+
+
+def binding(action: Bind) -> tuple[bytes, bytes]:
+    """Return path and body of the Binding: the pod's uid, our marks, the node."""
+    pod = action.pod
+    marks = {MARK_POOL: action.pool, MARK_HOME_POOL: action.home_pool, MARK_DECISION: action.decision}
+    body = _encode(_Binding(_BindingMetadata(pod.name, pod.namespace, pod.uid, marks), _Target(action.node)))
+    return f"{pod_path(pod)}/binding".encode(), body
+
+
+def pod_path(pod: Pod) -> str:
+    """Return the path of a pod."""
+    return f"/api/v1/namespaces/{quote(pod.namespace, safe='')}/pods/{quote(pod.name, safe='')}"
+
+
+def read_bind_answer(action: Bind, status: int, retry_after: str | None, body: bytes) -> BindAnswer:
+    """Say what an HTTP answer to a Binding means."""
+    uid, node = action.pod.uid, action.node
+    if status in (200, 201, 202):
+        return BindAccepted(uid, node)
+    said = read_status(body)
+    message = said.message or f"the API server answered {status}"
+    match status:
+        case 401:
+            return Unauthenticated()
+        case 408 | 429:
+            return Throttled(retry_after_seconds(retry_after) or RETRY_AFTER_SECONDS)
+        case 409:
+            return _conflict(action, said.message)
+        case 404 if said.kind == "Status":
+            return BindRefused(uid, node, Refusal.GONE, message)
+        case 403 if said.kind == "Status":
+            return BindRefused(uid, node, Refusal.FORBIDDEN, message)
+        case 400 | 405 | 413 | 415 | 422:
+            return BindRefused(uid, node, Refusal.INVALID, message)
+        case 500 | 502 | 503 | 504 if (seconds := retry_after_seconds(retry_after)) is not None:
+            return Throttled(seconds)
+        case _:
+            return Unknown(message)
+
+
+def settle(action: Bind, pod: Pod | None, why: str) -> BindAccepted | BindRefused | None:
+    """Say what a pod that was read tells about its Binding; None: it is not bound, so it may be sent again.
+
+    `pod` is None where no pod of this name exists; `why` is what made us read it.
+    """
+    uid, node = action.pod.uid, action.node
+    if pod is None or pod.uid != uid:
+        return BindRefused(uid, node, Refusal.GONE, f"the pod is gone; before: {why}")
+    if pod.node_name == node:
+        return BindAccepted(uid, node)
+    if pod.finished:
+        return BindRefused(uid, node, Refusal.GONE, f"the pod has finished; before: {why}")
+    if pod.node_name:
+        return BindRefused(uid, node, Refusal.TAKEN, f"the pod is on node {pod.node_name}; before: {why}")
+    if pod.terminating or pod.gates:
+        return BindRefused(uid, node, Refusal.HELD, f"the pod is terminating or gated; before: {why}")
+    return None
+
+
+def unavailable(action: Bind, why: str) -> BindRefused:
+    """Return the refusal of a Binding that was tried in vain, of a pod that was read to be unbound."""
+    return BindRefused(action.pod.uid, action.node, Refusal.UNAVAILABLE, why)
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What an event says; `number` makes its name unique."""
+
+    kind: str
+    reason: str
+    action: str
+    text: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reporter:
+    """Who speaks: the name of the scheduler and of this process."""
+
+    controller: str
+    instance: str
+
+
+def event(about: ObjectRef, note: Note, reporter: Reporter, time_text: str) -> tuple[bytes, bytes]:
+    """Return path and body of an event; `note.kind` is Normal or Warning, `time_text` RFC 3339 with microseconds."""
+    namespace = about.namespace or EVENT_NAMESPACE
+    body = {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": f"{about.name[:220]}.{note.number:x}", "namespace": namespace},
+        "eventTime": time_text,
+        "reportingController": reporter.controller,
+        "reportingInstance": reporter.instance[:128],
+        "action": note.action,
+        "reason": note.reason,
+        "type": note.kind,
+        "note": cut_note(note.text),
+        "regarding": {
+            "apiVersion": f"{GROUP}/{VERSION}" if about.kind == "Pool" else "v1",
+            "kind": about.kind,
+            "name": about.name,
+            "uid": about.uid,
+            **({"namespace": about.namespace} if about.namespace else {}),
+        },
+    }
+    return f"/apis/events.k8s.io/v1/namespaces/{quote(namespace, safe='')}/events".encode(), _encode(body)
+
+
+def waiting_condition(pod: Pod, message: str, time_text: str) -> tuple[bytes, bytes]:
+    """Return path and strategic merge patch that say in a pod's status why it waits."""
+    condition = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": message,
+        "lastTransitionTime": time_text,
+    }
+    body = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
+    return f"{pod_path(pod)}/status".encode(), _encode(body)
+
+
+def pool_path(name: str) -> str:
+    """Return the path of a Pool."""
+    return f"/apis/{GROUP}/{VERSION}/pools/{quote(name, safe='')}"
+
+
+def pool_status(
+    generation: int, conditions: tuple[Condition, ...], before: dict[str, Any], time_text: str
+) -> dict[str, Any] | None:
+    """Return the status that a Pool should have, or None where it has it.
+
+    `before` is the status as it is; a condition that says the same keeps the time since which it does.
+    """
+    told = {one.get("type"): one for one in before.get("conditions") or () if isinstance(one, dict)}
+    written = [_condition(condition, generation, told.get(condition.type, {}), time_text) for condition in conditions]
+    status = {"observedGeneration": generation, "conditions": written}
+    same = before.get("observedGeneration") == generation and before.get("conditions") == written
+    return None if same else status
+
+
+def cut_note(text: str) -> str:
+    """Return the text as long as an event's note may be; what is cut ends in dots."""
+    if len(text.encode()) <= NOTE_BYTES_MAX:
+        return text
+    return text.encode()[: NOTE_BYTES_MAX - 4].decode(errors="ignore") + " ..."
+
+
+def _condition(condition: Condition, generation: int, before: dict[str, Any], time_text: str) -> dict[str, Any]:
+    status = "True" if condition.status else "False"
+    since = before.get("lastTransitionTime") if before.get("status") == status else None
+    return {
+        "type": condition.type,
+        "status": status,
+        "observedGeneration": generation,
+        "lastTransitionTime": since or time_text,
+        "reason": condition.reason,
+        "message": condition.message,
+    }
+
+
+def _conflict(action: Bind, message: str) -> BindAnswer:
+    """Tell apart the conflicts that the pods/binding endpoint has."""
+    uid, node = action.pod.uid, action.node
+    assigned = _ASSIGNED.search(message)
+    if assigned is not None:
+        if assigned.group(1) == node:
+            return BindAccepted(uid, node)
+        return BindRefused(uid, node, Refusal.TAKEN, message)
+    if "Precondition failed: UID" in message:
+        return BindRefused(uid, node, Refusal.GONE, message)
+    if "is being deleted" in message or "schedulingGates" in message:
+        return BindRefused(uid, node, Refusal.HELD, message)
+    return Unknown(message)
