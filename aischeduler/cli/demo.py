@@ -7,8 +7,8 @@ Laws:
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -20,11 +20,12 @@ from aischeduler.cli.demo_standing import Standing, standings
 from aischeduler.cli.demo_view import Progress, story
 from aischeduler.cli.sandbox import kubeconfig_file, running_sandbox, stop_signal
 from aischeduler.cli.snapshot import take_snapshot
-from aischeduler.config.schema import Config
+from aischeduler.config.schema import Config, Logging
 from aischeduler.daemon import run
 from aischeduler.engine.profile import default_profile
 from aischeduler.kube.auth import Server, connect
 from aischeduler.kube.client import Client
+from aischeduler.observability.logging import configure
 
 LOOK_SECONDS: Final = 0.1
 HOLD_SECONDS: Final = 1.5
@@ -37,18 +38,30 @@ async def run_demo(*, keep: bool) -> None:
     """Run the demo; raises TyperException when it does not end as promised."""
     console = Console()
     console.print(
-        f"A cluster in memory with {sum(nodes.count for nodes in NODES)} nodes and three pools, "
-        f"a Job that fits ({GOALS[0].job}) and one that is larger than its pool ({GOALS[1].job}).\n"
+        f"A cluster in memory with {sum(nodes.count for nodes in NODES)} nodes and three pools; "
+        f"one Job that fits its pool and one that is larger.\n"
     )
     async with running_sandbox(0) as sandbox:
-        with kubeconfig_file(sandbox, None) as path:
+        with kubeconfig_file(sandbox, None) as path, log_file(path.with_name("scheduler.log")) as log:
             server = await connect(str(path), None, time.monotonic)
             async with Client(server) as client, running_daemon(server):
                 reached = await perform(client, console)
                 console.print(story(reached))
                 if keep:
-                    invite(console, path, reached)
+                    invite(console, reached, path, log)
                     await stop_signal()
+
+
+@contextmanager
+def log_file(path: Path) -> Iterator[Path]:
+    """Let the daemon log into this file; a failure tells its last line."""
+    with path.open("wb") as file:
+        configure(Logging(), file)
+        try:
+            yield path
+        except TyperException as error:
+            last = path.read_text(encoding="utf-8").splitlines()[-1:]
+            raise TyperException(f"{error.message}; the scheduler's last words: {''.join(last)}") from error
 
 
 @asynccontextmanager
@@ -91,14 +104,17 @@ async def watch(client: Client, goals: Sequence[Goal], progress: Progress) -> li
         await asyncio.sleep(HOLD_SECONDS if good else LOOK_SECONDS)
 
 
-def invite(console: Console, path: Path, reached: list[Standing]) -> None:
+def invite(console: Console, reached: Sequence[Standing], kubeconfig: Path, log: Path) -> None:
     """Say how to look around."""
     waiting = next(pod for standing in reached for pod in standing.waiting)
-    console.print("\nIt keeps running; Ctrl-C ends it. In another terminal:")
-    for line in (
-        f"export KUBECONFIG={path}",
-        "kubectl get pods -o wide",
-        f"kubectl describe pod {waiting}",
-        "kubectl label node spare-0 cpu=true",
-    ):
-        console.print(f"  {line}", soft_wrap=True, highlight=False)
+    lines = (
+        "",
+        "It keeps running until Ctrl-C. In another terminal:",
+        f"  export KUBECONFIG={kubeconfig}",
+        "  kubectl get pods -o wide",
+        f"  kubectl describe pod {waiting}",
+        "  kubectl label node spare-0 cpu=true     # moves the node into cpu-pool; see `ai-scheduler pools`",
+        f"The scheduler's log is {log}",
+    )
+    for line in lines:
+        console.print(line, soft_wrap=True, highlight=False, markup=False)

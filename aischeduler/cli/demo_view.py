@@ -13,13 +13,13 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.markup import escape
 from rich.progress_bar import ProgressBar
-from rich.table import Table
+from rich.table import Column, Table
 
 from aischeduler.cli.demo_standing import Standing
 from aischeduler.cli.table import pool_table
 from aischeduler.engine.summary import PoolSummary
 
-BAR_WIDTH: Final = 32
+BAR_WIDTH: Final = 24
 NAMES_SHOWN_MAX: Final = 3
 """Pods that are named on one line; of the rest only the number is told."""
 
@@ -61,7 +61,7 @@ class Progress:
 
 def frame(standings: Sequence[Standing], pools: Sequence[PoolSummary]) -> RenderableType:
     """Return a bar for each Job and the table of all pools."""
-    bars = Table.grid(padding=(0, 2))
+    bars = Table.grid(Column(no_wrap=True), Column(), Column(no_wrap=True), padding=(0, 2))
     for standing in standings:
         bar = ProgressBar(total=standing.goal.pods, completed=len(standing.bound), width=BAR_WIDTH)
         bars.add_row(standing.goal.job, bar, progress_text(standing))

@@ -12,6 +12,7 @@ from typer import TyperException
 
 from aischeduler.sandbox.http import HttpSandbox
 from aischeduler.sandbox.kubeconfig import CONTEXT
+from aischeduler.sandbox.standins.kubelet import KubeletOptions
 
 
 async def run_sandbox(port: int, kubeconfig_out: Path | None) -> None:
@@ -25,8 +26,8 @@ async def run_sandbox(port: int, kubeconfig_out: Path | None) -> None:
 
 @asynccontextmanager
 async def running_sandbox(port: int) -> AsyncIterator[HttpSandbox]:
-    """Run a sandbox on this port of loopback, a free one where it is 0."""
-    server = HttpSandbox(port=port)
+    """Run a sandbox, kubelets included, on this port of loopback, a free one where it is 0."""
+    server = HttpSandbox(port=port, kubelet=KubeletOptions())
     try:
         await server.start()
     except OSError as error:
