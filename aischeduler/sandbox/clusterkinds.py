@@ -14,6 +14,7 @@ from aischeduler.sandbox.status import (
     unsupported_value,
 )
 from aischeduler.sandbox.strategies import Strategy, Write, restore
+from aischeduler.sandbox.validation import label_selector_errors
 
 USER_PRIORITY_MAX = 1_000_000_000
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
@@ -54,7 +55,7 @@ def _validate_node(write: Write) -> list[Cause]:
     causes = []
     seen: dict[tuple[str, str], None] = {}
     for index, taint in enumerate(write.obj.get("spec", {}).get("taints") or ()):
-        path = f"spec.taints[{index}]"
+        path = f"metadata.taints[{index}]"
         key, effect = taint.get("key", ""), taint.get("effect", "")
         if (wrong := qualified_name_errors(key)) is not None:
             causes.append(invalid_value(f"{path}.key", key, wrong))
@@ -147,9 +148,9 @@ def _create_budget(write: Write) -> None:
 
 def _validate_budget(write: Write) -> list[Cause]:
     spec = write.obj.get("spec") or {}
+    causes = label_selector_errors(spec.get("selector") or {}, "spec.selector")
     if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
         return [invalid_value("spec", "", "minAvailable and maxUnavailable cannot be both set")]
-    causes = []
     for key in ("minAvailable", "maxUnavailable"):
         value = spec.get(key)
         if isinstance(value, int) and value < 0:

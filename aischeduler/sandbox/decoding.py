@@ -8,11 +8,14 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from aischeduler.model.quantity import QuantityError, canonical
+from aischeduler.model.quantity import QuantityError, canonical, parse_milli
 from aischeduler.sandbox.objects import JsonObject
 from aischeduler.sandbox.types import ApiType, Kind, api_types
 
+_SUFFIXES = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "n", "u", "m", "k", "M", "G", "T", "P", "E")
 QUANTITY_SYNTAX = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+# What the server takes for nothing although it has no digits: signs, a point, a suffix.
+READ_AS_ZERO = frozenset(sign + suffix for sign in ("", "+", "-") for suffix in _SUFFIXES) | {"."}
 INT_LIMITS = {"int32": 2**31, "int64": 2**63}
 _GO_SCALARS = {
     "str": "string",
@@ -77,6 +80,8 @@ class Decoder:
                 if not isinstance(value, dict):
                     raise _mismatch(value, kind, path, owner)
                 inner = kind.inner
+                if inner.name == "quantity":
+                    return {key: resource_amount(one) for key, one in value.items()}
                 return {
                     key: "" if one is None else self._value(one, inner, f"{path}.{key}", owner)
                     for key, one in value.items()
@@ -123,10 +128,19 @@ def quantity(value: Any) -> str:
     """Return a quantity in canonical form; anything else is refused in the server's words."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise DecodeError(QUANTITY_SYNTAX)
+    text = str(value).strip(" ")
+    if text and text in READ_AS_ZERO:
+        return "0"
     try:
-        return canonical(str(value).strip())
+        return canonical(text)
     except QuantityError as error:
         raise DecodeError(QUANTITY_SYNTAX) from error
+
+
+def resource_amount(value: Any) -> str:
+    """Return a quantity of a resource list, which holds thousandths and nothing finer."""
+    text = "0" if value is None else quantity(value)
+    return canonical(f"{parse_milli(text)}m") if text.endswith(("n", "u")) else text
 
 
 def _mismatch(value: Any, kind: Kind, path: str, owner: str) -> DecodeError:

@@ -63,8 +63,9 @@ def _pull_policy(image: str) -> str:
     return "Always" if tag in {"", "latest"} else "IfNotPresent"
 
 
-def fill_pod(spec: JsonObject, call: Call) -> None:
+def fill_pod(pod: JsonObject, call: Call) -> None:
     """Fill in what only pods themselves get: requests from limits, the priority, tolerations of lost nodes."""
+    spec: JsonObject = pod["spec"]
     for holder in (*containers_of(spec), spec):
         resources = holder.get("resources") or {}
         limits = resources.get("limits")
@@ -73,18 +74,19 @@ def fill_pod(spec: JsonObject, call: Call) -> None:
             for name, amount in limits.items():
                 requests.setdefault(name, amount)
     spec.setdefault("enableServiceLinks", True)
-    _resolve_priority(spec, call)
+    metadata = pod["metadata"]
+    _resolve_priority(spec, metadata.get("generateName") or metadata["name"], call)
     _tolerate_lost_nodes(spec)
 
 
-def _resolve_priority(spec: JsonObject, call: Call) -> None:
+def _resolve_priority(spec: JsonObject, pod_name: str, call: Call) -> None:
     classes = call.cluster.store.collections["priorityclasses.scheduling.k8s.io"]
     name = spec.get("priorityClassName")
     found: Any = None
     if name:
         entry = classes.get("", name)
         if entry is None:
-            raise call.forbidden("", f"no PriorityClass with name {name} was found")
+            raise call.forbidden(pod_name, f"no PriorityClass with name {name} was found")
         found = entry.decoded()
     else:
         defaults = [entry.decoded() for entry in classes.in_order() if b'"globalDefault":true' in entry.raw]
@@ -95,7 +97,7 @@ def _resolve_priority(spec: JsonObject, call: Call) -> None:
     given = spec.get("priority")
     if given is not None and given != value:
         why = f"the integer value of priority ({given}) must not be provided in pod spec; priority admission controller"
-        raise call.forbidden("", f"{why} computed {value} from the given PriorityClass name")
+        raise call.forbidden(pod_name, f"{why} computed {value} from the given PriorityClass name")
     spec["priority"] = value
     policy = (found or {}).get("preemptionPolicy") or "PreemptLowerPriority"
     spec.setdefault("preemptionPolicy", policy)

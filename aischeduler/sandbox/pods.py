@@ -21,7 +21,7 @@ GATED = {
 def _create(write: Write) -> None:
     spec: JsonObject = write.obj.setdefault("spec", {})
     fill_pod_spec(spec)
-    fill_pod(spec, write.call)
+    fill_pod(write.obj, write.call)
     status: JsonObject = {"phase": "Pending"}
     if spec.get("schedulingGates"):
         set_condition(status, dict(GATED), write.call.now)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from aischeduler.sandbox.clusterkinds import BUDGETS, NAMESPACES, NODES, PRIORITY_CLASSES
 from aischeduler.sandbox.crds import CRDS, CUSTOM
+from aischeduler.sandbox.eventrules import EVENTS
 from aischeduler.sandbox.jobs import JOBS
 from aischeduler.sandbox.kinds import Resource
 from aischeduler.sandbox.pods import PODS
@@ -12,6 +13,7 @@ from aischeduler.sandbox.strategies import Strategy
 PLAIN = Strategy()
 STRATEGIES: Mapping[str, Strategy] = {
     "customresourcedefinitions.apiextensions.k8s.io": CRDS,
+    "events": EVENTS,
     "jobs.batch": JOBS,
     "namespaces.": NAMESPACES,
     "nodes.": NODES,

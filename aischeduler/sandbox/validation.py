@@ -8,7 +8,7 @@ from aischeduler.sandbox.objects import (
     name_errors,
     qualified_name_errors,
 )
-from aischeduler.sandbox.status import Cause, invalid_value, too_long
+from aischeduler.sandbox.status import Cause, forbidden_field, invalid_value, required, too_long
 
 ANNOTATIONS_BYTES_MAX = 256 * 1024
 
@@ -48,4 +48,25 @@ def annotation_errors(field: str, annotations: dict[str, str]) -> list[Cause]:
             causes.append(invalid_value(field, key, wrong))
     if size > ANNOTATIONS_BYTES_MAX:
         causes.append(too_long(field, f"may not be more than {ANNOTATIONS_BYTES_MAX} bytes"))
+    return causes
+
+
+def label_selector_errors(selector: JsonObject, path: str) -> list[Cause]:
+    """Say what is wrong with a `LabelSelector`."""
+    causes = label_errors(f"{path}.matchLabels", selector.get("matchLabels") or {})
+    for index, one in enumerate(selector.get("matchExpressions") or ()):
+        where = f"{path}.matchExpressions[{index}]"
+        operator, values = one.get("operator", ""), one.get("values") or []
+        match operator:
+            case "In" | "NotIn" if not values:
+                causes.append(required(f"{where}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
+            case "Exists" | "DoesNotExist" if values:
+                detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+                causes.append(forbidden_field(f"{where}.values", detail))
+            case "In" | "NotIn" | "Exists" | "DoesNotExist":
+                pass
+            case _:
+                causes.append(invalid_value(f"{where}.operator", operator, "not a valid selector operator"))
+        if (wrong := qualified_name_errors(one.get("key", ""))) is not None:
+            causes.append(invalid_value(f"{where}.key", one.get("key", ""), wrong))
     return causes
