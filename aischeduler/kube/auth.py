@@ -18,6 +18,8 @@ from types import SimpleNamespace
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
+import yaml
+
 from aischeduler.kube.errors import AccessError
 
 REREAD_SECONDS: Final = 60.0
@@ -134,7 +136,9 @@ class Kubeconfig:
                 self._loader = await load(self.path, self.context, read, persist_config=False)
             else:
                 await self._loader.load_and_set(read)
-        except (config.ConfigException, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, yaml.YAMLError, UnicodeDecodeError) as error:
+            raise AccessError(f"{self.path}: is not a kubeconfig: {_first_line(error)}") from error
+        except (config.ConfigException, OSError, ValueError) as error:
             raise AccessError(f"{self.path}: {_first_line(error)}") from error
         return read
 

@@ -87,7 +87,7 @@ class Script:
     requests: list[Request] = field(default_factory=list)
     waiting: dict[tuple[str, str], deque[Answer]] = field(default_factory=dict)
     always: dict[tuple[str, str], Rule] = field(default_factory=dict)
-    port: int = 0
+    connections: int = 0
 
     def on(self, method: str, path: str, *answers: Answer) -> None:
         """Answer these in turn; `watch` is the method of a GET that watches."""
@@ -119,6 +119,7 @@ async def serving(script: Script, ssl: Any = None) -> AsyncIterator[Server]:
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
+        script.connections += 1
         tasks.add(task)
         try:
             while (request := await read_request(reader)) is not None:
@@ -130,9 +131,9 @@ async def serving(script: Script, ssl: Any = None) -> AsyncIterator[Server]:
             writer.close()
 
     server = await asyncio.start_server(connected, "127.0.0.1", 0, ssl=ssl)
-    script.port = server.sockets[0].getsockname()[1]
+    port = server.sockets[0].getsockname()[1]
     try:
-        yield Server("127.0.0.1", script.port, asyncio.get_running_loop().time)
+        yield Server("127.0.0.1", port, asyncio.get_running_loop().time)
     finally:
         server.close()
         for task in tuple(tasks):

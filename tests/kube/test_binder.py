@@ -1,0 +1,218 @@
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+import pytest
+
+from aischeduler.kube import wire as wire_module
+from aischeduler.kube.binder import Binder, Outcome
+from aischeduler.kube.errors import RefusedError, UnreachableError
+from aischeduler.kube.wire import Wire
+from aischeduler.model.actions import Bind
+from aischeduler.model.events import BindAccepted, BindRefused, Refusal
+from aischeduler.model.pod import Pod
+from tests.build import a_pod
+from tests.kube.scripted import Answer, Script, Waits, hang, reply, serving, slam, status, until
+
+PATH = "/api/v1/namespaces/default/pods/p/binding"
+BIND = Bind(a_pod("p", uid="u1"), "n1", "cpu", "cpu", "d1", 1)
+BOUND = a_pod("p", uid="u1", node="n1")
+FREE = a_pod("p", uid="u1")
+
+
+@dataclass
+class World:
+    """A binder, a scripted server, and what reading the pod answers in turn."""
+
+    script: Script = field(default_factory=Script)
+    waits: Waits = field(default_factory=Waits)
+    reads: list[Pod | Exception | None] = field(default_factory=list)
+    asked: int = 0
+    outcomes: list[Outcome] = field(default_factory=list)
+
+    async def read(self, _: Pod) -> Pod | None:
+        self.asked += 1
+        found = self.reads.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    @asynccontextmanager
+    async def running(self, in_flight: int = 2) -> AsyncIterator[Binder]:
+        async with serving(self.script) as server:
+            wire = Wire(server, in_flight, answer_seconds=0.03)
+            binder = Binder(wire, self.read, self.waits.pace(), in_flight)
+            task = asyncio.create_task(binder.run(lambda _, outcome: self.outcomes.append(outcome)))
+            try:
+                yield binder
+            finally:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+                await wire.close()
+
+    async def bind(self, *answers: Answer) -> Outcome:
+        self.script.on("post", PATH, *answers)
+        async with self.running() as binder:
+            binder.submit(BIND)
+            async with asyncio.timeout(5):
+                await binder.none_unfinished()
+        assert len(self.outcomes) == 1
+        return self.outcomes[0]
+
+    @property
+    def posts(self) -> int:
+        return len(self.script.asked("post"))
+
+
+@pytest.fixture(autouse=True)
+def quick_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire_module, "SWEEP_SECONDS", 0.01)
+
+
+def conflict(text: str) -> Answer:
+    return status(409, "Conflict", f'Operation cannot be fulfilled on pods/binding "p": {text}')
+
+
+def refusal(outcome: Outcome) -> Refusal:
+    assert isinstance(outcome, BindRefused)
+    return outcome.refusal
+
+
+async def test_created_is_accepted() -> None:
+    world = World()
+    assert await world.bind(reply(201)) == BindAccepted("u1", "n1")
+    assert (world.posts, world.asked) == (1, 0)
+
+
+async def test_already_assigned_to_the_same_node_is_accepted() -> None:
+    world = World()
+    assert await world.bind(conflict('pod p is already assigned to node "n1"')) == BindAccepted("u1", "n1")
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (conflict('pod p is already assigned to node "n2"'), Refusal.TAKEN),
+        (conflict("Precondition failed: UID in precondition: u1, UID in object meta: u9"), Refusal.GONE),
+        (conflict("pod p is being deleted, cannot be assigned to a host"), Refusal.HELD),
+        (conflict("pod p has non-empty .spec.schedulingGates"), Refusal.HELD),
+        (status(404, "NotFound", 'pods "p" not found'), Refusal.GONE),
+        (status(403, "Forbidden", "no"), Refusal.FORBIDDEN),
+        (status(422, "Invalid", "no"), Refusal.INVALID),
+    ],
+)
+async def test_definite_refusals_are_told_without_reading(answer: Answer, expected: Refusal) -> None:
+    world = World()
+    assert refusal(await world.bind(answer)) is expected
+    assert (world.posts, world.asked) == (1, 0)
+
+
+@pytest.mark.parametrize("lost", [hang, slam], ids=["timeout", "cut"])
+async def test_lost_answer_of_a_bind_that_took_effect_is_accepted_after_reading(lost: Answer) -> None:
+    world = World(reads=[BOUND])
+    assert await world.bind(lost) == BindAccepted("u1", "n1")
+    assert (world.posts, world.asked) == (1, 1)
+
+
+async def test_lost_answer_of_a_bind_that_took_no_effect_is_sent_again() -> None:
+    world = World(reads=[FREE])
+    assert await world.bind(slam, reply(201)) == BindAccepted("u1", "n1")
+    assert (world.posts, world.asked) == (2, 1)
+
+
+async def test_unknown_outcome_is_read_until_somebody_knows() -> None:
+    outage = UnreachableError("down")
+    world = World(reads=[outage, RefusedError(503, "x", "y"), outage, BOUND])
+    assert await world.bind(slam) == BindAccepted("u1", "n1")
+    assert world.asked == 4
+
+
+async def test_unknown_outcome_of_a_pod_that_is_gone_is_gone() -> None:
+    assert refusal(await World(reads=[None]).bind(slam)) is Refusal.GONE
+    assert refusal(await World(reads=[a_pod("p", uid="other", node="n1")]).bind(slam)) is Refusal.GONE
+
+
+async def test_unknown_outcome_of_a_pod_on_another_node_is_taken() -> None:
+    assert refusal(await World(reads=[a_pod("p", uid="u1", node="n2")]).bind(slam)) is Refusal.TAKEN
+
+
+async def test_errors_of_the_server_are_tried_again_with_growing_waits_and_given_up_only_after_reading() -> None:
+    world = World(reads=[FREE] * 5)
+    outcome = await world.bind(*[status(500, "InternalError", "etcd is slow")] * 5)
+    assert refusal(outcome) is Refusal.UNAVAILABLE
+    assert isinstance(outcome, BindRefused)
+    assert outcome.message == "etcd is slow"
+    assert (world.posts, world.asked) == (5, 5)
+    assert world.waits.seconds == [pytest.approx(s) for s in (1.2, 2.4, 4.8, 9.6, 19.2)]
+
+
+async def test_last_error_of_the_server_may_hide_a_success() -> None:
+    world = World(reads=[FREE, FREE, FREE, FREE, BOUND])
+    assert await world.bind(*[status(500)] * 5) == BindAccepted("u1", "n1")
+
+
+async def test_conflict_of_versions_is_read_and_sent_again() -> None:
+    world = World(reads=[FREE])
+    assert await world.bind(conflict("the object has been modified"), reply(201)) == BindAccepted("u1", "n1")
+
+
+async def test_tired_server_holds_back_every_task() -> None:
+    world = World()
+    tired = status(429, "TooManyRequests", headers={"Retry-After": "7"})
+    world.script.on("post", PATH, tired)
+    world.script.always["post", PATH] = lambda _: reply(201)
+    async with world.running(in_flight=1) as binder:
+        binder.submit(BIND)
+        binder.submit(BIND)
+        await binder.none_unfinished()
+    assert world.waits.seconds == [pytest.approx(7.0)]
+    assert world.outcomes == [BindAccepted("u1", "n1")] * 2
+    assert world.posts == 3
+
+
+async def test_unknown_credentials_are_read_again_and_the_bind_sent_again() -> None:
+    world = World()
+    world.script.on("post", PATH, status(401, "Unauthorized"), status(401, "Unauthorized"), reply(201))
+    tokens = iter([b"Bearer old", b"Bearer new", b"Bearer new", b"Bearer newer"])
+
+    class Source:
+        async def header(self) -> bytes:
+            return next(tokens)
+
+    async with serving(world.script) as server:
+        server.source = Source()
+        wire = Wire(server, 1)
+        binder = Binder(wire, world.read, world.waits.pace(), 1)
+        task = asyncio.create_task(binder.run(lambda _, outcome: world.outcomes.append(outcome)))
+        binder.submit(BIND)
+        await until(lambda: world.outcomes)
+        task.cancel()
+        await asyncio.wait([task])
+        await wire.close()
+    assert world.outcomes == [BindAccepted("u1", "n1")]
+    assert [r.headers["authorization"] for r in world.script.requests] == ["Bearer old", "Bearer new", "Bearer new"]
+    assert len(world.waits.seconds) == 1
+
+
+async def test_waiting_binds_are_counted_and_waited_for() -> None:
+    world = World()
+    release = asyncio.Event()
+
+    async def late(writer: asyncio.StreamWriter) -> None:
+        await release.wait()
+        await reply(201)(writer)
+
+    world.script.always["post", PATH] = lambda _: late
+    async with world.running(in_flight=1) as binder:
+        for _ in range(3):
+            binder.submit(BIND)
+        few = asyncio.create_task(binder.at_most_waiting(1))
+        await until(lambda: binder.waiting == 2)
+        assert binder.unfinished == 3
+        release.set()
+        await few
+        await binder.none_waiting()
+        await binder.none_unfinished()
+        assert (binder.waiting, binder.unfinished) == (0, 0)

@@ -1,0 +1,264 @@
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from aischeduler.kube import reports as module
+from aischeduler.kube.client import Client
+from aischeduler.kube.reports import Reports, Voice
+from aischeduler.kube.requests import Reporter
+from aischeduler.kube.wire import Wire
+from aischeduler.model.actions import Condition, ObjectRef, ReportPool, ReportWaiting, Warn
+from tests.build import a_pod
+from tests.kube.scripted import Script, Waits, reply, serving, slam, status
+
+EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
+STATUS = "/api/v1/namespaces/default/pods/p/status"
+POOL = "/apis/resource.aibee.cn/v1alpha1/pools/cpu"
+WALL = 1_767_323_045.25
+POD = a_pod("p", uid="u1")
+ACCEPTED = Condition("Accepted", status=True, reason="Valid", message="fine")
+
+
+@dataclass
+class World:
+    script: Script = field(default_factory=Script)
+    waits: Waits = field(default_factory=Waits)
+    binds_done: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.binds_done.set()
+
+    async def binds_first(self) -> None:
+        await self.binds_done.wait()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Reports]:
+        voice = Voice(Reporter("ai-scheduler", "ai-scheduler-h-1"), lambda: WALL)
+        async with serving(self.script) as server, Client(server) as client:
+            wire = Wire(server, 8)
+            reports = Reports(wire, client, self.waits.pace(), voice)
+            task = asyncio.create_task(reports.run(self.binds_first))
+            try:
+                yield reports
+            finally:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+                await wire.close()
+
+    def accept_all(self) -> "World":
+        self.script.always["post", EVENTS] = lambda _: reply(201)
+        self.script.always["patch", STATUS] = lambda _: reply(200)
+        return self
+
+    @property
+    def events(self) -> list[Any]:
+        return [request.json for request in self.script.asked("post")]
+
+
+async def written(reports: Reports) -> None:
+    async with asyncio.timeout(5):
+        await reports.none_unwritten()
+
+
+def waiting(message: str, pod: str = "p") -> ReportWaiting:
+    return ReportWaiting(a_pod(pod, uid=f"u-{pod}"), "cpu", message, "d")
+
+
+async def test_bound_pod_gets_a_scheduled_event() -> None:
+    world = World().accept_all()
+    async with world.running() as reports:
+        reports.scheduled(POD, "n1")
+        await written(reports)
+        assert reports.counts.written == 1
+    (event,) = world.events
+    assert (event["type"], event["reason"], event["action"]) == ("Normal", "Scheduled", "Binding")
+    assert event["note"] == "Successfully assigned default/p to n1"
+    assert event["eventTime"] == "2026-01-02T03:04:05.250000Z"
+    assert event["regarding"]["uid"] == "u1"
+
+
+async def test_waiting_pod_gets_an_event_and_a_condition() -> None:
+    world = World().accept_all()
+    async with world.running() as reports:
+        reports.waiting(waiting("0/1 nodes are available: 1 Insufficient cpu."))
+        await written(reports)
+    (event,) = world.events
+    assert (event["type"], event["reason"], event["action"]) == ("Warning", "FailedScheduling", "Scheduling")
+    (patch,) = world.script.asked("patch")
+    assert patch.headers["content-type"] == "application/strategic-merge-patch+json"
+    assert patch.json["metadata"] == {"uid": "u-p"}
+    assert patch.json["status"]["conditions"][0]["message"] == "0/1 nodes are available: 1 Insufficient cpu."
+
+
+async def test_same_message_is_said_once_and_another_again() -> None:
+    world = World().accept_all()
+    async with world.running() as reports:
+        for message in ("a", "a", "b", "b"):
+            reports.waiting(waiting(message))
+            await written(reports)
+    assert [event["note"] for event in world.events] == ["a", "b"]
+    assert len(world.script.asked("patch")) == 2
+
+
+async def test_same_message_is_said_again_after_a_while() -> None:
+    world = World().accept_all()
+    async with world.running() as reports:
+        reports.waiting(waiting("a"))
+        await written(reports)
+        world.waits.now += module.QUIET_SECONDS + 1
+        reports.waiting(waiting("a"))
+        await written(reports)
+    assert len(world.events) == 2
+    assert len(world.script.asked("patch")) == 1
+
+
+async def test_nothing_is_written_while_a_binding_waits_and_all_of_it_after() -> None:
+    world = World().accept_all()
+    world.binds_done.clear()
+    async with world.running() as reports:
+        for number in range(400):
+            reports.scheduled(a_pod(f"p{number}"), "n1")
+        await asyncio.sleep(0.02)
+        assert world.script.requests == []
+        world.binds_done.set()
+        await written(reports)
+    assert len({event["regarding"]["name"] for event in world.events}) == 400
+    assert len({event["metadata"]["name"] for event in world.events}) == 400
+
+
+@pytest.mark.parametrize("code", [403, 404, 409, 422])
+async def test_refused_events_are_dropped_and_counted(code: int) -> None:
+    world = World()
+    world.script.on("post", EVENTS, status(code, "No"), reply(201))
+    async with world.running() as reports:
+        reports.scheduled(POD, "n1")
+        reports.scheduled(a_pod("q"), "n1")
+        await written(reports)
+        assert (reports.counts.refused, reports.counts.written) == (1, 1)
+    assert len(world.events) == 2
+
+
+async def test_tired_server_is_waited_for() -> None:
+    world = World()
+    world.script.on("post", EVENTS, status(429, "TooManyRequests", headers={"Retry-After": "4"}), reply(201))
+    async with world.running() as reports:
+        reports.scheduled(POD, "n1")
+        await written(reports)
+        assert reports.counts.written == 1
+    assert world.waits.seconds == [pytest.approx(4.0)]
+
+
+async def test_event_that_cannot_be_delivered_is_dropped_after_three_tries() -> None:
+    world = World()
+    world.script.always["post", EVENTS] = lambda _: slam
+    async with world.running() as reports:
+        reports.scheduled(POD, "n1")
+        await written(reports)
+        assert (reports.counts.dropped, reports.counts.written) == (1, 0)
+    assert len(world.events) == 3
+
+
+async def test_oldest_is_dropped_when_too_much_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WAITING_MAX", 2)
+    world = World().accept_all()
+    world.binds_done.clear()
+    async with world.running() as reports:
+        for name in ("a", "b", "c"):
+            reports.scheduled(a_pod(name), "n1")
+        world.binds_done.set()
+        await written(reports)
+        assert reports.counts.dropped == 1
+    assert sorted(event["regarding"]["name"] for event in world.events) == ["b", "c"]
+
+
+async def test_writes_are_spread_over_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BURST", 2)
+    monkeypatch.setattr(module, "WRITERS", 1)
+    world = World().accept_all()
+    async with world.running() as reports:
+        for number in range(8):
+            reports.scheduled(a_pod(f"p{number}"), "n1")
+        await written(reports)
+    assert sum(world.waits.seconds) == pytest.approx(6 / module.PER_SECOND, rel=0.5)
+
+
+async def test_warning_is_put_on_its_object_once() -> None:
+    world = World().accept_all()
+    warning = Warn(ObjectRef("Node", "n1", "u-n"), "Unreadable", "status.allocatable.cpu: '1.5.3' is not a quantity")
+    async with world.running() as reports:
+        reports.warn(warning)
+        await written(reports)
+        reports.warn(warning)
+        await written(reports)
+    (event,) = world.events
+    assert event["regarding"] == {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u-n"}
+
+
+def pool_document(**parts: Any) -> Any:
+    return reply(200, {"metadata": {"name": "cpu", "uid": "u-cpu", "resourceVersion": "7"}, **parts})
+
+
+async def test_pool_conditions_are_written_with_the_version_they_were_read_at() -> None:
+    world = World()
+    world.script.on("get", POOL, pool_document())
+    world.script.on("patch", f"{POOL}/status", reply(200))
+    async with world.running() as reports:
+        reports.pool(ReportPool("cpu", "u-cpu", 3, (ACCEPTED,)))
+        await written(reports)
+    (patch,) = world.script.asked("patch")
+    assert patch.headers["content-type"] == "application/merge-patch+json"
+    assert patch.json["metadata"] == {"resourceVersion": "7"}
+    assert patch.json["status"]["observedGeneration"] == 3
+    assert patch.json["status"]["conditions"][0]["lastTransitionTime"] == "2026-01-02T03:04:05Z"
+
+
+async def test_pool_conflict_is_read_again() -> None:
+    world = World()
+    world.script.on("get", POOL, pool_document(), pool_document())
+    world.script.on("patch", f"{POOL}/status", status(409, "Conflict"), reply(200))
+    async with world.running() as reports:
+        reports.pool(ReportPool("cpu", "u-cpu", 3, (ACCEPTED,)))
+        await written(reports)
+        assert reports.counts.written == 1
+    assert len(world.script.asked("get")) == 2
+
+
+async def test_pool_that_is_another_or_says_so_already_is_left_alone() -> None:
+    world = World()
+    said = {
+        "type": "Accepted",
+        "status": "True",
+        "observedGeneration": 3,
+        "lastTransitionTime": "2025-01-01T00:00:00Z",
+        "reason": "Valid",
+        "message": "fine",
+    }
+    world.script.on("get", POOL, pool_document(status={"observedGeneration": 3, "conditions": [said]}))
+    world.script.on("get", POOL, pool_document())
+    async with world.running() as reports:
+        reports.pool(ReportPool("cpu", "u-cpu", 3, (ACCEPTED,)))
+        await written(reports)
+        reports.pool(ReportPool("cpu", "another", 3, (ACCEPTED,)))
+        await written(reports)
+        reports.pool(ReportPool("gone", "u-gone", 3, (ACCEPTED,)))
+        await written(reports)
+        assert (reports.counts.written, reports.counts.refused) == (2, 1)
+    assert world.script.asked("patch") == []
+
+
+async def test_only_the_newest_conditions_of_a_pool_are_written() -> None:
+    world = World()
+    world.binds_done.clear()
+    world.script.on("get", POOL, pool_document())
+    world.script.on("patch", f"{POOL}/status", reply(200))
+    async with world.running() as reports:
+        for generation in (1, 2, 3):
+            reports.pool(ReportPool("cpu", "u-cpu", generation, (ACCEPTED,)))
+        world.binds_done.set()
+        await written(reports)
+    assert [request.json["status"]["observedGeneration"] for request in world.script.asked("patch")] == [3]

@@ -1,0 +1,192 @@
+import json
+from typing import Any
+
+import pytest
+
+from aischeduler.kube import requests
+from aischeduler.kube.requests import Note, Reporter, Throttled, Unauthenticated, Unknown, read_bind_answer
+from aischeduler.model.actions import Bind, Condition, ObjectRef
+from aischeduler.model.events import BindAccepted, BindRefused, Refusal
+from tests.build import a_pod
+
+BIND = Bind(a_pod("p", uid="u1"), "n1", "gpu", "cpu", "run-7", 3)
+NOW = "2026-01-02T03:04:05Z"
+
+
+def said(code: int, message: str, reason: str = "") -> bytes:
+    document = {"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": message}
+    return json.dumps(document).encode()
+
+
+def conflict(text: str) -> bytes:
+    return said(409, f'Operation cannot be fulfilled on pods/binding "p": {text}', "Conflict")
+
+
+def test_binding_carries_uid_marks_and_node() -> None:
+    path, body = requests.binding(BIND)
+    assert path == b"/api/v1/namespaces/default/pods/p/binding"
+    assert json.loads(body) == {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {
+            "name": "p",
+            "namespace": "default",
+            "uid": "u1",
+            "annotations": {
+                "scheduling.resource.aibee.cn/pool": "gpu",
+                "scheduling.resource.aibee.cn/home-pool": "cpu",
+                "scheduling.resource.aibee.cn/decision": "run-7",
+            },
+        },
+        "target": {"apiVersion": "v1", "kind": "Node", "name": "n1"},
+    }
+
+
+@pytest.mark.parametrize("status", [200, 201, 202])
+def test_success_binds(status: int) -> None:
+    assert read_bind_answer(BIND, status, None, b"{}") == BindAccepted("u1", "n1")
+
+
+def test_already_assigned_to_the_same_node_is_success() -> None:
+    body = conflict('pod p is already assigned to node "n1"')
+    assert read_bind_answer(BIND, 409, None, body) == BindAccepted("u1", "n1")
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "refusal"),
+    [
+        (409, conflict('pod p is already assigned to node "n2"'), Refusal.TAKEN),
+        (409, conflict("Precondition failed: UID in precondition: u1, UID in object meta: u2"), Refusal.GONE),
+        (409, conflict("pod p is being deleted, cannot be assigned to a host"), Refusal.HELD),
+        (409, conflict("pod p has non-empty .spec.schedulingGates"), Refusal.HELD),
+        (404, said(404, 'pods "p" not found', "NotFound"), Refusal.GONE),
+        (403, said(403, 'pods "p" is forbidden: User "x" cannot create', "Forbidden"), Refusal.FORBIDDEN),
+        (400, said(400, "bad", "BadRequest"), Refusal.INVALID),
+        (422, said(422, "Binding is invalid", "Invalid"), Refusal.INVALID),
+        (413, b"too large", Refusal.INVALID),
+    ],
+)
+def test_definite_answers_refuse(status: int, body: bytes, refusal: Refusal) -> None:
+    answer = read_bind_answer(BIND, status, None, body)
+    assert isinstance(answer, BindRefused)
+    assert (answer.uid, answer.node, answer.refusal) == ("u1", "n1", refusal)
+    assert answer.message
+
+
+@pytest.mark.parametrize(
+    ("status", "retry_after", "seconds"),
+    [(429, "7", 7.0), (429, None, 1.0), (429, "Wed, 21 Oct", 1.0), (503, "3", 3.0), (500, "2", 2.0), (408, None, 1.0)],
+)
+def test_tired_server_is_waited_for(status: int, retry_after: str | None, seconds: float) -> None:
+    assert read_bind_answer(BIND, status, retry_after, b"") == Throttled(seconds)
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (500, said(500, "etcdserver: request timed out")),
+        (502, b"<html>bad gateway"),
+        (503, b""),
+        (504, said(504, "Timeout: request did not complete within requested timeout")),
+        (404, b"default backend - 404"),
+        (403, b"<html>a proxy"),
+        (409, conflict("the object has been modified; please apply your changes to the latest version")),
+        (302, b""),
+        (418, b"\xff\xfe"),
+    ],
+)
+def test_what_leaves_the_outcome_open_is_unknown(status: int, body: bytes) -> None:
+    assert isinstance(read_bind_answer(BIND, status, None, body), Unknown)
+
+
+def test_401_asks_for_new_credentials() -> None:
+    assert read_bind_answer(BIND, 401, None, said(401, "Unauthorized")) == Unauthenticated()
+
+
+def test_read_pod_settles_a_binding() -> None:
+    def refusal(pod: Any) -> Refusal | None:
+        outcome = requests.settle(BIND, pod, "timeout")
+        assert outcome is None or isinstance(outcome, BindRefused)
+        return outcome.refusal if outcome else None
+
+    assert requests.settle(BIND, a_pod("p", uid="u1", node="n1"), "") == BindAccepted("u1", "n1")
+    assert requests.settle(BIND, a_pod("p", uid="u1", node="n1", phase="Succeeded"), "") == BindAccepted("u1", "n1")
+    assert refusal(None) is Refusal.GONE
+    assert refusal(a_pod("p", uid="other", node="n1")) is Refusal.GONE
+    assert refusal(a_pod("p", uid="u1", phase="Failed")) is Refusal.GONE
+    assert refusal(a_pod("p", uid="u1", node="n2")) is Refusal.TAKEN
+    assert refusal(a_pod("p", uid="u1", terminating=True)) is Refusal.HELD
+    assert refusal(a_pod("p", uid="u1", gates=("g",))) is Refusal.HELD
+    assert refusal(a_pod("p", uid="u1")) is None
+
+
+def test_event_names_object_reporter_and_reason() -> None:
+    about = ObjectRef("Pod", "p", "u1", "team-a")
+    note = Note("Normal", "Scheduled", "Binding", "Successfully assigned team-a/p to n1", 255)
+    path, body = requests.event(about, note, Reporter("ai-scheduler", "ai-scheduler-host-1"), "T")
+    assert path == b"/apis/events.k8s.io/v1/namespaces/team-a/events"
+    assert json.loads(body) == {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": "p.ff", "namespace": "team-a"},
+        "eventTime": "T",
+        "reportingController": "ai-scheduler",
+        "reportingInstance": "ai-scheduler-host-1",
+        "action": "Binding",
+        "reason": "Scheduled",
+        "type": "Normal",
+        "note": "Successfully assigned team-a/p to n1",
+        "regarding": {"apiVersion": "v1", "kind": "Pod", "name": "p", "namespace": "team-a", "uid": "u1"},
+    }
+
+
+def test_event_about_a_pool_lives_in_the_default_namespace() -> None:
+    note = Note("Warning", "Unreadable", "Scheduling", "x", 1)
+    path, body = requests.event(ObjectRef("Pool", "cpu", "u"), note, Reporter("s", "i" * 200), "T")
+    assert path == b"/apis/events.k8s.io/v1/namespaces/default/events"
+    document = json.loads(body)
+    assert document["regarding"] == {
+        "apiVersion": "resource.aibee.cn/v1alpha1",
+        "kind": "Pool",
+        "name": "cpu",
+        "uid": "u",
+    }
+    assert len(document["reportingInstance"]) == 128
+
+
+def test_note_is_cut_to_1024_bytes_of_whole_characters() -> None:
+    assert requests.cut_note("a" * 1024) == "a" * 1024
+    cut = requests.cut_note("池" * 1000)
+    assert len(cut.encode()) <= 1024
+    assert cut.endswith("池 ...")
+
+
+def test_waiting_condition_carries_the_uid() -> None:
+    path, body = requests.waiting_condition(a_pod("p", uid="u1"), "0/1 nodes are available.", NOW)
+    assert path == b"/api/v1/namespaces/default/pods/p/status"
+    document = json.loads(body)
+    assert document["metadata"] == {"uid": "u1"}
+    assert document["status"]["conditions"] == [
+        {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": "0/1 nodes are available.",
+            "lastTransitionTime": NOW,
+        }
+    ]
+
+
+def test_pool_status_keeps_the_time_of_what_did_not_change_and_is_not_written_twice() -> None:
+    accepted = Condition("Accepted", status=True, reason="Valid", message="fine")
+    first = requests.pool_status(1, (accepted,), {}, "T1")
+    assert first is not None
+    assert first["conditions"][0]["lastTransitionTime"] == "T1"
+    assert requests.pool_status(1, (accepted,), first, "T2") is None
+    reworded = requests.pool_status(2, (Condition("Accepted", True, "Valid", "still fine"),), first, "T2")
+    assert reworded is not None
+    assert reworded["conditions"][0]["lastTransitionTime"] == "T1"
+    turned = requests.pool_status(2, (Condition("Accepted", False, "Invalid", "no"),), first, "T2")
+    assert turned is not None
+    assert turned["conditions"][0]["lastTransitionTime"] == "T2"
+    assert turned["observedGeneration"] == 2

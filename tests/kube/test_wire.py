@@ -1,0 +1,155 @@
+import asyncio
+
+import pytest
+
+from aischeduler.kube import wire as module
+from aischeduler.kube.auth import Server
+from aischeduler.kube.errors import UnreachableError
+from aischeduler.kube.wire import Answer, Wire
+from tests.kube.scripted import Script, hang, reply, serving, slam, stream, until
+
+JSON = b"application/json"
+
+
+async def send(wire: Wire, path: bytes = b"/x", body: bytes = b"{}") -> Answer:
+    return await wire.send(b"POST", path, body, JSON)
+
+
+async def test_request_and_answer_go_through_whole() -> None:
+    script = Script()
+    script.on("post", "/x", reply(201, b"made", {"Retry-After": "9"}))
+    async with serving(script) as server:
+        wire = Wire(server, 2)
+        assert await send(wire, body=b"body") == Answer(201, "9", b"made")
+        await wire.close()
+    request = script.requests[0]
+    assert (request.method, request.body) == ("POST", b"body")
+    assert request.headers["content-type"] == "application/json"
+    assert request.headers["accept-encoding"] == "identity"
+    assert request.headers["host"].startswith("127.0.0.1:")
+    assert "authorization" not in request.headers
+
+
+async def test_connection_is_used_again() -> None:
+    script = Script()
+    script.always["post", "/x"] = lambda _: reply(201)
+    async with serving(script) as server:
+        wire = Wire(server, 2)
+        for _ in range(5):
+            assert (await send(wire)).status == 201
+        await wire.close()
+    assert script.connections == 1
+
+
+async def test_answer_in_chunks_is_read() -> None:
+    script = Script()
+    script.on("post", "/x", stream(b"one", b"two", end="clean"))
+    async with serving(script) as server:
+        wire = Wire(server, 2)
+        assert (await send(wire)).body == b"onetwo"
+        await wire.close()
+
+
+async def test_no_more_than_the_limit_are_in_flight() -> None:
+    script, flying, most = Script(), 0, 0
+
+    async def slow(writer: asyncio.StreamWriter) -> None:
+        nonlocal flying, most
+        flying += 1
+        most = max(most, flying)
+        await asyncio.sleep(0.005)
+        flying -= 1
+        await reply(201)(writer)
+
+    script.always["post", "/x"] = lambda _: slow
+    async with serving(script) as server:
+        wire = Wire(server, 3)
+        answers = await asyncio.gather(*(send(wire) for _ in range(12)))
+        await wire.close()
+    assert [answer.status for answer in answers] == [201] * 12
+    assert most == 3
+
+
+async def test_no_answer_in_time_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SWEEP_SECONDS", 0.01)
+    script = Script()
+    script.on("post", "/x", hang, reply(201))
+    async with serving(script) as server:
+        wire = Wire(server, 1, answer_seconds=0.03)
+        with pytest.raises(UnreachableError, match=r"no answer within 0\.03 s"):
+            await send(wire)
+        assert (await send(wire)).status == 201
+        await wire.close()
+
+
+async def test_connection_cut_before_the_answer_is_unreachable_and_replaced() -> None:
+    script = Script()
+    script.on("post", "/x", slam, reply(201))
+    async with serving(script) as server:
+        wire = Wire(server, 1)
+        with pytest.raises(UnreachableError, match="broke before the answer"):
+            await send(wire)
+        assert (await send(wire)).status == 201
+        await wire.close()
+
+
+async def test_answer_that_is_not_http_is_unreachable() -> None:
+    async def noise(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"\x15\x03\x01 what is this\r\n\r\n")
+        await writer.drain()
+
+    script = Script()
+    script.on("post", "/x", noise)
+    async with serving(script) as server:
+        wire = Wire(server, 1)
+        with pytest.raises(UnreachableError, match="not HTTP"):
+            await send(wire)
+        await wire.close()
+
+
+async def test_server_that_is_not_there_is_unreachable() -> None:
+    wire = Wire(Server("127.0.0.1", 1, asyncio.get_running_loop().time), 1)
+    with pytest.raises(UnreachableError, match=r"no connection to http://127\.0\.0\.1:1"):
+        await send(wire)
+    await wire.close()
+
+
+async def test_connection_that_the_server_closes_after_an_answer_is_not_used_again() -> None:
+    script = Script()
+    script.on("post", "/x", reply(201, headers={"Connection": "close"}), reply(202))
+    async with serving(script) as server:
+        wire = Wire(server, 1)
+        assert (await send(wire)).status == 201
+        assert (await send(wire)).status == 202
+        await wire.close()
+
+
+async def test_close_ends_what_waits() -> None:
+    script = Script()
+    script.on("post", "/x", hang)
+    async with serving(script) as server:
+        wire = Wire(server, 1)
+        task = asyncio.create_task(send(wire))
+        await until(lambda: script.requests)
+        await wire.close()
+        with pytest.raises(UnreachableError, match="was closed"):
+            await task
+
+
+async def test_token_is_sent_and_renewed() -> None:
+    class Source:
+        tokens = iter([b"Bearer one", b"Bearer two"])
+
+        async def header(self) -> bytes:
+            return next(self.tokens)
+
+    script = Script()
+    script.always["post", "/x"] = lambda _: reply(201)
+    async with serving(script) as server:
+        server.source = Source()
+        wire = Wire(server, 1)
+        await send(wire)
+        assert await wire.renew()
+        await send(wire)
+        await wire.close()
+    assert [request.headers["authorization"] for request in script.requests] == ["Bearer one", "Bearer two"]
