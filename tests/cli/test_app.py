@@ -87,6 +87,18 @@ def test_server_that_is_not_there_is_one_sentence(tmp_path: Path, capsys: pytest
     assert len(said.splitlines()) == 1
 
 
+@pytest.mark.parametrize("text", ["a: b: c", "- 1", "", "[", "\udcff"])
+def test_file_that_is_no_kubeconfig_is_one_sentence(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_bytes(text.encode(errors="surrogateescape"))
+    assert main(["pools", "--kubeconfig", str(path)]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"ai-scheduler: {path}: is not a kubeconfig: ")
+    assert len(said.splitlines()) == 1
+
+
 def test_unknown_context_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text(HttpSandbox().kubeconfig)
