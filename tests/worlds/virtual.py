@@ -4,6 +4,7 @@ import json
 
 from aischeduler.sandbox.apiserver import ApiServer
 from aischeduler.sandbox.protocol import Request, request
+from aischeduler.sandbox.standins.cluster import StandIns
 from aischeduler.sandbox.watches import WatchStream
 from tests.worlds.world import SETTLE_SECONDS, Answer, Call, Json
 
@@ -12,11 +13,12 @@ STARTED_AT = 1_767_225_600.0
 
 
 class VirtualTransport:
-    """A server and its clock."""
+    """A server, its controllers and its clock."""
 
     def __init__(self) -> None:
         self.now = STARTED_AT
         self._server = ApiServer(now=self.now)
+        self._controllers = StandIns(self._server)
 
     def request(self, call: Call) -> Answer:
         answer = self._server.handle(_request(call), self.now)
@@ -33,6 +35,7 @@ class VirtualTransport:
 
     def settle(self) -> None:
         self.now += SETTLE_SECONDS
+        self._controllers.step(self.now)
 
     def close(self) -> None:
         """Nothing is open."""

@@ -1,0 +1,223 @@
+"""The shell of one scheduler in the virtual cluster: what daemon and kube do in production, without sockets and tasks.
+
+Laws:
+- It decides nothing: what is written and what an answer means comes from `kube.requests`, as in production.
+- An answer takes time and can be lost; a Binding whose answer is lost is settled by reading the pod.
+- Reports are written at once; a report that is refused is dropped.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, Protocol, assert_never
+
+import msgspec
+
+from aischeduler.engine.scheduler import Scheduler
+from aischeduler.kube import requests
+from aischeduler.kube.decode import read_pod
+from aischeduler.kube.documents import Metadata, PodDocument
+from aischeduler.kube.pace import Chance
+from aischeduler.kube.podspec import SpecCache
+from aischeduler.kube.resources import nodes, pods, pools
+from aischeduler.model.actions import Action, Bind, ObjectRef, ReportPool, ReportWaiting, Settle, Warn
+from aischeduler.model.events import BindAccepted, BindRefused, Event
+from aischeduler.model.pod import Pod
+from aischeduler.sandbox.apiserver import ApiServer
+from aischeduler.sandbox.protocol import JSON, Request, Response
+from aischeduler.sandbox.watches import WatchStream
+from aischeduler.sim.agenda import Agenda
+from aischeduler.sim.feed import Feed
+
+ATTEMPTS: Final = 64
+"""Attempts of one call of `decide`."""
+TRIES_MAX: Final = 5
+"""Bindings of one decision that may end without a definite answer before it is given up."""
+ANSWER_WITHIN_SECONDS: Final = 10.0
+"""After so long without an answer the pod is read."""
+UNAUTHENTICATED_SECONDS: Final = 1.0
+MERGE_PATCH: Final = "application/merge-patch+json"
+STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
+
+_POD = msgspec.json.Decoder(PodDocument)
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """What lies between scheduler and API server.
+
+    `bind_seconds` pass until a Binding has its answer; of `lost_share` of them (0 to 1) the answer never comes, and
+    half of those never arrived either.
+    """
+
+    bind_seconds: float = 0.01
+    lost_share: float = 0.0
+
+
+class World(Protocol):
+    """The cluster as its inhabitants see it."""
+
+    server: ApiServer
+    agenda: Agenda
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """One action and when it was taken, in virtual seconds."""
+
+    at: float
+    action: Action
+
+
+class VirtualShell:
+    """Lets one scheduler live in a cluster. `log` holds every action so far."""
+
+    def __init__(self, world: World, scheduler: Scheduler, name: str, network: Network, chance: Chance) -> None:
+        self.scheduler = scheduler
+        self.log: list[Logged] = []
+        self.stopped = False
+        self._world = world
+        self._network = network
+        self._chance = chance
+        self._reporter = requests.Reporter(name, f"{name}-virtual")
+        self._specs = SpecCache()
+        self._pods = Feed(world.server, pods(self._specs))
+        self._others = (Feed(world.server, pools()), Feed(world.server, nodes()))
+        self._told: dict[str, str] = {}
+        self._notes = 0
+
+    def step(self) -> bool:
+        """Take in what has happened, decide what is ready, and say whether anything moved."""
+        now = self._world.now
+        events = [event for feed in (*self._others, self._pods) for event in feed.read(now)]
+        for event in events:
+            self.scheduler.observe(event, now)
+        ready = self.scheduler.ready(now)
+        for pool in ready:
+            for action in self.scheduler.decide(pool, now, ATTEMPTS):
+                self.log.append(Logged(now, action))
+                self._perform(action)
+        return bool(events or ready)
+
+    def stop(self) -> None:
+        """End as a process ends: what is in flight has no one to hear its answer."""
+        self.stopped = True
+
+    def _perform(self, action: Action) -> None:
+        match action:
+            case Bind():
+                self._later(self._network.bind_seconds, action, 0)
+            case ReportWaiting(pod, _, message):
+                self._say(_about(pod), "Warning", "FailedScheduling", "Scheduling", message)
+                self._write_condition(pod, message)
+            case Settle(pod):
+                self._read(pod)
+            case Warn(about, reason, message):
+                self._say(about, "Warning", reason, "Scheduling", message)
+            case ReportPool():
+                self._write_pool(action)
+            case _:
+                assert_never(action)
+
+    def _later(self, seconds: float, action: Bind, tries: int) -> None:
+        self._world.agenda.put(self._world.now + seconds, lambda: self._bind(action, tries))
+
+    def _bind(self, action: Bind, tries: int) -> None:
+        """Send a Binding once and follow its answer to the one outcome or to the next try."""
+        if self.stopped:
+            return
+        lost = self._network.lost_share > 0 and self._chance.random() < self._network.lost_share
+        if lost:
+            if self._chance.random() < 0.5:
+                self._post(action)
+            when = self._world.now + ANSWER_WITHIN_SECONDS
+            self._world.agenda.put(when, lambda: self._settle(action, tries, "no answer came"))
+            return
+        answer = self._post(action)
+        wait = str(answer.retry_after_seconds) if answer.retry_after_seconds else None
+        meaning = requests.read_bind_answer(action, answer.status, wait, answer.body)
+        match meaning:
+            case BindAccepted() | BindRefused():
+                self._conclude(action, meaning)
+            case requests.Throttled(seconds):
+                self._later(seconds, action, tries)
+            case requests.Unauthenticated():
+                self._later(UNAUTHENTICATED_SECONDS, action, tries)
+            case requests.Unknown(message):
+                self._settle(action, tries, message)
+            case _:
+                assert_never(meaning)
+
+    def _post(self, action: Bind) -> Response:
+        path, body = requests.binding(action)
+        return self._send("POST", path.decode(), body, JSON)
+
+    def _settle(self, action: Bind, tries: int, why: str) -> None:
+        """Read the pod of a Binding whose answer says nothing."""
+        if self.stopped:
+            return
+        outcome = requests.settle(action, self._read(action.pod), why)
+        if outcome is None and tries + 1 >= TRIES_MAX:
+            outcome = requests.unavailable(action, why)
+        if outcome is not None:
+            self._conclude(action, outcome)
+        else:
+            self._later(self._network.bind_seconds, action, tries + 1)
+
+    def _conclude(self, action: Bind, outcome: BindAccepted | BindRefused) -> None:
+        self.scheduler.observe(outcome, self._world.now)
+        if isinstance(outcome, BindAccepted):
+            pod = action.pod
+            self._told.pop(pod.uid, None)
+            text = f"Successfully assigned {pod.namespace}/{pod.name} to {action.node}"
+            self._say(_about(pod), "Normal", "Scheduled", "Binding", text)
+
+    def _read(self, pod: Pod) -> Pod | None:
+        """Return the pod as it now is, and tell the scheduler; None where there is none of its name."""
+        answer = self._send("GET", requests.pod_path(pod), b"", JSON)
+        if answer.status == 404:
+            metadata = Metadata(name=pod.name, namespace=pod.namespace, uid=pod.uid)
+            self._observe(self._pods.missing(metadata))
+            return None
+        self._observe(self._pods.told(answer.body))
+        return read_pod(_POD.decode(answer.body), self._specs)
+
+    def _observe(self, events: tuple[Event, ...]) -> None:
+        for event in events:
+            self.scheduler.observe(event, self._world.now)
+
+    def _say(self, about: ObjectRef, kind: str, reason: str, act: str, text: str) -> None:
+        self._notes += 1
+        note = requests.Note(kind, reason, act, text, int(self._world.now * 1e6) + self._notes)
+        path, body = requests.event(about, note, self._reporter, self._time("microseconds"))
+        self._send("POST", path.decode(), body, JSON)
+
+    def _write_condition(self, pod: Pod, message: str) -> None:
+        if self._told.get(pod.uid) == message:
+            return
+        self._told[pod.uid] = message
+        path, body = requests.waiting_condition(pod, message, self._time("seconds"))
+        self._send("PATCH", path.decode(), body, STRATEGIC_PATCH)
+
+    def _write_pool(self, report: ReportPool) -> None:
+        path = requests.pool_path(report.name)
+        document = msgspec.json.decode(self._send("GET", path, b"", JSON).body)
+        if document["metadata"].get("uid") != report.uid:
+            return
+        before = document.get("status") or {}
+        status = requests.pool_status(report.generation, report.conditions, before, self._time("seconds"))
+        if status is not None:
+            self._send("PATCH", f"{path}/status", msgspec.json.encode({"status": status}), MERGE_PATCH)
+
+    def _send(self, method: str, path: str, body: bytes, content_type: str) -> Response:
+        request = Request(method, path, {}, JSON, content_type, body)
+        answer = self._world.server.handle(request, self._world.now)
+        assert not isinstance(answer, WatchStream)
+        return answer
+
+    def _time(self, precision: str) -> str:
+        return datetime.fromtimestamp(self._world.now, UTC).isoformat(timespec=precision).replace("+00:00", "Z")
+
+
+def _about(pod: Pod) -> ObjectRef:
+    return ObjectRef("Pod", pod.name, pod.uid, pod.namespace)

@@ -1,0 +1,137 @@
+"""The production engine in a virtual cluster, spoken to in short words; a scenario is written with nothing else."""
+
+import json
+from random import Random  # noqa: TID251 - here the seed becomes chance
+from typing import Any
+
+from aischeduler.engine.profile import default_profile
+from aischeduler.engine.scheduler import Scheduler
+from aischeduler.model.actions import Action, Bind, Warn
+from aischeduler.sandbox.protocol import Response
+from aischeduler.sandbox.standins.kubelet import KubeletOptions
+from aischeduler.sim.cluster import VirtualCluster
+from aischeduler.sim.shell import Network, VirtualShell
+
+Json = dict[str, Any]
+
+NAME = "ai-scheduler"
+PATHS = {
+    "Event": "/apis/events.k8s.io/v1/namespaces/default/events",
+    "Job": "/apis/batch/v1/namespaces/default/jobs",
+    "Node": "/api/v1/nodes",
+    "Pod": "/api/v1/namespaces/default/pods",
+    "Pool": "/apis/resource.aibee.cn/v1alpha1/pools",
+    "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",
+}
+
+
+class Harness:
+    """A cluster with one scheduler. Objects are API documents; pods live in the namespace `default`."""
+
+    def __init__(self, *documents: Json, seed: int = 0, network: Network | None = None) -> None:
+        self.cluster = VirtualCluster(seed, KubeletOptions(start_seconds=0.5, stop_seconds=1.0))
+        self._chance = Random(seed)
+        self._network = network or Network()
+        self._runs = 0
+        self._earlier: list[Action] = []
+        self.shell = self._start()
+        self.add(*documents)
+
+    def add(self, *documents: Json) -> None:
+        """Create objects."""
+        for document in documents:
+            self._ask("POST", PATHS[document["kind"]], document)
+
+    def patch(self, kind: str, name: str, change: Json, subresource: str = "") -> None:
+        """Merge a change into an object, or with a `subresource` into its status."""
+        path = f"{PATHS[kind]}/{name}/{subresource}".rstrip("/")
+        self._ask("PATCH", path, change, "application/merge-patch+json")
+
+    def delete(self, kind: str, name: str, **options: Any) -> None:
+        """Delete an object."""
+        self._ask("DELETE", f"{PATHS[kind]}/{name}", options)
+
+    def run(self, seconds: float = 5.0) -> None:
+        """Let time pass."""
+        self.cluster.run(seconds)
+
+    def get(self, kind: str, name: str) -> Json:
+        """Return an object as it now is."""
+        return self._ask("GET", f"{PATHS[kind]}/{name}")
+
+    def all(self, kind: str) -> list[Json]:
+        """Return all objects of a kind, by name."""
+        items: list[Json] = self._ask("GET", PATHS[kind])["items"]
+        return items
+
+    def node_of(self, pod: str) -> str:
+        """Return where a pod is bound, empty while it waits."""
+        node: str = self.get("Pod", pod)["spec"].get("nodeName", "")
+        return node
+
+    def nodes_of_pods(self) -> dict[str, str]:
+        """Return where every pod is bound."""
+        return {pod["metadata"]["name"]: pod["spec"].get("nodeName", "") for pod in self.all("Pod")}
+
+    def why(self, pod: str) -> str:
+        """Return what the scheduler says a waiting pod waits for."""
+        return self.scheduler.why(self.get("Pod", pod)["metadata"]["uid"])
+
+    def marks(self, pod: str) -> dict[str, str]:
+        """Return the annotations of a pod."""
+        annotations: dict[str, str] = self.get("Pod", pod)["metadata"].get("annotations", {})
+        return annotations
+
+    def condition(self, kind: str, name: str, condition: str) -> Json:
+        """Return one condition of an object, empty where it has none of that type."""
+        found = [
+            one for one in self.get(kind, name).get("status", {}).get("conditions", []) if one["type"] == condition
+        ]
+        return found[0] if found else {}
+
+    def events_about(self, name: str, reason: str = "") -> list[str]:
+        """Return the notes of the events about an object (for one reason), oldest first."""
+        events = [event for event in self.all("Event") if event["regarding"]["name"] == name]
+        events.sort(key=lambda event: (event["eventTime"], event["metadata"]["name"]))
+        return [event["note"] for event in events if reason in ("", event["reason"])]
+
+    @property
+    def scheduler(self) -> Scheduler:
+        """The engine."""
+        return self.shell.scheduler
+
+    @property
+    def actions(self) -> list[Action]:
+        """Everything that schedulers have asked for so far, in order."""
+        return self._earlier + [logged.action for logged in self.shell.log]
+
+    @property
+    def binds(self) -> list[str]:
+        """The names of pods in the order in which they were bound."""
+        return [action.pod.name for action in self.actions if isinstance(action, Bind)]
+
+    @property
+    def warnings(self) -> list[tuple[str, str]]:
+        """Warnings as (object, reason), in order."""
+        return [(action.about.name, action.reason) for action in self.actions if isinstance(action, Warn)]
+
+    def restart_scheduler(self) -> None:
+        """End the scheduler as a SIGKILL would, and start a new one on the same cluster."""
+        self.cluster.stop(self.shell)
+        self._earlier = self.actions
+        self.shell = self._start()
+
+    def restart_server(self) -> None:
+        """Restart the API server: every watch ends and must list anew."""
+        self.cluster.restart_server()
+
+    def _start(self) -> VirtualShell:
+        self._runs += 1
+        scheduler = Scheduler(default_profile(NAME), f"run{self._runs}")
+        return self.cluster.start(scheduler, NAME, self._network, self._chance)
+
+    def _ask(self, method: str, path: str, document: Any = None, content_type: str = "application/json") -> Json:
+        answer: Response = self.cluster.ask(method, path, document, content_type)
+        assert answer.status < 300, answer
+        body: Json = json.loads(answer.body)
+        return body
