@@ -1,0 +1,151 @@
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+
+from aischeduler.kube import client as module
+from aischeduler.kube.auth import Server, Tls, from_kubeconfig
+from aischeduler.kube.client import Client
+from aischeduler.kube.errors import GarbledError, RefusedError, UnreachableError
+from aischeduler.kube.wire import Wire
+from tests.controlplane.certificates import Authority, Identity
+from tests.kube.scripted import Script, reply, serving, slam, status, stream
+
+
+async def test_refusal_says_what_the_server_said() -> None:
+    script = Script()
+    script.on("get", "/x", status(403, "Forbidden", "pods is forbidden", {"Retry-After": "3"}))
+    async with serving(script) as server, Client(server) as client:
+        with pytest.raises(RefusedError, match="403 Forbidden: pods is forbidden") as caught:
+            await client.get("/x")
+    assert (caught.value.status, caught.value.reason, caught.value.retry_after_seconds) == (403, "Forbidden", 3.0)
+
+
+async def test_refusal_without_a_status_quotes_the_body() -> None:
+    script = Script()
+    script.on("get", "/x", reply(502, b"<html>bad gateway"))
+    async with serving(script) as server, Client(server) as client:
+        with pytest.raises(RefusedError, match="502 Unknown: <html>bad gateway"):
+            await client.get("/x")
+
+
+async def test_request_carries_what_an_api_server_should_know() -> None:
+    script = Script()
+    script.on("get", "/x", reply(200))
+    async with serving(script) as server, Client(server) as client:
+        await client.get("/x", {"fieldSelector": "a!=b,c=d", "continue": "a&b="})
+    (request,) = script.requests
+    assert request.query == {"fieldSelector": "a!=b,c=d", "continue": "a&b="}
+    assert request.headers["accept-encoding"] == "identity"
+    assert request.headers["accept"] == "application/json"
+    assert request.headers["user-agent"].startswith("ai-scheduler/")
+
+
+async def test_cut_connection_is_unreachable() -> None:
+    script = Script()
+    script.always["get", "/cut"] = lambda _: slam
+    script.on("get", "/x", stream(b"half", end="cut"))
+    async with serving(script) as server, Client(server) as client:
+        with pytest.raises(UnreachableError, match="GET /cut"):
+            await client.get("/cut")
+        with pytest.raises(UnreachableError, match="the stream broke"):
+            await client.get("/x")
+
+
+async def test_answer_that_is_too_large_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BODY_BYTES_MAX", 1000)
+    script = Script()
+    script.on("get", "/x", reply(200, b"x" * 5000))
+    async with serving(script) as server, Client(server) as client:
+        with pytest.raises(GarbledError, match="larger than 1000 bytes"):
+            await client.get("/x")
+
+
+async def test_slow_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LIST_SECONDS", 0.03)
+    script = Script()
+    script.on("get", "/x", stream(b"and then nothing"))
+    async with serving(script) as server, Client(server) as client:
+        with pytest.raises(UnreachableError, match="Timeout"):
+            await client.get("/x")
+
+
+@asynccontextmanager
+async def serving_tls(script: Script, authority: Authority, identity: Identity) -> AsyncIterator[Server]:
+    """Serve to those who have a certificate of the authority."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(authority.certificate))
+    context.load_cert_chain(identity.certificate, identity.key)
+    context.verify_mode = ssl.CERT_REQUIRED
+    async with serving(script, context) as server:
+        yield server
+
+
+def write_kubeconfig(path: Path, server: Server, authority: Authority, client: Identity | None) -> str:
+    user = {"client-certificate": str(client.certificate), "client-key": str(client.key)} if client else {}
+    cluster = {"server": f"https://{server.host}:{server.port}", "certificate-authority": str(authority.certificate)}
+    document = {
+        "current-context": "x",
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": user}],
+    }
+    path.write_text(yaml.safe_dump(document))
+    return str(path)
+
+
+async def test_client_certificate_opens_both_ways(tmp_path: Path) -> None:
+    authority, script = Authority(tmp_path), Script()
+    script.on("get", "/x", reply(200, b"listed"))
+    script.on("post", "/x", reply(201, b"bound"))
+    async with serving_tls(script, authority, authority.server("kube-apiserver")) as address:
+        me = authority.client("ai-scheduler", "system:masters")
+        path = write_kubeconfig(tmp_path / "config", address, authority, me)
+        server = await from_kubeconfig(path, None, address.clock)
+        async with Client(server) as client:
+            assert await client.get("/x") == b"listed"
+        wire = Wire(server, 1)
+        assert (await wire.send(b"POST", b"/x", b"{}", b"application/json")).body == b"bound"
+        await wire.close()
+
+
+async def test_server_of_another_authority_is_refused(tmp_path: Path) -> None:
+    for name in ("ours", "theirs"):
+        (tmp_path / name).mkdir()
+    ours, theirs = Authority(tmp_path / "ours"), Authority(tmp_path / "theirs")
+    async with serving_tls(Script(), theirs, theirs.server("kube-apiserver")) as address:
+        path = write_kubeconfig(tmp_path / "config", address, ours, ours.client("me", ""))
+        server = await from_kubeconfig(path, None, address.clock)
+        async with Client(server) as client:
+            with pytest.raises(UnreachableError, match="certificate verify failed"):
+                await client.get("/x")
+        wire = Wire(server, 1)
+        with pytest.raises(UnreachableError, match="CERTIFICATE_VERIFY_FAILED"):
+            await wire.send(b"POST", b"/x", b"{}", b"application/json")
+        await wire.close()
+
+
+async def test_new_authority_in_the_file_is_trusted_after_a_while(tmp_path: Path) -> None:
+    for name in ("old", "new"):
+        (tmp_path / name).mkdir()
+    old, new = Authority(tmp_path / "old"), Authority(tmp_path / "new")
+    bundle = tmp_path / "ca.crt"
+    bundle.write_bytes(old.certificate.read_bytes())
+    script, now = Script(), 0.0
+    script.on("post", "/x", reply(201))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    identity = new.server("kube-apiserver")
+    context.load_cert_chain(identity.certificate, identity.key)
+    async with serving(script, context) as address:
+        tls = Tls(ssl.create_default_context(cafile=str(bundle)), ca_file=str(bundle))
+        tls.reload()
+        server = Server(address.host, address.port, lambda: now, tls=tls)
+        wire = Wire(server, 1)
+        with pytest.raises(UnreachableError):
+            await wire.send(b"POST", b"/x", b"{}", b"application/json")
+        bundle.write_bytes(new.certificate.read_bytes())
+        now += 60.0
+        assert (await wire.send(b"POST", b"/x", b"{}", b"application/json")).status == 201
+        await wire.close()
