@@ -37,10 +37,8 @@ GOAL_SECONDS_MAX: Final = 20.0
 async def run_demo(*, keep: bool) -> None:
     """Run the demo; raises TyperException when it does not end as promised."""
     console = Console()
-    console.print(
-        f"A cluster in memory with {sum(nodes.count for nodes in NODES)} nodes and three pools; "
-        f"one Job that fits its pool and one that is larger.\n"
-    )
+    count = sum(nodes.count for nodes in NODES)
+    console.print(f"{count} nodes in three pools, a Job that fits its pool and one that is larger.\n")
     async with running_sandbox(0) as sandbox:
         with kubeconfig_file(sandbox, None) as path, log_file(path.with_name("scheduler.log")) as log:
             server = await connect(str(path), None, time.monotonic)

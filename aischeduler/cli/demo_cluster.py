@@ -34,12 +34,13 @@ class Nodes:
     def objects(self) -> list[Object]:
         """Return the nodes as the API server takes them; a little of each is kept for the system."""
         allocatable = {**self.capacity, CPU: str(int(self.capacity[CPU]) - 1)}
+        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "a node of the demo"}
         return [
             {
                 "apiVersion": "v1",
                 "kind": "Node",
                 "metadata": {"name": f"{self.name}-{number}", "labels": self.labels},
-                "status": {"capacity": self.capacity, "allocatable": allocatable},
+                "status": {"capacity": self.capacity, "allocatable": allocatable, "conditions": [ready]},
             }
             for number in range(self.count)
         ]
