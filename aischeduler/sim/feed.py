@@ -94,13 +94,13 @@ class Feed(Generic[D]):
         metadata = told.object.metadata
         match told.type:
             case "ADDED" | "MODIFIED":
-                self._reach(metadata.resource_version)
-                return self._store.seen(told.object)
+                events = self._store.seen(told.object)
             case "DELETED":
-                self._reach(metadata.resource_version)
-                return self._store.gone(metadata)
+                events = self._store.gone(metadata)
             case _:
                 return self._odd_line(line)
+        self._reach(metadata.resource_version)
+        return events
 
     def _odd_line(self, line: bytes) -> tuple[Event, ...]:
         """Take in an error, which in process means that history is gone, or an object that cannot be read."""

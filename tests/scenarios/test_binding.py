@@ -1,0 +1,101 @@
+"""Bindings that take their time: what may happen in between, and how each refusal ends."""
+
+from aischeduler.sim.shell import Network
+from tests.harness import Harness
+from tests.objects import binding_object, job_object, node_object, pod_object
+
+SLOW = Network(bind_seconds=1.0)
+
+
+def bind_by_hand(h: Harness, pod: str, node: str) -> None:
+    """Bind a pod as another scheduler would."""
+    answer = h.cluster.ask("POST", f"/api/v1/namespaces/default/pods/{pod}/binding", binding_object(pod, node))
+    assert answer.status == 201, answer
+
+
+def test_room_of_a_pod_whose_binding_is_on_its_way_is_taken() -> None:
+    h = Harness(node_object("n", cpu="1"), pod_object("a"), pod_object("b"), network=SLOW)
+    h.run(seconds=0.5)
+    assert h.binds == ["a"]
+    assert h.why("b") == "0/1 nodes are available: 1 Insufficient cpu."
+
+
+def test_pod_deleted_while_it_is_bound_leaves_its_room_to_the_next() -> None:
+    h = Harness(node_object("n", cpu="1"), pod_object("a"), pod_object("b"), network=SLOW)
+    h.run(seconds=0.5)
+    h.delete("Pod", "a")
+    h.run(seconds=10)
+    assert h.binds == ["a", "b"]
+    assert h.node_of("b") == "n"
+
+
+def test_pod_recreated_under_its_name_while_it_is_bound_is_bound_as_itself() -> None:
+    h = Harness(node_object("n", cpu="1"), pod_object("a"), network=SLOW)
+    h.run(seconds=0.5)
+    old = h.get("Pod", "a")["metadata"]["uid"]
+    h.delete("Pod", "a")
+    h.add(pod_object("a"))
+    h.run(seconds=10)
+    assert h.node_of("a") == "n"
+    assert h.get("Pod", "a")["metadata"]["uid"] != old
+    assert h.binds == ["a", "a"]
+
+
+def test_pod_that_another_scheduler_took_counts_where_it_is() -> None:
+    h = Harness(node_object("n", cpu="1"), node_object("m", cpu="8"), pod_object("a", cpu="1"), network=SLOW)
+    h.patch("Node", "m", {"spec": {"unschedulable": True}})
+    h.run(seconds=0.5)
+    bind_by_hand(h, "a", "m")
+    h.add(pod_object("b", cpu="1"))
+    h.run(seconds=10)
+    assert (h.node_of("a"), h.node_of("b")) == ("m", "n")
+
+
+def test_binding_that_had_been_done_already_is_a_success() -> None:
+    h = Harness(node_object("n", cpu="1"), pod_object("a"), network=SLOW)
+    h.run(seconds=0.5)
+    bind_by_hand(h, "a", "n")
+    h.run(seconds=10)
+    assert h.binds == ["a"]
+    assert h.events_about("a", "Scheduled") == ["Successfully assigned default/a to n"]
+
+
+def test_pod_that_began_to_terminate_while_it_was_bound_is_not_tried_again() -> None:
+    h = Harness(node_object("n", cpu="1"), pod_object("a"), pod_object("b"), network=SLOW)
+    h.patch("Pod", "a", {"metadata": {"finalizers": ["example.com/held"]}})
+    h.run(seconds=0.5)
+    h.delete("Pod", "a")
+    h.run(seconds=30)
+    assert h.binds == ["a", "b"]
+    assert h.node_of("a") == ""
+
+
+def test_node_deleted_while_a_pod_is_bound_to_it_costs_the_job_nothing() -> None:
+    h = Harness(node_object("n", cpu="1"), job_object("j", completions=1, parallelism=1, cpu="1"), network=SLOW)
+    h.run(seconds=0.5)
+    h.delete("Node", "n")
+    h.add(node_object("m", cpu="1"))
+    h.run(seconds=300)
+    assert set(h.nodes_of_pods().values()) == {"m"}
+
+
+def test_pool_is_not_billed_for_a_pod_on_a_node_that_is_gone() -> None:
+    h = Harness(node_object("n", cpu="1"), pod_object("a", cpu="1"), network=SLOW)
+    h.run(seconds=0.5)
+    h.delete("Node", "n")
+    h.run(seconds=5)
+    (default,) = h.scheduler.summary()
+    assert (default.nodes, default.used.get("cpu", 0)) == (0, 0)
+
+
+def test_lost_answers_bind_every_pod_once() -> None:
+    h = Harness(
+        *(node_object(f"n{number}", cpu="10") for number in range(4)),
+        *(pod_object(f"p{number}") for number in range(40)),
+        network=Network(bind_seconds=0.1, lost_share=0.5),
+        seed=7,
+    )
+    h.run(seconds=120)
+    nodes = list(h.nodes_of_pods().values())
+    assert sorted(nodes.count(node) for node in {*nodes}) == [10, 10, 10, 10]
+    assert len(h.binds) == 40

@@ -1,0 +1,117 @@
+"""Waiting pods: what wakes them, and that nothing else does."""
+
+from tests.harness import Harness
+from tests.objects import node_object, pod_object
+
+CLOSED = {"key": "closed", "effect": "NoSchedule"}
+
+
+def attempts(h: Harness) -> int:
+    """How many attempts the scheduler had made when it bound the last pod: decisions are numbered."""
+    return int(h.marks(h.binds[-1])["scheduling.resource.aibee.cn/decision"].rpartition("-")[2])
+
+
+def test_gated_pod_waits_for_its_gate_and_goes_at_once() -> None:
+    h = Harness(node_object("n"), pod_object("p", gates=["example.com/data"]))
+    h.run(seconds=600)
+    assert h.node_of("p") == ""
+    assert h.condition("Pod", "p", "PodScheduled")["reason"] == "SchedulingGated"
+    h.patch("Pod", "p", {"spec": {"schedulingGates": None}})
+    h.run(seconds=1)
+    assert h.node_of("p") == "n"
+
+
+def test_removed_taint_wakes() -> None:
+    h = Harness(node_object("n", taints=[CLOSED]), pod_object("p"))
+    h.run()
+    assert h.why("p") == "0/1 nodes are available: 1 node(s) had untolerated taint(s)."
+    h.patch("Node", "n", {"spec": {"taints": None}})
+    h.run()
+    assert h.node_of("p") == "n"
+
+
+def test_uncordoned_node_wakes() -> None:
+    h = Harness(node_object("n"))
+    h.patch("Node", "n", {"spec": {"unschedulable": True}})
+    h.add(pod_object("p"))
+    h.run()
+    assert h.why("p") == "0/1 nodes are available: 1 node(s) were unschedulable."
+    h.patch("Node", "n", {"spec": {"unschedulable": None}})
+    h.run()
+    assert h.node_of("p") == "n"
+
+
+def test_corrected_label_wakes() -> None:
+    h = Harness(node_object("n", labels={"disk": "hdd"}), pod_object("p", node_selector={"disk": "ssd"}))
+    h.run()
+    assert h.why("p") == "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
+    h.patch("Node", "n", {"metadata": {"labels": {"disk": "ssd"}}})
+    h.run()
+    assert h.node_of("p") == "n"
+
+
+def test_new_node_wakes() -> None:
+    h = Harness(pod_object("p"))
+    h.run()
+    assert h.why("p") == "no nodes available to schedule pods"
+    h.add(node_object("n"))
+    h.run()
+    assert h.node_of("p") == "n"
+
+
+def test_grown_node_wakes() -> None:
+    h = Harness(node_object("n", cpu="1"), pod_object("p", cpu="2"))
+    h.run()
+    h.patch("Node", "n", {"status": {"allocatable": {"cpu": "2"}}}, "status")
+    h.run()
+    assert h.node_of("p") == "n"
+
+
+def test_added_toleration_wakes() -> None:
+    h = Harness(node_object("n", taints=[CLOSED]), pod_object("p"))
+    h.run()
+    given = h.get("Pod", "p")["spec"].get("tolerations", [])
+    h.patch("Pod", "p", {"spec": {"tolerations": [*given, {"key": "closed", "operator": "Exists"}]}})
+    h.run()
+    assert h.node_of("p") == "n"
+
+
+def test_freed_room_wakes_exactly_who_can_use_it() -> None:
+    h = Harness(node_object("n", cpu="4", gpu=0), pod_object("small", cpu="1"), pod_object("large", cpu="3"))
+    h.run()
+    h.add(pod_object("needs-1", cpu="1"), pod_object("needs-2", cpu="2"), pod_object("needs-gpu", cpu="1", gpu=1))
+    h.run(seconds=20)
+    h.delete("Pod", "small")
+    h.run(seconds=60)
+    assert h.binds == ["large", "small", "needs-1"]
+    assert attempts(h) == 5 + 1
+    assert h.scheduler.waiting() == {"default": {"parked": 2}}
+
+
+def test_net_of_five_minutes_has_nobody_to_save() -> None:
+    h = Harness(node_object("n", cpu="2", taints=[CLOSED]), pod_object("a", cpu="2"), pod_object("b", cpu="2"))
+    h.run(seconds=400)
+    h.patch("Node", "n", {"spec": {"taints": None}})
+    h.run(seconds=400)
+    (first,) = h.binds
+    h.delete("Pod", first)
+    h.run(seconds=400)
+    assert sorted(h.binds) == ["a", "b"]
+    assert h.scheduler.net_saves() == 0
+
+
+def test_pod_that_cannot_fit_is_tried_ever_more_rarely_and_says_so_once() -> None:
+    h = Harness(node_object("n", cpu="1"), pod_object("p", cpu="2"))
+    h.run(seconds=3600)
+    assert h.events_about("p") == ["0/1 nodes are available: 1 Insufficient cpu."]
+
+
+def test_reason_that_changes_is_said_again() -> None:
+    h = Harness(node_object("n", cpu="1"), pod_object("p", cpu="2"))
+    h.run()
+    h.patch("Node", "n", {"spec": {"taints": [CLOSED]}})
+    h.add(node_object("m", cpu="1"))
+    h.run(seconds=400)
+    assert h.why("p") == "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s)."
+    assert h.events_about("p")[-1] == h.why("p")
+    assert h.condition("Pod", "p", "PodScheduled")["message"] == h.why("p")
