@@ -18,7 +18,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import structlog
 from structlog.typing import FilteringBoundLogger
@@ -42,7 +42,7 @@ from aischeduler.kube.reports import WRITERS, Reports, Voice
 from aischeduler.kube.requests import Reporter
 from aischeduler.kube.resources import Unreadable
 from aischeduler.kube.wire import Wire
-from aischeduler.model.actions import ObjectRef, Warn
+from aischeduler.model.actions import Action, ObjectRef, Warn
 from aischeduler.model.events import Event, NodeSeen
 
 SLICE_SECONDS: Final = 0.005
@@ -93,7 +93,7 @@ async def run(server: Server, config: Config, stop: asyncio.Event | None = None)
 class Daemon:
     """One scheduler for one cluster, until `stop` is set; `deciding` is set once decisions are taken."""
 
-    def __init__(self, server: Server, config: Config, stop: asyncio.Event) -> None:
+    def __init__(self, server: Server, config: Config, stop: asyncio.Event, pace: Pace | None = None) -> None:
         self.deciding = asyncio.Event()
         self.scheduler = Scheduler(
             default_profile(config.scheduler_name, config.gpu_resources), run=secrets.token_hex(3)
@@ -103,7 +103,7 @@ class Daemon:
         self._stop = stop
         self._log: FilteringBoundLogger = structlog.get_logger().bind()
         self._inbox = Inbox()
-        self._pace = Pace(time.monotonic, asyncio.sleep, secrets.SystemRandom())
+        self._pace = pace or Pace(time.monotonic, asyncio.sleep, secrets.SystemRandom())
 
     async def run(self) -> None:
         """Schedule until told to stop; raises only what a new process has to mend."""
@@ -120,6 +120,7 @@ class Daemon:
                 await self._run(client, wire, tasks)
         finally:
             await wire.close()
+            gc.unfreeze()
         self._log.info("stopped")
 
     async def _run(self, client: Client, wire: Wire, tasks: asyncio.TaskGroup) -> None:
@@ -130,7 +131,7 @@ class Daemon:
         reader = PodReader(client, pods, specs)
         binder = Binder(wire, reader.read, self._pace, self._config.bind_in_flight)
         executor = Executor(binder, reports, reader, self._inbox.put, self._log)
-        loops = PoolLoops(self.scheduler, executor, self._room(binder), self._pace.clock)
+        loops = PoolLoops(self.scheduler, executor.perform, self._room(binder), self._pace.clock)
         reflectors: list[Reflector[Any]] = [
             Reflector(client, resources.pools(), ears, self._pace),
             Reflector(client, resources.nodes(), ears, self._pace),
@@ -228,15 +229,33 @@ class Daemon:
         self._log.warning("list or watch failed", kind=kind, reason=str(error))
 
 
+class Decider(Protocol):
+    """The part of the engine that decides; see `engine.scheduler.Scheduler`."""
+
+    def decide(self, pool: str, now: float, limit: int) -> list[Action]:
+        """Try at most `limit` pods of a pool."""
+
+    def ready(self, now: float) -> tuple[str, ...]:
+        """Return the pools with something to decide."""
+
+    def next_wakeup(self) -> float | None:
+        """Return when something moves by itself."""
+
+    def pools(self) -> tuple[str, ...]:
+        """Return all pools."""
+
+
 class PoolLoops:
     """One loop per pool of the scheduler: wait for work, decide for a slice, hand on, let others run.
 
-    `room` waits while too much is decided and not yet bound.
+    `perform` takes the actions; `room` waits while too much is decided and not yet bound.
     """
 
-    def __init__(self, scheduler: Scheduler, executor: Executor, room: Job, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, scheduler: Decider, perform: Callable[[list[Action]], None], room: Job, clock: Callable[[], float]
+    ) -> None:
         self._scheduler = scheduler
-        self._executor = executor
+        self._perform = perform
         self._room = room
         self._clock = clock
         self._spawn: Callable[[str, Job], asyncio.Task[None]] | None = None
@@ -289,7 +308,7 @@ class PoolLoops:
             await wake.wait()
             await self._room()
             begun = self._clock()
-            self._executor.perform(self._scheduler.decide(pool, begun, attempts))
+            self._perform(self._scheduler.decide(pool, begun, attempts))
             attempts = _attempts(attempts, self._clock() - begun)
             if pool not in self._scheduler.ready(self._clock()):
                 wake.clear()
