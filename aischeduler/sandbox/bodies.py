@@ -9,10 +9,11 @@ from aischeduler.sandbox.call import Call
 from aischeduler.sandbox.decoding import DecodeError, Decoder, go_name
 from aischeduler.sandbox.kinds import Resource
 from aischeduler.sandbox.objects import JsonObject
+from aischeduler.sandbox.protobuf import MEDIA_TYPE, decode
 from aischeduler.sandbox.status import Refusal, bad_request, failure, unsupported_media_type
 from aischeduler.sandbox.types import type_of_kind
 
-SPOKEN = ("application/json", "application/yaml")
+SPOKEN = ("application/json", "application/yaml", MEDIA_TYPE)
 BODY_BYTES_MAX = 3 * 1024 * 1024
 
 
@@ -21,11 +22,13 @@ def parse(body: bytes, content_type: str) -> Any:
     if len(body) > BODY_BYTES_MAX:
         raise failure(413, "RequestEntityTooLarge", f"Request entity too large: limit is {BODY_BYTES_MAX}")
     media = content_type.partition(";")[0].strip() or SPOKEN[0]
-    if "yaml" in media:
+    if media == MEDIA_TYPE:
         try:
-            return yaml.safe_load(body)
-        except yaml.YAMLError as error:
-            raise bad_request(f"error decoding YAML: {' '.join(str(error).split())}") from error
+            return decode(body)
+        except ValueError as error:
+            raise bad_request(f"error decoding protobuf: {error}") from error
+    if "yaml" in media:
+        return _parse_yaml(body)
     if not media.endswith("json"):
         raise unsupported_media_type(media, SPOKEN)
     try:
@@ -38,6 +41,27 @@ def cannot_be_handled(resource: Resource, why: str, kind: str = "") -> Refusal:
     """400 for a body that is not of the kind that the path is about."""
     given = kind or resource.kind
     return bad_request(f'{given} in version "{resource.version}" cannot be handled as a {resource.kind}: {why}')
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML as JSON has it: a text that looks like a date stays a text."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def _parse_yaml(body: bytes) -> Any:
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        pass
+    try:
+        return yaml.load(body, _Loader)  # noqa: S506 (a safe loader)
+    except yaml.YAMLError as error:
+        raise bad_request(f"error decoding YAML: {' '.join(str(error).split())}") from error
 
 
 def parse_object(call: Call, body: bytes) -> JsonObject:

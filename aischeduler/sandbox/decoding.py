@@ -59,7 +59,7 @@ class Decoder:
                 self.unknown.append(lead + key)
             elif one is not None:
                 decoded = self._value(one, kind, lead + key, type_.name)
-                if decoded or kind.shape in {"scalar", "struct"} or key in type_.required:
+                if decoded or kind.shape == "struct" or not _zero_is_absent(type_, key, kind):
                     result[key] = decoded
         return result
 
@@ -86,6 +86,10 @@ class Decoder:
                     key: "" if one is None else self._value(one, inner, f"{path}.{key}", owner)
                     for key, one in value.items()
                 }
+
+
+def _zero_is_absent(type_: ApiType, key: str, kind: Kind) -> bool:
+    return key in type_.zero_absent or (kind.shape != "scalar" and key not in type_.required)
 
 
 def _scalar(value: Any, name: str, path: str, owner: str) -> Any:

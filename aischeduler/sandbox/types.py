@@ -12,6 +12,7 @@ SCALARS = frozenset(
     {"str", "bytes", "bool", "int32", "int64", "double", "quantity", "time", "microtime", "intstr", "any"}
 )
 
+_FIELD = re.compile(r"(?P<name>[^!?=:+]+)(?P<mark>[!?])?(?:=(?P<number>\d+))?:(?P<kind>.+)\Z")
 _KIND = re.compile(
     r"(?P<element>[^#%@~]+)(?:#(?P<keys>[^@~%]+))?(?P<unique>%)?(?:(?P<merge>@)(?P<merge_key>[^~]*))?(?P<retain>~)?\Z"
 )
@@ -44,11 +45,18 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class ApiType:
-    """A type with its fields. `atomic`: server-side apply replaces it as a whole."""
+    """A type with its fields.
+
+    `atomic`: server-side apply replaces it as a whole. `zero_absent`: fields whose zero value is not written.
+    `numbers`: the fields by protobuf number; `inlined`: types whose fields lie among this one's, by number.
+    """
 
     name: str
     fields: dict[str, Kind]
     required: frozenset[str]
+    zero_absent: frozenset[str]
+    numbers: dict[int, str]
+    inlined: dict[int, str]
     atomic: bool
 
 
@@ -60,12 +68,22 @@ def api_types() -> dict[str, ApiType]:
     found = {}
     for line in "\n".join(lines).replace("\n ", " ").splitlines():
         name, *fields = line.split()
-        atomic = name.endswith("*")
-        pairs = [field.partition(":")[::2] for field in fields]
-        kinds = {field.rstrip("!"): _kind(text) for field, text in pairs}
-        required = frozenset(field[:-1] for field, _ in pairs if field.endswith("!"))
-        found[name.rstrip("*")] = ApiType(name.rstrip("*"), kinds, required, atomic)
+        found[name.rstrip("*")] = _type(name, fields)
     return found
+
+
+def _type(name: str, fields: list[str]) -> ApiType:
+    matches = [match for field in fields if (match := _FIELD.match(field))]
+    inlined = [field.lstrip("+").partition("=")[::2] for field in fields if field.startswith("+")]
+    return ApiType(
+        name.rstrip("*"),
+        {match["name"]: _kind(match["kind"]) for match in matches},
+        frozenset(match["name"] for match in matches if match["mark"] == "!"),
+        frozenset(match["name"] for match in matches if match["mark"] == "?"),
+        {int(match["number"]): match["name"] for match in matches if match["number"]},
+        {int(number): type_name for type_name, number in inlined},
+        name.endswith("*"),
+    )
 
 
 @cache
