@@ -47,6 +47,8 @@ class Files:
     tokens: Path
     kubeconfig: Path
     scheduler_config: Path
+    audit_policy: Path
+    bindings: Path
 
 
 def etcd(binaries: Binaries, files: Files, ports: Ports) -> list[str]:
@@ -93,6 +95,8 @@ def kube_apiserver(binaries: Binaries, files: Files, ports: Ports) -> list[str]:
         "--enable-priority-and-fairness=false",
         "--delete-collection-workers=16",
         "--profiling=false",
+        f"--audit-policy-file={files.audit_policy}",
+        f"--audit-log-path={files.bindings}",
     ]
 
 
@@ -130,4 +134,15 @@ def scheduler_config(kubeconfig: Path) -> dict[str, object]:
         "kind": "KubeSchedulerConfiguration",
         "leaderElection": {"leaderElect": False},
         "clientConnection": {"kubeconfig": str(kubeconfig), "qps": PEER_QPS, "burst": PEER_BURST},
+    }
+
+
+def audit_policy() -> dict[str, object]:
+    """The document that makes the API server note every answer to a Binding, and nothing else."""
+    binding = {"level": "Request", "verbs": ["create"], "resources": [{"group": "", "resources": ["pods/binding"]}]}
+    return {
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived"],
+        "rules": [binding, {"level": "None"}],
     }

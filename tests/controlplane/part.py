@@ -80,19 +80,21 @@ class Part:
             self._process.kill()
             self._reap()
 
-    def stop(self) -> None:
-        """SIGTERM, and wait for a clean end. Raises PartError when it does not come (an API server with open watches
-        takes a minute)."""
+    def stop(self) -> int:
+        """SIGTERM, and wait for the end; answer the exit status. Raises PartError when it does not come (an API server
+        with open watches takes a minute)."""
         os.kill(self.pid, signal.SIGTERM)
         self.resume()
         process = self._process
+        if process is None:
+            raise PartError(f"{self.name} is not running")
         try:
-            if process is not None:
-                process.wait(STOP_WITHIN_SECONDS)
+            status = process.wait(STOP_WITHIN_SECONDS)
         except subprocess.TimeoutExpired:
             late = f"{self.name} did not stop within {STOP_WITHIN_SECONDS:.0f} s of SIGTERM; {self._last_lines()}"
             raise PartError(late) from None
         self._reap()
+        return status
 
     def pause(self) -> None:
         """SIGSTOP: sockets stay open, nothing answers."""

@@ -59,22 +59,24 @@ class ControlPlane:
         self.token = secrets.token_hex(16)
         self.kubeconfig = self.directory / "admin.kubeconfig"
         self.token_kubeconfig = self.directory / "token.kubeconfig"
+        self.bindings_log = self.directory / "bindings.log"
+        """Every Binding that the API server answered, one JSON document of its audit a line."""
         files, admin = self._write_files()
         self.authority = files.authority
         self.admin = admin
-        self._tls = _client_tls(files.authority, admin)
+        self.tls = _client_tls(files.authority, admin)
         self._warden = Warden()
         self._parts: dict[PartName, Part] = {
-            "etcd": self._part("etcd", commands.etcd(binaries, files, self.ports), self._etcd_ready),
-            "kube-apiserver": self._part(
+            "etcd": self.program("etcd", commands.etcd(binaries, files, self.ports), self._etcd_ready),
+            "kube-apiserver": self.program(
                 "kube-apiserver", commands.kube_apiserver(binaries, files, self.ports), self._api_ready
             ),
-            "kube-controller-manager": self._part(
+            "kube-controller-manager": self.program(
                 "kube-controller-manager",
                 commands.kube_controller_manager(binaries, files, self.ports),
                 lambda: self._healthy(self.ports.controllers, "/healthz"),
             ),
-            "kube-scheduler": self._part(
+            "kube-scheduler": self.program(
                 "kube-scheduler",
                 commands.kube_scheduler(binaries, files, self.ports),
                 lambda: self._healthy(self.ports.scheduler, "/readyz"),
@@ -113,6 +115,10 @@ class ControlPlane:
     def kill(self, part: PartName) -> None:
         """SIGKILL, and wait until it is gone."""
         self._parts[part].kill()
+
+    def program(self, name: str, command: list[str], probe: Callable[[], bool]) -> Part:
+        """Return a program of the caller's that ends with the control plane; its log is `NAME.log` in the directory."""
+        return Part(name, command, self.directory / f"{name}.log", probe, self._warden)
 
     def stop(self, part: PartName) -> None:
         """SIGTERM, and wait for its clean end (the API server holds idle watches open for up to a minute)."""
@@ -169,7 +175,7 @@ class ControlPlane:
         content_type = "application/merge-patch+json" if method == "PATCH" else "application/json"
         return _request(
             http.client.HTTPSConnection(
-                "127.0.0.1", self.ports.api_server, timeout=ANSWER_WITHIN_SECONDS, context=self._tls
+                "127.0.0.1", self.ports.api_server, timeout=ANSWER_WITHIN_SECONDS, context=self.tls
             ),
             method,
             path,
@@ -184,6 +190,8 @@ class ControlPlane:
         tokens.write_text(f'{self.token},token-admin,token-admin,"system:masters"\n')
         config = self.directory / "kube-scheduler.json"
         config.write_text(json.dumps(commands.scheduler_config(self.kubeconfig)))
+        audit_policy = self.directory / "audit-policy.json"
+        audit_policy.write_text(json.dumps(commands.audit_policy()))
         certificate = {
             "client-certificate-data": _base64(admin.certificate),
             "client-key-data": _base64(admin.key),
@@ -199,11 +207,10 @@ class ControlPlane:
             tokens=tokens,
             kubeconfig=self.kubeconfig,
             scheduler_config=config,
+            audit_policy=audit_policy,
+            bindings=self.bindings_log,
         )
         return files, admin
-
-    def _part(self, name: PartName, command: list[str], probe: Callable[[], bool]) -> Part:
-        return Part(name, command, self.directory / f"{name}.log", probe, self._warden)
 
     def _etcd_ready(self) -> bool:
         connection = http.client.HTTPConnection(
@@ -212,7 +219,7 @@ class ControlPlane:
         return _says_ok(connection, "/readyz")
 
     def _api_ready(self) -> bool:
-        return self._serves(self.ports.api_server, "/readyz", self._tls)
+        return self._serves(self.ports.api_server, "/readyz", self.tls)
 
     def _healthy(self, port: int, path: str) -> bool:
         """Ask a part that signs its own serving certificate."""

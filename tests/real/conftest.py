@@ -1,5 +1,6 @@
 """What every test on the real control plane has: a namespace of its own, and a clean cluster after it."""
 
+import json
 from collections.abc import Iterator
 from itertools import count
 
@@ -7,7 +8,11 @@ import pytest
 
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.sweep import sweep
+from tests.real.cluster import CRDS, EXAMPLES, nodes
+from tests.real.daemon import Daemon
+from tests.real.history import History
 
+LOG_CHARACTERS_SHOWN = 3_000
 _numbers = count(1)
 
 
@@ -27,3 +32,38 @@ def namespace(control_plane: ControlPlane, clean_cluster: None) -> str:
     created = control_plane.api("POST", "/api/v1/namespaces", body)
     assert created.status == 201, created.body
     return name
+
+
+@pytest.fixture(scope="session")
+def pools_served(control_plane: ControlPlane) -> None:
+    """The Pool resource, as a user installs it."""
+    applied = control_plane.kubectl("apply", "-f", str(CRDS))
+    assert applied.returncode == 0, applied.stderr
+    waited = control_plane.kubectl("wait", "--for=condition=Established", "crd/pools.resource.aibee.cn")
+    assert waited.returncode == 0, waited.stderr
+
+
+@pytest.fixture
+def cluster(control_plane: ControlPlane, clean_cluster: None, pools_served: None) -> None:
+    """The pools of the examples and 25 nodes, applied by kubectl."""
+    applied = control_plane.kubectl("apply", "-f", str(EXAMPLES / "pools.yaml"))
+    assert applied.returncode == 0, applied.stderr
+    document = {"apiVersion": "v1", "kind": "List", "items": nodes()}
+    created = control_plane.kubectl("create", "-f", "-", stdin=json.dumps(document))
+    assert created.returncode == 0, created.stderr
+
+
+@pytest.fixture
+def daemon(control_plane: ControlPlane, clean_cluster: None, pools_served: None) -> Iterator[Daemon]:
+    """The scheduler, not yet started."""
+    daemon = Daemon(control_plane)
+    yield daemon
+    daemon.kill()
+    print(daemon.log[-LOG_CHARACTERS_SHOWN:])  # pytest shows it when the test has failed
+
+
+@pytest.fixture
+def history(control_plane: ControlPlane, clean_cluster: None) -> Iterator[History]:
+    """The record of all pods during the test."""
+    with History(control_plane) as history:
+        yield history

@@ -1,0 +1,49 @@
+"""Many requests at once, for tests that need a crowd of objects quickly."""
+
+import http.client
+import json
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from tests.controlplane.plane import ANSWER_WITHIN_SECONDS, ControlPlane
+
+CONNECTIONS = 16
+MERGE = "application/merge-patch+json"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request; PATCH is a merge patch."""
+
+    method: str
+    path: str
+    document: dict[str, Any]
+
+
+def create(plane: ControlPlane, path: str, documents: Iterable[dict[str, Any]]) -> None:
+    """POST all documents to a collection. Raises AssertionError at the first refusal."""
+    send(plane, [Request("POST", path, document) for document in documents])
+
+
+def send(plane: ControlPlane, requests: Sequence[Request]) -> None:
+    """Send all, a connection's share one after the other; raises AssertionError where one is refused.
+
+    The target of a PATCH may be gone.
+    """
+    shares = [requests[number::CONNECTIONS] for number in range(CONNECTIONS)]
+    with ThreadPoolExecutor(CONNECTIONS) as threads:
+        list(threads.map(lambda share: _send_share(plane, share), shares))
+
+
+def _send_share(plane: ControlPlane, requests: Sequence[Request]) -> None:
+    port, tls = plane.ports.api_server, plane.tls
+    with closing(http.client.HTTPSConnection("127.0.0.1", port, timeout=ANSWER_WITHIN_SECONDS, context=tls)) as server:
+        for one in requests:
+            content_type = MERGE if one.method == "PATCH" else "application/json"
+            server.request(one.method, one.path, json.dumps(one.document), {"Content-Type": content_type})
+            answer = server.getresponse()
+            said = answer.read()
+            assert answer.status < 300 or (one.method == "PATCH" and answer.status == 404), f"{one.path}: {said!r}"

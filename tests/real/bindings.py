@@ -1,0 +1,35 @@
+"""Every Binding that the API server answered, from its own audit."""
+
+import json
+from dataclasses import dataclass
+
+from aischeduler.model.names import MARK_DECISION
+from tests.controlplane.plane import ControlPlane
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """One Binding and the HTTP status that it got."""
+
+    pod: str
+    uid: str
+    node: str
+    decision: str
+    status: int
+
+
+def bindings(plane: ControlPlane, namespace: str) -> list[Answered]:
+    """Return the Bindings of pods of a namespace in the order of their answers."""
+    found = []
+    for line in plane.bindings_log.read_text().splitlines():
+        noted = json.loads(line)
+        if noted["objectRef"]["namespace"] != namespace:
+            continue
+        asked = noted["requestObject"]
+        metadata = asked["metadata"]
+        decision = metadata.get("annotations", {}).get(MARK_DECISION, "")
+        status = noted["responseStatus"]["code"]
+        found.append(
+            Answered(noted["objectRef"]["name"], metadata.get("uid", ""), asked["target"]["name"], decision, status)
+        )
+    return found

@@ -1,0 +1,74 @@
+"""The cluster of these tests: 25 nodes for the three pools of the examples, and crowds of pods that fill it exactly."""
+
+from pathlib import Path
+from typing import Any
+
+from tests.controlplane.many import create
+from tests.controlplane.plane import ControlPlane
+from tests.objects import Json, node_object, pod_object
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
+CRDS = ROOT / "manifests" / "crds"
+
+CPU_POOL, GPU_POOL, MASTERS = "cpu-pool", "gpu-pool", "masters"
+CPU_NODES, GPU_NODES, MASTER_NODES = 12, 10, 3
+NODE_CPU, NODE_GPUS = 32, 8
+
+
+def nodes() -> list[Json]:
+    """Return twelve CPU nodes, ten with eight GPUs, and three masters."""
+    cpu = [node_object(f"cpu-{n:02d}", cpu=str(NODE_CPU), labels={"cpu": "true"}) for n in range(CPU_NODES)]
+    gpu = [
+        node_object(f"gpu-{n:02d}", cpu=str(NODE_CPU), gpu=NODE_GPUS, labels={"gpu": "true"}) for n in range(GPU_NODES)
+    ]
+    master = {"kubernetes.io/role": "master"}
+    masters = [node_object(f"master-{n}", cpu="8", labels=master) for n in range(MASTER_NODES)]
+    return [*cpu, *gpu, *masters]
+
+
+def backlog(namespace: str) -> list[Json]:
+    """Return 400 pods: 320 of one CPU, and 80 that take every GPU there is."""
+    cpu = [pod_object(f"cpu-{n:03d}", namespace=namespace, memory="64Mi", pool=CPU_POOL) for n in range(320)]
+    gpu = [
+        pod_object(f"gpu-{n:03d}", namespace=namespace, cpu="1", memory="64Mi", gpu=1, pool=GPU_POOL) for n in range(80)
+    ]
+    return [*cpu, *gpu]
+
+
+def later(namespace: str) -> list[Json]:
+    """Return 200 pods more: 64 that fill the last CPU of cpu-pool, and 136 beside the GPU pods."""
+    cpu = [pod_object(f"late-{n:03d}", namespace=namespace, memory="64Mi", pool=CPU_POOL) for n in range(64)]
+    small = [
+        pod_object(f"small-{n:03d}", namespace=namespace, cpu="500m", memory="64Mi", pool=GPU_POOL) for n in range(136)
+    ]
+    return [*cpu, *small]
+
+
+def create_pods(plane: ControlPlane, namespace: str, pods: list[Json]) -> None:
+    create(plane, f"/api/v1/namespaces/{namespace}/pods", pods)
+
+
+def create_nodes(plane: ControlPlane, documents: list[Json]) -> None:
+    create(plane, "/api/v1/nodes", documents)
+
+
+def create_pools(plane: ControlPlane, *documents: Json) -> None:
+    create(plane, "/apis/resource.aibee.cn/v1alpha1/pools", documents)
+
+
+def pod(plane: ControlPlane, namespace: str, name: str) -> Any:
+    return plane.api("GET", f"/api/v1/namespaces/{namespace}/pods/{name}").body
+
+
+def events(plane: ControlPlane, namespace: str, reason: str) -> dict[str, str]:
+    """Return object -> text of its latest event with this reason."""
+    items = plane.api("GET", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events").body["items"]
+    told = [item for item in items if item["reason"] == reason]
+    return {item["regarding"]["name"]: item["note"] for item in sorted(told, key=lambda item: item["eventTime"])}
+
+
+def condition(document: Any, kind: str) -> Json:
+    """Return a condition of an object, or nothing where it has none of this type."""
+    found = (one for one in document.get("status", {}).get("conditions", ()) if one["type"] == kind)
+    return next(found, {})

@@ -1,0 +1,66 @@
+"""The scheduler under test: the production program in a process of its own."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.controlplane.plane import ControlPlane
+
+Line = dict[str, Any]
+
+
+class Daemon:
+    """`ai-scheduler run` against the control plane; ready means that it has listed everything."""
+
+    def __init__(self, plane: ControlPlane, kubeconfig: Path | None = None, *, log_level: str = "info") -> None:
+        path = str(kubeconfig or plane.kubeconfig)
+        options = ["--kubeconfig", path, "--no-leader-elect", "--log-format", "json", "--log-level", log_level]
+        command = [sys.executable, "-m", "aischeduler", "run", *options]
+        self._part = plane.program("ai-scheduler", command, lambda: bool(self.said("synced")))
+        self._part.log.unlink(missing_ok=True)
+
+    @property
+    def pid(self) -> int:
+        return self._part.pid
+
+    def running(self) -> bool:
+        return self._part.running()
+
+    def start(self) -> None:
+        """Start and wait until it decides."""
+        self._part.log.unlink(missing_ok=True)
+        self._part.start()
+
+    def launch(self) -> None:
+        """Start without waiting."""
+        self._part.log.unlink(missing_ok=True)
+        self._part.launch()
+
+    def wait_ready(self) -> None:
+        self._part.wait_ready()
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._part.kill()
+
+    def stop(self) -> int:
+        """SIGTERM; return the exit status."""
+        return self._part.stop()
+
+    def pause(self) -> None:
+        self._part.pause()
+
+    def resume(self) -> None:
+        self._part.resume()
+
+    @property
+    def log(self) -> str:
+        """What it has logged since it was started last."""
+        return self._part.log.read_text() if self._part.log.exists() else ""
+
+    def said(self, event: str) -> list[Line]:
+        """Return the lines of log of this event; a line that is not one JSON object is an error."""
+        whole = self.log.rpartition("\n")[0]
+        lines: list[Line] = [json.loads(line) for line in whole.splitlines()]
+        return [line for line in lines if line["event"] == event]

@@ -1,0 +1,143 @@
+"""Many pods, and what may break while they are bound: nothing is lost or bound twice, and no node is overbooked."""
+
+import time
+
+import pytest
+
+from tests.controlplane.many import Request, send
+from tests.controlplane.plane import ControlPlane
+from tests.objects import pod_object
+from tests.real.bindings import bindings
+from tests.real.cluster import CPU_POOL, backlog, create_pods, events, later
+from tests.real.daemon import Daemon
+from tests.real.history import History
+
+pytestmark = pytest.mark.usefixtures("cluster")
+
+MIDDLE = 120
+"""Pods that are bound when something happens."""
+ALL = 600
+SUCCEEDED = {"status": {"phase": "Succeeded"}}
+
+
+def check(plane: ControlPlane, history: History, namespace: str) -> None:
+    """Judge the whole record: each pod went to one node by one Binding, and there was always room."""
+    moved = {uid: nodes for uid, nodes in history.nodes_of().items() if len(nodes) != 1}
+    assert moved == {}
+    accepted = [one for one in bindings(plane, namespace) if one.status == 201]
+    assert len({one.uid for one in accepted}) == len(accepted)
+    assert len({one.decision for one in accepted}) == len(accepted)
+    assert history.overcommitted() == []
+
+
+def test_backlog_and_pods_created_meanwhile_are_all_bound_once(
+    control_plane: ControlPlane, namespace: str, daemon: Daemon, history: History
+) -> None:
+    create_pods(control_plane, namespace, backlog(namespace))
+    daemon.launch()
+    history.wait_for_bound(namespace, 1)
+    create_pods(control_plane, namespace, later(namespace))
+    history.wait_for_bound(namespace, ALL)
+    check(control_plane, history, namespace)
+    assert [one.status for one in bindings(control_plane, namespace)] == [201] * ALL
+
+
+def test_killed_scheduler_loses_nothing_and_binds_nothing_twice(
+    control_plane: ControlPlane, namespace: str, daemon: Daemon, history: History
+) -> None:
+    create_pods(control_plane, namespace, backlog(namespace))
+    daemon.launch()
+    history.wait_for_bound(namespace, MIDDLE)
+    daemon.kill()
+    assert len(history.bound(namespace)) < len(backlog(namespace))
+    create_pods(control_plane, namespace, later(namespace))
+    daemon.launch()
+    history.wait_for_bound(namespace, ALL)
+    check(control_plane, history, namespace)
+
+
+def test_killed_api_server_loses_nothing_and_binds_nothing_twice(
+    control_plane: ControlPlane, namespace: str, daemon: Daemon, history: History
+) -> None:
+    create_pods(control_plane, namespace, backlog(namespace))
+    daemon.launch()
+    history.wait_for_bound(namespace, MIDDLE)
+    control_plane.restart("kube-apiserver")
+    create_pods(control_plane, namespace, later(namespace))
+    history.wait_for_bound(namespace, ALL)
+    assert history.relists > 1
+    assert daemon.running()
+    check(control_plane, history, namespace)
+
+
+def test_killed_etcd_loses_nothing_and_binds_nothing_twice(
+    control_plane: ControlPlane, namespace: str, daemon: Daemon, history: History
+) -> None:
+    create_pods(control_plane, namespace, backlog(namespace))
+    daemon.launch()
+    history.wait_for_bound(namespace, MIDDLE)
+    control_plane.restart("etcd")
+    history.wait_for_bound(namespace, len(backlog(namespace)))
+    assert daemon.running()
+    check(control_plane, history, namespace)
+
+
+def test_api_server_that_answers_nothing_for_a_while_costs_only_that_while(
+    control_plane: ControlPlane, namespace: str, daemon: Daemon, history: History
+) -> None:
+    create_pods(control_plane, namespace, backlog(namespace))
+    daemon.launch()
+    history.wait_for_bound(namespace, MIDDLE)
+    control_plane.pause("kube-apiserver")
+    time.sleep(2.0)
+    control_plane.resume("kube-apiserver")
+    history.wait_for_bound(namespace, len(backlog(namespace)))
+    check(control_plane, history, namespace)
+
+
+def test_paused_scheduler_goes_on_where_it_was(
+    control_plane: ControlPlane, namespace: str, daemon: Daemon, history: History
+) -> None:
+    create_pods(control_plane, namespace, backlog(namespace))
+    daemon.launch()
+    history.wait_for_bound(namespace, MIDDLE)
+    daemon.pause()
+    create_pods(control_plane, namespace, later(namespace))
+    daemon.resume()
+    history.wait_for_bound(namespace, ALL)
+    check(control_plane, history, namespace)
+
+
+def test_terminated_scheduler_finishes_what_is_in_flight_and_exits_with_0(
+    control_plane: ControlPlane, namespace: str, daemon: Daemon, history: History
+) -> None:
+    create_pods(control_plane, namespace, backlog(namespace))
+    daemon.launch()
+    history.wait_for_bound(namespace, MIDDLE)
+    assert daemon.stop() == 0
+    decided = {line["uid"] for line in daemon.said("bind")}
+    accepted = {one.uid for one in bindings(control_plane, namespace) if one.status == 201}
+    assert decided == accepted
+    assert len(decided) < len(backlog(namespace))
+    assert set(events(control_plane, namespace, "Scheduled")) == {one.pod for one in bindings(control_plane, namespace)}
+    daemon.launch()
+    history.wait_for_bound(namespace, len(backlog(namespace)))
+    check(control_plane, history, namespace)
+
+
+def test_room_of_finished_pods_is_used_again_and_never_twice(
+    control_plane: ControlPlane, namespace: str, daemon: Daemon, history: History
+) -> None:
+    """500 pods of four CPUs through the 96 places of cpu-pool; whatever is bound soon succeeds."""
+    pods = [pod_object(f"p-{n:03d}", namespace=namespace, cpu="4", memory="64Mi", pool=CPU_POOL) for n in range(500)]
+    create_pods(control_plane, namespace, pods)
+    daemon.launch()
+    done: dict[str, None] = {}
+    deadline = time.monotonic() + 60.0
+    while len(done) < len(pods):
+        assert time.monotonic() < deadline, f"{len(done)} pods came through"
+        new = [name for name in history.bound(namespace) if name not in done]
+        path = f"/api/v1/namespaces/{namespace}/pods"
+        send(control_plane, [Request("PATCH", f"{path}/{name}/status", SUCCEEDED) for name in new])
+        done |= dict.fromkeys(new)
+    check(control_plane, history, namespace)
