@@ -45,10 +45,13 @@ async def test_run_without_the_flag_says_that_there_is_no_election_yet(tmp_path:
             *RUN, "--kubeconfig", str(path), "--log-format", "console", stderr=asyncio.subprocess.PIPE
         )
         assert running.stderr is not None
-        first = await asyncio.wait_for(running.stderr.readline(), timeout=20)
+        lines: list[bytes] = []
+        async with asyncio.timeout(20):
+            while not lines or b"synced" not in lines[-1]:
+                lines.append(await running.stderr.readline())
         running.send_signal(signal.SIGINT)
         await asyncio.wait_for(running.communicate(), timeout=20)
-    assert b"there is no leader election yet" in first
+    assert b"there is no leader election yet" in lines[0]
     assert running.returncode == 0
 
 
