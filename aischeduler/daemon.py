@@ -31,7 +31,7 @@ from aischeduler.kube import resources
 from aischeduler.kube.auth import Server
 from aischeduler.kube.binder import Binder
 from aischeduler.kube.client import Client
-from aischeduler.kube.errors import ApiError
+from aischeduler.kube.errors import ApiError, RefusedError
 from aischeduler.kube.executor import Executor
 from aischeduler.kube.inbox import Inbox
 from aischeduler.kube.pace import Backoff, Pace
@@ -171,7 +171,7 @@ class Daemon:
                 self._observe(event, reports)
                 if clock() >= end:
                     break
-            loops.wake()
+            loops.wake_soon()
             await asyncio.sleep(0)
 
     def _observe(self, event: Event, reports: Reports) -> None:
@@ -226,7 +226,10 @@ class Daemon:
             reports.warn(Warn(about, "Unreadable", f"The scheduler cannot read this object: {found.message}"))
 
     def _failed(self, kind: str, error: ApiError) -> None:
-        self._log.warning("list or watch failed", kind=kind, reason=str(error))
+        if isinstance(error, RefusedError) and error.status == 410:
+            self._log.info("listing again", kind=kind, reason=str(error))
+        else:
+            self._log.warning("list or watch failed", kind=kind, reason=str(error))
 
 
 class Decider(Protocol):
@@ -262,11 +265,12 @@ class PoolLoops:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._wakes: dict[str, asyncio.Event] = {}
         self._alarm: asyncio.TimerHandle | None = None
+        self._wake_is_due = False
 
     def begin(self, spawn: Callable[[str, Job], asyncio.Task[None]]) -> None:
         """Decide from now on; `spawn` starts a named task that is started again when it fails."""
         self._spawn = spawn
-        self.wake()
+        self.wake_soon()
 
     def end(self) -> None:
         """Decide no more."""
@@ -276,8 +280,15 @@ class PoolLoops:
         if self._alarm is not None:
             self._alarm.cancel()
 
-    def wake(self) -> None:
+    def wake_soon(self) -> None:
+        """Look for work once, after all that runs now has run."""
+        if not self._wake_is_due:
+            self._wake_is_due = True
+            asyncio.get_running_loop().call_soon(self._wake)
+
+    def _wake(self) -> None:
         """Follow the scheduler's pools, wake those with something to do, and set the alarm for the next."""
+        self._wake_is_due = False
         if self._spawn is None:
             return
         pools = self._scheduler.pools()
@@ -299,20 +310,20 @@ class PoolLoops:
             self._alarm = None
         if at is not None:
             wait = max(NAP_SECONDS, at - self._clock())
-            self._alarm = asyncio.get_running_loop().call_later(wait, self.wake)
+            self._alarm = asyncio.get_running_loop().call_later(wait, self._wake)
 
     async def _decide_for_ever(self, pool: str) -> None:
         wake = self._wakes[pool]
+        wake.set()  # after a failure there may be work that nobody speaks of again
         attempts = 1
         while True:
             await wake.wait()
+            wake.clear()
             await self._room()
             begun = self._clock()
             self._perform(self._scheduler.decide(pool, begun, attempts))
             attempts = _attempts(attempts, self._clock() - begun)
-            if pool not in self._scheduler.ready(self._clock()):
-                wake.clear()
-                self._set_alarm()
+            self.wake_soon()
             await asyncio.sleep(0)
 
 

@@ -138,9 +138,20 @@ class Reflector(Generic[D]):
                 await self._read_items(page.items)
         except RefusedError as error:
             if self._absent(error):
+                await self._check_server()
                 self._complete_list("")
             raise
         self._complete_list(page.metadata.resource_version)
+
+    async def _check_server(self) -> None:
+        """Make sure that an API server says that something is not served, and no proxy before it."""
+        groups = await self._client.get("/apis")
+        try:
+            found = msgspec.json.decode(groups, type=Named).kind
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            found = ""
+        if found != "APIGroupList":
+            raise GarbledError("GET /apis: the answer is not the list of an API server's groups")
 
     def _complete_list(self, version: str) -> None:
         self._tell(self._store.end_list())

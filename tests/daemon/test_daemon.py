@@ -296,6 +296,7 @@ def scripted_cluster(*more: dict[str, Any]) -> Script:
     script.always["get", NODES] = lambda _: listing(node)
     script.always["get", "/api/v1/pods"] = lambda _: listing(pod, *more)
     script.always["get", POOLS] = lambda _: status(404, "NotFound")
+    script.always["get", "/apis"] = lambda _: reply(200, {"kind": "APIGroupList"})
     script.always["post", EVENTS] = lambda _: reply(201)
     return script
 
@@ -386,7 +387,7 @@ async def test_pools_come_and_go() -> None:
     async with world.running() as loops:
         await until(lambda: world.decided("a") == 1)
         world.engine.left = {"b": 1}
-        loops.wake()
+        loops.wake_soon()
         await until(lambda: world.decided("b") == 1)
         assert list(loops._tasks) == ["b"]
 
@@ -396,7 +397,7 @@ async def test_nothing_is_decided_while_too_much_waits_to_be_bound() -> None:
     async with world.running() as loops:
         world.gate.clear()
         world.engine.left["a"] = 5
-        loops.wake()
+        loops.wake_soon()
         await asyncio.sleep(0.02)
         assert world.performed == []
         world.gate.set()
@@ -407,6 +408,6 @@ async def test_what_moves_by_itself_wakes_its_pool() -> None:
     world = Loops(FakeEngine({"a": 0}))
     async with world.running() as loops:
         world.engine.wakeup = time.monotonic() + 0.03
-        loops.wake()
+        loops.wake_soon()
         await until(lambda: world.engine.limits)
         world.engine.wakeup = None

@@ -17,9 +17,10 @@ from aischeduler.kube.reflector import Ears, Reflector
 from aischeduler.kube.resources import Unreadable
 from aischeduler.model.events import Event, NodeSeen, PodGone, PodSeen, PoolGone, PoolSeen
 from tests.kube.docs import bookmark, line, listing, node, pod, pool, trouble
-from tests.kube.scripted import Script, Waits, reply, serving, status, stream, until
+from tests.kube.scripted import Answer, Script, Waits, reply, serving, status, stream, until
 
 PODS = "/api/v1/pods"
+GROUPS = reply(200, {"kind": "APIGroupList", "groups": []})
 
 
 @dataclass
@@ -373,6 +374,7 @@ async def test_missing_pool_resource_means_no_pools_until_it_is_defined() -> Non
     path = "/apis/resource.aibee.cn/v1alpha1/pools"
     world = World()
     world.script.on("get", path, status(404, "NotFound"), reply(200, listing(pool("cpu"))))
+    world.script.on("get", "/apis", GROUPS)
     async with world.running(resources.pools()) as reflector:
         await reflector.synced.wait()
         await told(world, "+cpu")
@@ -383,9 +385,22 @@ async def test_pool_resource_that_is_removed_ends_all_pools() -> None:
     path = "/apis/resource.aibee.cn/v1alpha1/pools"
     world = World()
     world.script.on("get", path, reply(200, listing(pool("cpu"))))
+    world.script.on("get", "/apis", GROUPS)
     world.script.on("watch", path, stream(trouble(410, "Expired")))
     async with world.running(resources.pools()):
         await told(world, "+cpu", "-cpu")
+
+
+@pytest.mark.parametrize("groups", [reply(404, b"default backend - 404"), reply(200, b"<html>")])
+async def test_proxy_that_knows_nothing_does_not_end_pools(groups: Answer) -> None:
+    path = "/apis/resource.aibee.cn/v1alpha1/pools"
+    world = World()
+    world.script.on("get", path, reply(200, listing(pool("cpu"))), reply(404, b"default backend - 404"))
+    world.script.on("get", "/apis", groups)
+    world.script.on("get", path, reply(200, listing(pool("cpu"), version=200)))
+    world.script.on("watch", path, stream(trouble(410, "Expired")), stream(line("ADDED", pool("gpu", version=201))))
+    async with world.running(resources.pools()):
+        await told(world, "+cpu", "+gpu")
 
 
 async def test_nodes_are_listed_without_a_selector() -> None:
