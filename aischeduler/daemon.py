@@ -142,9 +142,10 @@ class Daemon:
             job = self._restarting(f"reflector of {reflector.resource.kind}", reflector.run)
             running.append(tasks.create_task(job))
         running.append(tasks.create_task(self._take_in(loops, reports), name="intake"))
-        running.append(tasks.create_task(self._start(reflectors, loops, tasks), name="start"))
+        starting = tasks.create_task(self._start(reflectors, loops, tasks), name="start")
         await self._stop.wait()
         self._log.info("stopping", in_flight=binder.unfinished)
+        starting.cancel()
         loops.end()
         await self._finish(binder, reports)
         for task in running:

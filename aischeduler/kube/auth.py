@@ -8,6 +8,7 @@ Laws:
 Source: Kubernetes kubeconfig and service account conventions.
 """
 
+import asyncio
 import os
 import ssl
 from collections.abc import Callable
@@ -70,6 +71,7 @@ class Server:
     source: Source | None = None
     _header: bytes | None = None
     _read_at: float = field(default=float("-inf"))
+    _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
     def url(self) -> str:
@@ -80,23 +82,26 @@ class Server:
     async def authorization(self) -> bytes | None:
         """Return the value of the Authorization header, or None where a certificate or nothing is enough."""
         if self.clock() - self._read_at >= REREAD_SECONDS:
-            await self._read()
+            async with self._reading:
+                if self.clock() - self._read_at >= REREAD_SECONDS:
+                    await self._read()
         return self._header
 
     async def renew(self, used: bytes | None) -> bool:
         """After a 401: read the credentials again; say whether there is something other than `used` to try."""
-        if self._header == used:
-            await self._read()
+        async with self._reading:
+            if self._header == used:
+                await self._read()
         return self._header != used
 
     async def _read(self) -> None:
         """Read token and certificates; what cannot be read just now stays as it was."""
-        self._read_at = self.clock()
         with suppress(OSError, AccessError):
             if self.source is not None:
                 self._header = await self.source.header()
             if self.tls is not None:
                 self.tls.reload()
+        self._read_at = self.clock()
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,8 @@ from aischeduler.kube.errors import UnreachableError
 
 SWEEP_SECONDS: Final = 0.5
 """How exactly deadlines are kept."""
+IDLE_SECONDS: Final = 45.0
+"""A connection that was not used for so long is not used again: the server may be about to close it."""
 READ_BYTES: Final = 64 * 1024
 ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
 
@@ -39,6 +41,7 @@ class _Connection(asyncio.BufferedProtocol):
 
     def __init__(self, closed: Callable[["_Connection"], None]) -> None:
         self.deadline = float("inf")
+        self.idle_since = 0.0
         self.reusable = False
         self._closed = closed
         self._buffer = bytearray(READ_BYTES)
@@ -168,10 +171,12 @@ class Wire:
         return head + (b"Authorization: %b\r\n" % header if header is not None else b"")
 
     def _take(self) -> _Connection | None:
+        oldest = asyncio.get_running_loop().time() - IDLE_SECONDS
         while self._idle:
             connection = self._idle.pop()
-            if connection.open:
+            if connection.open and connection.idle_since >= oldest:
                 return connection
+            connection.fail(UnreachableError("the connection was idle for too long"))
         return None
 
     async def _connect(self) -> _Connection:
@@ -202,6 +207,7 @@ class Wire:
         finally:
             self._busy.discard(connection)
         if connection.reusable:
+            connection.idle_since = loop.time()
             self._idle.append(connection)
         else:
             connection.fail(UnreachableError("the server closes the connection"))

@@ -265,6 +265,19 @@ async def test_nothing_is_decided_before_everything_was_listed() -> None:
             await task
 
 
+async def test_stopped_before_everything_was_listed_it_decides_nothing() -> None:
+    script = scripted_cluster()
+    script.always["get", POOLS] = lambda _: hang
+    stop = asyncio.Event()
+    async with serving(script) as server:
+        task = asyncio.create_task(run(server, Config(), stop))
+        await until(lambda: len(script.asked("watch")) == 2)
+        stop.set()
+        async with asyncio.timeout(5):
+            await task
+    assert script.asked("post") == []
+
+
 async def test_object_that_cannot_be_read_gets_a_warning_and_the_rest_goes_on(
     lines: Callable[[], list[dict[str, Any]]],
 ) -> None:

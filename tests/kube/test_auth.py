@@ -1,3 +1,4 @@
+import asyncio
 import os
 import ssl
 import stat
@@ -158,6 +159,21 @@ async def test_token_that_cannot_be_read_just_now_stays(tmp_path: Path) -> None:
     path.unlink()
     clock.now += REREAD_SECONDS
     assert await server.authorization() == b"Bearer first"
+
+
+async def test_many_who_ask_at_once_get_the_first_token() -> None:
+    reads = 0
+
+    class Slow:
+        async def header(self) -> bytes:
+            nonlocal reads
+            reads += 1
+            await asyncio.sleep(0.01)
+            return b"Bearer slow"
+
+    server = Server("h", 1, Clock(), source=Slow())
+    assert set(await asyncio.gather(*(server.authorization() for _ in range(8)))) == {b"Bearer slow"}
+    assert reads == 1
 
 
 async def test_401_reads_the_token_again_once(tmp_path: Path) -> None:

@@ -124,6 +124,18 @@ async def test_connection_that_the_server_closes_after_an_answer_is_not_used_aga
         await wire.close()
 
 
+async def test_connection_that_was_idle_for_long_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "IDLE_SECONDS", -1.0)
+    script = Script()
+    script.always["post", "/x"] = lambda _: reply(201)
+    async with serving(script) as server:
+        wire = Wire(server, 1)
+        await send(wire)
+        await send(wire)
+        await wire.close()
+    assert script.connections == 2
+
+
 async def test_close_ends_what_waits() -> None:
     script = Script()
     script.on("post", "/x", hang)
