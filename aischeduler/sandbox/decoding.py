@@ -6,6 +6,7 @@ field. Source: `k8s.io/apimachinery` serializer/json, strict decoding.
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from aischeduler.model.quantity import QuantityError, canonical, parse_milli
@@ -16,6 +17,7 @@ _SUFFIXES = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "n", "u", "m", "k", "M", "G
 QUANTITY_SYNTAX = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 # What the server takes for nothing although it has no digits: signs, a point, a suffix.
 READ_AS_ZERO = frozenset(sign + suffix for sign in ("", "+", "-") for suffix in _SUFFIXES) | {"."}
+CACHED_QUANTITIES = 4096
 INT_LIMITS = {"int32": 2**31, "int64": 2**63}
 _GO_SCALARS = {
     "str": "string",
@@ -132,7 +134,11 @@ def quantity(value: Any) -> str:
     """Return a quantity in canonical form; anything else is refused in the server's words."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise DecodeError(QUANTITY_SYNTAX)
-    text = str(value).strip(" ")
+    return _quantity_text(str(value).strip(" "))
+
+
+@lru_cache(maxsize=CACHED_QUANTITIES)
+def _quantity_text(text: str) -> str:
     if text and text in READ_AS_ZERO:
         return "0"
     try:

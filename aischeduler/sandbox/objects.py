@@ -7,6 +7,7 @@ counter, so that the same calls give the same bytes.
 import hashlib
 import re
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -16,6 +17,8 @@ JsonObject = dict[str, Any]
 SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 SUFFIX_LENGTH = 5
 GENERATE_NAME_MAX = 63 - SUFFIX_LENGTH
+
+CACHED_TEXTS = 4096
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z")
@@ -46,7 +49,12 @@ class Ids:
 
 def timestamp(now: float) -> str:
     """Return unix seconds as RFC 3339 with whole seconds, as `metav1.Time` is written."""
-    return datetime.fromtimestamp(int(now), tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _second(int(now))
+
+
+@lru_cache(maxsize=CACHED_TEXTS)
+def _second(second: int) -> str:
+    return datetime.fromtimestamp(second, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def seconds(text: str) -> float:
@@ -127,6 +135,7 @@ def dns_label_errors(name: str) -> str | None:
     return None
 
 
+@lru_cache(maxsize=CACHED_TEXTS)
 def label_value_errors(value: str) -> str | None:
     """Say what is wrong with a label's value."""
     if len(value) > 63:
@@ -140,6 +149,7 @@ def label_value_errors(value: str) -> str | None:
     return None
 
 
+@lru_cache(maxsize=CACHED_TEXTS)
 def qualified_name_errors(key: str) -> str | None:
     """Say what is wrong with a label's or annotation's key."""
     prefix, slash, name = key.rpartition("/")

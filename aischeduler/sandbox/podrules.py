@@ -3,7 +3,10 @@
 Source: `pkg/apis/core/validation/validation.go` of Kubernetes 1.36, the part that schedulers and their users meet.
 """
 
+from functools import lru_cache
+
 from aischeduler.model.quantity import parse_nano
+from aischeduler.sandbox.decoding import CACHED_QUANTITIES
 from aischeduler.sandbox.defaults import containers_of
 from aischeduler.sandbox.objects import JsonObject, dns_label_errors, name_errors, qualified_name_errors
 from aischeduler.sandbox.status import (
@@ -25,6 +28,9 @@ UPDATABLE = (
     "additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was "
     "previously negative)"
 )
+
+
+_nano = lru_cache(maxsize=CACHED_QUANTITIES)(parse_nano)
 
 
 def pod_spec_errors(spec: JsonObject, path: str) -> list[Cause]:
@@ -82,9 +88,9 @@ def resource_errors(resources: JsonObject, path: str) -> list[Cause]:
         limit = limits.get(name)
         where = f"{path}.requests"
         fractional = name in STANDARD_RESOURCES
-        if limit is not None and parse_nano(amount) > parse_nano(limit):
+        if limit is not None and _nano(amount) > _nano(limit):
             causes.append(invalid_value(where, amount, f"must be less than or equal to {name} limit of {limit}"))
-        elif not fractional and limit is not None and parse_nano(amount) != parse_nano(limit):
+        elif not fractional and limit is not None and _nano(amount) != _nano(limit):
             causes.append(invalid_value(where, amount, f"must be equal to {name} limit of {limit}"))
         elif not fractional and limit is None:
             causes.append(required(f"{path}.limits", "Limit must be set for non overcommitable resources"))
@@ -100,7 +106,7 @@ def _amount_errors(name: str, amount: str, path: str) -> list[Cause]:
             invalid_value(where, name, "must be a standard resource type or fully qualified"),
             invalid_value(where, name, "must be a standard resource for containers"),
         ]
-    nano = parse_nano(amount)
+    nano = _nano(amount)
     if nano < 0:
         return [invalid_value(where, amount, "must be greater than or equal to 0")]
     if "/" in name and nano % 10**9:

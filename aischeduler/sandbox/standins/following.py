@@ -1,6 +1,6 @@
-"""How a stand-in learns of writes: a place in a collection's history, and all objects again when history is lost."""
+"""How a stand-in learns of writes: a place in a collection's history, and a comparison when history is lost."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from aischeduler.sandbox.apiserver import ApiServer
 from aischeduler.sandbox.objects import JsonObject, encode
@@ -11,20 +11,33 @@ from aischeduler.sandbox.watches import WatchStream
 
 @dataclass(slots=True)
 class Follower:
-    """Reads one collection forward; `take` never misses what is there now."""
+    """Reads one collection forward and misses nothing: what history does not tell is found by comparing."""
 
     collection: Collection
     _position: int = -1
+    _known: dict[str, Entry] = field(default_factory=dict)
 
     def take(self) -> list[StoreEvent]:
-        """Return the writes since the last call; after a loss, every object as ADDED."""
+        """Return the writes since the last call; after a loss, how what is there differs from what was known."""
         history, start = self.collection.history, self.collection.history_start
-        if self._position < start:
-            self._position = start + len(history)
-            return [StoreEvent("ADDED", entry, None) for entry in self.collection.in_order()]
-        events = history[self._position - start :]
+        events = self._differences() if self._position < start else history[self._position - start :]
         self._position = start + len(history)
+        for event in events:
+            if event.kind == "DELETED":
+                self._known.pop(event.entry.key, None)
+            else:
+                self._known[event.entry.key] = event.entry
         return events
+
+    def _differences(self) -> list[StoreEvent]:
+        found = {entry.key: entry for entry in self.collection.in_order()}
+        gone = [
+            StoreEvent("DELETED", entry, entry)
+            for key, entry in self._known.items()
+            if key not in found or found[key].uid != entry.uid
+        ]
+        changed = [entry for key, entry in found.items() if self._known.get(key) is not entry]
+        return gone + [StoreEvent("ADDED", entry, None) for entry in changed]
 
 
 def send(server: ApiServer, method: str, path: str, body: JsonObject | None, now: float) -> Response:

@@ -1,0 +1,279 @@
+from typing import Any
+
+import pytest
+
+from aischeduler.sandbox.standins.cluster import StandIns
+from aischeduler.sandbox.standins.job_pods import shown_indexes
+from aischeduler.sandbox.standins.kubelet import EXIT_CODE, RUN_SECONDS, KubeletOptions
+from tests.sandbox.cluster import PODS, Cluster, a_pod
+
+JOBS = "/apis/batch/v1/namespaces/default/jobs"
+BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+MERGE = "application/merge-patch+json"
+
+
+class Staffed(Cluster):
+    """A cluster whose stand-ins act whenever time passes."""
+
+    def __init__(self, kubelet: KubeletOptions | None = None) -> None:
+        super().__init__()
+        self.stand_ins = StandIns(self.server, kubelet)
+
+    def run(self, seconds: float = 0.0) -> float | None:
+        """Let time pass, stopping wherever a stand-in wants to act."""
+        end = self.now + seconds
+        wake = self.stand_ins.step(self.now)
+        while wake is not None and wake <= end:
+            self.now = max(self.now, wake)
+            wake = self.stand_ins.step(self.now)
+        self.now = end
+        return wake
+
+    def phases(self) -> list[str]:
+        return [pod["status"]["phase"] for pod in self.ok("GET", PODS)["items"]]
+
+    def job(self, name: str) -> Any:
+        return self.ok("GET", f"{JOBS}/{name}")
+
+    def end_pods(self, phase: str) -> None:
+        for name in self.names(f"{PODS}?fieldSelector=status.phase%3DPending"):
+            self.ok("PATCH", f"{PODS}/{name}/status", {"status": {"phase": phase}}, MERGE)
+        self.run()
+
+
+def a_job(name: str, annotations: dict[str, str] | None = None, **spec: Any) -> Any:
+    pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "perl"}]}
+    return {
+        "metadata": {"name": name},
+        "spec": {"template": {"metadata": {"annotations": annotations or {}}, "spec": pod}, **spec},
+    }
+
+
+def conditions(status: Any) -> dict[str, str]:
+    return {one["type"]: one.get("reason", "") for one in status.get("conditions", []) if one["status"] == "True"}
+
+
+def test_kubelet_starts_runs_and_ends_a_bound_pod() -> None:
+    cluster = Staffed(KubeletOptions(start_seconds=1, run_seconds=5))
+    cluster.add_node("n1")
+    cluster.add_pod("p1", restartPolicy="Never")
+    cluster.run(10)
+    assert cluster.phases() == ["Pending"]
+    cluster.bind("p1", "n1")
+    cluster.run(1)
+    status = cluster.ok("GET", f"{PODS}/p1")["status"]
+    assert (status["phase"], status["startTime"]) == ("Running", "2027-01-15T08:00:11Z")
+    assert status["podIP"].startswith("10.")
+    cluster.run(5)
+    assert cluster.phases() == ["Succeeded"]
+
+
+def test_kubelet_obeys_the_annotations_of_a_pod() -> None:
+    cluster = Staffed(KubeletOptions(start_seconds=0))
+    cluster.add_node("n1")
+    pod = a_pod("p1", restartPolicy="Never")
+    pod["metadata"]["annotations"] = {RUN_SECONDS: "2", EXIT_CODE: "3"}
+    cluster.ok("POST", PODS, pod)
+    cluster.bind("p1", "n1")
+    cluster.run(2)
+    status = cluster.ok("GET", f"{PODS}/p1")["status"]
+    assert status["phase"] == "Failed"
+    assert status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
+
+
+def test_kubelet_lets_a_deleted_pod_go_after_its_grace() -> None:
+    cluster = Staffed(KubeletOptions(start_seconds=0, stop_seconds=3))
+    cluster.add_node("n1")
+    for name, grace in (("p1", 30), ("p2", 2)):
+        cluster.add_pod(name, terminationGracePeriodSeconds=grace)
+        cluster.bind(name, "n1")
+    cluster.run()
+    for name in ("p1", "p2"):
+        cluster.ok("DELETE", f"{PODS}/{name}")
+    cluster.run(2)
+    assert cluster.names(PODS) == ["p1"]
+    cluster.run(1)
+    assert cluster.names(PODS) == []
+
+
+def test_pod_on_a_node_that_does_not_exist_stays_pending_and_is_collected() -> None:
+    cluster = Staffed(KubeletOptions(start_seconds=0))
+    cluster.add_pod("p1")
+    cluster.bind("p1", "ghost")
+    cluster.run(39)
+    assert cluster.phases() == ["Pending"]
+    cluster.run(2)
+    assert cluster.names(PODS) == []
+
+
+def test_job_makes_pods_that_it_owns_and_counts_them() -> None:
+    cluster = Staffed()
+    job = cluster.ok("POST", JOBS, a_job("j", {"a": "b"}, completions=3, parallelism=2))
+    cluster.run()
+    pods = cluster.ok("GET", PODS)["items"]
+    assert len(pods) == 2
+    owner = pods[0]["metadata"]["ownerReferences"][0]
+    assert (owner["kind"], owner["uid"], owner["controller"]) == ("Job", job["metadata"]["uid"], True)
+    assert pods[0]["metadata"]["annotations"] == {"a": "b"}
+    assert pods[0]["metadata"]["labels"]["batch.kubernetes.io/job-name"] == "j"
+    assert cluster.job("j")["status"]["active"] == 2
+    cluster.end_pods("Succeeded")
+    assert (cluster.job("j")["status"]["succeeded"], cluster.job("j")["status"]["active"]) == (2, 1)
+    cluster.end_pods("Succeeded")
+    status = cluster.job("j")["status"]
+    assert (status["succeeded"], "active" in status) == (3, False)
+    assert conditions(status) == {"SuccessCriteriaMet": "CompletionsReached", "Complete": "CompletionsReached"}
+    assert status["completionTime"]
+
+
+def test_lost_pod_is_replaced_after_a_wait_and_counts_as_failed() -> None:
+    cluster = Staffed()
+    cluster.ok("POST", JOBS, a_job("j"))
+    cluster.run()
+    [name] = cluster.names(PODS)
+    cluster.ok("DELETE", f"{PODS}/{name}")
+    cluster.run()
+    assert (cluster.names(PODS), cluster.job("j")["status"]["failed"]) == ([], 1)
+    cluster.run(1)
+    assert len(cluster.names(PODS)) == 1
+
+
+def test_job_fails_beyond_its_backoff_limit() -> None:
+    cluster = Staffed()
+    cluster.ok("POST", JOBS, a_job("j", backoffLimit=1))
+    for _ in range(2):
+        cluster.run(1)
+        cluster.end_pods("Failed")
+    cluster.run(1)
+    status = cluster.job("j")["status"]
+    assert conditions(status) == {"FailureTarget": "BackoffLimitExceeded", "Failed": "BackoffLimitExceeded"}
+    assert len(cluster.names(PODS)) == 2
+
+
+def test_job_fails_at_its_deadline_and_its_pods_go() -> None:
+    cluster = Staffed()
+    cluster.ok("POST", JOBS, a_job("j", activeDeadlineSeconds=60))
+    cluster.run(59)
+    assert len(cluster.names(PODS)) == 1
+    cluster.run(1)
+    assert conditions(cluster.job("j")["status"])["Failed"] == "DeadlineExceeded"
+    assert cluster.names(PODS) == []
+
+
+def test_indexed_job_gives_every_pod_its_index() -> None:
+    cluster = Staffed()
+    cluster.ok("POST", JOBS, a_job("j", completions=3, parallelism=3, completionMode="Indexed"))
+    cluster.run()
+    pods = cluster.ok("GET", PODS)["items"]
+    key = "batch.kubernetes.io/job-completion-index"
+    assert [pod["metadata"]["annotations"][key] for pod in pods] == ["0", "1", "2"]
+    assert [pod["spec"]["hostname"] for pod in pods] == ["j-0", "j-1", "j-2"]
+    assert pods[0]["spec"]["containers"][0]["env"][0]["name"] == "JOB_COMPLETION_INDEX"
+    cluster.end_pods("Succeeded")
+    assert cluster.job("j")["status"]["completedIndexes"] == "0-2"
+
+
+def test_less_parallelism_takes_waiting_pods_first() -> None:
+    cluster = Staffed(KubeletOptions(start_seconds=0, stop_seconds=0))
+    cluster.add_node("n1")
+    cluster.ok("POST", JOBS, a_job("j", completions=3, parallelism=3))
+    cluster.run()
+    kept = cluster.names(PODS)[1]
+    cluster.bind(kept, "n1")
+    cluster.run()
+    cluster.ok("PATCH", f"{JOBS}/j", {"spec": {"parallelism": 1}}, MERGE)
+    cluster.run()
+    assert cluster.names(PODS) == [kept]
+
+
+def test_suspended_job_has_no_pods_until_it_is_resumed() -> None:
+    cluster = Staffed()
+    cluster.ok("POST", JOBS, a_job("j", suspend=True))
+    cluster.run()
+    assert (cluster.names(PODS), conditions(cluster.job("j")["status"])) == ([], {"Suspended": "JobSuspended"})
+    cluster.ok("PATCH", f"{JOBS}/j", {"spec": {"suspend": False}}, MERGE)
+    cluster.run()
+    assert len(cluster.names(PODS)) == 1
+
+
+@pytest.mark.parametrize("propagation", ["Background", "Foreground"])
+def test_pods_of_a_deleted_job_go_with_it(propagation: str) -> None:
+    cluster = Staffed()
+    cluster.ok("POST", JOBS, a_job("j", completions=2, parallelism=2))
+    cluster.run()
+    cluster.ok("DELETE", f"{JOBS}/j", {"propagationPolicy": propagation})
+    cluster.run()
+    assert (cluster.names(PODS), cluster.names(JOBS)) == ([], [])
+
+
+def test_orphaned_pods_stay() -> None:
+    cluster = Staffed()
+    cluster.ok("POST", JOBS, a_job("j"))
+    cluster.run()
+    cluster.ok("DELETE", f"{JOBS}/j", {"propagationPolicy": "Orphan"})
+    cluster.run()
+    [pod] = cluster.ok("GET", PODS)["items"]
+    assert ("ownerReferences" in pod["metadata"], cluster.names(JOBS)) == (False, [])
+
+
+def test_job_that_is_finished_for_its_time_to_live_goes() -> None:
+    cluster = Staffed()
+    cluster.ok("POST", JOBS, a_job("j", ttlSecondsAfterFinished=10))
+    cluster.run()
+    cluster.end_pods("Succeeded")
+    cluster.run(9)
+    assert cluster.names(JOBS) == ["j"]
+    cluster.run(2)
+    assert (cluster.names(JOBS), cluster.names(PODS)) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("spec", "allowed"), [({"minAvailable": 2}, 1), ({"minAvailable": "50%"}, 1), ({"maxUnavailable": 2}, 2)]
+)
+def test_budget_counts_what_may_go(spec: Any, allowed: int) -> None:
+    cluster = Staffed(KubeletOptions(start_seconds=0))
+    cluster.add_node("n1")
+    for number in range(3):
+        cluster.add_pod(f"p{number}", {"app": "a"})
+        cluster.bind(f"p{number}", "n1")
+    cluster.ok(
+        "POST", BUDGETS, {"metadata": {"name": "b"}, "spec": {"selector": {"matchLabels": {"app": "a"}}, **spec}}
+    )
+    cluster.run()
+    status = cluster.ok("GET", f"{BUDGETS}/b")["status"]
+    assert (status["currentHealthy"], status["disruptionsAllowed"], status["observedGeneration"]) == (3, allowed, 1)
+
+
+def test_deleted_namespace_takes_its_content_along() -> None:
+    cluster = Staffed()
+    cluster.ok("POST", "/api/v1/namespaces", {"metadata": {"name": "far"}})
+    cluster.ok("POST", "/api/v1/namespaces/far/pods", a_pod("p1"))
+    cluster.ok("DELETE", "/api/v1/namespaces/far")
+    assert cluster.ok("GET", "/api/v1/namespaces/far")["status"]["phase"] == "Terminating"
+    assert cluster.refused("POST", "/api/v1/namespaces/far/pods", a_pod("p2"))["code"] == 403
+    cluster.run()
+    assert cluster.refused("GET", "/api/v1/namespaces/far")["code"] == 404
+    assert cluster.names("/api/v1/pods") == []
+
+
+def test_stand_ins_survive_a_restart_of_the_server() -> None:
+    cluster = Staffed()
+    cluster.ok("POST", JOBS, a_job("j", completions=2, parallelism=2))
+    cluster.run()
+    cluster.server.restart(cluster.now)
+    for name in cluster.names(PODS):
+        cluster.ok("DELETE", f"{PODS}/{name}")
+    cluster.server.restart(cluster.now)
+    cluster.run(2)
+    assert len(cluster.names(PODS)) == 2
+
+
+def test_idle_stand_ins_have_nothing_to_wake_for() -> None:
+    cluster = Staffed(KubeletOptions())
+    cluster.ok("POST", JOBS, a_job("j"))
+    assert cluster.run() is None
+
+
+@pytest.mark.parametrize(("indexes", "shown"), [([], ""), ([3], "3"), ([0, 1, 2, 5, 7, 8], "0-2,5,7-8")])
+def test_indexes_are_shown_as_runs(indexes: list[int], shown: str) -> None:
+    assert shown_indexes(indexes) == shown
