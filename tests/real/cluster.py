@@ -45,6 +45,22 @@ def later(namespace: str) -> list[Json]:
     return [*cpu, *small]
 
 
+def install(plane: ControlPlane) -> None:
+    """Define Pools as a user does, and wait until they are served."""
+    for arguments in (
+        ("apply", "-f", str(CRDS)),
+        ("wait", "--for=condition=Established", "crd/pools.resource.aibee.cn"),
+    ):
+        finished = plane.kubectl(*arguments)
+        assert finished.returncode == 0, finished.stderr
+
+
+def create_namespace(plane: ControlPlane, name: str) -> None:
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    created = plane.api("POST", "/api/v1/namespaces", body)
+    assert created.status == 201, created.body
+
+
 def create_pods(plane: ControlPlane, namespace: str, pods: list[Json]) -> None:
     create(plane, f"/api/v1/namespaces/{namespace}/pods", pods)
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.sweep import sweep
-from tests.real.cluster import CRDS, EXAMPLES, nodes
+from tests.real.cluster import EXAMPLES, create_namespace, install, nodes
 from tests.real.daemon import Daemon
 from tests.real.history import History
 
@@ -28,19 +28,14 @@ def clean_cluster(control_plane: ControlPlane) -> Iterator[None]:
 def namespace(control_plane: ControlPlane, clean_cluster: None) -> str:
     """A namespace that no other test has used."""
     name = f"test-{next(_numbers)}"
-    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-    created = control_plane.api("POST", "/api/v1/namespaces", body)
-    assert created.status == 201, created.body
+    create_namespace(control_plane, name)
     return name
 
 
 @pytest.fixture(scope="session")
 def pools_served(control_plane: ControlPlane) -> None:
     """The Pool resource, as a user installs it."""
-    applied = control_plane.kubectl("apply", "-f", str(CRDS))
-    assert applied.returncode == 0, applied.stderr
-    waited = control_plane.kubectl("wait", "--for=condition=Established", "crd/pools.resource.aibee.cn")
-    assert waited.returncode == 0, waited.stderr
+    install(control_plane)
 
 
 @pytest.fixture

@@ -91,6 +91,7 @@ class History:
         self.relists = 0
         self._plane = plane
         self._now: dict[str, Sight] = {}
+        self._bound: dict[str, dict[str, None]] = {}
         self._version = ""
         self._loop = asyncio.new_event_loop()
         self._record_task: asyncio.Task[None] | None = None
@@ -126,7 +127,7 @@ class History:
     def wait_for_bound(self, namespace: str, count: int, seconds: float = 30.0) -> None:
         """Wait until so many pods of the namespace are bound."""
         what = f"{count} bound pods in {namespace}"
-        self.wait_until(lambda: len(self.bound(namespace)) >= count, what, seconds)
+        self.wait_until(lambda: len(self._bound.get(namespace, ())) >= count, what, seconds)
 
     def nodes_of(self) -> dict[str, list[str]]:
         """Return uid -> every node on which the pod was ever seen, in order, without repetition."""
@@ -223,10 +224,14 @@ class History:
         at, node = time.monotonic(), pod.spec.node_name
         sight = Sight(at, metadata.uid, metadata.namespace, metadata.name, node, gone, finished, requests)
         self.sights.append(sight)
+        bound = self._bound.setdefault(sight.namespace, {})
         if gone:
             self._now.pop(sight.uid, None)
+            bound.pop(sight.uid, None)
         else:
             self._now[sight.uid] = sight
+            if node:
+                bound[sight.uid] = None
 
 
 def _pod_of(sight: Sight) -> _Pod:

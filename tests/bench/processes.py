@@ -1,0 +1,34 @@
+"""CPU and memory of other processes, as the kernel counts them."""
+
+import os
+import time
+from pathlib import Path
+
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+QUIET_SHARE = 0.05
+"""A process that uses less of a core than this has nothing to do."""
+LOOK_EVERY_SECONDS = 1.0
+
+
+def cpu_of(pid: int) -> float:
+    """Return the seconds of CPU, user and system, that a process has used; the kernel counts in hundredths."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
+
+
+def resident_bytes(pid: int) -> int:
+    """Return how much memory of a process is in RAM."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
+
+
+def wait_quiet(pid: int, seconds: float = 60.0) -> None:
+    """Wait until a process has nothing to do."""
+    deadline = time.monotonic() + seconds
+    before = cpu_of(pid)
+    while time.monotonic() < deadline:
+        time.sleep(LOOK_EVERY_SECONDS)
+        now = cpu_of(pid)
+        if now - before < QUIET_SHARE * LOOK_EVERY_SECONDS:
+            return
+        before = now
