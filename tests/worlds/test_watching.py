@@ -75,15 +75,17 @@ def test_watch_list_without_a_match_is_refused(world: World) -> None:
     assert answer.cause_fields == ["resourceVersionMatch"]
 
 
-def test_watch_that_asks_for_bookmarks_gets_one_before_its_time_is_over(world: World) -> None:
-    pod = world.create(pod_object("a", namespace=world.namespace))
-    seen = pod["metadata"]["resourceVersion"]
-    watch = world.watch("Pod", resourceVersion=seen, allowWatchBookmarks="true", timeoutSeconds="6")
+def test_bookmark_before_the_end_moves_a_watch_on_over_what_it_was_not_shown(world: World) -> None:
+    listed = world.listed("Pod").body["metadata"]["resourceVersion"]
+    terms = {"labelSelector": "tier=gold", "allowWatchBookmarks": "true", "timeoutSeconds": "6"}
+    watch = world.watch("Pod", resourceVersion=listed, **terms)
+    other = world.create(pod_object("a", namespace=world.namespace, labels={"tier": "tin"}))
     bookmark = watch.until("BOOKMARK")
     assert (bookmark["kind"], bookmark["apiVersion"]) == ("Pod", "v1")
-    assert revision(bookmark) >= int(seen)
+    assert revision(bookmark) >= revision(other)
     assert "name" not in bookmark["metadata"]
     watch.until_end()
+    assert {event["type"] for event in watch.events} == {"BOOKMARK"}
 
 
 def test_watch_ends_when_its_time_is_over(world: World) -> None:
