@@ -49,8 +49,6 @@ SLICE_SECONDS: Final = 0.005
 """How long the engine may run before others may."""
 ATTEMPTS_MAX: Final = 512
 """Most attempts in one call of the engine."""
-BINDS_AHEAD: Final = 4
-"""Decided Bindings that may wait, as a multiple of those in flight; above that nothing more is decided."""
 GRACE_SECONDS: Final = 25.0
 """How long we finish what is in flight; the kubelet kills after 30 seconds."""
 REPORTS_GRACE_SECONDS: Final = 5.0
@@ -131,7 +129,7 @@ class Daemon:
         reader = PodReader(client, pods, specs)
         binder = Binder(wire, reader.read, self._pace, self._config.bind_in_flight)
         executor = Executor(binder, reports, reader, self._inbox.put, self._log)
-        loops = PoolLoops(self.scheduler, executor.perform, self._room(binder), self._pace.clock)
+        loops = PoolLoops(self.scheduler, executor.perform, binder.room, self._pace.clock)
         reflectors: list[Reflector[Any]] = [
             Reflector(client, resources.pools(), ears, self._pace),
             Reflector(client, resources.nodes(), ears, self._pace),
@@ -204,15 +202,6 @@ class Daemon:
                 seconds = backoff.next_seconds()
                 self._log.error("failed", job=name, again_in_seconds=round(seconds, 1), exc_info=error)
                 await self._pace.sleep(seconds)
-
-    def _room(self, binder: Binder) -> Job:
-        most = BINDS_AHEAD * self._config.bind_in_flight
-
-        async def room() -> None:
-            if binder.waiting > most:
-                await binder.at_most_waiting(most)
-
-        return room
 
     def _voice(self) -> Voice:
         instance = f"{self._config.scheduler_name}-{socket.gethostname()}-{os.getpid()}"

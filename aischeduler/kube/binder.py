@@ -32,6 +32,8 @@ from aischeduler.model.pod import Pod
 
 TRIES_MAX: Final = 5
 """Bindings of one decision that may end without a definite answer before we give it up."""
+BINDS_AHEAD: Final = 4
+"""Decided Bindings that may wait, as a multiple of those in flight; above that nothing more is decided."""
 
 Outcome = BindAccepted | BindRefused
 Done = Callable[[Bind, Outcome], None]
@@ -51,9 +53,9 @@ class Binder:
         self._queue: deque[Bind] = deque()
         self._unfinished = 0
         self._work = asyncio.Semaphore(0)
-        self._taken = asyncio.Event()
-        self._drained = asyncio.Event()
-        self._drained.set()
+        self._idle = _set_event()
+        self._room = _set_event()
+        self._drained = _set_event()
 
     @property
     def waiting(self) -> int:
@@ -69,18 +71,19 @@ class Binder:
         """Put a Binding at the end of the queue."""
         self._queue.append(action)
         self._unfinished += 1
+        self._idle.clear()
         self._drained.clear()
+        if len(self._queue) > BINDS_AHEAD * self._in_flight:
+            self._room.clear()
         self._work.release()
 
-    async def at_most_waiting(self, count: int) -> None:
-        """Return once no more than `count` Bindings wait for a task."""
-        while len(self._queue) > count:
-            self._taken.clear()
-            await self._taken.wait()
+    async def room(self) -> None:
+        """Return once few enough Bindings wait for more to be decided."""
+        await self._room.wait()
 
     async def none_waiting(self) -> None:
         """Return once no Binding waits for a task."""
-        await self.at_most_waiting(0)
+        await self._idle.wait()
 
     async def none_unfinished(self) -> None:
         """Return once every Binding has its outcome."""
@@ -96,7 +99,10 @@ class Binder:
         while True:
             await self._work.acquire()
             action = self._queue.popleft()
-            self._taken.set()
+            if not self._queue:
+                self._idle.set()
+            if len(self._queue) <= BINDS_AHEAD * self._in_flight:
+                self._room.set()
             done(action, await self._bind(action))
             self._unfinished -= 1
             if not self._unfinished:
@@ -148,3 +154,9 @@ class Binder:
                 continue
             else:
                 return settle(action, pod, message)
+
+
+def _set_event() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event

@@ -98,7 +98,7 @@ class Reports:
         """Say that a pod was bound."""
         self._conditions.pop(pod.uid, None)
         text = f"Successfully assigned {pod.namespace}/{pod.name} to {node}"
-        self._put(_Event(_about(pod), "Normal", "Scheduled", "Binding", text))
+        self._enqueue(("Scheduled", pod.uid), _Event(_about(pod), "Normal", "Scheduled", "Binding", text))
 
     def waiting(self, report: ReportWaiting) -> None:
         """Say why a pod waits: by an event and in its status."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from aischeduler.kube import wire as wire_module
-from aischeduler.kube.binder import Binder, Outcome
+from aischeduler.kube.binder import BINDS_AHEAD, Binder, Outcome
 from aischeduler.kube.errors import RefusedError, UnreachableError
 from aischeduler.kube.wire import Wire
 from aischeduler.model.actions import Bind
@@ -196,23 +196,44 @@ async def test_unknown_credentials_are_read_again_and_the_bind_sent_again() -> N
     assert len(world.waits.seconds) == 1
 
 
-async def test_waiting_binds_are_counted_and_waited_for() -> None:
-    world = World()
-    release = asyncio.Event()
+async def test_binds_are_counted_until_they_are_taken_and_until_they_have_their_outcome() -> None:
+    world, release = late_server()
+    async with world.running(in_flight=1) as binder:
+        for _ in range(3):
+            binder.submit(BIND)
+        assert (binder.waiting, binder.unfinished) == (3, 3)
+        await until(lambda: binder.waiting == 2)
+        idle = asyncio.create_task(binder.none_waiting())
+        await asyncio.sleep(0.005)
+        assert not idle.done()
+        release.set()
+        await idle
+        await binder.none_unfinished()
+        assert (binder.waiting, binder.unfinished) == (0, 0)
+
+
+async def test_there_is_no_room_while_too_many_wait() -> None:
+    world, release = late_server()
+    async with world.running(in_flight=1) as binder:
+        await binder.room()
+        for _ in range(BINDS_AHEAD + 2):
+            binder.submit(BIND)
+        await until(lambda: binder.waiting == BINDS_AHEAD + 1)
+        blocked = asyncio.create_task(binder.room())
+        await asyncio.sleep(0.005)
+        assert not blocked.done()
+        release.set()
+        await blocked
+        await binder.none_unfinished()
+
+
+def late_server() -> tuple[World, asyncio.Event]:
+    """A world whose server takes every Binding once it is released."""
+    world, release = World(), asyncio.Event()
 
     async def late(writer: asyncio.StreamWriter) -> None:
         await release.wait()
         await reply(201)(writer)
 
     world.script.always["post", PATH] = lambda _: late
-    async with world.running(in_flight=1) as binder:
-        for _ in range(3):
-            binder.submit(BIND)
-        few = asyncio.create_task(binder.at_most_waiting(1))
-        await until(lambda: binder.waiting == 2)
-        assert binder.unfinished == 3
-        release.set()
-        await few
-        await binder.none_waiting()
-        await binder.none_unfinished()
-        assert (binder.waiting, binder.unfinished) == (0, 0)
+    return world, release

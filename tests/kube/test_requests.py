@@ -190,3 +190,7 @@ def test_pool_status_keeps_the_time_of_what_did_not_change_and_is_not_written_tw
     assert turned is not None
     assert turned["conditions"][0]["lastTransitionTime"] == "T2"
     assert turned["observedGeneration"] == 2
+
+
+def test_names_that_are_none_cannot_leave_their_place_in_a_path() -> None:
+    assert requests.pod_path(a_pod("../x?y", namespace="a/b")) == "/api/v1/namespaces/a%2Fb/pods/..%2Fx%3Fy"
