@@ -62,6 +62,8 @@ def printable(text: str) -> str:
 
 
 def _clean(value: object) -> str | int | float | bool | None:
+    if isinstance(value, str) and len(value) <= VALUE_LENGTH_MAX:
+        return printable(value)
     if value is None or isinstance(value, bool | float):
         return value
     if isinstance(value, int) and value.bit_length() <= _INTEGER_BITS_MAX:
