@@ -31,8 +31,6 @@ READ_BUFFER_BYTES: Final = 256 * 1024
 CONNECTIONS_MAX: Final = 16
 USER_AGENT: Final = f"ai-scheduler/{__version__}"
 JSON: Final = "application/json"
-MERGE_PATCH: Final = "application/merge-patch+json"
-STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 
 Query = Mapping[str, str]
 ReadPiece = Callable[[], Awaitable[bytes]]

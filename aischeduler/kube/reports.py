@@ -19,7 +19,7 @@ import msgspec
 from cachetools import LRUCache, TTLCache
 
 from aischeduler.kube import requests
-from aischeduler.kube.client import MERGE_PATCH, STRATEGIC_PATCH, Client, refusal
+from aischeduler.kube.client import Client, refusal
 from aischeduler.kube.errors import ApiError, GarbledError, RefusedError, UnreachableError
 from aischeduler.kube.pace import Backoff, Pace, Rate, Throttle
 from aischeduler.kube.wire import Wire
@@ -192,7 +192,7 @@ class Reports:
                 await self._wire_send(b"POST", path, body, b"application/json")
             case _Waiting(pod, message):
                 path, body = requests.waiting_condition(pod, message, self._time("seconds"))
-                await self._wire_send(b"PATCH", path, body, STRATEGIC_PATCH.encode())
+                await self._wire_send(b"PATCH", path, body, requests.STRATEGIC_PATCH.encode())
             case ReportPool():
                 await self._write_pool(report)
             case _:
@@ -219,7 +219,7 @@ class Reports:
         if status is None:
             return
         patch = {"metadata": {"resourceVersion": metadata.get("resourceVersion")}, "status": status}
-        await self._client.patch(f"{path}/status", msgspec.json.encode(patch), MERGE_PATCH)
+        await self._client.patch(f"{path}/status", msgspec.json.encode(patch), requests.MERGE_PATCH)
 
     def _time(self, precision: str) -> str:
         return datetime.fromtimestamp(self._voice.wall(), UTC).isoformat(timespec=precision).replace("+00:00", "Z")

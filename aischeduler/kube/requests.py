@@ -22,6 +22,8 @@ from aischeduler.model.events import BindAccepted, BindRefused, Refusal
 from aischeduler.model.names import GROUP, MARK_DECISION, MARK_HOME_POOL, MARK_POOL, VERSION
 from aischeduler.model.pod import Pod
 
+MERGE_PATCH: Final = "application/merge-patch+json"
+STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 RETRY_AFTER_SECONDS: Final = 1.0
 """How long we wait when the server is tired and does not say for how long."""
 NOTE_BYTES_MAX: Final = 1024

@@ -1,79 +1,19 @@
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from aischeduler.kube import reflector as module
 from aischeduler.kube import resources
-from aischeduler.kube.client import Client
-from aischeduler.kube.errors import ApiError
 from aischeduler.kube.lines import LineSplitter
-from aischeduler.kube.podspec import SpecCache
-from aischeduler.kube.reflector import Ears, Reflector
-from aischeduler.kube.resources import Unreadable
-from aischeduler.model.events import Event, NodeSeen, PodGone, PodSeen, PoolGone, PoolSeen
 from tests.kube.docs import bookmark, line, listing, node, pod, pool, trouble
-from tests.kube.scripted import Answer, Script, Waits, reply, serving, status, stream, until
+from tests.kube.reflecting import World, quiet, told
+from tests.kube.scripted import Answer, reply, status, stream, until
 
 PODS = "/api/v1/pods"
 GROUPS = reply(200, {"kind": "APIGroupList", "groups": []})
-
-
-@dataclass
-class World:
-    script: Script = field(default_factory=Script)
-    waits: Waits = field(default_factory=Waits)
-    events: list[Event] = field(default_factory=list)
-    unreadable: list[Unreadable] = field(default_factory=list)
-    failures: list[ApiError] = field(default_factory=list)
-
-    @property
-    def told(self) -> list[str]:
-        """What was told, in one word each."""
-        return [word(event) for event in self.events]
-
-    @asynccontextmanager
-    async def running(self, resource: Any = None) -> AsyncIterator[Reflector[Any]]:
-        ears = Ears(self.events.append, self.unreadable.append, lambda _, error: self.failures.append(error))
-        async with serving(self.script) as server, Client(server) as client:
-            reflector = Reflector(client, resource or resources.pods(SpecCache()), ears, self.waits.pace())
-            task = asyncio.create_task(reflector.run())
-            try:
-                yield reflector
-            finally:
-                task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await task
-
-
-def word(event: Event) -> str:
-    match event:
-        case PodSeen(seen):
-            return f"+{seen.name}:{seen.uid}" + (f"@{seen.node_name}" if seen.node_name else "")
-        case PodGone(uid):
-            return f"-{uid}"
-        case NodeSeen(seen):
-            return f"+{seen.name}"
-        case PoolSeen(seen):
-            return f"+{seen.name}"
-        case PoolGone(name):
-            return f"-{name}"
-        case _:
-            return repr(event)
-
-
-async def told(world: World, *words: str) -> None:
-    with suppress(TimeoutError):
-        await until(lambda: len(world.told) >= len(words), 2)
-    assert world.told == list(words)
-
-
-async def quiet() -> None:
-    await asyncio.sleep(0.03)
 
 
 async def test_list_then_watch_tells_everything_once() -> None:

@@ -1,0 +1,100 @@
+"""A sandbox over HTTP with a client and the daemon, and short words for what a user does there."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from aischeduler.config.schema import Config
+from aischeduler.daemon import Daemon
+from aischeduler.kube.auth import Server
+from aischeduler.kube.client import Client
+from aischeduler.kube.crds import pool_crd
+from aischeduler.kube.pace import Pace
+from aischeduler.sandbox.http import HttpSandbox
+from tests.kube.scripted import Half
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+POOLS = "/apis/resource.aibee.cn/v1alpha1/pools"
+NODES = "/api/v1/nodes"
+PODS = "/api/v1/namespaces/default/pods"
+EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
+
+
+async def brief(seconds: float) -> None:
+    """Sleep a hundredth of what was asked."""
+    await asyncio.sleep(seconds / 100)
+
+
+@dataclass
+class Cluster:
+    """A sandbox with a client and a daemon."""
+
+    sandbox: HttpSandbox
+    client: Client
+    daemon: Daemon
+
+    async def create(self, path: str, document: dict[str, Any]) -> None:
+        await self.client.post(path, json.dumps(document).encode())
+
+    async def listed(self, path: str) -> list[Any]:
+        items: list[Any] = json.loads(await self.client.get(path))["items"]
+        return items
+
+    async def node(self, name: str, *, cpu: str = "8", labels: dict[str, str] | None = None) -> None:
+        amounts = {"cpu": cpu, "memory": "64Gi", "pods": "110"}
+        metadata = {"name": name, "labels": labels or {}}
+        await self.create(NODES, {"metadata": metadata, "status": {"capacity": amounts, "allocatable": amounts}})
+
+    async def pool(self, name: str, **spec: Any) -> None:
+        await self.create(
+            POOLS,
+            {"apiVersion": "resource.aibee.cn/v1alpha1", "kind": "Pool", "metadata": {"name": name}, "spec": spec},
+        )
+
+    async def pod(self, name: str, *, pool: str = "", cpu: str = "1") -> None:
+        annotations = {"resource.aibee.cn/pool": pool} if pool else {}
+        container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": cpu}}}
+        spec = {"schedulerName": "ai-scheduler", "containers": [container]}
+        await self.create(PODS, {"metadata": {"name": name, "annotations": annotations}, "spec": spec})
+
+    async def placed(self) -> dict[str, str]:
+        return {pod["metadata"]["name"]: pod["spec"].get("nodeName", "") for pod in await self.listed(PODS)}
+
+    async def notes(self, reason: str) -> dict[str, str]:
+        found = [event for event in await self.listed(EVENTS) if event["reason"] == reason]
+        return {event["regarding"]["name"]: event["note"] for event in found}
+
+    async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
+        async with asyncio.timeout(10):
+            while not await condition():
+                await asyncio.sleep(0.01)
+
+    async def all_placed(self) -> bool:
+        return all((await self.placed()).values())
+
+
+@asynccontextmanager
+async def cluster(*, pools: bool = True) -> AsyncIterator[Cluster]:
+    async with HttpSandbox() as sandbox:
+        address = urlsplit(sandbox.url)
+        assert address.hostname
+        assert address.port
+        server = Server(address.hostname, address.port, time.monotonic)
+        async with Client(server) as client:
+            if pools:
+                await client.post(CRDS, json.dumps(pool_crd()).encode())
+            stop = asyncio.Event()
+            daemon = Daemon(server, Config(), stop, Pace(time.monotonic, brief, Half()))
+            task = asyncio.create_task(daemon.run())
+            try:
+                await asyncio.wait([task, asyncio.create_task(daemon.deciding.wait())], return_when="FIRST_COMPLETED")
+                yield Cluster(sandbox, client, daemon)
+            finally:
+                stop.set()
+                async with asyncio.timeout(10):
+                    await task

@@ -1,0 +1,122 @@
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from aischeduler.config.schema import Config
+from aischeduler.daemon import Daemon, PoolLoops
+from aischeduler.kube.auth import Server
+from aischeduler.kube.pace import Pace
+from aischeduler.model.actions import Action, ObjectRef, Warn
+from tests.daemon.cluster import brief
+from tests.kube.scripted import Half, until
+
+
+@dataclass
+class FakeEngine:
+    """Pools with so many decisions left to take."""
+
+    left: dict[str, int] = field(default_factory=dict)
+    wakeup: float | None = None
+    broken: set[str] = field(default_factory=set)
+    limits: list[int] = field(default_factory=list)
+
+    def decide(self, pool: str, now: float, limit: int) -> list[Action]:
+        if pool in self.broken:
+            raise ValueError("a bug")
+        self.limits.append(limit)
+        taken = min(limit, self.left[pool])
+        self.left[pool] -= taken
+        return [Warn(ObjectRef("Pool", pool, ""), "Decided", "")] * taken
+
+    def ready(self, now: float) -> tuple[str, ...]:
+        due = self.wakeup is not None and now >= self.wakeup
+        return tuple(sorted(name for name, left in self.left.items() if left or due))
+
+    def next_wakeup(self) -> float | None:
+        return self.wakeup
+
+    def pools(self) -> tuple[str, ...]:
+        return tuple(sorted(self.left))
+
+
+@dataclass
+class Loops:
+    engine: FakeEngine
+    performed: list[Action] = field(default_factory=list)
+    gate: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def room(self) -> None:
+        await self.gate.wait()
+
+    def decided(self, pool: str) -> int:
+        return len([one for one in self.performed if isinstance(one, Warn) and one.about.name == pool])
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[PoolLoops]:
+        self.gate.set()
+        loops = PoolLoops(self.engine, self.performed.extend, self.room, time.monotonic)
+        daemon = Daemon(Server("h", 1, time.monotonic), Config(), asyncio.Event(), Pace(time.monotonic, brief, Half()))
+        tasks: list[asyncio.Task[None]] = []
+
+        def spawn(name: str, job: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+            tasks.append(asyncio.create_task(daemon._restarting(name, job)))
+            return tasks[-1]
+
+        loops.begin(spawn)
+        yield loops
+        loops.end()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_every_pool_is_decided_until_nothing_is_left() -> None:
+    world = Loops(FakeEngine({"a": 700, "b": 3}))
+    async with world.running():
+        await until(lambda: (world.decided("a"), world.decided("b")) == (700, 3))
+    assert world.engine.limits[0] == 1
+    assert max(world.engine.limits) > 64
+
+
+async def test_failing_pool_starts_again_while_the_others_go_on(lines: Callable[[], list[dict[str, Any]]]) -> None:
+    world = Loops(FakeEngine({"bad": 2, "good": 5}, broken={"bad"}))
+    async with world.running():
+        await until(lambda: world.decided("good") == 5)
+        assert world.decided("bad") == 0
+        world.engine.broken.clear()
+        await until(lambda: world.decided("bad") == 2)
+    (failure, *_) = [line for line in lines() if line["event"] == "failed"]
+    assert failure["job"] == "pool bad"
+    assert "a bug" in failure["exception"]
+
+
+async def test_pools_come_and_go() -> None:
+    world = Loops(FakeEngine({"a": 1}))
+    async with world.running() as loops:
+        await until(lambda: world.decided("a") == 1)
+        world.engine.left = {"b": 1}
+        loops.wake_soon()
+        await until(lambda: world.decided("b") == 1)
+        assert list(loops._tasks) == ["b"]
+
+
+async def test_nothing_is_decided_while_too_much_waits_to_be_bound() -> None:
+    world = Loops(FakeEngine({"a": 0}))
+    async with world.running() as loops:
+        world.gate.clear()
+        world.engine.left["a"] = 5
+        loops.wake_soon()
+        await asyncio.sleep(0.02)
+        assert world.performed == []
+        world.gate.set()
+        await until(lambda: world.decided("a") == 5)
+
+
+async def test_what_moves_by_itself_wakes_its_pool() -> None:
+    world = Loops(FakeEngine({"a": 0}))
+    async with world.running() as loops:
+        world.engine.wakeup = time.monotonic() + 0.03
+        loops.wake_soon()
+        await until(lambda: world.engine.limits)
+        world.engine.wakeup = None
