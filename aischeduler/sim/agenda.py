@@ -24,10 +24,10 @@ class Agenda:
         return self._heap[0][0] if self._heap else None
 
     def run_due(self, now: float) -> bool:
-        """Let everything happen that is due, and say whether anything was."""
-        happened = False
+        """Let everything happen that is due, and say whether anything was; what it brings about waits for its turn."""
+        due: list[Step] = []
         while self._heap and self._heap[0][0] <= now:
-            _, _, step = heappop(self._heap)
+            due.append(heappop(self._heap)[2])
+        for step in due:
             step()
-            happened = True
-        return happened
+        return bool(due)

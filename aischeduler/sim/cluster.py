@@ -23,7 +23,7 @@ from aischeduler.sim.shell import Network, VirtualShell
 
 STARTED_AT: Final = 1_767_225_600.0
 """The first of January 2026, in unix seconds."""
-TURNS_MAX: Final = 100_000
+TURNS_MAX: Final = 10_000
 """Turns within one instant; more would never end."""
 
 
