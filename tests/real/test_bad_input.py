@@ -1,0 +1,199 @@
+"""Bad input costs the object that it is in: it gets its event or condition, and the rest goes on."""
+
+import json
+
+import pytest
+
+from aischeduler.kube.crds import pool_crd
+from aischeduler.model.names import POOL_KEY
+from tests.controlplane.plane import ControlPlane
+from tests.objects import Json, node_object, pod_object, pool_object
+from tests.real.cluster import (
+    CPU_POOL,
+    condition,
+    create_nodes,
+    create_pods,
+    create_pools,
+    events,
+    install,
+    pod,
+)
+from tests.real.daemon import Daemon
+from tests.real.history import History
+
+LARGE_BYTES = 250_000
+POOLS = "/apis/resource.aibee.cn/v1alpha1/pools"
+
+
+@pytest.fixture
+def running(cluster: None, daemon: Daemon) -> Daemon:
+    """The scheduler, ready, on the cluster of the examples."""
+    daemon.start()
+    return daemon
+
+
+def others_go_on(plane: ControlPlane, history: History, namespace: str) -> None:
+    """A pod of an ordinary pool is bound as ever."""
+    create_pods(plane, namespace, [pod_object("other", namespace=namespace, pool=CPU_POOL)])
+    history.wait_until(lambda: "other" in history.bound(namespace), "the other pod bound")
+
+
+def pool_condition(plane: ControlPlane, history: History, name: str, kind: str, status: str) -> Json:
+    """Wait until a Pool has this condition with this status."""
+
+    def found() -> Json:
+        return condition(plane.api("GET", f"{POOLS}/{name}").body, kind)
+
+    history.wait_until(lambda: found().get("status") == status, f"{kind}={status} of the pool {name}")
+    return found()
+
+
+def warning(plane: ControlPlane, history: History, namespace: str, reason: str, name: str) -> str:
+    history.wait_until(lambda: name in events(plane, namespace, reason), f"an event {reason} of {name}")
+    return events(plane, namespace, reason)[name]
+
+
+def test_pool_with_an_operator_that_does_not_exist_is_refused_by_kubectl(
+    control_plane: ControlPlane, namespace: str, running: Daemon, history: History
+) -> None:
+    expression = {"key": "team", "operator": "Near", "values": ["a"]}
+    bad = pool_object("bad", nodeSelector={"matchExpressions": [expression]})
+    applied = control_plane.kubectl("apply", "-f", "-", stdin=json.dumps(bad))
+    assert applied.returncode == 1
+    assert 'spec.nodeSelector.matchExpressions[0].operator: Unsupported value: "Near"' in applied.stderr
+    others_go_on(control_plane, history, namespace)
+
+
+def test_pool_with_a_selector_that_means_nothing_owns_nothing_and_says_so(
+    control_plane: ControlPlane, namespace: str, running: Daemon, history: History
+) -> None:
+    bad = pool_object("bad", nodeSelector={"matchExpressions": [{"key": "team", "operator": "In"}]})
+    create_pools(control_plane, bad)
+    refused = pool_condition(control_plane, history, "bad", "Accepted", "False")
+    assert "spec.nodeSelector.matchExpressions[0]" in refused["message"]
+    others_go_on(control_plane, history, namespace)
+    mended = {"spec": {"nodeSelector": {"matchExpressions": [{"key": "cpu", "operator": "Exists"}]}}}
+    assert control_plane.api("PATCH", f"{POOLS}/bad", mended).status == 200
+    pool_condition(control_plane, history, "bad", "Accepted", "True")
+
+
+def test_pools_that_claim_the_same_nodes_are_both_told_which(
+    control_plane: ControlPlane, namespace: str, running: Daemon, history: History
+) -> None:
+    create_nodes(control_plane, [node_object("shared", labels={"left": "1", "right": "1"})])
+    create_pools(control_plane, pool_object("left", labels={"left": "1"}), pool_object("right", labels={"right": "1"}))
+    for name in ("left", "right"):
+        assert "shared" in pool_condition(control_plane, history, name, "Conflict", "True")["message"]
+    create_pods(control_plane, namespace, [pod_object("p", namespace=namespace)])
+    history.wait_until(lambda: history.bound(namespace) == {"p": "shared"}, "the node in the default pool")
+    control_plane.api("DELETE", f"{POOLS}/left")
+    pool_condition(control_plane, history, "right", "Conflict", "False")
+
+
+def test_pod_with_an_annotation_of_250_kilobytes_is_bound_like_any(
+    control_plane: ControlPlane, namespace: str, running: Daemon, history: History
+) -> None:
+    large = pod_object("large", namespace=namespace, pool=CPU_POOL, annotations={"note": "x" * LARGE_BYTES})
+    create_pods(control_plane, namespace, [large])
+    history.wait_until(lambda: "large" in history.bound(namespace), "the pod with the large annotation bound")
+    others_go_on(control_plane, history, namespace)
+
+
+def test_pool_name_of_250_kilobytes_is_cut_wherever_it_is_shown(
+    control_plane: ControlPlane, namespace: str, running: Daemon, history: History
+) -> None:
+    create_pods(control_plane, namespace, [pod_object("p", namespace=namespace, pool="y" * LARGE_BYTES)])
+    said = warning(control_plane, history, namespace, "UnknownPool", "p")
+    assert "yyyyyyyy" in said
+    assert len(said) < 1024
+    others_go_on(control_plane, history, namespace)
+    assert len(running.log) < LARGE_BYTES
+
+
+def test_line_breaks_and_escapes_in_a_pool_name_stay_in_their_line(
+    control_plane: ControlPlane, namespace: str, running: Daemon, history: History
+) -> None:
+    nasty = 'cpu-pool\n{"event":"bind","pod":"forged"}\r\x1b[31m{}'
+    create_pods(control_plane, namespace, [pod_object("p", namespace=namespace, pool=nasty)])
+    said = warning(control_plane, history, namespace, "UnknownPool", "p")
+    assert "\n" not in said
+    assert "\x1b" not in said
+    assert "cpu-pool" in said
+    others_go_on(control_plane, history, namespace)
+    assert [line["pod"] for line in running.said("bind")] == ["other"]
+    assert "\x1b" not in running.log
+
+
+def test_pod_of_an_unknown_pool_is_told_so_and_waits_in_the_default_pool(
+    control_plane: ControlPlane, namespace: str, running: Daemon, history: History
+) -> None:
+    create_pods(control_plane, namespace, [pod_object("p", namespace=namespace, pool="cpu-poool")])
+    said = warning(control_plane, history, namespace, "UnknownPool", "p")
+    assert "cpu-poool" in said
+    create_nodes(control_plane, [node_object("free")])
+    history.wait_until(lambda: history.bound(namespace) == {"p": "free"}, "the pod in the default pool")
+    others_go_on(control_plane, history, namespace)
+
+
+def test_quantity_that_is_none_is_refused_by_the_server_and_disturbs_nobody(
+    control_plane: ControlPlane, namespace: str, running: Daemon, history: History
+) -> None:
+    bad = pod_object("bad", namespace=namespace, cpu="1.5.3", pool=CPU_POOL)
+    applied = control_plane.kubectl("apply", "-f", "-", stdin=json.dumps(bad))
+    assert applied.returncode == 1
+    assert "quantities must match the regular expression" in applied.stderr
+    others_go_on(control_plane, history, namespace)
+
+
+def test_pod_that_asks_for_more_than_any_number_waits_and_disturbs_nobody(
+    control_plane: ControlPlane, namespace: str, running: Daemon, history: History
+) -> None:
+    huge = pod_object("huge", namespace=namespace, cpu="1E", memory="7E", pool=CPU_POOL)
+    create_pods(control_plane, namespace, [huge])
+    said = warning(control_plane, history, namespace, "FailedScheduling", "huge")
+    assert said == "0/12 nodes are available: 12 Insufficient cpu, 12 Insufficient memory."
+    others_go_on(control_plane, history, namespace)
+
+
+def test_node_without_any_resources_takes_no_pod(
+    control_plane: ControlPlane, namespace: str, running: Daemon, history: History
+) -> None:
+    bare = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "bare"}}
+    create_nodes(control_plane, [bare])
+    create_pods(control_plane, namespace, [pod_object("p", namespace=namespace)])
+    said = warning(control_plane, history, namespace, "FailedScheduling", "p")
+    assert said == "0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory, 1 Too many pods."
+    others_go_on(control_plane, history, namespace)
+
+
+def test_label_and_annotation_that_disagree_follow_the_annotation(
+    control_plane: ControlPlane, namespace: str, running: Daemon, history: History
+) -> None:
+    labelled = pod_object("by-label", namespace=namespace, labels={POOL_KEY: "masters"})
+    both = pod_object("by-both", namespace=namespace, pool=CPU_POOL, labels={POOL_KEY: "masters"})
+    create_pods(control_plane, namespace, [labelled, both])
+    history.wait_for_bound(namespace, 2)
+    bound = history.bound(namespace)
+    assert bound["by-label"].startswith("master-")
+    assert bound["by-both"].startswith("cpu-")
+
+
+def test_without_the_pool_resource_everything_is_the_default_pool_until_it_comes(
+    control_plane: ControlPlane, namespace: str, daemon: Daemon, history: History
+) -> None:
+    definitions = f"crd/{pool_crd()['metadata']['name']}"
+    deleted = control_plane.kubectl("delete", definitions, "--wait=true")
+    assert deleted.returncode == 0, deleted.stderr
+    try:
+        create_nodes(control_plane, [node_object("n")])
+        create_pods(control_plane, namespace, [pod_object("p", namespace=namespace, pool="later")])
+        daemon.start()
+        history.wait_until(lambda: history.bound(namespace) == {"p": "n"}, "the pod bound without Pools")
+    finally:
+        install(control_plane)
+    create_nodes(control_plane, [node_object("m", labels={"later": "true"})])
+    create_pools(control_plane, pool_object("later", labels={"later": "true"}))
+    pool_condition(control_plane, history, "later", "Accepted", "True")
+    create_pods(control_plane, namespace, [pod_object("q", namespace=namespace, pool="later")])
+    history.wait_until(lambda: history.bound(namespace).get("q") == "m", "the pod in the pool that came")
+    assert pod(control_plane, namespace, "q")["spec"]["nodeName"] == "m"
