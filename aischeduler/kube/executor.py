@@ -48,7 +48,8 @@ class Executor:
         """Put the actions into the queues of those who carry them out, in order."""
         for action in actions:
             match action:
-                case Bind():
+                case Bind(pod):
+                    self._reports.binding(pod)
                     self._binder.submit(action)
                     self._log_bind(action)
                 case ReportWaiting():

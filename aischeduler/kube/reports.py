@@ -94,9 +94,14 @@ class Reports:
         self._conditions: LRUCache[str, str] = LRUCache(REMEMBERED_MAX)
         self._number = int(voice.wall() * 1e6)
 
+    def binding(self, pod: Pod) -> None:
+        """Say no more that a pod waits: it is about to be bound, and the API server will say so in its status."""
+        self._conditions.pop(pod.uid, None)
+        if self._queue.pop(("condition", pod.uid), None) is not None:
+            self._finish_one()
+
     def scheduled(self, pod: Pod, node: str) -> None:
         """Say that a pod was bound."""
-        self._conditions.pop(pod.uid, None)
         text = f"Successfully assigned {pod.namespace}/{pod.name} to {node}"
         self._enqueue(("Scheduled", pod.uid), _Event(_about(pod), "Normal", "Scheduled", "Binding", text))
 

@@ -117,6 +117,18 @@ async def test_same_message_is_said_again_after_a_while() -> None:
     assert len(world.script.asked("patch")) == 1
 
 
+async def test_pod_that_is_being_bound_is_not_said_to_wait() -> None:
+    world = World().accept_all()
+    world.binds_done.clear()
+    async with world.running() as reports:
+        reports.waiting(waiting("no room"))
+        reports.binding(a_pod("p", uid="u-p"))
+        world.binds_done.set()
+        await written(reports)
+    assert [event["reason"] for event in world.events] == ["FailedScheduling"]
+    assert world.script.asked("patch") == []
+
+
 async def test_nothing_is_written_while_a_binding_waits_and_all_of_it_after() -> None:
     world = World().accept_all()
     world.binds_done.clear()
