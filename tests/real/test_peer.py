@@ -1,0 +1,229 @@
+"""Our scheduler and kube-scheduler judge the same pods on the same nodes: who fits, and in which words who does not.
+
+Each has a set of nodes of its own, told apart by the label `side`; the pods of each ask for their side. There are no
+Pools, so that both see all nodes, and the same sets give the same numbers in both sentences.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from aischeduler.model.names import SCHEDULER_NAME
+from tests.controlplane.plane import ControlPlane
+from tests.controlplane.sweep import sweep
+from tests.objects import Json, node_object, pod_object
+from tests.real.cluster import create_namespace, create_nodes, create_pods, events, install
+from tests.real.daemon import Daemon
+from tests.real.history import History
+
+PEER_NAME = "default-scheduler"
+SIDES = {"ours": SCHEDULER_NAME, "theirs": PEER_NAME}
+NAMESPACE = "peers"
+VERDICT_SECONDS = 40.0
+
+
+def nodes(side: str) -> list[Json]:
+    """Return six nodes: plain, small, tainted, half tainted, cordoned, and one with GPUs and a taken port."""
+
+    def node(name: str, **given: Any) -> Json:
+        labels = {"side": side, "disk": "ssd", "generation": "3", **given.pop("labels", {})}
+        return node_object(f"{side}-{name}", labels=labels | {"kubernetes.io/hostname": f"{side}-{name}"}, **given)
+
+    cordoned = node("cordoned", cpu="8")
+    cordoned["spec"]["unschedulable"] = True
+    return [
+        node("plain", cpu="8", memory="16Gi", labels={"zone": "a"}),
+        node("small", cpu="1", memory="1Gi", pods=3, labels={"zone": "a", "disk": "hdd", "generation": "1"}),
+        node("tainted", cpu="16", taints=[taint("dedicated", "ml", "NoSchedule")], labels={"zone": "b"}),
+        node("shy", cpu="4", taints=[taint("slow", "", "PreferNoSchedule"), taint("gone", "", "NoExecute")]),
+        cordoned,
+        node("gpu", cpu="32", gpu=4, labels={"zone": "b", "accelerator": "a100"}),
+    ]
+
+
+def taint(key: str, value: str, effect: str) -> Json:
+    return {"key": key, "value": value, "effect": effect}
+
+
+def tolerates(key: str = "", value: str = "", effect: str = "", operator: str = "Equal") -> Json:
+    given = {"key": key, "value": value, "effect": effect}
+    return {"operator": operator, **{name: text for name, text in given.items() if text}}
+
+
+def expression(key: str, operator: str, *values: str) -> Json:
+    return {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
+
+
+def terms(*expressions: Json, fields: tuple[Json, ...] = ()) -> Json:
+    """Return an affinity that requires all of them."""
+    term = {"matchExpressions": list(expressions)} | ({"matchFields": list(fields)} if fields else {})
+    required = {"nodeSelectorTerms": [term]}
+    return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
+
+
+def port(number: int, **given: str) -> Json:
+    return {"containerPort": number, "hostPort": number, **given}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A pod that both judge: how much it asks for, and what more its spec says.
+
+    `own_words`: where a pod names its node, kube-scheduler says only which plugin refused all others.
+    """
+
+    fits: bool
+    own_words: bool = False
+    cpu: str = "100m"
+    memory: str = "64Mi"
+    gpu: int = 0
+    selector: Mapping[str, str] | None = None
+    tolerations: tuple[Json, ...] = ()
+    ports: tuple[Json, ...] = ()
+    spec: Mapping[str, Any] | None = None
+
+    def pod(self, name: str, side: str) -> Json:
+        document = pod_object(
+            f"{side}-{name}",
+            namespace=NAMESPACE,
+            cpu=self.cpu,
+            memory=self.memory,
+            gpu=self.gpu,
+            scheduler_name=SIDES[side],
+            node_selector={"side": side, **(self.selector or {})},
+            tolerations=self.tolerations,
+        )
+        document["spec"] |= on_side(self.spec or {}, side)
+        if self.ports:
+            document["spec"]["containers"][0]["ports"] = list(self.ports)
+        return document
+
+
+def on_side(value: Any, side: str) -> Any:
+    """Put the side into every name of a node."""
+    match value:
+        case str():
+            return value.replace("SIDE", side)
+        case dict():
+            return {key: on_side(one, side) for key, one in value.items()}
+        case list():
+            return [on_side(one, side) for one in value]
+        case _:
+            return value
+
+
+ML = tolerates("dedicated", "ml", "NoSchedule")
+CASES = {
+    "plain": Case(fits=True),
+    "nothing-asked": Case(fits=True, cpu="", memory=""),
+    "too-much-cpu": Case(fits=False, cpu="33"),
+    "cpu-of-the-tainted-node": Case(fits=False, cpu="12", selector={"generation": "3", "zone": "b"}, gpu=5),
+    "too-much-memory": Case(fits=False, memory="20Gi"),
+    "too-much-of-both": Case(fits=False, cpu="64", memory="64Gi"),
+    "all-gpus-and-more": Case(fits=False, gpu=5),
+    "some-gpus": Case(fits=True, gpu=2),
+    "gpus-in-the-wrong-zone": Case(fits=False, gpu=1, selector={"zone": "a"}),
+    "unknown-label": Case(fits=False, selector={"disk": "tape"}),
+    "known-label": Case(fits=True, selector={"disk": "ssd"}),
+    "only-the-small-node": Case(fits=True, selector={"disk": "hdd"}),
+    "too-large-for-the-small-node": Case(fits=False, cpu="2", selector={"disk": "hdd"}),
+    "only-the-tainted-node": Case(fits=False, cpu="10", selector={"zone": "b", "generation": "3"}, memory="30Gi"),
+    "tolerated-taint": Case(fits=True, cpu="10", selector={"zone": "b"}, tolerations=(ML,)),
+    "toleration-of-another-value": Case(
+        fits=False, gpu=0, cpu="10", memory="17Gi", tolerations=(tolerates("dedicated", "web", "NoSchedule"),)
+    ),
+    "toleration-of-the-key": Case(
+        fits=True, cpu="12", selector={"zone": "b"}, tolerations=(tolerates("dedicated", operator="Exists"),)
+    ),
+    "toleration-of-everything": Case(fits=True, tolerations=(tolerates(operator="Exists"),)),
+    "toleration-of-everything-but-too-large": Case(fits=False, cpu="40", tolerations=(tolerates(operator="Exists"),)),
+    "toleration-of-half-a-taint": Case(
+        fits=False, spec=terms(expression("kubernetes.io/hostname", "In", "SIDE-shy")), tolerations=(ML,)
+    ),
+    "toleration-of-no-execute": Case(
+        fits=True,
+        spec=terms(expression("kubernetes.io/hostname", "In", "SIDE-shy")),
+        tolerations=(tolerates("gone", effect="NoExecute", operator="Exists"),),
+    ),
+    "cordoned-node": Case(fits=False, spec=terms(expression("kubernetes.io/hostname", "In", "SIDE-cordoned"))),
+    "expression-in": Case(
+        fits=True, spec=terms(expression("zone", "In", "b", "c"), expression("accelerator", "Exists"))
+    ),
+    "expression-not-in": Case(fits=True, spec=terms(expression("zone", "NotIn", "b"))),
+    "expression-does-not-exist": Case(fits=False, spec=terms(expression("disk", "DoesNotExist"))),
+    "expression-greater": Case(fits=True, spec=terms(expression("generation", "Gt", "2"))),
+    "expression-less-than-any": Case(fits=False, spec=terms(expression("generation", "Lt", "1"))),
+    "field-of-the-name": Case(fits=True, spec=terms(fields=(expression("metadata.name", "In", "SIDE-plain"),))),
+    "field-of-no-name": Case(
+        fits=False, own_words=True, spec=terms(fields=(expression("metadata.name", "In", "SIDE-none"),))
+    ),
+    "port-that-is-free": Case(fits=True, ports=(port(9000),)),
+    "port-that-is-taken": Case(fits=False, selector={"accelerator": "a100"}, ports=(port(8080),)),
+    "port-of-another-protocol": Case(fits=True, selector={"accelerator": "a100"}, ports=(port(8080, protocol="UDP"),)),
+    "port-on-an-address": Case(fits=False, selector={"accelerator": "a100"}, ports=(port(8080, hostIP="127.0.0.1"),)),
+    "init-container-larger-than-the-rest": Case(
+        fits=False,
+        spec={"initContainers": [{"name": "init", "image": "i", "resources": {"requests": {"cpu": "33"}}}]},
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a scheduler made of a pod: whether it is bound, else the sentence about the nodes.
+
+    What kube-scheduler tried after that (preemption, claims of devices) it says in further sentences.
+    """
+
+    bound: bool
+    sentence: str
+
+
+Verdicts = dict[str, dict[str, Verdict]]
+
+
+@pytest.fixture(scope="module")
+def verdicts(control_plane: ControlPlane) -> Verdicts:
+    """Side -> case -> verdict, of one run of both schedulers."""
+    install(control_plane)
+    create_namespace(control_plane, NAMESPACE)
+    daemon = Daemon(control_plane)
+    names = {f"{side}-{name}": (side, name) for side in SIDES for name in CASES}
+    for side in SIDES:
+        create_nodes(control_plane, nodes(side))
+        taken = Case(fits=True, ports=(port(8080),)).pod("taken", side)
+        taken["spec"]["nodeName"] = f"{side}-gpu"
+        create_pods(control_plane, NAMESPACE, [taken])
+    try:
+        with History(control_plane) as history:
+            daemon.start()
+            control_plane.start_kube_scheduler()
+            for name, case in CASES.items():
+                create_pods(control_plane, NAMESPACE, [case.pod(name, side) for side in SIDES])
+            refused: dict[str, str] = {}
+
+            def judged() -> bool:
+                refused.update(events(control_plane, NAMESPACE, "FailedScheduling"))
+                return names.keys() <= {*refused, *history.bound(NAMESPACE)}
+
+            history.wait_until(judged, "a verdict on every pod", VERDICT_SECONDS)
+            bound = history.bound(NAMESPACE)
+    finally:
+        daemon.kill()
+        control_plane.kill("kube-scheduler")
+        sweep(control_plane)
+    found: Verdicts = {side: {} for side in SIDES}
+    for full, (side, name) in names.items():
+        sentence = "" if full in bound else refused[full].split(". ")[0].rstrip(".")
+        found[side][name] = Verdict(full in bound, sentence)
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_both_agree_on_who_fits_and_on_the_words(verdicts: Verdicts, name: str) -> None:
+    ours, theirs = verdicts["ours"][name], verdicts["theirs"][name]
+    assert ours.bound == theirs.bound == CASES[name].fits
+    if not CASES[name].own_words:
+        assert ours.sentence == theirs.sentence
