@@ -11,7 +11,7 @@ from aischeduler.sandbox.bodies import parse
 from aischeduler.sandbox.call import Call
 from aischeduler.sandbox.kinds import Resource
 from aischeduler.sandbox.objects import JsonObject, copy_object, encode
-from aischeduler.sandbox.status import bad_request
+from aischeduler.sandbox.status import bad_request, invalid, required
 from aischeduler.sandbox.store import Entry
 from aischeduler.sandbox.types import Kind, api_types, type_of_kind
 from aischeduler.sandbox.versions import from_stored
@@ -105,9 +105,8 @@ def applied(call: Call, entry: Entry | None) -> JsonObject:
     """Return what an apply request makes of an object (None: it does not exist yet)."""
     owner = call.query.get("fieldManager")
     if not owner:
-        raise bad_request(
-            'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'
-        )
+        cause = required("fieldManager", "is required for apply patch")
+        raise invalid("PatchOptions", "meta.k8s.io", "", [cause])
     config = parse(call.body, "application/yaml")
     if not isinstance(config, dict):
         raise bad_request("error decoding YAML: the configuration is not an object")

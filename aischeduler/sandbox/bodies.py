@@ -66,7 +66,13 @@ def _parse_yaml(body: bytes) -> Any:
 
 def parse_object(call: Call, body: bytes) -> JsonObject:
     """Return the body as an object with metadata, of the kind and version of the path."""
-    value = parse(body, call.content_type)
+    lead = f"the object provided is unrecognized (must be of type {call.resource.kind}): "
+    try:
+        value = parse(body, call.content_type)
+    except Refusal as refusal:
+        raise bad_request(lead + str(refusal)) if refusal.code == 400 else refusal from refusal
+    if not isinstance(value, dict):
+        raise bad_request(f"{lead}couldn't get version/kind; json parse error: json: cannot unmarshal {go_name(value)}")
     return as_object(call, value)
 
 
@@ -77,10 +83,12 @@ def as_object(call: Call, value: Any) -> JsonObject:
         raise bad_request(f"couldn't get version/kind; json parse error: json: cannot unmarshal {go_name(value)}")
     given = (value.get("apiVersion") or resource.api_version, value.get("kind") or resource.kind)
     if given[0] != resource.api_version:
-        lead = f"the API version in the data ({given[0]})"
-        raise bad_request(f"{lead} does not match the expected API version ({resource.api_version})")
+        lead = f'{given[1]} in version "{given[0]}" cannot be handled as a {resource.kind}'
+        raise bad_request(f'{lead}: no kind "{given[1]}" is registered for version "{given[0]}"')
     if given[1] != resource.kind:
-        raise cannot_be_handled(resource, f"converting ({given[1]}) to ({resource.kind})", given[1])
+        inner = resource.group.partition(".")[0] or "core"
+        why = f"converting ({resource.version}.{given[1]}) to ({inner}.{resource.kind}): unknown conversion"
+        raise cannot_be_handled(resource, why, given[1])
     metadata = value.get("metadata")
     if metadata is not None and not isinstance(metadata, dict):
         where = f"Go struct field {resource.kind}.metadata of type v1.ObjectMeta"
@@ -114,5 +122,5 @@ def tell_unknown(call: Call, paths: list[str]) -> None:
         return
     if mode == "Strict":
         why = f"strict decoding error: {', '.join(sentences)}"
-        raise bad_request(why) if call.resource.custom is not None else cannot_be_handled(call.resource, why)
+        raise cannot_be_handled(call.resource, why)
     call.warnings.extend(sentences)

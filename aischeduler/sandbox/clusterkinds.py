@@ -3,11 +3,10 @@
 Source: the strategies and validation of these kinds in Kubernetes 1.36.
 """
 
-from aischeduler.sandbox.objects import JsonObject, label_value_errors, qualified_name_errors
+from aischeduler.sandbox.objects import JsonObject, encode, label_value_errors, qualified_name_errors
 from aischeduler.sandbox.podrules import EFFECTS
 from aischeduler.sandbox.status import (
     Cause,
-    duplicate_value,
     forbidden_field,
     invalid_value,
     required,
@@ -19,7 +18,7 @@ from aischeduler.sandbox.validation import label_selector_errors
 USER_PRIORITY_MAX = 1_000_000_000
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 NO_DELETION = frozenset({"default", "kube-system", "kube-public"})
-PREEMPTION_POLICIES = ("Never", "PreemptLowerPriority")
+PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
 
 
 def _create_node(write: Write) -> None:
@@ -66,7 +65,9 @@ def _validate_node(write: Write) -> list[Cause]:
                 unsupported_value(f"{path}.effect", effect, EFFECTS) if effect else required(f"{path}.effect")
             )
         if (key, effect) in seen:
-            causes.append(duplicate_value(path, f"{key}:{effect}"))
+            shown = {"Key": key, "Value": taint.get("value", ""), "Effect": effect, "TimeAdded": taint.get("timeAdded")}
+            message = f"Duplicate value: {encode(shown).decode()}: taints must be unique by key and effect pair"
+            causes.append(Cause(path, "FieldValueDuplicate", message))
         seen[key, effect] = None
     return causes
 
@@ -124,7 +125,7 @@ def _validate_priority_class(write: Write) -> list[Cause]:
     if name.startswith("system-"):
         if SYSTEM_PRIORITIES.get(name) != value:
             detail = "priority class names with 'system-' prefix are reserved for system use only. error: "
-            detail += f"{name} is not a known name or its value is not {SYSTEM_PRIORITIES.get(name, 0)}"
+            detail += f"{name} is not a known system priority class"
             causes.append(forbidden_field("metadata.name", detail))
     elif value > USER_PRIORITY_MAX:
         detail = f"maximum allowed value of a user defined priority is {USER_PRIORITY_MAX}"
@@ -150,13 +151,14 @@ def _validate_budget(write: Write) -> list[Cause]:
     spec = write.obj.get("spec") or {}
     causes = label_selector_errors(spec.get("selector") or {}, "spec.selector")
     if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
-        return [invalid_value("spec", "", "minAvailable and maxUnavailable cannot be both set")]
+        return [invalid_value("spec", spec, "minAvailable and maxUnavailable cannot be both set")]
     for key in ("minAvailable", "maxUnavailable"):
         value = spec.get(key)
         if isinstance(value, int) and value < 0:
             causes.append(invalid_value(f"spec.{key}", value, "must be greater than or equal to 0"))
         if isinstance(value, str) and not (value.endswith("%") and value[:-1].isdigit()):
-            detail = "a valid percent string must be a numeric string followed by an ending '%'"
+            detail = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', "
+            detail += "regex used for validation is '[0-9]+%')"
             causes.append(invalid_value(f"spec.{key}", value, detail))
     return causes
 

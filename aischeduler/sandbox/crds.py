@@ -6,6 +6,7 @@ Source: `k8s.io/apiextensions-apiserver`.
 
 from aischeduler.sandbox.bodies import tell_unknown
 from aischeduler.sandbox.call import Call, Cluster
+from aischeduler.sandbox.jsonpath import find_path
 from aischeduler.sandbox.kinds import CustomVersion, Resource, fields_reader
 from aischeduler.sandbox.objects import JsonObject, set_condition
 from aischeduler.sandbox.status import Cause, invalid_value, required, unsupported_value
@@ -170,7 +171,14 @@ def _update_custom_status(write: Write) -> None:
 
 
 def _validate_custom(write: Write) -> list[Cause]:
-    return errors(_body(write.obj), _schema(write))
+    causes = errors(_body(write.obj), _schema(write))
+    custom = write.call.resource.custom
+    if custom is not None and custom.scale is not None:
+        path = custom.scale["specReplicasPath"]
+        replicas = find_path(write.obj, path)
+        if isinstance(replicas, int) and replicas < 0:
+            causes.append(invalid_value(path, replicas, "should be a non-negative integer"))
+    return causes
 
 
 CUSTOM = Strategy(

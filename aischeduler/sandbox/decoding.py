@@ -27,7 +27,7 @@ _GO_SCALARS = {
     "microtime": "v1.MicroTime",
     "intstr": "intstr.IntOrString",
 }
-_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)\Z")
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?P<rest>(?P<fraction>\.\d+)?([Zz]|[+-]\d\d:\d\d))\Z")
 
 
 class DecodeError(Exception):
@@ -63,6 +63,8 @@ class Decoder:
                 decoded = self._value(one, kind, lead + key, type_.name)
                 if decoded or kind.shape == "struct" or not _zero_is_absent(type_, key, kind):
                     result[key] = decoded
+        for key in type_.null_times:
+            result.setdefault(key, None)
         return result
 
     def _value(self, value: Any, kind: Kind, path: str, owner: str) -> Any:
@@ -84,8 +86,9 @@ class Decoder:
                 inner = kind.inner
                 if inner.name == "quantity":
                     return {key: resource_amount(one) for key, one in value.items()}
+                deeper = inner.shape != "scalar"
                 return {
-                    key: "" if one is None else self._value(one, inner, f"{path}.{key}", owner)
+                    key: "" if one is None else self._value(one, inner, f"{path}.{key}" if deeper else path, owner)
                     for key, one in value.items()
                 }
 
@@ -108,8 +111,8 @@ def _scalar(value: Any, name: str, path: str, owner: str) -> Any:
             return quantity(value)
         case "time" | "microtime":
             good = isinstance(value, str)
-            if good and not _TIME.match(value):
-                raise DecodeError(f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse "{value}"')
+            if good:
+                _check_time(value, name)
         case "intstr":
             good = isinstance(value, int | str) and not isinstance(value, bool)
         case _:
@@ -117,6 +120,16 @@ def _scalar(value: Any, name: str, path: str, owner: str) -> Any:
     if not good:
         raise _mismatch(value, Kind("scalar", name), path, owner)
     return value
+
+
+def _check_time(text: str, name: str) -> None:
+    match = _TIME.match(text)
+    if match is None:
+        raise DecodeError(f'parsing time "{text}" as "2006-01-02T15:04:05Z07:00": cannot parse "{text}"')
+    if name == "microtime" and len(match["fraction"] or "") != len(".000000"):
+        rest = text[match.start("rest") :]
+        layout = "2006-01-02T15:04:05.000000Z07:00"
+        raise DecodeError(f'parsing time "{text}" as "{layout}": cannot parse "{rest}" as ".000000"')
 
 
 def _integer(value: Any, name: str, path: str, owner: str) -> int:

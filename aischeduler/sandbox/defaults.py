@@ -45,6 +45,8 @@ def _fill_container(container: JsonObject, spec: JsonObject) -> None:
         if isinstance(container.get(name), dict):
             for key, value in _PROBE.items():
                 container[name].setdefault(key, value)
+            if isinstance(container[name].get("httpGet"), dict):
+                container[name]["httpGet"].setdefault("scheme", "HTTP")
     for variable in container.get("env") or ():
         reference = (variable.get("valueFrom") or {}).get("fieldRef")
         if reference is not None:
@@ -76,7 +78,7 @@ def fill_pod(pod: JsonObject, call: Call) -> None:
     spec.setdefault("enableServiceLinks", True)
     metadata = pod["metadata"]
     _resolve_priority(spec, metadata.get("generateName") or metadata["name"], call)
-    _tolerate_lost_nodes(spec)
+    tolerate_lost_nodes(spec)
 
 
 def _resolve_priority(spec: JsonObject, pod_name: str, call: Call) -> None:
@@ -103,7 +105,8 @@ def _resolve_priority(spec: JsonObject, pod_name: str, call: Call) -> None:
     spec.setdefault("preemptionPolicy", policy)
 
 
-def _tolerate_lost_nodes(spec: JsonObject) -> None:
+def tolerate_lost_nodes(spec: JsonObject) -> None:
+    """Add the tolerations with which a pod outlives its node for a while, where it says nothing of that."""
     tolerations: list[JsonObject] = list(spec.get("tolerations") or ())
     for key in _UNREACHABLE:
         if not any(_tolerates_no_execute(one, key) for one in tolerations):

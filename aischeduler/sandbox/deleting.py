@@ -13,9 +13,9 @@ from aischeduler.sandbox.presentation import choose_view
 from aischeduler.sandbox.protocol import Response
 from aischeduler.sandbox.reading import selection_of
 from aischeduler.sandbox.registry import strategy_of
-from aischeduler.sandbox.status import bad_request, success
+from aischeduler.sandbox.status import Refusal, bad_request, conflict, success
 from aischeduler.sandbox.store import Entry
-from aischeduler.sandbox.strategies import Write
+from aischeduler.sandbox.strategies import Strategy, Write
 from aischeduler.sandbox.writing import remove
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
@@ -96,38 +96,47 @@ def delete_entry(call: Call, entry: Entry, options: DeleteOptions) -> tuple[Entr
     finalizers = [one for one in before if one not in marks.values()] if options.propagation else before
     if options.propagation in marks:
         finalizers.append(marks[options.propagation])
-    if not finalizers and grace == 0 and not strategy.keeps(obj):
-        return remove(call, entry), True
     if finalizers:
         metadata["finalizers"] = finalizers
-    if not _mark(obj, grace, call.now) and finalizers == before:
-        return entry, False
-    if strategy.counts_generations and "generation" in metadata:
-        metadata["generation"] += 1
-    strategy.deletion_begins(obj)
-    return call.collection.put(obj), False
+    stays = bool(finalizers) or bool(grace) or strategy.keeps(obj)
+    if not stays and not strategy.marks_first:
+        return remove(call, entry), True
+    marked = _mark(obj, grace, call.now, strategy)
+    if marked or finalizers != before:
+        entry = call.collection.put(obj)
+    return (entry, False) if stays else (remove(call, entry), True)
 
 
-def _mark(obj: JsonObject, grace: int, now: float) -> bool:
+def _mark(obj: JsonObject, grace: int, now: float, strategy: Strategy) -> bool:
     """Set when the object is to go; a later deletion can only bring that forward. Says whether anything changed."""
     metadata = obj["metadata"]
     if metadata.get("deletionTimestamp") and grace >= metadata.get("deletionGracePeriodSeconds", 0):
         return False
+    if not metadata.get("deletionTimestamp") and metadata.get("generation"):
+        metadata["generation"] += 1
     metadata["deletionTimestamp"] = timestamp(now + grace)
     metadata["deletionGracePeriodSeconds"] = grace
+    strategy.deletion_begins(obj)
     return True
 
 
 def _check(call: Call, entry: Entry, options: DeleteOptions) -> None:
     if options.uid and options.uid != entry.uid:
-        raise call.conflict(
+        raise _mismatch(
+            call,
             entry.name,
             f"the UID in the precondition ({options.uid}) does not match the UID in record ({entry.uid}). "
             "The object might have been deleted and then recreated",
         )
     if options.revision and options.revision != str(entry.revision):
-        raise call.conflict(
+        raise _mismatch(
+            call,
             entry.name,
             f"the ResourceVersion in the precondition ({options.revision}) does not match the ResourceVersion in "
             f"record ({entry.revision}). The object might have been modified",
         )
+
+
+def _mismatch(call: Call, name: str, why: str) -> Refusal:
+    # The server names the kind here where it names the resource elsewhere.
+    return conflict(call.resource.kind, call.resource.group, name, why)

@@ -82,4 +82,8 @@ def _strict_errors(event: JsonObject) -> list[Cause]:
     return causes
 
 
-EVENTS = Strategy(validate=_validate)
+def _create(write: Write) -> None:
+    write.obj.setdefault("deprecatedSource", {})
+
+
+EVENTS = Strategy(create=_create, validate=_validate)

@@ -11,7 +11,6 @@ from aischeduler.sandbox.strategies import Strategy, Write
 
 CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
 JOB_NAME = "batch.kubernetes.io/job-name"
-RESTART_POLICIES = ("OnFailure", "Never")
 COMPLETION_MODES = ("NonIndexed", "Indexed")
 BACKOFF_LIMIT = 6
 INT32_MAX = 2**31 - 1
@@ -26,6 +25,7 @@ def _create(write: Write) -> None:
     spec.setdefault("backoffLimit", INT32_MAX if "backoffLimitPerIndex" in spec else BACKOFF_LIMIT)
     spec.setdefault("completionMode", "NonIndexed")
     spec.setdefault("suspend", False)
+    spec.setdefault("manualSelector", False)
     failure_policy = spec.get("podFailurePolicy") is not None
     spec.setdefault("podReplacementPolicy", "Failed" if failure_policy else "TerminatingOrFailed")
     template: JsonObject = spec.setdefault("template", {})
@@ -39,6 +39,8 @@ def _create(write: Write) -> None:
         labels = (template.get("metadata") or {}).get("labels") or {}
         template["metadata"] = {**(template.get("metadata") or {}), "labels": {**labels, **marks, **old_marks}}
         spec["selector"] = {"matchLabels": {CONTROLLER_UID: metadata["uid"]}}
+    if not metadata.get("labels"):
+        metadata["labels"] = dict((template.get("metadata") or {}).get("labels") or {})
     write.obj["status"] = {}
 
 
@@ -60,7 +62,7 @@ def _validate(write: Write) -> list[Cause]:
     pod = spec["template"]["spec"]
     causes += pod_spec_errors(pod, "spec.template.spec")
     if pod.get("restartPolicy") == "Always":
-        causes.append(unsupported_value("spec.template.spec.restartPolicy", "Always", RESTART_POLICIES))
+        causes.append(required("spec.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"'))
     return causes + (_update_errors(spec, write.old["spec"]) if write.old is not None else [])
 
 
@@ -76,7 +78,7 @@ def _update_errors(spec: JsonObject, old: JsonObject) -> list[Cause]:
     if not elastic:
         fixed.append("completions")
     return [
-        invalid_value(f"spec.{key}", str(spec.get(key)), "field is immutable")
+        invalid_value(f"spec.{key}", spec.get(key), "field is immutable")
         for key in fixed
         if spec.get(key) != old.get(key)
     ]

@@ -126,6 +126,8 @@ def dns_label_errors(name: str) -> str | None:
     """Say what is wrong with a DNS label (a namespace's or a container's name)."""
     if len(name) > 63:
         return "must be no more than 63 bytes"
+    if "." in name and _SUBDOMAIN.match(name):
+        return "must not contain dots"
     if not _LABEL.match(name):
         return (
             "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and "

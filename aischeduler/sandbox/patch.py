@@ -37,8 +37,9 @@ def patched(call: Call, entry: Entry | None) -> JsonObject:
         change = _as_map(parse(call.body, call.content_type))
         result = strategic_merge(current, change, type_of_kind(call.resource.kind, call.resource.group))
     else:
-        known = (JSON_PATCH, MERGE_PATCH, APPLY_PATCH, *(() if custom else (STRATEGIC_PATCH,)))
-        raise unsupported_media_type(media, known)
+        if custom:
+            raise unsupported_media_type(media, (JSON_PATCH, MERGE_PATCH, APPLY_PATCH))
+        raise failure(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
     return as_object(call, result)
 
 
@@ -72,9 +73,8 @@ def json_patch(document: Any, operations: Any) -> Any:
         try:
             document = _operate(document, operation)
         except (KeyError, IndexError, ValueError, TypeError) as error:
-            path = operation.get("path", "") if isinstance(operation, dict) else ""
-            message = f"the server rejected our request due to an error in our request: {path}: {error}"
-            raise failure(422, "Invalid", message) from error
+            message = "the server rejected our request due to an error in our request"
+            raise failure(422, "Invalid", message, {}) from error
     return document
 
 

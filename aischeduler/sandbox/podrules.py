@@ -197,10 +197,10 @@ def pod_update_errors(spec: JsonObject, old: JsonObject) -> list[Cause]:
     """Say which fields of a pod an update may not change."""
     causes = []
     gates, before = spec.get("schedulingGates") or [], old.get("schedulingGates") or []
-    if any(gate not in before for gate in gates):
-        causes.append(
-            forbidden_field("spec.schedulingGates", "only deletion is allowed, but found new scheduling gates")
-        )
+    for index, gate in enumerate(gates):
+        if gate not in before:
+            detail = f"only deletion is allowed, but found new scheduling gate '{gate.get('name', '')}'"
+            causes.append(forbidden_field(f"spec.schedulingGates[{index}].name", detail))
     tolerations = spec.get("tolerations") or []
     if any(one not in tolerations for one in old.get("tolerations") or ()):
         causes.append(

@@ -3,7 +3,7 @@
 Source: `pkg/registry/core/pod` of Kubernetes 1.36.
 """
 
-from aischeduler.sandbox.defaults import fill_pod, fill_pod_spec, qos_class
+from aischeduler.sandbox.defaults import fill_pod, fill_pod_spec, qos_class, tolerate_lost_nodes
 from aischeduler.sandbox.objects import JsonObject, set_condition
 from aischeduler.sandbox.podrules import pod_spec_errors, pod_update_errors
 from aischeduler.sandbox.status import Cause
@@ -30,6 +30,7 @@ def _create(write: Write) -> None:
 
 def _update(write: Write) -> None:
     fill_pod_spec(write.obj.setdefault("spec", {}))
+    tolerate_lost_nodes(write.obj["spec"])
 
 
 def _update_status(write: Write) -> None:
@@ -59,6 +60,7 @@ PODS = Strategy(
     counts_generations=True,
     resets_status=True,
     shows_deleted=True,
+    marks_first=True,
     create=_create,
     update=_update,
     update_status=_update_status,

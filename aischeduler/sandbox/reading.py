@@ -66,6 +66,8 @@ def _stored_term(call: Call, term: FieldTerm) -> FieldTerm:
     stored = call.resource.selectable.get(term.field)
     if stored is not None:
         return FieldTerm(stored, term.value, term.equal)
+    if call.resource.collection == "jobs.batch":
+        raise bad_request(f'field label "{term.field}" not supported for Job')
     if call.resource.selectable or call.resource.custom is not None:
         raise bad_request(f"field label not supported: {term.field}")
     known = 'only "metadata.name", "metadata.namespace"'
@@ -79,7 +81,7 @@ def revision_asked(call: Call) -> int:
         return 0
     if not text.isascii() or not text.isdigit():
         cause = invalid_value("resourceVersion", text, f'strconv.ParseUint: parsing "{text}": invalid syntax')
-        raise bad_request(f"{cause.field}: {cause.message}")
+        raise bad_request(f"invalid resource version: {cause.field}: {cause.message}")
     return int(text)
 
 
@@ -114,7 +116,7 @@ def _list(call: Call) -> Response:
     _refuse_bad_options(_list_errors(call))
     page = _page(call)
     metadata: JsonObject = {"resourceVersion": str(page.revision)}
-    if page.next_token:
+    if page.next_token or call.resource.custom is not None:
         metadata["continue"] = page.next_token
     if page.remaining is not None:
         metadata["remainingItemCount"] = page.remaining
@@ -150,7 +152,7 @@ def _next_page(call: Call, token: str, limit: int, everything: bool) -> _Page:
     try:
         orjson.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
     except (binascii.Error, ValueError) as error:
-        raise bad_request(f"continue key is not valid: {error}") from error
+        raise bad_request(f"invalid continue token: continue key is not valid: {error}") from error
     snapshot = call.cluster.store.snapshot(token, call.now)
     if snapshot is None:
         raise expired(CONTINUE_TOO_OLD)

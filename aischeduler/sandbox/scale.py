@@ -9,7 +9,7 @@ from aischeduler.sandbox.jsonpath import find_path
 from aischeduler.sandbox.objects import JsonObject, encode
 from aischeduler.sandbox.patch import JSON_PATCH, json_patch, merge_patch
 from aischeduler.sandbox.protocol import Response
-from aischeduler.sandbox.status import bad_request, invalid, invalid_value, method_not_allowed
+from aischeduler.sandbox.status import bad_request, method_not_allowed
 from aischeduler.sandbox.versions import from_stored
 from aischeduler.sandbox.writing import update_object
 
@@ -33,9 +33,8 @@ def scale(call: Call, method: str) -> Response:
     if not isinstance(change, dict):
         raise bad_request("couldn't get version/kind; json parse error")
     replicas = (change.get("spec") or {}).get("replicas", 0)
-    if not isinstance(replicas, int) or replicas < 0:
-        cause = invalid_value("spec.replicas", replicas, "should be a non-negative integer")
-        raise invalid("Scale", "autoscaling", call.name, [cause])
+    if not isinstance(replicas, int):
+        raise bad_request('Scale in version "v1" cannot be handled as a Scale: spec.replicas is no integer')
     _put_path(obj, paths["specReplicasPath"], replicas)
     obj["metadata"]["resourceVersion"] = (change.get("metadata") or {}).get("resourceVersion") or str(entry.revision)
     whole = Call(call.cluster, call.resource, call.now, call.namespace, call.name, "", call.query)

@@ -7,7 +7,7 @@ answer in `ApiServer.handle`.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aischeduler.sandbox.objects import JsonObject
+from aischeduler.sandbox.objects import JsonObject, encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def failure(code: int, reason: str, message: str, details: JsonObject | None = N
     body: JsonObject = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message}
     if reason:
         body["reason"] = reason
-    if details:
+    if details is not None:
         body["details"] = details
     body["code"] = code
     return Refusal(body)
@@ -70,7 +70,7 @@ def not_found(plural: str, group: str, name: str) -> Refusal:
 
 def no_such_path() -> Refusal:
     """404 for a path that is no resource."""
-    return failure(404, "NotFound", "the server could not find the requested resource")
+    return failure(404, "NotFound", "the server could not find the requested resource", {})
 
 
 def already_exists(plural: str, group: str, name: str) -> Refusal:
@@ -121,7 +121,7 @@ def too_large_resource_version(asked: int, current: int) -> Refusal:
 
 def method_not_allowed() -> Refusal:
     """405 MethodNotAllowed."""
-    return failure(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+    return failure(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {})
 
 
 def unsupported_media_type(given: str, supported: Sequence[str]) -> Refusal:
@@ -168,5 +168,7 @@ def _shown(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, int | float):
         return str(value)
+    if isinstance(value, dict | list):
+        return encode(value).decode()
     text = str(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{text}"'

@@ -67,6 +67,8 @@ def _merge_list(target: list[Any], patch: list[Any], kind: Kind) -> list[Any]:
         return [*target, *(one for one in patch if one not in target)]
     if any(isinstance(one, dict) and one.get(DIRECTIVE) == "replace" for one in patch):
         return [one for one in patch if one.get(DIRECTIVE) != "replace"]
+    before = [old.get(merge_key) for old in target]
+    named = [one.get(merge_key) for one in patch if isinstance(one, dict)]
     result = list(target)
     for one in patch:
         if not isinstance(one, dict) or merge_key not in one:
@@ -79,17 +81,28 @@ def _merge_list(target: list[Any], patch: list[Any], kind: Kind) -> list[Any]:
             result.append(_merge_map({}, one, kind.inner))
         else:
             result[place] = _merge_map(result[place], one, kind.inner)
-    return result
+    return _interleaved(result, named, before, merge_key)
+
+
+def _identity(item: Any, key: str | None) -> Any:
+    return item.get(key) if key and isinstance(item, dict) else item
 
 
 def _ordered(items: list[Any], order: list[Any], kind: Kind | None) -> list[Any]:
-    """Put items in the order the client knows; those it does not know follow."""
     key = kind.merge_key if kind is not None else None
+    places = [_identity(one, key) for one in order]
+    return _interleaved(items, places, [_identity(one, key) for one in items], key)
 
-    def identity(item: Any) -> Any:
-        return item.get(key) if key and isinstance(item, dict) else item
 
-    places = [identity(one) for one in order]
-    known = [one for one in items if identity(one) in places]
-    known.sort(key=lambda one: places.index(identity(one)))
-    return known + [one for one in items if identity(one) not in places]
+def _interleaved(items: list[Any], order: list[Any], before: list[Any], key: str | None) -> list[Any]:
+    """Put items that the patch names in its order; others keep their place before named ones that they preceded."""
+    named = [one for one in items if _identity(one, key) in order]
+    named.sort(key=lambda one: order.index(_identity(one, key)))
+    others = [one for one in items if _identity(one, key) not in order]
+    result: list[Any] = []
+    for one in named:
+        place = before.index(_identity(one, key)) if _identity(one, key) in before else -1
+        while others and place > before.index(_identity(others[0], key)):
+            result.append(others.pop(0))
+        result.append(one)
+    return result + others

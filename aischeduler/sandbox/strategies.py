@@ -54,6 +54,10 @@ def _begins(_obj: JsonObject) -> None:
 class Strategy:
     """The rules of a kind.
 
+    `counts_generations`: the spec has a generation. `resets_status`: only the status subresource writes the status.
+    `unconditional_update`: a PUT may leave the resourceVersion out. `shows_deleted`: a deletion answers with the
+    object.
+    `marks_first`: even an immediate deletion is seen as a marked object first.
     `create`, `update` and `update_status` fill in and put back; `validate` names what is wrong with a complete object;
     `stored` and `removed` follow a write up; `refuse_deletion` raises what admission would; `grace_seconds(object,
     asked)` is how long an object stays after its deletion was asked for, `keeps` whether it stays for another reason,
@@ -64,6 +68,7 @@ class Strategy:
     resets_status: bool = False
     unconditional_update: bool = True
     shows_deleted: bool = False
+    marks_first: bool = False
     create: Callable[[Write], None] = _nothing
     update: Callable[[Write], None] = _nothing
     update_status: Callable[[Write], None] = _nothing

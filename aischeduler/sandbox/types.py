@@ -49,6 +49,7 @@ class ApiType:
 
     `atomic`: server-side apply replaces it as a whole. `zero_absent`: fields whose zero value is not written.
     `numbers`: the fields by protobuf number; `inlined`: types whose fields lie among this one's, by number.
+    `null_times`: times that are written as null when they are not set.
     """
 
     name: str
@@ -57,6 +58,7 @@ class ApiType:
     zero_absent: frozenset[str]
     numbers: dict[int, str]
     inlined: dict[int, str]
+    null_times: tuple[str, ...]
     atomic: bool
 
 
@@ -75,13 +77,16 @@ def api_types() -> dict[str, ApiType]:
 def _type(name: str, fields: list[str]) -> ApiType:
     matches = [match for field in fields if (match := _FIELD.match(field))]
     inlined = [field.lstrip("+").partition("=")[::2] for field in fields if field.startswith("+")]
+    kinds = {match["name"]: _kind(match["kind"]) for match in matches}
+    marked = [match["name"] for match in matches if match["mark"] and match["name"] != "creationTimestamp"]
     return ApiType(
         name.rstrip("*"),
-        {match["name"]: _kind(match["kind"]) for match in matches},
+        kinds,
         frozenset(match["name"] for match in matches if match["mark"] == "!"),
         frozenset(match["name"] for match in matches if match["mark"] == "?"),
         {int(match["number"]): match["name"] for match in matches if match["number"]},
         {int(number): type_name for type_name, number in inlined},
+        tuple(one for one in marked if kinds[one].name in {"time", "microtime"}),
         name.endswith("*"),
     )
 

@@ -18,14 +18,7 @@ EVENT_RENAMES = {
 }
 _BACK = {stored: shown for shown, stored in EVENT_RENAMES.items()}
 # Fields that the core form always shows, with what they are when absent.
-_CORE_EVENT_ABSENT: JsonObject = {
-    "source": {},
-    "firstTimestamp": None,
-    "lastTimestamp": None,
-    "eventTime": None,
-    "reportingComponent": "",
-    "reportingInstance": "",
-}
+_CORE_EVENT_ABSENT: JsonObject = {"reportingComponent": "", "reportingInstance": ""}
 
 
 def _is_core_event(resource: Resource) -> bool:

@@ -46,8 +46,7 @@ def create_object(call: Call, obj: JsonObject) -> Entry:
     """Store a decoded new object and return it."""
     metadata: JsonObject = obj["metadata"]
     if metadata.get("resourceVersion"):
-        message = "resourceVersion should not be set on objects to be created"
-        raise failure(500, "InternalError", f"Internal error occurred: {message}")
+        raise failure(500, "", "resourceVersion should not be set on objects to be created")
     _settle_namespace(call, metadata)
     _settle_name(call, metadata)
     for key in SYSTEM_METADATA:
@@ -93,7 +92,8 @@ def _settle_name(call: Call, metadata: JsonObject) -> None:
 
 def _refuse(call: Call, name: str, causes: list[Cause]) -> None:
     if causes:
-        raise invalid(call.resource.kind, call.resource.group, name, causes)
+        group = "" if call.resource.kind == "Event" else call.resource.group
+        raise invalid(call.resource.kind, group, name, causes)
 
 
 def commit(call: Call, obj: JsonObject) -> Entry:
@@ -174,7 +174,7 @@ def commit_update(call: Call, entry: Entry, old: JsonObject, obj: JsonObject) ->
     if metadata.get("deletionTimestamp") and not metadata.get("finalizers") and old["metadata"].get("finalizers"):
         grace_over = not metadata.get("deletionGracePeriodSeconds")
         if grace_over and not call.dry_run:
-            return remove(call, call.collection.put(obj))
+            return remove(call, entry)
     stored = commit(call, obj)
     if not call.dry_run:
         strategy_of(call.resource).stored(stored, call)
@@ -189,7 +189,7 @@ def _check_preconditions(call: Call, entry: Entry, metadata: JsonObject) -> None
         raise call.conflict(entry.name, MODIFIED)
     if not revision and not strategy_of(call.resource).unconditional_update:
         cause = invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
-        raise invalid(call.resource.kind, call.resource.group, call.name, [cause])
+        raise invalid(call.resource.plural, call.resource.group, call.name, [cause])
 
 
 def precondition_failed(call: Call, what: str, asked: str, found: str) -> Refusal:

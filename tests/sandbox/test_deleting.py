@@ -60,9 +60,12 @@ def test_deleted_event_shows_the_last_state_at_a_new_revision() -> None:
     pod = cluster.add_pod("p1")
     watch = cluster.watch(f"{PODS}?watch=1&resourceVersion={pod['metadata']['resourceVersion']}")
     cluster.ok("DELETE", f"{PODS}/p1")
-    [(kind, last)] = cluster.events(watch)
-    assert (kind, last["spec"]) == ("DELETED", pod["spec"])
-    assert int(last["metadata"]["resourceVersion"]) > int(pod["metadata"]["resourceVersion"])
+    (first, marked), (second, last) = cluster.events(watch)
+    assert (first, second) == ("MODIFIED", "DELETED"), "even a pod that goes at once is marked first"
+    for seen in (marked, last):
+        assert (seen["metadata"]["deletionGracePeriodSeconds"], seen["metadata"]["generation"]) == (0, 2)
+    assert last["spec"] == pod["spec"]
+    assert int(last["metadata"]["resourceVersion"]) == int(marked["metadata"]["resourceVersion"]) + 1
 
 
 def test_collection_is_deleted_as_selected() -> None:
