@@ -73,6 +73,17 @@ def real_node(number: int, *, version: int) -> Json:
     return document
 
 
+def as_sent(document: Json) -> Json:
+    """Return what a client creates: without what the server adds, and without devices, so that any number fits."""
+    kept = ("name", "namespace", "labels", "annotations")
+    sent: Json = json.loads(json.dumps(document))
+    sent["metadata"] = {key: value for key, value in document["metadata"].items() if key in kept}
+    sent["spec"].pop("priority", None)
+    for container in sent["spec"].get("containers", ()):
+        container["resources"] = {"requests": {"cpu": container["resources"]["requests"]["cpu"], "memory": "2Gi"}}
+    return sent
+
+
 def watch_line(kind: str, document: Json) -> bytes:
     """Return one line of a watch, as compact as the API server writes it."""
     return compact({"type": kind, "object": document}) + b"\n"

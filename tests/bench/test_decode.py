@@ -2,25 +2,20 @@
 
 import asyncio
 import json
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import pytest
 
 from aischeduler.kube import resources
-from aischeduler.kube.client import Client
-from aischeduler.kube.pace import Pace
 from aischeduler.kube.podspec import SpecCache
-from aischeduler.kube.reflector import Ears, Reflector
 from aischeduler.kube.resources import Resource
 from aischeduler.model.events import Event
 from tests.bench.board import cpu_seconds, micros, show, times
 from tests.bench.documents import real_node, real_pod, watch_line
-from tests.kube.scripted import Half
+from tests.bench.replay import reflector_of
 
 pytestmark = pytest.mark.bench
 
@@ -28,33 +23,16 @@ EVENTS = 5_000
 PIECE_BYTES = 64 * 1024
 
 
-class Replay:
-    """A client whose watch yields lines that were made before, in pieces as a socket gives them."""
-
-    def __init__(self, lines: Sequence[bytes]) -> None:
-        stream = b"".join(lines)
-        self._pieces = [stream[start : start + PIECE_BYTES] for start in range(0, len(stream), PIECE_BYTES)]
-
-    @asynccontextmanager
-    async def watch(self, *_: object) -> AsyncIterator[Callable[[], Awaitable[bytes]]]:
-        pieces = iter(self._pieces)
-
-        async def read() -> bytes:
-            return next(pieces, b"")
-
-        yield read
+def pieces(lines: Sequence[bytes]) -> list[bytes]:
+    """Cut the lines as a socket does."""
+    stream = b"".join(lines)
+    return [stream[start : start + PIECE_BYTES] for start in range(0, len(stream), PIECE_BYTES)]
 
 
-def take_in(lines: Sequence[bytes], resource: Resource[Any]) -> list[Event]:
+def take_in(cut: Sequence[bytes], resource: Resource[Any]) -> list[Event]:
     """Let a reflector watch the lines; return what it told the core."""
     heard: list[Event] = []
-
-    def fail(*said: object) -> None:
-        raise AssertionError(said)
-
-    pace = Pace(time.monotonic, asyncio.sleep, Half())
-    reflector = Reflector(cast("Client", Replay(lines)), resource, Ears(heard.append, fail, fail), pace)
-    asyncio.run(reflector._watch())
+    asyncio.run(reflector_of(resource, cut, heard.append)._watch())
     return heard
 
 
@@ -77,9 +55,10 @@ def by_standard_library(lines: Sequence[bytes]) -> None:
 
 def row(name: str, resource: Callable[[], Resource[Any]], lines: Sequence[bytes]) -> list[str]:
     """Measure one kind of event in every way."""
-    assert len(take_in(lines, resource())) == EVENTS
+    cut = pieces(lines)
+    assert len(take_in(cut, resource())) == EVENTS
     least, dicts, library = (cpu_seconds(lambda: lines, read) for read in (floor, as_dicts, by_standard_library))
-    ours = cpu_seconds(resource, partial(take_in, lines))
+    ours = cpu_seconds(resource, partial(take_in, cut))
     costs = [micros(cost, EVENTS) for cost in (least, ours, dicts, library)]
     return [name, f"{sum(map(len, lines)) / EVENTS / 1000:.1f}", *costs, times(ours, least), times(ours, library)]
 

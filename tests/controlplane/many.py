@@ -2,16 +2,16 @@
 
 import http.client
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from tests.controlplane.plane import ANSWER_WITHIN_SECONDS, ControlPlane
-
 CONNECTIONS = 16
 MERGE = "application/merge-patch+json"
+
+Connect = Callable[[], http.client.HTTPConnection]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,24 +23,23 @@ class Request:
     document: dict[str, Any]
 
 
-def create(plane: ControlPlane, path: str, documents: Iterable[dict[str, Any]]) -> None:
+def create(connect: Connect, path: str, documents: Iterable[dict[str, Any]]) -> None:
     """POST all documents to a collection. Raises AssertionError at the first refusal."""
-    send(plane, [Request("POST", path, document) for document in documents])
+    send(connect, [Request("POST", path, document) for document in documents])
 
 
-def send(plane: ControlPlane, requests: Sequence[Request]) -> None:
+def send(connect: Connect, requests: Sequence[Request]) -> None:
     """Send all, a connection's share one after the other; raises AssertionError where one is refused.
 
     The target of a PATCH may be gone.
     """
     shares = [requests[number::CONNECTIONS] for number in range(CONNECTIONS)]
     with ThreadPoolExecutor(CONNECTIONS) as threads:
-        list(threads.map(lambda share: _send_share(plane, share), shares))
+        list(threads.map(lambda share: _send_share(connect, share), shares))
 
 
-def _send_share(plane: ControlPlane, requests: Sequence[Request]) -> None:
-    port, tls = plane.ports.api_server, plane.tls
-    with closing(http.client.HTTPSConnection("127.0.0.1", port, timeout=ANSWER_WITHIN_SECONDS, context=tls)) as server:
+def _send_share(connect: Connect, requests: Sequence[Request]) -> None:
+    with closing(connect()) as server:
         for one in requests:
             content_type = MERGE if one.method == "PATCH" else "application/json"
             server.request(one.method, one.path, json.dumps(one.document), {"Content-Type": content_type})

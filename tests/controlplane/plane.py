@@ -174,12 +174,13 @@ class ControlPlane:
         """One request as the administrator; PATCH is a merge patch. Raises OSError when no answer comes."""
         content_type = "application/merge-patch+json" if method == "PATCH" else "application/json"
         return _request(
-            http.client.HTTPSConnection(
-                "127.0.0.1", self.ports.api_server, timeout=ANSWER_WITHIN_SECONDS, context=self.tls
-            ),
-            method,
-            path,
-            None if body is None else (content_type, json.dumps(body).encode()),
+            self.connect(), method, path, None if body is None else (content_type, json.dumps(body).encode())
+        )
+
+    def connect(self) -> http.client.HTTPConnection:
+        """Return a new connection to the API server as the administrator."""
+        return http.client.HTTPSConnection(
+            "127.0.0.1", self.ports.api_server, timeout=ANSWER_WITHIN_SECONDS, context=self.tls
         )
 
     def _write_files(self) -> tuple[commands.Files, Identity]:

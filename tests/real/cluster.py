@@ -62,15 +62,15 @@ def create_namespace(plane: ControlPlane, name: str) -> None:
 
 
 def create_pods(plane: ControlPlane, namespace: str, pods: list[Json]) -> None:
-    create(plane, f"/api/v1/namespaces/{namespace}/pods", pods)
+    create(plane.connect, f"/api/v1/namespaces/{namespace}/pods", pods)
 
 
 def create_nodes(plane: ControlPlane, documents: list[Json]) -> None:
-    create(plane, "/api/v1/nodes", documents)
+    create(plane.connect, "/api/v1/nodes", documents)
 
 
 def create_pools(plane: ControlPlane, *documents: Json) -> None:
-    create(plane, "/apis/resource.aibee.cn/v1alpha1/pools", documents)
+    create(plane.connect, "/apis/resource.aibee.cn/v1alpha1/pools", documents)
 
 
 def pod(plane: ControlPlane, namespace: str, name: str) -> Any:

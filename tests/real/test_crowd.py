@@ -138,6 +138,6 @@ def test_room_of_finished_pods_is_used_again_and_never_twice(
         assert time.monotonic() < deadline, f"{len(done)} pods came through"
         new = [name for name in history.bound(namespace) if name not in done]
         path = f"/api/v1/namespaces/{namespace}/pods"
-        send(control_plane, [Request("PATCH", f"{path}/{name}/status", SUCCEEDED) for name in new])
+        send(control_plane.connect, [Request("PATCH", f"{path}/{name}/status", SUCCEEDED) for name in new])
         done |= dict.fromkeys(new)
     check(control_plane, history, namespace)

@@ -1,0 +1,41 @@
+"""A watch without a server: lines that were made before, through the production reflector."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+from aischeduler.kube.client import Client
+from aischeduler.kube.pace import Pace
+from aischeduler.kube.reflector import Ears, Reflector
+from aischeduler.kube.resources import Resource
+from aischeduler.model.events import Event
+from tests.kube.scripted import Half
+
+
+class Replay:
+    """A client whose watch yields these pieces once."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self._pieces = iter(pieces)
+
+    @asynccontextmanager
+    async def watch(self, *_: object) -> AsyncIterator[Callable[[], Awaitable[bytes]]]:
+        async def read() -> bytes:
+            return next(self._pieces, b"")
+
+        yield read
+
+
+def reflector_of(resource: Resource[Any], pieces: Iterable[bytes], hear: Callable[[Event], object]) -> Reflector[Any]:
+    """Return a reflector that `_watch` lets read all pieces; whatever goes wrong is an error."""
+
+    def fail(*said: object) -> None:
+        raise AssertionError(said)
+
+    def told(event: Event) -> None:
+        hear(event)
+
+    pace = Pace(time.monotonic, asyncio.sleep, Half())
+    return Reflector(cast("Client", Replay(pieces)), resource, Ears(told, fail, fail), pace)
