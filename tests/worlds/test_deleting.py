@@ -32,6 +32,16 @@ def test_pod_without_a_node_is_deleted_at_once(world: World) -> None:
     assert world.try_get("Pod", "a").status == 404
 
 
+def test_pod_that_goes_at_once_is_shown_going_before_it_is_gone(world: World) -> None:
+    world.create(pod_object("a", namespace=world.namespace))
+    watch = world.watch("Pod", resourceVersion=world.listed("Pod").body["metadata"]["resourceVersion"])
+    answer = world.delete("Pod", "a")
+    going, gone = watch.until("MODIFIED", "a"), watch.until("DELETED", "a")
+    for shown in (answer, going, gone):
+        assert "deletionTimestamp" in shown["metadata"]
+        assert (shown["metadata"]["deletionGracePeriodSeconds"], shown["metadata"]["generation"]) == (0, 2)
+
+
 def test_pod_on_a_node_is_given_its_grace(world: World) -> None:
     a_running_pod(world, "a")
     answer = world.delete("Pod", "a")
@@ -58,6 +68,7 @@ def test_delete_of_another_pod_of_the_name_is_a_conflict(world: World) -> None:
     world.create(pod_object("a", namespace=world.namespace))
     answer = world.try_delete("Pod", "a", {"preconditions": {"uid": "another"}})
     assert (answer.status, answer.reason) == (409, "Conflict")
+    assert answer.message.startswith('Operation cannot be fulfilled on Pod "a": ')
     assert "the UID in the precondition (another) does not match the UID in record (" in answer.message
     assert world.try_get("Pod", "a").status == 200
 

@@ -52,6 +52,7 @@ def test_event_without_a_time_is_refused(world: World) -> None:
     del document["eventTime"]
     answer = world.try_create(document)
     assert (answer.status, answer.reason, answer.cause_fields) == (422, "Invalid", ["eventTime"])
+    assert answer.message.startswith('Event "a.1" is invalid: ')
 
 
 def test_event_without_a_reporter_is_refused(world: World) -> None:

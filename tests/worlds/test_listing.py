@@ -60,6 +60,12 @@ def test_list_of_the_future_is_refused_with_a_timeout(world: World) -> None:
     assert answer.body["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
 
 
+def test_revision_that_is_no_number_is_refused(world: World) -> None:
+    answer = world.listed("Pod", resourceVersion="abc")
+    assert (answer.status, answer.reason) == (400, "BadRequest")
+    assert answer.message.startswith('invalid resource version: resourceVersion: Invalid value: "abc"')
+
+
 def test_list_not_older_than_what_was_seen_is_answered(world: World) -> None:
     pod = world.create(pod_object("a", namespace=world.namespace))
     seen = pod["metadata"]["resourceVersion"]

@@ -98,6 +98,33 @@ def test_strategic_patch_of_a_pool_is_not_spoken(world: World) -> None:
     assert (answer.status, answer.reason) == (415, "UnsupportedMediaType")
 
 
+@pytest.mark.parametrize("kind", ["Pod", "Pool"])
+def test_patch_may_not_rename_an_object(world: World, kind: str) -> None:
+    name = world.named("a")
+    world.create(pod_object(name, namespace=world.namespace) if kind == "Pod" else pool_object(name))
+    answer = world.try_patch(world.url(kind, name), {"metadata": {"name": "b"}})
+    assert (answer.status, answer.reason) == (400, "BadRequest")
+    assert answer.message == f"the name of the object (b) does not match the name on the URL ({name})"
+    assert world.try_get(kind, name).status == 200
+
+
+@pytest.mark.parametrize("kind", ["Pod", "Pool"])
+def test_patch_may_not_give_an_object_another_identity(world: World, kind: str) -> None:
+    name = world.named("a")
+    world.create(pod_object(name, namespace=world.namespace) if kind == "Pod" else pool_object(name))
+    answer = world.try_patch(world.url(kind, name), {"metadata": {"uid": "another"}})
+    assert (answer.status, answer.reason) == (422, "Invalid")
+    assert {*answer.cause_fields} == {"metadata.uid"}
+
+
+def test_what_a_strategic_patch_adds_to_a_list_stands_in_front(world: World) -> None:
+    world.create(pod_object("a", namespace=world.namespace))
+    for kinds in (["A"], ["B"], ["C", "A"]):
+        conditions = [{"type": kind, "status": "True"} for kind in kinds]
+        world.patch(world.url("Pod", "a", "status"), {"status": {"conditions": conditions}}, STRATEGIC_PATCH)
+    assert [one["type"] for one in world.get("Pod", "a")["status"]["conditions"]] == ["C", "B", "A"]
+
+
 def test_patch_of_an_unknown_kind_is_refused(world: World) -> None:
     world.create(pod_object("a", namespace=world.namespace))
     answer = world.try_patch(world.url("Pod", "a"), {}, "application/unheard-of+json")

@@ -1,7 +1,7 @@
 """Creating and replacing: defaults, identities, stale writers, and what status and spec keep from each other."""
 
 from tests.objects import job_object, node_object, pod_object, pool_object
-from tests.worlds.world import STRATEGIC_PATCH, Call, World, condition, encode, revision
+from tests.worlds.world import STRATEGIC_PATCH, Call, Json, World, condition, encode, revision
 
 STALE = "the object has been modified; please apply your changes to the latest version and try again"
 
@@ -60,6 +60,28 @@ def test_second_object_of_a_name_is_refused(world: World) -> None:
     world.create(pod_object("a", namespace=world.namespace))
     answer = world.try_create(pod_object("a", namespace=world.namespace))
     assert (answer.status, answer.reason, answer.message) == (409, "AlreadyExists", 'pods "a" already exists')
+
+
+def test_object_of_a_name_that_is_still_going_is_refused_in_other_words(world: World) -> None:
+    world.create(pod_object("a", namespace=world.namespace))
+    world.patch(world.url("Pod", "a"), {"metadata": {"finalizers": ["example.com/held"]}})
+    world.delete("Pod", "a")
+    answer = world.try_create(pod_object("a", namespace=world.namespace))
+    assert (answer.status, answer.reason) == (409, "AlreadyExists")
+    assert answer.message == 'object is being deleted: pods "a" already exists'
+
+
+def test_replacing_under_another_identity_is_a_conflict(world: World) -> None:
+    pod = world.create(pod_object("a", namespace=world.namespace))
+    answer = world.try_replace(pod | {"metadata": {**pod["metadata"], "uid": "another"}})
+    assert (answer.status, answer.reason) == (409, "Conflict")
+    assert "Precondition failed: UID in precondition: another, UID in object meta: " in answer.message
+
+
+def test_job_carries_the_labels_of_its_pods(world: World) -> None:
+    job = world.create(job_object("a", namespace=world.namespace))
+    assert job["metadata"]["labels"] == job["spec"]["template"]["metadata"]["labels"]
+    assert job["metadata"]["labels"]["batch.kubernetes.io/job-name"] == "a"
 
 
 def test_object_for_a_namespace_that_does_not_exist_is_refused(world: World) -> None:
@@ -208,13 +230,32 @@ def test_node_keeps_the_amounts_it_was_made_with_and_takes_new_ones(world: World
     assert world.get("Node", name)["status"]["allocatable"]["cpu"] == "2"
 
 
+def a_lease(holder: str, seconds: int = 15) -> Json:
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": seconds, "renewTime": "2026-01-02T03:04:05.000600Z"}
+    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l"}, "spec": spec}
+
+
 def test_lease_keeps_microseconds_and_its_writers_race_fairly(world: World) -> None:
-    spec = {"holderIdentity": "one", "leaseDurationSeconds": 15, "renewTime": "2026-01-02T03:04:05.000600Z"}
-    document = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l"}, "spec": spec}
-    lease = world.create(document)
+    lease = world.create(a_lease("one"))
     assert lease["spec"]["renewTime"] == "2026-01-02T03:04:05.000600Z"
     lease["spec"]["holderIdentity"] = "two"
     world.replace(lease)
     lease["spec"]["holderIdentity"] = "three"
     assert world.try_replace(lease).status == 409
     assert world.get("Lease", "l")["spec"]["holderIdentity"] == "two"
+
+
+def test_lease_may_not_be_taken_without_saying_from_which_revision(world: World) -> None:
+    world.create(a_lease("one"))
+    answer = world.try_replace(a_lease("two"))
+    assert (answer.status, answer.cause_fields) == (422, ["metadata.resourceVersion"])
+
+
+def test_lease_that_is_not_there_is_made_by_replacing_it_and_a_node_is_not(world: World) -> None:
+    assert world.try_replace(a_lease("one")).status == 201
+    assert world.try_replace(node_object(world.named("n"))).status == 404
+
+
+def test_lease_of_no_time_is_refused(world: World) -> None:
+    answer = world.try_create(a_lease("one", seconds=0))
+    assert (answer.status, answer.cause_fields) == (422, ["spec.leaseDurationSeconds"])
