@@ -63,9 +63,9 @@ class Call:
         """404 for an object of this resource."""
         return not_found(self.resource.plural, self.resource.group, name)
 
-    def already_exists(self, name: str) -> Refusal:
-        """409 for an object of this resource."""
-        return already_exists(self.resource.plural, self.resource.group, name)
+    def already_exists(self, name: str, *, going: bool) -> Refusal:
+        """409 for an object of this resource; `going`: the one that is there is being deleted."""
+        return already_exists(self.resource.plural, self.resource.group, name, going=going)
 
     def conflict(self, name: str, why: str) -> Refusal:
         """409 for an object of this resource."""

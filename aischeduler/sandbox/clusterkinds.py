@@ -1,4 +1,4 @@
-"""Nodes, namespaces, priority classes and disruption budgets: what the server fills in and refuses.
+"""Nodes, namespaces, priority classes, disruption budgets, leases: what the server fills in and refuses.
 
 Source: the strategies and validation of these kinds in Kubernetes 1.36.
 """
@@ -163,4 +163,24 @@ def _validate_budget(write: Write) -> list[Cause]:
     return causes
 
 
-BUDGETS = Strategy(counts_generations=True, resets_status=True, create=_create_budget, validate=_validate_budget)
+BUDGETS = Strategy(
+    counts_generations=True,
+    resets_status=True,
+    unconditional_update=False,
+    create=_create_budget,
+    validate=_validate_budget,
+)
+
+
+def _validate_lease(write: Write) -> list[Cause]:
+    spec = write.obj.get("spec") or {}
+    duration, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
+    causes = []
+    if duration is not None and duration <= 0:
+        causes.append(invalid_value("spec.leaseDurationSeconds", duration, "must be greater than 0"))
+    if transitions is not None and transitions < 0:
+        causes.append(invalid_value("spec.leaseTransitions", transitions, "must be greater than or equal to 0"))
+    return causes
+
+
+LEASES = Strategy(unconditional_update=False, create_on_update=True, validate=_validate_lease)

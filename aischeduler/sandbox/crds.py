@@ -122,6 +122,7 @@ def _removed(entry: Entry, cluster: Cluster) -> None:
 CRDS = Strategy(
     counts_generations=True,
     resets_status=True,
+    unconditional_update=False,
     create=_create,
     update=_accept,
     validate=_validate,

@@ -86,4 +86,4 @@ def _create(write: Write) -> None:
     write.obj.setdefault("deprecatedSource", {})
 
 
-EVENTS = Strategy(create=_create, validate=_validate)
+EVENTS = Strategy(create_on_update=True, create=_create, validate=_validate)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from aischeduler.sandbox.clusterkinds import BUDGETS, NAMESPACES, NODES, PRIORITY_CLASSES
+from aischeduler.sandbox.clusterkinds import BUDGETS, LEASES, NAMESPACES, NODES, PRIORITY_CLASSES
 from aischeduler.sandbox.crds import CRDS, CUSTOM
 from aischeduler.sandbox.eventrules import EVENTS
 from aischeduler.sandbox.jobs import JOBS
@@ -15,6 +15,7 @@ STRATEGIES: Mapping[str, Strategy] = {
     "customresourcedefinitions.apiextensions.k8s.io": CRDS,
     "events": EVENTS,
     "jobs.batch": JOBS,
+    "leases.coordination.k8s.io": LEASES,
     "namespaces.": NAMESPACES,
     "nodes.": NODES,
     "poddisruptionbudgets.policy": BUDGETS,

@@ -73,9 +73,10 @@ def no_such_path() -> Refusal:
     return failure(404, "NotFound", "the server could not find the requested resource", {})
 
 
-def already_exists(plural: str, group: str, name: str) -> Refusal:
-    """409 AlreadyExists."""
-    message = f'{_qualified(plural, group)} "{name}" already exists'
+def already_exists(plural: str, group: str, name: str, *, going: bool) -> Refusal:
+    """409 AlreadyExists; `going`: the one that is there is being deleted."""
+    lead = "object is being deleted: " if going else ""
+    message = f'{lead}{_qualified(plural, group)} "{name}" already exists'
     return failure(409, "AlreadyExists", message, _details(name, group, plural))
 
 

@@ -42,6 +42,11 @@ class Entry:
         return copy_object(self.raw)
 
 
+def is_going(entry: Entry) -> bool:
+    """Say whether an object was asked to go; bytes that do not mention it are not decoded."""
+    return b'"deletionTimestamp"' in entry.raw and bool(entry.decoded()["metadata"].get("deletionTimestamp"))
+
+
 @dataclass(frozen=True, slots=True)
 class StoreEvent:
     """One write: ADDED, MODIFIED or DELETED; a deletion shows the last state at the deletion's revision."""

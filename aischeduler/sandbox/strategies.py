@@ -55,7 +55,8 @@ class Strategy:
     """The rules of a kind.
 
     `counts_generations`: the spec has a generation. `resets_status`: only the status subresource writes the status.
-    `unconditional_update`: a PUT may leave the resourceVersion out. `shows_deleted`: a deletion answers with the
+    `unconditional_update`: a PUT may leave the resourceVersion out. `create_on_update`: it may make what is not there.
+    `shows_deleted`: a deletion answers with the
     object.
     `marks_first`: even an immediate deletion is seen as a marked object first.
     `create`, `update` and `update_status` fill in and put back; `validate` names what is wrong with a complete object;
@@ -67,6 +68,7 @@ class Strategy:
     counts_generations: bool = False
     resets_status: bool = False
     unconditional_update: bool = True
+    create_on_update: bool = False
     shows_deleted: bool = False
     marks_first: bool = False
     create: Callable[[Write], None] = _nothing

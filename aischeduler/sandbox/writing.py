@@ -13,7 +13,7 @@ from aischeduler.sandbox.presentation import choose_view
 from aischeduler.sandbox.protocol import Response
 from aischeduler.sandbox.registry import strategy_of
 from aischeduler.sandbox.status import Cause, Refusal, bad_request, failure, invalid, invalid_value, not_found, required
-from aischeduler.sandbox.store import Entry
+from aischeduler.sandbox.store import Entry, is_going
 from aischeduler.sandbox.strategies import Write, prepare_create, prepare_status_update, prepare_update
 from aischeduler.sandbox.validation import metadata_errors
 from aischeduler.sandbox.versions import to_stored
@@ -56,8 +56,9 @@ def create_object(call: Call, obj: JsonObject) -> Entry:
     write = Write(call, obj)
     prepare_create(strategy, write)
     _refuse(call, metadata["name"], [*metadata_errors(call.resource, metadata), *strategy.validate(write)])
-    if call.collection.get(metadata.get("namespace", ""), metadata["name"]) is not None:
-        raise call.already_exists(metadata["name"])
+    there = call.collection.get(metadata.get("namespace", ""), metadata["name"])
+    if there is not None:
+        raise call.already_exists(metadata["name"], going=is_going(there))
     entry = commit(call, obj)
     if not call.dry_run:
         strategy.stored(entry, call)
@@ -76,7 +77,7 @@ def _settle_namespace(call: Call, metadata: JsonObject) -> None:
     space = call.cluster.store.collections["namespaces."].get("", given)
     if space is None:
         raise not_found("namespaces", "", given)
-    if b'"deletionTimestamp"' in space.raw and space.decoded()["metadata"].get("deletionTimestamp"):
+    if is_going(space):
         why = f"unable to create new content in namespace {given} because it is being terminated"
         raise call.forbidden(metadata.get("name", ""), why)
 
@@ -109,10 +110,17 @@ def commit(call: Call, obj: JsonObject) -> Entry:
 def replace(call: Call) -> Response:
     """Answer PUT of an object or of its status."""
     obj = to_stored(call.resource, decode_object(call, parse_object(call, call.body)))
+    _check_name(call, obj)
+    entry = call.collection.get(call.namespace, call.name)
+    if entry is None and not call.subresource and strategy_of(call.resource).create_on_update:
+        return answer(call, create_object(call, obj), 201)
+    return answer(call, update_object(call, call.existing(), obj))
+
+
+def _check_name(call: Call, obj: JsonObject) -> None:
     name = obj["metadata"].get("name", "")
     if name != call.name:
         raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
-    return answer(call, update_object(call, call.existing(), obj))
 
 
 def patch(call: Call) -> Response:
@@ -122,6 +130,10 @@ def patch(call: Call) -> Response:
     if entry is None and not (is_apply and not call.subresource):
         raise call.not_found(call.name)
     obj = to_stored(call.resource, decode_object(call, patched(call, entry)))
+    _check_name(call, obj)
+    if entry is not None and obj["metadata"].get("uid") not in {None, entry.uid}:
+        cause = invalid_value("metadata.uid", obj["metadata"]["uid"], "field is immutable")
+        _refuse(call, call.name, [cause])
     stored = create_object(call, obj) if entry is None else update_object(call, entry, obj)
     if is_apply and not call.dry_run:
         remember(call, stored, call.body)

@@ -178,11 +178,11 @@ def test_watch_shows_a_pod_come_and_go(kubectl: Kubectl) -> None:
         kubectl.apply(a_pod("watched"))
         kubectl.ok("delete", "pod", "watched")
         assert watch.stdout is not None
-        seen = [watch.stdout.readline().split()[:2] for _ in range(2)]
+        seen = [watch.stdout.readline().split()[:2] for _ in range(3)]
     finally:
         watch.terminate()
         watch.communicate()
-    assert seen == [["ADDED", "watched"], ["DELETED", "watched"]]
+    assert seen == [["ADDED", "watched"], ["MODIFIED", "watched"], ["DELETED", "watched"]]
 
 
 def test_label_annotate_patch_edit_and_replace_change_an_object(kubectl: Kubectl) -> None:

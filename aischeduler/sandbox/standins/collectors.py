@@ -5,7 +5,7 @@ from aischeduler.sandbox.deleting import FOREGROUND, ORPHAN
 from aischeduler.sandbox.kinds import Resource
 from aischeduler.sandbox.objects import JsonObject
 from aischeduler.sandbox.standins.following import Follower, delete_pod, earliest, send
-from aischeduler.sandbox.store import Collection, Entry
+from aischeduler.sandbox.store import Collection, Entry, is_going
 
 
 def _places(server: ApiServer) -> dict[str, Resource]:
@@ -41,7 +41,7 @@ class GarbageCollector:
             for event in follower.take():
                 if event.kind == "DELETED":
                     self._owner_gone(event.entry.uid, places, now)
-                elif b'"deletionTimestamp"' in event.entry.raw:
+                elif is_going(event.entry):
                     self._waiting[name, event.entry.key] = None
         for name, key in list(self._waiting):
             self._look_after(name, key, places, now)
@@ -85,7 +85,7 @@ class GarbageCollector:
         elif FOREGROUND in finalizers:
             left = self._dependents(entry.uid)
             for place_name, _, dependent in left:
-                if b'"deletionTimestamp"' not in dependent.raw:
+                if not is_going(dependent):
                     options = {"propagationPolicy": "Foreground"}
                     send(self._server, "DELETE", path_of(places[place_name], dependent), options, now)
             if not left:
@@ -110,7 +110,7 @@ class NamespaceController:
     def step(self, now: float) -> float | None:
         """Delete what is left in namespaces that are to go."""
         for event in self._follower.take():
-            if event.kind != "DELETED" and b'"deletionTimestamp"' in event.entry.raw:
+            if event.kind != "DELETED" and is_going(event.entry):
                 self._ending[event.entry.name] = None
         for name in list(self._ending):
             entry = self._namespaces.get("", name)
@@ -130,7 +130,7 @@ class NamespaceController:
                 continue
             collection = self._server.cluster.store.collections[name]
             for entry in list(collection.in_order(namespace)):
-                if b'"deletionTimestamp"' not in entry.raw:
+                if not is_going(entry):
                     send(self._server, "DELETE", path_of(resource, entry), None, now)
                 left = left or collection.get(namespace, entry.name) is not None
         return left

@@ -15,7 +15,7 @@ from aischeduler.sandbox.objects import JsonObject, condition_of, seconds, set_c
 from aischeduler.sandbox.standins.following import Follower, delete_pod, earliest, send
 from aischeduler.sandbox.standins.job_pods import COMPLETION_INDEX, free_indexes, pod_of, shown_indexes
 from aischeduler.sandbox.standins.recording import record_event
-from aischeduler.sandbox.store import Entry
+from aischeduler.sandbox.store import Entry, is_going
 
 CREATIONS_PER_STEP = 500
 COMPONENT = "job-controller"
@@ -97,7 +97,7 @@ class JobController:
         if phase == "Succeeded":
             index = (pod.decoded()["metadata"].get("annotations") or {}).get(COMPLETION_INDEX, "")
             counts.succeeded[pod.uid] = index
-        elif phase == "Failed" or kind == "DELETED" or is_terminating(pod):
+        elif phase == "Failed" or kind == "DELETED" or is_going(pod):
             counts.failed[pod.uid] = None
             counts.next_creation = now + self._retry_seconds
 
@@ -212,7 +212,7 @@ class JobController:
     def _pods_of(self, entry: Entry) -> _Pods:
         mine = [pod for collection, pod in self._server.cluster.store.dependents(entry.uid) if collection is self._pods]
         living = [pod for pod in mine if pod.fields.get("status.phase") not in {"Succeeded", "Failed"}]
-        active = [pod for pod in living if not is_terminating(pod)]
+        active = [pod for pod in living if not is_going(pod)]
         ready = sum(1 for pod in active if pod.fields.get("status.phase") == "Running")
         return _Pods(active, len(living) - len(active), ready)
 
@@ -221,11 +221,6 @@ class JobController:
             path = f"/apis/batch/v1/namespaces/{entry.namespace}/jobs/{entry.name}/status"
             metadata = {**job["metadata"], "resourceVersion": str(entry.revision)}
             send(self._server, "PUT", path, {**job, "metadata": metadata, "status": status}, now)
-
-
-def is_terminating(pod: Entry) -> bool:
-    """Say whether a pod was asked to go."""
-    return b'"deletionTimestamp"' in pod.raw and bool(pod.decoded()["metadata"].get("deletionTimestamp"))
 
 
 def _is_finished(status: JsonObject) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from aischeduler.sandbox.apiserver import ApiServer
 from aischeduler.sandbox.objects import JsonObject, set_condition, timestamp
 from aischeduler.sandbox.standins.following import Follower, delete_pod
-from aischeduler.sandbox.store import Entry
+from aischeduler.sandbox.store import Entry, is_going
 
 RUN_SECONDS = "sandbox.resource.aibee.cn/run-seconds"
 EXIT_CODE = "sandbox.resource.aibee.cn/exit-code"
@@ -70,13 +70,10 @@ class Kubelet:
         if not node or self._nodes.get("", node) is None:
             return
         phase = entry.fields.get("status.phase")
-        if b'"deletionTimestamp"' in entry.raw:
-            metadata = entry.decoded()["metadata"]
-            if metadata.get("deletionTimestamp"):
-                wait = min(metadata.get("deletionGracePeriodSeconds", 0), self._options.stop_seconds)
-                self._later(entry, "stop", now + wait)
-                return
-        if phase == "Pending":
+        if is_going(entry):
+            grace = entry.decoded()["metadata"].get("deletionGracePeriodSeconds", 0)
+            self._later(entry, "stop", now + min(grace, self._options.stop_seconds))
+        elif phase == "Pending":
             self._later(entry, "start", now + self._options.start_seconds)
         elif phase == "Running":
             seconds = self._run_seconds(entry)
