@@ -28,7 +28,7 @@ test: $(STAMP) ## everything that everyone runs, the real control plane included
 	@$(BIN)/python -m pytest -m "not bench and not soak"
 
 real: $(STAMP) ## only the tests on a real kube-apiserver
-	@$(BIN)/python -m pytest -m "real and not soak"
+	@$(BIN)/python -m pytest -m "real and not bench and not soak"
 
 bench: $(STAMP) ## speed and memory, as ratios
 	@$(BIN)/python -m pytest -q -s -m bench
