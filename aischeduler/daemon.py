@@ -43,7 +43,7 @@ from aischeduler.kube.requests import Reporter
 from aischeduler.kube.resources import Unreadable
 from aischeduler.kube.wire import Wire
 from aischeduler.model.actions import Action, ObjectRef, Warn
-from aischeduler.model.events import Event, NodeSeen
+from aischeduler.model.events import Event
 
 SLICE_SECONDS: Final = 0.005
 """How long the engine may run before others may."""
@@ -139,7 +139,7 @@ class Daemon:
         for reflector in reflectors:
             job = self._restarting(f"reflector of {reflector.resource.kind}", reflector.run)
             running.append(tasks.create_task(job))
-        running.append(tasks.create_task(self._take_in(loops, reports), name="intake"))
+        running.append(tasks.create_task(self._take_in(loops), name="intake"))
         starting = tasks.create_task(self._start(reflectors, loops, tasks), name="start")
         await self._stop.wait()
         self._log.info("stopping", in_flight=binder.unfinished)
@@ -160,26 +160,24 @@ class Daemon:
         loops.begin(lambda name, job: tasks.create_task(self._restarting(name, job), name=name))
         self.deciding.set()
 
-    async def _take_in(self, loops: "PoolLoops", reports: Reports) -> None:
+    async def _take_in(self, loops: "PoolLoops") -> None:
         """Let the engine observe what was heard, a slice at a time."""
         clock = self._pace.clock
         while True:
             await self._inbox.filled()
             end = clock() + SLICE_SECONDS
             while (event := self._inbox.take()) is not None:
-                self._observe(event, reports)
+                self._observe(event)
                 if clock() >= end:
                     break
             loops.wake_soon()
             await asyncio.sleep(0)
 
-    def _observe(self, event: Event, reports: Reports) -> None:
+    def _observe(self, event: Event) -> None:
         try:
             self.scheduler.observe(event, self._pace.clock())
         except Exception as error:  # noqa: BLE001 - an event that the engine cannot take must not stop the others
             self._log.error("event not taken in", kind=type(event).__name__, exc_info=error)
-        if type(event) is NodeSeen and event.node.invalid:
-            reports.warn(Warn(ObjectRef("Node", event.node.name, event.node.uid), "Unreadable", event.node.invalid))
 
     async def _finish(self, binder: Binder, reports: Reports) -> None:
         """Wait for the outcomes of what is in flight, then a little for the reports."""

@@ -7,6 +7,7 @@ Laws:
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
@@ -16,13 +17,12 @@ from aischeduler.engine.scheduler import Scheduler
 from aischeduler.engine.summary import PoolSummary
 from aischeduler.kube import resources
 from aischeduler.kube.client import Client
-from aischeduler.kube.documents import Named, Page
-from aischeduler.kube.errors import GarbledError, RefusedError
+from aischeduler.kube.documents import Named
+from aischeduler.kube.errors import RefusedError
+from aischeduler.kube.paging import pages
 from aischeduler.kube.podspec import SpecCache
-from aischeduler.kube.reflector import PAGE_OBJECTS
 from aischeduler.model.events import Event
 
-_PAGE: Final = msgspec.json.Decoder(Page)
 _NAMED: Final = msgspec.json.Decoder(Named)
 
 
@@ -50,28 +50,18 @@ async def take_snapshot(client: Client, profile: Profile) -> Snapshot:
 
 async def _listed(client: Client, resource: resources.Resource[Any]) -> AsyncIterator[Event | str]:
     """Yield an event for each object, or the kind and name of one that cannot be read."""
-    query = {"limit": str(PAGE_OBJECTS)}
-    if resource.selector:
-        query["fieldSelector"] = resource.selector
-    while True:
-        try:
-            page = _PAGE.decode(await client.get(resource.path, query))
-        except RefusedError as error:
-            if resource.optional and error.status == 404:
-                return
+    try:
+        async for page in pages(client, resource):
+            for item in page.items or ():
+                try:
+                    document = resource.document.decode(item)
+                except msgspec.MsgspecError as error:
+                    yield f"{resource.kind} {_name(item)}: {error}"
+                else:
+                    yield resource.seen(document)
+    except RefusedError as error:
+        if not (resource.optional and error.status == HTTPStatus.NOT_FOUND):
             raise
-        except msgspec.MsgspecError as error:
-            raise GarbledError(f"the answer to a list of {resource.path} is not a list: {error}") from error
-        for item in page.items or ():
-            try:
-                document = resource.document.decode(item)
-            except msgspec.MsgspecError as error:
-                yield f"{resource.kind} {_name(item)}: {error}"
-            else:
-                yield resource.seen(document)
-        if not page.metadata.continue_:
-            return
-        query["continue"] = page.metadata.continue_
 
 
 def _name(item: msgspec.Raw) -> str:

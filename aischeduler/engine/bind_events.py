@@ -43,4 +43,5 @@ def bind_refused(cluster: Cluster, event: BindRefused, now: float) -> None:
 
 def _report(cluster: Cluster, record: PodRecord, event: BindRefused) -> None:
     record.message = f"binding to node {event.node} failed: {event.message}"
-    cluster.say(record.home, ReportWaiting(record.pod, record.home, record.message, record.decision))
+    home = record.home
+    cluster.say(home, ReportWaiting(record.pod, home, home, record.message, record.decision))

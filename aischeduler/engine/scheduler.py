@@ -154,7 +154,7 @@ class Scheduler:
     def _report(self, record: PodRecord, message: str, actions: list[Action]) -> None:
         if message != record.message:
             record.message = message
-            actions.append(ReportWaiting(record.pod, record.queue, message, record.decision))
+            actions.append(ReportWaiting(record.pod, record.queue, record.home, message, record.decision))
 
     def _warn_of_unknown_pool(self, record: PodRecord, actions: list[Action]) -> None:
         pod = record.pod

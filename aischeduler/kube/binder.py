@@ -16,6 +16,7 @@ from typing import Final, assert_never
 from aischeduler.kube.errors import ApiError, RefusedError, UnreachableError
 from aischeduler.kube.pace import Backoff, Pace, Throttle
 from aischeduler.kube.requests import (
+    BIND_TRIES_MAX,
     BindAnswer,
     Throttled,
     Unauthenticated,
@@ -30,8 +31,6 @@ from aischeduler.model.actions import Bind
 from aischeduler.model.events import BindAccepted, BindRefused
 from aischeduler.model.pod import Pod
 
-TRIES_MAX: Final = 5
-"""Bindings of one decision that may end without a definite answer before we give it up."""
 BINDS_AHEAD: Final = 4
 """Decided Bindings that may wait, as a multiple of those in flight; above that nothing more is decided."""
 
@@ -130,7 +129,7 @@ class Binder:
                     outcome = await self._settle(action, message, backoff)
                     if outcome is not None:
                         return outcome
-                    if tries >= TRIES_MAX:
+                    if tries >= BIND_TRIES_MAX:
                         return unavailable(action, message)
                 case _:
                     assert_never(answer)

@@ -138,7 +138,7 @@ class Executor:
                 namespace=pod.namespace,
                 uid=pod.uid,
                 pool=action.pool,
-                home_pool=pod.pool,
+                home_pool=action.home_pool,
                 decision=action.decision,
                 reason=action.message,
             )

@@ -19,15 +19,15 @@ import msgspec
 from msgspec import Raw
 
 from aischeduler.kube.client import Client
-from aischeduler.kube.documents import Envelope, Metadata, Named, Page, read_status
+from aischeduler.kube.documents import Envelope, Metadata, Named, read_status
 from aischeduler.kube.errors import ApiError, GarbledError, RefusedError, UnreachableError
 from aischeduler.kube.lines import LineSplitter
 from aischeduler.kube.pace import Backoff, Pace
+from aischeduler.kube.paging import pages
 from aischeduler.kube.resources import Counts, Document, Resource, Unreadable
 from aischeduler.kube.store import Store
 from aischeduler.model.events import Event
 
-PAGE_OBJECTS: Final = 500
 SLICE_OBJECTS: Final = 250
 """Objects of a page that are read before others may run."""
 SILENCE_SECONDS: Final = 75.0
@@ -126,22 +126,18 @@ class Reflector(Generic[D]):
     async def _list(self) -> None:
         self.counts.lists += 1
         self._store.begin_list()
-        query = {"limit": str(PAGE_OBJECTS)}
-        if self.resource.selector:
-            query["fieldSelector"] = self.resource.selector
+        version = ""
         try:
-            page = await self._page(query)
-            self._refuse_older(page.metadata.resource_version)
-            await self._read_items(page.items)
-            while page.metadata.continue_:
-                page = await self._page(query | {"continue": page.metadata.continue_})
+            async for page in pages(self._client, self.resource):
+                version = version or page.metadata.resource_version
+                self._refuse_older(version)
                 await self._read_items(page.items)
         except RefusedError as error:
             if self._absent(error):
                 await self._check_server()
                 self._complete_list("")
             raise
-        self._complete_list(page.metadata.resource_version)
+        self._complete_list(version)
 
     async def _check_server(self) -> None:
         """Make sure that an API server says that something is not served, and no proxy before it."""
@@ -158,13 +154,6 @@ class Reflector(Generic[D]):
         self._older_lists = 0
         self._reach(version)
         self.synced.set()
-
-    async def _page(self, query: dict[str, str]) -> Page:
-        body = await self._client.get(self.resource.path, query)
-        try:
-            return msgspec.json.decode(body, type=Page)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise GarbledError(f"GET {self.resource.path}: the list cannot be read: {error}") from error
 
     async def _read_items(self, items: list[Raw] | None) -> None:
         for number, item in enumerate(items or (), start=1):

@@ -24,6 +24,8 @@ from aischeduler.model.pod import Pod
 
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
+BIND_TRIES_MAX: Final = 5
+"""Bindings of one decision that may end without a definite answer before we give it up."""
 RETRY_AFTER_SECONDS: Final = 1.0
 """How long we wait when the server is tired and does not say for how long."""
 NOTE_BYTES_MAX: Final = 1024

@@ -27,10 +27,14 @@ class Bind:
 
 @dataclass(frozen=True, slots=True)
 class ReportWaiting:
-    """Tell the user why a pod waits: the FailedScheduling event and the PodScheduled condition."""
+    """Tell the user why a pod waits: the FailedScheduling event and the PodScheduled condition.
+
+    `pool` is the one in which it was tried, `home_pool` the pod's own.
+    """
 
     pod: Pod
     pool: str
+    home_pool: str
     message: str
     decision: str
 

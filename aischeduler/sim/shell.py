@@ -30,13 +30,9 @@ from aischeduler.sim.feed import Feed
 
 ATTEMPTS: Final = 64
 """Attempts of one call of `decide`."""
-TRIES_MAX: Final = 5
-"""Bindings of one decision that may end without a definite answer before it is given up."""
 ANSWER_WITHIN_SECONDS: Final = 10.0
 """After so long without an answer the pod is read."""
 UNAUTHENTICATED_SECONDS: Final = 1.0
-MERGE_PATCH: Final = "application/merge-patch+json"
-STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 
 _POD = msgspec.json.Decoder(PodDocument)
 
@@ -107,7 +103,7 @@ class VirtualShell:
         match action:
             case Bind():
                 self._later(self._network.bind_seconds, action, 0)
-            case ReportWaiting(pod, _, message):
+            case ReportWaiting(pod=pod, message=message):
                 self._say(_about(pod), "Warning", "FailedScheduling", "Scheduling", message)
                 self._write_condition(pod, message)
             case Settle(pod):
@@ -157,7 +153,7 @@ class VirtualShell:
         if self.stopped:
             return
         outcome = requests.settle(action, self._read(action.pod), why)
-        if outcome is None and tries + 1 >= TRIES_MAX:
+        if outcome is None and tries + 1 >= requests.BIND_TRIES_MAX:
             outcome = requests.unavailable(action, why)
         if outcome is not None:
             self._conclude(action, outcome)
@@ -197,7 +193,7 @@ class VirtualShell:
             return
         self._told[pod.uid] = message
         path, body = requests.waiting_condition(pod, message, self._time("seconds"))
-        self._send("PATCH", path.decode(), body, STRATEGIC_PATCH)
+        self._send("PATCH", path.decode(), body, requests.STRATEGIC_PATCH)
 
     def _write_pool(self, report: ReportPool) -> None:
         path = requests.pool_path(report.name)
@@ -207,7 +203,7 @@ class VirtualShell:
         before = document.get("status") or {}
         status = requests.pool_status(report.generation, report.conditions, before, self._time("seconds"))
         if status is not None:
-            self._send("PATCH", f"{path}/status", msgspec.json.encode({"status": status}), MERGE_PATCH)
+            self._send("PATCH", f"{path}/status", msgspec.json.encode({"status": status}), requests.MERGE_PATCH)
 
     def _send(self, method: str, path: str, body: bytes, content_type: str) -> Response:
         request = Request(method, path, {}, JSON, content_type, body)

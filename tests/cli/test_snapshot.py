@@ -72,5 +72,5 @@ async def test_missing_pods_are_an_error_and_not_an_empty_cluster() -> None:
 
 async def test_answer_that_is_no_list_is_an_error() -> None:
     pages = Pages({(NODES, ""): b"<html>"})
-    with pytest.raises(GarbledError, match="/api/v1/nodes is not a list"):
+    with pytest.raises(GarbledError, match="/api/v1/nodes: the list cannot be read"):
         await take_snapshot(as_client(pages), default_profile())

@@ -106,7 +106,7 @@ async def test_no_line_is_built_below_the_level() -> None:
     world = World(level=30)
     world.script.on("post", f"{PATH}/binding", reply(201))
     async with world.running() as executor:
-        executor.perform([BIND, ReportWaiting(POD, "cpu", "no room", "d-2")])
+        executor.perform([BIND, ReportWaiting(POD, "cpu", "cpu", "no room", "d-2")])
         await until(lambda: world.events)
     assert world.logged() == []
 
@@ -116,7 +116,7 @@ async def test_waiting_warning_and_pool_are_reported_and_logged() -> None:
     async with world.running() as executor:
         executor.perform(
             [
-                ReportWaiting(POD, "cpu", "0/1 nodes are available: 1 Insufficient cpu.", "d-2"),
+                ReportWaiting(POD, "cpu", "cpu", "0/1 nodes are available: 1 Insufficient cpu.", "d-2"),
                 Warn(ObjectRef("Pod", "p", "uid-p", "default"), "UnknownPool", "There is no pool 'x'."),
                 ReportPool("cpu", "u", 1, (Condition("Accepted", status=False, reason="Invalid", message="no"),)),
             ]

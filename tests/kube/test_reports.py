@@ -66,7 +66,7 @@ async def written(reports: Reports) -> None:
 
 
 def waiting(message: str, pod: str = "p") -> ReportWaiting:
-    return ReportWaiting(a_pod(pod, uid=f"u-{pod}"), "cpu", message, "d")
+    return ReportWaiting(a_pod(pod, uid=f"u-{pod}"), "cpu", "cpu", message, "d")
 
 
 async def test_bound_pod_gets_a_scheduled_event() -> None:
