@@ -8,9 +8,9 @@ import yaml
 from aischeduler.sandbox.call import Call
 from aischeduler.sandbox.decoding import DecodeError, Decoder, go_name
 from aischeduler.sandbox.kinds import Resource
-from aischeduler.sandbox.objects import JsonObject
+from aischeduler.sandbox.objects import JsonObject, encode
 from aischeduler.sandbox.protobuf import MEDIA_TYPE, decode
-from aischeduler.sandbox.status import Refusal, bad_request, failure, unsupported_media_type
+from aischeduler.sandbox.status import Refusal, bad_request, failure, invalid, invalid_value, unsupported_media_type
 from aischeduler.sandbox.types import type_of_kind
 
 SPOKEN = ("application/json", "application/yaml", MEDIA_TYPE)
@@ -99,15 +99,27 @@ def as_object(call: Call, value: Any) -> JsonObject:
 
 def decode_object(call: Call, value: JsonObject) -> JsonObject:
     """Return an object that fits its kind's types; unknown fields are refused, told or dropped as the client asks."""
+    try:
+        return _decode(call, value)
+    except DecodeError as error:
+        raise cannot_be_handled(call.resource, str(error)) from error
+
+
+def decode_patched(call: Call, value: JsonObject) -> JsonObject:
+    """Return what a patch has made of an object; where that fits its kind no longer, the patch is refused."""
+    try:
+        return _decode(call, value)
+    except DecodeError as error:
+        raise invalid("", "", "", [invalid_value("patch", encode(value).decode(), str(error))]) from error
+
+
+def _decode(call: Call, value: JsonObject) -> JsonObject:
     decoder = Decoder()
     resource = call.resource
-    try:
-        if resource.custom is not None:
-            decoded = {**value, "metadata": decoder.metadata(value["metadata"])}
-        else:
-            decoded = decoder.object(value, type_of_kind(resource.kind, resource.group))
-    except DecodeError as error:
-        raise cannot_be_handled(resource, str(error)) from error
+    if resource.custom is not None:
+        decoded = {**value, "metadata": decoder.metadata(value["metadata"])}
+    else:
+        decoded = decoder.object(value, type_of_kind(resource.kind, resource.group))
     tell_unknown(call, decoder.unknown)
     return decoded
 

@@ -144,8 +144,6 @@ def _gate_errors(spec: JsonObject, path: str) -> list[Cause]:
         if name in seen:
             causes.append(duplicate_value(where, name))
         seen[name] = None
-    if seen and spec.get("nodeName"):
-        causes.append(forbidden_field(f"{path}.nodeName", "cannot be set until all schedulingGates have been cleared"))
     return causes
 
 
@@ -193,6 +191,13 @@ def _expression_errors(expression: JsonObject, path: str) -> list[Cause]:
     return causes
 
 
+def pod_create_errors(spec: JsonObject) -> list[Cause]:
+    """Say what may not be there when a pod is made, although it may come later."""
+    if spec.get("schedulingGates") and spec.get("nodeName"):
+        return [forbidden_field("spec.nodeName", "cannot be set until all schedulingGates have been cleared")]
+    return []
+
+
 def pod_update_errors(spec: JsonObject, old: JsonObject) -> list[Cause]:
     """Say which fields of a pod an update may not change."""
     causes = []
@@ -206,9 +211,20 @@ def pod_update_errors(spec: JsonObject, old: JsonObject) -> list[Cause]:
         causes.append(
             forbidden_field("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")
         )
+    causes += _deadline_errors(spec.get("activeDeadlineSeconds"), old.get("activeDeadlineSeconds"))
     if _fixed(spec, gated=bool(before)) != _fixed(old, gated=bool(before)):
         causes.append(forbidden_field("spec", f"pod updates may not change fields other than {UPDATABLE}"))
     return causes
+
+
+def _deadline_errors(seconds: int | None, before: int | None) -> list[Cause]:
+    if before is None or (seconds is not None and seconds <= before):
+        return []
+    if seconds is None:
+        return [
+            invalid_value("spec.activeDeadlineSeconds", seconds, "must not update from a positive integer to nil value")
+        ]
+    return [invalid_value("spec.activeDeadlineSeconds", seconds, "must be less than or equal to previous value")]
 
 
 def _fixed(spec: JsonObject, *, gated: bool) -> JsonObject:

@@ -5,7 +5,7 @@ Source: `pkg/registry/core/pod` of Kubernetes 1.36.
 
 from aischeduler.sandbox.defaults import fill_pod, fill_pod_spec, qos_class, tolerate_lost_nodes
 from aischeduler.sandbox.objects import JsonObject, set_condition
-from aischeduler.sandbox.podrules import pod_spec_errors, pod_update_errors
+from aischeduler.sandbox.podrules import pod_create_errors, pod_spec_errors, pod_update_errors
 from aischeduler.sandbox.status import Cause
 from aischeduler.sandbox.strategies import Strategy, Write, restore
 
@@ -44,7 +44,7 @@ def _validate(write: Write) -> list[Cause]:
         return []
     spec = write.obj["spec"]
     causes = pod_spec_errors(spec, "spec")
-    return causes if write.old is None else causes + pod_update_errors(spec, write.old["spec"])
+    return causes + (pod_create_errors(spec) if write.old is None else pod_update_errors(spec, write.old["spec"]))
 
 
 def _grace_seconds(obj: JsonObject, asked: int | None) -> int:

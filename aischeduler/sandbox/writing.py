@@ -5,7 +5,7 @@ deleted goes when its last finalizer does.
 """
 
 from aischeduler.sandbox.applying import remember
-from aischeduler.sandbox.bodies import decode_object, parse_object
+from aischeduler.sandbox.bodies import decode_object, decode_patched, parse_object
 from aischeduler.sandbox.call import Call
 from aischeduler.sandbox.objects import GENERATE_NAME_MAX, JsonObject, encode, timestamp
 from aischeduler.sandbox.patch import APPLY_PATCH, patched
@@ -129,7 +129,7 @@ def patch(call: Call) -> Response:
     is_apply = call.content_type.startswith(APPLY_PATCH)
     if entry is None and not (is_apply and not call.subresource):
         raise call.not_found(call.name)
-    obj = to_stored(call.resource, decode_object(call, patched(call, entry)))
+    obj = to_stored(call.resource, decode_patched(call, patched(call, entry)))
     _check_name(call, obj)
     if entry is not None and obj["metadata"].get("uid") not in {None, entry.uid}:
         cause = invalid_value("metadata.uid", obj["metadata"]["uid"], "field is immutable")
