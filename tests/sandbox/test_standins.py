@@ -184,6 +184,7 @@ def test_less_parallelism_takes_waiting_pods_first() -> None:
     cluster.ok("PATCH", f"{JOBS}/j", {"spec": {"parallelism": 1}}, MERGE)
     cluster.run()
     assert cluster.names(PODS) == [kept]
+    assert "failed" not in cluster.job("j")["status"], "what the controller takes away itself has not failed"
 
 
 def test_suspended_job_has_no_pods_until_it_is_resumed() -> None:

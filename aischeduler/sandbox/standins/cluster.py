@@ -9,7 +9,7 @@ from aischeduler.sandbox.standins.following import earliest
 from aischeduler.sandbox.standins.job_controller import JobController
 from aischeduler.sandbox.standins.kubelet import Kubelet, KubeletOptions
 
-PASSES_MAX = 20
+PASSES_MAX = 1000
 
 
 class StandIn(Protocol):
@@ -21,7 +21,7 @@ class StandIn(Protocol):
 
 
 class StandIns:
-    """Steps all stand-ins until none of them has anything to do at this time."""
+    """All stand-ins of one server."""
 
     def __init__(self, server: ApiServer, kubelet: KubeletOptions | None = None) -> None:
         self._server = server
@@ -36,11 +36,16 @@ class StandIns:
             self._members.append(Kubelet(server, kubelet))
 
     def step(self, now: float) -> float | None:
-        """Act; returns when to act again although nothing is written (None: never)."""
+        """Act until nothing is left to do at this time; returns when to act again although nothing is written."""
         wake = None
         for _ in range(PASSES_MAX):
-            before = self._server.cluster.store.revision
-            wake = earliest(*[member.step(now) for member in self._members])
-            if self._server.cluster.store.revision == before and (wake is None or wake > now):
-                return wake
-        return now
+            wake = self.pass_once(now)
+            if wake is None or wake > now:
+                break
+        return wake
+
+    def pass_once(self, now: float) -> float | None:
+        """Let each act once, on a bounded part of its work; returns `now` where that may have made more."""
+        before = self._server.cluster.store.revision
+        wake = earliest(*[member.step(now) for member in self._members])
+        return wake if self._server.cluster.store.revision == before else now

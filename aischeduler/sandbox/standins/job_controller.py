@@ -17,16 +17,17 @@ from aischeduler.sandbox.standins.job_pods import COMPLETION_INDEX, free_indexes
 from aischeduler.sandbox.standins.recording import record_event
 from aischeduler.sandbox.store import Entry, is_going
 
-CREATIONS_PER_STEP = 500
+CREATIONS_PER_STEP = 100
 COMPONENT = "job-controller"
 
 
 @dataclass(slots=True)
 class _Counts:
-    """What became of a Job's pods, by UID; and the completed indexes of an Indexed Job."""
+    """What became of a Job's pods, by UID; `succeeded` with their index. `dropped` are those it took away itself."""
 
     succeeded: dict[str, str] = field(default_factory=dict)
     failed: dict[str, None] = field(default_factory=dict)
+    dropped: dict[str, None] = field(default_factory=dict)
     next_creation: float = 0.0
 
 
@@ -37,6 +38,30 @@ class _Pods:
     active: list[Entry]
     terminating: int
     ready: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """How a Job has ended: its conditions, why, and the event that says so."""
+
+    conditions: tuple[str, str]
+    reason: str
+    message: str
+    event: tuple[str, str, str]
+
+
+def _failure(reason: str, message: str) -> _Verdict:
+    return _Verdict(("FailureTarget", "Failed"), reason, message, ("Warning", reason, message))
+
+
+COMPLETED = _Verdict(
+    ("SuccessCriteriaMet", "Complete"),
+    "CompletionsReached",
+    "Reached expected number of succeeded pods",
+    ("Normal", "Completed", "Job completed"),
+)
+DEADLINE_EXCEEDED = _failure("DeadlineExceeded", "Job was active longer than specified deadline")
+BACKOFF_LIMIT_EXCEEDED = _failure("BackoffLimitExceeded", "Job has reached the specified backoff limit")
 
 
 class JobController:
@@ -91,7 +116,7 @@ class JobController:
             self._count(self._counts.setdefault(entry.uid, _Counts()), event.entry, event.kind, now)
 
     def _count(self, counts: _Counts, pod: Entry, kind: str, now: float) -> None:
-        if pod.uid in counts.succeeded or pod.uid in counts.failed:
+        if pod.uid in counts.succeeded or pod.uid in counts.failed or pod.uid in counts.dropped:
             return
         phase = pod.fields.get("status.phase")
         if phase == "Succeeded":
@@ -109,7 +134,7 @@ class JobController:
             return self._expire(entry, job, now)
         pods = self._pods_of(entry)
         if spec.get("suspend"):
-            self._suspend(pods, status, now)
+            self._suspend(counts, pods, status, now)
             again = None
         else:
             if not status.get("startTime"):
@@ -126,26 +151,23 @@ class JobController:
         ends_at = None
         if spec.get("activeDeadlineSeconds") is not None:
             ends_at = seconds(status["startTime"]) + spec["activeDeadlineSeconds"]
-        failure = None
+        verdict = None
         if ends_at is not None and now >= ends_at:
-            failure = ("DeadlineExceeded", "Job was active longer than specified deadline")
+            verdict = DEADLINE_EXCEEDED
         elif len(counts.failed) > spec["backoffLimit"]:
-            failure = ("BackoffLimitExceeded", "Job has reached the specified backoff limit")
-        if failure is not None:
-            self._finish(job, pods, status, "Failed", failure, now)
-            return None
-        if _is_done(spec, counts, pods):
-            self._finish(
-                job, pods, status, "Complete", ("CompletionsReached", "Reached expected number of succeeded pods"), now
-            )
-            return None
-        return earliest(ends_at, self._balance(job, counts, pods, now))
+            verdict = BACKOFF_LIMIT_EXCEEDED
+        elif _is_done(spec, counts, pods):
+            verdict = COMPLETED
+        if verdict is None:
+            return earliest(ends_at, self._balance(job, counts, pods, now))
+        self._finish(job, status, verdict, now)
+        self._drop(counts, pods.active, now)
+        return None
 
     def _balance(self, job: JsonObject, counts: _Counts, pods: _Pods, now: float) -> float | None:
         missing = _wanted(job["spec"], counts, pods) - len(pods.active)
         if missing < 0:
-            for pod in _first_to_go(pods.active)[:-missing]:
-                delete_pod(self._server, pod, now)
+            self._drop(counts, _first_to_go(pods.active)[:-missing], now)
             return None
         if missing == 0:
             return None
@@ -169,26 +191,25 @@ class JobController:
             text = answer.body.decode()[:200]
             record_event(self._server, job, ("Warning", "FailedCreate", f"Error creating: {text}"), COMPONENT, now)
 
-    def _finish(
-        self, job: JsonObject, pods: _Pods, status: JsonObject, kind: str, why: tuple[str, str], now: float
-    ) -> None:
-        first = "SuccessCriteriaMet" if kind == "Complete" else "FailureTarget"
-        for condition in (first, kind):
-            set_condition(status, {"type": condition, "status": "True", "reason": why[0], "message": why[1]}, now)
-        if kind == "Complete":
-            status["completionTime"] = timestamp(now)
-            record_event(self._server, job, ("Normal", "Completed", "Job completed"), COMPONENT, now)
-        else:
-            record_event(self._server, job, ("Warning", why[0], why[1]), COMPONENT, now)
-        for pod in pods.active:
+    def _drop(self, counts: _Counts, pods: list[Entry], now: float) -> None:
+        """Take pods away that are not wanted any more; they count neither as succeeded nor as failed."""
+        for pod in pods:
+            counts.dropped[pod.uid] = None
             delete_pod(self._server, pod, now)
 
-    def _suspend(self, pods: _Pods, status: JsonObject, now: float) -> None:
+    def _finish(self, job: JsonObject, status: JsonObject, verdict: _Verdict, now: float) -> None:
+        why = {"status": "True", "reason": verdict.reason, "message": verdict.message}
+        for condition in verdict.conditions:
+            set_condition(status, {"type": condition, **why}, now)
+        if verdict is COMPLETED:
+            status["completionTime"] = timestamp(now)
+        record_event(self._server, job, verdict.event, COMPONENT, now)
+
+    def _suspend(self, counts: _Counts, pods: _Pods, status: JsonObject, now: float) -> None:
         status.pop("startTime", None)
         suspended = {"type": "Suspended", "status": "True", "reason": "JobSuspended", "message": "Job suspended"}
         set_condition(status, suspended, now)
-        for pod in pods.active:
-            delete_pod(self._server, pod, now)
+        self._drop(counts, pods.active, now)
 
     @staticmethod
     def _resume(status: JsonObject, now: float) -> None:

@@ -14,6 +14,7 @@ from aischeduler.sandbox.store import Entry, is_going
 
 RUN_SECONDS = "sandbox.resource.aibee.cn/run-seconds"
 EXIT_CODE = "sandbox.resource.aibee.cn/exit-code"
+ACTIONS_PER_STEP = 500
 STARTED_CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
 
 
@@ -61,7 +62,9 @@ class Kubelet:
             if event.kind == "ADDED":
                 for pod in self._pods.with_field(event.entry.name):
                     self._plan(pod, now)
-        while self._due and self._due[0].at <= now:
+        for _ in range(ACTIONS_PER_STEP):
+            if not self._due or self._due[0].at > now:
+                break
             self._act(heapq.heappop(self._due), now)
         return self._due[0].at if self._due else None
 
