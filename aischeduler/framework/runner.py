@@ -45,8 +45,8 @@ class Runner:
             keys = view.keys[candidates]
             for weight, reverse, raw in view.preferences:
                 keys = keys + weight * NODES_MAX * normalized(raw[candidates], reverse=reverse)
-            return int(candidates[int(keys.argmax())]), feasible
-        return int(rows[int(keys.argmax())]), feasible
+            return int(candidates[int(np.argmax(keys))]), feasible
+        return int(rows[int(np.argmax(keys))]), feasible
 
     def any_fits(self, ask: Ask, rows: Rows) -> bool:
         """Say whether the pod passes every filter on some of the rows."""
@@ -134,6 +134,6 @@ def normalized(raw: Scores, *, reverse: bool) -> Scores:
 
     Source: kube-scheduler's DefaultNormalizeScore; all zeros stay 0, reversed they become 100.
     """
-    top = int(raw.max())
+    top = int(np.max(raw))
     scaled = raw * 100 // top if top else np.zeros_like(raw)
     return 100 - scaled if reverse else scaled
