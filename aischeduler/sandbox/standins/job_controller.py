@@ -19,6 +19,7 @@ from aischeduler.sandbox.store import Entry, is_going
 
 CREATIONS_PER_STEP = 100
 COMPONENT = "job-controller"
+MANAGER = "kubernetes.io/job-controller"
 
 
 @dataclass(slots=True)
@@ -130,6 +131,8 @@ class JobController:
         job = entry.decoded()
         spec, status = job["spec"], dict(job.get("status") or {})
         counts = self._counts.setdefault(entry.uid, _Counts())
+        if spec.get("managedBy", MANAGER) != MANAGER:
+            return None
         if _is_finished(status) or job["metadata"].get("deletionTimestamp"):
             return self._expire(entry, job, now)
         pods = self._pods_of(entry)
