@@ -211,10 +211,20 @@ def pod_update_errors(spec: JsonObject, old: JsonObject) -> list[Cause]:
         causes.append(
             forbidden_field("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")
         )
+    if before:
+        causes += _selector_errors(spec.get("nodeSelector"), old.get("nodeSelector") or {})
     causes += _deadline_errors(spec.get("activeDeadlineSeconds"), old.get("activeDeadlineSeconds"))
     if _fixed(spec, gated=bool(before)) != _fixed(old, gated=bool(before)):
         causes.append(forbidden_field("spec", f"pod updates may not change fields other than {UPDATABLE}"))
     return causes
+
+
+def _selector_errors(selector: JsonObject | None, before: JsonObject) -> list[Cause]:
+    """Say what is wrong with a gated pod's new selector: it may look for more labels, never for fewer or others."""
+    if {**before, **(selector or {})} == (selector or {}):
+        return []
+    detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+    return [invalid_value("spec.nodeSelector", selector, detail)]
 
 
 def _deadline_errors(seconds: int | None, before: int | None) -> list[Cause]:

@@ -4,6 +4,8 @@ Laws: an update that changes nothing writes nothing; a stale `resourceVersion` i
 deleted goes when its last finalizer does.
 """
 
+import dataclasses
+
 from aischeduler.sandbox.applying import remember
 from aischeduler.sandbox.bodies import decode_object, decode_patched, parse_object
 from aischeduler.sandbox.call import Call
@@ -12,7 +14,17 @@ from aischeduler.sandbox.patch import APPLY_PATCH, patched
 from aischeduler.sandbox.presentation import choose_view
 from aischeduler.sandbox.protocol import Response
 from aischeduler.sandbox.registry import strategy_of
-from aischeduler.sandbox.status import Cause, Refusal, bad_request, failure, invalid, invalid_value, not_found, required
+from aischeduler.sandbox.status import (
+    Cause,
+    Refusal,
+    bad_request,
+    failure,
+    forbidden_field,
+    invalid,
+    invalid_value,
+    not_found,
+    required,
+)
 from aischeduler.sandbox.store import Entry, is_going
 from aischeduler.sandbox.strategies import Write, prepare_create, prepare_status_update, prepare_update
 from aischeduler.sandbox.validation import metadata_errors
@@ -166,8 +178,17 @@ def update_object(call: Call, entry: Entry, obj: JsonObject) -> Entry:
         prepare_status_update(strategy, write)
     else:
         prepare_update(strategy, write)
-    _refuse(call, call.name, [*metadata_errors(call.resource, metadata), *strategy.validate(write)])
+    causes = [*metadata_errors(call.resource, metadata), *_finalizer_errors(metadata, old["metadata"])]
+    _refuse(call, call.name, [*causes, *strategy.validate(write)])
     return commit_update(call, entry, old, obj)
+
+
+def _finalizer_errors(metadata: JsonObject, before: JsonObject) -> list[Cause]:
+    new = [one for one in metadata.get("finalizers") or () if one not in (before.get("finalizers") or ())]
+    if not new or not before.get("deletionTimestamp"):
+        return []
+    detail = f"no new finalizers can be added if the object is being deleted, found new finalizers {new}"
+    return [forbidden_field("metadata.finalizers", detail)]
 
 
 def remove(call: Call, entry: Entry) -> Entry:
@@ -186,7 +207,7 @@ def commit_update(call: Call, entry: Entry, old: JsonObject, obj: JsonObject) ->
     if metadata.get("deletionTimestamp") and not metadata.get("finalizers") and old["metadata"].get("finalizers"):
         grace_over = not metadata.get("deletionGracePeriodSeconds")
         if grace_over and not call.dry_run:
-            return remove(call, entry)
+            return dataclasses.replace(remove(call, entry), raw=encode(obj))
     stored = commit(call, obj)
     if not call.dry_run:
         strategy_of(call.resource).stored(stored, call)
