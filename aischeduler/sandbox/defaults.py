@@ -65,9 +65,15 @@ def _pull_policy(image: str) -> str:
     return "Always" if tag in {"", "latest"} else "IfNotPresent"
 
 
-def fill_pod(pod: JsonObject, call: Call) -> None:
-    """Fill in what only pods themselves get: requests from limits, the priority, tolerations of lost nodes."""
-    spec: JsonObject = pod["spec"]
+def fill_priority(pod: JsonObject, call: Call) -> None:
+    """Fill in what a new pod gets: its priority."""
+    metadata = pod["metadata"]
+    _resolve_priority(pod["spec"], metadata.get("generateName") or metadata["name"], call)
+
+
+def fill_own_spec(spec: JsonObject) -> None:
+    """Fill in what only pods themselves get, whenever they are written: requests from limits, tolerations."""
+    fill_pod_spec(spec)
     for holder in (*containers_of(spec), spec):
         resources = holder.get("resources") or {}
         limits = resources.get("limits")
@@ -76,8 +82,6 @@ def fill_pod(pod: JsonObject, call: Call) -> None:
             for name, amount in limits.items():
                 requests.setdefault(name, amount)
     spec.setdefault("enableServiceLinks", True)
-    metadata = pod["metadata"]
-    _resolve_priority(spec, metadata.get("generateName") or metadata["name"], call)
     tolerate_lost_nodes(spec)
 
 

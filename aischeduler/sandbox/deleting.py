@@ -90,7 +90,7 @@ def delete_entry(call: Call, entry: Entry, options: DeleteOptions) -> tuple[Entr
     strategy.refuse_deletion(Write(call, obj))
     if call.dry_run:
         return entry, True
-    grace = strategy.grace_seconds(obj, options.grace_seconds)
+    grace = _grace_seconds(obj, options.grace_seconds, strategy)
     marks = {"Orphan": ORPHAN, "Foreground": FOREGROUND}
     before = list(metadata.get("finalizers") or ())
     finalizers = [one for one in before if one not in marks.values()] if options.propagation else before
@@ -105,6 +105,15 @@ def delete_entry(call: Call, entry: Entry, options: DeleteOptions) -> tuple[Entr
     if marked or finalizers != before:
         entry = call.collection.put(obj)
     return (entry, False) if stays else (remove(call, entry), True)
+
+
+def _grace_seconds(obj: JsonObject, asked: int | None, strategy: Strategy) -> int:
+    """Return how long an object stays: the kind's rule for a first deletion, then what was said or is asked anew."""
+    metadata = obj["metadata"]
+    if not metadata.get("deletionTimestamp"):
+        return strategy.grace_seconds(obj, asked)
+    said: int = metadata.get("deletionGracePeriodSeconds", 0)
+    return said if asked is None else asked
 
 
 def _mark(obj: JsonObject, grace: int, now: float, strategy: Strategy) -> bool:

@@ -32,7 +32,7 @@ def evict(call: Call) -> Response:
     options = read_delete_options(eviction.get("deleteOptions") or {}, call)
     if not _ignores_budgets(pod):
         _spend_budget(call, pod)
-    if not call.dry_run and not pod["metadata"].get("deletionTimestamp"):
+    if not call.dry_run:
         target = {
             "type": "DisruptionTarget",
             "status": "True",

@@ -3,7 +3,7 @@
 Source: `pkg/registry/core/pod` of Kubernetes 1.36.
 """
 
-from aischeduler.sandbox.defaults import fill_pod, fill_pod_spec, qos_class, tolerate_lost_nodes
+from aischeduler.sandbox.defaults import fill_own_spec, fill_priority, qos_class
 from aischeduler.sandbox.objects import JsonObject, set_condition
 from aischeduler.sandbox.podrules import pod_create_errors, pod_spec_errors, pod_update_errors
 from aischeduler.sandbox.status import Cause
@@ -20,8 +20,8 @@ GATED = {
 
 def _create(write: Write) -> None:
     spec: JsonObject = write.obj.setdefault("spec", {})
-    fill_pod_spec(spec)
-    fill_pod(write.obj, write.call)
+    fill_own_spec(spec)
+    fill_priority(write.obj, write.call)
     status: JsonObject = {"phase": "Pending"}
     if spec.get("schedulingGates"):
         set_condition(status, dict(GATED), write.call.now)
@@ -29,8 +29,11 @@ def _create(write: Write) -> None:
 
 
 def _update(write: Write) -> None:
-    fill_pod_spec(write.obj.setdefault("spec", {}))
-    tolerate_lost_nodes(write.obj["spec"])
+    spec: JsonObject = write.obj.setdefault("spec", {})
+    fill_own_spec(spec)
+    for key in ("priority", "preemptionPolicy"):
+        if write.old is not None and key not in spec:
+            restore(spec, write.old["spec"], key)
 
 
 def _update_status(write: Write) -> None:
