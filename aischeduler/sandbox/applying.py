@@ -7,16 +7,17 @@ is no ownership beyond that: two appliers of one field do not conflict, and `met
 from dataclasses import dataclass
 from typing import Any
 
-from aischeduler.sandbox.bodies import parse
+from aischeduler.sandbox.bodies import as_object, check_types, parse
 from aischeduler.sandbox.call import Call
 from aischeduler.sandbox.kinds import Resource
 from aischeduler.sandbox.objects import JsonObject, copy_object, encode
-from aischeduler.sandbox.status import bad_request, invalid, required
+from aischeduler.sandbox.status import invalid, required
 from aischeduler.sandbox.store import Entry
 from aischeduler.sandbox.types import Kind, api_types, type_of_kind
 from aischeduler.sandbox.versions import from_stored
 
 APPLIED_KEPT = 10_000
+APPLIED_AS = "application/yaml"
 # A list key that defaulting fills in, so that a configuration without it means the same item.
 _KEY_DEFAULTS = {"protocol": "TCP"}
 
@@ -107,10 +108,9 @@ def applied(call: Call, entry: Entry | None) -> JsonObject:
     if not owner:
         cause = required("fieldManager", "is required for apply patch")
         raise invalid("PatchOptions", "meta.k8s.io", "", [cause])
-    config = parse(call.body, "application/yaml")
-    if not isinstance(config, dict):
-        raise bad_request("error decoding YAML: the configuration is not an object")
-    config.setdefault("metadata", {}).setdefault("name", call.name)
+    config = as_object(call, parse(call.body, APPLIED_AS))
+    config["metadata"].setdefault("name", call.name)
+    check_types(call, config)
     if entry is None:
         return config
     shape = _shape(call.resource)
@@ -125,7 +125,7 @@ def applied(call: Call, entry: Entry | None) -> JsonObject:
 def remember(call: Call, entry: Entry, config: bytes) -> None:
     """Keep an applier's configuration; the oldest goes when there are too many."""
     memory = call.cluster.applied
-    memory[entry.uid, call.query["fieldManager"]] = encode(parse(config, "application/yaml"))
+    memory[entry.uid, call.query["fieldManager"]] = encode(parse(config, APPLIED_AS))
     while len(memory) > APPLIED_KEPT:
         del memory[next(iter(memory))]
 

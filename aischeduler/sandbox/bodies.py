@@ -100,7 +100,15 @@ def as_object(call: Call, value: Any) -> JsonObject:
 def decode_object(call: Call, value: JsonObject) -> JsonObject:
     """Return an object that fits its kind's types; unknown fields are refused, told or dropped as the client asks."""
     try:
-        return _decode(call, value)
+        return _decode(call, value, Decoder())
+    except DecodeError as error:
+        raise cannot_be_handled(call.resource, str(error)) from error
+
+
+def check_types(call: Call, value: JsonObject) -> None:
+    """Refuse an object that does not fit its kind's types, whatever else it has."""
+    try:
+        _typed(call, value, Decoder())
     except DecodeError as error:
         raise cannot_be_handled(call.resource, str(error)) from error
 
@@ -108,20 +116,22 @@ def decode_object(call: Call, value: JsonObject) -> JsonObject:
 def decode_patched(call: Call, value: JsonObject) -> JsonObject:
     """Return what a patch has made of an object; where that fits its kind no longer, the patch is refused."""
     try:
-        return _decode(call, value)
+        return _decode(call, value, Decoder())
     except DecodeError as error:
         raise invalid("", "", "", [invalid_value("patch", encode(value).decode(), str(error))]) from error
 
 
-def _decode(call: Call, value: JsonObject) -> JsonObject:
-    decoder = Decoder()
-    resource = call.resource
-    if resource.custom is not None:
-        decoded = {**value, "metadata": decoder.metadata(value["metadata"])}
-    else:
-        decoded = decoder.object(value, type_of_kind(resource.kind, resource.group))
+def _decode(call: Call, value: JsonObject, decoder: Decoder) -> JsonObject:
+    decoded = _typed(call, value, decoder)
     tell_unknown(call, decoder.unknown)
     return decoded
+
+
+def _typed(call: Call, value: JsonObject, decoder: Decoder) -> JsonObject:
+    resource = call.resource
+    if resource.custom is not None:
+        return {**value, "metadata": decoder.metadata(value["metadata"])}
+    return decoder.object(value, type_of_kind(resource.kind, resource.group))
 
 
 def tell_unknown(call: Call, paths: list[str]) -> None:

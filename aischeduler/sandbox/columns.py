@@ -110,8 +110,7 @@ def _node_address(kind: str) -> Cell:
     def cell(node: JsonObject, _now: float) -> str:
         for address in (node.get("status") or {}).get("addresses") or ():
             if address.get("type") == kind:
-                found: str = address["address"]
-                return found
+                return str(address.get("address", ""))
         return NONE
 
     return cell

@@ -7,12 +7,12 @@ Source: `k8s.io/apiextensions-apiserver`.
 from aischeduler.sandbox.bodies import tell_unknown
 from aischeduler.sandbox.call import Call, Cluster
 from aischeduler.sandbox.jsonpath import find_path
-from aischeduler.sandbox.kinds import CustomVersion, Resource, fields_reader
+from aischeduler.sandbox.kinds import BUILT_IN, CustomVersion, Resource, fields_reader
 from aischeduler.sandbox.objects import JsonObject, set_condition
-from aischeduler.sandbox.status import Cause, invalid_value, required, unsupported_value
+from aischeduler.sandbox.status import Cause, forbidden_field, invalid_value, required, unsupported_value
 from aischeduler.sandbox.store import Entry
 from aischeduler.sandbox.strategies import Strategy, Write, restore
-from aischeduler.sandbox.structural import drop_nulls, errors, fill_defaults, prune
+from aischeduler.sandbox.structural import drop_nulls, errors, fill_defaults, prune, schema_errors
 
 AGE_COLUMN: JsonObject = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
 
@@ -71,7 +71,7 @@ def _accept(write: Write) -> None:
         ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
     ):
         set_condition(status, {"type": kind, "status": "True", "reason": reason, "message": message}, write.call.now)
-    stored = [one["name"] for one in _versions(write.obj) if one.get("storage")] if spec else []
+    stored = [one.get("name", "") for one in _versions(write.obj) if one.get("storage")] if spec else []
     status["storedVersions"] = list(dict.fromkeys([*(status.get("storedVersions") or ()), *stored]))
 
 
@@ -82,18 +82,52 @@ def _validate(write: Write) -> list[Cause]:
     causes += [required(f"spec.names.{key}") for key in ("plural", "kind") if not names.get(key)]
     if causes:
         return causes
-    name, expected = write.obj["metadata"]["name"], f"{names['plural']}.{group}"
-    if name != expected:
+    name = write.obj["metadata"]["name"]
+    if "." not in group:
+        causes.append(invalid_value("spec.group", group, "should be a domain with at least one dot"))
+    if group in {one.group for one in BUILT_IN}:
+        causes.append(forbidden_field("spec.group", "is served by the server itself"))
+    if name != _collection_of(spec):
         detail = 'must be spec.names.plural+"."+spec.group'
         causes.append(invalid_value("metadata.name", name, detail))
     if spec["scope"] not in {"Cluster", "Namespaced"}:
         causes.append(unsupported_value("spec.scope", spec["scope"], ("Cluster", "Namespaced")))
     if sum(1 for one in _versions(write.obj) if one.get("storage")) != 1:
         detail = "must have exactly one version marked as storage version"
-        causes.append(invalid_value("spec.versions", [one["name"] for one in _versions(write.obj)], detail))
+        causes.append(invalid_value("spec.versions", [one.get("name") for one in _versions(write.obj)], detail))
+    if write.old is not None:
+        causes += _identity_errors(spec, write.old["spec"])
     for index, version in enumerate(_versions(write.obj)):
-        if not (version.get("schema") or {}).get("openAPIV3Schema"):
-            causes.append(required(f"spec.versions[{index}].schema.openAPIV3Schema", "schemas are required"))
+        causes += _version_errors(version, f"spec.versions[{index}]")
+    return causes
+
+
+def _identity_errors(spec: JsonObject, old: JsonObject) -> list[Cause]:
+    """Say which names an update may not change, since stored objects depend on them."""
+    causes = []
+    for path in ("group", "scope", "names.plural", "names.kind"):
+        value = find_path(spec, f".{path}")
+        if value != find_path(old, f".{path}"):
+            causes.append(invalid_value(f"spec.{path}", value, "field is immutable"))
+    return causes
+
+
+def _version_errors(version: JsonObject, path: str) -> list[Cause]:
+    causes = [required(f"{path}.name")] if not version.get("name") else []
+    schema = (version.get("schema") or {}).get("openAPIV3Schema")
+    where = f"{path}.schema.openAPIV3Schema"
+    causes += schema_errors(schema, where) if schema else [required(where, "schemas are required")]
+    for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
+        lead = f"{path}.additionalPrinterColumns[{index}]"
+        causes += [required(f"{lead}.{key}") for key in ("name", "type", "jsonPath") if not column.get(key)]
+    for index, one in enumerate(version.get("selectableFields") or ()):
+        if not one.get("jsonPath"):
+            causes.append(required(f"{path}.selectableFields[{index}].jsonPath"))
+    scale = (version.get("subresources") or {}).get("scale")
+    if scale is not None:
+        lead = f"{path}.subresources.scale"
+        wanted = ("specReplicasPath", "statusReplicasPath")
+        causes += [required(f"{lead}.{key}") for key in wanted if not scale.get(key)]
     return causes
 
 
@@ -101,18 +135,21 @@ def _stored(entry: Entry, call: Call) -> None:
     definition = entry.decoded()
     spec = definition["spec"]
     call.cluster.kinds.drop(spec["group"], spec["names"]["plural"])
-    resources = resources_of(definition)
-    for resource in resources:
+    for resource in resources_of(definition):
         call.cluster.kinds.add(resource)
-        collections = call.cluster.store.collections
-        if resource.collection not in collections:
-            fields = call.cluster.kinds.stored_fields(resource.collection)
-            call.cluster.store.add_collection(resource.collection, fields_reader(fields))
+    name = _collection_of(spec)
+    if name not in call.cluster.store.collections:
+        fields = call.cluster.kinds.stored_fields(name)
+        call.cluster.store.add_collection(name, fields_reader(fields))
+
+
+def _collection_of(spec: JsonObject) -> str:
+    return f"{spec['names']['plural']}.{spec['group']}"
 
 
 def _removed(entry: Entry, cluster: Cluster) -> None:
     spec = entry.decoded()["spec"]
-    collection = cluster.store.collections.pop(f"{spec['names']['plural']}.{spec['group']}")
+    collection = cluster.store.collections.pop(_collection_of(spec))
     for one in list(collection.in_order()):
         collection.remove(one)
     collection.end_watches()

@@ -26,6 +26,7 @@ _GO_SCALARS = {
     "time": "v1.Time",
     "microtime": "v1.MicroTime",
     "intstr": "intstr.IntOrString",
+    "schema": "v1.JSONSchemaPropsOrBool",
 }
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?P<rest>(?P<fraction>\.\d+)?([Zz]|[+-]\d\d:\d\d))\Z")
 
@@ -69,6 +70,8 @@ class Decoder:
 
     def _value(self, value: Any, kind: Kind, path: str, owner: str) -> Any:
         match kind.shape:
+            case "scalar" if kind.name == "schema" and isinstance(value, dict):
+                return self._struct(value, self.types["JSONSchemaProps"], path)
             case "scalar":
                 return _scalar(value, kind.name, path, owner)
             case "struct":
@@ -88,9 +91,16 @@ class Decoder:
                     return {key: resource_amount(one) for key, one in value.items()}
                 deeper = inner.shape != "scalar"
                 return {
-                    key: "" if one is None else self._value(one, inner, f"{path}.{key}" if deeper else path, owner)
+                    key: _zero(inner)
+                    if one is None
+                    else self._value(one, inner, f"{path}.{key}" if deeper else path, owner)
                     for key, one in value.items()
                 }
+
+
+def _zero(kind: Kind) -> Any:
+    """Return what a null in a map stands for."""
+    return {"struct": {}, "map": {}, "list": []}.get(kind.shape, "")
 
 
 def _zero_is_absent(type_: ApiType, key: str, kind: Kind) -> bool:
@@ -101,7 +111,7 @@ def _scalar(value: Any, name: str, path: str, owner: str) -> Any:
     match name:
         case "str" | "bytes":
             good = isinstance(value, str)
-        case "bool":
+        case "bool" | "schema":
             good = isinstance(value, bool)
         case "int32" | "int64":
             return _integer(value, name, path, owner)

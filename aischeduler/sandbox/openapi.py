@@ -24,6 +24,7 @@ _SCALARS: dict[str, JsonObject] = {
     "microtime": {"type": "string", "format": "date-time"},
     "intstr": {"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]},
     "any": {"x-kubernetes-preserve-unknown-fields": True},
+    "schema": {"x-kubernetes-preserve-unknown-fields": True},
 }
 _WRITE_PARAMETERS = [
     {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}}

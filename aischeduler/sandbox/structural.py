@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from aischeduler.sandbox.objects import JsonObject, copy_object, encode
-from aischeduler.sandbox.status import Cause, invalid_value, required, unsupported_value
+from aischeduler.sandbox.status import Cause, forbidden_field, invalid_value, required, unsupported_value
 
 DEPTH_MAX = 64
 _TYPES: dict[str, Callable[[Any], bool]] = {
@@ -61,6 +61,35 @@ def drop_nulls(value: Any, schema: JsonObject) -> None:
             del value[key]
         elif value[key] is not None:
             drop_nulls(value[key], inner)
+
+
+def schema_errors(schema: JsonObject, path: str, depth: int = 0) -> list[Cause]:
+    """Say what is wrong with a schema itself, so that one that was taken can always be applied."""
+    if depth > DEPTH_MAX:
+        return [invalid_value(path, "", f"is nested deeper than {DEPTH_MAX}")]
+    causes = []
+    kind, pattern = schema.get("type"), schema.get("pattern")
+    if kind and kind not in _TYPES:
+        causes.append(unsupported_value(f"{path}.type", kind, sorted(_TYPES)))
+    if pattern is not None and not _is_pattern(pattern):
+        causes.append(invalid_value(f"{path}.pattern", pattern, "must be a valid regular expression"))
+    inner = {f"{path}.properties[{key}]": one for key, one in (schema.get("properties") or {}).items()}
+    if isinstance(schema.get("items"), bool):
+        causes.append(forbidden_field(f"{path}.items", "items must be a schema object"))
+    for key in ("items", "additionalProperties"):
+        if isinstance(schema.get(key), dict):
+            inner[f"{path}.{key}"] = schema[key]
+    for where, one in inner.items():
+        causes += schema_errors(one, where, depth + 1)
+    return causes
+
+
+def _is_pattern(text: str) -> bool:
+    try:
+        re.compile(text)
+    except re.error:
+        return False
+    return True
 
 
 def _property(schema: JsonObject, key: str) -> JsonObject:

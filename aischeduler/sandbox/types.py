@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 
 SCALARS = frozenset(
-    {"str", "bytes", "bool", "int32", "int64", "double", "quantity", "time", "microtime", "intstr", "any"}
+    {"str", "bytes", "bool", "int32", "int64", "double", "quantity", "time", "microtime", "intstr", "any", "schema"}
 )
 
 _FIELD = re.compile(r"(?P<name>[^!?=:+]+)(?P<mark>[!?])?(?:=(?P<number>\d+))?:(?P<kind>.+)\Z")

@@ -1,0 +1,196 @@
+"""Whatever stands in a request, the server answers: every value of every kind of object is replaced by junk in turn."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+
+from aischeduler.kube.crds import pool_crd
+from aischeduler.sandbox.protocol import Request, Response, request
+from aischeduler.sandbox.standins.cluster import StandIns
+from aischeduler.sandbox.standins.kubelet import KubeletOptions
+from tests.sandbox.cluster import PODS, Cluster
+
+JUNK: tuple[Any, ...] = (
+    None,
+    True,
+    -1,
+    1.5,
+    2**70,
+    "",
+    "x\ny",
+    "1.5.3",
+    [],
+    [1],
+    [None],
+    {},
+    {"": None},
+    {"a": {"b": []}},
+)
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+POOLS = "/apis/resource.aibee.cn/v1alpha1/pools"
+DEFINITION = "pools.resource.aibee.cn"
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+METADATA = {"name": "x", "labels": {"a": "b"}, "annotations": {"c": "d"}, "finalizers": [], "ownerReferences": []}
+CONTAINER = {
+    "name": "c",
+    "image": "i",
+    "env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+    "ports": [{"containerPort": 80, "hostPort": 80}],
+    "livenessProbe": {"httpGet": {"port": 80}},
+    "resources": {"limits": {"cpu": "1", "nvidia.com/gpu": "1"}, "requests": {"cpu": "1"}},
+}
+SELECTOR = {"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}
+POD_SPEC = {
+    "containers": [CONTAINER],
+    "initContainers": [{"name": "i", "image": "i"}],
+    "nodeSelector": {"a": "b"},
+    "tolerations": [{"key": "a", "operator": "Exists", "effect": "NoSchedule"}],
+    "nodeName": "here",
+    "overhead": {"cpu": "1"},
+    "volumes": [{"name": "v", "configMap": {"name": "c"}}],
+    "affinity": {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": []}]},
+            "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": {"matchFields": []}}],
+        }
+    },
+}
+POOL = orjson.dumps({"metadata": {"name": "x"}, "spec": {"nodeSelector": SELECTOR, "disableSharing": True}})
+JOB_POD = {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"}
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "spec": {
+            "type": "object",
+            "required": ["nodeSelector"],
+            "properties": {
+                "nodeSelector": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+                "disableSharing": {"type": "boolean", "default": False},
+                "parts": {"type": "array", "maxItems": 3, "items": {"type": "string", "pattern": "a", "enum": ["a"]}},
+                "tags": {"type": "object", "additionalProperties": {"type": "integer", "minimum": 1}},
+            },
+        },
+    },
+}
+VERSION = {
+    "name": "v1alpha1",
+    "served": True,
+    "storage": True,
+    "schema": {"openAPIV3Schema": SCHEMA},
+    "subresources": {"status": {}, "scale": {"specReplicasPath": ".spec.a", "statusReplicasPath": ".status.a"}},
+    "additionalPrinterColumns": [{"name": "A", "type": "string", "jsonPath": ".spec.parts[0]"}],
+    "selectableFields": [{"jsonPath": ".spec.disableSharing"}],
+}
+OBJECTS: dict[str, tuple[str, Any]] = {
+    "pod": (
+        PODS,
+        {"spec": POD_SPEC, "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}},
+    ),
+    "node": (
+        "/api/v1/nodes",
+        {
+            "spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]},
+            "status": {"capacity": {"cpu": "1"}, "addresses": [{"type": "InternalIP", "address": "1.2.3.4"}]},
+        },
+    ),
+    "namespace": ("/api/v1/namespaces", {"spec": {"finalizers": []}}),
+    "job": (
+        "/apis/batch/v1/namespaces/default/jobs",
+        {
+            "spec": {"completions": 2, "parallelism": 1, "template": {"metadata": {"labels": {}}, "spec": JOB_POD}},
+            "status": {"conditions": [{"type": "Complete", "status": "True"}]},
+        },
+    ),
+    "budget": (
+        "/apis/policy/v1/namespaces/default/poddisruptionbudgets",
+        {
+            "spec": {"minAvailable": "50%", "selector": SELECTOR},
+            "status": {"disruptedPods": {"x": "2026-01-01T00:00:00Z"}},
+        },
+    ),
+    "priority": ("/apis/scheduling.k8s.io/v1/priorityclasses", {"value": 1, "preemptionPolicy": "Never"}),
+    "lease": ("/apis/coordination.k8s.io/v1/namespaces/default/leases", {"spec": {"leaseDurationSeconds": 1}}),
+    "event": (
+        "/api/v1/namespaces/default/events",
+        {"involvedObject": {"name": "x"}, "series": {"count": 2}, "source": {"component": "a"}, "type": "Normal"},
+    ),
+    "definition": (
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        {"spec": {**pool_crd()["spec"], "versions": [VERSION]}, "status": {"storedVersions": []}},
+    ),
+    "pool": (
+        POOLS,
+        {"spec": {"nodeSelector": SELECTOR, "disableSharing": True}, "status": {"conditions": [{"type": "Ready"}]}},
+    ),
+}
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Give the way to every value inside a document."""
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in pairs:
+        yield (*path, key)
+        yield from places(inner, (*path, key))
+
+
+def with_junk(document: Any, path: tuple[Any, ...], junk: Any) -> Any:
+    copied = orjson.loads(orjson.dumps(document))
+    inner = copied
+    for step in path[:-1]:
+        inner = inner[step]
+    inner[path[-1]] = junk
+    return copied
+
+
+def encoded(document: Any) -> bytes:
+    try:
+        return orjson.dumps(document)
+    except TypeError:
+        return orjson.dumps(document, default=str).replace(str(2**70).encode(), b"0")
+
+
+@pytest.mark.parametrize("kind", sorted(OBJECTS))
+def test_junk_anywhere_is_answered_and_stand_ins_live_with_what_was_taken(kind: str) -> None:
+    collection, body = OBJECTS[kind]
+    document = {"metadata": METADATA, **body}
+    cluster = Cluster()
+    cluster.ok("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", pool_crd())
+    cluster.add_node("here")
+    accepted = 0
+    stand_ins = StandIns(cluster.server, KubeletOptions(0, 0, 0))
+    for number, path in enumerate(places(document)):
+        for junk in JUNK:
+            changed = with_junk(document, path, junk if junk != 2**70 else 2**62)
+            name = f"x{number}" if kind != "definition" else DEFINITION
+            if path[0] != "metadata":
+                changed["metadata"] = {**METADATA, "name": name}
+            raw = encoded(changed)
+            one = f"{collection}/{name}"
+            for method, url, content_type in (
+                ("POST", collection, "application/json"),
+                ("PUT", f"{one}/status", "application/json"),
+                ("PATCH", one, MERGE),
+                ("PATCH", f"{one}/status", STRATEGIC),
+                ("PATCH", f"{one}?fieldManager=m", APPLY),
+                ("POST", POOLS, "application/json"),
+                ("GET", POOLS, "application/json"),
+                ("DELETE", one, "application/json"),
+            ):
+                content = POOL if (method, url, kind) == ("POST", POOLS, "definition") else raw
+                asked = request(method, url, content, content_type)
+                answer = cluster.server.handle(replace(asked, accept=TABLE), cluster.now)
+                assert isinstance(answer, Response)
+                if answer.content_type == "application/json":
+                    orjson.loads(answer.body)
+                accepted += answer.status < 300
+            cluster.now += 1
+        stand_ins.step(cluster.now)
+    assert accepted > 10
+    table = cluster.server.handle(Request("GET", collection, accept=TABLE), cluster.now)
+    assert isinstance(table, Response)
+    assert table.status in {200, 404}
