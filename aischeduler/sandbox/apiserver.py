@@ -79,7 +79,7 @@ class ApiServer:
                 return get(call)
             case "GET", False:
                 return list_or_watch(call)
-            case "POST", False:
+            case "POST", False if call.namespace or not call.resource.namespaced:
                 return create(call)
             case "PUT", True:
                 return replace(call)
@@ -123,7 +123,9 @@ class ApiServer:
         if resource is None or len(rest) > 3:
             return None
         name, subresource = [*rest[1:], "", ""][:2]
-        if (subresource and subresource not in resource.subresources) or (namespace and not resource.namespaced):
+        if subresource and subresource not in resource.subresources:
+            return None
+        if (namespace and not resource.namespaced) or (name and resource.namespaced and not namespace):
             return None
         return Call(
             self.cluster,

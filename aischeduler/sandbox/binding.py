@@ -3,7 +3,7 @@
 Source: `BindingREST` in `pkg/registry/core/pod/storage` of Kubernetes 1.36; the answers are as measured there.
 """
 
-from aischeduler.sandbox.bodies import parse
+from aischeduler.sandbox.bodies import parse_typed
 from aischeduler.sandbox.call import Call
 from aischeduler.sandbox.objects import JsonObject, encode, set_condition
 from aischeduler.sandbox.protocol import Response
@@ -13,9 +13,7 @@ from aischeduler.sandbox.writing import precondition_failed
 
 def bind(call: Call) -> Response:
     """Answer POST of a Binding: all checks, the node's name, the marks and the condition in one write."""
-    binding = parse(call.body, call.content_type)
-    if not isinstance(binding, dict):
-        raise bad_request("not a Binding object")
+    binding = parse_typed(call, "Binding")
     metadata = binding.get("metadata") or {}
     if metadata.get("name", call.name) != call.name:
         raise bad_request("name in URL does not match name in Binding object")

@@ -64,6 +64,17 @@ def _parse_yaml(body: bytes) -> Any:
         raise bad_request(f"error decoding YAML: {' '.join(str(error).split())}") from error
 
 
+def parse_typed(call: Call, type_name: str) -> JsonObject:
+    """Return the body as a value of a type that is no resource: a Binding, an Eviction, the options of a deletion."""
+    value = parse(call.body, call.content_type)
+    if not isinstance(value, dict):
+        raise bad_request(f"couldn't get version/kind; json parse error: json: cannot unmarshal {go_name(value)}")
+    try:
+        return Decoder().object(value, type_name)
+    except DecodeError as error:
+        raise bad_request(f'{type_name} in version "v1" cannot be handled as a {type_name}: {error}') from error
+
+
 def parse_object(call: Call, body: bytes) -> JsonObject:
     """Return the body as an object with metadata, of the kind and version of the path."""
     lead = f"the object provided is unrecognized (must be of type {call.resource.kind}): "

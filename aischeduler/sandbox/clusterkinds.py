@@ -144,7 +144,12 @@ NO_BUDGET: JsonObject = {"currentHealthy": 0, "desiredHealthy": 0, "disruptionsA
 
 
 def _create_budget(write: Write) -> None:
+    write.obj.setdefault("spec", {})
     write.obj["status"] = dict(NO_BUDGET)
+
+
+def _update_budget(write: Write) -> None:
+    write.obj.setdefault("spec", {})
 
 
 def _validate_budget(write: Write) -> list[Cause]:
@@ -168,6 +173,7 @@ BUDGETS = Strategy(
     resets_status=True,
     unconditional_update=False,
     create=_create_budget,
+    update=_update_budget,
     validate=_validate_budget,
 )
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from aischeduler.sandbox.jsonpath import find_path
 from aischeduler.sandbox.kinds import Resource
-from aischeduler.sandbox.objects import JsonObject, condition_of, seconds
+from aischeduler.sandbox.objects import JsonObject, condition_of, is_true, seconds
 from aischeduler.sandbox.podcells import pod_ready, pod_restarts, pod_status
 
 NONE = "<none>"
@@ -119,8 +119,7 @@ def _node_address(kind: str) -> Cell:
 def _job_status(job: JsonObject, _now: float) -> str:
     status = job.get("status") or {}
     for kind in ("Complete", "Failed", "Suspended", "FailureTarget", "SuccessCriteriaMet"):
-        condition = condition_of(status, kind)
-        if condition is not None and condition.get("status") == "True":
+        if is_true(status, kind):
             return kind
     return "Terminating" if job["metadata"].get("deletionTimestamp") else "Running"
 
@@ -189,8 +188,8 @@ def _readiness_gates(pod: JsonObject, _now: float) -> str:
     gates = pod["spec"].get("readinessGates") or ()
     if not gates:
         return NONE
-    met = [condition_of(pod["status"], gate["conditionType"]) for gate in gates]
-    return f"{sum(1 for one in met if one is not None and one.get('status') == 'True')}/{len(gates)}"
+    met = sum(1 for gate in gates if is_true(pod["status"], gate.get("conditionType", "")))
+    return f"{met}/{len(gates)}"
 
 
 NAME = Column("Name", _name)

@@ -6,7 +6,7 @@ objects are taken later, by the garbage collector.
 
 from dataclasses import dataclass
 
-from aischeduler.sandbox.bodies import parse
+from aischeduler.sandbox.bodies import parse_typed
 from aischeduler.sandbox.call import Call
 from aischeduler.sandbox.objects import JsonObject, encode, timestamp
 from aischeduler.sandbox.presentation import choose_view
@@ -33,13 +33,7 @@ class DeleteOptions:
 
 def delete_options(call: Call) -> DeleteOptions:
     """Return the options of a DELETE request; wrong ones are refused with 400."""
-    body: JsonObject = {}
-    if call.body:
-        value = parse(call.body, call.content_type)
-        if not isinstance(value, dict):
-            raise bad_request("couldn't get version/kind; json parse error")
-        body = value
-    return read_delete_options(body, call)
+    return read_delete_options(parse_typed(call, "DeleteOptions") if call.body else {}, call)
 
 
 def read_delete_options(body: JsonObject, call: Call) -> DeleteOptions:

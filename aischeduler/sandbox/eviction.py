@@ -6,10 +6,10 @@ terminating is evicted whatever the budgets say.
 
 from dataclasses import replace
 
-from aischeduler.sandbox.bodies import parse
+from aischeduler.sandbox.bodies import parse_typed
 from aischeduler.sandbox.call import Call
 from aischeduler.sandbox.deleting import delete_entry, read_delete_options
-from aischeduler.sandbox.objects import JsonObject, condition_of, encode, set_condition, timestamp
+from aischeduler.sandbox.objects import JsonObject, encode, is_true, set_condition, timestamp
 from aischeduler.sandbox.protocol import Response
 from aischeduler.sandbox.selectors import labels_match, selector_requirements
 from aischeduler.sandbox.status import Refusal, bad_request, failure, success
@@ -22,9 +22,7 @@ RETRY_SECONDS = 10
 
 def evict(call: Call) -> Response:
     """Answer POST of an Eviction."""
-    eviction = parse(call.body, call.content_type)
-    if not isinstance(eviction, dict):
-        raise bad_request("not a Eviction object")
+    eviction = parse_typed(call, "Eviction")
     if (eviction.get("metadata") or {}).get("name", call.name) != call.name:
         raise bad_request("name in URL does not match name in Eviction object")
     entry = call.existing()
@@ -72,8 +70,7 @@ def _spend_budget(call: Call, pod: JsonObject) -> None:
         return
     budget = budgets[0].decoded()
     status: JsonObject = budget.setdefault("status", {})
-    ready = condition_of(pod["status"], "Ready")
-    if ready is None or ready.get("status") != "True":
+    if not is_true(pod["status"], "Ready"):
         if budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
             return
         desired = status.get("desiredHealthy", 0)

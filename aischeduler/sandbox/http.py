@@ -5,6 +5,7 @@ Laws: this shell translates and waits; what is answered is decided in `apiserver
 """
 
 import asyncio
+import contextlib
 import time
 from types import TracebackType
 from typing import Self
@@ -43,7 +44,7 @@ class HttpSandbox:
         self.server = server if server is not None else ApiServer(now=time.time())
         self._stand_ins = StandIns(self.server, kubelet)
         self._written = asyncio.Event()
-        self._runner_of_stand_ins: asyncio.Task[None] | None = None
+        self._stand_in_task: asyncio.Task[None] | None = None
         self._host = host
         self._port = port
         self._runner: web.ServerRunner | None = None
@@ -65,29 +66,34 @@ class HttpSandbox:
         return kubeconfig(self.url)
 
     async def start(self) -> None:
-        """Listen; a port of 0 takes a free one."""
+        """Listen; a port of 0 takes a free one. Raises OSError where the port cannot be used."""
         server = web.Server(self._answer, handler_cancellation=True, keepalive_timeout=IDLE_CONNECTION_SECONDS)
         self._runner = web.ServerRunner(server, shutdown_timeout=SHUTDOWN_SECONDS)
         await self._runner.setup()
         site = web.TCPSite(self._runner, self._host, self._port)
-        await site.start()
+        try:
+            await site.start()
+        except OSError:
+            await self._runner.cleanup()
+            raise
         self._port = self._runner.addresses[0][1]
         self.url = f"http://{self._host}:{self._port}"
         self.server.cluster.store.on_write = self._written.set
-        self._runner_of_stand_ins = asyncio.create_task(self._run_stand_ins(), name="stand-ins")
+        self._stand_in_task = asyncio.create_task(self._run_stand_ins(), name="stand-ins")
 
     async def stop(self) -> None:
-        """End the stand-ins and all watches, and close the socket."""
+        """End all watches, close the socket and end the stand-ins; raises what a stand-in failed of."""
         self.server.cluster.store.on_write = None
-        if self._runner_of_stand_ins is not None:
-            self._runner_of_stand_ins.cancel()
-            await asyncio.gather(self._runner_of_stand_ins, return_exceptions=True)
-            self._runner_of_stand_ins = None
         for stream in list(self._streams.values()):
             stream.close()
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+        task, self._stand_in_task = self._stand_in_task, None
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
 
     async def _run_stand_ins(self) -> None:
         while True:
@@ -145,11 +151,9 @@ class HttpSandbox:
 
 
 async def _wait(ready: asyncio.Event, seconds: float) -> None:
-    try:
+    with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(max(0.0, seconds)):
             await ready.wait()
-    except TimeoutError:
-        pass
 
 
 def _whole(answer: Response) -> web.Response:

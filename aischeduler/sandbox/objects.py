@@ -96,6 +96,12 @@ def condition_of(status: JsonObject, kind: str) -> JsonObject | None:
     return None
 
 
+def is_true(status: JsonObject, kind: str) -> bool:
+    """Say whether the condition of that type is there and True."""
+    condition = condition_of(status, kind)
+    return condition is not None and condition.get("status") == "True"
+
+
 def set_condition(status: JsonObject, condition: JsonObject, now: float) -> None:
     """Put a condition in its place; `lastTransitionTime` moves only when its status does."""
     old = condition_of(status, condition["type"])

@@ -179,8 +179,11 @@ def test_junk_anywhere_is_answered_and_stand_ins_live_with_what_was_taken(kind: 
                 ("PATCH", f"{one}?fieldManager=m", APPLY),
                 ("POST", POOLS, "application/json"),
                 ("GET", POOLS, "application/json"),
+                ("POST", f"{one}/eviction", "application/json"),
                 ("DELETE", one, "application/json"),
             ):
+                if method == "DELETE":
+                    stand_ins.step(cluster.now)
                 content = POOL if (method, url, kind) == ("POST", POOLS, "definition") else raw
                 asked = request(method, url, content, content_type)
                 answer = cluster.server.handle(replace(asked, accept=TABLE), cluster.now)

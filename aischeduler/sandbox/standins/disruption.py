@@ -5,7 +5,7 @@ no controller here has a scale to ask.
 """
 
 from aischeduler.sandbox.apiserver import ApiServer
-from aischeduler.sandbox.objects import JsonObject, condition_of, seconds, set_condition
+from aischeduler.sandbox.objects import JsonObject, is_true, seconds, set_condition
 from aischeduler.sandbox.selectors import labels_match, selector_requirements
 from aischeduler.sandbox.standins.following import Follower, send
 from aischeduler.sandbox.store import Entry
@@ -79,8 +79,7 @@ def _say_whether_allowed(status: JsonObject, allowed: int, generation: int, now:
 
 
 def _is_healthy(pod: JsonObject) -> bool:
-    ready = condition_of(pod["status"], "Ready")
-    return ready is not None and ready["status"] == "True" and not pod["metadata"].get("deletionTimestamp")
+    return is_true(pod["status"], "Ready") and not pod["metadata"].get("deletionTimestamp")
 
 
 def _desired(spec: JsonObject, expected: int) -> int:

@@ -11,7 +11,7 @@ import orjson
 
 from aischeduler.sandbox.apiserver import ApiServer
 from aischeduler.sandbox.jobs import JOB_NAME
-from aischeduler.sandbox.objects import JsonObject, condition_of, seconds, set_condition, timestamp
+from aischeduler.sandbox.objects import JsonObject, is_true, seconds, set_condition, timestamp
 from aischeduler.sandbox.standins.following import Follower, delete_pod, earliest, send
 from aischeduler.sandbox.standins.job_pods import COMPLETION_INDEX, free_indexes, pod_of, shown_indexes
 from aischeduler.sandbox.standins.recording import record_event
@@ -216,8 +216,7 @@ class JobController:
 
     @staticmethod
     def _resume(status: JsonObject, now: float) -> None:
-        suspended = condition_of(status, "Suspended")
-        if suspended is not None and suspended["status"] == "True":
+        if is_true(status, "Suspended"):
             resumed = {"type": "Suspended", "status": "False", "reason": "JobResumed", "message": "Job resumed"}
             set_condition(status, resumed, now)
 
@@ -226,7 +225,8 @@ class JobController:
         if ttl is None or job["metadata"].get("deletionTimestamp"):
             return None
         status = job["status"]
-        last = max(seconds(one["lastTransitionTime"]) for one in status["conditions"])
+        times = [one.get("lastTransitionTime") for one in status["conditions"]]
+        last = max((seconds(one) for one in times if one), default=now)
         if now < last + ttl:
             return float(last + ttl)
         path = f"/apis/batch/v1/namespaces/{entry.namespace}/jobs/{entry.name}"
@@ -248,8 +248,7 @@ class JobController:
 
 
 def _is_finished(status: JsonObject) -> bool:
-    conditions = [condition_of(status, kind) for kind in ("Complete", "Failed")]
-    return any(one is not None and one["status"] == "True" for one in conditions)
+    return any(is_true(status, kind) for kind in ("Complete", "Failed"))
 
 
 def _is_done(spec: JsonObject, counts: _Counts, pods: _Pods) -> bool:
