@@ -10,14 +10,29 @@ from tests.controlplane.plane import ControlPlane
 Line = dict[str, Any]
 
 
+MODULE = ("-m", "aischeduler")
+WITHOUT_UVLOOP = (
+    "-c",
+    "import sys; sys.modules['uvloop'] = None; from aischeduler.cli.app import main; sys.exit(main(sys.argv[1:]))",
+)
+"""The same program on a machine where uvloop is not installed."""
+
+
 class Daemon:
     """`ai-scheduler run` against the control plane; ready means that it has listed everything."""
 
-    def __init__(self, plane: ControlPlane, kubeconfig: Path | None = None, *, log_level: str = "info") -> None:
+    def __init__(
+        self,
+        plane: ControlPlane,
+        kubeconfig: Path | None = None,
+        *,
+        name: str = "ai-scheduler",
+        program: tuple[str, ...] = MODULE,
+    ) -> None:
         path = str(kubeconfig or plane.kubeconfig)
-        options = ["--kubeconfig", path, "--no-leader-elect", "--log-format", "json", "--log-level", log_level]
-        command = [sys.executable, "-m", "aischeduler", "run", *options]
-        self._part = plane.program("ai-scheduler", command, lambda: bool(self.said("synced")))
+        options = ["--kubeconfig", path, "--no-leader-elect", "--log-format", "json", "--log-level", "info"]
+        command = [sys.executable, *program, "run", *options]
+        self._part = plane.program(name, command, lambda: bool(self.said("synced")))
         self._part.log.unlink(missing_ok=True)
 
     @property

@@ -9,7 +9,7 @@ from tests.controlplane.plane import ControlPlane
 from tests.objects import pod_object
 from tests.real.bindings import bindings
 from tests.real.cluster import CPU_POOL, backlog, create_pods, events, later
-from tests.real.daemon import Daemon
+from tests.real.daemon import MODULE, WITHOUT_UVLOOP, Daemon
 from tests.real.history import History
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -30,16 +30,43 @@ def check(plane: ControlPlane, history: History, namespace: str) -> None:
     assert history.overcommitted() == []
 
 
+@pytest.mark.parametrize("program", [MODULE, WITHOUT_UVLOOP], ids=["uvloop", "asyncio"])
 def test_backlog_and_pods_created_meanwhile_are_all_bound_once(
-    control_plane: ControlPlane, namespace: str, daemon: Daemon, history: History
+    control_plane: ControlPlane, namespace: str, history: History, program: tuple[str, ...]
 ) -> None:
+    daemon = Daemon(control_plane, program=program)
     create_pods(control_plane, namespace, backlog(namespace))
     daemon.launch()
-    history.wait_for_bound(namespace, 1)
-    create_pods(control_plane, namespace, later(namespace))
-    history.wait_for_bound(namespace, ALL)
+    try:
+        history.wait_for_bound(namespace, 1)
+        create_pods(control_plane, namespace, later(namespace))
+        history.wait_for_bound(namespace, ALL)
+        assert daemon.stop() == 0
+    finally:
+        daemon.kill()
     check(control_plane, history, namespace)
     assert [one.status for one in bindings(control_plane, namespace)] == [201] * ALL
+    assert len(daemon.said("bind")) == ALL, "one decision, one line"
+
+
+def test_two_schedulers_by_mistake_bind_every_pod_and_none_twice(
+    control_plane: ControlPlane, namespace: str, daemon: Daemon, history: History
+) -> None:
+    """Only a node could be overbooked then: nobody but an election can prevent that."""
+    create_pods(control_plane, namespace, backlog(namespace))
+    other = Daemon(control_plane, name="other-scheduler")
+    daemon.launch()
+    other.launch()
+    try:
+        history.wait_for_bound(namespace, len(backlog(namespace)))
+        assert [daemon.stop(), other.stop()] == [0, 0]
+    finally:
+        other.kill()
+    assert {len(nodes) for nodes in history.nodes_of().values()} == {1}
+    answered = bindings(control_plane, namespace)
+    accepted = [one.uid for one in answered if one.status == 201]
+    assert len(accepted) == len(set(accepted)) == len(backlog(namespace))
+    assert {one.status for one in answered} <= {201, 409}
 
 
 def test_killed_scheduler_loses_nothing_and_binds_nothing_twice(
