@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aischeduler.sandbox.jsonpath import find_path
-from aischeduler.sandbox.kinds import Resource
+from aischeduler.sandbox.kinds import Place, Resource
 from aischeduler.sandbox.objects import JsonObject, condition_of, is_true, seconds
 from aischeduler.sandbox.podcells import pod_ready, pod_restarts, pod_status
 
@@ -195,7 +195,7 @@ def _readiness_gates(pod: JsonObject, _now: float) -> str:
 NAME = Column("Name", _name)
 AGE = Column("Age", _age)
 COLUMNS: Mapping[str, tuple[Column, ...]] = {
-    "pods.": (
+    Place.PODS: (
         NAME,
         Column("Ready", pod_ready),
         Column("Status", pod_status),
@@ -206,7 +206,7 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         Column("Nominated Node", _at("status", "nominatedNodeName"), priority=WIDE),
         Column("Readiness Gates", _readiness_gates, priority=WIDE),
     ),
-    "nodes.": (
+    Place.NODES: (
         NAME,
         Column("Status", _node_status),
         Column("Roles", _node_roles),
@@ -220,8 +220,8 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
             "Container-Runtime", _at("status", "nodeInfo", "containerRuntimeVersion", absent=UNKNOWN), priority=WIDE
         ),
     ),
-    "namespaces.": (NAME, Column("Status", _at("status", "phase", absent="")), AGE),
-    "jobs.batch": (
+    Place.NAMESPACES: (NAME, Column("Status", _at("status", "phase", absent="")), AGE),
+    Place.JOBS: (
         NAME,
         Column("Status", _job_status),
         Column("Completions", _job_completions),
@@ -231,7 +231,7 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         Column("Images", _of_containers("image"), priority=WIDE),
         Column("Selector", _selector, priority=WIDE),
     ),
-    "events": (
+    Place.EVENTS: (
         Column("Last Seen", _event_last_seen),
         Column("Type", _at("type", absent="")),
         Column("Reason", _at("reason", absent="")),
@@ -243,30 +243,30 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         Column("Count", _event_count, "integer", WIDE),
         Column("Name", _name, priority=WIDE),
     ),
-    "priorityclasses.scheduling.k8s.io": (
+    Place.PRIORITY_CLASSES: (
         NAME,
         Column("Value", _at("value", absent=0), "integer"),
         Column("Global-Default", _at("globalDefault", absent=False), "boolean"),
         AGE,
         Column("PreemptionPolicy", _at("preemptionPolicy", absent="")),
     ),
-    "poddisruptionbudgets.policy": (
+    Place.BUDGETS: (
         NAME,
         Column("Min Available", _at("spec", "minAvailable", absent="N/A")),
         Column("Max Unavailable", _at("spec", "maxUnavailable", absent="N/A")),
         Column("Allowed Disruptions", _at("status", "disruptionsAllowed", absent=0), "integer"),
         AGE,
     ),
-    "leases.coordination.k8s.io": (NAME, Column("Holder", _at("spec", "holderIdentity", absent="")), AGE),
-    "configmaps.": (NAME, Column("Data", lambda obj, _now: len(obj.get("data") or ()), "integer"), AGE),
-    "services.": (
+    Place.LEASES: (NAME, Column("Holder", _at("spec", "holderIdentity", absent="")), AGE),
+    Place.CONFIG_MAPS: (NAME, Column("Data", lambda obj, _now: len(obj.get("data") or ()), "integer"), AGE),
+    Place.SERVICES: (
         NAME,
         Column("Type", _at("spec", "type", absent="ClusterIP")),
         Column("Cluster-IP", _at("spec", "clusterIP")),
         Column("Port(s)", _ports),
         AGE,
     ),
-    "customresourcedefinitions.apiextensions.k8s.io": (
+    Place.DEFINITIONS: (
         NAME,
         Column("Created At", _at("metadata", "creationTimestamp", absent=""), "date"),
     ),

@@ -6,6 +6,7 @@ Source: `pkg/apis/core/v1/defaults.go` of Kubernetes 1.36; admission plugins Pri
 from typing import Any
 
 from aischeduler.sandbox.call import Call
+from aischeduler.sandbox.kinds import Place
 from aischeduler.sandbox.objects import JsonObject
 
 TOLERATION_SECONDS = 300
@@ -86,7 +87,7 @@ def fill_own_spec(spec: JsonObject) -> None:
 
 
 def _resolve_priority(spec: JsonObject, pod_name: str, call: Call) -> None:
-    classes = call.cluster.store.collections["priorityclasses.scheduling.k8s.io"]
+    classes = call.cluster.store.collections[Place.PRIORITY_CLASSES]
     name = spec.get("priorityClassName")
     found: Any = None
     if name:

@@ -9,13 +9,13 @@ from dataclasses import replace
 from aischeduler.sandbox.bodies import parse_typed
 from aischeduler.sandbox.call import Call
 from aischeduler.sandbox.deleting import delete_entry, read_delete_options
+from aischeduler.sandbox.kinds import Place
 from aischeduler.sandbox.objects import JsonObject, encode, is_true, set_condition, timestamp
 from aischeduler.sandbox.protocol import Response
 from aischeduler.sandbox.selectors import labels_match, selector_requirements
 from aischeduler.sandbox.status import Refusal, bad_request, failure, success
 from aischeduler.sandbox.store import Entry
 
-BUDGETS = "poddisruptionbudgets.policy"
 VIOLATION = "Cannot evict pod as it would violate the pod's disruption budget."
 RETRY_SECONDS = 10
 
@@ -54,7 +54,7 @@ def _ignores_budgets(pod: JsonObject) -> bool:
 def _budgets_of(call: Call, pod: JsonObject) -> list[Entry]:
     labels = pod["metadata"].get("labels") or {}
     found = []
-    for entry in call.cluster.store.collections[BUDGETS].in_order(call.namespace):
+    for entry in call.cluster.store.collections[Place.BUDGETS].in_order(call.namespace):
         requirements = selector_requirements(entry.decoded()["spec"].get("selector"))
         if requirements is not None and labels_match(requirements, labels):
             found.append(entry)
@@ -89,7 +89,7 @@ def _spend_budget(call: Call, pod: JsonObject) -> None:
     status["disruptionsAllowed"] = allowed - 1
     status["disruptedPods"] = {**(status.get("disruptedPods") or {}), call.name: timestamp(call.now)}
     if not call.dry_run:
-        call.cluster.store.collections[BUDGETS].put(budget)
+        call.cluster.store.collections[Place.BUDGETS].put(budget)
 
 
 def _violation(why: str, retry_seconds: int) -> Refusal:

@@ -5,10 +5,28 @@ Law: everything that differs between kinds and is a plain fact stands in this ta
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from aischeduler.sandbox.objects import JsonObject
 
 Path = tuple[str, ...]
+
+
+class Place(StrEnum):
+    """The names of the collections that code asks for: plural and group; events lie in one for both their groups."""
+
+    BUDGETS = "poddisruptionbudgets.policy"
+    CONFIG_MAPS = "configmaps."
+    DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
+    EVENTS = "events"
+    JOBS = "jobs.batch"
+    LEASES = "leases.coordination.k8s.io"
+    NAMESPACES = "namespaces."
+    NODES = "nodes."
+    PODS = "pods."
+    PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
+    SERVICES = "services."
+
 
 POD_FIELDS = (
     "spec.nodeName",
@@ -87,7 +105,7 @@ def same(*names: str) -> dict[str, str]:
 
 BUILT_IN: tuple[Resource, ...] = (
     Resource("", "v1", "ConfigMap", "configmaps", True, ("cm",)),
-    Resource("", "v1", "Event", "events", True, ("ev",), selectable=CORE_EVENT_ALIASES, stored_as="events"),
+    Resource("", "v1", "Event", "events", True, ("ev",), selectable=CORE_EVENT_ALIASES, stored_as=Place.EVENTS),
     Resource("", "v1", "Namespace", "namespaces", False, ("ns",), (), ("finalize", "status"), same("status.phase")),
     Resource("", "v1", "Node", "nodes", False, ("no",), (), ("status",), same("spec.unschedulable")),
     Resource("", "v1", "Pod", "pods", True, ("po",), ("all",), ("binding", "eviction", "status"), same(*POD_FIELDS)),
@@ -106,13 +124,13 @@ BUILT_IN: tuple[Resource, ...] = (
     Resource("batch", "v1", "Job", "jobs", True, (), ("all",), ("status",), same("status.successful")),
     Resource("coordination.k8s.io", "v1", "Lease", "leases", True),
     Resource(
-        "events.k8s.io", "v1", "Event", "events", True, ("ev",), selectable=same(*EVENT_FIELDS), stored_as="events"
+        "events.k8s.io", "v1", "Event", "events", True, ("ev",), selectable=same(*EVENT_FIELDS), stored_as=Place.EVENTS
     ),
     Resource("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", True, ("pdb",), (), ("status",)),
     Resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", False, ("pc",)),
 )
 
-INDEXED_FIELD = {"pods.": "spec.nodeName"}
+INDEXED_FIELD: Mapping[str, str] = {Place.PODS: "spec.nodeName"}
 
 # Where a selectable field lies when its name is not its path, and what it is when absent.
 FIELD_SOURCES: Mapping[str, tuple[Path, str]] = {

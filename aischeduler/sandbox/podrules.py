@@ -17,7 +17,7 @@ from aischeduler.sandbox.status import (
     required,
     unsupported_value,
 )
-from aischeduler.sandbox.validation import label_errors
+from aischeduler.sandbox.validation import NODE_OPERATORS, expression_errors, label_errors
 
 STANDARD_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage"})
 HUGE_PAGES = "hugepages-"
@@ -165,29 +165,7 @@ def _affinity_errors(spec: JsonObject, path: str) -> list[Cause]:
         terms.append((f"{lead}.preference", one.get("preference") or {}))
     for lead, term in terms:
         for index, expression in enumerate(term.get("matchExpressions") or ()):
-            causes += _expression_errors(expression, f"{lead}.matchExpressions[{index}]")
-    return causes
-
-
-def _expression_errors(expression: JsonObject, path: str) -> list[Cause]:
-    operator, values = expression.get("operator", ""), expression.get("values") or []
-    key = expression.get("key", "")
-    causes = []
-    match operator:
-        case "In" | "NotIn" if not values:
-            causes.append(required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
-        case "Exists" | "DoesNotExist" if values:
-            detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-            causes.append(forbidden_field(f"{path}.values", detail))
-        case "Gt" | "Lt" if len(values) != 1:
-            detail = "must be specified single value when `operator` is 'Lt' or 'Gt'"
-            causes.append(required(f"{path}.values", detail))
-        case "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt":
-            pass
-        case _:
-            causes.append(invalid_value(f"{path}.operator", operator, "not a valid selector operator"))
-    if (wrong := qualified_name_errors(key)) is not None:
-        causes.append(invalid_value(f"{path}.key", key, wrong))
+            causes += expression_errors(expression, f"{lead}.matchExpressions[{index}]", NODE_OPERATORS)
     return causes
 
 

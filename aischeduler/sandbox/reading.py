@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import orjson
 
 from aischeduler.sandbox.call import Call
+from aischeduler.sandbox.kinds import Place
 from aischeduler.sandbox.objects import JsonObject
 from aischeduler.sandbox.presentation import choose_view
 from aischeduler.sandbox.protocol import Response
@@ -66,7 +67,7 @@ def _stored_term(call: Call, term: FieldTerm) -> FieldTerm:
     stored = call.resource.selectable.get(term.field)
     if stored is not None:
         return FieldTerm(stored, term.value, term.equal)
-    if call.resource.collection == "jobs.batch":
+    if call.resource.collection == Place.JOBS:
         raise bad_request(f'field label "{term.field}" not supported for Job')
     if call.resource.selectable or call.resource.custom is not None:
         raise bad_request(f"field label not supported: {term.field}")
@@ -98,7 +99,7 @@ def _candidates(call: Call, selection: Selection) -> list[Entry]:
         if term.field == "metadata.name" and (call.namespace or not call.resource.namespaced):
             entry = call.collection.get(call.namespace, term.value)
             return [entry] if entry is not None and selection.matches(entry) else []
-        if term.field == "spec.nodeName" and term.value and call.resource.collection == "pods.":
+        if term.field == "spec.nodeName" and term.value and call.resource.collection == Place.PODS:
             return [entry for entry in call.collection.with_field(term.value) if selection.matches(entry)]
     entries = call.collection.in_order(selection.namespace)
     return list(entries) if selection.everything else [entry for entry in entries if selection.matches(entry)]

@@ -6,21 +6,21 @@ from aischeduler.sandbox.clusterkinds import BUDGETS, LEASES, NAMESPACES, NODES,
 from aischeduler.sandbox.crds import CRDS, CUSTOM
 from aischeduler.sandbox.eventrules import EVENTS
 from aischeduler.sandbox.jobs import JOBS
-from aischeduler.sandbox.kinds import Resource
+from aischeduler.sandbox.kinds import Place, Resource
 from aischeduler.sandbox.pods import PODS
 from aischeduler.sandbox.strategies import Strategy
 
 PLAIN = Strategy()
 STRATEGIES: Mapping[str, Strategy] = {
-    "customresourcedefinitions.apiextensions.k8s.io": CRDS,
-    "events": EVENTS,
-    "jobs.batch": JOBS,
-    "leases.coordination.k8s.io": LEASES,
-    "namespaces.": NAMESPACES,
-    "nodes.": NODES,
-    "poddisruptionbudgets.policy": BUDGETS,
-    "pods.": PODS,
-    "priorityclasses.scheduling.k8s.io": PRIORITY_CLASSES,
+    Place.DEFINITIONS: CRDS,
+    Place.EVENTS: EVENTS,
+    Place.JOBS: JOBS,
+    Place.LEASES: LEASES,
+    Place.NAMESPACES: NAMESPACES,
+    Place.NODES: NODES,
+    Place.BUDGETS: BUDGETS,
+    Place.PODS: PODS,
+    Place.PRIORITY_CLASSES: PRIORITY_CLASSES,
 }
 
 

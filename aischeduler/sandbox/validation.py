@@ -10,6 +10,8 @@ from aischeduler.sandbox.objects import (
 )
 from aischeduler.sandbox.status import Cause, forbidden_field, invalid_value, required, too_long
 
+LABEL_OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
+NODE_OPERATORS = LABEL_OPERATORS | {"Gt", "Lt"}
 ANNOTATIONS_BYTES_MAX = 256 * 1024
 
 
@@ -55,18 +57,26 @@ def label_selector_errors(selector: JsonObject, path: str) -> list[Cause]:
     """Say what is wrong with a `LabelSelector`."""
     causes = label_errors(f"{path}.matchLabels", selector.get("matchLabels") or {})
     for index, one in enumerate(selector.get("matchExpressions") or ()):
-        where = f"{path}.matchExpressions[{index}]"
-        operator, values = one.get("operator", ""), one.get("values") or []
-        match operator:
-            case "In" | "NotIn" if not values:
-                causes.append(required(f"{where}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
-            case "Exists" | "DoesNotExist" if values:
-                detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-                causes.append(forbidden_field(f"{where}.values", detail))
-            case "In" | "NotIn" | "Exists" | "DoesNotExist":
-                pass
-            case _:
-                causes.append(invalid_value(f"{where}.operator", operator, "not a valid selector operator"))
-        if (wrong := qualified_name_errors(one.get("key", ""))) is not None:
-            causes.append(invalid_value(f"{where}.key", one.get("key", ""), wrong))
+        causes += expression_errors(one, f"{path}.matchExpressions[{index}]", LABEL_OPERATORS)
+    return causes
+
+
+def expression_errors(expression: JsonObject, path: str, operators: frozenset[str]) -> list[Cause]:
+    """Say what is wrong with one requirement of a selector that knows these operators."""
+    operator, values = expression.get("operator", ""), expression.get("values") or []
+    key = expression.get("key", "")
+    causes = []
+    match operator:
+        case _ if operator not in operators:
+            causes.append(invalid_value(f"{path}.operator", operator, "not a valid selector operator"))
+        case "In" | "NotIn" if not values:
+            causes.append(required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
+        case "Exists" | "DoesNotExist" if values:
+            detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+            causes.append(forbidden_field(f"{path}.values", detail))
+        case "Gt" | "Lt" if len(values) != 1:
+            detail = "must be specified single value when `operator` is 'Lt' or 'Gt'"
+            causes.append(required(f"{path}.values", detail))
+    if (wrong := qualified_name_errors(key)) is not None:
+        causes.append(invalid_value(f"{path}.key", key, wrong))
     return causes

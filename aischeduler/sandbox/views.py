@@ -6,7 +6,7 @@ Law: a whole object costs no encoding; its stored bytes are sent as they are.
 from collections.abc import Iterable
 from typing import Protocol
 
-from aischeduler.sandbox.kinds import Resource
+from aischeduler.sandbox.kinds import Place, Resource
 from aischeduler.sandbox.objects import JsonObject, encode
 from aischeduler.sandbox.protocol import JSON
 from aischeduler.sandbox.store import Entry
@@ -59,7 +59,7 @@ class WholeView:
         obj["metadata"] = {"resourceVersion": str(revision)}
         if annotations:
             obj["metadata"]["annotations"] = annotations
-        if self._resource.collection == "pods.":
+        if self._resource.collection == Place.PODS:
             obj |= {"spec": {"containers": None}, "status": {}}
         return encode(obj)
 

@@ -9,6 +9,7 @@ import dataclasses
 from aischeduler.sandbox.applying import remember
 from aischeduler.sandbox.bodies import decode_object, decode_patched, parse_object
 from aischeduler.sandbox.call import Call
+from aischeduler.sandbox.kinds import Place
 from aischeduler.sandbox.objects import GENERATE_NAME_MAX, JsonObject, encode, timestamp
 from aischeduler.sandbox.patch import APPLY_PATCH, patched
 from aischeduler.sandbox.presentation import choose_view
@@ -86,7 +87,7 @@ def _settle_namespace(call: Call, metadata: JsonObject) -> None:
     if given != call.namespace:
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
     metadata["namespace"] = given
-    space = call.cluster.store.collections["namespaces."].get("", given)
+    space = call.cluster.store.collections[Place.NAMESPACES].get("", given)
     if space is None:
         raise not_found("namespaces", "", given)
     if is_going(space):

@@ -2,7 +2,7 @@
 
 from aischeduler.sandbox.apiserver import ApiServer
 from aischeduler.sandbox.deleting import FOREGROUND, ORPHAN
-from aischeduler.sandbox.kinds import Resource
+from aischeduler.sandbox.kinds import Place, Resource
 from aischeduler.sandbox.objects import JsonObject
 from aischeduler.sandbox.standins.following import Follower, delete_pod, earliest, send
 from aischeduler.sandbox.store import Collection, Entry, is_going
@@ -103,7 +103,7 @@ class NamespaceController:
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server
-        self._namespaces = server.cluster.store.collections["namespaces."]
+        self._namespaces = server.cluster.store.collections[Place.NAMESPACES]
         self._follower = Follower(self._namespaces)
         self._ending: dict[str, None] = {}
 
@@ -142,8 +142,8 @@ class PodCollector:
     def __init__(self, server: ApiServer, quarantine_seconds: float = 40.0) -> None:
         self._server = server
         self._quarantine_seconds = quarantine_seconds
-        self._pods = server.cluster.store.collections["pods."]
-        self._nodes = server.cluster.store.collections["nodes."]
+        self._pods = server.cluster.store.collections[Place.PODS]
+        self._nodes = server.cluster.store.collections[Place.NODES]
         self._followers = (Follower(self._pods), Follower(self._nodes))
         self._lost: dict[str, float] = {}
 

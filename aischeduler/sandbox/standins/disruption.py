@@ -5,6 +5,7 @@ no controller here has a scale to ask.
 """
 
 from aischeduler.sandbox.apiserver import ApiServer
+from aischeduler.sandbox.kinds import Place
 from aischeduler.sandbox.objects import JsonObject, is_true, seconds, set_condition
 from aischeduler.sandbox.selectors import labels_match, selector_requirements
 from aischeduler.sandbox.standins.following import Follower, send
@@ -18,8 +19,8 @@ class DisruptionController:
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server
-        self._budgets = server.cluster.store.collections["poddisruptionbudgets.policy"]
-        self._pods = server.cluster.store.collections["pods."]
+        self._budgets = server.cluster.store.collections[Place.BUDGETS]
+        self._pods = server.cluster.store.collections[Place.PODS]
         self._followers = (Follower(self._budgets), Follower(self._pods))
 
     def step(self, now: float) -> float | None:
