@@ -11,49 +11,57 @@ from aischeduler.sim.shell import Network
 from tests.harness import Harness, Json
 from tests.objects import node_object, pod_object, pool_object
 
-STEPS = 60
-SEEDS = 15
+WHILES = 40
+SEEDS = 10
+SEEDS_OF_A_SOAK = 500
+QUIET_SECONDS = 100.0
+"""Lost answers of a few tries, the longest backoff, and pods that are going are over after this."""
 POOLS = ("red", "blue")
 TAINT = {"key": "closed", "effect": "NoSchedule"}
 
 
-def a_day(seed: int) -> Harness:
-    """Random changes, some of them at the worst moment, and then a quiet minute."""
+def live_a_day(seed: int) -> None:
+    """Let things happen, some of them at the worst moment, and judge in every quiet while."""
     chance = Random(seed)
     network = Network(bind_seconds=chance.choice([0.01, 0.5, 2.0]), lost_share=chance.choice([0.0, 0.0, 0.3]))
     h = Harness(*(a_node(chance, number) for number in range(4)), seed=seed, network=network)
-    for number in range(STEPS):
-        happen(h, chance, number)
-        h.run(seconds=chance.choice([0.0, 0.0, 0.1, 1.0, 7.0]))
-    h.run(seconds=90)
-    return h
+    for number in range(WHILES):
+        for part in range(chance.randrange(1, 4)):
+            happen(h, chance, f"{number}-{part}")
+            h.run(seconds=chance.choice([0.0, 0.1, 1.0]))
+        h.run(seconds=QUIET_SECONDS)
+        judge(h)
 
 
-def a_node(chance: Random, number: int) -> Json:
+def a_node(chance: Random, number: object) -> Json:
     labels = {"pool": chance.choice([*POOLS, "both", "none"])}
     taints = [TAINT] if chance.random() < 0.2 else []
     return node_object(f"node-{number}", cpu=str(chance.choice([2, 4, 8])), pods=6, labels=labels, taints=taints)
 
 
-def happen(h: Harness, chance: Random, number: int) -> None:
+def happen(h: Harness, chance: Random, number: str) -> None:
     """Let one thing happen."""
     nodes, pods, pools = ([one["metadata"]["name"] for one in h.all(kind)] for kind in ("Node", "Pod", "Pool"))
-    match chance.randrange(12):
-        case 0 | 1 | 2 | 3 | 4:
+    match chance.randrange(24):
+        case 0 | 1 | 2 | 3 | 4 | 5 | 6:
             h.add(*(a_pod(chance, f"p{number}-{index}") for index in range(chance.randrange(1, 5))))
-        case 5 if pods:
+        case 7 | 8 | 9 if pods:
             h.delete("Pod", chance.choice(pods))
-        case 6:
-            h.add(a_node(chance, number + 10))
-        case 7 if nodes:
-            h.delete("Node", chance.choice(nodes))
-        case 8 if nodes:
-            h.patch("Node", chance.choice(nodes), chance.choice(CHANGES))
-        case 9:
-            toggle_pool(h, chance.choice(POOLS), pools)
         case 10:
-            chance.choice([h.restart_scheduler, h.restart_server])()
-        case 11 if pods:
+            h.add(a_node(chance, number))
+        case 11 | 12 if nodes:
+            h.delete("Node", chance.choice(nodes))
+        case 13 | 14 | 15 | 16 | 17 if nodes:
+            h.patch("Node", chance.choice(nodes), chance.choice(CHANGES))
+        case 18 | 19 | 20:
+            toggle_pool(h, chance.choice(POOLS), pools)
+        case 21:
+            h.restart_server()
+            if pods:  # before anyone has listed again
+                h.delete("Pod", chance.choice(pods), gracePeriodSeconds=0)
+        case 22:
+            h.restart_scheduler()
+        case 23 if pods:
             h.patch("Pod", chance.choice(pods), {"spec": {"schedulingGates": None}})
 
 
@@ -82,53 +90,64 @@ def toggle_pool(h: Harness, name: str, pools: list[str]) -> None:
         h.add(pool_object(name, nodeSelector={"matchExpressions": chosen}))
 
 
-def requested(pods: list[Json]) -> int:
-    """CPUs that pods ask for."""
-    return sum(int(pod["spec"]["containers"][0]["resources"]["requests"]["cpu"]) for pod in pods)
+def judge(h: Harness) -> None:
+    """Nothing is overbooked; who waits has no place to go, and waits in one queue; no net was needed."""
+    pods, nodes = h.all("Pod"), h.all("Node")
+    pools = [pool["metadata"]["name"] for pool in h.all("Pool")]
+    there = {node["metadata"]["name"]: [pod for pod in pods if is_on(pod, node)] for node in nodes}
+    for node in nodes:
+        assert has_room(node, there[node["metadata"]["name"]])
+    waiting = [pod for pod in pods if not pod["spec"].get("nodeName")]
+    for pod in waiting:
+        taking = [
+            name
+            for node in nodes
+            if pool_of(node, pools) == home_of(pod, pools)
+            and not objects(node, pod)
+            and has_room(node, [*there[name := node["metadata"]["name"]], pod])
+        ]
+        gated = bool(pod["spec"].get("schedulingGates"))
+        assert gated or taking == [], f"{pod['metadata']['name']} waits: {h.why(pod['metadata']['name'])}"
+    assert sum(sum(places.values()) for places in h.scheduler.waiting().values()) == len(waiting)
+    assert h.scheduler.net_saves() == 0
 
 
-def on_node(h: Harness, node: Json) -> list[Json]:
-    return [pod for pod in h.all("Pod") if pod["spec"].get("nodeName") == node["metadata"]["name"]]
+def is_on(pod: Json, node: Json) -> bool:
+    return bool(pod["spec"].get("nodeName") == node["metadata"]["name"])
 
 
-def pool_of_node(h: Harness, node: Json) -> str:
+def has_room(node: Json, pods: list[Json]) -> bool:
+    """Say whether these pods together fit on a node."""
+    cpu = sum(int(pod["spec"]["containers"][0]["resources"]["requests"]["cpu"]) for pod in pods)
+    allocatable = node["status"]["allocatable"]
+    return cpu <= int(allocatable["cpu"]) and len(pods) <= int(allocatable["pods"])
+
+
+def objects(node: Json, pod: Json) -> bool:
+    """Say whether a node refuses a pod whatever room it has."""
+    tolerates = any(one.get("key") == "closed" for one in pod["spec"].get("tolerations", []))
+    return bool(node["spec"].get("unschedulable")) or (bool(node["spec"].get("taints")) and not tolerates)
+
+
+def pool_of(node: Json, pools: list[str]) -> str:
     """The one pool that selects a node, else the default one."""
     label = node["metadata"]["labels"]["pool"]
-    selecting = [pool["metadata"]["name"] for pool in h.all("Pool") if label in (pool["metadata"]["name"], "both")]
+    selecting = [pool for pool in pools if label in (pool, "both")]
     return selecting[0] if len(selecting) == 1 else "default"
 
 
-def home_of(h: Harness, pod: Json) -> str:
+def home_of(pod: Json, pools: list[str]) -> str:
+    """The pool that a pod names, if there is one of that name."""
     pool: str = pod["metadata"].get("annotations", {}).get("resource.aibee.cn/pool", "")
-    return pool if pool in [one["metadata"]["name"] for one in h.all("Pool")] else "default"
-
-
-def would_take(h: Harness, node: Json, pod: Json) -> bool:
-    """Say whether a node of the pod's pool has room and no objection."""
-    there = on_node(h, node)
-    tolerates = any(one.get("key") == "closed" for one in pod["spec"].get("tolerations", []))
-    return (
-        pool_of_node(h, node) == home_of(h, pod)
-        and not node["spec"].get("unschedulable")
-        and (tolerates or not node["spec"].get("taints"))
-        and requested([*there, pod]) <= int(node["status"]["allocatable"]["cpu"])
-        and len(there) < int(node["status"]["allocatable"]["pods"])
-    )
+    return pool if pool in pools else "default"
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_whatever_happens_nothing_is_overbooked_lost_or_left_lying(seed: int) -> None:
-    h = a_day(seed)
-    for node in h.all("Node"):
-        there = on_node(h, node)
-        assert requested(there) <= int(node["status"]["allocatable"]["cpu"])
-        assert len(there) <= int(node["status"]["allocatable"]["pods"])
-    waiting = [pod for pod in h.all("Pod") if not pod["spec"].get("nodeName")]
-    for pod in waiting:
-        if not pod["spec"].get("schedulingGates"):
-            taken = [node["metadata"]["name"] for node in h.all("Node") if would_take(h, node, pod)]
-            assert taken == [], (
-                f"{pod['metadata']['name']} waits although {taken} would take it: {h.scheduler.waiting()}"
-            )
-    assert sum(sum(places.values()) for places in h.scheduler.waiting().values()) == len(waiting)
-    assert h.scheduler.net_saves() == 0
+    live_a_day(seed)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(SEEDS, SEEDS_OF_A_SOAK))
+def test_whatever_happens_nothing_goes_wrong_on_many_more_days(seed: int) -> None:
+    live_a_day(seed)

@@ -19,7 +19,7 @@ for action in a_busy_day().actions:
 """
 
 
-def a_backlog(**arguments: object) -> Harness:
+def a_backlog() -> Harness:
     """Two nodes with room for eight pods, and twelve pods."""
     nodes = [node_object(name, cpu="4") for name in ("n", "m")]
     pods = [pod_object(f"p{number:02}", cpu="1") for number in range(12)]
