@@ -40,6 +40,11 @@ class Feed(Generic[D]):
             events += self._follow(self._stream, now)
         return events + self._follow(self._stream, now)
 
+    def close(self) -> None:
+        """End the watch."""
+        if self._stream is not None:
+            self._stream.close()
+
     def told(self, body: bytes) -> tuple[Event, ...]:
         """Return what follows from an object that was read by itself."""
         return self._store.seen(self._resource.document.decode(body))

@@ -98,6 +98,8 @@ class VirtualShell:
     def stop(self) -> None:
         """End as a process ends: what is in flight has no one to hear its answer."""
         self.stopped = True
+        for feed in (*self._others, self._pods):
+            feed.close()
 
     def _perform(self, action: Action) -> None:
         match action:
