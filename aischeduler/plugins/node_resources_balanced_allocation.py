@@ -8,8 +8,8 @@ import numpy.typing as npt
 
 from aischeduler.framework.plugin import Ask, Scores
 from aischeduler.model.names import CPU, MEMORY
-from aischeduler.state.index import Rows
-from aischeduler.state.nodes import NodeTable, requested
+from aischeduler.state.index import Mask, Rows
+from aischeduler.state.nodes import CPU_AND_MEMORY, NodeTable, requested
 
 Shares = npt.NDArray[np.float64]
 
@@ -26,22 +26,19 @@ class NodeResourcesBalancedAllocation:
     def score(self, ask: Ask, nodes: NodeTable, rows: Rows) -> Scores | None:
         """Compare the balance with and without the pod; a pod that asks for neither resource is not scored."""
         amounts = ask.spec.request.amounts
-        asked = [requested(amounts.get(resource, 0)) for resource in (CPU, MEMORY)]
-        if not any(asked):
+        asked = np.array([[requested(amounts.get(resource, 0))] for resource in (CPU, MEMORY)])
+        if not asked.any():
             return None
-        columns = [nodes.column(resource) for resource in (CPU, MEMORY)]
-        capacity = [nodes.allocatable[column][rows] for column in columns]
-        used = [nodes.used[column][rows] for column in columns]
-        both = (capacity[0] > 0) & (capacity[1] > 0)
-        without = _balance(capacity, used, both)
-        after = _balance(capacity, [u + a for u, a in zip(used, asked, strict=True)], both)
-        return 50 + (50 + after - without) // 2
+        capacity = nodes.allocatable[CPU_AND_MEMORY, rows]
+        used = nodes.used[CPU_AND_MEMORY, rows]
+        has_both = (capacity[0] > 0) & (capacity[1] > 0)
+        safe = np.maximum(capacity, 1)
+        return 50 + (50 + _balance((used + asked) / safe, has_both) - _balance(used / safe, has_both)) // 2
 
 
-def _balance(capacity: list[Scores], used: list[Scores], both: npt.NDArray[np.bool_]) -> Scores:
-    """Return 100 minus the deviation of the used shares in percent, cut to whole numbers."""
-    shares: list[Shares] = [
-        np.minimum(u.astype(np.float64) / np.maximum(c, 1), 1.0) for c, u in zip(capacity, used, strict=True)
-    ]
-    deviation = np.where(both, np.abs((shares[0] - shares[1]) / 2), 0.0)
-    return ((1 - deviation) * 100).astype(np.int64)
+def _balance(shares: Shares, has_both: Mask) -> Scores:
+    """Return 100 minus the deviation of the used shares [2, rows] in percent, cut to whole numbers."""
+    full = np.minimum(shares, 1.0)
+    deviation = np.abs(full[0] - full[1]) / 2 * has_both
+    balance: Scores = ((1 - deviation) * 100).astype(np.int64)
+    return balance

@@ -12,11 +12,11 @@ from typing import Final
 import numpy as np
 
 from aischeduler.framework.plugin import Ask, RowChange, Scores
-from aischeduler.model.names import CPU, MEMORY, PODS
+from aischeduler.model.names import PODS
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.pool import Placement
 from aischeduler.state.index import Mask, Rows
-from aischeduler.state.nodes import Change, Column, NodeTable, requested
+from aischeduler.state.nodes import CPU_AND_MEMORY, Change, NodeTable, requested
 
 GPU_WEIGHT: Final = 5
 
@@ -61,32 +61,30 @@ class NodeResourcesFit:
         """Score 0 to 100: the free (or used) share after placing, averaged over the resources by weight."""
         pack = ask.placement is Placement.PACK
         request = ask.spec.request
-        total = np.zeros(len(rows), dtype=np.int64)
-        weights = np.zeros(len(rows), dtype=np.int64)
-        asked: list[tuple[str, int, Column, int]] = [
-            (CPU, 1, nodes.score_cpu_milli, request.score_cpu_milli),
-            (MEMORY, 1, nodes.score_memory_bytes, request.score_memory_bytes),
-        ]
+        asked = np.array([[requested(request.score_cpu_milli)], [requested(request.score_memory_bytes)]])
+        capacity = nodes.allocatable[CPU_AND_MEMORY, rows]
+        shares = _shares(capacity, nodes.scored[:, rows] + asked, pack=pack)
+        has = capacity > 0
+        total, weights = shares[0] + shares[1], has[0].astype(np.int64) + has[1]
         for resource in self._gpu_resources:
             if resource in request.amounts:
                 column = nodes.column(resource)
-                asked.append((resource, GPU_WEIGHT, nodes.used[column], request.amounts[resource]))
-        for resource, weight, used, amount in asked:
-            capacity = nodes.allocatable[nodes.column(resource)][rows]
-            after = used[rows] + requested(amount)
-            total += weight * _share(capacity, after, pack=pack)
-            weights += np.where(capacity > 0, weight, 0)
-        return total // np.maximum(weights, 1)
+                capacity = nodes.allocatable[column, rows]
+                after = nodes.used[column, rows] + requested(request.amounts[resource])
+                total += GPU_WEIGHT * _shares(capacity, after, pack=pack)
+                weights += GPU_WEIGHT * (capacity > 0)
+        average: Scores = total // np.maximum(weights, 1)
+        return average
 
     @staticmethod
     def _room(nodes: NodeTable, resource: str, amount: int, rows: Rows) -> Mask:
         column = nodes.column(resource)
-        mask: Mask = nodes.used[column][rows] + requested(amount) <= nodes.allocatable[column][rows]
+        mask: Mask = nodes.used[column, rows] + requested(amount) <= nodes.allocatable[column, rows]
         return mask
 
 
-def _share(capacity: Column, after: Column, *, pack: bool) -> Column:
-    """Return the used (pack) or free share in percent; a row without the resource gets 0 and no weight."""
+def _shares(capacity: Scores, after: Scores, *, pack: bool) -> Scores:
+    """Return the used (pack) or free shares in percent; a row without the resource gets 0."""
     safe = np.maximum(capacity, 1)
     counted = np.minimum(after, capacity) if pack else np.maximum(capacity - after, 0)
     return counted * 100 // safe

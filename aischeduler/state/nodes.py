@@ -22,6 +22,8 @@ from aischeduler.state.index import LabelIndex, Mask, RowIndex, Rows
 
 Column = npt.NDArray[np.int64]
 
+CPU_AND_MEMORY: Final = slice(0, 2)
+"""The columns of CPU and memory, which scores read together."""
 AMOUNT_MAX: Final = 2**53
 WIDTH_FIRST: Final = 64
 NO_POOL: Final = -1
@@ -53,8 +55,8 @@ class NodeTable:
         self.columns: dict[str, int] = {name: i for i, name in enumerate((CPU, MEMORY, EPHEMERAL_STORAGE, PODS))}
         self.allocatable = np.zeros((len(self.columns), self.width), dtype=np.int64)
         self.used = np.zeros_like(self.allocatable)
-        self.score_cpu_milli: Column = np.zeros(self.width, dtype=np.int64)
-        self.score_memory_bytes: Column = np.zeros(self.width, dtype=np.int64)
+        self.scored = np.zeros((2, self.width), dtype=np.int64)
+        """CPU and memory used as scores count them: containers that ask for nothing count as small ones."""
         self.alive: Mask = np.zeros(self.width, dtype=np.bool_)
         self.cordoned: Mask = np.zeros(self.width, dtype=np.bool_)
         self.pool: npt.NDArray[np.int32] = np.full(self.width, NO_POOL, dtype=np.int32)
@@ -206,8 +208,8 @@ class NodeTable:
             column = self.column(resource)
             self.used[column, row] += sign * requested(amount)
         self.used[self.columns[PODS], row] += sign
-        self.score_cpu_milli[row] += sign * requested(spec.request.score_cpu_milli)
-        self.score_memory_bytes[row] += sign * requested(spec.request.score_memory_bytes)
+        self.scored[0, row] += sign * requested(spec.request.score_cpu_milli)
+        self.scored[1, row] += sign * requested(spec.request.score_memory_bytes)
         self.touch(row)
 
     def _static_change(self, row: int, old: Node, new: Node) -> Change:
@@ -241,8 +243,7 @@ class NodeTable:
         pad = ((0, 0), (0, self.width - old))
         self.allocatable = np.pad(self.allocatable, pad)
         self.used = np.pad(self.used, pad)
-        self.score_cpu_milli = np.pad(self.score_cpu_milli, pad[1])
-        self.score_memory_bytes = np.pad(self.score_memory_bytes, pad[1])
+        self.scored = np.pad(self.scored, pad)
         self.alive = np.pad(self.alive, pad[1])
         self.cordoned = np.pad(self.cordoned, pad[1])
         self.pool = np.pad(self.pool, pad[1], constant_values=NO_POOL)

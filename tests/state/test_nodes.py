@@ -112,14 +112,14 @@ def test_a_trial_puts_back_every_bit() -> None:
     row, _ = table.see(a_node("n", gpu=1))
     resident = a_pod("resident", cpu="1").spec
     table.add(resident, row)
-    before = (table.used.copy(), table.score_cpu_milli.copy(), table.score_memory_bytes.copy())
+    before = (table.used.copy(), table.scored.copy())
     with Trial(table) as trial:
         trial.evict(resident, row)
         mark = trial.mark()
         trial.place(a_pod(cpu="4", gpu=1).spec, row)
         trial.put_back(mark)
         assert table.free(row)["cpu"] == 4000
-    after = (table.used, table.score_cpu_milli, table.score_memory_bytes)
+    after = (table.used, table.scored)
     assert all(np.array_equal(b, a[..., : b.shape[-1]]) for b, a in zip(before, after, strict=True))
 
 
