@@ -17,12 +17,13 @@ pytestmark = pytest.mark.usefixtures("cluster")
 MIDDLE = 120
 """Pods that are bound when something happens."""
 ALL = 600
+AT_ONCE = {"gracePeriodSeconds": 0}
 SUCCEEDED = {"status": {"phase": "Succeeded"}}
 
 
 def check(plane: ControlPlane, history: History, namespace: str) -> None:
-    """Judge the whole record: each pod went to one node by one Binding, and there was always room."""
-    moved = {uid: nodes for uid, nodes in history.nodes_of().items() if len(nodes) != 1}
+    """Judge the whole record: no pod went to a second node or by a second Binding, and there was always room."""
+    moved = {uid: nodes for uid, nodes in history.nodes_of().items() if len(nodes) > 1}
     assert moved == {}
     accepted = [one for one in bindings(plane, namespace) if one.status == 201]
     assert len({one.uid for one in accepted}) == len(accepted)
@@ -150,6 +151,22 @@ def test_terminated_scheduler_finishes_what_is_in_flight_and_exits_with_0(
     daemon.launch()
     history.wait_for_bound(namespace, len(backlog(namespace)))
     check(control_plane, history, namespace)
+
+
+def test_pods_replaced_under_their_names_meanwhile_are_bound_anew(
+    control_plane: ControlPlane, namespace: str, daemon: Daemon, history: History
+) -> None:
+    pods = backlog(namespace)
+    create_pods(control_plane, namespace, pods)
+    daemon.launch()
+    history.wait_for_bound(namespace, MIDDLE)
+    replaced = pods[::2]
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    send(control_plane.connect, [Request("DELETE", f"{path}/{pod['metadata']['name']}", AT_ONCE) for pod in replaced])
+    create_pods(control_plane, namespace, replaced)
+    history.wait_until(lambda: len(history.bound(namespace)) == len(pods), "every pod, old or new, bound")
+    check(control_plane, history, namespace)
+    assert len(history.nodes_of()) == len(pods) + len(replaced)
 
 
 def test_room_of_finished_pods_is_used_again_and_never_twice(
