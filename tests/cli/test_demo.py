@@ -20,6 +20,8 @@ from aischeduler.kube.auth import connect
 from aischeduler.kube.client import Client
 from aischeduler.sandbox.http import HttpSandbox
 
+pytestmark = pytest.mark.whole
+
 DEMO = (sys.executable, "-m", "aischeduler", "demo")
 GOAL = Goal("train", "gpu-pool", "gpu", pods=3, bound=2)
 TOLD: dict[str, tuple[str, ...]] = {"a": ("Scheduled",), "b": ("Scheduled",), "c": ("FailedScheduling",)}

@@ -10,6 +10,8 @@ import pytest
 from aischeduler.sandbox.standins.kubelet import RUN_SECONDS, KubeletOptions
 from tests.sandbox.kubectl import Kubectl, as_yaml, find_kubectl, running_sandbox
 
+pytestmark = pytest.mark.whole
+
 
 @pytest.fixture(scope="module")
 def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:

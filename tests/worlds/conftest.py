@@ -19,10 +19,16 @@ from tests.worlds.world import Call, Transport, World, condition, encode
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
+WORLDS = [
+    "virtual",
+    pytest.param("sandbox", marks=pytest.mark.whole),
+    pytest.param("real", marks=pytest.mark.real),
+]
+
 _numbers = count(1)
 
 
-@pytest.fixture(scope="package", params=["virtual", "sandbox", pytest.param("real", marks=pytest.mark.real)])
+@pytest.fixture(scope="package", params=WORLDS)
 def transport(request: pytest.FixtureRequest) -> Iterator[Transport]:
     """The way to one of the three, with Pools served."""
     match request.param:
