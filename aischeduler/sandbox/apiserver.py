@@ -72,6 +72,7 @@ class ApiServer:
             if answer is None:
                 raise no_such_path()
             return answer
+        call.refuse_bad_options(request.method)
         if call.subresource not in {"", "status"}:
             return self._subresource(call, request.method)
         match request.method, bool(call.name):

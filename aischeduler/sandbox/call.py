@@ -5,8 +5,18 @@ from dataclasses import dataclass, field
 
 from aischeduler.sandbox.kinds import Kinds, Resource
 from aischeduler.sandbox.objects import Ids
-from aischeduler.sandbox.status import Refusal, already_exists, bad_request, conflict, forbidden, not_found
+from aischeduler.sandbox.status import (
+    Refusal,
+    already_exists,
+    conflict,
+    forbidden,
+    invalid,
+    not_found,
+    unsupported_value,
+)
 from aischeduler.sandbox.store import Collection, Entry, Store
+
+OPTIONS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions", "DELETE": "DeleteOptions"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +57,14 @@ class Call:
     @property
     def dry_run(self) -> bool:
         """Whether nothing may be stored."""
+        return self.query.get("dryRun") == "All"
+
+    def refuse_bad_options(self, method: str) -> None:
+        """Refuse options of a write that mean nothing; this comes before everything else."""
         value = self.query.get("dryRun", "")
-        if value not in {"", "All"}:
-            raise bad_request(f'dryRun: Unsupported value: "{value}": supported values: "All"')
-        return value == "All"
+        if method in OPTIONS and value not in {"", "All"}:
+            cause = unsupported_value("dryRun", value, ("All",))
+            raise invalid(OPTIONS[method], "meta.k8s.io", "", [cause])
 
     def existing(self) -> Entry:
         """Return the object that the path names; 404 when there is none."""

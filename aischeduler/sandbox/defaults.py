@@ -75,6 +75,8 @@ def fill_priority(pod: JsonObject, call: Call) -> None:
 def fill_own_spec(spec: JsonObject) -> None:
     """Fill in what only pods themselves get, whenever they are written: requests from limits, tolerations."""
     fill_pod_spec(spec)
+    if spec["terminationGracePeriodSeconds"] < 0:
+        spec["terminationGracePeriodSeconds"] = 1
     for holder in (*containers_of(spec), spec):
         resources = holder.get("resources") or {}
         limits = resources.get("limits")

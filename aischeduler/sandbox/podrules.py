@@ -178,6 +178,9 @@ def pod_create_errors(spec: JsonObject) -> list[Cause]:
 
 def pod_update_errors(spec: JsonObject, old: JsonObject) -> list[Cause]:
     """Say which fields of a pod an update may not change."""
+    for key in ("containers", "initContainers"):
+        if len(spec.get(key) or ()) != len(old.get(key) or ()):
+            return [forbidden_field(f"spec.{key}", "pod updates may not add or remove containers")]
     causes = []
     gates, before = spec.get("schedulingGates") or [], old.get("schedulingGates") or []
     for index, gate in enumerate(gates):

@@ -38,7 +38,7 @@ def _update(write: Write) -> None:
 
 def _update_status(write: Write) -> None:
     if write.old is not None:
-        restore(write.obj["metadata"], write.old["metadata"], "annotations")
+        restore(write.obj["metadata"], write.old["metadata"], "ownerReferences")
         write.obj.setdefault("status", {}).setdefault("qosClass", write.old["status"].get("qosClass", "BestEffort"))
 
 

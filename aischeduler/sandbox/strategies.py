@@ -104,13 +104,12 @@ def prepare_update(strategy: Strategy, write: Write) -> None:
 
 
 def prepare_status_update(strategy: Strategy, write: Write) -> None:
-    """Put back what a writer of the status may not change: everything but status, labels and annotations."""
+    """Put back what a writer of the status may not change: everything but status and most of the metadata."""
     obj, old = write.obj, write.old or {}
     for key in {**old, **obj}:
         if key not in {"metadata", "status"}:
             restore(obj, old, key)
-    for key in ("generation", "ownerReferences", "finalizers"):
-        restore(obj["metadata"], old["metadata"], key)
+    restore(obj["metadata"], old["metadata"], "generation")
     strategy.update_status(write)
 
 

@@ -6,11 +6,20 @@ Law: nothing here wakes a controller, so that an answer depends on the requests 
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from tests.objects import binding_object, eviction_object, job_object, node_object, pod_object, pool_object
+from tests.objects import (
+    binding_object,
+    eviction_object,
+    job_object,
+    node_object,
+    pod_object,
+    pool_object,
+    priority_class_object,
+)
 from tests.worlds.world import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Call, Json, encode
 
 NAMES = ("a", "b", "c")
 POOLS = "/apis/resource.aibee.cn/v1alpha1/pools"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 WRONG_UID = {"preconditions": {"uid": "another"}}
 
 
@@ -60,6 +69,21 @@ def _a_pod(chance: Chance, namespace: str, name: str) -> Json:
 
 def _create_pod(chance: Chance, namespace: str, name: str) -> Call:
     return Call("POST", _pods(namespace), encode(_a_pod(chance, namespace, name)))
+
+
+def _create_pod_with_options(chance: Chance, namespace: str, name: str) -> Call:
+    query = chance.choice(["dryRun=All", "dryRun=Some", "fieldValidation=Strict", "fieldValidation=Ignore"])
+    document = _a_pod(chance, namespace, name)
+    document["spec"] |= _sometimes(
+        chance,
+        wish=["a field that is none"],
+        hostNetwork=[True, "yes"],
+        restartPolicy=["Always", "Sometimes"],
+        terminationGracePeriodSeconds=[0, 5, -1],
+        initContainers=[[{"name": "init", "image": "registry.example/init:1", "restartPolicy": "Always"}]],
+        affinity=[{}, {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": []}}}],
+    )
+    return Call("POST", f"{_pods(namespace)}?{query}", encode(document))
 
 
 def _replace_pod(chance: Chance, namespace: str, name: str) -> Call:
@@ -127,6 +151,26 @@ def _patch_pod_by_steps(chance: Chance, namespace: str, name: str) -> Call:
     return Call("PATCH", _pods(namespace, name), encode([operation]), JSON_PATCH)
 
 
+def _merge_into_pod(chance: Chance, namespace: str, name: str) -> Call:
+    change = chance.choice(
+        [
+            {"spec": {"containers": [{"name": "main", "image": "registry.example/worker:2"}]}},
+            {"spec": {"containers": [{"name": "side", "image": "registry.example/side:1"}]}},
+            {"spec": {"tolerations": [{"key": "k", "operator": "Exists"}]}},
+            {"spec": {"schedulingGates": [{"$patch": "delete", "name": "example.com/wait"}]}},
+            {"metadata": {"$deleteFromPrimitiveList/finalizers": ["example.com/held"]}},
+            {"wish": "a field that is none"},
+        ]
+    )
+    return Call("PATCH", _pods(namespace, name), encode(change), STRATEGIC_PATCH)
+
+
+def _replace_status(chance: Chance, namespace: str, name: str) -> Call:
+    document = pod_object(name, namespace=namespace)
+    document["status"] = {"phase": chance.choice(["Running", "Pending"]), "message": "by hand"}
+    return Call("PUT", _pods(namespace, name, "status"), encode(document))
+
+
 def _patch_conditions(chance: Chance, namespace: str, name: str) -> Call:
     condition = {"type": chance.choice(["Ready", "PodScheduled"]), "status": chance.choice(["True", "False"])}
     change = {"status": {"conditions": [condition]}}
@@ -142,7 +186,10 @@ def _touch_pool(chance: Chance, namespace: str, name: str) -> Call:
     pool = f"{namespace}-{name}"
     specs: list[Json] = [{}, {"disableSharing": True}, {"placement": "Pack"}, {"disableSharing": "yes"}, {"wish": 1}]
     placement = {"spec": {"placement": chance.choice(["Pack", "Spread", "Sideways", None])}}
-    status = {"status": {"observedGeneration": chance.choice([1, 2, -1])}}
+    status = {
+        "metadata": chance.choice([{}, {"labels": {"a": "b"}}, {"finalizers": ["example.com/held"]}]),
+        "status": {"observedGeneration": chance.choice([1, 2, -1])},
+    }
     call: Call = chance.choice(
         [
             Call("POST", POOLS, encode(pool_object(pool, **chance.choice(specs)))),
@@ -165,8 +212,10 @@ def _touch_node(chance: Chance, namespace: str, _name: str) -> Call:
             {"metadata": {"labels": {"zone": "east"}}},
         ]
     )
+    amounts = {"status": {"allocatable": chance.choice([{"cpu": "1.5"}, {"nvidia.com/gpu": "x"}, {"pods": None}])}}
     call: Call = chance.choice(
         [
+            Call("PATCH", f"{node}/status", encode(amounts), chance.choice([MERGE_PATCH, STRATEGIC_PATCH])),
             Call("POST", "/api/v1/nodes", encode(node_object(f"{namespace}-n", gpu=chance.choice([0, 2])))),
             Call("PATCH", node, encode(change), chance.choice([MERGE_PATCH, STRATEGIC_PATCH])),
             Call("GET", node),
@@ -204,6 +253,37 @@ def _touch_suspended_job(chance: Chance, namespace: str, name: str) -> Call:
     return call
 
 
+def _touch_priority_class(chance: Chance, namespace: str, name: str) -> Call:
+    classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    document = priority_class_object(f"{namespace}-{name}", value=chance.choice([5, 2_000_000_000]))
+    change = chance.choice([{"value": 6}, {"description": "a text"}, {"preemptionPolicy": "Never"}])
+    call: Call = chance.choice(
+        [
+            Call("POST", classes, encode(document)),
+            Call("PATCH", f"{classes}/{namespace}-{name}", encode(change), MERGE_PATCH),
+            Call("GET", f"{classes}/{namespace}-{name}"),
+        ]
+    )
+    return call
+
+
+def _touch_settings(chance: Chance, namespace: str, name: str) -> Call:
+    settings = f"/api/v1/namespaces/{namespace}/configmaps"
+    metadata = {"name": name, "namespace": namespace}
+    document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"x": "1"}}
+    change = chance.choice([{"data": {"x": None}}, {"data": {"y": "2"}}, {"data": {"y": 2}}, {"immutable": True}])
+    call: Call = chance.choice(
+        [
+            Call("POST", settings, encode(document)),
+            Call("PUT", f"{settings}/{name}", encode(document | {"data": {"z": "3"}})),
+            Call("PATCH", f"{settings}/{name}", encode(change), chance.choice([MERGE_PATCH, STRATEGIC_PATCH])),
+            Call("DELETE", f"{settings}/{name}"),
+            Call("GET", settings),
+        ]
+    )
+    return call
+
+
 def _touch_event(chance: Chance, namespace: str, name: str) -> Call:
     newer = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
     document = {
@@ -229,6 +309,7 @@ def _touch_event(chance: Chance, namespace: str, name: str) -> Call:
 KINDS = (
     *(_create_pod, _create_pod, _create_pod, _create_pod),
     *(_get_pod, _list_pods, _replace_pod, _delete_pod, _bind_pod, _evict_pod),
-    *(_patch_pod, _patch_pod, _patch_pod_by_steps, _patch_conditions, _patch_phase),
+    *(_patch_pod, _patch_pod, _patch_pod_by_steps, _merge_into_pod, _patch_conditions, _patch_phase),
+    *(_create_pod_with_options, _replace_status, _touch_priority_class, _touch_settings),
     *(_touch_pool, _touch_node, _touch_lease, _touch_suspended_job, _touch_event),
 )
