@@ -89,18 +89,7 @@ class Executor:
             case BindAccepted():
                 self._reports.scheduled(pod, action.node)
             case BindRefused(_, node, refusal, message):
-                self._log.warning(
-                    "bind refused",
-                    pod=pod.name,
-                    namespace=pod.namespace,
-                    uid=pod.uid,
-                    pool=action.pool,
-                    home_pool=action.home_pool,
-                    node=node,
-                    decision=action.decision,
-                    refusal=str(refusal),
-                    reason=message,
-                )
+                self._log.warning("bind refused", **_decision(action), node=node, refusal=str(refusal), reason=message)
             case _:
                 assert_never(outcome)
 
@@ -116,32 +105,12 @@ class Executor:
 
     def _log_bind(self, action: Bind) -> None:
         if self._log.is_enabled_for(logging.INFO):
-            pod = action.pod
-            self._log.info(
-                "bind",
-                pod=pod.name,
-                namespace=pod.namespace,
-                uid=pod.uid,
-                pool=action.pool,
-                home_pool=action.home_pool,
-                node=action.node,
-                decision=action.decision,
-                reason=f"best of {action.feasible_nodes} nodes that fit",
-            )
+            reason = f"best of {action.feasible_nodes} nodes that fit"
+            self._log.info("bind", **_decision(action), node=action.node, reason=reason)
 
     def _log_waiting(self, action: ReportWaiting) -> None:
         if self._log.is_enabled_for(logging.INFO):
-            pod = action.pod
-            self._log.info(
-                "wait",
-                pod=pod.name,
-                namespace=pod.namespace,
-                uid=pod.uid,
-                pool=action.pool,
-                home_pool=action.home_pool,
-                decision=action.decision,
-                reason=action.message,
-            )
+            self._log.info("wait", **_decision(action), reason=action.message)
 
     def _log_pool(self, action: ReportPool) -> None:
         for condition in action.conditions:
@@ -153,3 +122,16 @@ class Executor:
                 reason=condition.reason,
                 message=condition.message,
             )
+
+
+def _decision(action: Bind | ReportWaiting) -> dict[str, str]:
+    """Return the fields by which every line of one decision can be found."""
+    pod = action.pod
+    return {
+        "pod": pod.name,
+        "namespace": pod.namespace,
+        "uid": pod.uid,
+        "pool": action.pool,
+        "home_pool": action.home_pool,
+        "decision": action.decision,
+    }
