@@ -6,6 +6,7 @@ from typing import Any
 from tests.controlplane.many import create
 from tests.controlplane.plane import ControlPlane
 from tests.objects import Json, node_object, pod_object
+from tests.real.history import History
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -82,6 +83,12 @@ def events(plane: ControlPlane, namespace: str, reason: str) -> dict[str, str]:
     items = plane.api("GET", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events").body["items"]
     told = [item for item in items if item["reason"] == reason]
     return {item["regarding"]["name"]: item["note"] for item in sorted(told, key=lambda item: item["eventTime"])}
+
+
+def wait_for_event(plane: ControlPlane, history: History, namespace: str, reason: str, name: str) -> str:
+    """Wait until the object has an event with this reason; return its text."""
+    history.wait_until(lambda: name in events(plane, namespace, reason), f"an event {reason} of {name}")
+    return events(plane, namespace, reason)[name]
 
 
 def condition(document: Any, kind: str) -> Json:

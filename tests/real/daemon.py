@@ -44,16 +44,13 @@ class Daemon:
 
     def start(self) -> None:
         """Start and wait until it decides."""
-        self._part.log.unlink(missing_ok=True)
-        self._part.start()
+        self.launch()
+        self._part.wait_ready()
 
     def launch(self) -> None:
         """Start without waiting."""
         self._part.log.unlink(missing_ok=True)
         self._part.launch()
-
-    def wait_ready(self) -> None:
-        self._part.wait_ready()
 
     def kill(self) -> None:
         """SIGKILL."""

@@ -14,9 +14,9 @@ from tests.real.cluster import (
     create_nodes,
     create_pods,
     create_pools,
-    events,
     install,
     pod,
+    wait_for_event,
 )
 from tests.real.daemon import Daemon
 from tests.real.history import History
@@ -46,11 +46,6 @@ def pool_condition(plane: ControlPlane, history: History, name: str, kind: str, 
 
     history.wait_until(lambda: found().get("status") == status, f"{kind}={status} of the pool {name}")
     return found()
-
-
-def warning(plane: ControlPlane, history: History, namespace: str, reason: str, name: str) -> str:
-    history.wait_until(lambda: name in events(plane, namespace, reason), f"an event {reason} of {name}")
-    return events(plane, namespace, reason)[name]
 
 
 def test_pool_with_an_operator_that_does_not_exist_is_refused_by_kubectl(
@@ -103,7 +98,7 @@ def test_pool_name_of_250_kilobytes_is_cut_wherever_it_is_shown(
     control_plane: ControlPlane, namespace: str, running: Daemon, history: History
 ) -> None:
     create_pods(control_plane, namespace, [pod_object("p", namespace=namespace, pool="y" * LARGE_BYTES)])
-    said = warning(control_plane, history, namespace, "UnknownPool", "p")
+    said = wait_for_event(control_plane, history, namespace, "UnknownPool", "p")
     assert "yyyyyyyy" in said
     assert len(said) < 1024
     others_go_on(control_plane, history, namespace)
@@ -115,7 +110,7 @@ def test_line_breaks_and_escapes_in_a_pool_name_stay_in_their_line(
 ) -> None:
     nasty = 'cpu-pool\n{"event":"bind","pod":"forged"}\r\x1b[31m{}'
     create_pods(control_plane, namespace, [pod_object("p", namespace=namespace, pool=nasty)])
-    said = warning(control_plane, history, namespace, "UnknownPool", "p")
+    said = wait_for_event(control_plane, history, namespace, "UnknownPool", "p")
     assert "\n" not in said
     assert "\x1b" not in said
     assert "cpu-pool" in said
@@ -128,7 +123,7 @@ def test_pod_of_an_unknown_pool_is_told_so_and_waits_in_the_default_pool(
     control_plane: ControlPlane, namespace: str, running: Daemon, history: History
 ) -> None:
     create_pods(control_plane, namespace, [pod_object("p", namespace=namespace, pool="cpu-poool")])
-    said = warning(control_plane, history, namespace, "UnknownPool", "p")
+    said = wait_for_event(control_plane, history, namespace, "UnknownPool", "p")
     assert "cpu-poool" in said
     create_nodes(control_plane, [node_object("free")])
     history.wait_until(lambda: history.bound(namespace) == {"p": "free"}, "the pod in the default pool")
@@ -150,7 +145,7 @@ def test_pod_that_asks_for_more_than_any_number_waits_and_disturbs_nobody(
 ) -> None:
     huge = pod_object("huge", namespace=namespace, cpu="1E", memory="7E", pool=CPU_POOL)
     create_pods(control_plane, namespace, [huge])
-    said = warning(control_plane, history, namespace, "FailedScheduling", "huge")
+    said = wait_for_event(control_plane, history, namespace, "FailedScheduling", "huge")
     assert said == "0/12 nodes are available: 12 Insufficient cpu, 12 Insufficient memory."
     others_go_on(control_plane, history, namespace)
 
@@ -161,7 +156,7 @@ def test_node_without_any_resources_takes_no_pod(
     bare = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "bare"}}
     create_nodes(control_plane, [bare])
     create_pods(control_plane, namespace, [pod_object("p", namespace=namespace)])
-    said = warning(control_plane, history, namespace, "FailedScheduling", "p")
+    said = wait_for_event(control_plane, history, namespace, "FailedScheduling", "p")
     assert said == "0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory, 1 Too many pods."
     others_go_on(control_plane, history, namespace)
 

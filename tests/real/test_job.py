@@ -20,8 +20,8 @@ from tests.real.cluster import (
     create_nodes,
     create_pods,
     create_pools,
-    events,
     pod,
+    wait_for_event,
 )
 from tests.real.daemon import Daemon
 from tests.real.history import History
@@ -41,12 +41,6 @@ def running(daemon: Daemon) -> Daemon:
 def apply_job(plane: ControlPlane, namespace: str) -> None:
     applied = plane.kubectl("apply", "-n", namespace, "-f", str(EXAMPLES / "job.yaml"))
     assert applied.returncode == 0, applied.stderr
-
-
-def wait_for_event(plane: ControlPlane, history: History, namespace: str, reason: str, name: str) -> str:
-    """Wait until the object has an event with this reason; return its text."""
-    history.wait_until(lambda: name in events(plane, namespace, reason), f"an event {reason} of {name}")
-    return events(plane, namespace, reason)[name]
 
 
 def test_job_applied_by_kubectl_ends_with_its_ten_pods_on_nodes_of_cpu_pool(
