@@ -88,7 +88,6 @@ class History:
 
     def __init__(self, plane: ControlPlane) -> None:
         self.sights: list[Sight] = []
-        self.relists = 0
         self._plane = plane
         self._now: dict[str, Sight] = {}
         self._bound: dict[str, dict[str, None]] = {}
@@ -192,7 +191,6 @@ class History:
             self._see(_pod_of(missing), gone=True)
         for pod in listed.items:
             self._see(pod, gone=False)
-        self.relists += 1
         self._version = listed.metadata.resource_version
 
     async def _watch(self, session: aiohttp.ClientSession) -> None:
