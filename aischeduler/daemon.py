@@ -123,11 +123,11 @@ class Daemon:
 
     async def _run(self, client: Client, wire: Wire, tasks: asyncio.TaskGroup) -> None:
         specs = SpecCache()
-        reports = Reports(wire, client, self._pace, self._voice())
+        reports = Reports(wire, client, self._pace, self._voice(), self._bug)
         ears = Ears(self._inbox.put, partial(self._unreadable, reports), self._failed, self._inbox.room)
         pods = Reflector(client, resources.pods(specs), ears, self._pace)
         reader = PodReader(client, pods, specs)
-        binder = Binder(wire, reader.read, self._pace, self._config.bind_in_flight)
+        binder = Binder(wire, reader.read, self._pace, self._config.bind_in_flight, self._bug)
         executor = Executor(binder, reports, reader, self._inbox.put, self._log)
         loops = PoolLoops(self.scheduler, executor.perform, binder.room, self._pace.clock)
         reflectors: list[Reflector[Any]] = [
@@ -212,6 +212,9 @@ class Daemon:
         if found.name and found.uid:
             about = ObjectRef(found.kind, found.name, found.uid, found.namespace)
             reports.warn(Warn(about, "Unreadable", f"The scheduler cannot read this object: {found.message}"))
+
+    def _bug(self, job: str, error: Exception) -> None:
+        self._log.error("failed", job=job, exc_info=error)
 
     def _failed(self, kind: str, error: ApiError) -> None:
         if isinstance(error, RefusedError) and error.status == 410:

@@ -29,7 +29,6 @@ from aischeduler.model.events import (
     PoolSeen,
 )
 from aischeduler.model.names import DEFAULT_POOL
-from aischeduler.model.quantity import shorten
 from aischeduler.policies.placement import preference
 from aischeduler.state.queue import PoolQueue
 from aischeduler.state.records import Place, PodRecord
@@ -161,7 +160,7 @@ class Scheduler:
         if not pod.pool or pod.pool in self._cluster.pools.pools or not self._cluster.warned(pod.uid, pod.pool):
             return
         about = ObjectRef("Pod", pod.name, pod.uid, pod.namespace)
-        message = f"There is no pool {shorten(pod.pool)}; the pod waits in the pool {DEFAULT_POOL}."
+        message = f"There is no pool {pod.pool}; the pod waits in the pool {DEFAULT_POOL}."
         actions.append(Warn(about, "UnknownPool", message))
 
     def _settle(self, actions: list[Action], now: float) -> None:

@@ -4,6 +4,7 @@ Laws:
 - A refusal is reported only when the server said it, or when the pod was read and is not bound.
 - What nobody knows is read until somebody does; there is no outcome by time alone.
 - When the API server is tired, all tasks wait together.
+- A bug of ours is told and leads to a look at the pod, as every unclear answer does.
 
 Source: fault behaviour of pods/binding (fencing by uid and by the node name already set).
 """
@@ -13,7 +14,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final, assert_never
 
-from aischeduler.kube.errors import ApiError, RefusedError, UnreachableError
+from aischeduler.kube.errors import ApiError, Failed, RefusedError, UnreachableError
 from aischeduler.kube.pace import Backoff, Pace, Throttle
 from aischeduler.kube.requests import (
     BIND_TRIES_MAX,
@@ -43,12 +44,13 @@ ReadPod = Callable[[Pod], Awaitable[Pod | None]]
 class Binder:
     """Binds what is submitted, `in_flight` at a time."""
 
-    def __init__(self, wire: Wire, read_pod: ReadPod, pace: Pace, in_flight: int) -> None:
+    def __init__(self, wire: Wire, read_pod: ReadPod, pace: Pace, in_flight: int, failed: Failed) -> None:
         self._throttle = Throttle(pace)
         self._wire = wire
         self._read_pod = read_pod
         self._pace = pace
         self._in_flight = in_flight
+        self._failed = failed
         self._queue: deque[Bind] = deque()
         self._unfinished = 0
         self._work = asyncio.Semaphore(0)
@@ -139,6 +141,9 @@ class Binder:
             answer = await self._wire.send(b"POST", path, body, b"application/json")
         except UnreachableError as error:
             return Unknown(str(error))
+        except Exception as error:  # noqa: BLE001 - a bug costs one Binding a look at its pod, not all the others
+            self._failed("binder", error)
+            return Unknown(f"the Binding could not be sent: {error!r}")
         return read_bind_answer(action, answer.status, answer.retry_after, answer.body)
 
     async def _settle(self, action: Bind, message: str, backoff: Backoff) -> Outcome | None:
@@ -151,6 +156,8 @@ class Binder:
                 self._throttle.hold(error.retry_after_seconds or 0.0)
             except ApiError:
                 continue
+            except Exception as error:  # noqa: BLE001 - as above; the pod is read until somebody knows
+                self._failed("binder", error)
             else:
                 return settle(action, pod, message)
 

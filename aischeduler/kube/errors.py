@@ -5,6 +5,11 @@ Laws:
 - `RefusedError` is a definite word of the server; its status tells which.
 """
 
+from collections.abc import Callable
+
+Failed = Callable[[str, Exception], None]
+"""Hears of a bug of ours: whose work it struck, and the error. Whoever calls it goes on."""
+
 
 class ApiError(Exception):
     """Something went wrong between us and the API server."""

@@ -102,6 +102,8 @@ class Executor:
                 self._log.warning(
                     "pod not read", pod=action.pod.name, namespace=action.pod.namespace, reason=str(error)
                 )
+            except Exception as error:  # noqa: BLE001 - a bug costs one look at a pod; the core asks again
+                self._log.error("failed", job="settler", exc_info=error)
 
     def _log_bind(self, action: Bind) -> None:
         if self._log.is_enabled_for(logging.INFO):

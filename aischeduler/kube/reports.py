@@ -20,7 +20,7 @@ from cachetools import LRUCache, TTLCache
 
 from aischeduler.kube import requests
 from aischeduler.kube.client import Client, refusal
-from aischeduler.kube.errors import ApiError, GarbledError, RefusedError, UnreachableError
+from aischeduler.kube.errors import ApiError, Failed, GarbledError, RefusedError, UnreachableError
 from aischeduler.kube.pace import Backoff, Pace, Rate, Throttle
 from aischeduler.kube.wire import Wire
 from aischeduler.model.actions import ObjectRef, ReportPool, ReportWaiting, Warn
@@ -77,12 +77,13 @@ class Voice:
 class Reports:
     """Writes reports behind the binds."""
 
-    def __init__(self, wire: Wire, client: Client, pace: Pace, voice: Voice) -> None:
+    def __init__(self, wire: Wire, client: Client, pace: Pace, voice: Voice, failed: Failed) -> None:
         self.counts = ReportCounts()
         self._wire = wire
         self._client = client
         self._pace = pace
         self._voice = voice
+        self._failed = failed
         self._throttle = Throttle(pace)
         self._rate = Rate(pace, PER_SECOND, BURST)
         self._queue: OrderedDict[tuple[str, str], _Report] = OrderedDict()
@@ -182,6 +183,9 @@ class Reports:
                     self.counts.refused += 1
                     return
             except ApiError:
+                break
+            except Exception as error:  # noqa: BLE001 - a bug costs one report, not all that follow
+                self._failed("reports", error)
                 break
             else:
                 self.counts.written += 1

@@ -53,7 +53,7 @@ class PodSpec:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """One pod. `node_name` is empty until it is bound; `pool` is the home that it names, or empty.
+    """One pod. `node_name` is empty until it is bound; `pool` is the home that it names, printable, or empty.
 
     `created_seconds` is its creationTimestamp in unix seconds; `gates` are the names of its scheduling gates.
     """

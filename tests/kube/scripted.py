@@ -183,3 +183,8 @@ async def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.002)
+
+
+def broken(job: str, error: Exception) -> None:
+    """Fail the test: nothing in it is meant to reveal a bug of ours."""
+    raise AssertionError(f"{job} failed") from error

@@ -30,6 +30,10 @@ class World:
     reads: list[Pod | Exception | None] = field(default_factory=list)
     asked: int = 0
     outcomes: list[Outcome] = field(default_factory=list)
+    bugs: list[str] = field(default_factory=list)
+
+    def failed(self, job: str, error: Exception) -> None:
+        self.bugs.append(f"{job}: {error}")
 
     async def read(self, _: Pod) -> Pod | None:
         self.asked += 1
@@ -42,7 +46,7 @@ class World:
     async def running(self, in_flight: int = 2) -> AsyncIterator[Binder]:
         async with serving(self.script) as server:
             wire = Wire(server, in_flight, answer_seconds=0.03)
-            binder = Binder(wire, self.read, self.waits.pace(), in_flight)
+            binder = Binder(wire, self.read, self.waits.pace(), in_flight, self.failed)
             task = asyncio.create_task(binder.run(lambda _, outcome: self.outcomes.append(outcome)))
             try:
                 yield binder
@@ -184,7 +188,7 @@ async def test_unknown_credentials_are_read_again_and_the_bind_sent_again() -> N
     async with serving(world.script) as server:
         server.source = Source()
         wire = Wire(server, 1)
-        binder = Binder(wire, world.read, world.waits.pace(), 1)
+        binder = Binder(wire, world.read, world.waits.pace(), 1, world.failed)
         task = asyncio.create_task(binder.run(lambda _, outcome: world.outcomes.append(outcome)))
         binder.submit(BIND)
         await until(lambda: world.outcomes)
@@ -237,3 +241,19 @@ def late_server() -> tuple[World, asyncio.Event]:
 
     world.script.always["post", PATH] = lambda _: late
     return world, release
+
+
+async def test_bug_while_reading_costs_another_look_and_not_the_binder() -> None:
+    world = World(reads=[RuntimeError("a bug"), BOUND])
+    assert await world.bind(status(500, "InternalError", "oops")) == BindAccepted("u1", "n1")
+    assert world.bugs == ["binder: a bug"]
+
+
+async def test_bug_while_sending_leads_to_a_look_at_the_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def send(*_: object) -> None:
+        raise TypeError("a bug")
+
+    monkeypatch.setattr(wire_module.Wire, "send", send)
+    world = World(reads=[BOUND])
+    assert await world.bind() == BindAccepted("u1", "n1")
+    assert world.bugs == ["binder: a bug"]

@@ -22,7 +22,7 @@ from aischeduler.model.actions import Bind, Condition, ObjectRef, ReportPool, Re
 from aischeduler.model.events import BindAccepted, BindRefused, Event, PodGone, PodSeen, Refusal
 from tests.build import a_pod
 from tests.kube import docs
-from tests.kube.scripted import Script, Waits, reply, serving, status, until
+from tests.kube.scripted import Script, Waits, broken, reply, serving, status, until
 
 POD = a_pod("p", uid="uid-p")
 PATH = "/api/v1/namespaces/default/pods/p"
@@ -47,11 +47,11 @@ class World:
             wire, specs = Wire(server, 4), SpecCache()
             ears = Ears(self.events.append, lambda _: None, lambda *_: None)
             reader = PodReader(client, Reflector(client, resources.pods(specs), ears, pace), specs)
-            reports = Reports(wire, client, pace, Voice(Reporter("ai-scheduler", "i"), lambda: 1.0))
+            reports = Reports(wire, client, pace, Voice(Reporter("ai-scheduler", "i"), lambda: 1.0), broken)
             log = structlog.wrap_logger(
                 self.lines, processors=[], wrapper_class=structlog.make_filtering_bound_logger(self.level)
             ).bind()
-            executor = Executor(Binder(wire, reader.read, pace, 2), reports, reader, self.events.append, log)
+            executor = Executor(Binder(wire, reader.read, pace, 2, broken), reports, reader, self.events.append, log)
             task = asyncio.create_task(executor.run())
             try:
                 yield executor

@@ -8,12 +8,13 @@ import pytest
 
 from aischeduler.kube import reports as module
 from aischeduler.kube.client import Client
+from aischeduler.kube.errors import Failed
 from aischeduler.kube.reports import Reports, Voice
 from aischeduler.kube.requests import Reporter
-from aischeduler.kube.wire import Wire
+from aischeduler.kube.wire import Answer, Wire
 from aischeduler.model.actions import Condition, ObjectRef, ReportPool, ReportWaiting, Warn
 from tests.build import a_pod
-from tests.kube.scripted import Script, Waits, reply, serving, slam, status
+from tests.kube.scripted import Script, Waits, broken, reply, serving, slam, status
 
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 STATUS = "/api/v1/namespaces/default/pods/p/status"
@@ -36,11 +37,11 @@ class World:
         await self.binds_done.wait()
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[Reports]:
+    async def running(self, failed: Failed = broken) -> AsyncIterator[Reports]:
         voice = Voice(Reporter("ai-scheduler", "ai-scheduler-h-1"), lambda: WALL)
         async with serving(self.script) as server, Client(server) as client:
             wire = Wire(server, 8)
-            reports = Reports(wire, client, self.waits.pace(), voice)
+            reports = Reports(wire, client, self.waits.pace(), voice, failed)
             task = asyncio.create_task(reports.run(self.binds_first))
             try:
                 yield reports
@@ -274,3 +275,22 @@ async def test_only_the_newest_conditions_of_a_pool_are_written() -> None:
         world.binds_done.set()
         await written(reports)
     assert [request.json["status"]["observedGeneration"] for request in world.script.asked("patch")] == [3]
+
+
+async def test_bug_costs_one_report_and_not_those_that_follow(monkeypatch: pytest.MonkeyPatch) -> None:
+    bugs: list[str] = []
+    world, send = World().accept_all(), Wire.send
+
+    async def send_or_fail(wire: Wire, method: bytes, path: bytes, body: bytes, content_type: bytes) -> Answer:
+        if b"no room" in body:
+            raise TypeError("a bug")
+        return await send(wire, method, path, body, content_type)
+
+    monkeypatch.setattr(Wire, "send", send_or_fail)
+    async with world.running(lambda job, error: bugs.append(f"{job}: {error}")) as reports:
+        reports.warn(Warn(ObjectRef("Pod", "p", "u1", "default"), "Odd", "no room"))
+        reports.scheduled(POD, "n1")
+        await reports.none_unwritten()
+    assert bugs == ["reports: a bug"]
+    assert [event["reason"] for event in world.events] == ["Scheduled"]
+    assert (reports.counts.dropped, reports.counts.written) == (1, 1)

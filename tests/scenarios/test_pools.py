@@ -32,7 +32,7 @@ def test_pod_of_an_unknown_pool_goes_to_the_default_pool_and_is_warned_once() ->
     h.patch("Node", "n", {"status": {"allocatable": {"cpu": "1500m"}}}, "status")
     h.run(seconds=60)
     assert h.warnings == [("p", "UnknownPool")]
-    assert h.events_about("p", "UnknownPool") == ["There is no pool 'nowhere'; the pod waits in the pool default."]
+    assert h.events_about("p", "UnknownPool") == ["There is no pool nowhere; the pod waits in the pool default."]
     h.patch("Node", "n", {"status": {"allocatable": {"cpu": "2"}}}, "status")
     h.run(seconds=60)
     assert h.node_of("p") == "n"
