@@ -21,6 +21,9 @@ Rows = npt.NDArray[np.intp]
 MASKS_MAX: Final = 512
 """Built masks kept per index; more are dropped and built again on demand."""
 
+FEW_VALUES: Final = 16
+"""A requirement of more values is answered from their rows, without keeping a mask of each."""
+
 Value = TypeVar("Value", bound=Hashable)
 
 
@@ -76,21 +79,26 @@ class LabelIndex:
     def __init__(self, width: int) -> None:
         self._width = width
         self._pairs: RowIndex[tuple[str, str]] = RowIndex(width)
+        self._keys: RowIndex[str] = RowIndex(width)
         self._values: dict[str, dict[str, int]] = {}
 
     def widen(self, width: int) -> None:
         """Make room for more rows."""
         self._width = width
         self._pairs.widen(width)
+        self._keys.widen(width)
 
     def change(self, row: int, old: Labels, new: Labels) -> None:
         """Replace the labels of one row."""
         for key, value in old.items():
             if new.get(key) != value:
                 self._drop(row, key, value)
+            if key not in new:
+                self._keys.drop(key, row)
         for key, value in new.items():
             if old.get(key) != value:
                 self._pairs.put((key, value), row)
+                self._keys.put(key, row)
                 counts = self._values.setdefault(key, {})
                 counts[value] = counts.get(value, 0) + 1
 
@@ -111,9 +119,9 @@ class LabelIndex:
             case Operator.NOT_IN:
                 return ~self._any(requirement.key, requirement.values)
             case Operator.EXISTS:
-                return self._any(requirement.key, tuple(self._values.get(requirement.key, ())))
+                return self._keys.mask(requirement.key).copy()
             case Operator.DOES_NOT_EXIST:
-                return ~self._any(requirement.key, tuple(self._values.get(requirement.key, ())))
+                return ~self._keys.mask(requirement.key)
             case Operator.GT | Operator.LT:
                 values = self._values.get(requirement.key, {})
                 return self._any(requirement.key, tuple(value for value in values if requirement.compares(value)))
@@ -128,7 +136,10 @@ class LabelIndex:
     def _any(self, key: str, values: tuple[str, ...]) -> Mask:
         mask = np.zeros(self._width, dtype=np.bool_)
         for value in values:
-            mask |= self._pairs.mask((key, value))
+            if len(values) > FEW_VALUES:
+                mask[self._pairs.rows((key, value))] = True
+            else:
+                mask |= self._pairs.mask((key, value))
         return mask
 
 
