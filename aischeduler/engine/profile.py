@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from aischeduler.framework.plugin import Plugins
 from aischeduler.model.names import GPU_DEFAULT, SCHEDULER_NAME
 from aischeduler.plugins.node_affinity import NodeAffinity
+from aischeduler.plugins.node_affinity_names import NodeAffinityNames
 from aischeduler.plugins.node_name import NodeName
 from aischeduler.plugins.node_ports import NodePorts
 from aischeduler.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
@@ -30,7 +31,7 @@ def default_profile(scheduler_name: str = SCHEDULER_NAME, gpu_resources: tuple[s
     affinity = NodeAffinity()
     plugins = Plugins(
         gates=(SchedulingGates(),),
-        filters=(NodeUnschedulable(), NodeName(), taints, affinity, NodePorts(), fit),
+        filters=(NodeAffinityNames(), NodeUnschedulable(), NodeName(), taints, affinity, NodePorts(), fit),
         scores=(taints, affinity, fit, NodeResourcesBalancedAllocation()),
     )
     return Profile(scheduler_name, gpu_resources, plugins)

@@ -1,7 +1,9 @@
 """Rows N7-N10 of kube-scheduler's own cases."""
 
 from aischeduler.model.selectors import NAME_FIELD, Operator, PreferredTerm
+from aischeduler.plugins import node_affinity_names
 from aischeduler.plugins.node_affinity import REASON, NodeAffinity
+from aischeduler.plugins.node_affinity_names import NodeAffinityNames
 from tests.build import a_node, a_pod, a_term, expression
 from tests.plugins.table import a_table, passing, reasons, scores
 
@@ -48,3 +50,21 @@ def test_preferred_weights_add_up() -> None:
 
 def test_the_reason_is_kube_schedulers() -> None:
     assert reasons(AFFINITY, a_pod(node_selector={"zone": "x"}), a_table(*NODES)) == {REASON: 3}
+
+
+def test_terms_that_all_name_nodes_leave_the_others_out_first() -> None:
+    names = NodeAffinityNames()
+    both = a_term(expression("zone", Operator.IN, "b"), fields=(expression(NAME_FIELD, Operator.IN, "n1"),))
+    other = a_term(fields=(expression(NAME_FIELD, Operator.IN, "n3"),))
+    pod = a_pod(required=(both, other))
+    assert passing(names, pod, a_table(*NODES)) == ["n1", "n3"]
+    assert reasons(names, pod, a_table(*NODES)) == {node_affinity_names.REASON: 1}
+    assert passing(AFFINITY, pod, a_table(*NODES)) == ["n3"]
+
+
+def test_a_term_without_names_leaves_every_node_in() -> None:
+    by_label = a_term(expression("zone", Operator.IN, "b"))
+    by_name = a_term(fields=(expression(NAME_FIELD, Operator.IN, "n3"),))
+    other_way = a_term(fields=(expression(NAME_FIELD, Operator.NOT_IN, "n3"),))
+    for required in (None, (), (by_label, by_name), (other_way,)):
+        assert passing(NodeAffinityNames(), a_pod(required=required), a_table(*NODES)) == ["n1", "n2", "n3"]

@@ -1,0 +1,47 @@
+"""NodeAffinity by name: where every required term names nodes, only those are looked at, before any other rule.
+
+DaemonSet pods are of this kind: one node each. All other nodes are told apart from those that were looked at.
+
+Source: the node set that kube-scheduler's NodeAffinity returns from PreFilter.
+"""
+
+from collections import Counter
+
+import numpy as np
+
+from aischeduler.framework.plugin import RowChange
+from aischeduler.model.pod import PodSpec
+from aischeduler.model.selectors import NodeTerm, Operator
+from aischeduler.state.index import Mask, Rows
+from aischeduler.state.nodes import NodeTable
+
+REASON = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
+
+
+class NodeAffinityNames:
+    """Filter by the names in required terms."""
+
+    name = "NodeAffinityNames"
+    static = True
+
+    def filter(self, spec: PodSpec, nodes: NodeTable, rows: Rows) -> Mask | None:
+        """Pass the rows that some term names; a term without names leaves it to the other rules."""
+        terms = [_named(term) for term in spec.required or ()]
+        if not terms or None in terms:
+            return None
+        named = sorted({name for names in terms if names is not None for name in names})
+        return np.isin(rows, [nodes.rows[name] for name in named if name in nodes.rows])
+
+    def reasons(self, spec: PodSpec, nodes: NodeTable, rows: Rows) -> Counter[str]:
+        """Give kube-scheduler's text."""
+        return Counter({REASON: len(rows)})
+
+    def helps(self, spec: PodSpec, change: RowChange) -> bool:
+        """Expect no help from a change: a node keeps its name."""
+        return False
+
+
+def _named(term: NodeTerm) -> frozenset[str] | None:
+    """Return the names to which a term is limited; None when it is not."""
+    limits = [frozenset(field.values) for field in term.fields if field.operator is Operator.IN]
+    return frozenset.intersection(*limits) if limits else None
