@@ -1,7 +1,6 @@
 """One suite, three worlds: each scenario gets `world` and cannot tell which it is."""
 
 import asyncio
-import ssl
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from itertools import count
@@ -39,7 +38,7 @@ def transport(request: pytest.FixtureRequest) -> Iterator[Transport]:
                 yield with_pools(sandbox_transport)
         case _:
             plane: ControlPlane = request.getfixturevalue("control_plane")
-            with closing(HttpTransport(plane.url, lambda: plane.restart("kube-apiserver"), client_tls(plane))) as real:
+            with closing(HttpTransport(plane.url, lambda: plane.restart("kube-apiserver"), plane.tls)) as real:
                 yield with_pools(real)
             sweep(plane)
 
@@ -83,10 +82,3 @@ def sandbox_in_a_thread() -> Iterator[HttpTransport]:
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
     loop.close()
-
-
-def client_tls(plane: ControlPlane) -> ssl.SSLContext:
-    """The administrator's certificate."""
-    context = ssl.create_default_context(cafile=str(plane.authority))
-    context.load_cert_chain(plane.admin.certificate, plane.admin.key)
-    return context
