@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check real bench soak controlplane crds lock clean
+.PHONY: help demo test check real bench soak controlplane crds types lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -41,6 +41,9 @@ controlplane: ## build kube-apiserver, etcd, kubectl and the rest into the cache
 
 crds: $(STAMP) ## write manifests/crds from its Python source
 	@$(BIN)/python -m aischeduler.kube.crds manifests/crds
+
+types: ## write the sandbox's table of API types from the Kubernetes modules
+	@$(PYTHON) tools/kubernetes_types.py --write
 
 lock: $(STAMP) ## pin the dependencies anew
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock' \
