@@ -32,7 +32,7 @@ def modules() -> None:
         pytest.skip(f"the table of types cannot be written anew: {problem}")
 
 
-@pytest.mark.real
+@pytest.mark.whole
 def test_committed_table_is_what_the_kubernetes_modules_say(modules: None) -> None:
     finished = script(dict(os.environ))
     assert finished.returncode == 0, finished.stderr.decode()
