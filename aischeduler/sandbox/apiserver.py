@@ -38,7 +38,6 @@ class ApiServer:
 
     def __init__(self, options: Options | None = None, now: float = 0.0) -> None:
         options = options or Options()
-        self.started_at = now
         self.cluster = Cluster(Store(options.history_events), Kinds(), Ids(options.seed))
         for name in sorted({resource.collection for resource in self.cluster.kinds.all()}):
             fields = self.cluster.kinds.stored_fields(name)
@@ -58,12 +57,11 @@ class ApiServer:
             wait = refusal.status.get("details", {}).get("retryAfterSeconds", 0)
             return Response(refusal.code, encode(refusal.status), JSON, wait)
 
-    def restart(self, now: float) -> None:
+    def restart(self) -> None:
         """End all watches and forget their history, as a restart of a real server does."""
         for collection in self.cluster.store.collections.values():
             collection.end_watches()
             collection.forget_history()
-        self.started_at = now
 
     def _route(self, request: Request, now: float) -> Response | WatchStream:
         call = self._call(request, now)

@@ -106,7 +106,7 @@ class HttpSandbox:
 
     def restart(self) -> None:
         """Behave as a restarted API server: watches end, history is forgotten, objects stay."""
-        self.server.restart(time.time())
+        self.server.restart()
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         body = await request.content.read() if request.body_exists else b""

@@ -194,13 +194,6 @@ class Kinds:
         """Return the resource behind a path."""
         return self._by_path.get((group, version, plural))
 
-    def of_kind(self, group: str, version: str, kind: str) -> Resource | None:
-        """Return the resource of a kind."""
-        for resource in self._by_path.values():
-            if (resource.group, resource.version, resource.kind) == (group, version, kind):
-                return resource
-        return None
-
     def groups(self) -> dict[str, list[str]]:
         """Return the versions of each group, both in order of first appearance, core first."""
         found: dict[str, list[str]] = {}

@@ -73,20 +73,6 @@ def encode(value: Any) -> bytes:
     return orjson.dumps(value)
 
 
-def string_map(value: Any) -> dict[str, str]:
-    """Return a map of strings as decoded, or an empty one."""
-    return value if isinstance(value, dict) else {}
-
-
-def controller_of(obj: JsonObject) -> JsonObject | None:
-    """Return the owner reference that has `controller: true`."""
-    for reference in obj["metadata"].get("ownerReferences") or ():
-        if reference.get("controller"):
-            owner: JsonObject = reference
-            return owner
-    return None
-
-
 def condition_of(status: JsonObject, kind: str) -> JsonObject | None:
     """Return the condition of that type."""
     for condition in status.get("conditions") or ():

@@ -56,7 +56,7 @@ class VirtualCluster:
 
     def restart_server(self) -> None:
         """Restart the API server: watches end, history is gone, objects stay."""
-        self.server.restart(self.now)
+        self.server.restart()
 
     def ask(self, method: str, url: str, document: Any = None, content_type: str = JSON) -> Response:
         """Send one request as any client may."""

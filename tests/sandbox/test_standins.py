@@ -261,10 +261,10 @@ def test_stand_ins_survive_a_restart_of_the_server() -> None:
     cluster = Staffed()
     cluster.ok("POST", JOBS, a_job("j", completions=2, parallelism=2))
     cluster.run()
-    cluster.server.restart(cluster.now)
+    cluster.server.restart()
     for name in cluster.names(PODS):
         cluster.ok("DELETE", f"{PODS}/{name}")
-    cluster.server.restart(cluster.now)
+    cluster.server.restart()
     cluster.run(2)
     assert len(cluster.names(PODS)) == 2
 

@@ -64,7 +64,7 @@ def test_restart_ends_watches_and_answers_410_below_the_new_start() -> None:
     old = cluster.add_pod("p1")["metadata"]["resourceVersion"]
     watch = cluster.watch(f"{PODS}?watch=1&resourceVersion={old}")
     cluster.add_pod("p2")
-    cluster.server.restart(cluster.now)
+    cluster.server.restart()
     assert watch.closed
     again = cluster.watch(f"{PODS}?watch=1&resourceVersion={old}")
     [(kind, status)] = cluster.events(again)

@@ -60,7 +60,7 @@ def test_list_after_a_restart_tells_only_what_differs() -> None:
     feed.read(0.0)
     send(server, "DELETE", f"{NODES}/a")
     send(server, "POST", NODES, node_object("d"))
-    server.restart(0.0)
+    server.restart()
     events = feed.read(0.0)
     assert (seen(events), gone(events)) == (["d"], ["a"])
     assert feed.counts.lists == 2

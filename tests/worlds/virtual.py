@@ -31,7 +31,7 @@ class VirtualTransport:
         return VirtualStream(self, answer)
 
     def restart(self) -> None:
-        self._server.restart(self.now)
+        self._server.restart()
 
     def settle(self) -> None:
         self.now += SETTLE_SECONDS
