@@ -89,8 +89,12 @@ def _unknown(name: str, parent: str) -> str:
     siblings = [field.removeprefix(prefix) for field in _descriptions() if field.startswith(prefix)]
     known = [field for field in siblings if "." not in field]
     near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known[:-1])} and {known[-1]}"
+    hint = f"did you mean {near[0]}?" if near else _known(known)
     return f"{_quoted(prefix + name)} is no field; {hint}"
+
+
+def _known(fields: list[str]) -> str:
+    return f"there are {', '.join(fields[:-1])} and {fields[-1]}" if len(fields) > 1 else f"there is only {fields[0]}"
 
 
 def _descriptions() -> dict[str, str]:

@@ -17,6 +17,9 @@ KIND: Final = "AiSchedulerConfiguration"
 BIND_IN_FLIGHT_MAX: Final = 256
 """More Bindings in flight than this only queue up inside the API server."""
 GPU_RESOURCES_MAX: Final = 16
+HTTP_OFF: Final = "none"
+"""The address that serves nothing."""
+_PORT: Final = r"([0-9]{1,4}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 _SUBDOMAIN: Final = r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
 
 
@@ -67,6 +70,22 @@ class Logging(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, ren
     level: Annotated[LogLevel, Meta(description="debug, info, warning or error")] = LogLevel.INFO
 
 
+HttpAddress = Annotated[
+    str,
+    Meta(
+        pattern=rf"\A({HTTP_OFF}|(\[[0-9A-Fa-f:.]+\]|[-A-Za-z0-9.]*):{_PORT})\Z",
+        max_length=270,
+        description=f"host:port such as :8080 or 127.0.0.1:8080, or {HTTP_OFF}",
+    ),
+]
+
+
+class Http(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """Where metrics and health are served; without a host on every address, with port 0 on a free port."""
+
+    address: HttpAddress = ":8080"
+
+
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
     """The whole file. `Config()` is what an empty file means.
 
@@ -80,3 +99,4 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rena
     bind_in_flight: BindInFlight = 32
     gpu_resources: GpuResources = ("nvidia.com/gpu",)
     logging: Annotated[Logging, Meta(description="a mapping with the keys format and level")] = Logging()
+    http: Annotated[Http, Meta(description="a mapping with the key address")] = Http()

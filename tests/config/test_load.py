@@ -6,12 +6,13 @@ import msgspec
 import pytest
 
 from aischeduler.config.load import FILE_BYTES_MAX, ConfigError, load_config, parse_config
-from aischeduler.config.schema import Config, LogFormat, Logging, LogLevel
+from aischeduler.config.schema import Config, Http, LogFormat, Logging, LogLevel
 from aischeduler.model import names
 
 ROOT = Path(__file__).resolve().parents[2]
-FIELDS = "apiVersion, kind, schedulerName, bindInFlight, gpuResources and logging"
+FIELDS = "apiVersion, kind, schedulerName, bindInFlight, gpuResources, logging and http"
 NAME = "schedulerName must be a name of lower-case letters, digits, '-' and '.', at most 253 long, not "
+ADDRESS = "http.address must be host:port such as :8080 or 127.0.0.1:8080, or none, not "
 GPUS = "gpuResources must be a list of 1 to 16 resource names such as nvidia.com/gpu, not "
 
 
@@ -43,12 +44,14 @@ def test_every_field_is_read() -> None:
     bindInFlight: 256
     gpuResources: [nvidia.com/gpu, amd.com/gpu]
     logging: {format: console, level: debug}
+    http: {address: "127.0.0.1:9090"}
     """
     assert parse_config("ai.yaml", text.encode()) == Config(
         scheduler_name="night-shift",
         bind_in_flight=256,
         gpu_resources=("nvidia.com/gpu", "amd.com/gpu"),
         logging=Logging(format=LogFormat.CONSOLE, level=LogLevel.DEBUG),
+        http=Http(address="127.0.0.1:9090"),
     )
 
 
@@ -78,6 +81,11 @@ def fields(kind: msgspec.inspect.Type) -> list[str]:
         ("bindInFligt: 3", "'bindInFligt' is no field; did you mean bindInFlight?"),
         ("logging: {formt: json}", "'logging.formt' is no field; did you mean format?"),
         ("logging: {colour: red}", "'logging.colour' is no field; there are format and level"),
+        ("http: {port: 80}", "'http.port' is no field; there is only address"),
+        ("http: {address: 8080}", ADDRESS + "8080"),
+        ("http: {address: ':65536'}", ADDRESS + "':65536'"),
+        ("http: {address: 'http://x:80'}", ADDRESS + "'http://x:80'"),
+        ("http: {address: off}", ADDRESS + "false"),
         ('"a\\nb": 1', f"'a\\nb' is no field; there are {FIELDS}"),
         ("bindInFlight: 0", "bindInFlight must be a whole number from 1 to 256, not 0"),
         ("bindInFlight: 257", "bindInFlight must be a whole number from 1 to 256, not 257"),
@@ -106,6 +114,11 @@ def fields(kind: msgspec.inspect.Type) -> list[str]:
 )
 def test_wrong_file_is_refused_in_one_sentence(text: str, sentence: str) -> None:
     assert complaint(text) == f"ai.yaml: {sentence}"
+
+
+@pytest.mark.parametrize("address", ["none", ":0", ":8080", "127.0.0.1:65535", "[::1]:80", "metrics.example:9090"])
+def test_address_is_host_and_port_or_none(address: str) -> None:
+    assert parse_config("ai.yaml", f"http: {{address: '{address}'}}".encode()).http == Http(address=address)
 
 
 def test_quoted_text_is_cut_and_escaped() -> None:
