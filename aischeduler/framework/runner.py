@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from aischeduler.framework.plugin import Ask, Plugins, RowChange, Score, Scores
+from aischeduler.framework.plugin import Ask, Filter, Plugins, RowChange, Score, Scores
 from aischeduler.model.pod import PodSpec
 from aischeduler.state.classes import INFEASIBLE, Classes, ClassView
 from aischeduler.state.diagnosis import Diagnosis, diagnosis
@@ -52,6 +52,14 @@ class Runner:
         """Say whether the pod passes every filter on some of the rows."""
         return bool((self._view(ask).keys[rows] != INFEASIBLE).any())
 
+    def allowed(self, spec: PodSpec, rows: Rows) -> Mask:
+        """Return a mask over `rows`: True where every static filter passes the pod, which no eviction would change."""
+        return self.nodes.alive[rows] & self._passing(self._static_filters, spec, rows)
+
+    def fits(self, spec: PodSpec, rows: Rows) -> Mask:
+        """Return a mask over `rows`: True where every filter that is not static passes the pod now."""
+        return self._passing(self._live_filters, spec, rows)
+
     def refuser(self, spec: PodSpec, row: int) -> str:
         """Return the first filter that refuses the pod on this row now; empty when it fits."""
         rows = np.array([row], dtype=np.intp)
@@ -69,10 +77,11 @@ class Runner:
         """Say why no row would do: each row counts for the first filter that refuses it."""
         view = self._view(ask)
         if view.refusal is None or view.refusal[0] != self.nodes.version or view.refusal[1] is not rows:
-            view.refusal = (self.nodes.version, rows, self._diagnose(ask.spec, rows))
+            view.refusal = (self.nodes.version, rows, self.refusals(ask.spec, rows))
         return view.refusal[2]
 
-    def _diagnose(self, spec: PodSpec, rows: Rows) -> Diagnosis:
+    def refusals(self, spec: PodSpec, rows: Rows) -> Diagnosis:
+        """Say why none of the rows would do, as `diagnose` does, but without remembering: for what-ifs."""
         left, reasons, rejectors = rows, Counter[str](), []
         for rule in self.plugins.filters:
             mask = rule.filter(spec, self.nodes, left)
@@ -102,11 +111,7 @@ class Runner:
 
     def _read_static(self, view: ClassView, ask: Ask) -> None:
         rows = np.arange(self.nodes.width, dtype=np.intp)
-        view.static = self.nodes.alive.copy()
-        for rule in self._static_filters:
-            mask = rule.filter(ask.spec, self.nodes, rows)
-            if mask is not None:
-                view.static &= mask
+        view.static = self.allowed(ask.spec, rows)
         raws = ((score, score.score(ask, self.nodes, rows)) for score in self._preferences)
         view.preferences = tuple(
             (score.weight, score.reverse, raw) for score, raw in raws if raw is not None and raw.any()
@@ -114,15 +119,19 @@ class Runner:
         view.static_version = self.nodes.static_version
 
     def _score(self, view: ClassView, ask: Ask, rows: Rows) -> None:
-        feasible: Mask = view.static[rows]
-        for rule in self._live_filters:
-            mask = rule.filter(ask.spec, self.nodes, rows)
-            if mask is not None:
-                feasible = feasible & mask
+        feasible = view.static[rows] & self.fits(ask.spec, rows)
         total: Scores = NODES_MAX - 1 - self.nodes.ranks()[rows]
         for score in self._live_scores:
             total = self._added(total, score, ask, rows)
         view.keys[rows] = np.where(feasible, total, INFEASIBLE)
+
+    def _passing(self, filters: tuple[Filter, ...], spec: PodSpec, rows: Rows) -> Mask:
+        passing: Mask = np.ones(len(rows), dtype=np.bool_)
+        for rule in filters:
+            mask = rule.filter(spec, self.nodes, rows)
+            if mask is not None:
+                passing &= mask
+        return passing
 
     def _added(self, total: Scores, score: Score, ask: Ask, rows: Rows) -> Scores:
         raw = score.score(ask, self.nodes, rows)

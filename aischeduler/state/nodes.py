@@ -124,14 +124,22 @@ class NodeTable:
     def add(self, spec: PodSpec, row: int) -> None:
         """Count a pod on a row."""
         self._count(spec, row, 1)
+        self.take_ports(spec, row)
+
+    def remove(self, spec: PodSpec, row: int) -> None:
+        """Count a pod on a row no more."""
+        self._count(spec, row, -1)
+        self.free_ports(spec, row)
+
+    def take_ports(self, spec: PodSpec, row: int) -> None:
+        """Count the host ports of a pod on a row, and nothing else of it: what-ifs keep no journal."""
         for port in spec.host_ports:
             counts = self.ports.setdefault(row, {})
             counts[port] = counts.get(port, 0) + 1
             self.port_rows.put((port.protocol, port.port), row)
 
-    def remove(self, spec: PodSpec, row: int) -> None:
-        """Count a pod on a row no more."""
-        self._count(spec, row, -1)
+    def free_ports(self, spec: PodSpec, row: int) -> None:
+        """Count the host ports of a pod on a row no more, as `take_ports` counted them."""
         for port in spec.host_ports:
             counts = self.ports[row]
             counts[port] -= 1
