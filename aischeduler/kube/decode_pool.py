@@ -1,0 +1,163 @@
+"""From a Pool document to a value of the model.
+
+Laws:
+- A spec that today's schema would refuse (it was stored under an older one, or around it) is refused whole, with the
+  field named in `invalid`; it is never raised, and such a pool owns nothing, lends nothing and borrows nothing.
+- Fields that are not known are left alone: a newer schema may have them.
+- Every text of a user is shortened and escaped before it stands in a message.
+"""
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Final, TypeVar
+
+from aischeduler.kube.documents import Metadata, PoolDocument
+from aischeduler.kube.podspec import INVALID_LENGTH_MAX
+from aischeduler.kube.pool_schema import POOLS_NAMED_MAX
+from aischeduler.kube.schemas import KEY_LENGTH_MAX, NAME_PATTERN, REQUIREMENTS_MAX, RESOURCES_MAX, VALUES_MAX
+from aischeduler.model.names import POOL_NAME_LENGTH_MAX
+from aischeduler.model.pool import MakeRoom, Placement, Pool, ReclaimPolicy
+from aischeduler.model.quantity import QuantityError, shorten
+from aischeduler.model.resources import Amounts, parse_amounts
+from aischeduler.model.selectors import LabelSelector, Requirement, SelectorError, label_selector, requirement
+
+_NAME: Final = re.compile(NAME_PATTERN.removeprefix("^").removesuffix("$"), re.ASCII)
+Choice = TypeVar("Choice", bound=StrEnum)
+
+
+class _FieldError(ValueError):
+    """A field of the wrong type or with a wrong value; the message names it."""
+
+
+def read_pool(document: PoolDocument) -> Pool:
+    """Return the Pool; a spec that cannot be understood is refused whole, with the field in `invalid`."""
+    metadata = document.metadata
+    try:
+        return _pool(metadata, _object("spec", document.spec))
+    except (_FieldError, QuantityError, SelectorError) as error:
+        return Pool(metadata.name, metadata.uid, metadata.generation, invalid=str(error)[:INVALID_LENGTH_MAX])
+
+
+def _pool(metadata: Metadata, spec: Mapping[str, Any]) -> Pool:
+    return Pool(
+        name=metadata.name,
+        uid=metadata.uid,
+        generation=metadata.generation,
+        selector=_selector("spec.nodeSelector", spec.get("nodeSelector")),
+        placement=_choice("spec.placement", spec.get("placement"), Placement),
+        disable_preemption=_switch("spec.disablePreemption", spec.get("disablePreemption")),
+        disable_borrowing=_switch("spec.disableBorrowing", spec.get("disableBorrowing")),
+        disable_sharing=_switch("spec.disableSharing", spec.get("disableSharing")),
+        borrowing_pools=_lenders("spec.borrowingPools", spec.get("borrowingPools"), metadata.name),
+        lending_limit=_limit("spec.lendingLimit", spec.get("lendingLimit")),
+        borrowing_limit=_limit("spec.borrowingLimit", spec.get("borrowingLimit")),
+        make_room=_choice("spec.makeRoom", spec.get("makeRoom"), MakeRoom) or MakeRoom.PREEMPT_THEN_BORROW,
+        reclaim_policy=_choice("spec.reclaimPolicy", spec.get("reclaimPolicy"), ReclaimPolicy)
+        or ReclaimPolicy.ON_DEMAND,
+        allowed_namespaces=_selector("spec.allowedNamespaces", spec.get("allowedNamespaces")),
+    )
+
+
+def _lenders(path: str, value: Any, own_name: str) -> tuple[str, ...] | None:
+    """Return the only pools to borrow from; None, which is any, where none is named."""
+    names: dict[str, None] = {}
+    for index, one in enumerate(_list(path, value, POOLS_NAMED_MAX)):
+        name = _text(f"{path}[{index}]", one)
+        if len(name) > POOL_NAME_LENGTH_MAX or not _NAME.fullmatch(name):
+            raise _FieldError(f"{path}[{index}]: {shorten(name)} is not the name of a Pool")
+        if name == own_name:
+            raise _FieldError(f"{path}: a pool cannot borrow from itself")
+        if name in names:
+            raise _FieldError(f"{path}[{index}]: {shorten(name)} is there twice")
+        names[name] = None
+    return tuple(names) or None
+
+
+def _limit(path: str, value: Any) -> Amounts:
+    """Return the amounts by resource, sorted by name: cpu in milli, everything else in units."""
+    amounts: dict[str, int] = {}
+    for name, quantity in sorted(_object(path, value, RESOURCES_MAX).items()):
+        if len(name) > KEY_LENGTH_MAX or not name.isprintable():
+            raise _FieldError(f"{path}.{shorten(name)}: is not the name of a resource")
+        if isinstance(quantity, bool) or not isinstance(quantity, int | str):
+            raise _FieldError(f"{path}.{name}: {_shown(quantity)} is not a quantity")
+        amounts |= parse_amounts(path, {name: str(quantity)})
+    return amounts
+
+
+def _selector(path: str, value: Any) -> LabelSelector | None:
+    if value is None:
+        return None
+    selector = _object(path, value)
+    labels = _object(f"{path}.matchLabels", selector.get("matchLabels"), REQUIREMENTS_MAX)
+    expressions = _list(f"{path}.matchExpressions", selector.get("matchExpressions"), REQUIREMENTS_MAX)
+    return label_selector(
+        path,
+        {key: _text(f"{path}.matchLabels.{shorten(key)}", one) for key, one in labels.items()},
+        tuple(_expression(f"{path}.matchExpressions[{index}]", one) for index, one in enumerate(expressions)),
+    )
+
+
+def _expression(path: str, value: Any) -> Requirement:
+    fields = _object(path, value)
+    values = _list(f"{path}.values", fields.get("values"), VALUES_MAX)
+    return requirement(
+        path,
+        _text(f"{path}.key", fields.get("key")),
+        _text(f"{path}.operator", fields.get("operator")),
+        tuple(_text(f"{path}.values[{index}]", one) for index, one in enumerate(values)),
+    )
+
+
+def _choice(path: str, value: Any, choices: type[Choice]) -> Choice | None:
+    """Return the choice, or None where none is made."""
+    if value is None:
+        return None
+    text = _text(path, value)
+    if text not in tuple(choices):
+        raise _FieldError(f"{path}: {shorten(text)} is not one of {', '.join(choices)}")
+    return choices(text)
+
+
+def _switch(path: str, value: Any) -> bool:
+    if value is not None and not isinstance(value, bool):
+        raise _FieldError(f"{path}: {_shown(value)} is not true or false")
+    return bool(value)
+
+
+def _text(path: str, value: Any) -> str:
+    if value is not None and not isinstance(value, str):
+        raise _FieldError(f"{path}: {_shown(value)} is not a text")
+    return value or ""
+
+
+def _list(path: str, value: Any, items_max: int) -> list[Any]:
+    if value is not None and not isinstance(value, list):
+        raise _FieldError(f"{path}: {_shown(value)} is not a list")
+    if value is not None and len(value) > items_max:
+        raise _FieldError(f"{path}: has {len(value)} items, which is more than {items_max}")
+    return value or []
+
+
+def _object(path: str, value: Any, properties_max: int | None = None) -> dict[str, Any]:
+    if value is not None and not isinstance(value, dict):
+        raise _FieldError(f"{path}: {_shown(value)} is not an object")
+    if value is not None and properties_max is not None and len(value) > properties_max:
+        raise _FieldError(f"{path}: has {len(value)} names, which is more than {properties_max}")
+    return value or {}
+
+
+def _shown(value: Any) -> str:
+    """Return a value for a message; what may be of any size is not spelled out."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case dict():
+            return "an object"
+        case list():
+            return "a list"
+        case _:
+            return shorten(str(value))

@@ -1,0 +1,172 @@
+"""The schema of the Pool resource: what each field is called, does, defaults to, and must be.
+
+Law: a description is written for the person at `kubectl explain pool.spec`: what the field does, what happens without
+it, and an example where words are not enough.
+"""
+
+from typing import Any, Final
+
+from aischeduler.kube.schemas import (
+    NAME_PATTERN,
+    Schema,
+    amounts,
+    array,
+    conditions,
+    integer,
+    label_selector,
+    object_of,
+    reported_amounts,
+    rule,
+    string,
+    switch,
+)
+from aischeduler.model.names import DEFAULT_POOL, POOL_KEY, POOL_NAME_LENGTH_MAX
+from aischeduler.model.pool import MakeRoom, Placement, ReclaimPolicy
+
+POOLS_NAMED_MAX: Final = 256
+"""Pools that one pool may name as its lenders."""
+COLUMN_LENGTH_MAX: Final = 128
+"""Characters of one ready-made column."""
+
+POOL_TEXT: Final = (
+    "A Pool is a set of nodes that one business owns. Pods name their pool in the annotation "
+    f"{POOL_KEY}; every pool has its own queue and its own scheduling loop. Idle nodes are lent to pods of other "
+    "pools, and the pool's own pods take the room back when they need it. Nodes that no Pool or more than one selects "
+    f"belong to the pool named {DEFAULT_POOL}, as do pods that name no Pool."
+)
+
+OWN_NAME_RULE: Final = rule(
+    "!has(self.spec) || !has(self.spec.borrowingPools) || !(self.metadata.name in self.spec.borrowingPools)",
+    "a pool cannot borrow from itself: take its own name out of the list",
+    ".spec.borrowingPools",
+)
+
+
+def pool_schema() -> Schema:
+    """Return the schema of the whole object."""
+    return object_of(
+        POOL_TEXT,
+        apiVersion=string("Version of the schema of this object."),
+        kind=string("Kind of this object: Pool."),
+        metadata={"type": "object"},
+        spec=_spec(),
+        status=_status(),
+    ) | {"x-kubernetes-validations": [OWN_NAME_RULE]}
+
+
+def _spec() -> Schema:
+    return object_of(
+        "What the pool owns, what it lends and what it borrows; written by people.",
+        nodeSelector=label_selector(
+            "The nodes that belong to the pool: all parts have to match. Absent: the pool owns no nodes, its pods can "
+            "only borrow. Empty ({}): every node matches. Nodes that several Pools select belong to the pool named "
+            f"{DEFAULT_POOL}, and each of those Pools has the condition Conflict. The selector of the pool named "
+            f'{DEFAULT_POOL} is ignored. Example: matchLabels: {{gpu: "true"}}.',
+            "a node",
+        ),
+        **_switches(),
+        borrowingPools=array(
+            "The only pools whose idle nodes this pool's pods may use, by name; their order means nothing. Absent or "
+            "empty: any pool that shares. The pool itself cannot be named. Example: [cpu-pool, default].",
+            string("Name of a Pool.", minLength=1, maxLength=POOL_NAME_LENGTH_MAX, pattern=NAME_PATTERN),
+            maxItems=POOLS_NAMED_MAX,
+        )
+        | {"x-kubernetes-list-type": "set"},
+        lendingLimit=amounts(
+            "The most that pods of other pools may ask for, all together, on this pool's nodes. A resource that is not "
+            "named is not limited; 0 lends none of it. Lowering a limit ends no running loan unless reclaimPolicy is "
+            "Evict. Example: {cpu: 64, nvidia.com/gpu: 8, memory: 256Gi}."
+        ),
+        borrowingLimit=amounts(
+            "The most that this pool's pods may ask for, all together, on nodes of other pools. A resource that is not "
+            "named is not limited; 0 borrows none of it. The pool's own nodes never count. Example: "
+            "{nvidia.com/gpu: 4}."
+        ),
+        makeRoom=string(
+            "What is tried first for a pod of this pool that fits on none of its nodes. PreemptThenBorrow (the "
+            "default): evict borrowers and pods of lower priority on the pool's own nodes, then look for idle nodes of "
+            "other pools. BorrowThenPreempt: the other way round, which disturbs fewer running pods.",
+            enum=[str(order) for order in MakeRoom],
+            default=str(MakeRoom.PREEMPT_THEN_BORROW),
+        ),
+        reclaimPolicy=string(
+            "When pods of other pools on this pool's nodes are evicted. OnDemand (the default): only when a pod of "
+            "this pool needs their room. Evict: also as soon as this spec no longer allows the loan, because sharing "
+            "was switched off or lendingLimit was lowered; the newest loans end first.",
+            enum=[str(policy) for policy in ReclaimPolicy],
+            default=str(ReclaimPolicy.ON_DEMAND),
+        ),
+        allowedNamespaces=label_selector(
+            "The namespaces whose pods may name this pool, by their labels. A pod from any other namespace waits, with "
+            "a reason that says so. Absent: every namespace. Example: matchLabels: {team: vision}, or "
+            "matchExpressions: [{key: kubernetes.io/metadata.name, operator: In, values: [vision, speech]}].",
+            "a namespace",
+        ),
+        placement=string(
+            "Which of the nodes that fit is preferred. Spread: the emptiest. Pack: the fullest, which keeps whole "
+            "machines free. Fragmentation: the one where the fewest free GPUs become useless to pods that ask for "
+            "several. Absent: pods that ask for GPUs pack, all others spread.",
+            enum=[str(placement) for placement in Placement],
+        ),
+    )
+
+
+def _switches() -> dict[str, Schema]:
+    return {
+        "disablePreemption": switch(
+            "Whether the pool's own pods may not evict others on its nodes: neither pods of lower priority nor "
+            "borrowers whose room they need. Default: false, they may."
+        ),
+        "disableBorrowing": switch(
+            "Whether the pool's own pods may not run on idle nodes of other pools. Default: false, they may."
+        ),
+        "disableSharing": switch(
+            "Whether pods of other pools may not run on this pool's idle nodes. Switching it on starts no new loan; "
+            "running ones end by themselves unless reclaimPolicy is Evict. Default: false, they may."
+        ),
+    }
+
+
+def _status() -> Schema:
+    return object_of(
+        "What the scheduler made of the spec, and the pool in numbers; written by the scheduler alone, on change and "
+        "at most once a second.",
+        observedGeneration=integer("metadata.generation of the spec that this status speaks of."),
+        nodes=integer("Nodes that belong to the pool."),
+        pods=integer("Unfinished pods on the pool's nodes, terminating ones included."),
+        pendingPods=integer("Pods that wait in the pool's queue, borrowers there included, gated pods not."),
+        **{name: reported_amounts(text) for name, text in _AMOUNTS.items()},
+        columns=object_of(
+            "The pool in ready-made texts, for the columns of kubectl get pool. Programs read the fields beside this.",
+            **{name: string(text, maxLength=COLUMN_LENGTH_MAX) for name, text in _COLUMNS.items()},
+        ),
+        conditions=conditions(
+            "What is true of the pool now.",
+            "What the condition says: Ready (the pool takes part in scheduling as its spec says), Accepted (the spec "
+            "is understood and in force) or Conflict (other pools select the same nodes; the message names one).",
+        ),
+    )
+
+
+_AMOUNTS: Final[dict[str, Any]] = {
+    "capacity": "What the pool's nodes have.",
+    "allocatable": "What the pool's nodes offer to pods.",
+    "used": "What unfinished pods on the pool's nodes ask for: own, shared and system together.",
+    "own": "The part of used that is this pool's own pods.",
+    "shared": "The part of used that is pods of other pools: what is lent now.",
+    "system": "The part of used that is pods of other schedulers, such as daemons.",
+    "borrowed": "What this pool's own pods ask for on nodes of other pools.",
+    "free": "allocatable less used, less the room that is held for pods whose victims are still going.",
+    "pending": "What the pods that wait in the pool's queue ask for.",
+}
+
+_COLUMNS: Final[dict[str, Any]] = {
+    "nodes": "Number of nodes.",
+    "cpu": "CPU used of what is allocatable, in cores: 12/64.",
+    "memory": "Memory used of what is allocatable: 96Gi/512Gi.",
+    "gpu": "GPUs used of what is allocatable: 3/8.",
+    "shared": "What is lent to other pools.",
+    "borrowed": "What is borrowed from other pools.",
+    "pending": "What waits in the pool's queue.",
+    "flags": "Preemption, borrowing and sharing, on or off: p✓ b✓ s✗.",
+}

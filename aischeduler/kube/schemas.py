@@ -1,0 +1,170 @@
+"""The pieces that schemas of custom resources are made of: bounded texts, lists, selectors, amounts, conditions.
+
+Laws:
+- Everything that a user can make long has a bound, so that the API server can price the rules.
+- A rule has a message for people and the path of the field that it is about.
+
+Source: structural schemas and validation rules of `apiextensions.k8s.io/v1`.
+"""
+
+from typing import Any, Final
+
+from aischeduler.model.selectors import LABEL_OPERATORS
+
+Schema = dict[str, Any]
+
+REQUIREMENTS_MAX: Final = 64
+"""Labels or expressions in one selector."""
+VALUES_MAX: Final = 256
+"""Values in one expression of a selector."""
+RESOURCES_MAX: Final = 64
+"""Resources in one list of amounts."""
+QUANTITY_LENGTH_MAX: Final = 40
+"""Characters in one amount."""
+CONDITIONS_MAX: Final = 16
+"""Conditions in one status."""
+KEY_LENGTH_MAX: Final = 317
+"""A prefix of 253, a slash, a name of 63."""
+VALUE_LENGTH_MAX: Final = 63
+
+NAME_PATTERN: Final = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
+KEY_PATTERN: Final = r"^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
+VALUE_PATTERN: Final = r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"
+
+
+def object_of(description: str, **properties: Schema) -> Schema:
+    """Return an object with these fields."""
+    return {"description": description, "type": "object", "properties": properties}
+
+
+def string(description: str, **bounds: Any) -> Schema:
+    """Return a text."""
+    return {"description": description, "type": "string", **bounds}
+
+
+def integer(description: str) -> Schema:
+    """Return a count."""
+    return {"description": description, "type": "integer", "format": "int64", "minimum": 0}
+
+
+def switch(description: str) -> Schema:
+    """Return a switch that is off where nothing is said."""
+    return {"description": description, "type": "boolean", "default": False}
+
+
+def array(description: str, items: Schema, **bounds: Any) -> Schema:
+    """Return a list."""
+    return {"description": description, "type": "array", "items": items, **bounds}
+
+
+def rule(expression: str, message: str, path: str = "") -> Schema:
+    """Return a validation rule; `path` is the field below `self` that it blames, such as `.values`."""
+    return {"rule": expression, "message": message, **({"fieldPath": path} if path else {})}
+
+
+def amounts(description: str) -> Schema:
+    """Return a list of amounts by resource name, as a user writes them: none below zero."""
+    quantity = {
+        "description": "An amount: a number, or a quantity such as 500m, 1.5 or 64Gi.",
+        "x-kubernetes-int-or-string": True,
+        "maxLength": QUANTITY_LENGTH_MAX,
+        "x-kubernetes-validations": [
+            rule("type(self) == int || isQuantity(self)", "must be a quantity such as 8, 500m, 1.5 or 64Gi"),
+            rule(
+                "type(self) == int ? self >= 0 : !isQuantity(self) || !quantity(self).isLessThan(quantity('0'))",
+                "must not be below zero",
+            ),
+        ],
+    }
+    return {
+        "description": description,
+        "type": "object",
+        "maxProperties": RESOURCES_MAX,
+        "additionalProperties": quantity,
+    }
+
+
+def reported_amounts(description: str) -> Schema:
+    """Return a list of amounts by resource name, as the scheduler writes them."""
+    quantity = {
+        "description": "An amount.",
+        "x-kubernetes-int-or-string": True,
+        "maxLength": QUANTITY_LENGTH_MAX,
+    }
+    return {
+        "description": description,
+        "type": "object",
+        "maxProperties": RESOURCES_MAX,
+        "additionalProperties": quantity,
+    }
+
+
+def label_selector(description: str, of: str) -> Schema:
+    """Return a label selector of what `of` names, in the plural."""
+    expression = object_of(
+        "One comparison of one label.",
+        key=string("The label's key.", minLength=1, maxLength=KEY_LENGTH_MAX, pattern=KEY_PATTERN),
+        operator=string(
+            "How the label is compared: In and NotIn with values, Exists and DoesNotExist without. NotIn and "
+            "DoesNotExist also match where the label is missing.",
+            enum=sorted(str(operator) for operator in LABEL_OPERATORS),
+        ),
+        values=array(
+            "What the label is compared with: at least one value for In and NotIn, none for Exists and DoesNotExist.",
+            string("A label value.", maxLength=VALUE_LENGTH_MAX, pattern=VALUE_PATTERN),
+            maxItems=VALUES_MAX,
+        )
+        | {"x-kubernetes-list-type": "atomic"},
+    ) | {
+        "required": ["key", "operator"],
+        "x-kubernetes-validations": [
+            rule(
+                "!(self.operator in ['In', 'NotIn']) || (has(self.values) && size(self.values) > 0)",
+                "In and NotIn need at least one value",
+                ".values",
+            ),
+            rule(
+                "!(self.operator in ['Exists', 'DoesNotExist']) || !has(self.values) || size(self.values) == 0",
+                "Exists and DoesNotExist take no values",
+                ".values",
+            ),
+        ],
+    }
+    return object_of(
+        description,
+        matchLabels={
+            "description": f"Labels that {of} must have with exactly these values.",
+            "type": "object",
+            "maxProperties": REQUIREMENTS_MAX,
+            "additionalProperties": string("A label value.", maxLength=VALUE_LENGTH_MAX, pattern=VALUE_PATTERN),
+            "x-kubernetes-validations": [
+                rule(f"self.all(key, size(key) <= {KEY_LENGTH_MAX} && key.matches('{KEY_PATTERN}'))", KEY_TEXT)
+            ],
+        },
+        matchExpressions=array(
+            f"Comparisons that the labels of {of} must all satisfy.", expression, maxItems=REQUIREMENTS_MAX
+        )
+        | {"x-kubernetes-list-type": "atomic"},
+    ) | {"x-kubernetes-map-type": "atomic"}
+
+
+KEY_TEXT: Final = "every key must be a label key: a name, or a prefix, a slash and a name"
+
+
+def conditions(description: str, types: str) -> Schema:
+    """Return the conditions of a status; `types` says which there are and what they mean."""
+    condition = object_of(
+        "One thing that is true, false or unknown.",
+        type=string(types, maxLength=316, pattern=r"^[A-Za-z][A-Za-z0-9]*$"),
+        status=string("True, False or Unknown.", enum=["True", "False", "Unknown"]),
+        observedGeneration=integer("metadata.generation of the spec that this condition speaks of."),
+        lastTransitionTime=string("When the status last changed.", format="date-time"),
+        reason=string(
+            "One word for why.", minLength=1, maxLength=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"
+        ),
+        message=string("A sentence for people that names the field or the node.", maxLength=32768),
+    ) | {"required": ["type", "status", "lastTransitionTime", "reason", "message"]}
+    return array(description, condition, maxItems=CONDITIONS_MAX) | {
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["type"],
+    }
