@@ -1,0 +1,49 @@
+"""What a stage stands on: an API server with Pools, one scheduler, kubelets and controllers, and time that passes.
+
+Laws:
+- A scenario sees the API only. What else is here is for the judges, or ends and starts the scheduler's process.
+- Nothing above this asks which ground it stands on.
+"""
+
+from typing import Protocol
+
+from tests.worlds.world import Answer, Call, Stream
+
+
+class Ground(Protocol):
+    """One of the three worlds with a scheduler in it."""
+
+    @property
+    def quiet_seconds(self) -> float:
+        """For how long nothing must happen before we say that it does not."""
+        ...
+
+    def begin(self) -> None:
+        """Make everything ready for a scenario: no objects but those of every cluster, one scheduler that decides."""
+        ...
+
+    def end(self) -> None:
+        """Take away what the scenario has left."""
+        ...
+
+    def close(self) -> None: ...
+
+    def request(self, call: Call) -> Answer: ...
+
+    def watch(self, url: str) -> Stream: ...
+
+    def now(self) -> float:
+        """Return seconds that never go back."""
+        ...
+
+    def pass_time(self) -> None:
+        """Let a moment pass in which everybody acts."""
+        ...
+
+    def restart_scheduler(self, **settings: object) -> None:
+        """End the scheduler as a SIGKILL would and start another one with these settings of its configuration."""
+        ...
+
+    def net_saves(self) -> int:
+        """Return how many pods the scheduler's five-minute net had to save."""
+        ...

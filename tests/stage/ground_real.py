@@ -1,0 +1,86 @@
+"""The real control plane with the production program as a ground: one of each for all scenarios, swept in between."""
+
+import json
+import sys
+import time
+
+from tests.controlplane.part import Part
+from tests.controlplane.plane import ControlPlane
+from tests.controlplane.sweep import sweep
+from tests.real.cluster import install
+from tests.stage.kubelets import Kubelets
+from tests.worlds.over_http import HttpStream, HttpTransport
+from tests.worlds.world import Answer, Call
+
+MOMENT_SECONDS = 0.01
+LOG_CHARACTERS_SHOWN = 20_000
+
+
+class RealGround:
+    """etcd, kube-apiserver and its controllers, kubelets of ours, and `ai-scheduler run` in a process."""
+
+    quiet_seconds = 0.25
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self._plane = plane
+        install(plane)
+        sweep(plane)
+        self._transport = HttpTransport(plane.url, lambda: plane.restart("kube-apiserver"), plane.tls)
+        self._kubelets = Kubelets(self._transport.watch, HttpTransport(plane.url, lambda: None, plane.tls))
+        self._settings: dict[str, object] = {}
+        self._log_read = 0
+        self._scheduler = self._start({})
+
+    def begin(self) -> None:
+        if self._settings:
+            self.restart_scheduler()
+        self._log_read = len(self._log())
+
+    def end(self) -> None:
+        print(self._log()[self._log_read :][-LOG_CHARACTERS_SHOWN:])  # pytest shows it when the scenario has failed
+        self._kubelets.check()
+        sweep(self._plane)
+
+    def close(self) -> None:
+        self._scheduler.kill()
+        self._kubelets.close()
+        self._transport.close()
+
+    def request(self, call: Call) -> Answer:
+        return self._transport.request(call)
+
+    def watch(self, url: str) -> HttpStream:
+        return self._transport.watch(url)
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def pass_time(self) -> None:
+        time.sleep(MOMENT_SECONDS)
+
+    def restart_scheduler(self, **settings: object) -> None:
+        self._scheduler.kill()
+        self._scheduler = self._start(settings)
+
+    def net_saves(self) -> int:
+        return 0
+
+    def _start(self, settings: dict[str, object]) -> Part:
+        """Start the program; it is ready when it has listed everything."""
+        self._settings = settings
+        config = self._plane.directory / "stage.yaml"
+        config.write_text(json.dumps(settings))
+        options = ["--kubeconfig", str(self._plane.kubeconfig), "--config", str(config), "--no-leader-elect"]
+        command = [sys.executable, "-m", "aischeduler", "run", *options, "--log-format", "json"]
+        part = self._plane.program("ai-scheduler-on-stage", command, self._synced)
+        part.log.unlink(missing_ok=True)
+        self._log_read = 0
+        part.start()
+        return part
+
+    def _synced(self) -> bool:
+        return '"event":"synced"' in self._log()
+
+    def _log(self) -> str:
+        path = self._plane.directory / "ai-scheduler-on-stage.log"
+        return path.read_text() if path.exists() else ""

@@ -1,0 +1,112 @@
+"""The sandbox over HTTP with the production daemon as a ground: both fresh for each scenario, in a thread's loop."""
+
+import asyncio
+import json
+import time
+from collections.abc import Coroutine
+from threading import Thread
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+
+from aischeduler.config.schema import Config
+from aischeduler.daemon import Daemon
+from aischeduler.kube.auth import Server
+from aischeduler.kube.crds import pool_crd
+from aischeduler.sandbox.http import HttpSandbox
+from aischeduler.sandbox.standins.kubelet import KubeletOptions
+from tests.worlds.over_http import HttpStream, HttpTransport
+from tests.worlds.world import Answer, Call, encode
+
+T = TypeVar("T")
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+MOMENT_SECONDS = 0.01
+KUBELET = KubeletOptions(start_seconds=0.01, stop_seconds=0.05)
+WITHIN_SECONDS = 15.0
+
+
+class SandboxGround:
+    """An HttpSandbox and a Daemon on one event loop of their own."""
+
+    quiet_seconds = 0.25
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self._sandbox: HttpSandbox | None = None
+        self._transport: HttpTransport | None = None
+        self._daemon: Daemon | None = None
+        self._daemon_task: asyncio.Task[None] | None = None
+        self._saves = 0
+
+    def begin(self) -> None:
+        self._sandbox = HttpSandbox(kubelet=KUBELET)
+        self._wait_for(self._sandbox.start())
+        self._transport = HttpTransport(self._sandbox.url, _never_restarted)
+        defined = self.request(Call("POST", DEFINITIONS, encode(pool_crd())))
+        assert defined.status == 201, defined
+        self._saves = 0
+        self._wait_for(self._start({}))
+
+    def end(self) -> None:
+        assert self._sandbox is not None
+        assert self._transport is not None
+        self._transport.close()
+        self._wait_for(self._kill())
+        self._wait_for(self._sandbox.stop())
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def request(self, call: Call) -> Answer:
+        assert self._transport is not None
+        return self._transport.request(call)
+
+    def watch(self, url: str) -> HttpStream:
+        assert self._transport is not None
+        return self._transport.watch(url)
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def pass_time(self) -> None:
+        time.sleep(MOMENT_SECONDS)
+
+    def restart_scheduler(self, **settings: object) -> None:
+        self._wait_for(self._kill())
+        self._wait_for(self._start(settings))
+
+    def net_saves(self) -> int:
+        assert self._daemon is not None
+        return self._saves + self._daemon.scheduler.net_saves()
+
+    async def _start(self, settings: dict[str, object]) -> None:
+        assert self._sandbox is not None
+        address = urlsplit(self._sandbox.url)
+        server = Server(address.hostname or "", address.port or 0, time.monotonic)
+        config = msgspec.convert(json.loads(json.dumps(settings)), Config)
+        self._daemon = Daemon(server, config, asyncio.Event())
+        self._daemon_task = asyncio.create_task(self._daemon.run(), name="daemon")
+        deciding = asyncio.create_task(self._daemon.deciding.wait(), name="deciding")
+        await asyncio.wait([self._daemon_task, deciding], return_when=asyncio.FIRST_COMPLETED)
+        assert not self._daemon_task.done(), "the daemon ended"
+
+    async def _kill(self) -> None:
+        """End the daemon without letting it finish anything."""
+        assert self._daemon is not None
+        assert self._daemon_task is not None
+        self._saves += self._daemon.scheduler.net_saves()
+        self._daemon_task.cancel()
+        await asyncio.wait([self._daemon_task])
+
+    def _wait_for(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(WITHIN_SECONDS)
+
+
+def _never_restarted() -> None:
+    raise AssertionError("no scenario restarts the server")

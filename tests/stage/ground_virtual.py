@@ -1,0 +1,98 @@
+"""The virtual cluster as a ground: fresh for each scenario, on a clock that only the scenario moves."""
+
+import json
+from random import Random  # noqa: TID251 - here the seed becomes chance
+
+from aischeduler.engine.profile import default_profile
+from aischeduler.engine.scheduler import Scheduler
+from aischeduler.model.names import SCHEDULER_NAME
+from aischeduler.sandbox.protocol import Request, request
+from aischeduler.sandbox.standins.kubelet import KubeletOptions
+from aischeduler.sandbox.watches import WatchStream
+from aischeduler.sim.cluster import VirtualCluster
+from aischeduler.sim.shell import Network, VirtualShell
+from tests.worlds.world import Answer, Call, Json
+
+MOMENT_SECONDS = 0.05
+
+
+class VirtualGround:
+    """An API server in process with the production engine on virtual time."""
+
+    quiet_seconds = 60.0
+
+    def __init__(self) -> None:
+        self._cluster = VirtualCluster(0, KubeletOptions())
+        self._shell: VirtualShell | None = None
+        self._runs = 0
+        self._saves = 0
+
+    def begin(self) -> None:
+        self._cluster = VirtualCluster(0, KubeletOptions(start_seconds=0.5, stop_seconds=1.0))
+        self._runs = self._saves = 0
+        self._shell = self._start()
+
+    def end(self) -> None:
+        """The next scenario gets a cluster of its own."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def request(self, call: Call) -> Answer:
+        answer = self._cluster.server.handle(_request(call), self._cluster.now)
+        assert not isinstance(answer, WatchStream), call.url
+        return Answer(answer.status, json.loads(answer.body), answer.warnings)
+
+    def watch(self, url: str) -> "VirtualStream":
+        answer = self._cluster.server.handle(_request(Call("GET", url)), self._cluster.now)
+        assert isinstance(answer, WatchStream), answer
+        return VirtualStream(self._cluster, answer)
+
+    def now(self) -> float:
+        return self._cluster.now
+
+    def pass_time(self) -> None:
+        self._cluster.run(MOMENT_SECONDS)
+
+    def restart_scheduler(self, **settings: object) -> None:
+        assert self._shell is not None
+        self._saves += self._shell.scheduler.net_saves()
+        self._cluster.stop(self._shell)
+        self._shell = self._start(**settings)
+
+    def net_saves(self) -> int:
+        assert self._shell is not None
+        return self._saves + self._shell.scheduler.net_saves()
+
+    def _start(self) -> VirtualShell:
+        self._runs += 1
+        scheduler = Scheduler(default_profile(SCHEDULER_NAME), f"run{self._runs}")
+        return self._cluster.start(scheduler, SCHEDULER_NAME, Network(), Random(0))
+
+
+class VirtualStream:
+    """A watch in process; time does not pass while it is read."""
+
+    def __init__(self, cluster: VirtualCluster, stream: WatchStream) -> None:
+        self._cluster = cluster
+        self._stream = stream
+        self._lines: list[bytes] = []
+
+    @property
+    def ended(self) -> bool:
+        return self._stream.closed and not self._lines
+
+    def next(self, seconds: float) -> Json | None:
+        self._lines += self._stream.read(self._cluster.now)
+        if not self._lines:
+            return None
+        event: Json = json.loads(self._lines.pop(0))
+        return event
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+def _request(call: Call) -> Request:
+    asked = request(call.method, call.url, call.body, call.content_type)
+    return Request(asked.method, asked.path, asked.query, call.accept, asked.content_type, asked.body)

@@ -1,0 +1,95 @@
+"""The kubelets of the real control plane's nodes, of which it has none: bound pods run, and go when they are deleted.
+
+Laws: one thread, one watch, one connection; a pod that asks for it ends by itself; that a write is refused because its
+pod is gone or changed is no failure, the watch tells what became of it.
+"""
+
+import heapq
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from threading import Thread
+
+from aischeduler.sandbox.standins.kubelet import RUN_SECONDS
+from tests.worlds.over_http import HttpStream, HttpTransport
+from tests.worlds.world import STRATEGIC_PATCH, Call, Json, encode
+
+START_SECONDS = 0.01
+STOP_SECONDS = 0.05
+LOOK_SECONDS = 0.02
+PODS = "/api/v1/pods"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Due:
+    at: float
+    uid: str
+    path: str
+    action: str
+
+
+class Kubelets:
+    """Runs from construction to `close`."""
+
+    def __init__(self, watch: Callable[[str], HttpStream], transport: HttpTransport) -> None:
+        self._transport = transport
+        self._stream = watch(f"{PODS}?watch=true")
+        self._due: list[_Due] = []
+        self._planned: set[tuple[str, str]] = set()
+        self._stopped = False
+        self._thread = Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def check(self) -> None:
+        """Raise AssertionError when the kubelets have failed."""
+        assert self._thread.is_alive(), "the kubelets have ended"
+
+    def close(self) -> None:
+        self._stopped = True
+        self._thread.join()
+        self._stream.close()
+        self._transport.close()
+
+    def _run(self) -> None:
+        while not self._stopped:
+            event = self._stream.next(LOOK_SECONDS)
+            if event is not None:
+                self._plan(event["type"], event["object"])
+            while self._due and self._due[0].at <= time.monotonic():
+                self._act(heapq.heappop(self._due))
+
+    def _plan(self, kind: str, pod: Json) -> None:
+        metadata, phase = pod["metadata"], pod["status"].get("phase")
+        if kind == "DELETED" or not pod["spec"].get("nodeName"):
+            return
+        if metadata.get("deletionTimestamp"):
+            self._later(pod, "stop", STOP_SECONDS)
+        elif phase == "Pending":
+            self._later(pod, "start", START_SECONDS)
+        elif phase == "Running" and RUN_SECONDS in metadata.get("annotations", {}):
+            self._later(pod, "finish", float(metadata["annotations"][RUN_SECONDS]))
+
+    def _later(self, pod: Json, action: str, seconds: float) -> None:
+        metadata = pod["metadata"]
+        if (metadata["uid"], action) not in self._planned:
+            self._planned.add((metadata["uid"], action))
+            path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
+            heapq.heappush(self._due, _Due(time.monotonic() + seconds, metadata["uid"], path, action))
+
+    def _act(self, due: _Due) -> None:
+        if due.action == "stop":
+            options = {"gracePeriodSeconds": 0, "preconditions": {"uid": due.uid}}
+            self._send(Call("DELETE", due.path, encode(options)))
+            return
+        now = datetime.fromtimestamp(time.time(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        ready = {"type": "Ready", "status": "True", "lastTransitionTime": now}
+        status: Json = {"phase": "Running", "startTime": now, "conditions": [ready]}
+        if due.action == "finish":
+            status = {"phase": "Succeeded", "conditions": [ready | {"status": "False", "reason": "PodCompleted"}]}
+        change = {"metadata": {"uid": due.uid}, "status": status}
+        self._send(Call("PATCH", f"{due.path}/status", encode(change), STRATEGIC_PATCH))
+
+    def _send(self, call: Call) -> None:
+        answer = self._transport.request(call)
+        assert answer.status in {200, 404, 409}, answer

@@ -1,0 +1,246 @@
+"""The words in which scenarios are written: what a user does, what is to come, and what must never be."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tests.objects import job_object, node_object, pdb_object, pod_object, pool_object, priority_class_object
+from tests.stage.ground import Ground
+from tests.stage.sights import Sights, refused
+from tests.worlds.world import MERGE_PATCH, Answer, Call, Json, encode
+
+PATIENCE_SECONDS = 15.0
+"""How long a scenario waits for what must come: less than any net, more than any backoff."""
+POOL_LABEL = "stage.example/pool"
+HOLD = "stage.example/hold"
+"""The finalizer of a pod that takes its time to go."""
+NOTHING: Mapping[str, str] = {}
+
+
+class Stage(Sights):
+    """One scenario. Cluster-scoped names are its own; pods live in its namespace `ns` unless they say otherwise."""
+
+    def __init__(self, ground: Ground, prefix: str) -> None:
+        super().__init__(ground, prefix)
+        self._pool_of: dict[str, str] = {}
+        self._pools: dict[str, None] = {}
+        self._held: dict[str, None] = {}
+        self._unsettled = False
+        self._made: dict[str, None] = {}
+        self.namespace("ns")
+
+    # What a user does.
+
+    def namespace(self, name: str, **labels: str) -> None:
+        """Create a namespace with labels."""
+        self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self._own(name), "labels": labels}})
+
+    def node(
+        self,
+        name: str,
+        *,
+        pool: str = "",
+        cpu: str = "4",
+        memory: str = "64Gi",
+        gpu: int = 0,
+        pods: int = 110,
+        labels: Mapping[str, str] = NOTHING,
+        taints: Sequence[Json] = (),
+    ) -> None:
+        """Create a node of a pool; without one it belongs to the default pool."""
+        labelled = {**labels, POOL_LABEL: self._own(pool)} if pool else dict(labels)
+        self.create(
+            node_object(self._own(name), cpu=cpu, memory=memory, gpu=gpu, pods=pods, labels=labelled, taints=taints)
+        )
+        self._pool_of[name] = pool
+        self._unsettled = True
+
+    def pools(self, *names: str, **spec: Any) -> None:
+        """Create pools, each of the nodes that say so, all with these fields in their spec."""
+        for name in names:
+            labels = {POOL_LABEL: self._own(name)}
+            self.create(pool_object(self._own(name), labels=labels, **self._spec(spec)))
+            self._pools[name] = None
+        self._unsettled = True
+
+    def pod(
+        self,
+        name: str,
+        *,
+        namespace: str = "ns",
+        cpu: str = "1",
+        memory: str = "64Mi",
+        gpu: int = 0,
+        pool: str = "",
+        priority: int = 0,
+        never_preempts: bool = False,
+        held: bool = False,
+        owner: str = "",
+        node: str = "",
+        **more: Any,
+    ) -> None:
+        """Create a pod once its pools are in force.
+
+        A `held` pod that is deleted stays until it is released; `owner` is the kind of its controller.
+        """
+        self.settle()
+        klass = self._priority_class(priority, never_preempts=never_preempts) if priority or never_preempts else ""
+        document = pod_object(
+            name,
+            namespace=self._own(namespace),
+            cpu=cpu,
+            memory=memory,
+            gpu=gpu,
+            pool=self._own(pool) if pool not in ("", "default") else pool,
+            node=self._own(node) if node else "",
+            **({"priority_class": klass} | more),
+        )
+        if held:
+            document["metadata"]["finalizers"] = [HOLD]
+            self._held[name] = None
+        if owner:
+            reference = {"apiVersion": "example.com/v1", "kind": owner, "name": "owner", "uid": "0", "controller": True}
+            document["metadata"]["ownerReferences"] = [reference]
+        self._namespaces[name] = namespace
+        self.create(document)
+
+    def pods(self, *names: str, **same: Any) -> None:
+        """Create pods that are alike."""
+        for name in names:
+            self.pod(name, **same)
+
+    def job(self, name: str, *, priority: int = 0, pool: str = "", **more: Any) -> None:
+        """Create a Job."""
+        self.settle()
+        document = job_object(name, namespace=self._own("ns"), pool=self._own(pool) if pool else "", **more)
+        if priority:
+            document["spec"]["template"]["spec"]["priorityClassName"] = self._priority_class(priority)
+        self.create(document)
+
+    def budget(self, name: str, *, min_available: int, **labels: str) -> None:
+        """Create a disruption budget for the pods with these labels, and wait until it allows what it does."""
+        self.create(pdb_object(name, namespace=self._own("ns"), min_available=min_available, labels=labels))
+        self.until(lambda: "observedGeneration" in self.get("PodDisruptionBudget", name).get("status", {}))
+
+    def set_pool(self, name: str, **spec: Any) -> None:
+        """Change fields of a pool's spec; None takes one out."""
+        self.patch("Pool", name, {"spec": self._spec(spec)})
+
+    def move(self, node: str, pool: str) -> None:
+        """Give a node to another pool by its label."""
+        self.patch("Node", node, {"metadata": {"labels": {POOL_LABEL: self._own(pool) if pool else None}}})
+        self._pool_of[node] = pool
+
+    def patch(self, kind: str, name: str, change: Json, subresource: str = "") -> None:
+        """Merge a change into an object, or with a `subresource` into its status."""
+        answer = self._ask(Call("PATCH", self._url(kind, name, subresource), encode(change), MERGE_PATCH))
+        assert answer.status == 200, answer
+
+    def create(self, document: Json) -> None:
+        """POST a document whose names are the server's."""
+        namespace = document["metadata"].get("namespace", "")
+        url = self._url(document["kind"])
+        if namespace:
+            url = url.replace(f"/namespaces/{self._own('ns')}/", f"/namespaces/{namespace}/")
+        call = Call("POST", url, encode(document))
+        answer = self._ask(call)
+        deadline = self._ground.now() + PATIENCE_SECONDS
+        while refused(answer, "no PriorityClass") and self._ground.now() < deadline:  # admission has a cache
+            self._ground.pass_time()
+            answer = self._ask(call)
+        assert answer.status == 201, answer
+
+    def delete(self, kind: str, name: str, **options: Any) -> None:
+        """Delete an object."""
+        answer = self._ask(Call("DELETE", self._url(kind, name), encode(options)))
+        assert answer.status in {200, 202}, answer
+        if kind == "Pool":
+            self._pools.pop(name, None)
+
+    def release(self, *pods: str) -> None:
+        """Let deleted pods that were held go."""
+        for pod in pods:
+            del self._held[pod]
+            self.patch("Pod", pod, {"metadata": {"finalizers": None}})
+
+    def restart_scheduler(self, **settings: object) -> None:
+        """End the scheduler as a SIGKILL would and start one with these settings of its configuration."""
+        self._ground.restart_scheduler(**settings)
+
+    # What is to come, and what must not.
+
+    def until(self, claim: Callable[[], bool]) -> None:
+        """Let time pass until the claim holds."""
+        deadline = self._ground.now() + PATIENCE_SECONDS
+        while not claim():
+            assert self._ground.now() < deadline, f"not within {PATIENCE_SECONDS:.0f} s\n{self.report()}"
+            self._ground.pass_time()
+            self.witness.look()
+
+    def stays(self, claim: Callable[[], bool]) -> None:
+        """Let time pass in which the claim always holds."""
+        end = self._ground.now() + self._ground.quiet_seconds
+        while self._ground.now() < end:
+            assert claim(), f"held no longer\n{self.report()}"
+            self._ground.pass_time()
+        self.witness.look()
+
+    def goes(self, **nodes: str) -> None:
+        """Each of these pods comes to be on its node."""
+        for pod, node in nodes.items():
+            name = pod.replace("_", "-")
+            self.until(lambda name=name: self.node_of(name) != "")  # type: ignore[misc]
+            assert self.node_of(name) == node, f"{name} is on {self.node_of(name)}, not {node}\n{self.report()}"
+
+    def waits(self, pod: str, *parts: str) -> None:
+        """The pod comes to wait with a reason that has these parts, and keeps waiting."""
+        self.until(lambda: all(part in self.why(pod) for part in parts) and self.why(pod) != "")
+        self.stays(lambda: self.node_of(pod) == "")
+
+    def evicts(self, *pods: str) -> None:
+        """These pods, and no others, come to be evicted, whichever first."""
+        self.until(lambda: len(self.victims()) >= len(pods))
+        assert sorted(self.victims()) == sorted(pods), self.report()
+
+    def settle(self) -> None:
+        """Wait until every pool is in force with the nodes that it is to have."""
+        if self._unsettled:
+            self._unsettled = False
+            self.until(lambda: all(self._in_force(pool) for pool in self._pools))
+
+    def end(self) -> None:
+        """Let go what was held, and hear the judges."""
+        self.witness.look()
+        found = self.witness.judge()
+        report = self.report()
+        for pod in list(self._held):
+            if self.get("Pod", pod):
+                self.release(pod)
+        self.witness.close()
+        assert found == [], report
+        assert self._ground.net_saves() == 0, report
+
+    def _in_force(self, pool: str) -> bool:
+        found = self.get("Pool", pool)
+        status = found.get("status", {})
+        count = list(self._pool_of.values()).count(pool)
+        return (
+            status.get("observedGeneration") == found["metadata"]["generation"] and status.get("nodes", count) == count
+        )
+
+    def _priority_class(self, value: int, *, never_preempts: bool = False) -> str:
+        """Return the priority class of this value, made where there is none."""
+        name = self._own(f"p{value}{'-never' if never_preempts else ''}".replace("p-", "minus"))
+        if name not in self._made:
+            self._made[name] = None
+            policy = {"preemptionPolicy": "Never"} if never_preempts else {}
+            self.create(priority_class_object(name, value=value) | policy)
+        return name
+
+    def _spec(self, spec: Mapping[str, Any]) -> Json:
+        """Return fields of a pool's spec with the names of pools as the server has them."""
+        named = spec.get("borrowingPools")
+        mine = {} if named is None else {"borrowingPools": [self._name("Pool", name) for name in named]}
+        return {**spec, **mine}
+
+    def _ask(self, call: Call) -> Answer:
+        return self._ground.request(call)

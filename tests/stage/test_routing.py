@@ -1,0 +1,95 @@
+"""Which pool a node and a pod belong to."""
+
+from aischeduler.model.names import POOL_KEY
+from tests.objects import pool_object
+from tests.stage.stage import Stage
+
+
+def test_pod_runs_on_a_node_of_the_pool_that_it_names(stage: Stage) -> None:
+    stage.node("a1", pool="a")
+    stage.node("b1", pool="b")
+    stage.node("free")
+    stage.pools("a", "b")
+    stage.pods("p", pool="b")
+    stage.goes(p="b1")
+    assert stage.marks("p").items() >= {"home-pool": "b", "pool": "b"}.items()
+
+
+def test_pool_may_be_named_by_a_label(stage: Stage) -> None:
+    stage.node("a1", pool="a")
+    stage.node("free")
+    stage.pools("a")
+    stage.pod("p", labels={POOL_KEY: stage._own("a")})
+    stage.goes(p="a1")
+
+
+def test_annotation_is_heard_before_the_label(stage: Stage) -> None:
+    stage.node("a1", pool="a")
+    stage.node("b1", pool="b")
+    stage.pools("a", "b")
+    stage.pod("p", pool="a", labels={POOL_KEY: stage._own("b")})
+    stage.goes(p="a1")
+    assert stage.marks("p")["home-pool"] == "a"
+
+
+def test_pod_that_names_no_pool_is_at_home_in_the_default_pool(stage: Stage) -> None:
+    stage.node("a1", pool="a")
+    stage.node("free")
+    stage.pools("a")
+    stage.pod("p")
+    stage.goes(p="free")
+    assert stage.marks("p")["home-pool"] == "default"
+
+
+def test_pod_of_an_unknown_pool_waits_in_the_default_pool_and_is_warned_once(stage: Stage) -> None:
+    stage.node("free", cpu="1")
+    stage.pod("p", pool="nowhere", cpu="2")
+    stage.waits("p", "0/1 nodes are available: 1 Insufficient cpu.")
+    stage.patch("Node", "free", {"status": {"allocatable": {"cpu": "1500m"}}}, "status")
+    stage.node("free2", cpu="2")
+    stage.goes(p="free2")
+    assert stage.events("p", "UnknownPool") == ["There is no pool nowhere; the pod waits in the pool default."]
+
+
+def test_names_of_pools_are_compared_exactly(stage: Stage) -> None:
+    stage.node("a1", pool="a")
+    stage.node("free")
+    stage.pools("a")
+    stage.pod("p", annotations={POOL_KEY: stage._own("A")})
+    stage.goes(p="free")
+    stage.until(lambda: len(stage.events("p", "UnknownPool")) == 1)
+
+
+def test_node_that_two_pools_select_is_the_default_pools_and_both_say_so(stage: Stage) -> None:
+    stage.node("n1", labels={"one": "1", "two": "1"})
+    for name, label in (("one", "one"), ("two", "two")):
+        stage.create(pool_object(stage._own(name), labels={label: "1"}))
+    for name in ("one", "two"):
+        stage.until(lambda name=name: stage.condition(name, "Conflict").get("status") == "True")  # type: ignore[misc]
+        assert stage.condition(name, "Conflict")["message"].endswith(": n1.")
+    stage.pod("p")
+    stage.goes(p="n1")
+    stage.patch("Node", "n1", {"metadata": {"labels": {"two": None}}})
+    for name in ("one", "two"):
+        stage.until(lambda name=name: stage.condition(name, "Conflict").get("status") == "False")  # type: ignore[misc]
+    stage.pod("q", pool="one")
+    stage.goes(q="n1")
+
+
+def test_pool_that_comes_later_takes_its_waiting_pods_home(stage: Stage) -> None:
+    stage.pod("p", pool="late")
+    stage.waits("p", "no nodes available to schedule pods")
+    stage.pools("late")
+    stage.node("late1", pool="late")
+    stage.goes(p="late1")
+    assert stage.marks("p")["home-pool"] == "late"
+
+
+def test_waiting_pods_of_a_deleted_pool_become_pods_of_the_default_pool(stage: Stage) -> None:
+    stage.node("free", cpu="1")
+    stage.pools("a", disableBorrowing=True)
+    stage.pod("p", pool="a")
+    stage.until(lambda: stage.why("p") != "")
+    stage.delete("Pool", "a")
+    stage.goes(p="free")
+    assert stage.marks("p")["home-pool"] == "default"

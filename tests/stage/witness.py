@@ -1,0 +1,104 @@
+"""Who watches a whole scenario: the record of its pods and nodes, and the judges that read it at the end.
+
+Laws:
+- The record is the API server's own, in its order; nothing is missed and nothing is asked of the scheduler.
+- A node is judged by the most that it ever had, since the records of pods and nodes have no common order.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+
+from aischeduler.model.names import PODS
+from aischeduler.model.resources import parse_amounts
+from tests.worlds.world import Json, Stream
+
+PREEMPTION = "PreemptionByScheduler"
+
+
+class Witness:
+    """Records from construction on; `plain` takes the scenario's prefix out of what was seen."""
+
+    def __init__(self, pods: Stream, nodes: Stream, plain: Callable[[Json], Json]) -> None:
+        self._streams = (pods, nodes)
+        self._plain = plain
+        self.pods: list[Json] = []
+        """Every state of every pod, with `gone` where it was deleted."""
+        self._most: dict[str, Counter[str]] = {}
+
+    def look(self) -> None:
+        """Take in what has happened."""
+        pods, nodes = self._streams
+        while event := pods.next(0.0):
+            self.pods.append(self._plain(event["object"]) | {"gone": event["type"] == "DELETED"})
+        while event := nodes.next(0.0):
+            node = self._plain(event["object"])
+            most = self._most.setdefault(node["metadata"]["name"], Counter())
+            most |= Counter(parse_amounts("allocatable", node["status"].get("allocatable", {})))
+            self._most[node["metadata"]["name"]] = most
+
+    def victims(self) -> list[str]:
+        """The pods that a scheduler has marked for eviction, in that order."""
+        return list(dict.fromkeys(pod["metadata"]["name"] for pod in self.pods if evicted(pod)))
+
+    def nodes_of(self, name: str) -> list[str]:
+        """Every node on which a pod of this name was seen, in order."""
+        seen = (pod["spec"].get("nodeName") for pod in self.pods if pod["metadata"]["name"] == name)
+        return list(dict.fromkeys(node for node in seen if node))
+
+    def judge(self) -> list[str]:
+        """Return what must never be: a node with more than it has, a pod bound twice, a delete before its reason."""
+        return [*self._overcommitted(), *self._bound_twice(), *self._deleted_untold()]
+
+    def close(self) -> None:
+        for stream in self._streams:
+            stream.close()
+
+    def _overcommitted(self) -> list[str]:
+        used: dict[str, Counter[str]] = {}
+        counted: dict[str, tuple[str, Counter[str]]] = {}
+        found = []
+        for pod in self.pods:
+            uid, node = pod["metadata"]["uid"], pod["spec"].get("nodeName")
+            if uid in counted:
+                before, amounts = counted.pop(uid)
+                used[before].subtract(amounts)
+            if not node or pod["gone"] or pod["status"].get("phase") in {"Succeeded", "Failed"}:
+                continue
+            counted[uid] = node, _amounts(pod)
+            total = used.setdefault(node, Counter())
+            total.update(_amounts(pod))
+            most = self._most.get(node, Counter())
+            over = {resource: amount for resource, amount in total.items() if amount > most[resource]}
+            if over:
+                found.append(f"{node} has {dict(most)}, used since {pod['metadata']['name']}: {over}")
+        return found
+
+    def _bound_twice(self) -> list[str]:
+        nodes: dict[str, dict[str, None]] = {}
+        for pod in self.pods:
+            if pod["spec"].get("nodeName"):
+                nodes.setdefault(pod["metadata"]["uid"], {})[pod["spec"]["nodeName"]] = None
+        return [f"{uid} was bound to {list(on)}" for uid, on in nodes.items() if len(on) > 1]
+
+    def _deleted_untold(self) -> list[str]:
+        first: dict[str, Json] = {}
+        for pod in self.pods:
+            if evicted(pod):
+                first.setdefault(pod["metadata"]["uid"], pod)
+        late = [pod["metadata"]["name"] for pod in first.values() if pod["metadata"].get("deletionTimestamp")]
+        return [f"{name} was deleted before its condition said why" for name in late]
+
+
+def evicted(pod: Json) -> bool:
+    """Say whether a scheduler has marked the pod for eviction."""
+    return any(
+        one["type"] == "DisruptionTarget" and one["status"] == "True" and one.get("reason") == PREEMPTION
+        for one in pod["status"].get("conditions") or ()
+    )
+
+
+def _amounts(pod: Json) -> Counter[str]:
+    total = Counter({PODS: 1})
+    for container in pod["spec"].get("containers") or ():
+        total.update(parse_amounts("requests", container.get("resources", {}).get("requests", {})))
+    return total
