@@ -17,6 +17,7 @@ import socket
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -24,7 +25,7 @@ import structlog
 from structlog.typing import FilteringBoundLogger
 
 from aischeduler import __version__
-from aischeduler.config.schema import Config
+from aischeduler.config.schema import Config, EvictionWay
 from aischeduler.engine.profile import default_profile
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.kube import resources
@@ -32,7 +33,9 @@ from aischeduler.kube.auth import Server
 from aischeduler.kube.binder import Binder
 from aischeduler.kube.client import Client
 from aischeduler.kube.errors import ApiError, RefusedError
-from aischeduler.kube.executor import Executor
+from aischeduler.kube.evictor import IN_FLIGHT as EVICTIONS_IN_FLIGHT
+from aischeduler.kube.evictor import Evictor, Mandate
+from aischeduler.kube.executor import Crew, Executor, Observed
 from aischeduler.kube.inbox import Inbox
 from aischeduler.kube.pace import Backoff, Pace
 from aischeduler.kube.podreader import PodReader
@@ -88,14 +91,26 @@ async def run(server: Server, config: Config, stop: asyncio.Event | None = None)
             loop.remove_signal_handler(number)
 
 
+@dataclass(frozen=True, slots=True)
+class Works:
+    """What a running daemon is made of, for those who look on."""
+
+    reflectors: tuple[Reflector[Any], ...]
+    crew: Crew
+
+
 class Daemon:
-    """One scheduler for one cluster, until `stop` is set; `deciding` is set once decisions are taken."""
+    """One scheduler for one cluster, until `stop` is set; `deciding` is set once decisions are taken.
+
+    `works` is there from the start of `run` on; each of `observers` hears how every bind and eviction ended.
+    """
 
     def __init__(self, server: Server, config: Config, stop: asyncio.Event, pace: Pace | None = None) -> None:
         self.deciding = asyncio.Event()
-        self.scheduler = Scheduler(
-            default_profile(config.scheduler_name, config.gpu_resources), run=secrets.token_hex(3)
-        )
+        self.works: Works | None = None
+        self.observers: list[Observed] = []
+        profile = default_profile(config.scheduler_name, config.gpu_resources, preemption=not config.disable_preemption)
+        self.scheduler = Scheduler(profile, run=secrets.token_hex(3))
         self._server = server
         self._config = config
         self._stop = stop
@@ -112,7 +127,7 @@ class Daemon:
             scheduler=self._config.scheduler_name,
             leader_election="not available in this version: --no-leader-elect is the only mode",
         )
-        wire = Wire(self._server, self._config.bind_in_flight + WRITERS)
+        wire = Wire(self._server, self._config.bind_in_flight + EVICTIONS_IN_FLIGHT + WRITERS)
         try:
             async with Client(self._server) as client, asyncio.TaskGroup() as tasks:
                 await self._run(client, wire, tasks)
@@ -122,34 +137,44 @@ class Daemon:
         self._log.info("stopped")
 
     async def _run(self, client: Client, wire: Wire, tasks: asyncio.TaskGroup) -> None:
-        specs = SpecCache()
-        reports = Reports(wire, client, self._pace, self._voice(), self._bug)
-        ears = Ears(self._inbox.put, partial(self._unreadable, reports), self._failed, self._inbox.room)
-        pods = Reflector(client, resources.pods(specs), ears, self._pace)
-        reader = PodReader(client, pods, specs)
-        binder = Binder(wire, reader.read, self._pace, self._config.bind_in_flight, self._bug)
-        executor = Executor(binder, reports, reader, self._inbox.put, self._log)
-        loops = PoolLoops(self.scheduler, executor.perform, binder.room, self._pace.clock)
-        reflectors: list[Reflector[Any]] = [
-            Reflector(client, resources.pools(), ears, self._pace),
-            Reflector(client, resources.nodes(), ears, self._pace),
-            pods,
-        ]
+        works = self.works = self._build(client, wire)
+        executor = Executor(works.crew, self._inbox.put, self._log, self._observed)
+        loops = PoolLoops(self.scheduler, executor.perform, works.crew.binder.backlog.room, self._pace.clock)
         running = [tasks.create_task(executor.run(), name="executor")]
-        for reflector in reflectors:
+        for reflector in works.reflectors:
             job = self._restarting(f"reflector of {reflector.resource.kind}", reflector.run)
             running.append(tasks.create_task(job))
         running.append(tasks.create_task(self._take_in(loops), name="intake"))
-        starting = tasks.create_task(self._start(reflectors, loops, tasks), name="start")
+        starting = tasks.create_task(self._start(works.reflectors, loops, tasks), name="start")
         await self._stop.wait()
-        self._log.info("stopping", in_flight=binder.unfinished)
+        binder, evictor = works.crew.binder.backlog, works.crew.evictor.backlog
+        self._log.info("stopping", in_flight=binder.unfinished, evictions=evictor.unfinished)
         starting.cancel()
         loops.end()
-        await self._finish(binder, reports)
+        await self._finish(works.crew)
         for task in running:
             task.cancel()
 
-    async def _start(self, reflectors: list[Reflector[Any]], loops: "PoolLoops", tasks: asyncio.TaskGroup) -> None:
+    def _build(self, client: Client, wire: Wire) -> Works:
+        """Put together what talks to the API server."""
+        specs, pace, config = SpecCache(), self._pace, self._config
+        reports = Reports(wire, client, pace, self._voice(), self._bug)
+        ears = Ears(self._inbox.put, partial(self._unreadable, reports), self._failed, self._inbox.room)
+        pods = Reflector(client, resources.pods(specs), ears, pace)
+        reader = PodReader(client, pods, specs)
+        mandate = Mandate(config.scheduler_name, config.eviction is EvictionWay.EVICT, time.time)
+        crew = Crew(
+            Binder(wire, reader.read, pace, config.bind_in_flight, self._bug),
+            Evictor(wire, pace, mandate, self._bug),
+            reports,
+            reader,
+        )
+        others = (resources.namespaces(), resources.pools(), resources.nodes(), resources.budgets())
+        return Works((*(Reflector(client, one, ears, pace) for one in others), pods), crew)
+
+    async def _start(
+        self, reflectors: tuple[Reflector[Any], ...], loops: "PoolLoops", tasks: asyncio.TaskGroup
+    ) -> None:
         """Let decisions begin once everything was listed and taken in."""
         for reflector in reflectors:
             await reflector.synced.wait()
@@ -179,16 +204,18 @@ class Daemon:
         except Exception as error:  # noqa: BLE001 - an event that the engine cannot take must not stop the others
             self._log.error("event not taken in", kind=type(event).__name__, exc_info=error)
 
-    async def _finish(self, binder: Binder, reports: Reports) -> None:
+    async def _finish(self, crew: Crew) -> None:
         """Wait for the outcomes of what is in flight, then a little for the reports."""
         with suppress(TimeoutError):
             async with asyncio.timeout(GRACE_SECONDS):
-                await binder.none_unfinished()
+                await crew.binder.backlog.none_unfinished()
+                await crew.evictor.backlog.none_unfinished()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(REPORTS_GRACE_SECONDS):
-                        await reports.none_unwritten()
-        if binder.unfinished:
-            self._log.warning("binds left in flight", count=binder.unfinished)
+                        await crew.reports.none_unwritten()
+        for what, left in (("binds", crew.binder.backlog.unfinished), ("evictions", crew.evictor.backlog.unfinished)):
+            if left:
+                self._log.warning(f"{what} left in flight", count=left)
 
     async def _restarting(self, name: str, job: Job) -> None:
         """Run a job for ever: what fails starts again after a while."""
@@ -212,6 +239,10 @@ class Daemon:
         if found.name and found.uid:
             about = ObjectRef(found.kind, found.name, found.uid, found.namespace)
             reports.warn(Warn(about, "Unreadable", f"The scheduler cannot read this object: {found.message}"))
+
+    def _observed(self, work: str, outcome: str, seconds: float) -> None:
+        for observer in self.observers:
+            observer(work, outcome, seconds)
 
     def _bug(self, job: str, error: Exception) -> None:
         self._log.error("failed", job=job, exc_info=error)

@@ -39,6 +39,15 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
+class EvictionWay(StrEnum):
+    """How a pod that has to make room is removed."""
+
+    DELETE = "Delete"
+    """At once; among several choices, those that break no disruption budget are preferred."""
+    EVICT = "Evict"
+    """By the Eviction API, which refuses what a disruption budget forbids."""
+
+
 SchedulerName = Annotated[
     str,
     Meta(
@@ -90,7 +99,8 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rena
     """The whole file. `Config()` is what an empty file means.
 
     `scheduler_name` is what pods write into `spec.schedulerName`; `bind_in_flight` bounds the Bindings that wait for
-    an answer at one time; `gpu_resources` are the node resources that count as GPUs, in table and placement.
+    an answer at one time; `gpu_resources` are the node resources that count as GPUs, in table and placement;
+    `disable_preemption` forbids every eviction on a pod's behalf, taking back lent room included.
     """
 
     api_version: Annotated[Literal["config.resource.aibee.cn/v1alpha1"], Meta(description=API_VERSION)] = API_VERSION
@@ -98,5 +108,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rena
     scheduler_name: SchedulerName = "ai-scheduler"
     bind_in_flight: BindInFlight = 32
     gpu_resources: GpuResources = ("nvidia.com/gpu",)
+    disable_preemption: Annotated[bool, Meta(description="true or false")] = False
+    eviction: Annotated[EvictionWay, Meta(description="Delete or Evict")] = EvictionWay.DELETE
     logging: Annotated[Logging, Meta(description="a mapping with the keys format and level")] = Logging()
     http: Annotated[Http, Meta(description="a mapping with the key address")] = Http()

@@ -10,10 +10,10 @@ Source: fault behaviour of pods/binding (fencing by uid and by the node name alr
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final, assert_never
 
+from aischeduler.kube.backlog import Backlog
 from aischeduler.kube.errors import ApiError, Failed, RefusedError, UnreachableError
 from aischeduler.kube.pace import Backoff, Pace, Throttle
 from aischeduler.kube.requests import (
@@ -36,78 +36,40 @@ BINDS_AHEAD: Final = 4
 """Decided Bindings that may wait, as a multiple of those in flight; above that nothing more is decided."""
 
 Outcome = BindAccepted | BindRefused
-Done = Callable[[Bind, Outcome], None]
+Done = Callable[[Bind, Outcome, float], None]
+"""Hears the outcome of a Binding, and after how many seconds since it was submitted."""
 ReadPod = Callable[[Pod], Awaitable[Pod | None]]
 """Read a pod as it now is: None where no pod of its name exists; raises ApiError."""
 
 
 class Binder:
-    """Binds what is submitted, `in_flight` at a time."""
+    """Binds what is submitted, `in_flight` at a time; `backlog` is what has no outcome yet."""
 
     def __init__(self, wire: Wire, read_pod: ReadPod, pace: Pace, in_flight: int, failed: Failed) -> None:
+        self.backlog: Backlog[tuple[Bind, float]] = Backlog(BINDS_AHEAD * in_flight)
         self._throttle = Throttle(pace)
         self._wire = wire
         self._read_pod = read_pod
         self._pace = pace
         self._in_flight = in_flight
         self._failed = failed
-        self._queue: deque[Bind] = deque()
-        self._unfinished = 0
-        self._work = asyncio.Semaphore(0)
-        self._idle = _set_event()
-        self._room = _set_event()
-        self._drained = _set_event()
-
-    @property
-    def waiting(self) -> int:
-        """Bindings that no task has taken yet."""
-        return len(self._queue)
-
-    @property
-    def unfinished(self) -> int:
-        """Bindings without an outcome."""
-        return self._unfinished
 
     def submit(self, action: Bind) -> None:
         """Put a Binding at the end of the queue."""
-        self._queue.append(action)
-        self._unfinished += 1
-        self._idle.clear()
-        self._drained.clear()
-        if len(self._queue) > BINDS_AHEAD * self._in_flight:
-            self._room.clear()
-        self._work.release()
-
-    async def room(self) -> None:
-        """Return once few enough Bindings wait for more to be decided."""
-        await self._room.wait()
-
-    async def none_waiting(self) -> None:
-        """Return once no Binding waits for a task."""
-        await self._idle.wait()
-
-    async def none_unfinished(self) -> None:
-        """Return once every Binding has its outcome."""
-        await self._drained.wait()
+        self.backlog.put((action, self._pace.clock()))
 
     async def run(self, done: Done) -> None:
-        """Bind until cancelled; `done` hears each outcome with the action that it belongs to."""
+        """Bind until cancelled."""
         async with asyncio.TaskGroup() as group:
             for number in range(self._in_flight):
                 group.create_task(self._bind_all(done), name=f"binder {number}")
 
     async def _bind_all(self, done: Done) -> None:
         while True:
-            await self._work.acquire()
-            action = self._queue.popleft()
-            if not self._queue:
-                self._idle.set()
-            if len(self._queue) <= BINDS_AHEAD * self._in_flight:
-                self._room.set()
-            done(action, await self._bind(action))
-            self._unfinished -= 1
-            if not self._unfinished:
-                self._drained.set()
+            action, since = await self.backlog.take()
+            outcome = await self._bind(action)
+            done(action, outcome, self._pace.clock() - since)
+            self.backlog.finish()
 
     async def _bind(self, action: Bind) -> Outcome:
         """Return the one outcome of a Binding, however long it takes."""
@@ -160,9 +122,3 @@ class Binder:
                 self._failed("binder", error)
             else:
                 return settle(action, pod, message)
-
-
-def _set_event() -> asyncio.Event:
-    event = asyncio.Event()
-    event.set()
-    return event

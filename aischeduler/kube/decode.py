@@ -5,35 +5,36 @@ Laws:
 - No decoded document is kept: a pod becomes a small record that shares its spec with all that are alike.
 - Every text of a user that is no name is shortened and escaped before it goes further.
 
-Source: Kubernetes API of Pod, Node and the Pool resource.
+Source: Kubernetes API of Pod and Node. Pools: `decode_pool`.
 """
 
-from collections.abc import Mapping
+from datetime import datetime
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from aischeduler.kube.documents import Metadata, NodeDocument, PodDocument, PodMetadata, PoolDocument, Quantities
+from aischeduler.kube.documents import NodeDocument, PodDocument, PodMetadata, Quantities
 from aischeduler.kube.podspec import INVALID_LENGTH_MAX, SpecCache
-from aischeduler.model.names import POOL_NAME_LENGTH_MAX
+from aischeduler.model.names import POOL_KEY, POOL_NAME_LENGTH_MAX
 from aischeduler.model.node import NO_SCHEDULE, Node, Taint
 from aischeduler.model.pod import PENDING, Pod
-from aischeduler.model.pool import Placement, Pool
 from aischeduler.model.quantity import QuantityError, shorten
 from aischeduler.model.resources import parse_amounts
-from aischeduler.model.selectors import LabelSelector, Requirement, SelectorError, label_selector, requirement
+from aischeduler.model.selectors import Labels
 
-SELECTOR: Final = "spec.nodeSelector"
 AMOUNTS_MAX: Final = 20_000
 """Amounts of nodes kept by their bytes; losing some costs parsing them again."""
 DEFAULT_SCHEDULER: Final = "default-scheduler"
+NEVER: Final = "Never"
+"""The preemptionPolicy of a pod on whose behalf nothing is evicted."""
+DAEMON_SET: Final = "DaemonSet"
 
 
 def read_pod(document: PodDocument, specs: SpecCache) -> Pod:
     """Return the pod; a malformed part is named in `Pod.spec.invalid`."""
     metadata, spec, status = document.metadata, document.spec, document.status
-    created = metadata.creation_timestamp
+    labels = specs.labels(metadata.labels)
     return Pod(
         uid=metadata.uid,
         namespace=metadata.namespace,
@@ -41,12 +42,18 @@ def read_pod(document: PodDocument, specs: SpecCache) -> Pod:
         spec=specs.read(spec, status),
         scheduler_name=spec.scheduler_name or DEFAULT_SCHEDULER,
         node_name=spec.node_name or "",
-        pool=_pool_name(metadata),
+        pool=_pool_name(metadata, labels),
         priority=spec.priority or 0,
-        created_seconds=int(created.timestamp()) if created is not None else 0,
+        created_seconds=_unix_seconds(metadata.creation_timestamp),
         phase=(status.phase if status is not None else None) or PENDING,
         terminating=metadata.deletion_timestamp is not None,
         gates=tuple(gate.name for gate in spec.scheduling_gates) if spec.scheduling_gates else (),
+        labels=labels,
+        preempts=spec.preemption_policy != NEVER,
+        guarded=_is_guarded(metadata),
+        started_seconds=_unix_seconds(status.start_time) if status is not None else 0,
+        nominated_node=(status.nominated_node_name if status is not None else None) or "",
+        grace_seconds=metadata.deletion_grace_period_seconds or 0,
     )
 
 
@@ -68,73 +75,6 @@ def read_node(document: NodeDocument) -> Node:
     )
 
 
-def read_pool(document: PoolDocument) -> Pool:
-    """Return the Pool; a spec that cannot be understood is refused whole, with the field in `invalid`."""
-    metadata = document.metadata
-    try:
-        return _pool(metadata, _as(dict, "spec", document.spec) or {})
-    except (SelectorError, _FieldError) as error:
-        return Pool(metadata.name, metadata.uid, metadata.generation, invalid=str(error)[:INVALID_LENGTH_MAX])
-
-
-class _FieldError(ValueError):
-    """A field of the wrong type or with an unknown value; the message names it."""
-
-
-def _pool(metadata: Metadata, spec: Mapping[str, Any]) -> Pool:
-    placement = _as(str, "spec.placement", spec.get("placement"))
-    if placement is not None and placement not in tuple(Placement):
-        raise _FieldError(f"spec.placement: {shorten(placement)} is not one of {', '.join(Placement)}")
-    selector = _as(dict, SELECTOR, spec.get("nodeSelector"))
-    return Pool(
-        name=metadata.name,
-        uid=metadata.uid,
-        generation=metadata.generation,
-        selector=_selector(selector) if selector is not None else None,
-        placement=Placement(placement) if placement is not None else None,
-        disable_preemption=_as(bool, "spec.disablePreemption", spec.get("disablePreemption")) or False,
-        disable_borrowing=_as(bool, "spec.disableBorrowing", spec.get("disableBorrowing")) or False,
-        disable_sharing=_as(bool, "spec.disableSharing", spec.get("disableSharing")) or False,
-    )
-
-
-def _selector(selector: Mapping[str, Any]) -> LabelSelector:
-    labels = _as(dict, f"{SELECTOR}.matchLabels", selector.get("matchLabels")) or {}
-    expressions = _as(list, f"{SELECTOR}.matchExpressions", selector.get("matchExpressions")) or []
-    equal = {key: _text(f"{SELECTOR}.matchLabels.{shorten(key)}", value) for key, value in labels.items()}
-    return label_selector(
-        SELECTOR,
-        equal,
-        tuple(_expression(f"{SELECTOR}.matchExpressions[{i}]", one) for i, one in enumerate(expressions)),
-    )
-
-
-def _expression(path: str, expression: Any) -> Requirement:
-    fields = _as(dict, path, expression) or {}
-    values = _as(list, f"{path}.values", fields.get("values")) or []
-    return requirement(
-        path,
-        _text(f"{path}.key", fields.get("key")),
-        _text(f"{path}.operator", fields.get("operator")),
-        tuple(_text(f"{path}.values[{index}]", value) for index, value in enumerate(values)),
-    )
-
-
-def _as(kind: type, path: str, value: Any) -> Any:
-    """Return the value where it has the type, or None where it is absent."""
-    if value is not None and not isinstance(value, kind):
-        raise _FieldError(f"{path}: {shorten(str(value))} is not {_WORDS[kind]}")
-    return value
-
-
-_WORDS: Final = {dict: "an object", list: "a list", str: "a text", bool: "true or false"}
-
-
-def _text(path: str, value: Any) -> str:
-    text: str = _as(str, path, value) or ""
-    return text
-
-
 @lru_cache(maxsize=AMOUNTS_MAX)
 def _amounts(path: str, raw: bytes) -> tuple[dict[str, int], str]:
     """Return what can be read and the problems with the rest; nodes of one make share their amounts."""
@@ -152,10 +92,21 @@ def _amounts(path: str, raw: bytes) -> tuple[dict[str, int], str]:
     return amounts, "; ".join(problems)
 
 
-def _pool_name(metadata: PodMetadata) -> str:
+def _pool_name(metadata: PodMetadata, labels: Labels) -> str:
     """Return the home that the pod names; what cannot be a name is escaped and cut, and so matches no Pool."""
-    annotations, labels = metadata.annotations, metadata.labels
-    name = (annotations is not None and annotations.pool) or (labels is not None and labels.pool) or ""
+    annotations = metadata.annotations
+    name = (annotations is not None and annotations.pool) or labels.get(POOL_KEY) or ""
     if name and (len(name) > POOL_NAME_LENGTH_MAX or not name.isprintable()):
         return shorten(name)
     return name
+
+
+def _is_guarded(metadata: PodMetadata) -> bool:
+    """Say whether the pod would come back to its very node: a DaemonSet's, or the mirror of a static one."""
+    if metadata.annotations is not None and metadata.annotations.mirror is not None:
+        return True
+    return any(owner.controller and owner.kind == DAEMON_SET for owner in metadata.owner_references or ())
+
+
+def _unix_seconds(time: datetime | None) -> int:
+    return int(time.timestamp()) if time is not None else 0

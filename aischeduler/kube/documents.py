@@ -17,10 +17,11 @@ from aischeduler.model.names import POOL_KEY
 NONE = Raw(b"")
 
 
-class PoolName(Struct, gc=False):
-    """Annotations or labels of a pod, of which only one matters."""
+class PodAnnotations(Struct, gc=False):
+    """Annotations of a pod: its home pool, and the mark of a pod that mirrors a static one."""
 
     pool: str | None = field(name=POOL_KEY, default=None)
+    mirror: str | None = field(name="kubernetes.io/config.mirror", default=None)
 
 
 class Metadata(Struct, rename="camel", gc=False):
@@ -35,15 +36,24 @@ class Metadata(Struct, rename="camel", gc=False):
     deletion_timestamp: str | None = None
 
 
+class Owner(Struct, gc=False):
+    """One owner of an object."""
+
+    kind: str = ""
+    controller: bool | None = None
+
+
 class PodMetadata(Metadata, rename="camel", gc=False):
-    """Metadata of a pod: of annotations and labels only the pool."""
+    """Metadata of a pod: its labels are looked up by their bytes."""
 
-    annotations: PoolName | None = None
-    labels: PoolName | None = None
+    annotations: PodAnnotations | None = None
+    labels: Raw = NONE
+    owner_references: list[Owner] | None = None
+    deletion_grace_period_seconds: int | None = None
 
 
-class NodeMetadata(Metadata, rename="camel", gc=False):
-    """Metadata of a node: labels count."""
+class LabelledMetadata(Metadata, rename="camel", gc=False):
+    """Metadata of a node or a namespace: labels count."""
 
     labels: dict[str, str] | None = None
 
@@ -75,6 +85,7 @@ class PodSpecPart(Struct, rename="camel", gc=False):
     node_name: str | None = None
     scheduler_name: str | None = None
     priority: int | None = None
+    preemption_policy: str | None = None
     containers: list[ContainerPart] | None = None
     init_containers: list[ContainerPart] | None = None
     resources: Raw = NONE
@@ -107,6 +118,8 @@ class PodStatus(Struct, rename="camel", gc=False):
     """The status of a pod."""
 
     phase: str | None = None
+    start_time: datetime | None = None
+    nominated_node_name: str | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
 
@@ -198,7 +211,7 @@ class NodeStatus(Struct, gc=False):
 class NodeDocument(Struct, gc=False):
     """A node."""
 
-    metadata: NodeMetadata
+    metadata: LabelledMetadata
     spec: NodeSpecPart | None = None
     status: NodeStatus | None = None
 
@@ -210,11 +223,57 @@ class PoolDocument(Struct, gc=False):
     spec: Any = None
 
 
+class SelectorPart(Struct, rename="camel", gc=False):
+    """A label selector."""
+
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[ExpressionPart] | None = None
+
+
+class BudgetSpecPart(Struct, gc=False):
+    """The spec of a PodDisruptionBudget; the selector is read apart, because a wrong one protects nothing."""
+
+    selector: Raw = NONE
+
+
+class BudgetStatus(Struct, rename="camel", gc=False):
+    """How many more pods may be disrupted, and those that were by name."""
+
+    disruptions_allowed: int = 0
+    disrupted_pods: dict[str, Any] | None = None
+
+
+class BudgetDocument(Struct, gc=False):
+    """A PodDisruptionBudget."""
+
+    metadata: Metadata
+    spec: BudgetSpecPart | None = None
+    status: BudgetStatus | None = None
+
+
+class NamespaceDocument(Struct, gc=False):
+    """A namespace."""
+
+    metadata: LabelledMetadata
+
+
 class Named(Struct, gc=False):
     """An object of which only the identity can be read."""
 
     metadata: Metadata = field(default_factory=Metadata)
     kind: str = ""
+
+
+class StatusCause(Struct, gc=False):
+    """One cause of what went wrong."""
+
+    reason: str = ""
+
+
+class StatusDetails(Struct, gc=False):
+    """What a Status says beyond its message."""
+
+    causes: list[StatusCause] | None = None
 
 
 class StatusDocument(Struct, gc=False):
@@ -224,6 +283,13 @@ class StatusDocument(Struct, gc=False):
     code: int = 0
     reason: str = ""
     message: str = ""
+    details: StatusDetails | None = None
+
+    @property
+    def causes(self) -> list[str]:
+        """The reasons of its causes."""
+        causes = self.details.causes if self.details is not None else None
+        return [cause.reason for cause in causes or ()]
 
 
 class ListMetadata(Struct, rename="camel", gc=False):

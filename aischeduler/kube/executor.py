@@ -2,102 +2,161 @@
 
 Laws:
 - `perform` only puts work into queues; it never waits.
-- One decision, one line of log; a Binding that is refused has a second one that says so.
+- One decision, one line of log; a Binding or an eviction that is refused has a second one that says so.
 - Fields of a line are built only where the line will be written.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from typing import Final, assert_never
+from dataclasses import dataclass
+from typing import Any, Final, assert_never
 
+from cachetools import LRUCache
 from structlog.typing import FilteringBoundLogger
 
 from aischeduler.kube.binder import Binder, Outcome
 from aischeduler.kube.errors import ApiError
+from aischeduler.kube.evictions import Ended, Evicted, Left
+from aischeduler.kube.evictor import Evictor
 from aischeduler.kube.podreader import PodReader
 from aischeduler.kube.reports import Reports
-from aischeduler.model.actions import Action, Bind, ReportPool, ReportWaiting, Settle, Warn
-from aischeduler.model.events import BindAccepted, BindRefused, Event
+from aischeduler.model.actions import (
+    Action,
+    Bind,
+    Condition,
+    CreatePool,
+    Evict,
+    Nominate,
+    ReportPool,
+    ReportWaiting,
+    Settle,
+    Warn,
+)
+from aischeduler.model.events import BindAccepted, BindRefused, Event, EvictRefused, Spared
+from aischeduler.model.pod import Pod
 
 SETTLERS: Final = 4
 """Pods that are read at one time."""
 SETTLES_MAX: Final = 1000
 """Pods that wait to be read."""
+POOLS_REMEMBERED_MAX: Final = 1000
+"""Pools whose last logged conditions we remember."""
+
+Observed = Callable[[str, str, float], None]
+"""Hears of each write that has come to an end: `bind` or `evict`, its outcome in one word, and its seconds."""
+
+
+def _unobserved(_work: str, _outcome: str, _seconds: float) -> None:
+    return
+
+
+@dataclass(frozen=True, slots=True)
+class Crew:
+    """Those who carry out: Bindings, evictions, reports, and looks at pods."""
+
+    binder: Binder
+    evictor: Evictor
+    reports: Reports
+    reader: PodReader
 
 
 class Executor:
-    """Performs actions; `tell` hears what becomes of them."""
+    """Performs actions; `tell` hears what becomes of them, `observed` how long it took."""
 
     def __init__(
         self,
-        binder: Binder,
-        reports: Reports,
-        reader: PodReader,
+        crew: Crew,
         tell: Callable[[Event], None],
         log: FilteringBoundLogger,
+        observed: Observed = _unobserved,
     ) -> None:
-        self._binder = binder
-        self._reports = reports
-        self._reader = reader
+        self._crew = crew
         self._tell = tell
         self._log = log
+        self._observed = observed
         self._settles: asyncio.Queue[Settle] = asyncio.Queue(SETTLES_MAX)
+        self._conditions: LRUCache[str, tuple[Condition, ...]] = LRUCache(POOLS_REMEMBERED_MAX)
 
     def perform(self, actions: Iterable[Action]) -> None:
         """Put the actions into the queues of those who carry them out, in order."""
         for action in actions:
             match action:
                 case Bind(pod):
-                    self._reports.binding(pod)
-                    self._binder.submit(action)
+                    self._crew.reports.binding(pod)
+                    self._crew.binder.submit(action)
                     self._log_bind(action)
+                case Evict():
+                    self._log_evict(action)
+                    if not self._crew.evictor.submit(action):
+                        message = "too many evictions wait"
+                        self._evicted(action, EvictRefused(action.victim.uid, Spared.UNAVAILABLE, message), 0.0)
                 case ReportWaiting():
-                    self._reports.waiting(action)
+                    self._crew.reports.waiting(action)
                     self._log_waiting(action)
+                case Nominate():
+                    self._crew.reports.nominated(action)
+                    self._log_nominated(action)
                 case Settle():
                     if not self._settles.full():  # the core asks again after a while
                         self._settles.put_nowait(action)
                 case Warn():
-                    self._reports.warn(action)
-                    self._log.warning(
-                        "warned",
-                        kind=action.about.kind,
-                        name=action.about.name,
-                        namespace=action.about.namespace,
-                        reason=action.reason,
-                        message=action.message,
-                    )
+                    self._crew.reports.warn(action)
+                    self._log_warning(action)
                 case ReportPool():
-                    self._reports.pool(action)
+                    self._crew.reports.pool(action)
                     self._log_pool(action)
+                case CreatePool(name):
+                    self._crew.reports.create(action)
+                    self._log.info("create pool", pool=name, reason="there is no Pool object of this name")
                 case _:
                     assert_never(action)
 
     async def run(self) -> None:
         """Carry out until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._binder.run(self._bound), name="binder")
-            group.create_task(self._reports.run(self._binder.none_waiting), name="reports")
+            group.create_task(self._crew.binder.run(self._bound), name="binder")
+            group.create_task(self._crew.evictor.run(self._evicted), name="evictor")
+            group.create_task(self._crew.reports.run(self._decisions_sent), name="reports")
             for number in range(SETTLERS):
                 group.create_task(self._settle_all(), name=f"settler {number}")
 
-    def _bound(self, action: Bind, outcome: Outcome) -> None:
+    async def _decisions_sent(self) -> None:
+        """Return once neither a Binding nor an eviction waits for a task."""
+        await self._crew.evictor.backlog.none_waiting()
+        await self._crew.binder.backlog.none_waiting()
+
+    def _bound(self, action: Bind, outcome: Outcome, seconds: float) -> None:
         self._tell(outcome)
-        pod = action.pod
         match outcome:
             case BindAccepted():
-                self._reports.scheduled(pod, action.node)
+                self._observed("bind", "Accepted", seconds)
+                self._crew.reports.scheduled(action.pod, action.node)
             case BindRefused(_, node, refusal, message):
+                self._observed("bind", str(refusal), seconds)
                 self._log.warning("bind refused", **_decision(action), node=node, refusal=str(refusal), reason=message)
             case _:
                 assert_never(outcome)
+
+    def _evicted(self, action: Evict, ended: Ended, seconds: float) -> None:
+        match ended:
+            case Evicted():
+                self._observed("evict", "Evicted", seconds)
+                self._crew.reports.evicted(action)
+            case Left():  # the watch says that it is gone
+                self._observed("evict", "Left", seconds)
+            case EvictRefused(_, why, message):
+                self._observed("evict", str(why), seconds)
+                self._tell(ended)
+                self._log.warning("evict refused", **_eviction(action), refusal=str(why), reason=message)
+            case _:
+                assert_never(ended)
 
     async def _settle_all(self) -> None:
         while True:
             action = await self._settles.get()
             try:
-                await self._reader.read(action.pod)
+                await self._crew.reader.read(action.pod)
             except ApiError as error:
                 self._log.warning(
                     "pod not read", pod=action.pod.name, namespace=action.pod.namespace, reason=str(error)
@@ -107,33 +166,78 @@ class Executor:
 
     def _log_bind(self, action: Bind) -> None:
         if self._log.is_enabled_for(logging.INFO):
+            fields: dict[str, Any] = {**_decision(action), "node": action.node}
             reason = f"best of {action.feasible_nodes} nodes that fit"
-            self._log.info("bind", **_decision(action), node=action.node, reason=reason)
+            if action.borrowed:
+                fields["borrowed"] = True
+                reason += f", lent by pool {action.pool}"
+            self._log.info("bind", **fields, reason=reason)
+
+    def _log_evict(self, action: Evict) -> None:
+        if self._log.is_enabled_for(logging.INFO):
+            self._log.info("evict", **_eviction(action), reason=action.message)
 
     def _log_waiting(self, action: ReportWaiting) -> None:
         if self._log.is_enabled_for(logging.INFO):
             self._log.info("wait", **_decision(action), reason=action.message)
 
+    def _log_nominated(self, action: Nominate) -> None:
+        if self._log.is_enabled_for(logging.INFO):
+            what = "holds room on the node" if action.node else "holds no room any more"
+            fields = {**_named(action.pod), "pool": action.pool, "decision": action.decision, "node": action.node}
+            self._log.info("nominated", **fields, reason=what)
+
+    def _log_warning(self, action: Warn) -> None:
+        about = action.about
+        self._log.warning(
+            "warned",
+            kind=about.kind,
+            name=about.name,
+            namespace=about.namespace,
+            reason=action.reason,
+            message=action.message,
+        )
+
     def _log_pool(self, action: ReportPool) -> None:
+        """Log the conditions of a Pool that turned; its numbers change all the time."""
+        before = self._conditions.get(action.name, ())
+        self._conditions[action.name] = action.conditions
         for condition in action.conditions:
-            self._log.info(
-                "pool condition",
-                pool=action.name,
-                condition=condition.type,
-                status=condition.status,
-                reason=condition.reason,
-                message=condition.message,
-            )
+            if condition not in before:
+                self._log.info(
+                    "pool condition",
+                    pool=action.name,
+                    condition=condition.type,
+                    status=condition.status,
+                    reason=condition.reason,
+                    message=condition.message,
+                )
 
 
 def _decision(action: Bind | ReportWaiting) -> dict[str, str]:
     """Return the fields by which every line of one decision can be found."""
-    pod = action.pod
     return {
-        "pod": pod.name,
-        "namespace": pod.namespace,
-        "uid": pod.uid,
+        **_named(action.pod),
         "pool": action.pool,
         "home_pool": action.home_pool,
         "decision": action.decision,
     }
+
+
+def _eviction(action: Evict) -> dict[str, str]:
+    """Return the fields of an eviction: the victim's, and for whom it has to go."""
+    by = action.beneficiary
+    benefit = {"beneficiary": f"{by.namespace}/{by.name}", "beneficiary_uid": by.uid} if by is not None else {}
+    return {
+        **_named(action.victim),
+        "pool": action.pool,
+        "home_pool": action.home_pool,
+        "node": action.node,
+        "decision": action.decision,
+        "cause": str(action.cause),
+        **benefit,
+    }
+
+
+def _named(pod: Pod) -> dict[str, str]:
+    return {"pod": pod.name, "namespace": pod.namespace, "uid": pod.uid}

@@ -36,6 +36,7 @@ from aischeduler.model.quantity import QuantityError, shorten
 from aischeduler.model.resources import Container, parse_amounts, pod_request
 from aischeduler.model.selectors import (
     NAME_FIELD,
+    Labels,
     NodeTerm,
     Operator,
     PreferredTerm,
@@ -46,6 +47,8 @@ from aischeduler.model.selectors import (
 
 SPECS_MAX: Final = 20_000
 """Specs kept by their bytes; losing one costs parsing it again."""
+LABELS_MAX: Final = 20_000
+"""Sets of labels kept by their bytes."""
 INVALID_LENGTH_MAX: Final = 1000
 """Longest reason why an object is refused."""
 ALWAYS: Final = "Always"
@@ -59,9 +62,18 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 @dataclass(slots=True)
 class SpecCache:
-    """Specs by the bytes that they were read from."""
+    """Specs and labels by the bytes that they were read from: pods of one Job share them."""
 
     _by_bytes: LRUCache[bytes, PodSpec] = field(default_factory=lambda: LRUCache(maxsize=SPECS_MAX))
+    _labels: LRUCache[bytes, Labels] = field(default_factory=lambda: LRUCache(maxsize=LABELS_MAX))
+
+    def labels(self, raw: Raw) -> Labels:
+        """Return the labels; what is no object of texts are none, and the API server stores no such thing."""
+        key = bytes(raw)
+        found = self._labels.get(key)
+        if found is None:
+            found = self._labels[key] = _labels(key)
+        return found
 
     def read(self, spec: PodSpecPart, status: PodStatus | None) -> PodSpec:
         """Return the spec; `status` counts where the kubelet has granted resources."""
@@ -71,6 +83,13 @@ class SpecCache:
         if found is None:
             found = self._by_bytes[key] = _Reader().spec(spec, granted)
         return found
+
+
+def _labels(raw: bytes) -> Labels:
+    try:
+        return (msgspec.json.decode(raw, type=dict[str, str] | None) if raw else None) or {}
+    except msgspec.MsgspecError:
+        return {}
 
 
 def _granted(status: PodStatus) -> tuple[ContainerStatus, ...]:

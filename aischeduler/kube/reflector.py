@@ -207,7 +207,7 @@ class Reflector(Generic[D]):
         metadata = told.object.metadata
         match told.type:
             case "MODIFIED" | "ADDED" if metadata.name:
-                self._tell(self._store.seen(told.object))
+                self._see(told.object)
             case "DELETED":
                 self._tell(self._store.gone(metadata))
             case "BOOKMARK":
@@ -249,14 +249,22 @@ class Reflector(Generic[D]):
             self._refuse_object(raw, str(error))
             return
         if document.metadata.name:
-            self._tell(self._store.seen(document))
+            self._see(document)
         else:
             self._refuse_object(raw, "it has no metadata.name")
 
+    def _see(self, document: D) -> None:
+        self._tell(self._store.seen(document))
+        if self.resource.problem is not None and (problem := self.resource.problem(document)):
+            self._say_unreadable(document.metadata, problem)
+
     def _refuse_object(self, raw: Raw, message: str) -> None:
-        self.counts.unreadable_objects += 1
         metadata = _metadata(raw)
         self._store.unreadable(metadata)
+        self._say_unreadable(metadata, message)
+
+    def _say_unreadable(self, metadata: Metadata, message: str) -> None:
+        self.counts.unreadable_objects += 1
         self._ears.unreadable(
             Unreadable(
                 self.resource.kind, metadata.namespace, metadata.name, metadata.uid, message[:MESSAGE_LENGTH_MAX]

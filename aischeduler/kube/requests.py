@@ -1,4 +1,4 @@
-"""What we write to an API server, as bytes ready to send, and what its answers to a Binding mean.
+"""What we write about pods to an API server, as bytes ready to send, and what its answers to a Binding mean.
 
 Laws:
 - Pure: the daemon's binder and the simulator use the same functions.
@@ -10,18 +10,20 @@ Source: Kubernetes pods/binding, pods/status and events.k8s.io/v1.
 
 import re
 from dataclasses import dataclass
-from typing import Any, Final
+from datetime import UTC, datetime
+from typing import Final
 from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
 
 from aischeduler.kube.documents import read_status, retry_after_seconds
-from aischeduler.model.actions import Bind, Condition, ObjectRef
+from aischeduler.model.actions import Bind, ObjectRef
 from aischeduler.model.events import BindAccepted, BindRefused, Refusal
-from aischeduler.model.names import GROUP, MARK_DECISION, MARK_HOME_POOL, MARK_POOL, VERSION
+from aischeduler.model.names import GROUP, MARK_BORROWED, MARK_DECISION, MARK_HOME_POOL, MARK_POOL, VERSION
 from aischeduler.model.pod import Pod
 
+JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 BIND_TRIES_MAX: Final = 5
@@ -33,6 +35,7 @@ NOTE_BYTES_MAX: Final = 1024
 EVENT_NAMESPACE: Final = "default"
 """Where events about objects without a namespace live."""
 
+_API_VERSIONS: Final = {"Pool": f"{GROUP}/{VERSION}", "PodDisruptionBudget": "policy/v1"}
 _encode = msgspec.json.Encoder().encode
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*", re.ASCII).fullmatch
 _ASSIGNED = re.compile(r'is already assigned to node "([^"]*)"')
@@ -84,13 +87,20 @@ def binding(action: Bind) -> tuple[bytes, bytes]:
     """Return path and body of the Binding: the pod's uid, our marks, the node."""
     pod = action.pod
     marks = {MARK_POOL: action.pool, MARK_HOME_POOL: action.home_pool, MARK_DECISION: action.decision}
+    if action.borrowed:
+        marks[MARK_BORROWED] = "true"
     body = _encode(_Binding(_BindingMetadata(pod.name, pod.namespace, pod.uid, marks), _Target(action.node)))
     return f"{pod_path(pod)}/binding".encode(), body
 
 
 def pod_path(pod: Pod) -> str:
     """Return the path of a pod."""
-    return f"/api/v1/namespaces/{_quoted(pod.namespace)}/pods/{_quoted(pod.name)}"
+    return f"/api/v1/namespaces/{quoted(pod.namespace)}/pods/{quoted(pod.name)}"
+
+
+def quoted(name: str) -> str:
+    """Return a name as part of a path; real names need no quoting, and finding that out is cheaper than doing it."""
+    return name if _PLAIN(name) else quote(name, safe="")
 
 
 def read_bind_answer(action: Bind, status: int, retry_after: str | None, body: bytes) -> BindAnswer:
@@ -177,14 +187,14 @@ def event(about: ObjectRef, note: Note, reporter: Reporter, time_text: str) -> t
         "type": note.kind,
         "note": cut_note(note.text),
         "regarding": {
-            "apiVersion": f"{GROUP}/{VERSION}" if about.kind == "Pool" else "v1",
+            "apiVersion": _API_VERSIONS.get(about.kind, "v1"),
             "kind": about.kind,
             "name": about.name,
             "uid": about.uid,
             **({"namespace": about.namespace} if about.namespace else {}),
         },
     }
-    return f"/apis/events.k8s.io/v1/namespaces/{_quoted(namespace)}/events".encode(), _encode(body)
+    return f"/apis/events.k8s.io/v1/namespaces/{quoted(namespace)}/events".encode(), _encode(body)
 
 
 def waiting_condition(pod: Pod, message: str, time_text: str) -> tuple[bytes, bytes]:
@@ -200,23 +210,15 @@ def waiting_condition(pod: Pod, message: str, time_text: str) -> tuple[bytes, by
     return f"{pod_path(pod)}/status".encode(), _encode(body)
 
 
-def pool_path(name: str) -> str:
-    """Return the path of a Pool."""
-    return f"/apis/{GROUP}/{VERSION}/pools/{_quoted(name)}"
+def nomination(pod: Pod, node: str) -> tuple[bytes, bytes]:
+    """Return path and merge patch that write the node for which a waiting pod holds room; an empty one clears it."""
+    body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node or None}}
+    return f"{pod_path(pod)}/status".encode(), _encode(body)
 
 
-def pool_status(
-    generation: int, conditions: tuple[Condition, ...], before: dict[str, Any], time_text: str
-) -> dict[str, Any] | None:
-    """Return the status that a Pool should have, or None where it has it.
-
-    `before` is the status as it is; a condition that says the same keeps the time since which it does.
-    """
-    told = {one.get("type"): one for one in before.get("conditions") or () if isinstance(one, dict)}
-    written = [_condition(condition, generation, told.get(condition.type, {}), time_text) for condition in conditions]
-    status = {"observedGeneration": generation, "conditions": written}
-    same = before.get("observedGeneration") == generation and before.get("conditions") == written
-    return None if same else status
+def time_text(unix_seconds: float, precision: str) -> str:
+    """Return a time in RFC 3339, to `seconds` or `microseconds`."""
+    return datetime.fromtimestamp(unix_seconds, UTC).isoformat(timespec=precision).replace("+00:00", "Z")
 
 
 def cut_note(text: str) -> str:
@@ -224,24 +226,6 @@ def cut_note(text: str) -> str:
     if len(text.encode()) <= NOTE_BYTES_MAX:
         return text
     return text.encode()[: NOTE_BYTES_MAX - 4].decode(errors="ignore") + " ..."
-
-
-def _condition(condition: Condition, generation: int, before: dict[str, Any], time_text: str) -> dict[str, Any]:
-    status = "True" if condition.status else "False"
-    since = before.get("lastTransitionTime") if before.get("status") == status else None
-    return {
-        "type": condition.type,
-        "status": status,
-        "observedGeneration": generation,
-        "lastTransitionTime": since or time_text,
-        "reason": condition.reason,
-        "message": condition.message,
-    }
-
-
-def _quoted(name: str) -> str:
-    """Return a name as part of a path; real names need no quoting, and finding that out is cheaper than doing it."""
-    return name if _PLAIN(name) else quote(name, safe="")
 
 
 def _conflict(action: Bind, message: str) -> BindAnswer:

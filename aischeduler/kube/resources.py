@@ -1,4 +1,4 @@
-"""What is watched: pods, nodes and Pools, and how each turns into events.
+"""What is watched: pods, nodes, Pools, budgets and namespaces, and how each turns into events.
 
 Laws:
 - A document becomes one event; an object that left becomes one event.
@@ -11,10 +11,31 @@ from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
 
-from aischeduler.kube.decode import read_node, read_pod, read_pool
-from aischeduler.kube.documents import Line, Metadata, NodeDocument, PodDocument, PoolDocument
+from aischeduler.kube.decode import read_node, read_pod
+from aischeduler.kube.decode_budget import budget_problem, read_budget, read_namespace
+from aischeduler.kube.decode_pool import read_pool
+from aischeduler.kube.documents import (
+    BudgetDocument,
+    Line,
+    Metadata,
+    NamespaceDocument,
+    NodeDocument,
+    PodDocument,
+    PoolDocument,
+)
 from aischeduler.kube.podspec import SpecCache
-from aischeduler.model.events import Event, NodeGone, NodeSeen, PodGone, PodSeen, PoolGone, PoolSeen
+from aischeduler.model.events import (
+    BudgetGone,
+    BudgetSeen,
+    Event,
+    NamespaceGone,
+    NodeGone,
+    NodeSeen,
+    PodGone,
+    PodSeen,
+    PoolGone,
+    PoolSeen,
+)
 from aischeduler.model.names import GROUP, VERSION
 
 UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
@@ -36,8 +57,8 @@ D = TypeVar("D", bound=Document)
 class Resource(Generic[D]):
     """One kind of objects to list and watch.
 
-    `seen` turns a document into an event, `gone` a name and a uid. Where an `optional` resource is not served,
-    there are none of its objects.
+    `seen` turns a document into an event, `gone` namespace, name and uid. `problem` says what of a document that
+    counts could not be read, or nothing. Where an `optional` resource is not served, there are none of its objects.
     """
 
     kind: str
@@ -45,7 +66,8 @@ class Resource(Generic[D]):
     line: msgspec.json.Decoder[Line[D]]
     document: msgspec.json.Decoder[D]
     seen: Callable[[D], Event]
-    gone: Callable[[str, str], Event]
+    gone: Callable[[str, str, str], Event]
+    problem: Callable[[D], str] | None = None
     selector: str = ""
     optional: bool = False
 
@@ -87,7 +109,7 @@ def pods(specs: SpecCache) -> Resource[PodDocument]:
         line=msgspec.json.Decoder(Line[PodDocument]),
         document=msgspec.json.Decoder(PodDocument),
         seen=lambda document: PodSeen(read_pod(document, specs)),
-        gone=lambda _name, uid: PodGone(uid),
+        gone=lambda _namespace, _name, uid: PodGone(uid),
         selector=UNFINISHED,
     )
 
@@ -100,7 +122,7 @@ def nodes() -> Resource[NodeDocument]:
         line=msgspec.json.Decoder(Line[NodeDocument]),
         document=msgspec.json.Decoder(NodeDocument),
         seen=lambda document: NodeSeen(read_node(document)),
-        gone=lambda name, _uid: NodeGone(name),
+        gone=lambda _namespace, name, _uid: NodeGone(name),
     )
 
 
@@ -112,6 +134,31 @@ def pools() -> Resource[PoolDocument]:
         line=msgspec.json.Decoder(Line[PoolDocument]),
         document=msgspec.json.Decoder(PoolDocument),
         seen=lambda document: PoolSeen(read_pool(document)),
-        gone=lambda name, _uid: PoolGone(name),
+        gone=lambda _namespace, name, _uid: PoolGone(name),
         optional=True,
+    )
+
+
+def budgets() -> Resource[BudgetDocument]:
+    """All PodDisruptionBudgets."""
+    return Resource(
+        kind="PodDisruptionBudget",
+        path="/apis/policy/v1/poddisruptionbudgets",
+        line=msgspec.json.Decoder(Line[BudgetDocument]),
+        document=msgspec.json.Decoder(BudgetDocument),
+        seen=lambda document: BudgetSeen(read_budget(document)),
+        gone=lambda namespace, name, _uid: BudgetGone(namespace, name),
+        problem=budget_problem,
+    )
+
+
+def namespaces() -> Resource[NamespaceDocument]:
+    """All namespaces."""
+    return Resource(
+        kind="Namespace",
+        path="/api/v1/namespaces",
+        line=msgspec.json.Decoder(Line[NamespaceDocument]),
+        document=msgspec.json.Decoder(NamespaceDocument),
+        seen=read_namespace,
+        gone=lambda _namespace, name, _uid: NamespaceGone(name),
     )

@@ -51,7 +51,7 @@ class Store(Generic[D]):
             if uid != metadata.uid:
                 self._counts.recreated += 1
                 self._known[key] = (metadata.uid, version)
-                return self._resource.gone(metadata.name, uid), self._resource.seen(document)
+                return self._resource.gone(metadata.namespace, metadata.name, uid), self._resource.seen(document)
         elif version is not None and version <= self._floor and self._listed is None:
             self._counts.old_events += 1
             return ()
@@ -64,9 +64,9 @@ class Store(Generic[D]):
         if known is None:
             return ()
         if metadata.uid and known[0] != metadata.uid:
-            return (self._resource.gone(metadata.name, metadata.uid),)
+            return (self._resource.gone(metadata.namespace, metadata.name, metadata.uid),)
         del self._known[_key(metadata)]
-        return (self._resource.gone(metadata.name, known[0]),)
+        return (self._resource.gone(metadata.namespace, metadata.name, known[0]),)
 
     def unreadable(self, metadata: Metadata) -> None:
         """Take in that an object is there and could not be read: what we know of it stays."""
@@ -96,7 +96,11 @@ class Store(Generic[D]):
         listed, self._listed = self._listed or {}, None
         missing = [key for key in self._known if key not in listed]
         self._counts.found_gone += len(missing)
-        return [self._resource.gone(key.rpartition("/")[2], self._known.pop(key)[0]) for key in missing]
+        return [self._forget(key) for key in missing]
+
+    def _forget(self, key: str) -> Event:
+        namespace, _, name = key.partition("/")
+        return self._resource.gone(namespace, name, self._known.pop(key)[0])
 
 
 def _key(metadata: Metadata) -> str:

@@ -1,26 +1,38 @@
 """The shell of one scheduler in the virtual cluster: what daemon and kube do in production, without sockets and tasks.
 
 Laws:
-- It decides nothing: what is written and what an answer means comes from `kube.requests`, as in production.
-- An answer takes time and can be lost; a Binding whose answer is lost is settled by reading the pod.
+- It decides nothing: what is written and what an answer means comes from `kube`'s pure modules, as in production.
+- An answer takes time and can be lost; a Binding whose answer is lost is settled by reading the pod, an eviction
+  whose answer is lost is sent again.
 - Reports are written at once; a report that is refused is dropped.
 """
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Final, Protocol, assert_never
+from typing import Any, Final, Protocol, assert_never
 
 import msgspec
 
 from aischeduler.engine.scheduler import Scheduler
-from aischeduler.kube import requests
+from aischeduler.kube import pool_requests, requests
 from aischeduler.kube.decode import read_pod
 from aischeduler.kube.documents import Metadata, PodDocument
+from aischeduler.kube.evictions import Evicted, Eviction, Left, Marked
 from aischeduler.kube.pace import Chance
 from aischeduler.kube.podspec import SpecCache
-from aischeduler.kube.resources import nodes, pods, pools
-from aischeduler.model.actions import Action, Bind, ObjectRef, ReportPool, ReportWaiting, Settle, Warn
-from aischeduler.model.events import BindAccepted, BindRefused, Event
+from aischeduler.kube.resources import budgets, namespaces, nodes, pods, pools
+from aischeduler.model.actions import (
+    Action,
+    Bind,
+    CreatePool,
+    Evict,
+    Nominate,
+    ObjectRef,
+    ReportPool,
+    ReportWaiting,
+    Settle,
+    Warn,
+)
+from aischeduler.model.events import BindAccepted, BindRefused, Event, EvictRefused
 from aischeduler.model.pod import Pod
 from aischeduler.sandbox.apiserver import ApiServer
 from aischeduler.sandbox.protocol import JSON, Request, Response
@@ -41,11 +53,12 @@ _POD = msgspec.json.Decoder(PodDocument)
 class Network:
     """What lies between scheduler and API server.
 
-    `bind_seconds` pass until a Binding has its answer; of `lost_share` of them (0 to 1) the answer never comes, and
-    half of those never arrived either.
+    `bind_seconds` pass until a Binding has its answer, `evict_seconds` until each request of an eviction has; of
+    `lost_share` of them (0 to 1) the answer never comes, and half of those never arrived either.
     """
 
     bind_seconds: float = 0.01
+    evict_seconds: float = 0.01
     lost_share: float = 0.0
 
 
@@ -66,19 +79,24 @@ class Logged:
 
 
 class VirtualShell:
-    """Lets one scheduler live in a cluster. `log` holds every action so far."""
+    """Lets one scheduler live in a cluster. `log` holds every action so far.
+
+    `honours_budgets` evicts by the Eviction API, as `eviction: Evict` does in production.
+    """
 
     def __init__(self, world: World, scheduler: Scheduler, name: str, network: Network, chance: Chance) -> None:
         self.scheduler = scheduler
         self.log: list[Logged] = []
         self.stopped = False
+        self.honours_budgets = False
         self._world = world
         self._network = network
         self._chance = chance
         self._reporter = requests.Reporter(name, f"{name}-virtual")
         self._specs = SpecCache()
         self._pods = Feed(world.server, pods(self._specs))
-        self._others = (Feed(world.server, pools()), Feed(world.server, nodes()))
+        others = (namespaces(), pools(), nodes(), budgets())
+        self._others: tuple[Feed[Any], ...] = tuple(Feed(world.server, resource) for resource in others)
         self._told: dict[str, str] = {}
         self._notes = 0
 
@@ -108,12 +126,20 @@ class VirtualShell:
             case ReportWaiting(pod=pod, message=message):
                 self._say(_about(pod), "Warning", "FailedScheduling", "Scheduling", message)
                 self._write_condition(pod, message)
+            case Evict():
+                eviction = Eviction(action, self._reporter.controller, honour_budgets=self.honours_budgets)
+                self._evict_later(self._network.evict_seconds, action, eviction)
+            case Nominate(pod, node):
+                path, body = requests.nomination(pod, node)
+                self._send("PATCH", path.decode(), body, requests.MERGE_PATCH)
             case Settle(pod):
                 self._read(pod)
             case Warn(about, reason, message):
                 self._say(about, "Warning", reason, "Scheduling", message)
             case ReportPool():
                 self._write_pool(action)
+            case CreatePool(name):
+                self._send("POST", pool_requests.pools_path(), pool_requests.new_pool(name), JSON)
             case _:
                 assert_never(action)
 
@@ -124,16 +150,14 @@ class VirtualShell:
         """Send a Binding once and follow its answer to the one outcome or to the next try."""
         if self.stopped:
             return
-        lost = self._network.lost_share > 0 and self._chance.random() < self._network.lost_share
-        if lost:
-            if self._chance.random() < 0.5:
+        if self._loses():
+            if self._arrives():
                 self._post(action)
             when = self._world.now + ANSWER_WITHIN_SECONDS
             self._world.agenda.put(when, lambda: self._settle(action, tries, "no answer came"))
             return
         answer = self._post(action)
-        wait = str(answer.retry_after_seconds) if answer.retry_after_seconds else None
-        meaning = requests.read_bind_answer(action, answer.status, wait, answer.body)
+        meaning = requests.read_bind_answer(action, answer.status, _retry_after(answer), answer.body)
         match meaning:
             case BindAccepted() | BindRefused():
                 self._conclude(action, meaning)
@@ -170,6 +194,46 @@ class VirtualShell:
             text = f"Successfully assigned {pod.namespace}/{pod.name} to {action.node}"
             self._say(_about(pod), "Normal", "Scheduled", "Binding", text)
 
+    def _evict_later(self, seconds: float, action: Evict, eviction: Eviction) -> None:
+        self._world.agenda.put(self._world.now + seconds, lambda: self._evict(action, eviction))
+
+    def _evict(self, action: Evict, eviction: Eviction) -> None:
+        """Send the next request of an eviction and follow its answer to the end or to the next request."""
+        if self.stopped:
+            return
+        write = eviction.request(self._time("seconds"))
+        if self._loses():
+            if self._arrives():
+                self._send(write.method, write.path, write.body, write.content_type)
+            meaning, seconds = eviction.unanswered("no answer came"), ANSWER_WITHIN_SECONDS
+        else:
+            answer = self._send(write.method, write.path, write.body, write.content_type)
+            meaning = eviction.hear(answer.status, _retry_after(answer), answer.body)
+            seconds = self._network.evict_seconds
+        match meaning:
+            case Evicted():
+                self._say(_about(action.victim), "Normal", "Preempted", "Preempting", action.message)
+            case EvictRefused():
+                self.scheduler.observe(meaning, self._world.now)
+            case Left():
+                pass  # the watch says that it is gone
+            case Marked() | requests.Unknown():
+                self._evict_later(seconds, action, eviction)
+            case requests.Throttled(wait):
+                self._evict_later(wait, action, eviction)
+            case requests.Unauthenticated():
+                self._evict_later(UNAUTHENTICATED_SECONDS, action, eviction)
+            case _:
+                assert_never(meaning)
+
+    def _loses(self) -> bool:
+        """Say whether the answer to a request never comes."""
+        return self._network.lost_share > 0 and self._chance.random() < self._network.lost_share
+
+    def _arrives(self) -> bool:
+        """Say whether a request whose answer is lost took effect."""
+        return self._chance.random() < 0.5
+
     def _read(self, pod: Pod) -> Pod | None:
         """Return the pod as it now is, and tell the scheduler; None where there is none of its name."""
         answer = self._send("GET", requests.pod_path(pod), b"", JSON)
@@ -198,14 +262,13 @@ class VirtualShell:
         self._send("PATCH", path.decode(), body, requests.STRATEGIC_PATCH)
 
     def _write_pool(self, report: ReportPool) -> None:
-        path = requests.pool_path(report.name)
+        path = pool_requests.pool_path(report.name)
         document = msgspec.json.decode(self._send("GET", path, b"", JSON).body)
         if document["metadata"].get("uid") != report.uid:
             return
-        before = document.get("status") or {}
-        status = requests.pool_status(report.generation, report.conditions, before, self._time("seconds"))
-        if status is not None:
-            self._send("PATCH", f"{path}/status", msgspec.json.encode({"status": status}), requests.MERGE_PATCH)
+        patch = pool_requests.status_patch(report, document, self._time("seconds"))
+        if patch is not None:
+            self._send("PATCH", f"{path}/status", patch, requests.MERGE_PATCH)
 
     def _send(self, method: str, path: str, body: bytes, content_type: str) -> Response:
         request = Request(method, path, {}, JSON, content_type, body)
@@ -214,8 +277,12 @@ class VirtualShell:
         return answer
 
     def _time(self, precision: str) -> str:
-        return datetime.fromtimestamp(self._world.now, UTC).isoformat(timespec=precision).replace("+00:00", "Z")
+        return requests.time_text(self._world.now, precision)
 
 
 def _about(pod: Pod) -> ObjectRef:
     return ObjectRef("Pod", pod.name, pod.uid, pod.namespace)
+
+
+def _retry_after(answer: Response) -> str | None:
+    return str(answer.retry_after_seconds) if answer.retry_after_seconds else None

@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from aischeduler.config.load import FILE_BYTES_MAX, ConfigError, load_config, parse_config
-from aischeduler.config.schema import Config, Http, LogFormat, Logging, LogLevel
+from aischeduler.config.schema import Config, EvictionWay, Http, LogFormat, Logging, LogLevel
 from aischeduler.model import names
 
 ROOT = Path(__file__).resolve().parents[2]
-FIELDS = "apiVersion, kind, schedulerName, bindInFlight, gpuResources, logging and http"
+FIELDS = "apiVersion, kind, schedulerName, bindInFlight, gpuResources, disablePreemption, eviction, logging and http"
 NAME = "schedulerName must be a name of lower-case letters, digits, '-' and '.', at most 253 long, not "
 ADDRESS = "http.address must be host:port such as :8080 or 127.0.0.1:8080, or none, not "
 GPUS = "gpuResources must be a list of 1 to 16 resource names such as nvidia.com/gpu, not "
@@ -43,6 +43,8 @@ def test_every_field_is_read() -> None:
     schedulerName: night-shift
     bindInFlight: 256
     gpuResources: [nvidia.com/gpu, amd.com/gpu]
+    disablePreemption: true
+    eviction: Evict
     logging: {format: console, level: debug}
     http: {address: "127.0.0.1:9090"}
     """
@@ -50,6 +52,8 @@ def test_every_field_is_read() -> None:
         scheduler_name="night-shift",
         bind_in_flight=256,
         gpu_resources=("nvidia.com/gpu", "amd.com/gpu"),
+        disable_preemption=True,
+        eviction=EvictionWay.EVICT,
         logging=Logging(format=LogFormat.CONSOLE, level=LogLevel.DEBUG),
         http=Http(address="127.0.0.1:9090"),
     )
@@ -96,6 +100,8 @@ def fields(kind: msgspec.inspect.Type) -> list[str]:
         ("schedulerName: 0x" + "f" * 5000, NAME + "a number of more than 64 bits"),
         ("schedulerName: &x [*x]", NAME + "a list of 1"),
         ("gpuResources: [gpu]", GPUS + "['gpu']"),
+        ("disablePreemption: 1", "disablePreemption must be true or false, not 1"),
+        ("eviction: Drain", "eviction must be Delete or Evict, not 'Drain'"),
         ("gpuResources: []", GPUS + "an empty list"),
         ("logging: {format: xml}", "logging.format must be json or console, not 'xml'"),
         ("logging: {level: 3}", "logging.level must be debug, info, warning or error, not 3"),

@@ -47,7 +47,7 @@ class World:
         async with serving(self.script) as server:
             wire = Wire(server, in_flight, answer_seconds=0.03)
             binder = Binder(wire, self.read, self.waits.pace(), in_flight, self.failed)
-            task = asyncio.create_task(binder.run(lambda _, outcome: self.outcomes.append(outcome)))
+            task = asyncio.create_task(binder.run(lambda _, outcome, __: self.outcomes.append(outcome)))
             try:
                 yield binder
             finally:
@@ -61,7 +61,7 @@ class World:
         async with self.running() as binder:
             binder.submit(BIND)
             async with asyncio.timeout(5):
-                await binder.none_unfinished()
+                await binder.backlog.none_unfinished()
         assert len(self.outcomes) == 1
         return self.outcomes[0]
 
@@ -170,7 +170,7 @@ async def test_tired_server_holds_back_every_task() -> None:
     async with world.running(in_flight=1) as binder:
         binder.submit(BIND)
         binder.submit(BIND)
-        await binder.none_unfinished()
+        await binder.backlog.none_unfinished()
     assert world.waits.seconds == [pytest.approx(7.0)]
     assert world.outcomes == [BindAccepted("u1", "n1")] * 2
     assert world.posts == 3
@@ -189,7 +189,7 @@ async def test_unknown_credentials_are_read_again_and_the_bind_sent_again() -> N
         server.source = Source()
         wire = Wire(server, 1)
         binder = Binder(wire, world.read, world.waits.pace(), 1, world.failed)
-        task = asyncio.create_task(binder.run(lambda _, outcome: world.outcomes.append(outcome)))
+        task = asyncio.create_task(binder.run(lambda _, outcome, __: world.outcomes.append(outcome)))
         binder.submit(BIND)
         await until(lambda: world.outcomes)
         task.cancel()
@@ -205,30 +205,30 @@ async def test_binds_are_counted_until_they_are_taken_and_until_they_have_their_
     async with world.running(in_flight=1) as binder:
         for _ in range(3):
             binder.submit(BIND)
-        assert (binder.waiting, binder.unfinished) == (3, 3)
-        await until(lambda: binder.waiting == 2)
-        idle = asyncio.create_task(binder.none_waiting())
+        assert (binder.backlog.waiting, binder.backlog.unfinished) == (3, 3)
+        await until(lambda: binder.backlog.waiting == 2)
+        idle = asyncio.create_task(binder.backlog.none_waiting())
         await asyncio.sleep(0.005)
         assert not idle.done()
         release.set()
         await idle
-        await binder.none_unfinished()
-        assert (binder.waiting, binder.unfinished) == (0, 0)
+        await binder.backlog.none_unfinished()
+        assert (binder.backlog.waiting, binder.backlog.unfinished) == (0, 0)
 
 
 async def test_there_is_no_room_while_too_many_wait() -> None:
     world, release = late_server()
     async with world.running(in_flight=1) as binder:
-        await binder.room()
+        await binder.backlog.room()
         for _ in range(BINDS_AHEAD + 2):
             binder.submit(BIND)
-        await until(lambda: binder.waiting == BINDS_AHEAD + 1)
-        blocked = asyncio.create_task(binder.room())
+        await until(lambda: binder.backlog.waiting == BINDS_AHEAD + 1)
+        blocked = asyncio.create_task(binder.backlog.room())
         await asyncio.sleep(0.005)
         assert not blocked.done()
         release.set()
         await blocked
-        await binder.none_unfinished()
+        await binder.backlog.none_unfinished()
 
 
 def late_server() -> tuple[World, asyncio.Event]:

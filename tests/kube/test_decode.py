@@ -5,12 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from aischeduler.kube.decode import read_node, read_pod, read_pool
-from aischeduler.kube.documents import NodeDocument, PodDocument, PoolDocument
+from aischeduler.kube.decode import read_node, read_pod
+from aischeduler.kube.documents import NodeDocument, PodDocument
 from aischeduler.kube.podspec import SpecCache
 from aischeduler.model.node import Node, Taint
 from aischeduler.model.pod import HostPort, Pod, Toleration
-from aischeduler.model.pool import Placement, Pool
 from aischeduler.model.resources import Request
 from aischeduler.model.selectors import NodeTerm, Operator, PreferredTerm, Requirement
 from tests.kube import docs
@@ -24,10 +23,6 @@ def decode_pod(document: dict[str, Any], specs: SpecCache | None = None) -> Pod:
 
 def decode_node(document: dict[str, Any]) -> Node:
     return read_node(msgspec.json.decode(json.dumps(document).encode(), type=NodeDocument))
-
-
-def decode_pool(spec: Any) -> Pool:
-    return read_pool(msgspec.json.decode(json.dumps(docs.pool("cpu", spec=spec)).encode(), type=PoolDocument))
 
 
 def container(name: str = "c", **parts: Any) -> dict[str, Any]:
@@ -271,63 +266,3 @@ def test_bad_quantity_of_a_node_counts_as_nothing_and_is_named() -> None:
     found = decode_node(docs.node(status={"allocatable": {"cpu": "1.5.3", "memory": "1Ki"}}))
     assert found.allocatable == {"memory": 1024}
     assert found.invalid.startswith("status.allocatable.cpu: '1.5.3' is not a quantity")
-
-
-def test_pool_is_read() -> None:
-    found = decode_pool(
-        {
-            "nodeSelector": {
-                "matchLabels": {"pool": "cpu"},
-                "matchExpressions": [{"key": "spot", "operator": "DoesNotExist"}],
-            },
-            "disableSharing": True,
-            "placement": "Pack",
-            "somethingNewer": {"x": 1},
-        }
-    )
-    assert found.selector is not None
-    assert found.selector.requirements == (
-        Requirement("pool", Operator.IN, ("cpu",)),
-        Requirement("spot", Operator.DOES_NOT_EXIST),
-    )
-    assert (found.uid, found.generation, found.placement) == ("uid-cpu", 3, Placement.PACK)
-    assert (found.disable_preemption, found.disable_borrowing, found.disable_sharing) == (False, False, True)
-    assert found.invalid == ""
-
-
-def test_pool_without_spec_owns_no_nodes() -> None:
-    assert decode_pool(None).selector is None
-    assert decode_pool({"nodeSelector": None}).selector is None
-
-
-def test_empty_selector_matches_every_node() -> None:
-    selector = decode_pool({"nodeSelector": {}}).selector
-    assert selector is not None
-    assert selector.matches({"any": "node"})
-
-
-@pytest.mark.parametrize(
-    ("spec", "reason"),
-    [
-        (5, "spec: '5' is not an object"),
-        ({"placement": "Sideways"}, "spec.placement: 'Sideways' is not one of Spread, Pack"),
-        ({"placement": 1}, "spec.placement: '1' is not a text"),
-        ({"disableSharing": "yes"}, "spec.disableSharing: 'yes' is not true or false"),
-        ({"nodeSelector": "all"}, "spec.nodeSelector: 'all' is not an object"),
-        ({"nodeSelector": {"matchLabels": {"a": 1}}}, "spec.nodeSelector.matchLabels.'a': '1' is not a text"),
-        ({"nodeSelector": {"matchLabels": {"a b": "c"}}}, "spec.nodeSelector.matchLabels"),
-        ({"nodeSelector": {"matchExpressions": {}}}, "spec.nodeSelector.matchExpressions: '{}' is not a list"),
-        (
-            {"nodeSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}},
-            "spec.nodeSelector.matchExpressions[0].values: In needs at least one value",
-        ),
-        (
-            {"nodeSelector": {"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]}},
-            "spec.nodeSelector.matchExpressions: Gt is not an operator of label selectors",
-        ),
-    ],
-)
-def test_bad_pool_is_refused_whole_and_names_the_field(spec: Any, reason: str) -> None:
-    found = decode_pool(spec)
-    assert found.invalid.startswith(reason)
-    assert found.selector is None

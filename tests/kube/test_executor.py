@@ -5,29 +5,68 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 import structlog
 from structlog.testing import CapturingLogger
 
+from aischeduler.kube import evictor as evictor_module
 from aischeduler.kube import resources
 from aischeduler.kube.binder import Binder
 from aischeduler.kube.client import Client
-from aischeduler.kube.executor import Executor
+from aischeduler.kube.evictor import Evictor, Mandate
+from aischeduler.kube.executor import Crew, Executor
 from aischeduler.kube.podreader import PodReader
 from aischeduler.kube.podspec import SpecCache
 from aischeduler.kube.reflector import Ears, Reflector
 from aischeduler.kube.reports import Reports, Voice
 from aischeduler.kube.requests import Reporter
 from aischeduler.kube.wire import Wire
-from aischeduler.model.actions import Bind, Condition, ObjectRef, ReportPool, ReportWaiting, Settle, Warn
-from aischeduler.model.events import BindAccepted, BindRefused, Event, PodGone, PodSeen, Refusal
+from aischeduler.model.actions import (
+    Bind,
+    Cause,
+    Condition,
+    CreatePool,
+    Evict,
+    Nominate,
+    ObjectRef,
+    ReportWaiting,
+    Settle,
+    Warn,
+)
+from aischeduler.model.events import (
+    BindAccepted,
+    BindRefused,
+    Event,
+    EvictRefused,
+    PodGone,
+    PodSeen,
+    Refusal,
+    Spared,
+)
 from tests.build import a_pod
 from tests.kube import docs
 from tests.kube.scripted import Script, Waits, broken, reply, serving, status, until
+from tests.kube.summaries import a_report
 
 POD = a_pod("p", uid="uid-p")
 PATH = "/api/v1/namespaces/default/pods/p"
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
+POOLS = "/apis/resource.aibee.cn/v1alpha1/pools"
 BIND = Bind(POD, "n1", "cpu", "home", "d-1", 12)
+OWNER = a_pod("owner", namespace="team-a", uid="uid-owner")
+EVICT = Evict(POD, "n1", "gpu", "cpu", Cause.RECLAIMED, OWNER, "d-7")
+EVICT_LINE = {
+    "pod": "p",
+    "namespace": "default",
+    "uid": "uid-p",
+    "pool": "gpu",
+    "home_pool": "cpu",
+    "node": "n1",
+    "decision": "d-7",
+    "cause": "Reclaimed",
+    "beneficiary": "team-a/owner",
+    "beneficiary_uid": "uid-owner",
+}
 
 
 @dataclass
@@ -36,22 +75,26 @@ class World:
     waits: Waits = field(default_factory=Waits)
     events: list[Event] = field(default_factory=list)
     lines: CapturingLogger = field(default_factory=CapturingLogger)
+    observed: list[tuple[str, str, float]] = field(default_factory=list)
     level: int = 20
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[Executor]:
+    async def running(self, connections: int = 4) -> AsyncIterator[Executor]:
         pace = self.waits.pace()
         self.script.always["post", EVENTS] = lambda _: reply(201)
         self.script.always["patch", f"{PATH}/status"] = lambda _: reply(200)
         async with serving(self.script) as server, Client(server) as client:
-            wire, specs = Wire(server, 4), SpecCache()
+            wire, specs = Wire(server, connections), SpecCache()
             ears = Ears(self.events.append, lambda _: None, lambda *_: None)
             reader = PodReader(client, Reflector(client, resources.pods(specs), ears, pace), specs)
             reports = Reports(wire, client, pace, Voice(Reporter("ai-scheduler", "i"), lambda: 1.0), broken)
             log = structlog.wrap_logger(
                 self.lines, processors=[], wrapper_class=structlog.make_filtering_bound_logger(self.level)
             ).bind()
-            executor = Executor(Binder(wire, reader.read, pace, 2, broken), reports, reader, self.events.append, log)
+            mandate = Mandate("ai-scheduler", honour_budgets=False, wall=lambda: 1.0)
+            evictor = Evictor(wire, pace, mandate, broken)
+            crew = Crew(Binder(wire, reader.read, pace, 2, broken), evictor, reports, reader)
+            executor = Executor(crew, self.events.append, log, lambda *ended: self.observed.append(ended))
             task = asyncio.create_task(executor.run())
             try:
                 yield executor
@@ -83,9 +126,138 @@ async def test_bind_is_bound_told_logged_and_reported() -> None:
             "home_pool": "home",
             "node": "n1",
             "decision": "d-1",
-            "reason": "best of 12 nodes that fit",
+            "borrowed": True,
+            "reason": "best of 12 nodes that fit, lent by pool cpu",
         }
     ]
+    assert [(work, outcome) for work, outcome, _ in world.observed] == [("bind", "Accepted")]
+
+
+async def test_bind_in_the_home_pool_is_no_loan() -> None:
+    world = World()
+    world.script.on("post", f"{PATH}/binding", reply(201))
+    async with world.running() as executor:
+        executor.perform([Bind(POD, "n1", "cpu", "cpu", "d-1", 12)])
+        await until(lambda: world.events)
+    (line,) = world.logged()
+    assert "borrowed" not in line
+    assert line["reason"] == "best of 12 nodes that fit"
+
+
+async def test_victim_is_marked_deleted_told_of_and_logged_in_one_line() -> None:
+    world = World()
+    world.script.on("delete", PATH, reply(200))
+    async with world.running() as executor:
+        executor.perform([EVICT])
+        await until(lambda: world.script.asked("post", EVENTS))
+    writes = [request.method for request in world.script.requests]
+    assert writes == ["PATCH", "DELETE", "POST"]
+    (event,) = world.script.asked("post", EVENTS)
+    assert (event.json["type"], event.json["reason"], event.json["action"]) == ("Normal", "Preempted", "Preempting")
+    assert event.json["regarding"]["uid"] == "uid-p"
+    assert event.json["note"] == ("Preempted by team-a/owner (uid-owner) on node n1: pool gpu took back lent room")
+    assert world.events == []
+    assert world.logged() == [{"level": "info", "event": "evict", **EVICT_LINE, "reason": EVICT.message}]
+    assert [(work, outcome) for work, outcome, _ in world.observed] == [("evict", "Evicted")]
+
+
+async def test_loan_that_ends_by_the_spec_has_no_beneficiary() -> None:
+    world = World()
+    world.script.on("delete", PATH, reply(200))
+    async with world.running() as executor:
+        executor.perform([Evict(POD, "n1", "gpu", "cpu", Cause.LOAN_ENDED, None, "d-8")])
+        await until(lambda: world.script.asked("post", EVENTS))
+    (line,) = world.logged()
+    assert "beneficiary" not in line
+    assert line["cause"] == "LoanEnded"
+
+
+async def test_refused_eviction_is_told_and_has_a_second_line() -> None:
+    world = World()
+    world.script.on("delete", PATH, status(403, "Forbidden", "no right to delete pods"))
+    async with world.running() as executor:
+        executor.perform([EVICT])
+        await until(lambda: world.events)
+    assert world.events == [EvictRefused("uid-p", Spared.FORBIDDEN, "no right to delete pods")]
+    line = {"level": "warning", "event": "evict refused", **EVICT_LINE}
+    assert world.logged()[1] == line | {"refusal": "Forbidden", "reason": "no right to delete pods"}
+    assert world.script.asked("post", EVENTS) == []
+
+
+async def test_victim_that_is_gone_is_no_news() -> None:
+    world = World()
+    world.script.on("delete", PATH, status(404, "NotFound", 'pods "p" not found'))
+    async with world.running() as executor:
+        executor.perform([EVICT])
+        await until(lambda: world.observed)
+    assert world.events == []
+    assert [line["event"] for line in world.logged()] == ["evict"]
+    assert [(work, outcome) for work, outcome, _ in world.observed] == [("evict", "Left")]
+
+
+async def test_eviction_beyond_the_limit_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evictor_module, "WAITING_MAX", 0)
+    world = World()
+    async with world.running() as executor:
+        executor.perform([EVICT])
+    assert world.events == [EvictRefused("uid-p", Spared.UNAVAILABLE, "too many evictions wait")]
+    assert world.script.requests == []
+
+
+@pytest.mark.parametrize(
+    ("action", "method", "path"),
+    [(BIND, "post", f"{PATH}/binding"), (EVICT, "patch", f"{PATH}/status")],
+    ids=["bind", "evict"],
+)
+async def test_reports_wait_for_binds_and_evictions(action: Bind | Evict, method: str, path: str) -> None:
+    world, release = World(), asyncio.Event()
+
+    async def late(writer: asyncio.StreamWriter) -> None:
+        await release.wait()
+        await status(404, "NotFound")(writer)
+
+    world.script.on("post", POOLS, reply(201))
+    async with world.running(connections=64) as executor:
+        world.script.always[method, path] = lambda _: late
+        executor.perform([*[action] * (1 + evictor_module.IN_FLIGHT), CreatePool("default")])
+        await until(lambda: world.script.asked(method, path))
+        await asyncio.sleep(0.02)
+        assert world.script.asked("post", POOLS) == []
+        release.set()
+        await until(lambda: world.script.asked("post", POOLS))
+
+
+async def test_nomination_and_new_pool_are_written_and_logged() -> None:
+    world = World()
+    world.script.on("post", POOLS, reply(201))
+    async with world.running() as executor:
+        executor.perform([Nominate(POD, "n1", "cpu", "d-3"), CreatePool("default")])
+        await until(lambda: world.script.asked("post", POOLS) and world.script.asked("patch", PATH))
+    assert world.script.asked("patch", PATH)[0].json["status"] == {"nominatedNodeName": "n1"}
+    assert world.script.asked("post", POOLS)[0].json["metadata"] == {"name": "default"}
+    nominated, created = world.logged()
+    assert nominated == {
+        "level": "info",
+        "event": "nominated",
+        "pod": "p",
+        "namespace": "default",
+        "uid": "uid-p",
+        "pool": "cpu",
+        "decision": "d-3",
+        "node": "n1",
+        "reason": "holds room on the node",
+    }
+    assert (created["event"], created["pool"]) == ("create pool", "default")
+
+
+async def test_only_conditions_that_turned_are_logged() -> None:
+    world = World()
+    refused = Condition("Accepted", status=False, reason="Invalid", message="no")
+    async with world.running() as executor:
+        for _ in range(3):
+            executor.perform([a_report()])
+        executor.perform([a_report(conditions=(refused,))])
+    assert [line["status"] for line in world.logged()] == [True, False]
 
 
 async def test_refused_bind_is_told_and_logged_and_not_reported_as_scheduled() -> None:
@@ -118,11 +290,11 @@ async def test_waiting_warning_and_pool_are_reported_and_logged() -> None:
             [
                 ReportWaiting(POD, "cpu", "cpu", "0/1 nodes are available: 1 Insufficient cpu.", "d-2"),
                 Warn(ObjectRef("Pod", "p", "uid-p", "default"), "UnknownPool", "There is no pool 'x'."),
-                ReportPool("cpu", "u", 1, (Condition("Accepted", status=False, reason="Invalid", message="no"),)),
+                a_report("cpu", conditions=(Condition("Accepted", status=False, reason="Invalid", message="no"),)),
             ]
         )
         await until(lambda: len(world.script.asked("post", EVENTS)) == 2)
-        await until(lambda: world.script.asked("get", "/apis/resource.aibee.cn/v1alpha1/pools/cpu"))
+        await until(lambda: world.script.asked("get", f"{POOLS}/cpu"))
     assert [line["event"] for line in world.logged()] == ["wait", "warned", "pool condition"]
     assert world.logged()[0]["reason"] == "0/1 nodes are available: 1 Insufficient cpu."
 

@@ -9,19 +9,20 @@ import pytest
 from aischeduler.kube import reports as module
 from aischeduler.kube.client import Client
 from aischeduler.kube.errors import Failed
+from aischeduler.kube.pool_requests import pool_status
 from aischeduler.kube.reports import Reports, Voice
 from aischeduler.kube.requests import Reporter
 from aischeduler.kube.wire import Answer, Wire
-from aischeduler.model.actions import Condition, ObjectRef, ReportPool, ReportWaiting, Warn
+from aischeduler.model.actions import ObjectRef, ReportWaiting, Warn
 from tests.build import a_pod
 from tests.kube.scripted import Script, Waits, broken, reply, serving, slam, status
+from tests.kube.summaries import a_report
 
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 STATUS = "/api/v1/namespaces/default/pods/p/status"
 POOL = "/apis/resource.aibee.cn/v1alpha1/pools/cpu"
 WALL = 1_767_323_045.25
 POD = a_pod("p", uid="u1")
-ACCEPTED = Condition("Accepted", status=True, reason="Valid", message="fine")
 
 
 @dataclass
@@ -221,7 +222,7 @@ async def test_pool_conditions_are_written_with_the_version_they_were_read_at() 
     world.script.on("get", POOL, pool_document())
     world.script.on("patch", f"{POOL}/status", reply(200))
     async with world.running() as reports:
-        reports.pool(ReportPool("cpu", "u-cpu", 3, (ACCEPTED,)))
+        reports.pool(a_report("cpu", uid="u-cpu", generation=3))
         await written(reports)
     (patch,) = world.script.asked("patch")
     assert patch.headers["content-type"] == "application/merge-patch+json"
@@ -235,7 +236,7 @@ async def test_pool_conflict_is_read_again() -> None:
     world.script.on("get", POOL, pool_document(), pool_document())
     world.script.on("patch", f"{POOL}/status", status(409, "Conflict"), reply(200))
     async with world.running() as reports:
-        reports.pool(ReportPool("cpu", "u-cpu", 3, (ACCEPTED,)))
+        reports.pool(a_report("cpu", uid="u-cpu", generation=3))
         await written(reports)
         assert reports.counts.written == 1
     assert len(world.script.asked("get")) == 2
@@ -243,22 +244,15 @@ async def test_pool_conflict_is_read_again() -> None:
 
 async def test_pool_that_is_another_or_says_so_already_is_left_alone() -> None:
     world = World()
-    said = {
-        "type": "Accepted",
-        "status": "True",
-        "observedGeneration": 3,
-        "lastTransitionTime": "2025-01-01T00:00:00Z",
-        "reason": "Valid",
-        "message": "fine",
-    }
-    world.script.on("get", POOL, pool_document(status={"observedGeneration": 3, "conditions": [said]}))
+    said = pool_status(a_report("cpu", generation=3), {}, "2025-01-01T00:00:00Z")
+    world.script.on("get", POOL, pool_document(status=said))
     world.script.on("get", POOL, pool_document())
     async with world.running() as reports:
-        reports.pool(ReportPool("cpu", "u-cpu", 3, (ACCEPTED,)))
+        reports.pool(a_report("cpu", uid="u-cpu", generation=3))
         await written(reports)
-        reports.pool(ReportPool("cpu", "another", 3, (ACCEPTED,)))
+        reports.pool(a_report("cpu", uid="another", generation=3))
         await written(reports)
-        reports.pool(ReportPool("gone", "u-gone", 3, (ACCEPTED,)))
+        reports.pool(a_report("gone", uid="u-gone", generation=3))
         await written(reports)
         assert (reports.counts.written, reports.counts.refused) == (2, 1)
     assert world.script.asked("patch") == []
@@ -271,7 +265,7 @@ async def test_only_the_newest_conditions_of_a_pool_are_written() -> None:
     world.script.on("patch", f"{POOL}/status", reply(200))
     async with world.running() as reports:
         for generation in (1, 2, 3):
-            reports.pool(ReportPool("cpu", "u-cpu", generation, (ACCEPTED,)))
+            reports.pool(a_report("cpu", uid="u-cpu", generation=generation))
         world.binds_done.set()
         await written(reports)
     assert [request.json["status"]["observedGeneration"] for request in world.script.asked("patch")] == [3]

@@ -5,7 +5,7 @@ import pytest
 
 from aischeduler.kube import requests
 from aischeduler.kube.requests import Note, Reporter, Throttled, Unauthenticated, Unknown, read_bind_answer
-from aischeduler.model.actions import Bind, Condition, ObjectRef
+from aischeduler.model.actions import Bind, ObjectRef
 from aischeduler.model.events import BindAccepted, BindRefused, Refusal
 from tests.build import a_pod
 
@@ -35,11 +35,17 @@ def test_binding_carries_uid_marks_and_node() -> None:
             "annotations": {
                 "scheduling.resource.aibee.cn/pool": "gpu",
                 "scheduling.resource.aibee.cn/home-pool": "cpu",
+                "scheduling.resource.aibee.cn/borrowed": "true",
                 "scheduling.resource.aibee.cn/decision": "run-7",
             },
         },
         "target": {"apiVersion": "v1", "kind": "Node", "name": "n1"},
     }
+
+
+def test_binding_in_the_home_pool_bears_no_mark_of_a_loan() -> None:
+    _, body = requests.binding(Bind(a_pod("p", uid="u1"), "n1", "cpu", "cpu", "run-7", 3))
+    assert "scheduling.resource.aibee.cn/borrowed" not in json.loads(body)["metadata"]["annotations"]
 
 
 @pytest.mark.parametrize("status", [200, 201, 202])
@@ -177,19 +183,12 @@ def test_waiting_condition_carries_the_uid() -> None:
     ]
 
 
-def test_pool_status_keeps_the_time_of_what_did_not_change_and_is_not_written_twice() -> None:
-    accepted = Condition("Accepted", status=True, reason="Valid", message="fine")
-    first = requests.pool_status(1, (accepted,), {}, "T1")
-    assert first is not None
-    assert first["conditions"][0]["lastTransitionTime"] == "T1"
-    assert requests.pool_status(1, (accepted,), first, "T2") is None
-    reworded = requests.pool_status(2, (Condition("Accepted", True, "Valid", "still fine"),), first, "T2")
-    assert reworded is not None
-    assert reworded["conditions"][0]["lastTransitionTime"] == "T1"
-    turned = requests.pool_status(2, (Condition("Accepted", False, "Invalid", "no"),), first, "T2")
-    assert turned is not None
-    assert turned["conditions"][0]["lastTransitionTime"] == "T2"
-    assert turned["observedGeneration"] == 2
+def test_nomination_carries_the_uid_and_an_empty_node_clears_it() -> None:
+    path, body = requests.nomination(a_pod("p", uid="u1"), "n1")
+    assert path == b"/api/v1/namespaces/default/pods/p/status"
+    assert json.loads(body) == {"metadata": {"uid": "u1"}, "status": {"nominatedNodeName": "n1"}}
+    _, body = requests.nomination(a_pod("p", uid="u1"), "")
+    assert json.loads(body)["status"] == {"nominatedNodeName": None}
 
 
 def test_names_that_are_none_cannot_leave_their_place_in_a_path() -> None:

@@ -1,0 +1,61 @@
+"""From documents of PodDisruptionBudgets and namespaces to values of the model.
+
+Laws:
+- A budget whose selector cannot be read protects nothing, and `budget_problem` says so.
+
+Source: policy/v1 PodDisruptionBudget.
+"""
+
+import msgspec
+
+from aischeduler.kube.documents import BudgetDocument, NamespaceDocument, SelectorPart
+from aischeduler.model.budget import Budget
+from aischeduler.model.events import NamespaceSeen
+from aischeduler.model.selectors import LabelSelector, SelectorError, label_selector, requirement
+
+SELECTOR = "spec.selector"
+
+
+def read_budget(document: BudgetDocument) -> Budget:
+    """Return the budget as its status stands; without a status it allows no disruption."""
+    metadata, status = document.metadata, document.status
+    try:
+        selector = _selector(document)
+    except (SelectorError, msgspec.MsgspecError):
+        selector = None
+    return Budget(
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        selector=selector,
+        disruptions_allowed=status.disruptions_allowed if status is not None else 0,
+        disrupted=frozenset(status.disrupted_pods or ()) if status is not None else frozenset(),
+    )
+
+
+def budget_problem(document: BudgetDocument) -> str:
+    """Return why the budget protects nothing though it has a selector; empty where it can be read."""
+    try:
+        _selector(document)
+    except SelectorError as error:
+        return str(error)
+    except msgspec.MsgspecError as error:
+        return f"{SELECTOR}: {error}"
+    return ""
+
+
+def read_namespace(document: NamespaceDocument) -> NamespaceSeen:
+    """Return the namespace with its labels."""
+    return NamespaceSeen(document.metadata.name, document.metadata.labels or {})
+
+
+def _selector(document: BudgetDocument) -> LabelSelector | None:
+    raw = document.spec.selector if document.spec is not None else b""
+    part = msgspec.json.decode(raw, type=SelectorPart | None) if raw else None
+    if part is None:
+        return None
+    expressions = tuple(
+        requirement(f"{SELECTOR}.matchExpressions[{index}]", one.key or "", one.operator or "", tuple(one.values or ()))
+        for index, one in enumerate(part.match_expressions or ())
+    )
+    return label_selector(SELECTOR, part.match_labels or {}, expressions)

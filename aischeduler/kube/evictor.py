@@ -1,0 +1,107 @@
+"""Carry out evictions: long-lived tasks fed by one bounded queue, each eviction with exactly one end.
+
+Laws:
+- What the requests are and what their answers mean is `evictions`; here they are sent, and sent again.
+- What cannot be settled within a few tries is refused; that a victim went after all is told by the watch.
+- When the API server is tired, all tasks wait together.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, assert_never
+
+from aischeduler.kube.backlog import Backlog
+from aischeduler.kube.errors import Failed, UnreachableError
+from aischeduler.kube.evictions import Answer, Ended, Evicted, Eviction, Left, Marked
+from aischeduler.kube.pace import Backoff, Pace, Throttle
+from aischeduler.kube.requests import Throttled, Unauthenticated, Unknown, time_text
+from aischeduler.kube.wire import Wire
+from aischeduler.model.actions import Evict
+from aischeduler.model.events import EvictRefused
+
+IN_FLIGHT: Final = 16
+"""Evictions that are carried out at one time."""
+WAITING_MAX: Final = 4096
+"""Evictions that may wait for a task; the core hears of one more than that as refused."""
+
+Done = Callable[[Evict, Ended, float], None]
+"""Hears how an eviction ended, and after how many seconds since it was submitted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mandate:
+    """In whose name we evict, in which way, and a clock of unix time in seconds."""
+
+    controller: str
+    honour_budgets: bool
+    wall: Callable[[], float]
+
+
+class Evictor:
+    """Evicts what is submitted, 16 at a time; `backlog` is what has not ended yet."""
+
+    def __init__(self, wire: Wire, pace: Pace, mandate: Mandate, failed: Failed) -> None:
+        self.backlog: Backlog[tuple[Evict, float]] = Backlog(WAITING_MAX)
+        self._wire = wire
+        self._pace = pace
+        self._throttle = Throttle(pace)
+        self._mandate = mandate
+        self._failed = failed
+
+    def submit(self, action: Evict) -> bool:
+        """Put an eviction at the end of the queue; False where it is full."""
+        if self.backlog.waiting >= WAITING_MAX:
+            return False
+        self.backlog.put((action, self._pace.clock()))
+        return True
+
+    async def run(self, done: Done) -> None:
+        """Evict until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for number in range(IN_FLIGHT):
+                group.create_task(self._evict_all(done), name=f"evictor {number}")
+
+    async def _evict_all(self, done: Done) -> None:
+        while True:
+            action, since = await self.backlog.take()
+            ended = await self._evict(action)
+            done(action, ended, self._pace.clock() - since)
+            self.backlog.finish()
+
+    async def _evict(self, action: Evict) -> Ended:
+        """Return the one end of an eviction."""
+        if action.victim.terminating:
+            return Left("the victim is terminating")
+        eviction = Eviction(action, self._mandate.controller, honour_budgets=self._mandate.honour_budgets)
+        backoff = Backoff(self._pace)
+        while True:
+            await self._throttle.pass_through()
+            answer = await self._send(eviction)
+            match answer:
+                case Evicted() | Left() | EvictRefused():
+                    return answer
+                case Marked():
+                    continue
+                case Throttled(seconds):
+                    self._throttle.hold(seconds)
+                case Unauthenticated():
+                    if not await self._wire.renew():
+                        await backoff.wait()
+                case Unknown():
+                    await backoff.wait()
+                case _:
+                    assert_never(answer)
+
+    async def _send(self, eviction: Eviction) -> Answer:
+        write = eviction.request(time_text(self._mandate.wall(), "seconds"))
+        try:
+            answer = await self._wire.send(
+                write.method.encode(), write.path.encode(), write.body, write.content_type.encode()
+            )
+        except UnreachableError as error:
+            return eviction.unanswered(str(error))
+        except Exception as error:  # noqa: BLE001 - a bug costs one eviction, not all the others
+            self._failed("evictor", error)
+            return eviction.unanswered(f"the request could not be sent: {error!r}")
+        return eviction.hear(answer.status, answer.retry_after, answer.body)

@@ -1,0 +1,158 @@
+"""What we write about Pools, as documents ready to send: the object itself and its status.
+
+Laws:
+- Pure: the daemon and the simulator use the same functions.
+- A status is written only where it differs from what is stored; the time of a condition that still holds stays.
+- Amounts stand under the names of real resources, as Kubernetes quantities; texts for people stand in `columns`.
+
+Source: conventions of Kubernetes conditions; merge patches by RFC 7386.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from aischeduler.kube.requests import quoted
+from aischeduler.model.actions import Condition, ReportPool
+from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, GROUP, MEMORY, PODS, VERSION
+from aischeduler.model.resources import Amounts
+from aischeduler.model.summary import GPU, PoolSummary
+
+AMOUNTS: Final = ("capacity", "allocatable", "used", "own", "shared", "system", "borrowed", "free", "pending")
+"""The resource lists of a status; each is the field of the same name of a PoolSummary."""
+
+_BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+_BYTES: Final = frozenset((MEMORY, EPHEMERAL_STORAGE))
+_HUGE_PAGES: Final = "hugepages-"
+
+
+def pool_path(name: str) -> str:
+    """Return the path of a Pool."""
+    return f"{pools_path()}/{quoted(name)}"
+
+
+def pools_path() -> str:
+    """Return the path of all Pools."""
+    return f"/apis/{GROUP}/{VERSION}/pools"
+
+
+def new_pool(name: str) -> bytes:
+    """Return the body that creates a Pool of this name which says nothing."""
+    return msgspec.json.encode(
+        {"apiVersion": f"{GROUP}/{VERSION}", "kind": "Pool", "metadata": {"name": name}, "spec": {}}
+    )
+
+
+def status_patch(report: ReportPool, document: Mapping[str, Any], time_text: str) -> bytes | None:
+    """Return the merge patch that brings a Pool's status up to date, or None where it is.
+
+    `document` is the Pool as it was read; the patch holds for its resource version alone.
+    """
+    metadata, before = document.get("metadata") or {}, document.get("status") or {}
+    patch = _difference(before, pool_status(report, before, time_text))
+    if not patch:
+        return None
+    return msgspec.json.encode({"metadata": {"resourceVersion": metadata.get("resourceVersion")}, "status": patch})
+
+
+def pool_status(report: ReportPool, before: Mapping[str, Any], time_text: str) -> dict[str, Any]:
+    """Return the whole status of a Pool; a condition whose status is as `before` keeps the time of its turn."""
+    summary = report.summary
+    told = {one.get("type"): one for one in before.get("conditions") or () if isinstance(one, dict)}
+    return {
+        "observedGeneration": report.generation,
+        "nodes": summary.nodes,
+        "pods": summary.pods,
+        "pendingPods": summary.pending_pods,
+        **{name: quantities(getattr(summary, name)) for name in AMOUNTS},
+        "columns": columns(summary),
+        "conditions": [
+            _condition(condition, report.generation, told.get(condition.type, {}), time_text)
+            for condition in report.conditions
+        ],
+    }
+
+
+def quantities(amounts: Amounts) -> dict[str, str]:
+    """Return a resource list by real names, sorted; the sum of all GPUs is none."""
+    return {name: _quantity(name, amount) for name, amount in sorted(amounts.items()) if name != GPU}
+
+
+def columns(summary: PoolSummary) -> dict[str, str]:
+    """Return the texts of the columns of `kubectl get pool`."""
+    used, allocatable = summary.used, summary.allocatable
+    return {
+        "nodes": str(summary.nodes),
+        "cpu": f"{_cores(used.get(CPU, 0))}/{_cores(allocatable.get(CPU, 0))}",
+        "memory": f"{_rough_bytes(used.get(MEMORY, 0))}/{_rough_bytes(allocatable.get(MEMORY, 0))}",
+        "gpu": f"{used.get(GPU, 0)}/{allocatable.get(GPU, 0)}",
+        "shared": _in_short(summary.shared),
+        "borrowed": _in_short(summary.borrowed),
+        "pending": str(summary.pending_pods),
+        "flags": f"p{_mark(summary.preemption)} b{_mark(summary.borrowing)} s{_mark(summary.sharing)}",
+    }
+
+
+def _mark(allowed: bool) -> str:
+    return "✓" if allowed else "✗"
+
+
+def _in_short(amounts: Amounts) -> str:
+    """Return the scarce resources of some loans, or what else there is of them."""
+    parts = [f"{_cores(amounts[CPU])} cpu"] if amounts.get(CPU) else []
+    parts += [f"{amounts[GPU]} gpu"] if amounts.get(GPU) else []
+    if not parts and amounts.get(MEMORY):
+        parts = [f"{_rough_bytes(amounts[MEMORY])} memory"]
+    if not parts and amounts.get(PODS):
+        parts = [f"{amounts[PODS]} pods"]
+    return ", ".join(parts) or "-"
+
+
+def _cores(milli: int) -> str:
+    return f"{milli / 1000:.2f}".rstrip("0").rstrip(".")
+
+
+def _rough_bytes(amount: int) -> str:
+    """Return bytes with one decimal at most, in the largest unit of which there is one."""
+    power = min(max(amount.bit_length() - 1, 0) // 10, len(_BINARY) - 1)
+    return f"{amount / 1024**power:.1f}".removesuffix(".0") + _BINARY[power]
+
+
+def _quantity(name: str, amount: int) -> str:
+    """Return the amount as Kubernetes would write it: exact, with the largest suffix that divides it."""
+    if name == CPU:
+        return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
+    if name not in _BYTES and not name.startswith(_HUGE_PAGES):
+        return str(amount)
+    power = 0
+    while amount and amount % 1024 == 0 and power < len(_BINARY) - 1:
+        amount, power = amount // 1024, power + 1
+    return f"{amount}{_BINARY[power]}"
+
+
+def _condition(condition: Condition, generation: int, before: Mapping[str, Any], time_text: str) -> dict[str, Any]:
+    status = "True" if condition.status else "False"
+    since = before.get("lastTransitionTime") if before.get("status") == status else None
+    return {
+        "type": condition.type,
+        "status": status,
+        "observedGeneration": generation,
+        "lastTransitionTime": since or time_text,
+        "reason": condition.reason,
+        "message": condition.message,
+    }
+
+
+def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the merge patch from one document to another: what is new or other, and None for what is no more."""
+    patch: dict[str, Any] = dict.fromkeys(sorted(before.keys() - after.keys()))
+    for name, value in after.items():
+        old = before.get(name)
+        if isinstance(value, dict) and isinstance(old, dict):
+            inner = _difference(old, value)
+            if inner:
+                patch[name] = inner
+        elif value != old:
+            patch[name] = value
+    return patch

@@ -1,0 +1,40 @@
+"""Numbers of Pools for the tests of what is written about them."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from aischeduler.model.actions import Condition, ReportPool
+from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
+from aischeduler.model.summary import GPU, PoolSummary
+
+ACCEPTED = Condition("Accepted", status=True, reason="Valid", message="fine")
+NOTHING: Mapping[str, int] = {CPU: 0, MEMORY: 0, EPHEMERAL_STORAGE: 0, PODS: 0, GPU: 0}
+EMPTY = PoolSummary(
+    name="cpu",
+    nodes=0,
+    pods=0,
+    pending_pods=0,
+    capacity=NOTHING,
+    allocatable=NOTHING,
+    used=NOTHING,
+    own=NOTHING,
+    shared=NOTHING,
+    system=NOTHING,
+    borrowed=NOTHING,
+    free=NOTHING,
+    pending=NOTHING,
+    preemption=True,
+    borrowing=True,
+    sharing=True,
+)
+
+
+def a_report(
+    name: str = "cpu",
+    *,
+    uid: str = "u-cpu",
+    generation: int = 3,
+    conditions: tuple[Condition, ...] = (ACCEPTED,),
+    summary: PoolSummary = EMPTY,
+) -> ReportPool:
+    return ReportPool(name, uid, generation, conditions, replace(summary, name=name))
