@@ -1,0 +1,80 @@
+"""Disruption budgets: how many pods of which kind may be evicted now.
+
+Laws:
+- What a budget allows is what its status said last, less the evictions asked for since.
+- Pods of namespaces without budgets cost one look-up.
+- A budget that no longer exists protects nothing.
+
+Source: PodDisruptionBudget; kube-scheduler counts a pod against every budget that covers it.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from aischeduler.model.budget import Budget
+from aischeduler.model.pod import Pod
+
+BudgetKey = tuple[str, str]
+"""Namespace and name."""
+
+COVERED_MAX: Final = 16_384
+"""Pods of one namespace whose budgets are remembered; beyond that all are looked up again."""
+
+
+class BudgetTable:
+    """All budgets. `pod_of` finds a pod by its uid."""
+
+    def __init__(self, pod_of: Callable[[str], Pod]) -> None:
+        self._pod_of = pod_of
+        self._budgets: dict[str, dict[str, Budget]] = {}
+        self._evicted: dict[BudgetKey, set[str]] = {}
+        self._covered: dict[str, dict[str, tuple[Pod, tuple[BudgetKey, ...]]]] = {}
+
+    def see(self, budget: Budget) -> None:
+        """Take a budget as it now is; evictions asked for before are in its numbers."""
+        self._budgets.setdefault(budget.namespace, {})[budget.name] = budget
+        self._evicted.pop((budget.namespace, budget.name), None)
+        self._covered.pop(budget.namespace, None)
+
+    def forget(self, namespace: str, name: str) -> None:
+        """Take a budget out."""
+        budgets = self._budgets.get(namespace, {})
+        if budgets.pop(name, None) is not None:
+            self._evicted.pop((namespace, name), None)
+            self._covered.pop(namespace, None)
+            if not budgets:
+                del self._budgets[namespace]
+
+    def note_eviction(self, pod: Pod) -> None:
+        """Count an eviction that we ask for, until each budget tells of itself again."""
+        for key in self.covering(pod):
+            self._evicted.setdefault(key, set()).add(pod.uid)
+
+    def note_refusal(self, pod: Pod) -> None:
+        """Count an eviction no more that came to nothing."""
+        for key in self.covering(pod):
+            self._evicted.get(key, set()).discard(pod.uid)
+
+    def covering(self, pod: Pod) -> tuple[BudgetKey, ...]:
+        """Return the budgets that evicting this pod would use up, in the order of their names."""
+        budgets = self._budgets.get(pod.namespace)
+        if budgets is None:
+            return ()
+        covered = self._covered.setdefault(pod.namespace, {})
+        known = covered.get(pod.uid)
+        if known is not None and known[0] is pod:
+            return known[1]
+        keys = tuple((pod.namespace, name) for name in sorted(budgets) if budgets[name].covers(pod))
+        if len(covered) >= COVERED_MAX:
+            covered.clear()
+        covered[pod.uid] = (pod, keys)
+        return keys
+
+    def covering_each(self, uids: Sequence[str]) -> list[tuple[BudgetKey, ...]]:
+        """Return per pod the budgets that cover it; an empty list where there are no budgets at all."""
+        return [self.covering(self._pod_of(uid)) for uid in uids] if self._budgets else []
+
+    def left(self, key: BudgetKey) -> int:
+        """Return how many more disruptions a budget allows that covers some pod; 0 or below means none."""
+        namespace, name = key
+        return self._budgets[namespace][name].disruptions_allowed - len(self._evicted.get(key, ()))

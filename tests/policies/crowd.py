@@ -1,0 +1,119 @@
+"""Nodes full of pods, for tests of preemption: every pod says what a choice of victims knows of it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from aischeduler.engine.profile import default_profile
+from aischeduler.framework.runner import Runner
+from aischeduler.model.budget import Budget
+from aischeduler.model.node import Node
+from aischeduler.model.pod import HostPort, Pod
+from aischeduler.model.resources import Request
+from aischeduler.policies.preemption import Chosen, Demand, Unhelpful, choose_victims, viable
+from aischeduler.state.budgets import BudgetTable
+from aischeduler.state.nodes import NodeTable
+from aischeduler.state.running import RunningFacts, RunningPods
+from tests.build import a_pod, a_request, a_spec
+
+PLUGINS = default_profile().plugins
+
+NEGATIVE, LOW, MID, HIGH, TOP = -100, 0, 100, 1000, 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One pod on a node."""
+
+    pod: Pod
+    node: str
+    borrower: bool = False
+    evictable: bool = True
+    leaving: bool = False
+
+    @property
+    def facts(self) -> RunningFacts:
+        return RunningFacts(self.pod.priority, self.borrower, self.evictable, self.leaving, self.pod.started_seconds)
+
+
+def held(
+    name: str,
+    node: str,
+    request: Request,
+    priority: int,
+    *,
+    started: int = 1,
+    borrower: bool = False,
+    evictable: bool = True,
+    leaving: bool = False,
+    host_ports: tuple[HostPort, ...] = (),
+    labels: tuple[tuple[str, str], ...] = (),
+    namespace: str = "default",
+) -> Held:
+    """Return a pod on a node; its uid is its name."""
+    pod = replace(
+        a_pod(name, uid=name, namespace=namespace, priority=priority, node=node),
+        spec=a_spec(request=request, host_ports=host_ports),
+        started_seconds=started,
+        labels=dict(labels),
+    )
+    return Held(pod, node, borrower, evictable, leaving)
+
+
+def res(cpu_milli: int) -> Request:
+    """Return a request of so much CPU and as many bytes of memory."""
+    return a_request(cpu=f"{cpu_milli}m", memory=str(cpu_milli))
+
+
+SMALL, MEDIUM, LARGE, WHOLE = res(100), res(200), res(300), res(500)
+
+
+class Crowd:
+    """Tables of nodes and of the pods that they hold."""
+
+    def __init__(self, nodes: Iterable[Node], pods: Iterable[Held], budgets: Iterable[Budget] = ()) -> None:
+        self.pods = {one.pod.uid: one for one in pods}
+        self.table = NodeTable()
+        self.running = RunningPods()
+        self.budgets = BudgetTable(lambda uid: self.pods[uid].pod)
+        for node in nodes:
+            self.table.see(node)
+        for one in self.pods.values():
+            row = self.table.row(one.node)
+            self.table.add(one.pod.spec, row)
+            self.running.add(one.pod.uid, one.pod.spec, row, one.facts)
+        for budget in budgets:
+            self.budgets.see(budget)
+        self.runner = Runner(PLUGINS, self.table)
+        self.rows = np.array(sorted(self.table.rows.values()), dtype=np.intp)
+
+    def choose(self, demand: Demand) -> Chosen | Unhelpful:
+        return choose_victims(demand, self.runner, self.running, self.rows, self.budgets)
+
+    def victims(self, demand: Demand) -> tuple[str, tuple[str, ...]]:
+        """Return the chosen node and its victims."""
+        chosen = self.choose(demand)
+        assert isinstance(chosen, Chosen), chosen.message()
+        return self.table.names[chosen.row], chosen.victims
+
+    def refusal(self, demand: Demand) -> str:
+        """Return why no eviction would help."""
+        answer = self.choose(demand)
+        assert isinstance(answer, Unhelpful)
+        return answer.message()
+
+    def viable(self, demand: Demand, node: str) -> bool:
+        return viable(demand.spec, self.runner, self.running, self.table.rows[node])
+
+
+def demand(
+    request: Request,
+    priority: int,
+    *,
+    spared: frozenset[str] = frozenset(),
+    host_ports: tuple[HostPort, ...] = (),
+    node_selector: dict[str, str] | None = None,
+) -> Demand:
+    """Return what a pod of this request asks for."""
+    return Demand(a_spec(request=request, host_ports=host_ports, node_selector=node_selector or {}), priority, spared)

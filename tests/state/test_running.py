@@ -1,0 +1,141 @@
+from dataclasses import fields
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aischeduler.model.pod import HostPort, PodSpec
+from aischeduler.state.clearing import Clearing
+from aischeduler.state.nodes import AMOUNT_MAX, NodeTable
+from aischeduler.state.records import NOWHERE
+from aischeduler.state.running import ROWS_ONE_BY_ONE, SLOTS_FIRST, RunningFacts, RunningPods
+from tests.build import a_node, a_request, a_spec
+
+HOME = RunningFacts(priority=5, borrower=False, evictable=True, leaving=False, started_seconds=7, home=1, ours=True)
+LOAN = RunningFacts(priority=-5, borrower=True, evictable=False, leaving=True, started_seconds=0, home=2, ours=False)
+
+PLAIN = a_spec(request=a_request(cpu="1", memory="1Gi"))
+CARD = a_spec(request=a_request(cpu="2", memory="1Gi", extended={"example.com/card": "3"}))
+WEB = a_spec(request=a_request(cpu="1", memory="1Gi"), host_ports=(HostPort("TCP", 80),))
+SPECS = (PLAIN, CARD, WEB)
+
+
+def seen(pods: RunningPods) -> dict[str, tuple[int, PodSpec, RunningFacts]]:
+    """Return what the columns say of every pod: row, spec and facts."""
+    found = {}
+    for slot in np.flatnonzero(pods.table["row"] != NOWHERE).tolist():
+        pod = pods.table[slot]
+        facts = RunningFacts(**{field.name: pod[field.name].item() for field in fields(RunningFacts)})
+        found[pods.uid_of(slot)] = (int(pod["row"]), pods.kinds.spec(int(pod["kind"])), facts)
+    return found
+
+
+def test_a_pod_is_on_its_row_with_what_is_known_of_it() -> None:
+    pods = RunningPods()
+    pods.add("a", PLAIN, 3, HOME)
+    pods.add("b", CARD, 3, LOAN)
+    assert seen(pods) == {"a": (3, PLAIN, HOME), "b": (3, CARD, LOAN)}
+    pods.change("a", LOAN)
+    pods.move("b", 4)
+    assert seen(pods) == {"a": (3, PLAIN, LOAN), "b": (4, CARD, LOAN)}
+    pods.remove("a")
+    assert seen(pods) == {"b": (4, CARD, LOAN)}
+    assert len(pods) == 1
+
+
+def test_the_pods_of_a_row_come_in_the_order_of_their_uids() -> None:
+    pods = RunningPods()
+    for uid in ("c", "a", "b"):
+        pods.add(uid, PLAIN, 1, HOME)
+    assert pods.on_row(1) == ("a", "b", "c")
+    assert pods.on_row(2) == ()
+
+
+def test_few_rows_and_many_rows_are_looked_up_alike() -> None:
+    pods = RunningPods()
+    for number in range(4 * ROWS_ONE_BY_ONE):
+        pods.add(f"u{number}", PLAIN, number, HOME)
+    rows = np.arange(0, 4 * ROWS_ONE_BY_ONE, 2, dtype=np.intp)
+    at_once = pods.slots_on(rows)
+    one_by_one = np.concatenate([pods.slots_on(rows[i : i + 1]) for i in range(len(rows))])
+    assert sorted(at_once.tolist()) == sorted(one_by_one.tolist())
+    assert {pods.uid_of(slot) for slot in at_once.tolist()} == {f"u{row}" for row in rows.tolist()}
+    assert pods.slots_on(np.array([], dtype=np.intp)).tolist() == []
+
+
+def test_unknown_pods_have_no_slots() -> None:
+    pods = RunningPods()
+    pods.add("a", PLAIN, 1, HOME)
+    assert [pods.uid_of(slot) for slot in pods.slots_of(("b", "a")).tolist()] == ["a"]
+
+
+def test_a_kind_is_forgotten_with_its_last_pod() -> None:
+    pods = RunningPods()
+    for number in range(10 * SLOTS_FIRST):
+        spec = a_spec(request=a_request(cpu=f"{number + 1}m", memory="1Gi"))
+        pods.add("u", spec, 0, HOME)
+        pods.remove("u")
+    assert len(pods.kinds.amounts) == SLOTS_FIRST
+    assert len(pods.table) == SLOTS_FIRST
+
+
+def test_what_no_machine_has_is_counted_as_the_node_table_counts_it() -> None:
+    pods = RunningPods()
+    pods.add("a", a_spec(request=a_request(cpu="1", memory="8Ei")), 0, HOME)
+    assert pods.kinds.amounts.max() == AMOUNT_MAX + 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 150), st.integers(0, 4), st.integers(0, 3), st.booleans()), max_size=250))
+def test_any_history_leaves_what_a_plain_dictionary_holds(steps: list[tuple[int, int, int, bool]]) -> None:
+    pods, expected = RunningPods(), dict[str, tuple[int, PodSpec, RunningFacts]]()
+    for number, row, choice, loan in steps:
+        uid, facts = f"u{number}", LOAN if loan else HOME
+        if uid not in expected:
+            spec = SPECS[choice % len(SPECS)]
+            expected[uid] = (row, spec, facts)
+            pods.add(uid, spec, row, facts)
+            continue
+        old_row, spec, old_facts = expected[uid]
+        if choice == 0:
+            del expected[uid]
+            pods.remove(uid)
+        elif choice == 1:
+            expected[uid] = (row, spec, old_facts)
+            pods.move(uid, row)
+        else:
+            expected[uid] = (old_row, spec, facts)
+            pods.change(uid, facts)
+    assert seen(pods) == expected
+    for row in range(5):
+        assert pods.on_row(row) == tuple(sorted(uid for uid, pod in expected.items() if pod[0] == row))
+
+
+def test_pods_taken_off_and_put_on_count_as_the_node_table_counts_them() -> None:
+    table, pods = NodeTable(), RunningPods()
+    for name in ("n0", "n1"):
+        table.see(a_node(name))
+    for number, spec in enumerate((PLAIN, CARD, WEB, WEB)):
+        row = table.row(f"n{number % 2}")
+        table.add(spec, row)
+        pods.add(f"u{number}", spec, row, HOME)
+    rows = np.array(sorted(table.rows.values()), dtype=np.intp)
+    before = (table.used.copy(), table.scored.copy(), table.version)
+    with Clearing(table, pods, rows) as clearing:
+        clearing.take_off(pods.slots_on(rows))
+        assert not table.used.any()
+        assert not table.scored.any()
+        assert table.ports == {}
+        clearing.put_on(pods.slots_of(("u1", "u2")))
+        expected = NodeTable()
+        for name in ("n0", "n1"):
+            expected.see(a_node(name))
+        expected.add(CARD, expected.row("n1"))
+        expected.add(WEB, expected.row("n0"))
+        assert np.array_equal(table.used, expected.used)
+        assert np.array_equal(table.scored, expected.scored)
+        assert table.ports == expected.ports
+    assert np.array_equal(table.used, before[0])
+    assert np.array_equal(table.scored, before[1])
+    assert table.version == before[2]
+    assert table.ports == {row: {HostPort("TCP", 80): 1} for row in rows.tolist()}
