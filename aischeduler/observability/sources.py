@@ -1,0 +1,118 @@
+"""Where the numbers of `/metrics` come from: what engine and shell have to tell.
+
+Law: these are only shapes; engine and shell know nothing of them.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from aischeduler.model.summary import PoolSummary
+from aischeduler.observability.meter import Meter
+
+Counts = Mapping[tuple[str, Any], int]
+"""How often something happened, by pool and a member of a closed set of texts."""
+
+
+class Tally(Protocol):
+    """What the engine counted since it began; a deleted pool's counts are gone."""
+
+    @property
+    def attempts(self) -> Counts:
+        """Attempts by pool and result."""
+
+    @property
+    def borrow_attempts(self) -> Mapping[str, int]:
+        """Tries to borrow, by home pool."""
+
+    @property
+    def borrow_refusals(self) -> Counts:
+        """Refusals of lenders, by home pool and reason."""
+
+    @property
+    def evictions(self) -> Counts:
+        """Evictions, by the pool of the node and cause."""
+
+    @property
+    def net_saves(self) -> Mapping[str, int]:
+        """Pods that only the net brought back, by pool."""
+
+    @property
+    def violations(self) -> Mapping[Any, int]:
+        """Broken invariants, by invariant."""
+
+
+class Engine(Protocol):
+    """The part of the engine that tells numbers; see `engine.scheduler.Scheduler`."""
+
+    @property
+    def tally(self) -> Tally:
+        """What was counted so far."""
+
+    def pools(self) -> tuple[str, ...]:
+        """Return all pools."""
+
+    def summary(self) -> tuple[PoolSummary, ...]:
+        """Return every pool in numbers."""
+
+    def waiting(self) -> Mapping[str, Mapping[str, int]]:
+        """Return per pool how many pods wait in each place of its queue."""
+
+    def loans(self) -> Mapping[tuple[str, str], int]:
+        """Return running loans by lender and home pool."""
+
+    def conflicts(self) -> Mapping[str, int]:
+        """Return per pool how many nodes it and another one select."""
+
+
+class Written(Protocol):
+    """What became of reports."""
+
+    @property
+    def written(self) -> int:
+        """Reports that the API server took."""
+
+    @property
+    def dropped(self) -> int:
+        """Reports given up: too many, or too many failures."""
+
+    @property
+    def refused(self) -> int:
+        """Reports that the API server refused."""
+
+
+class Heard(Protocol):
+    """What a reflector met; every attribute only grows."""
+
+    events: int
+    lists: int
+    watches: int
+    failures: int
+    old_events: int
+    older_lists: int
+    unreadable_objects: int
+    unreadable_lines: int
+    unknown_events: int
+    recreated: int
+    found_gone: int
+
+
+class Reflecting(Protocol):
+    """A reflector of one kind."""
+
+    @property
+    def counts(self) -> Heard:
+        """What it met."""
+
+    def __len__(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where numbers come from. `reflectors` by kind; `backlogs` tell how much waits in the shell, by name."""
+
+    engine: Engine
+    meter: Meter
+    reports: Written
+    reflectors: Mapping[str, Reflecting]
+    backlogs: Mapping[str, Callable[[], int]]

@@ -1,0 +1,114 @@
+"""An engine and a shell that hold still: numbers to scrape, written down by the test."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from aischeduler.kube.reports import ReportCounts
+from aischeduler.kube.resources import Counts
+from aischeduler.model.actions import Bind
+from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
+from aischeduler.model.pod import Pod, PodSpec
+from aischeduler.model.resources import Request
+from aischeduler.model.summary import GPU, PoolSummary
+from aischeduler.observability.labels import PoolLabels
+from aischeduler.observability.meter import Meter
+from aischeduler.observability.metrics import Metrics
+from aischeduler.observability.sources import Sources
+
+NOTHING: Mapping[str, int] = {CPU: 0, MEMORY: 0, EPHEMERAL_STORAGE: 0, PODS: 0, GPU: 0}
+SPEC = PodSpec(key=b"", request=Request({CPU: 100}, 100, 0))
+
+
+def summary(name: str, *, nodes: int = 0, sharing: bool = True, **amounts: Mapping[str, int]) -> PoolSummary:
+    """A pool that has nothing of what is not said."""
+    kinds = ("capacity", "allocatable", "used", "own", "shared", "system", "borrowed", "free", "pending")
+    given = {kind: {**NOTHING, **amounts.get(kind, {})} for kind in kinds}
+    return PoolSummary(
+        name=name,
+        nodes=nodes,
+        pods=given["used"][PODS],
+        pending_pods=given["pending"][PODS],
+        preemption=True,
+        borrowing=True,
+        sharing=sharing,
+        **given,
+    )
+
+
+def pod(uid: str, pool: str = "") -> Pod:
+    return Pod(uid=uid, namespace="team", name=uid, spec=SPEC, scheduler_name="ai-scheduler", pool=pool)
+
+
+def bind(uid: str, pool: str, *, home: str | None = None, waited_seconds: float = 0.0) -> Bind:
+    return Bind(pod(uid), "node", pool, home or pool, f"d-{uid}", 1, waited_seconds)
+
+
+@dataclass
+class StillTally:
+    attempts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    borrow_attempts: Counter[str] = field(default_factory=Counter)
+    borrow_refusals: Counter[tuple[str, str]] = field(default_factory=Counter)
+    evictions: Counter[tuple[str, str]] = field(default_factory=Counter)
+    net_saves: Counter[str] = field(default_factory=Counter)
+    violations: Counter[str] = field(default_factory=Counter)
+
+
+class StillEngine:
+    """Tells the numbers that it was given."""
+
+    def __init__(self, *pools: PoolSummary) -> None:
+        self.tally = StillTally()
+        self.summaries = pools
+        self.queues: dict[str, dict[str, int]] = {}
+        self.lent: dict[tuple[str, str], int] = {}
+        self.conflicting: dict[str, int] = {}
+
+    def pools(self) -> tuple[str, ...]:
+        return tuple(pool.name for pool in self.summaries)
+
+    def summary(self) -> tuple[PoolSummary, ...]:
+        return self.summaries
+
+    def waiting(self) -> dict[str, dict[str, int]]:
+        return self.queues
+
+    def loans(self) -> dict[tuple[str, str], int]:
+        return self.lent
+
+    def conflicts(self) -> dict[str, int]:
+        return self.conflicting
+
+
+class StillReflector:
+    def __init__(self, objects: int, counts: Counts) -> None:
+        self.counts = counts
+        self._objects = objects
+
+    def __len__(self) -> int:
+        return self._objects
+
+
+class Clock:
+    """Seconds that move only when told to."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class World:
+    """Everything that metrics are made from."""
+
+    def __init__(self, *pools: PoolSummary, limit: int = 1000) -> None:
+        self.clock = Clock()
+        self.engine = StillEngine(*pools)
+        self.meter = Meter(self.clock, PoolLabels(limit))
+        self.reports = ReportCounts()
+        self.reflectors: dict[str, Any] = {"Pod": StillReflector(3, Counts()), "Node": StillReflector(2, Counts())}
+        self.metrics = Metrics(
+            Sources(self.engine, self.meter, self.reports, self.reflectors, {"inbox": lambda: 5, "binds": lambda: 2})
+        )
