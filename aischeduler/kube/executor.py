@@ -43,11 +43,11 @@ SETTLES_MAX: Final = 1000
 POOLS_REMEMBERED_MAX: Final = 1000
 """Pools whose last logged conditions we remember."""
 
-Observed = Callable[[str, str, float], None]
-"""Hears of each write that has come to an end: `bind` or `evict`, its outcome in one word, and its seconds."""
+Observed = Callable[[Bind | Evict, str, float], None]
+"""Hears of each Binding and eviction that has come to an end: its outcome in one word, and its seconds."""
 
 
-def _unobserved(_work: str, _outcome: str, _seconds: float) -> None:
+def _unobserved(_action: Bind | Evict, _outcome: str, _seconds: float) -> None:
     return
 
 
@@ -130,10 +130,10 @@ class Executor:
         self._tell(outcome)
         match outcome:
             case BindAccepted():
-                self._observed("bind", "Accepted", seconds)
+                self._observed(action, "Accepted", seconds)
                 self._crew.reports.scheduled(action.pod, action.node)
             case BindRefused(_, node, refusal, message):
-                self._observed("bind", str(refusal), seconds)
+                self._observed(action, str(refusal), seconds)
                 self._log.warning("bind refused", **_decision(action), node=node, refusal=str(refusal), reason=message)
             case _:
                 assert_never(outcome)
@@ -141,12 +141,12 @@ class Executor:
     def _evicted(self, action: Evict, ended: Ended, seconds: float) -> None:
         match ended:
             case Evicted():
-                self._observed("evict", "Evicted", seconds)
+                self._observed(action, "Evicted", seconds)
                 self._crew.reports.evicted(action)
             case Left():  # the watch says that it is gone
-                self._observed("evict", "Left", seconds)
+                self._observed(action, "Left", seconds)
             case EvictRefused(_, why, message):
-                self._observed("evict", str(why), seconds)
+                self._observed(action, str(why), seconds)
                 self._tell(ended)
                 self._log.warning("evict refused", **_eviction(action), refusal=str(why), reason=message)
             case _:

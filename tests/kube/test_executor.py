@@ -75,7 +75,7 @@ class World:
     waits: Waits = field(default_factory=Waits)
     events: list[Event] = field(default_factory=list)
     lines: CapturingLogger = field(default_factory=CapturingLogger)
-    observed: list[tuple[str, str, float]] = field(default_factory=list)
+    observed: list[tuple[Bind | Evict, str, float]] = field(default_factory=list)
     level: int = 20
 
     @asynccontextmanager
@@ -130,7 +130,7 @@ async def test_bind_is_bound_told_logged_and_reported() -> None:
             "reason": "best of 12 nodes that fit, lent by pool cpu",
         }
     ]
-    assert [(work, outcome) for work, outcome, _ in world.observed] == [("bind", "Accepted")]
+    assert [(type(action), outcome) for action, outcome, _ in world.observed] == [(Bind, "Accepted")]
 
 
 async def test_bind_in_the_home_pool_is_no_loan() -> None:
@@ -158,7 +158,7 @@ async def test_victim_is_marked_deleted_told_of_and_logged_in_one_line() -> None
     assert event.json["note"] == ("Preempted by team-a/owner (uid-owner) on node n1: pool gpu took back lent room")
     assert world.events == []
     assert world.logged() == [{"level": "info", "event": "evict", **EVICT_LINE, "reason": EVICT.message}]
-    assert [(work, outcome) for work, outcome, _ in world.observed] == [("evict", "Evicted")]
+    assert [(type(action), outcome) for action, outcome, _ in world.observed] == [(Evict, "Evicted")]
 
 
 async def test_loan_that_ends_by_the_spec_has_no_beneficiary() -> None:
@@ -192,7 +192,7 @@ async def test_victim_that_is_gone_is_no_news() -> None:
         await until(lambda: world.observed)
     assert world.events == []
     assert [line["event"] for line in world.logged()] == ["evict"]
-    assert [(work, outcome) for work, outcome, _ in world.observed] == [("evict", "Left")]
+    assert [(type(action), outcome) for action, outcome, _ in world.observed] == [(Evict, "Left")]
 
 
 async def test_eviction_beyond_the_limit_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
