@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from aischeduler.kube import podspec
 from aischeduler.kube.decode import read_node, read_pod
 from aischeduler.kube.documents import NodeDocument, PodDocument
 from aischeduler.kube.podspec import SpecCache
@@ -76,6 +77,62 @@ def test_annotation_of_250_kilobytes_costs_nothing_that_is_kept() -> None:
     key = "resource.aibee.cn/pool"
     found = decode_pod(docs.pod(metadata={"annotations": {"notes": "n" * 250_000, key: "p" * 250_000}}))
     assert len(found.pool) < 100
+
+
+def test_pods_of_one_job_share_their_labels() -> None:
+    specs = SpecCache()
+    labels = {"job-name": "j", "resource.aibee.cn/pool": "gpu"}
+    first, second = (decode_pod(docs.pod(name, metadata={"labels": labels}), specs) for name in ("a", "b"))
+    assert first.labels == labels
+    assert first.labels is second.labels
+    assert decode_pod(docs.pod("c"), specs).labels == {}
+
+
+def test_memory_of_labels_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(podspec, "LABELS_MAX", 10)
+    specs = SpecCache()
+    for number in range(50):
+        found = decode_pod(docs.pod(metadata={"labels": {"index": str(number)}}), specs)
+        assert found.labels == {"index": str(number)}
+    assert len(specs._labels) == 10
+
+
+@pytest.mark.parametrize("labels", ["text", 5, {"a": 1}])
+def test_labels_that_are_no_texts_are_none(labels: Any) -> None:
+    assert decode_pod(docs.pod(metadata={"labels": labels})).labels == {}
+
+
+def test_what_preemption_asks_of_a_pod_is_read() -> None:
+    found = decode_pod(
+        docs.pod(
+            metadata={"deletionTimestamp": "2026-01-02T04:00:00Z", "deletionGracePeriodSeconds": 3600},
+            spec={"preemptionPolicy": "Never"},
+            status={"startTime": "2026-01-02T03:04:06Z", "nominatedNodeName": "n1"},
+        )
+    )
+    assert not found.preempts
+    assert found.started_seconds == found.created_seconds + 1
+    assert (found.nominated_node, found.grace_seconds, found.terminating) == ("n1", 3600, True)
+    plain = decode_pod(docs.pod(spec={"preemptionPolicy": "PreemptLowerPriority"}))
+    assert (plain.preempts, plain.guarded, plain.started_seconds) == (True, False, 0)
+    assert (plain.nominated_node, plain.grace_seconds) == ("", 0)
+    assert decode_pod(docs.pod() | {"status": None}).started_seconds == 0
+
+
+@pytest.mark.parametrize(
+    ("metadata", "guarded"),
+    [
+        ({"ownerReferences": [{"kind": "DaemonSet", "name": "d", "controller": True}]}, True),
+        ({"ownerReferences": [{"kind": "DaemonSet", "name": "d"}]}, False),
+        ({"ownerReferences": [{"kind": "Job", "name": "j", "controller": True}]}, False),
+        ({"ownerReferences": None}, False),
+        ({"annotations": {"kubernetes.io/config.mirror": ""}}, True),
+        ({"annotations": {"kubernetes.io/config.mirror": "abc"}}, True),
+        ({"annotations": {"kubernetes.io/config.hash": "abc"}}, False),
+    ],
+)
+def test_pods_of_daemon_sets_and_mirrors_are_guarded(metadata: Any, guarded: bool) -> None:
+    assert decode_pod(docs.pod(metadata=metadata)).guarded is guarded
 
 
 def test_equal_bytes_share_one_spec() -> None:

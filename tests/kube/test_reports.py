@@ -7,20 +7,22 @@ from typing import Any
 import pytest
 
 from aischeduler.kube import reports as module
+from aischeduler.kube import wire as wire_module
 from aischeduler.kube.client import Client
 from aischeduler.kube.errors import Failed
 from aischeduler.kube.pool_requests import pool_status
 from aischeduler.kube.reports import Reports, Voice
 from aischeduler.kube.requests import Reporter
-from aischeduler.kube.wire import Answer, Wire
-from aischeduler.model.actions import ObjectRef, ReportWaiting, Warn
+from aischeduler.kube.wire import Wire
+from aischeduler.model.actions import Cause, CreatePool, Evict, Nominate, ObjectRef, ReportWaiting, Warn
 from tests.build import a_pod
-from tests.kube.scripted import Script, Waits, broken, reply, serving, slam, status
+from tests.kube.scripted import Answer, Script, Waits, broken, reply, serving, slam, status, until
 from tests.kube.summaries import a_report
 
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 STATUS = "/api/v1/namespaces/default/pods/p/status"
-POOL = "/apis/resource.aibee.cn/v1alpha1/pools/cpu"
+POOLS = "/apis/resource.aibee.cn/v1alpha1/pools"
+POOL = f"{POOLS}/cpu"
 WALL = 1_767_323_045.25
 POD = a_pod("p", uid="u1")
 
@@ -271,11 +273,120 @@ async def test_only_the_newest_conditions_of_a_pool_are_written() -> None:
     assert [request.json["status"]["observedGeneration"] for request in world.script.asked("patch")] == [3]
 
 
+async def test_status_that_cannot_be_written_is_tried_until_it_is() -> None:
+    world = World()
+    world.script.on("get", POOL, *[slam] * 4, status(503, "ServiceUnavailable"), pool_document())
+    world.script.on("patch", f"{POOL}/status", reply(200))
+    async with world.running() as reports:
+        reports.pool(a_report("cpu"))
+        await written(reports)
+        assert (reports.counts.written, reports.counts.dropped) == (1, 0)
+    assert len(world.script.asked("patch")) == 1
+
+
+async def test_older_status_never_overwrites_a_newer_one() -> None:
+    world, release = World(), asyncio.Event()
+
+    async def late(writer: asyncio.StreamWriter) -> None:
+        await release.wait()
+        await pool_document()(writer)
+
+    world.script.on("get", POOL, late, pool_document())
+    world.script.on("patch", f"{POOL}/status", reply(200))
+    async with world.running() as reports:
+        reports.pool(a_report("cpu", generation=1))
+        await until(lambda: world.script.asked("get"))
+        reports.pool(a_report("cpu", generation=2))
+        await until(lambda: world.script.asked("patch"))
+        release.set()
+        await written(reports)
+    assert [request.json["status"]["observedGeneration"] for request in world.script.asked("patch")] == [2]
+
+
+async def test_status_outlives_the_reports_that_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WAITING_MAX", 2)
+    world = World().accept_all()
+    world.binds_done.clear()
+    world.script.on("get", POOL, pool_document())
+    world.script.on("patch", f"{POOL}/status", reply(200))
+    async with world.running() as reports:
+        reports.pool(a_report("cpu"))
+        for name in ("a", "b", "c"):
+            reports.scheduled(a_pod(name), "n1")
+        world.binds_done.set()
+        await written(reports)
+        assert reports.counts.dropped == 2
+    assert len(world.script.asked("patch", POOL)) == 1
+
+
+async def test_evicted_pod_gets_a_preempted_event() -> None:
+    world = World().accept_all()
+    evict = Evict(POD, "n1", "cpu", "cpu", Cause.PREEMPTED, a_pod("owner", uid="u2"), "d")
+    async with world.running() as reports:
+        reports.evicted(evict)
+        await written(reports)
+    (event,) = world.events
+    assert (event["type"], event["reason"], event["action"]) == ("Normal", "Preempted", "Preempting")
+    assert event["regarding"]["uid"] == "u1"
+    assert event["note"] == evict.message
+
+
+async def test_only_the_newest_nomination_of_a_pod_is_written() -> None:
+    world = World().accept_all()
+    world.binds_done.clear()
+    async with world.running() as reports:
+        for node in ("n1", "n2", ""):
+            reports.nominated(Nominate(POD, node, "cpu", "d"))
+        world.binds_done.set()
+        await written(reports)
+    (patch,) = world.script.asked("patch")
+    assert patch.headers["content-type"] == "application/merge-patch+json"
+    assert patch.json == {"metadata": {"uid": "u1"}, "status": {"nominatedNodeName": None}}
+
+
+async def test_nomination_is_forgotten_once_its_pod_is_bound() -> None:
+    world = World().accept_all()
+    world.binds_done.clear()
+    async with world.running() as reports:
+        reports.nominated(Nominate(POD, "n1", "cpu", "d"))
+        reports.binding(POD)
+        world.binds_done.set()
+        await written(reports)
+    assert world.script.requests == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "written_and_refused"),
+    [(reply(201), (1, 0)), (status(409, "AlreadyExists"), (1, 0)), (status(404, "NotFound"), (0, 1))],
+    ids=["created", "there already", "not served"],
+)
+async def test_pool_is_created_unless_there_is_one(answer: Answer, written_and_refused: tuple[int, int]) -> None:
+    world = World()
+    world.script.on("post", POOLS, answer)
+    async with world.running() as reports:
+        reports.create(CreatePool("default"))
+        await written(reports)
+        assert (reports.counts.written, reports.counts.refused) == written_and_refused
+    (request,) = world.script.asked("post")
+    assert request.json["metadata"] == {"name": "default"}
+
+
+async def test_warning_on_a_budget_names_its_api() -> None:
+    world = World().accept_all()
+    async with world.running() as reports:
+        reports.warn(Warn(ObjectRef("PodDisruptionBudget", "b", "u-b", "default"), "Unreadable", "spec.selector"))
+        await written(reports)
+    (event,) = world.events
+    assert event["regarding"]["apiVersion"] == "policy/v1"
+
+
 async def test_bug_costs_one_report_and_not_those_that_follow(monkeypatch: pytest.MonkeyPatch) -> None:
     bugs: list[str] = []
     world, send = World().accept_all(), Wire.send
 
-    async def send_or_fail(wire: Wire, method: bytes, path: bytes, body: bytes, content_type: bytes) -> Answer:
+    async def send_or_fail(
+        wire: Wire, method: bytes, path: bytes, body: bytes, content_type: bytes
+    ) -> wire_module.Answer:
         if b"no room" in body:
             raise TypeError("a bug")
         return await send(wire, method, path, body, content_type)

@@ -1,0 +1,89 @@
+import json
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from aischeduler.kube.decode_budget import budget_problem, read_budget, read_namespace
+from aischeduler.kube.documents import BudgetDocument, NamespaceDocument
+from aischeduler.model.budget import Budget
+from aischeduler.model.events import NamespaceSeen
+from aischeduler.model.pod import Pod
+from tests.build import a_pod
+
+IDENTITY = {"name": "b", "namespace": "team-a", "uid": "u-b", "resourceVersion": "1"}
+
+
+def document(spec: Any = None, status: Any = None) -> BudgetDocument:
+    text = json.dumps({"metadata": IDENTITY, "spec": spec, "status": status})
+    return msgspec.json.decode(text, type=BudgetDocument)
+
+
+def selecting(selector: Any) -> Budget:
+    return read_budget(document({"minAvailable": 1, "selector": selector}, {"disruptionsAllowed": 2}))
+
+
+def labelled(namespace: str, **labels: str) -> Pod:
+    return replace(a_pod(namespace=namespace), labels=labels)
+
+
+def test_budget_is_read_with_what_its_status_allows() -> None:
+    found = read_budget(
+        document(
+            {"selector": {"matchLabels": {"app": "a"}}},
+            {"disruptionsAllowed": 2, "disruptedPods": {"x": "2026-01-02T03:04:05Z"}},
+        )
+    )
+    assert (found.namespace, found.name, found.uid) == ("team-a", "b", "u-b")
+    assert (found.disruptions_allowed, found.disrupted) == (2, frozenset({"x"}))
+    assert budget_problem(document({"selector": {"matchLabels": {"app": "a"}}})) == ""
+
+
+def test_budget_covers_the_pods_of_its_namespace_that_its_selector_matches() -> None:
+    labels = selecting({"matchLabels": {"app": "a"}})
+    expressions = selecting({"matchExpressions": [{"key": "app", "operator": "In", "values": ["a", "b"]}]})
+    for budget in (labels, expressions):
+        assert budget.covers(labelled("team-a", app="a"))
+        assert not budget.covers(labelled("team-a", app="c"))
+        assert not budget.covers(labelled("team-b", app="a"))
+
+
+def test_budget_without_a_status_allows_nothing() -> None:
+    found = read_budget(document({"selector": {"matchLabels": {"app": "a"}}}))
+    assert (found.disruptions_allowed, found.disrupted) == (0, frozenset())
+
+
+@pytest.mark.parametrize("spec", [None, {}, {"selector": None}])
+def test_budget_without_a_selector_covers_nothing_and_is_no_problem(spec: Any) -> None:
+    assert read_budget(document(spec)).selector is None
+    assert budget_problem(document(spec)) == ""
+
+
+@pytest.mark.parametrize(
+    ("selector", "problem"),
+    [
+        (5, "spec.selector: Expected `object | null`, got `int`"),
+        ({"matchLabels": {"a b": "c"}}, "spec.selector.matchLabels.key: 'a b' is not a label key"),
+        ({"matchLabels": {"a": 1}}, "spec.selector: Expected `str`, got `int` - at `$.matchLabels[...]`"),
+        (
+            {"matchExpressions": [{"key": "a", "operator": "In"}]},
+            "spec.selector.matchExpressions[0].values: In needs at least one value",
+        ),
+        (
+            {"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]},
+            "spec.selector.matchExpressions: Gt is not an operator of label selectors",
+        ),
+    ],
+)
+def test_budget_whose_selector_cannot_be_read_covers_nothing_and_says_why(selector: Any, problem: str) -> None:
+    assert selecting(selector).selector is None
+    assert budget_problem(document({"selector": selector})) == problem
+
+
+def test_namespace_is_read_with_its_labels() -> None:
+    def read(metadata: Any) -> NamespaceSeen:
+        return read_namespace(msgspec.json.decode(json.dumps({"metadata": metadata}), type=NamespaceDocument))
+
+    assert read({"name": "team-a", "labels": {"team": "a"}}) == NamespaceSeen("team-a", {"team": "a"})
+    assert read({"name": "team-a"}) == NamespaceSeen("team-a", {})

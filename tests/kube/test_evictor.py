@@ -1,0 +1,169 @@
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+import pytest
+
+from aischeduler.kube import wire as wire_module
+from aischeduler.kube.evictions import EVICT_TRIES_MAX, Ended, Evicted, Left
+from aischeduler.kube.evictor import IN_FLIGHT, Evictor, Mandate
+from aischeduler.kube.wire import Wire
+from aischeduler.model.actions import Cause, Evict
+from aischeduler.model.events import EvictRefused, Spared
+from tests.build import a_pod
+from tests.kube.scripted import Answer, Script, Waits, hang, reply, serving, slam, status, until
+
+OWNER = a_pod("owner", uid="u-owner")
+POD = "/api/v1/namespaces/default/pods/v"
+MARK = f"{POD}/status"
+
+
+def evict(name: str = "v", *, terminating: bool = False) -> Evict:
+    victim = a_pod(name, uid=f"u-{name}", terminating=terminating)
+    return Evict(victim, "n1", "cpu", "cpu", Cause.PREEMPTED, OWNER, "d1")
+
+
+@dataclass
+class World:
+    """An evictor and a scripted server."""
+
+    script: Script = field(default_factory=Script)
+    waits: Waits = field(default_factory=Waits)
+    ends: list[Ended] = field(default_factory=list)
+    bugs: list[str] = field(default_factory=list)
+    honour_budgets: bool = False
+
+    def failed(self, job: str, error: Exception) -> None:
+        self.bugs.append(f"{job}: {error}")
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Evictor]:
+        async with serving(self.script) as server:
+            wire = Wire(server, IN_FLIGHT, answer_seconds=0.03)
+            mandate = Mandate("ai-scheduler", self.honour_budgets, lambda: 1_767_323_045.0)
+            evictor = Evictor(wire, self.waits.pace(), mandate, self.failed)
+            task = asyncio.create_task(evictor.run(lambda _, ended, __: self.ends.append(ended)))
+            try:
+                yield evictor
+            finally:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+                await wire.close()
+
+    async def evict(self, action: Evict | None = None) -> Ended:
+        async with self.running() as evictor:
+            assert evictor.submit(action or evict())
+            async with asyncio.timeout(5):
+                await evictor.backlog.none_unfinished()
+        (ended,) = self.ends
+        return ended
+
+    @property
+    def sent(self) -> list[str]:
+        return [request.method for request in self.script.requests]
+
+
+@pytest.fixture(autouse=True)
+def quick_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire_module, "SWEEP_SECONDS", 0.01)
+
+
+async def test_victim_is_marked_and_then_deleted() -> None:
+    world = World()
+    world.script.on("patch", MARK, reply(200))
+    world.script.on("delete", POD, reply(200))
+    assert await world.evict() == Evicted()
+    assert world.sent == ["PATCH", "DELETE"]
+    (condition,) = world.script.requests[0].json["status"]["conditions"]
+    assert condition["lastTransitionTime"] == "2026-01-02T03:04:05Z"
+
+
+async def test_eviction_api_is_asked_where_budgets_are_honoured() -> None:
+    world = World(honour_budgets=True)
+    world.script.on("post", f"{POD}/eviction", reply(201))
+    assert await world.evict() == Evicted()
+    assert world.sent == ["POST"]
+
+
+async def test_victim_known_to_terminate_is_left_without_a_request() -> None:
+    world = World()
+    assert isinstance(await world.evict(evict(terminating=True)), Left)
+    assert world.sent == []
+
+
+async def test_victim_found_to_be_gone_at_its_mark_is_not_deleted() -> None:
+    world = World()
+    world.script.on("patch", MARK, status(409, "Conflict", "Precondition failed: UID in precondition: a, b"))
+    assert isinstance(await world.evict(), Left)
+    assert world.sent == ["PATCH"]
+
+
+@pytest.mark.parametrize("lost", [hang, slam], ids=["timeout", "cut"])
+async def test_delete_without_an_answer_is_sent_again_without_a_second_mark(lost: Answer) -> None:
+    world = World()
+    world.script.on("patch", MARK, reply(200))
+    world.script.on("delete", POD, lost, status(404, "NotFound"))
+    assert isinstance(await world.evict(), Left)
+    assert world.sent == ["PATCH", "DELETE", "DELETE"]
+
+
+async def test_mark_that_fails_for_ever_is_given_up_with_growing_waits_and_nothing_is_deleted() -> None:
+    world = World()
+    world.script.always["patch", MARK] = lambda _: status(500, "InternalError", "etcd is slow")
+    assert await world.evict() == EvictRefused("u-v", Spared.UNAVAILABLE, "etcd is slow")
+    assert world.sent == ["PATCH"] * EVICT_TRIES_MAX
+    assert world.waits.seconds == [pytest.approx(s) for s in (1.2, 2.4, 4.8, 9.6, 19.2)]
+
+
+async def test_tired_server_holds_back_every_task() -> None:
+    world = World()
+    world.script.on("patch", MARK, status(429, "TooManyRequests", headers={"Retry-After": "7"}), reply(200))
+    world.script.on("delete", POD, reply(200))
+    assert await world.evict() == Evicted()
+    assert world.waits.seconds == [pytest.approx(7.0)]
+
+
+async def test_unknown_credentials_are_read_again() -> None:
+    world = World()
+    world.script.on("patch", MARK, status(401, "Unauthorized"), reply(200))
+    world.script.on("delete", POD, reply(200))
+    assert await world.evict() == Evicted()
+    assert world.sent == ["PATCH", "PATCH", "DELETE"]
+
+
+async def test_only_so_many_are_evicted_at_one_time() -> None:
+    world, release = World(), asyncio.Event()
+    late = released_by(release)
+    async with world.running() as evictor:
+        for number in range(IN_FLIGHT + 3):
+            name = f"v{number}"
+            world.script.on("patch", f"/api/v1/namespaces/default/pods/{name}/status", late)
+            evictor.submit(evict(name))
+        await until(lambda: len(world.sent) == IN_FLIGHT)
+        assert (evictor.backlog.waiting, evictor.backlog.unfinished) == (3, IN_FLIGHT + 3)
+        release.set()
+        async with asyncio.timeout(5):
+            await evictor.backlog.none_unfinished()
+    assert len(world.ends) == IN_FLIGHT + 3
+
+
+def released_by(release: asyncio.Event) -> Callable[[asyncio.StreamWriter], Awaitable[None]]:
+    async def late(writer: asyncio.StreamWriter) -> None:
+        await release.wait()
+        await status(404, "NotFound")(writer)
+
+    return late
+
+
+async def test_bug_costs_one_eviction_and_not_the_evictor(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def send(*_: object) -> None:
+        raise TypeError("a bug")
+
+    monkeypatch.setattr(wire_module.Wire, "send", send)
+    world = World()
+    ended = await world.evict()
+    assert isinstance(ended, EvictRefused)
+    assert ended.why is Spared.UNAVAILABLE
+    assert world.bugs == ["evictor: a bug"] * EVICT_TRIES_MAX
