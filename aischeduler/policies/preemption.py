@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from aischeduler.framework.runner import Runner
 from aischeduler.model.pod import PodSpec
-from aischeduler.state.budgets import BudgetKey, BudgetTable
+from aischeduler.state.budgets import BudgetTable
 from aischeduler.state.clearing import Clearing
 from aischeduler.state.diagnosis import diagnosis
 from aischeduler.state.index import Mask, Rows
@@ -99,7 +99,7 @@ def choose_victims(
     candidates = rows[runner.allowed(spec, rows)]
     slots = running.slots_on(candidates)
     leaving = running.table["leaving"][slots]
-    with Clearing(nodes, running, candidates) as clearing:
+    with Clearing(spec, nodes, running, candidates) as clearing:
         clearing.take_off(slots[leaving])
         free = candidates[runner.fits(spec, candidates)]
         if len(free):
@@ -113,7 +113,7 @@ def choose_victims(
             reasons[NO_VICTIMS] = len(candidates) - len(potential.rows)
             return Unhelpful(len(rows), +reasons)
         by_importance = potential.slots[np.repeat(helped, potential.counts)]
-        violates = _violating(running, by_importance, budgets)
+        violates = budgets.broken(running.uids_of(by_importance), running.table["row"][by_importance])
         order = _violating_first(running, by_importance, violates)
         groups = _grouped(running, by_importance[order])
         evicted = _reprieve(groups, clearing, runner, spec)
@@ -122,7 +122,7 @@ def choose_victims(
     victims = np.sort(order[on_best])[::-1]
     return Chosen(
         int(groups.rows[best]),
-        tuple(running.uid_of(slot) for slot in by_importance[victims].tolist()),
+        tuple(running.uids_of(by_importance[victims])),
         int(violates[victims].sum()),
     )
 
@@ -133,7 +133,7 @@ def viable(spec: PodSpec, runner: Runner, running: RunningPods, row: int) -> boo
     if not runner.allowed(spec, rows)[0]:
         return False
     slots = running.slots_on(rows)
-    with Clearing(runner.nodes, running, rows) as clearing:
+    with Clearing(spec, runner.nodes, running, rows) as clearing:
         clearing.take_off(slots[running.table["leaving"][slots]])
         return bool(runner.fits(spec, rows)[0])
 
@@ -165,7 +165,7 @@ def _by_uid_where_tied(running: RunningPods, slots: Slots, as_before: Mask) -> S
     if not len(tied):
         return slots
     run = np.cumsum(np.insert(~as_before, 0, False))
-    uids = np.array([running.uid_of(slot) for slot in slots[tied].tolist()])
+    uids = np.array(running.uids_of(slots[tied]))
     settled = slots.copy()
     settled[tied] = slots[tied[np.lexsort((uids, run[tied]))]]
     return settled
@@ -182,18 +182,6 @@ def _grouped(running: RunningPods, slots: Slots) -> _Groups:
 def _started(running: RunningPods, slots: Slots) -> Numbers:
     started = running.table["started_seconds"][slots]
     return np.where(started == 0, NOT_STARTED, started)
-
-
-def _violating(running: RunningPods, slots: Slots, budgets: BudgetTable) -> Mask:
-    """Return of each pod whether its eviction breaks a budget, were all pods of its row before it evicted as well."""
-    violates: Mask = np.zeros(len(slots), dtype=np.bool_)
-    rows = running.table["row"][slots].tolist()
-    used: Counter[tuple[int, BudgetKey]] = Counter()
-    for i, keys in enumerate(budgets.covering_each([running.uid_of(slot) for slot in slots.tolist()])):
-        for key in keys:
-            used[rows[i], key] += 1
-            violates[i] |= used[rows[i], key] > budgets.left(key)
-    return violates
 
 
 def _violating_first(running: RunningPods, slots: Slots, violates: Mask) -> Rows:

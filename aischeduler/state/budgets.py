@@ -11,8 +11,11 @@ Source: PodDisruptionBudget; kube-scheduler counts a pod against every budget th
 from collections.abc import Callable, Sequence
 from typing import Final
 
+import numpy as np
+
 from aischeduler.model.budget import Budget
 from aischeduler.model.pod import Pod
+from aischeduler.state.index import Mask, Rows
 
 BudgetKey = tuple[str, str]
 """Namespace and name."""
@@ -70,11 +73,32 @@ class BudgetTable:
         covered[pod.uid] = (pod, keys)
         return keys
 
-    def covering_each(self, uids: Sequence[str]) -> list[tuple[BudgetKey, ...]]:
-        """Return per pod the budgets that cover it; an empty list where there are no budgets at all."""
-        return [self.covering(self._pod_of(uid)) for uid in uids] if self._budgets else []
+    def broken(self, uids: Sequence[str], rows: Rows) -> Mask:
+        """Say of each pod whether its eviction breaks a budget, were those before it on its row evicted too.
+
+        Each row is asked about as if nothing happened on the others.
+        """
+        broken: Mask = np.zeros(len(uids), dtype=np.bool_)
+        if not self._budgets:
+            return broken
+        covered = [(i, key) for i, uid in enumerate(uids) for key in self.covering(self._pod_of(uid))]
+        numbers = {key: i for i, key in enumerate(dict.fromkeys(key for _, key in covered))}
+        left = np.array([self.left(key) for key in numbers], dtype=np.int64)
+        pods = np.array([i for i, _ in covered], dtype=np.intp)
+        budgets = np.array([numbers[key] for _, key in covered], dtype=np.intp)
+        broken[pods[_place_among_equals(rows[pods] * len(numbers) + budgets) >= left[budgets]]] = True
+        return broken
 
     def left(self, key: BudgetKey) -> int:
         """Return how many more disruptions a budget allows that covers some pod; 0 or below means none."""
         namespace, name = key
         return self._budgets[namespace][name].disruptions_allowed - len(self._evicted.get(key, ()))
+
+
+def _place_among_equals(numbers: Rows) -> Rows:
+    """Return of each number how many equal ones are before it."""
+    order = np.argsort(numbers, kind="stable")
+    starts = np.flatnonzero(np.diff(numbers[order], prepend=-1))
+    places = np.empty_like(order)
+    places[order] = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))
+    return places

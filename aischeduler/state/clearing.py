@@ -3,6 +3,7 @@
 Laws:
 - Amounts are exact integers and the rows' columns are saved: leaving puts the last bit back, whatever happened.
 - The journal and the versions do not move: inside, ask the filters themselves, never what is remembered of classes.
+- It is made for one asker: ports that it does not want, and what only scores read, stay as they are.
 """
 
 from types import TracebackType
@@ -10,6 +11,7 @@ from typing import Self
 
 import numpy as np
 
+from aischeduler.model.pod import PodSpec
 from aischeduler.state.index import Rows
 from aischeduler.state.nodes import NodeTable
 from aischeduler.state.running import RunningPods, Slots
@@ -18,14 +20,14 @@ from aischeduler.state.running import RunningPods, Slots
 class Clearing:
     """One what-if about the pods of `rows`. Nothing else may change the tables while it is open."""
 
-    def __init__(self, nodes: NodeTable, running: RunningPods, rows: Rows) -> None:
+    def __init__(self, asker: PodSpec, nodes: NodeTable, running: RunningPods, rows: Rows) -> None:
         self._nodes = nodes
         self._running = running
         self._rows = rows
         self._columns = [nodes.column(resource) for resource in running.kinds.resources]
         self._used = nodes.used[:, rows]
-        self._scored = nodes.scored[:, rows]
-        self._ports: list[tuple[bool, int]] = []
+        self._kinds_with_ports = running.kinds.holding(asker.host_ports)
+        self._ports: list[tuple[bool, PodSpec, int]] = []
 
     def __enter__(self) -> Self:
         return self
@@ -33,11 +35,9 @@ class Clearing:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        nodes = self._nodes
-        nodes.used[: len(self._used), self._rows] = self._used
-        nodes.scored[:, self._rows] = self._scored
-        for taken, slot in reversed(self._ports):
-            self._change_ports(slot, take=not taken)
+        self._nodes.used[: len(self._used), self._rows] = self._used
+        for taken, spec, row in reversed(self._ports):
+            self._change_port(spec, row, take=not taken)
 
     def take_off(self, slots: Slots) -> None:
         """Count these pods on their rows no more; many may be on one row."""
@@ -48,22 +48,18 @@ class Clearing:
         self._count(slots, 1)
 
     def _count(self, slots: Slots, sign: int) -> None:
-        nodes, kinds = self._nodes, self._running.kinds
-        pods = self._running.table[slots]
-        rows, kind = pods["row"], pods["kind"]
-        amounts = sign * kinds.amounts[kind]
-        for i, column in enumerate(self._columns):
-            np.add.at(nodes.used[column], rows, amounts[:, i])
-        scored = sign * kinds.scored[kind]
-        for i in range(len(nodes.scored)):
-            np.add.at(nodes.scored[i], rows, scored[:, i])
-        for slot in slots[kinds.takes_ports[kind]].tolist():
-            self._change_ports(slot, take=sign > 0)
-            self._ports.append((sign > 0, slot))
+        used, kinds = self._nodes.used, self._running.kinds
+        row, kind = self._running.table["row"][slots], self._running.table["kind"][slots]
+        for column, amounts in zip(self._columns, sign * kinds.amounts[kind].T, strict=True):
+            np.add.at(used[column], row, amounts)
+        if len(self._kinds_with_ports):
+            with_ports = np.isin(kind, self._kinds_with_ports)
+            for pod_row, pod_kind in zip(row[with_ports].tolist(), kind[with_ports].tolist(), strict=True):
+                spec = kinds.spec(pod_kind)
+                self._change_port(spec, pod_row, take=sign > 0)
+                self._ports.append((sign > 0, spec, pod_row))
 
-    def _change_ports(self, slot: int, *, take: bool) -> None:
-        pod = self._running.table[slot]
-        spec, row = self._running.kinds.spec(int(pod["kind"])), int(pod["row"])
+    def _change_port(self, spec: PodSpec, row: int, *, take: bool) -> None:
         if take:
             self._nodes.take_ports(spec, row)
         else:

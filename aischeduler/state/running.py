@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from aischeduler.model.names import PODS
-from aischeduler.model.pod import PodSpec
+from aischeduler.model.pod import HostPort, PodSpec
 from aischeduler.state.index import Rows
 from aischeduler.state.nodes import requested
 from aischeduler.state.records import NOWHERE
@@ -118,6 +118,11 @@ class RunningPods:
         """Return the pod in a slot."""
         return self._uids[slot]
 
+    def uids_of(self, slots: Slots) -> list[str]:
+        """Return the pods in these slots, in their order."""
+        uids = self._uids
+        return [uids[slot] for slot in slots.tolist()]
+
     def slots_of(self, uids: Iterable[str]) -> Slots:
         """Return the slots of those of these pods that are here, ascending."""
         return np.array(sorted(self._slots[uid] for uid in uids if uid in self._slots), dtype=np.intp)
@@ -171,16 +176,15 @@ class RunningPods:
 
 
 class Kinds:
-    """What pods ask for, once per spec: `amounts` [kinds, resources] and `scored` [kinds, CPU and memory].
+    """What pods ask for, once per spec: `amounts` [kind, resource], as the node table counts them.
 
-    Amounts are as the node table counts them; the resource `pods` is the one place that each pod takes.
+    The resource `pods` is the one place that each pod takes.
     """
 
     def __init__(self) -> None:
         self.resources: dict[str, int] = {PODS: 0}
         self.amounts = np.zeros((SLOTS_FIRST, 1), dtype=np.int64)
-        self.scored = np.zeros((SLOTS_FIRST, 2), dtype=np.int64)
-        self.takes_ports = np.zeros(SLOTS_FIRST, dtype=np.bool_)
+        self._with_ports: set[int] = set()
         self._kinds: dict[bytes, int] = {}
         self._specs: list[PodSpec | None] = [None] * SLOTS_FIRST
         self._pods = [0] * SLOTS_FIRST
@@ -200,6 +204,7 @@ class Kinds:
         if not self._pods[kind]:
             del self._kinds[self.spec(kind).key]
             self._specs[kind] = None
+            self._with_ports.discard(kind)
             self._free.append(kind)
 
     def spec(self, kind: int) -> PodSpec:
@@ -207,6 +212,18 @@ class Kinds:
         spec = self._specs[kind]
         assert spec is not None, "no pod is of this kind"
         return spec
+
+    def holding(self, ports: tuple[HostPort, ...]) -> Slots:
+        """Return the kinds whose pods take one of these ports, whatever its address, ascending."""
+        wanted = {(port.protocol, port.port) for port in ports}
+        return np.array(
+            sorted(
+                kind
+                for kind in self._with_ports
+                if wanted & {(port.protocol, port.port) for port in self.spec(kind).host_ports}
+            ),
+            dtype=np.intp,
+        )
 
     def _new(self, spec: PodSpec) -> int:
         if not self._free:
@@ -218,8 +235,8 @@ class Kinds:
         for resource, amount in spec.request.amounts.items():
             column = self._column(resource)
             self.amounts[kind, column] += requested(amount)
-        self.scored[kind] = requested(spec.request.score_cpu_milli), requested(spec.request.score_memory_bytes)
-        self.takes_ports[kind] = bool(spec.host_ports)
+        if spec.host_ports:
+            self._with_ports.add(kind)
         return kind
 
     def _column(self, resource: str) -> int:
@@ -232,8 +249,6 @@ class Kinds:
     def _widen(self) -> None:
         old = len(self._specs)
         self.amounts = np.pad(self.amounts, ((0, old), (0, 0)))
-        self.scored = np.pad(self.scored, ((0, old), (0, 0)))
-        self.takes_ports = np.pad(self.takes_ports, (0, old))
         self._specs.extend([None] * old)
         self._pods.extend([0] * old)
         self._free.extend(range(old * 2 - 1, old - 1, -1))

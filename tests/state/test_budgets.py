@@ -1,5 +1,7 @@
 from dataclasses import replace
 
+import numpy as np
+
 from aischeduler.model.budget import Budget
 from aischeduler.model.pod import Pod
 from aischeduler.model.selectors import label_selector
@@ -32,11 +34,30 @@ def test_a_pod_counts_against_every_budget_that_covers_it_in_the_order_of_names(
         table.see(a_budget(name))
     table.see(a_budget("other", app="db"))
     assert table.covering(pod) == (("default", "b"), ("default", "z"))
-    assert table.covering_each(["a"]) == [(("default", "b"), ("default", "z"))]
+
+
+def broken(table: BudgetTable, *pods_and_rows: tuple[str, int]) -> list[bool]:
+    uids = [uid for uid, _ in pods_and_rows]
+    mask = table.broken(uids, np.array([row for _, row in pods_and_rows], dtype=np.intp))
+    return [bool(one) for one in mask]
 
 
 def test_without_budgets_nobody_is_looked_up() -> None:
-    assert a_table().covering_each(["unknown"]) == []
+    assert broken(a_table(), ("unknown", 0)) == [False]
+
+
+def test_the_pods_beyond_what_a_budget_allows_break_it_row_by_row() -> None:
+    table = a_table(*(a_web_pod(name) for name in "abcd"), a_pod("free", uid="free"))
+    table.see(a_budget(allowed=1))
+    assert broken(table, ("a", 0), ("free", 0), ("b", 0), ("c", 1), ("d", 1)) == [False, False, True, False, True]
+    table.see(a_budget("strict", allowed=0))
+    assert broken(table, ("a", 0), ("free", 0)) == [True, False]
+
+
+def test_a_budget_that_is_overdrawn_allows_nothing() -> None:
+    table = a_table(a_web_pod("a"))
+    table.see(a_budget(allowed=-2))
+    assert broken(table, ("a", 0)) == [True]
 
 
 def test_evictions_asked_for_use_the_budget_up_until_it_tells_of_itself_again() -> None:

@@ -5,11 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aischeduler.model.pod import HostPort, PodSpec
-from aischeduler.state.clearing import Clearing
-from aischeduler.state.nodes import AMOUNT_MAX, NodeTable
+from aischeduler.state.nodes import AMOUNT_MAX
 from aischeduler.state.records import NOWHERE
 from aischeduler.state.running import ROWS_ONE_BY_ONE, SLOTS_FIRST, RunningFacts, RunningPods
-from tests.build import a_node, a_request, a_spec
+from tests.build import a_request, a_spec
 
 HOME = RunningFacts(priority=5, borrower=False, evictable=True, leaving=False, started_seconds=7, home=1, ours=True)
 LOAN = RunningFacts(priority=-5, borrower=True, evictable=False, leaving=True, started_seconds=0, home=2, ours=False)
@@ -111,31 +110,12 @@ def test_any_history_leaves_what_a_plain_dictionary_holds(steps: list[tuple[int,
         assert pods.on_row(row) == tuple(sorted(uid for uid, pod in expected.items() if pod[0] == row))
 
 
-def test_pods_taken_off_and_put_on_count_as_the_node_table_counts_them() -> None:
-    table, pods = NodeTable(), RunningPods()
-    for name in ("n0", "n1"):
-        table.see(a_node(name))
-    for number, spec in enumerate((PLAIN, CARD, WEB, WEB)):
-        row = table.row(f"n{number % 2}")
-        table.add(spec, row)
-        pods.add(f"u{number}", spec, row, HOME)
-    rows = np.array(sorted(table.rows.values()), dtype=np.intp)
-    before = (table.used.copy(), table.scored.copy(), table.version)
-    with Clearing(table, pods, rows) as clearing:
-        clearing.take_off(pods.slots_on(rows))
-        assert not table.used.any()
-        assert not table.scored.any()
-        assert table.ports == {}
-        clearing.put_on(pods.slots_of(("u1", "u2")))
-        expected = NodeTable()
-        for name in ("n0", "n1"):
-            expected.see(a_node(name))
-        expected.add(CARD, expected.row("n1"))
-        expected.add(WEB, expected.row("n0"))
-        assert np.array_equal(table.used, expected.used)
-        assert np.array_equal(table.scored, expected.scored)
-        assert table.ports == expected.ports
-    assert np.array_equal(table.used, before[0])
-    assert np.array_equal(table.scored, before[1])
-    assert table.version == before[2]
-    assert table.ports == {row: {HostPort("TCP", 80): 1} for row in rows.tolist()}
+def test_kinds_are_found_by_the_ports_that_they_take() -> None:
+    pods = RunningPods()
+    for uid, spec in (("a", PLAIN), ("b", WEB)):
+        pods.add(uid, spec, 0, HOME)
+    elsewhere = HostPort("TCP", 80, "10.0.0.1")
+    assert [pods.kinds.spec(kind) for kind in pods.kinds.holding((elsewhere,)).tolist()] == [WEB]
+    assert pods.kinds.holding((HostPort("UDP", 80),)).tolist() == []
+    pods.remove("b")
+    assert pods.kinds.holding((elsewhere,)).tolist() == []
