@@ -36,10 +36,13 @@ POOL_TEXT: Final = (
 )
 
 OWN_NAME_RULE: Final = rule(
-    "!has(self.spec) || !has(self.spec.borrowingPools) || !(self.metadata.name in self.spec.borrowingPools)",
+    "!has(self.spec) || !has(self.spec.borrowingPools) || !(self.metadata.name in self.spec.borrowingPools) || "
+    "(oldSelf.hasValue() && has(oldSelf.value().spec) && has(oldSelf.value().spec.borrowingPools) && "
+    "self.spec.borrowingPools == oldSelf.value().spec.borrowingPools)",
     "a pool cannot borrow from itself: take its own name out of the list",
     ".spec.borrowingPools",
-)
+) | {"optionalOldSelf": True}
+"""A list that was wrong before this rule came may stay as it is, so that the status of the pool can say so."""
 
 
 def pool_schema() -> Schema:

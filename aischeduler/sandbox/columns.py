@@ -9,7 +9,7 @@ from typing import Any
 
 from aischeduler.sandbox.jsonpath import find_path
 from aischeduler.sandbox.kinds import Place, Resource
-from aischeduler.sandbox.objects import JsonObject, condition_of, is_true, seconds
+from aischeduler.sandbox.objects import JsonObject, condition_of, encode, is_true, seconds
 from aischeduler.sandbox.podcells import pod_ready, pod_restarts, pod_status
 
 NONE = "<none>"
@@ -287,8 +287,8 @@ def _custom_column(definition: JsonObject) -> Column:
         value = find_path(obj, path)
         if kind == "date":
             return age(value, now) if isinstance(value, str) else UNKNOWN
-        if isinstance(value, dict | list):
-            return str(value)
-        return value
+        if kind == "string" and value is not None and not isinstance(value, str):
+            return encode(value).decode()
+        return None if isinstance(value, dict | list) else value
 
     return Column(definition["name"], cell, "string" if kind == "date" else kind, definition.get("priority", 0))

@@ -4,8 +4,10 @@ Law: a definition is accepted and established in the write that brings it; a rea
 Source: `k8s.io/apiextensions-apiserver`.
 """
 
+from aischeduler.sandbox import rules
 from aischeduler.sandbox.bodies import tell_unknown
 from aischeduler.sandbox.call import Call, Cluster
+from aischeduler.sandbox.correlation import ABSENT
 from aischeduler.sandbox.jsonpath import find_path
 from aischeduler.sandbox.kinds import BUILT_IN, CustomVersion, Resource, fields_reader
 from aischeduler.sandbox.objects import JsonObject, set_condition
@@ -99,6 +101,7 @@ def _validate(write: Write) -> list[Cause]:
         causes += _identity_errors(spec, write.old["spec"])
     for index, version in enumerate(_versions(write.obj)):
         causes += _version_errors(version, f"spec.versions[{index}]")
+        causes += _schema_errors(version, f"spec.versions[{index}]", only=len(_versions(write.obj)) == 1)
     return causes
 
 
@@ -114,9 +117,6 @@ def _identity_errors(spec: JsonObject, old: JsonObject) -> list[Cause]:
 
 def _version_errors(version: JsonObject, path: str) -> list[Cause]:
     causes = [required(f"{path}.name")] if not version.get("name") else []
-    schema = (version.get("schema") or {}).get("openAPIV3Schema")
-    where = f"{path}.schema.openAPIV3Schema"
-    causes += schema_errors(schema, where) if schema else [required(where, "schemas are required")]
     for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
         lead = f"{path}.additionalPrinterColumns[{index}]"
         causes += [required(f"{lead}.{key}") for key in ("name", "type", "jsonPath") if not column.get(key)]
@@ -129,6 +129,15 @@ def _version_errors(version: JsonObject, path: str) -> list[Cause]:
         wanted = ("specReplicasPath", "statusReplicasPath")
         causes += [required(f"{lead}.{key}") for key in wanted if not scale.get(key)]
     return causes
+
+
+def _schema_errors(version: JsonObject, path: str, *, only: bool) -> list[Cause]:
+    """Say what is wrong with the schema of a version; the server calls that of an only version by an older name."""
+    schema = (version.get("schema") or {}).get("openAPIV3Schema")
+    if not schema:
+        return [required(f"{path}.schema.openAPIV3Schema", "schemas are required")]
+    where = "spec.validation.openAPIV3Schema" if only else f"{path}.schema.openAPIV3Schema"
+    return schema_errors(schema, where) or rules.definition_errors(schema, where)
 
 
 def _stored(entry: Entry, call: Call) -> None:
@@ -209,14 +218,33 @@ def _update_custom_status(write: Write) -> None:
 
 
 def _validate_custom(write: Write) -> list[Cause]:
-    causes = errors(_body(write.obj), _schema(write))
+    schema = _schema(write)
+    causes = errors(_body(write.obj), schema, old=ABSENT if write.old is None else _body(write.old))
+    causes += _scale_errors(write)
+    if not rules.has_rules(schema):
+        return causes
+    if any(cause.reason in rules.BLOCKING for cause in causes):
+        return [*causes, rules.NOT_CHECKED]
+    return causes + rules.violations(
+        _seen_by_rules(write.obj), schema, old=ABSENT if write.old is None else _seen_by_rules(write.old)
+    )
+
+
+def _seen_by_rules(obj: JsonObject) -> JsonObject:
+    """Return the object with no more of its metadata than rules may read."""
+    metadata = {key: obj["metadata"][key] for key in ("name", "generateName") if key in obj["metadata"]}
+    return {**obj, "metadata": metadata}
+
+
+def _scale_errors(write: Write) -> list[Cause]:
     custom = write.call.resource.custom
-    if custom is not None and custom.scale is not None:
-        path = custom.scale["specReplicasPath"]
-        replicas = find_path(write.obj, path)
-        if isinstance(replicas, int) and replicas < 0:
-            causes.append(invalid_value(path, replicas, "should be a non-negative integer"))
-    return causes
+    if custom is None or custom.scale is None:
+        return []
+    path = custom.scale["specReplicasPath"]
+    replicas = find_path(write.obj, path)
+    if isinstance(replicas, int) and replicas < 0:
+        return [invalid_value(path, replicas, "should be a non-negative integer")]
+    return []
 
 
 CUSTOM = Strategy(

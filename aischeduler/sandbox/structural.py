@@ -1,14 +1,17 @@
 """Structural schemas of CRDs: what is unknown, what is defaulted, what is refused.
 
-Source: `k8s.io/apiextensions-apiserver` (pruning, defaulting, validation and its words). CEL rules
-(`x-kubernetes-validations`) are not evaluated.
+Law: what was wrong before and has not changed is let through on an update.
+Source: `k8s.io/apiextensions-apiserver` (pruning, defaulting, validation and its words). Rules
+(`x-kubernetes-validations`) are in `rules`.
 """
 
 import re
 from collections.abc import Callable
 from typing import Any
 
+from aischeduler.sandbox.correlation import ABSENT, child, counterpart, same
 from aischeduler.sandbox.objects import JsonObject, copy_object, encode
+from aischeduler.sandbox.patterns import go_pattern
 from aischeduler.sandbox.status import Cause, forbidden_field, invalid_value, required, unsupported_value
 
 DEPTH_MAX = 64
@@ -49,7 +52,7 @@ def prune(value: Any, schema: JsonObject, path: str = "") -> list[str]:
 
 
 def drop_nulls(value: Any, schema: JsonObject) -> None:
-    """Take nulls out where the schema does not allow them, in place, as the server does before defaulting."""
+    """Take fields that are null out where the schema does not allow that, in place; in lists nulls stay."""
     if isinstance(value, list):
         for item in value:
             drop_nulls(item, schema.get("items") or {})
@@ -57,7 +60,7 @@ def drop_nulls(value: Any, schema: JsonObject) -> None:
         return
     for key in list(value):
         inner = _property(schema, key)
-        if value[key] is None and not inner.get("nullable") and "default" in inner:
+        if value[key] is None and inner and not inner.get("nullable"):
             del value[key]
         elif value[key] is not None:
             drop_nulls(value[key], inner)
@@ -86,7 +89,7 @@ def schema_errors(schema: JsonObject, path: str, depth: int = 0) -> list[Cause]:
 
 def _is_pattern(text: str) -> bool:
     try:
-        re.compile(text)
+        go_pattern(text)
     except re.error:
         return False
     return True
@@ -115,24 +118,29 @@ def fill_defaults(value: Any, schema: JsonObject) -> None:
         fill_defaults(one, _property(schema, key))
 
 
-def errors(value: Any, schema: JsonObject, path: str = "", depth: int = 0) -> list[Cause]:
-    """Say what is wrong with a value."""
+def errors(value: Any, schema: JsonObject, path: str = "", depth: int = 0, old: Any = ABSENT) -> list[Cause]:
+    """Say what is wrong with a value; `old` is what stood there before an update."""
+    found = _errors(value, schema, path, depth, old)
+    return [] if found and same(value, old) else found
+
+
+def _errors(value: Any, schema: JsonObject, path: str, depth: int, old: Any) -> list[Cause]:
     if depth > DEPTH_MAX:
         return [invalid_value(path, "", f"is nested deeper than {DEPTH_MAX}")]
     if value is None and (schema.get("nullable") or not schema):
         return []
-    if schema.get("x-kubernetes-int-or-string"):
-        good = isinstance(value, int | str) and not isinstance(value, bool)
-        return [] if good else [_wrong_type(value, "integer,string", path)]
     kind = schema.get("type")
-    if kind and not _TYPES[kind](value):
+    if schema.get("x-kubernetes-int-or-string"):
+        if isinstance(value, bool) or not (isinstance(value, int | str) or _whole(value)):
+            return [_wrong_type(value, "integer,string", path)]
+    elif kind and not _TYPES[kind](value):
         return [_wrong_type(value, kind, path)]
     causes = _enum_errors(value, schema, path)
     match value:
         case dict():
-            return causes + _object_errors(value, schema, path, depth)
+            return causes + _object_errors(value, schema, path, depth, old)
         case list():
-            return causes + _list_errors(value, schema, path, depth)
+            return causes + _list_errors(value, schema, path, depth, old)
         case str():
             return causes + _text_errors(value, schema, path)
         case int() | float() if not isinstance(value, bool):
@@ -155,7 +163,7 @@ def _enum_errors(value: Any, schema: JsonObject, path: str) -> list[Cause]:
     return [unsupported_value(path, value, [str(one) for one in allowed])]
 
 
-def _object_errors(value: JsonObject, schema: JsonObject, path: str, depth: int) -> list[Cause]:
+def _object_errors(value: JsonObject, schema: JsonObject, path: str, depth: int, old: Any) -> list[Cause]:
     lead = f"{path}." if path else ""
     causes = [required(lead + key) for key in schema.get("required") or () if key not in value]
     limit = schema.get("maxProperties")
@@ -164,11 +172,11 @@ def _object_errors(value: JsonObject, schema: JsonObject, path: str, depth: int)
     for key, one in value.items():
         inner = _property(schema, key)
         if inner:
-            causes += errors(one, inner, lead + key, depth + 1)
+            causes += errors(one, inner, lead + key, depth + 1, child(old, key))
     return causes
 
 
-def _list_errors(value: list[Any], schema: JsonObject, path: str, depth: int) -> list[Cause]:
+def _list_errors(value: list[Any], schema: JsonObject, path: str, depth: int, old: Any) -> list[Cause]:
     causes = []
     low, high = schema.get("minItems"), schema.get("maxItems")
     if low is not None and len(value) < low:
@@ -177,7 +185,7 @@ def _list_errors(value: list[Any], schema: JsonObject, path: str, depth: int) ->
         causes.append(Cause(path, "FieldValueTooMany", f"Too many: {len(value)}: must have at most {high} items"))
     inner = schema.get("items") or {}
     for index, one in enumerate(value):
-        causes += errors(one, inner, f"{path}[{index}]", depth + 1)
+        causes += errors(one, inner, f"{path}[{index}]", depth + 1, counterpart(one, schema, old))
     if schema.get("x-kubernetes-list-type") in {"set", "map"}:
         causes += _duplicates(value, schema, path)
     return causes
@@ -191,8 +199,7 @@ def _duplicates(value: list[Any], schema: JsonObject, path: str) -> list[Cause]:
         identity = {key: one.get(key) for key in keys} if keys and isinstance(one, dict) else one
         mark = encode(identity)
         if mark in seen:
-            shown = mark.decode() if keys else str(one)
-            causes.append(Cause(f"{path}[{index}]", "FieldValueDuplicate", f"Duplicate value: {shown}"))
+            causes.append(Cause(f"{path}[{index}]", "FieldValueDuplicate", f"Duplicate value: {mark.decode()}"))
         seen[mark] = None
     return causes
 
@@ -204,7 +211,7 @@ def _text_errors(value: str, schema: JsonObject, path: str) -> list[Cause]:
         causes.append(invalid_value(path, value, f"{path} in body should be at least {low} chars long"))
     if high is not None and len(value) > high:
         causes.append(Cause(path, "FieldValueTooLong", f"Too long: may not be more than {high} bytes"))
-    if pattern is not None and not re.search(pattern, value):
+    if pattern is not None and not go_pattern(pattern).search(value):
         causes.append(invalid_value(path, value, f"{path} in body should match '{pattern}'"))
     return causes
 

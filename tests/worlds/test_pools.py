@@ -2,6 +2,7 @@
 
 import pytest
 
+from aischeduler.kube.crds import COLUMNS, WIDE_COLUMNS
 from tests.objects import pool_object
 from tests.worlds.world import JSON_PATCH, TABLE, Call, Json, World, condition, encode
 
@@ -18,7 +19,8 @@ def test_pool_of_the_first_document_is_stored_with_its_switches(world: World) ->
     name = world.named("cpu")
     spec = {"disablePreemption": False, "disableBorrowing": False, "disableSharing": False}
     pool = world.create(pool_object(name, labels={"cpu": "true"}, **spec))
-    assert pool["spec"] == {"nodeSelector": {"matchLabels": {"cpu": "true"}}, **spec}
+    filled = {"makeRoom": "PreemptThenBorrow", "reclaimPolicy": "OnDemand"}
+    assert pool["spec"] == {"nodeSelector": {"matchLabels": {"cpu": "true"}}, **spec, **filled}
     assert pool["metadata"]["generation"] == 1
     assert "namespace" not in pool["metadata"]
 
@@ -98,7 +100,7 @@ def test_status_of_a_pool_that_breaks_its_schema_is_refused(world: World) -> Non
     world.create(pool_object(name))
     broken = {key: value for key, value in ACCEPTED.items() if key != "reason"}
     answer = world.try_patch(world.url("Pool", name, "status"), {"status": {"conditions": [broken]}})
-    assert (answer.status, answer.cause_fields) == (422, ["status.conditions[0].reason"])
+    assert (answer.status, answer.cause_fields) == (422, ["status.conditions[0].reason", "<nil>"])
 
 
 def test_stale_status_of_a_pool_is_a_conflict(world: World) -> None:
@@ -121,9 +123,27 @@ def test_table_of_pools_has_the_columns_of_the_definition(world: World) -> None:
     name = world.named("pool")
     world.create(pool_object(name))
     answer = world.send(Call("GET", world.url("Pool", name), accept=TABLE))
-    columns = [column["name"] for column in answer.body["columnDefinitions"]]
-    assert (columns[0], columns[-1]) == ("Name", "Age")
+    columns = {column["name"]: column["priority"] for column in answer.body["columnDefinitions"]}
+    narrow = ["Name", *COLUMNS, "Age"]
+    assert list(columns.items()) == [*((one, 0) for one in narrow), *((one, 1) for one in WIDE_COLUMNS)]
     assert answer.body["rows"][0]["cells"][0] == name
+
+
+def test_columns_of_a_pool_show_what_its_status_says(world: World) -> None:
+    name = world.named("pool")
+    world.create(pool_object(name, makeRoom="BorrowThenPreempt", placement="Pack"))
+    ready = ACCEPTED | {"type": "Ready"}
+    columns = {"nodes": "2", "cpu": "3/8", "gpu": "1/4", "flags": "p✓ b✓ s✗"}
+    amounts = {"own": {"cpu": "2", "gpu": 1}, "free": {"cpu": "1500m", "memory": "3Gi"}}
+    status = {"pods": 4, "pendingPods": 0, "columns": columns, "conditions": [ready], **amounts}
+    world.patch(world.url("Pool", name, "status"), {"status": status})
+    answer = world.send(Call("GET", world.url("Pool", name), accept=TABLE))
+    heads = [column["name"] for column in answer.body["columnDefinitions"]]
+    cells = dict(zip(heads, answer.body["rows"][0]["cells"], strict=True))
+    shown = {"Nodes": "2", "CPU": "3/8", "GPU": "1/4", "Flags": "p✓ b✓ s✗", "Ready": "True", "Own-CPU": "2"}
+    wide = {"Own-GPU": "1", "Free-CPU": "1500m", "Free-Memory": "3Gi", "Pods": "4", "Waiting": "0"}
+    assert cells | shown | wide | {"Placement": "Pack", "Make-Room": "BorrowThenPreempt"} == cells
+    assert (cells["Shared"], cells["Free-GPU"], cells["Conflict"]) == (None, None, None)
 
 
 def test_watch_of_pools_shows_made_and_deleted_ones(world: World) -> None:

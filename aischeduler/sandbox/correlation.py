@@ -1,0 +1,36 @@
+"""What a part of an object was before the write: by name in objects, by key in lists of kind map.
+
+Items of other lists have no past: they are old only where their whole list is.
+Source: `k8s.io/apiserver` pkg/cel/common (CorrelatedObject).
+"""
+
+from typing import Any, Final, cast
+
+from aischeduler.sandbox.objects import JsonObject, encode
+
+
+class _Absent:
+    """The past of what was not there."""
+
+
+ABSENT: Final = _Absent()
+
+
+def same(value: Any, old: Any) -> bool:
+    """Say whether nothing has changed."""
+    return old is not ABSENT and type(value) is type(old) and value == old
+
+
+def child(old: Any, key: str) -> Any:
+    """Return what a field was."""
+    return old.get(key, ABSENT) if isinstance(old, dict) else ABSENT
+
+
+def counterpart(item: Any, schema: JsonObject, old: Any) -> Any:
+    """Return what an item of a list was."""
+    keys = cast("list[str]", schema.get("x-kubernetes-list-map-keys") or [])
+    if not (keys and isinstance(old, list) and isinstance(item, dict)):
+        return ABSENT
+    mark = encode([item.get(key) for key in keys])
+    matches = (one for one in old if isinstance(one, dict) and encode([one.get(key) for key in keys]) == mark)
+    return next(matches, ABSENT)
