@@ -16,7 +16,7 @@ import signal
 import socket
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
@@ -35,7 +35,7 @@ from aischeduler.kube.client import Client
 from aischeduler.kube.errors import ApiError, RefusedError
 from aischeduler.kube.evictor import IN_FLIGHT as EVICTIONS_IN_FLIGHT
 from aischeduler.kube.evictor import Evictor, Mandate
-from aischeduler.kube.executor import Crew, Executor, Observed
+from aischeduler.kube.executor import Crew, Executor
 from aischeduler.kube.inbox import Inbox
 from aischeduler.kube.pace import Backoff, Pace
 from aischeduler.kube.podreader import PodReader
@@ -47,6 +47,8 @@ from aischeduler.kube.resources import Unreadable
 from aischeduler.kube.wire import Wire
 from aischeduler.model.actions import Action, ObjectRef, Warn
 from aischeduler.model.events import Event
+from aischeduler.observability.health import pool_loop
+from aischeduler.observability.observatory import Observatory
 
 SLICE_SECONDS: Final = 0.005
 """How long the engine may run before others may."""
@@ -74,10 +76,12 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return factory
 
 
-async def run(server: Server, config: Config, stop: asyncio.Event | None = None) -> None:
-    """Schedule until `stop` is set; without it, until SIGTERM or SIGINT."""
+async def run(
+    server: Server, config: Config, stop: asyncio.Event | None = None, listener: socket.socket | None = None
+) -> None:
+    """Schedule until `stop` is set, without it until SIGTERM or SIGINT; metrics and health are served on `listener`."""
     if stop is not None:
-        await Daemon(server, config, stop).run()
+        await Daemon(server, config, stop, listener=listener).run()
         return
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -85,7 +89,7 @@ async def run(server: Server, config: Config, stop: asyncio.Event | None = None)
     for number in signals:
         loop.add_signal_handler(number, stop.set)
     try:
-        await Daemon(server, config, stop).run()
+        await Daemon(server, config, stop, listener=listener).run()
     finally:
         for number in signals:
             loop.remove_signal_handler(number)
@@ -102,13 +106,19 @@ class Works:
 class Daemon:
     """One scheduler for one cluster, until `stop` is set; `deciding` is set once decisions are taken.
 
-    `works` is there from the start of `run` on; each of `observers` hears how every bind and eviction ended.
+    `works` is there from the start of `run` on. Metrics and health are served on `listener`, where there is one.
     """
 
-    def __init__(self, server: Server, config: Config, stop: asyncio.Event, pace: Pace | None = None) -> None:
+    def __init__(
+        self,
+        server: Server,
+        config: Config,
+        stop: asyncio.Event,
+        pace: Pace | None = None,
+        listener: socket.socket | None = None,
+    ) -> None:
         self.deciding = asyncio.Event()
         self.works: Works | None = None
-        self.observers: list[Observed] = []
         profile = default_profile(config.scheduler_name, config.gpu_resources, preemption=not config.disable_preemption)
         self.scheduler = Scheduler(profile, run=secrets.token_hex(3))
         self._server = server
@@ -117,6 +127,8 @@ class Daemon:
         self._log: FilteringBoundLogger = structlog.get_logger().bind()
         self._inbox = Inbox()
         self._pace = pace or Pace(time.monotonic, asyncio.sleep, secrets.SystemRandom())
+        self._listener = listener
+        self._observatory = Observatory(self.scheduler, self._pace.clock, self._unready)
 
     async def run(self) -> None:
         """Schedule until told to stop; raises only what a new process has to mend."""
@@ -138,20 +150,22 @@ class Daemon:
 
     async def _run(self, client: Client, wire: Wire, tasks: asyncio.TaskGroup) -> None:
         works = self.works = self._build(client, wire)
-        executor = Executor(works.crew, self._inbox.put, self._log, self._observed)
-        loops = PoolLoops(self.scheduler, executor.perform, works.crew.binder.backlog.room, self._pace.clock)
+        executor = Executor(works.crew, self._inbox.put, self._log, self._observatory.meter.ended)
+        room = partial(self._observatory.vitals.hold, works.crew.binder.backlog.room)
+        loops = PoolLoops(self._observatory.engine, executor.perform, room, self._pace.clock)
         running = [tasks.create_task(executor.run(), name="executor")]
         for reflector in works.reflectors:
             job = self._restarting(f"reflector of {reflector.resource.kind}", reflector.run)
             running.append(tasks.create_task(job))
         running.append(tasks.create_task(self._take_in(loops), name="intake"))
         starting = tasks.create_task(self._start(works.reflectors, loops, tasks), name="start")
-        await self._stop.wait()
-        binder, evictor = works.crew.binder.backlog, works.crew.evictor.backlog
-        self._log.info("stopping", in_flight=binder.unfinished, evictions=evictor.unfinished)
-        starting.cancel()
-        loops.end()
-        await self._finish(works.crew)
+        async with self._pages(works):
+            await self._stop.wait()
+            binder, evictor = works.crew.binder.backlog, works.crew.evictor.backlog
+            self._log.info("stopping", in_flight=binder.unfinished, evictions=evictor.unfinished)
+            starting.cancel()
+            loops.end()
+            await self._finish(works.crew)
         for task in running:
             task.cancel()
 
@@ -225,6 +239,7 @@ class Daemon:
                 await job()
             except Exception as error:  # noqa: BLE001 - a bug in one loop must not stop the others
                 seconds = backoff.next_seconds()
+                self._observatory.vitals.failed(name)
                 self._log.error("failed", job=name, again_in_seconds=round(seconds, 1), exc_info=error)
                 await self._pace.sleep(seconds)
 
@@ -240,9 +255,26 @@ class Daemon:
             about = ObjectRef(found.kind, found.name, found.uid, found.namespace)
             reports.warn(Warn(about, "Unreadable", f"The scheduler cannot read this object: {found.message}"))
 
-    def _observed(self, work: str, outcome: str, seconds: float) -> None:
-        for observer in self.observers:
-            observer(work, outcome, seconds)
+    def _pages(self, works: Works) -> AbstractAsyncContextManager[None]:
+        """Return a context in which metrics and health are served."""
+        crew = works.crew
+        reflectors = {reflector.resource.kind: reflector for reflector in works.reflectors}
+        backlogs: dict[str, Callable[[], int]] = {
+            "events": lambda: len(self._inbox),
+            "binds": lambda: crew.binder.backlog.unfinished,
+            "evictions": lambda: crew.evictor.backlog.unfinished,
+        }
+        return self._observatory.pages(self._listener, crew.reports.counts, reflectors, backlogs)
+
+    def _unready(self) -> str:
+        """Return why no decisions are taken, or nothing."""
+        if self._stop.is_set():
+            return "stopping"
+        if self.deciding.is_set():
+            return ""
+        reflectors = self.works.reflectors if self.works is not None else ()
+        missing = [reflector.resource.kind for reflector in reflectors if not reflector.synced.is_set()]
+        return f"not listed yet: {', '.join(missing)}" if missing else "what was listed is not taken in yet"
 
     def _bug(self, job: str, error: Exception) -> None:
         self._log.error("failed", job=job, exc_info=error)
@@ -320,7 +352,7 @@ class PoolLoops:
         for name in pools:
             if name not in self._tasks:
                 self._wakes[name] = asyncio.Event()
-                self._tasks[name] = self._spawn(f"pool {name}", partial(self._decide_for_ever, name))
+                self._tasks[name] = self._spawn(pool_loop(name), partial(self._decide_for_ever, name))
         for name in self._scheduler.ready(self._clock()):
             self._wakes[name].set()
         self._set_alarm()

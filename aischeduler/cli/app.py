@@ -52,12 +52,15 @@ def run(
     ] = False,
     log_format: Annotated[LogFormat | None, Option(help="Wins over the configuration.")] = None,
     log_level: Annotated[LogLevel | None, Option(help="Wins over the configuration.")] = None,
+    http_address: Annotated[
+        str | None, Option(metavar="HOST:PORT", help="Where metrics and health are served; none: nowhere.")
+    ] = None,
 ) -> None:
     """Run the scheduler until it is told to stop."""
     from aischeduler.cli.run import Options, run_daemon  # noqa: PLC0415
     from aischeduler.daemon import loop_factory  # noqa: PLC0415
 
-    options = Options(kubeconfig, context, config, log_format, log_level)
+    options = Options(kubeconfig, context, config, log_format, log_level, http_address)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(run_daemon(options, elects=not no_leader_elect))
 

@@ -8,10 +8,12 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from aischeduler.config.load import load_config
-from aischeduler.config.schema import Config, LogFormat, LogLevel
+from aischeduler.config.load import ConfigError, load_config
+from aischeduler.config.schema import ADDRESS_FORM, Config, Http, LogFormat, LogLevel
 from aischeduler.daemon import run
 from aischeduler.kube.auth import connect
+from aischeduler.model.quantity import shorten
+from aischeduler.observability.http import listen
 from aischeduler.observability.logging import configure
 
 
@@ -24,16 +26,20 @@ class Options:
     config: Path | None
     log_format: LogFormat | None
     log_level: LogLevel | None
+    http_address: str | None
 
 
 async def run_daemon(options: Options, *, elects: bool) -> None:
     """Schedule until SIGTERM or SIGINT; raises ConfigError and AccessError before anything has begun."""
     config = settings(options)
     server = await connect(str(options.kubeconfig) if options.kubeconfig else None, options.context, time.monotonic)
+    listener = listen(config.http.address)
     configure(config.logging, sys.stderr.buffer)
     if elects:
         structlog.get_logger().warning("there is no leader election yet: run one scheduler of this name at a time")
-    await run(server, config)
+    if listener is not None:
+        structlog.get_logger().info("serving metrics and health", port=listener.getsockname()[1])
+    await run(server, config, listener=listener)
 
 
 def settings(options: Options) -> Config:
@@ -41,4 +47,13 @@ def settings(options: Options) -> Config:
     config = load_config(options.config)
     given = {"format": options.log_format, "level": options.log_level}
     chosen = {name: value for name, value in given.items() if value is not None}
-    return msgspec.structs.replace(config, logging=msgspec.structs.replace(config.logging, **chosen))
+    http = config.http if options.http_address is None else read_http(options.http_address)
+    return msgspec.structs.replace(config, logging=msgspec.structs.replace(config.logging, **chosen), http=http)
+
+
+def read_http(address: str) -> Http:
+    """Read what `--http-address` says; raises ConfigError."""
+    try:
+        return msgspec.convert({"address": address}, Http)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"--http-address must be {ADDRESS_FORM}, not {shorten(address)}") from error

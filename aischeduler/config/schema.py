@@ -19,6 +19,7 @@ BIND_IN_FLIGHT_MAX: Final = 256
 GPU_RESOURCES_MAX: Final = 16
 HTTP_OFF: Final = "none"
 """The address that serves nothing."""
+ADDRESS_FORM: Final = f"host:port such as :8080 or 127.0.0.1:8080, or {HTTP_OFF}"
 _PORT: Final = r"([0-9]{1,4}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 _SUBDOMAIN: Final = r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
 
@@ -84,7 +85,7 @@ HttpAddress = Annotated[
     Meta(
         pattern=rf"\A({HTTP_OFF}|(\[[0-9A-Fa-f:.]+\]|[-A-Za-z0-9.]*):{_PORT})\Z",
         max_length=270,
-        description=f"host:port such as :8080 or 127.0.0.1:8080, or {HTTP_OFF}",
+        description=ADDRESS_FORM,
     ),
 ]
 

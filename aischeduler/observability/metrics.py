@@ -106,7 +106,8 @@ class Metrics:
             for (label, outcome), sizes in sorted(meter.bind_seconds.items())
         ]
         yield histogram("bind_duration_seconds", "How long Bindings took, from decision to answer", binds)
-        yield counter("spared_victims", "Evictions that came to nothing", by("why", dict(meter.spared)))
+        evictions = [({"outcome": outcome}, sizes) for outcome, sizes in sorted(meter.eviction_seconds.items())]
+        yield histogram("eviction_duration_seconds", "How long evictions took, from decision to answer", evictions)
 
     def _shell(self) -> Iterable[Family]:
         sources = self._sources

@@ -86,7 +86,7 @@ def against_the_sandbox(directory: Path) -> list[Row]:
         create(connect, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", [pool_crd()])
         create(connect, f"/apis/{POOL_API}/pools", [pool_object("gpu-pool", labels={"gpu": "true"})])
         create(connect, "/api/v1/nodes", (as_sent(real_node(number, version=0)) for number in range(NODES)))
-        options = ("--kubeconfig", str(kubeconfig), "--no-leader-elect", "--log-level", "warning")
+        options = ("--kubeconfig", str(kubeconfig), "--no-leader-elect", "--http-address=none", "--log-level=warning")
         with program("run", *options, log=directory / "daemon.log") as daemon:
             time.sleep(2 * POLL_SECONDS)
             wait_quiet(daemon)

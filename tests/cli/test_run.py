@@ -3,13 +3,18 @@
 import asyncio
 import json
 import signal
+import socket
 import sys
 from pathlib import Path
 
+import aiohttp
+import pytest
+
+from aischeduler.cli.app import main
 from aischeduler.cli.demo_cluster import GOALS, cluster, create, jobs
 from aischeduler.cli.demo_standing import standings
 from aischeduler.cli.run import Options, settings
-from aischeduler.config.schema import LogFormat, Logging, LogLevel
+from aischeduler.config.schema import Http, LogFormat, Logging, LogLevel
 from aischeduler.kube.auth import connect
 from aischeduler.kube.client import Client
 from aischeduler.sandbox.http import HttpSandbox
@@ -24,8 +29,9 @@ async def test_run_binds_a_job_logs_every_decision_and_ends_cleanly_on_sigterm(t
         async with Client(await connect(str(path), None, lambda: 0.0)) as client:
             await create(client, *cluster(), jobs()[0])
             running = await asyncio.create_subprocess_exec(
-                *RUN, "--kubeconfig", str(path), "--no-leader-elect", stderr=asyncio.subprocess.PIPE
-            )
+                *RUN, "--kubeconfig", str(path), "--no-leader-elect", "--http-address=none",
+                stderr=asyncio.subprocess.PIPE,
+            )  # fmt: skip
             async with asyncio.timeout(20):
                 while len((await standings(client, GOALS[:1]))[0].bound) < 10:
                     await asyncio.sleep(0.1)
@@ -42,7 +48,12 @@ async def test_run_without_the_flag_says_that_there_is_no_election_yet(tmp_path:
     async with HttpSandbox() as sandbox:
         path.write_text(sandbox.kubeconfig)
         running = await asyncio.create_subprocess_exec(
-            *RUN, "--kubeconfig", str(path), "--log-format", "console", stderr=asyncio.subprocess.PIPE
+            *RUN,
+            "--kubeconfig",
+            str(path),
+            "--log-format=console",
+            "--http-address=none",
+            stderr=asyncio.subprocess.PIPE,
         )
         assert running.stderr is not None
         lines: list[bytes] = []
@@ -58,6 +69,65 @@ async def test_run_without_the_flag_says_that_there_is_no_election_yet(tmp_path:
 def test_command_line_wins_over_the_file_and_the_file_over_the_default(tmp_path: Path) -> None:
     path = tmp_path / "ai.yaml"
     path.write_text("bindInFlight: 7\nlogging: {format: console, level: debug}\n")
-    config = settings(Options(None, None, path, log_format=None, log_level=LogLevel.ERROR))
+    config = settings(Options(None, None, path, log_format=None, log_level=LogLevel.ERROR, http_address="none"))
     assert config.bind_in_flight == 7
     assert config.logging == Logging(format=LogFormat.CONSOLE, level=LogLevel.ERROR)
+    assert config.http == Http(address="none")
+
+
+def test_http_address_of_the_file_holds_where_the_command_line_says_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "ai.yaml"
+    path.write_text('http: {address: "127.0.0.1:9"}\n')
+    config = settings(Options(None, None, path, log_format=None, log_level=None, http_address=None))
+    assert config.http == Http(address="127.0.0.1:9")
+
+
+@pytest.mark.parametrize("address", ["8080", "host", ":65536", "http://x:1", ""])
+def test_wrong_http_address_is_one_sentence(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--http-address", address]) == 1
+    sentence = f"--http-address must be host:port such as :8080 or 127.0.0.1:8080, or none, not {address!r}"
+    assert capsys.readouterr().err == f"ai-scheduler: {sentence}\n"
+
+
+def test_http_port_that_is_taken_stops_the_start_in_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_text(HttpSandbox(port=1).kubeconfig.replace("server: ''", "server: http://127.0.0.1:1"))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        assert main(["run", "--kubeconfig", str(path), "--http-address", address]) == 1
+    sentence = f"http.address: cannot listen on {address}: Address already in use"
+    assert capsys.readouterr().err == f"ai-scheduler: {sentence}\n"
+
+
+async def test_running_daemon_serves_metrics_and_health_and_says_on_which_port(tmp_path: Path) -> None:
+    path = tmp_path / "kubeconfig"
+    async with HttpSandbox() as sandbox:
+        path.write_text(sandbox.kubeconfig)
+        async with Client(await connect(str(path), None, lambda: 0.0)) as client:
+            await create(client, *cluster(), jobs()[0])
+        running = await asyncio.create_subprocess_exec(
+            *RUN, "--kubeconfig", str(path), "--no-leader-elect", "--http-address=127.0.0.1:0",
+            stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        assert running.stderr is not None
+        first = json.loads(await running.stderr.readline())
+        url = f"http://127.0.0.1:{first['port']}"
+        bound = 'ai_scheduler_scheduling_attempts_total{pool="cpu-pool",result="bound"} 10.0'
+        async with aiohttp.ClientSession(url) as http, asyncio.timeout(20):
+            while bound not in (text := await page(http, "/metrics")):
+                await asyncio.sleep(0.1)
+            assert await page(http, "/readyz") == "ok\n"
+            assert await page(http, "/livez") == "ok\n"
+        running.send_signal(signal.SIGTERM)
+        await asyncio.wait_for(running.communicate(), timeout=20)
+    assert running.returncode == 0
+    assert first["event"] == "serving metrics and health"
+    assert 'ai_scheduler_pool_resource{kind="used",pool="cpu-pool",resource="pods"} 10.0' in text
+    assert 'ai_scheduler_watched_objects{kind="Node"} 20.0' in text
+
+
+async def page(http: aiohttp.ClientSession, path: str) -> str:
+    async with http.get(path) as answer:
+        return await answer.text()

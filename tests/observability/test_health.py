@@ -39,7 +39,7 @@ class StillDecider:
 
 def watched(engine: StillDecider) -> tuple[Onlooker, Vitals, Meter, Clock]:
     clock = Clock()
-    vitals, meter = Vitals(clock), Meter(clock, PoolLabels())
+    vitals, meter = Vitals(clock), Meter(PoolLabels())
     return Onlooker(engine, clock, meter, vitals), vitals, meter, clock
 
 

@@ -10,7 +10,6 @@ from prometheus_client.openmetrics import parser as openmetrics_parser
 from aischeduler import __version__
 from aischeduler.kube.resources import Counts
 from aischeduler.model.actions import Cause, Evict
-from aischeduler.model.events import BindAccepted, BindRefused, EvictRefused, Refusal, Spared
 from aischeduler.model.names import CPU, MEMORY, PODS
 from aischeduler.model.summary import GPU
 from aischeduler.observability.exposition import PIECE_SAMPLES, render
@@ -56,13 +55,12 @@ def busy_world() -> World:
     world.engine.lent = {("cpu", "gpu"): 1}
     world.engine.conflicting = {"cpu": 1}
     world.meter.decided("gpu", attempts=4, seconds=0.004)
-    for uid in ("a", "b"):
-        world.meter.asked([bind(uid, "cpu", home="gpu", waited_seconds=12.0)])
-    world.meter.asked([Evict(pod(uid), "n", "gpu", "cpu", Cause.RECLAIMED, pod("owner"), "d1") for uid in ("x", "y")])
-    world.clock.now += 0.25
-    world.meter.heard(BindAccepted("a", "node"))
-    world.meter.heard(BindRefused("b", "node", Refusal.TAKEN, "other node"))
-    world.meter.heard(EvictRefused("x", Spared.BUDGET, "budget"))
+    action = bind("a", "cpu", home="gpu", waited_seconds=12.0)
+    world.meter.ended(action, "Accepted", 0.25)
+    world.meter.ended(action, "Taken", 0.25)
+    evictions = [Evict(pod(uid), "n", "gpu", "cpu", Cause.RECLAIMED, pod("owner"), "d1") for uid in ("x", "y")]
+    world.meter.asked(evictions)
+    world.meter.ended(evictions[0], "Evicted", 0.5)
     world.reports.written, world.reports.dropped, world.reports.refused = 5, 1, 2
     world.reflectors["Pod"] = StillReflector(3, Counts(lists=2, old_events=9, unreadable_objects=1))
     return world
@@ -122,7 +120,6 @@ async def test_what_engine_and_shell_counted_is_told() -> None:
         ("evictions_total", ("Reclaimed", "gpu"), 2),
         ("net_saves_total", ("cpu",), 1),
         ("invariant_violations_total", ("I1",), 1),
-        ("spared_victims_total", ("Budget",), 1),
         ("reports_total", ("refused",), 2),
         ("backlog", ("inbox",), 5),
         ("watched_objects", ("Pod",), 3),
@@ -143,6 +140,7 @@ async def test_durations_and_sizes_are_histograms() -> None:
         ("queue_wait_seconds", ("gpu",), 1, 12.0),
         ("bind_duration_seconds", ("Accepted", "cpu"), 1, 0.25),
         ("bind_duration_seconds", ("Taken", "cpu"), 1, 0.25),
+        ("eviction_duration_seconds", ("Evicted",), 1, 0.5),
         ("preemption_victims", ("gpu",), 1, 2),
     ):
         assert by_labels(families, f"ai_scheduler_{name}_count")[labels] == count
@@ -156,8 +154,7 @@ async def test_names_of_pools_that_do_not_exist_never_become_labels() -> None:
         world.engine.tally.attempts[f"no-such-{number}", "bound"] = 1
         world.engine.lent["real", f"no-such-{number}"] = 1
         world.meter.decided(f"no-such-{number}", attempts=1, seconds=0.001)
-        world.meter.asked([bind(f"u{number}", f"no-such-{number}")])
-        world.meter.heard(BindAccepted(f"u{number}", "node"))
+        world.meter.ended(bind(f"u{number}", f"no-such-{number}"), "Accepted", 0.1)
     labels = {
         value
         for family in await scraped(world)
@@ -167,6 +164,12 @@ async def test_names_of_pools_that_do_not_exist_never_become_labels() -> None:
     }
     assert labels == {"real"}
     assert len(world.meter.attempt_seconds) == 0
+
+
+def test_pods_evicted_for_nobody_are_nobodys_victims() -> None:
+    world = World(summary("gpu"))
+    world.meter.asked([Evict(pod("x"), "n", "gpu", "cpu", Cause.LOAN_ENDED, None, "d1")])
+    assert world.meter.victims == {}
 
 
 async def test_series_of_a_deleted_pool_are_gone_and_come_back_empty() -> None:

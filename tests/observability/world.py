@@ -104,9 +104,8 @@ class World:
     """Everything that metrics are made from."""
 
     def __init__(self, *pools: PoolSummary, limit: int = 1000) -> None:
-        self.clock = Clock()
         self.engine = StillEngine(*pools)
-        self.meter = Meter(self.clock, PoolLabels(limit))
+        self.meter = Meter(PoolLabels(limit))
         self.reports = ReportCounts()
         self.reflectors: dict[str, Any] = {"Pod": StillReflector(3, Counts()), "Node": StillReflector(2, Counts())}
         self.metrics = Metrics(

@@ -30,7 +30,7 @@ class Daemon:
         program: tuple[str, ...] = MODULE,
     ) -> None:
         path = str(kubeconfig or plane.kubeconfig)
-        options = ["--kubeconfig", path, "--no-leader-elect", "--log-format", "json", "--log-level", "info"]
+        options = ["--kubeconfig", path, "--no-leader-elect", "--http-address=none", "--log-level=info"]
         command = [sys.executable, *program, "run", *options]
         self._part = plane.program(name, command, lambda: bool(self.said("synced")))
         self._part.log.unlink(missing_ok=True)

@@ -71,7 +71,7 @@ class RealGround:
         config = self._plane.directory / "stage.yaml"
         config.write_text(json.dumps(settings))
         options = ["--kubeconfig", str(self._plane.kubeconfig), "--config", str(config), "--no-leader-elect"]
-        command = [sys.executable, "-m", "aischeduler", "run", *options, "--log-format", "json"]
+        command = [sys.executable, "-m", "aischeduler", "run", *options, "--http-address=none"]
         part = self._plane.program("ai-scheduler-on-stage", command, self._synced)
         part.log.unlink(missing_ok=True)
         self._log_read = 0

@@ -1,0 +1,56 @@
+"""Everything that looks on while a daemon runs, in one place: what the daemon tells, and where it is shown.
+
+Law: the daemon runs the same with and without it.
+"""
+
+import socket
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Protocol
+
+from aischeduler.observability.health import Vitals
+from aischeduler.observability.http import Complaint, serving
+from aischeduler.observability.labels import PoolLabels
+from aischeduler.observability.meter import Meter
+from aischeduler.observability.metrics import Metrics
+from aischeduler.observability.onlooker import Deciding, Onlooker
+from aischeduler.observability.sources import Engine, Reflecting, Sources, Tally, Written
+
+
+class Watched(Engine, Deciding, Protocol):
+    """The engine as far as it is looked at; see `engine.scheduler.Scheduler`."""
+
+    @property
+    def tally(self) -> Tally:
+        """What was counted so far."""
+
+
+class Observatory:
+    """Meter, vitals and the watched engine. `unready` says what is missing before decisions are taken."""
+
+    def __init__(self, scheduler: Watched, clock: Callable[[], float], unready: Complaint) -> None:
+        self.meter = Meter(PoolLabels())
+        self.vitals = Vitals(clock)
+        self.engine = Onlooker(scheduler, clock, self.meter, self.vitals)
+        self._scheduler = scheduler
+        self._clock = clock
+        self._unready = unready
+
+    def pages(
+        self,
+        listener: socket.socket | None,
+        reports: Written,
+        reflectors: Mapping[str, Reflecting],
+        backlogs: Mapping[str, Callable[[], int]],
+    ) -> AbstractAsyncContextManager[None]:
+        """Return a context in which the pages are served; without a listener nothing is."""
+        if listener is None:
+            return nullcontext()
+        sources = Sources(self._scheduler, self.meter, reports, reflectors, backlogs)
+        return serving(listener, Metrics(sources), self.complaint, self._unready)
+
+    def complaint(self) -> str:
+        """Return what is wrong in one plain line, or nothing."""
+        if not self._unready():
+            self.engine.ready(self._clock())  # what is due is looked up anew: a lost wake-up must show too
+        return self.vitals.complaint()
