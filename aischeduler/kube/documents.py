@@ -44,11 +44,11 @@ class Owner(Struct, gc=False):
 
 
 class PodMetadata(Metadata, rename="camel", gc=False):
-    """Metadata of a pod: its labels are looked up by their bytes."""
+    """Metadata of a pod: its labels are looked up by their bytes, its owners are read where one may matter."""
 
     annotations: PodAnnotations | None = None
     labels: Raw = NONE
-    owner_references: list[Owner] | None = None
+    owner_references: Raw = NONE
     deletion_grace_period_seconds: int | None = None
 
 

@@ -14,7 +14,6 @@ from hashlib import blake2b
 from typing import Final, TypeVar
 
 import msgspec
-from cachetools import LRUCache
 from msgspec import Raw
 
 from aischeduler.kube.documents import (
@@ -62,27 +61,37 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 @dataclass(slots=True)
 class SpecCache:
-    """Specs and labels by the bytes that they were read from: pods of one Job share them."""
+    """Specs and labels by the bytes that they were read from: pods of one Job share them.
 
-    _by_bytes: LRUCache[bytes, PodSpec] = field(default_factory=lambda: LRUCache(maxsize=SPECS_MAX))
-    _labels: LRUCache[bytes, Labels] = field(default_factory=lambda: LRUCache(maxsize=LABELS_MAX))
+    A full cache starts anew: looking up is on the way of every pod, and keeping the order of use costs more than that.
+    """
+
+    _specs: dict[bytes, PodSpec] = field(default_factory=dict)
+    _labels: dict[bytes, Labels] = field(default_factory=dict)
+
+    def read(self, spec: PodSpecPart, status: PodStatus | None) -> PodSpec:
+        """Return the spec; `status` counts where the kubelet has granted resources."""
+        granted = _granted(status) if spec.node_name and status is not None else ()
+        key = _bytes_key(spec, granted)
+        found = self._specs.get(key)
+        if found is None:
+            found = _keep(self._specs, SPECS_MAX, key, _Reader().spec(spec, granted))
+        return found
 
     def labels(self, raw: Raw) -> Labels:
         """Return the labels; what is no object of texts are none, and the API server stores no such thing."""
         key = bytes(raw)
         found = self._labels.get(key)
         if found is None:
-            found = self._labels[key] = _labels(key)
+            found = _keep(self._labels, LABELS_MAX, key, _labels(key))
         return found
 
-    def read(self, spec: PodSpecPart, status: PodStatus | None) -> PodSpec:
-        """Return the spec; `status` counts where the kubelet has granted resources."""
-        granted = _granted(status) if spec.node_name and status is not None else ()
-        key = _bytes_key(spec, granted)
-        found = self._by_bytes.get(key)
-        if found is None:
-            found = self._by_bytes[key] = _Reader().spec(spec, granted)
-        return found
+
+def _keep(cache: dict[bytes, T], limit: int, key: bytes, value: T) -> T:
+    if len(cache) >= limit:
+        cache.clear()
+    cache[key] = value
+    return value
 
 
 def _labels(raw: bytes) -> Labels:

@@ -94,7 +94,7 @@ def test_memory_of_labels_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(50):
         found = decode_pod(docs.pod(metadata={"labels": {"index": str(number)}}), specs)
         assert found.labels == {"index": str(number)}
-    assert len(specs._labels) == 10
+    assert len(specs._labels) <= 10
 
 
 @pytest.mark.parametrize("labels", ["text", 5, {"a": 1}])
@@ -126,6 +126,8 @@ def test_what_preemption_asks_of_a_pod_is_read() -> None:
         ({"ownerReferences": [{"kind": "DaemonSet", "name": "d"}]}, False),
         ({"ownerReferences": [{"kind": "Job", "name": "j", "controller": True}]}, False),
         ({"ownerReferences": None}, False),
+        ({"ownerReferences": ["DaemonSet"]}, False),
+        ({"ownerReferences": [{"kind": "ReplicaSet", "name": "DaemonSet", "controller": True}]}, False),
         ({"annotations": {"kubernetes.io/config.mirror": ""}}, True),
         ({"annotations": {"kubernetes.io/config.mirror": "abc"}}, True),
         ({"annotations": {"kubernetes.io/config.hash": "abc"}}, False),
