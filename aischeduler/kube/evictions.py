@@ -34,6 +34,8 @@ DISRUPTION_TARGET: Final = "DisruptionTarget"
 PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
 BUDGET_CAUSE: Final = "DisruptionBudget"
 """The cause by which a 429 of a budget differs from a tired server's."""
+_ANOTHER_UID: Final = ("metadata.uid: Invalid value", "UID in precondition", "the UID in the precondition")
+"""What the API server says where the name belongs to another pod by now: to a patch, an eviction and a delete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,7 @@ class Eviction:
                 return Unauthenticated()
             case 404 if said.kind == "Status":
                 return Left(message)
-            case 409 if "Precondition failed: UID" in message or "the UID in the precondition" in message:
+            case 409 | 422 if any(words in message for words in _ANOTHER_UID):
                 return Left(message)
             case 429 if BUDGET_CAUSE in said.causes:
                 return self._refused(Spared.BUDGET, message)

@@ -100,6 +100,7 @@ def test_victim_that_terminates_already_is_left_after_its_mark() -> None:
 GONE = [
     (404, said(404, 'pods "v" not found')),
     (409, said(409, "Precondition failed: UID in precondition: u1, UID in object meta: u9")),
+    (422, said(422, 'Pod "v" is invalid: metadata.uid: Invalid value: "u1": field is immutable')),
     (409, said(409, "the UID in the precondition (u1) does not match the UID in record (u9).")),
 ]
 
