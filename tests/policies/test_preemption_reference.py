@@ -130,7 +130,7 @@ def crowds(draw: st.DrawFn) -> tuple[list[Node], list[Held], list[Budget], Deman
     nodes = [
         a_node(
             name,
-            cpu=draw(st.sampled_from(("3", "5"))),
+            cpu=draw(st.sampled_from(("2", "4"))),
             memory="8Gi",
             gpu=draw(st.sampled_from((0, 3))),
             pods=draw(st.sampled_from((3, 110))),
@@ -139,7 +139,7 @@ def crowds(draw: st.DrawFn) -> tuple[list[Node], list[Held], list[Budget], Deman
         )
         for name in draw(st.permutations(NODES))
     ]
-    pods = [a_held(draw, number) for number in range(draw(st.integers(0, 14)))]
+    pods = [a_held(draw, number) for number in range(draw(st.integers(0, 20)))]
     budgets = [
         Budget(
             "default",
