@@ -60,9 +60,8 @@ def test_four_cards_take_the_half_node_before_the_whole_one() -> None:
 
 
 def test_a_pod_without_cards_strands_those_that_it_leaves_no_cpu_or_memory_for() -> None:
-    table = a_table(
-        a_node("cpu", cpu="64", memory="512Gi"), gpu_node("free"), gpu_node("full"), pods=(full_of_cards(),)
-    )
+    all_cards = a_pod("all", cpu="1", memory="1Gi", gpu=8, node="full")
+    table = a_table(a_node("cpu", cpu="64", memory="512Gi"), gpu_node("free"), gpu_node("full"), pods=(all_cards,))
     assert scores(RULE, a_pod(cpu="16", memory="1Gi"), table, Placement.FRAGMENTATION) == [50, 50, 50]
     # 32 CPUs are left: 5 GPUs are served, so that 3, 4, 4 and 8 are stranded for jobs of 1, 2, 4 and 8.
     assert scores(RULE, a_pod(cpu="32", memory="1Gi"), table, Placement.FRAGMENTATION) == [50, 31, 50]
