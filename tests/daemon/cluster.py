@@ -15,6 +15,8 @@ from aischeduler.kube.auth import Server
 from aischeduler.kube.client import Client
 from aischeduler.kube.crds import pool_crd
 from aischeduler.kube.pace import Pace
+from aischeduler.kube.requests import STRATEGIC_PATCH
+from aischeduler.kube.wire import Wire
 from aischeduler.sandbox.http import HttpSandbox
 from tests.kube.scripted import Half
 
@@ -22,6 +24,8 @@ CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 POOLS = "/apis/resource.aibee.cn/v1alpha1/pools"
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/namespaces/default/pods"
+NAMESPACES = "/api/v1/namespaces"
+BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 
 
@@ -36,10 +40,16 @@ class Cluster:
 
     sandbox: HttpSandbox
     client: Client
+    wire: Wire
     daemon: Daemon
 
     async def create(self, path: str, document: dict[str, Any]) -> None:
         await self.client.post(path, json.dumps(document).encode())
+
+    async def delete(self, path: str, **options: Any) -> None:
+        body = json.dumps(options).encode()
+        answer = await self.wire.send(b"DELETE", path.encode(), body, b"application/json")
+        assert answer.status == 200, answer.body
 
     async def listed(self, path: str) -> list[Any]:
         items: list[Any] = json.loads(await self.client.get(path))["items"]
@@ -56,11 +66,17 @@ class Cluster:
             {"apiVersion": "resource.aibee.cn/v1alpha1", "kind": "Pool", "metadata": {"name": name}, "spec": spec},
         )
 
-    async def pod(self, name: str, *, pool: str = "", cpu: str = "1") -> None:
+    async def pod(self, name: str, *, pool: str = "", cpu: str = "1", **labels: str) -> None:
         annotations = {"resource.aibee.cn/pool": pool} if pool else {}
         container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": cpu}}}
         spec = {"schedulerName": "ai-scheduler", "containers": [container]}
-        await self.create(PODS, {"metadata": {"name": name, "annotations": annotations}, "spec": spec})
+        metadata = {"name": name, "annotations": annotations, "labels": labels}
+        await self.create(PODS, {"metadata": metadata, "spec": spec})
+
+    async def runs(self, name: str) -> None:
+        """Let a pod run, ready, as a kubelet would report it."""
+        status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+        await self.client.patch(f"{PODS}/{name}/status", json.dumps({"status": status}).encode(), STRATEGIC_PATCH)
 
     async def placed(self) -> dict[str, str]:
         return {pod["metadata"]["name"]: pod["spec"].get("nodeName", "") for pod in await self.listed(PODS)}
@@ -78,23 +94,36 @@ class Cluster:
         return all((await self.placed()).values())
 
 
+def schemaless_crd() -> dict[str, Any]:
+    """The Pool resource before anybody thought of rules: what is stored under it may be anything."""
+    definition = pool_crd()
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    for version in definition["spec"]["versions"]:
+        version["schema"]["openAPIV3Schema"] = {"type": "object", "properties": {"spec": anything, "status": anything}}
+    return definition
+
+
 @asynccontextmanager
-async def cluster(*, pools: bool = True) -> AsyncIterator[Cluster]:
+async def cluster(
+    *, pools: dict[str, Any] | None = None, config: Config | None = None, installed: bool = True
+) -> AsyncIterator[Cluster]:
+    """A sandbox in which the Pool resource is `installed`, as `pools` defines it, and a daemon that decides."""
     async with HttpSandbox() as sandbox:
         address = urlsplit(sandbox.url)
         assert address.hostname
         assert address.port
         server = Server(address.hostname, address.port, time.monotonic)
         async with Client(server) as client:
-            if pools:
-                await client.post(CRDS, json.dumps(pool_crd()).encode())
-            stop = asyncio.Event()
-            daemon = Daemon(server, Config(), stop, Pace(time.monotonic, brief, Half()))
+            if installed:
+                await client.post(CRDS, json.dumps(pools or pool_crd()).encode())
+            stop, wire = asyncio.Event(), Wire(server, 1)
+            daemon = Daemon(server, config or Config(), stop, Pace(time.monotonic, brief, Half()))
             task = asyncio.create_task(daemon.run())
             try:
                 await asyncio.wait([task, asyncio.create_task(daemon.deciding.wait())], return_when="FIRST_COMPLETED")
-                yield Cluster(sandbox, client, daemon)
+                yield Cluster(sandbox, client, wire, daemon)
             finally:
                 stop.set()
+                await wire.close()
                 async with asyncio.timeout(10):
                     await task

@@ -9,7 +9,7 @@ import pytest
 from aischeduler import daemon as module
 from aischeduler.config.schema import Config
 from aischeduler.daemon import run
-from tests.daemon.cluster import EVENTS, NODES, PODS, POOLS, Cluster, cluster
+from tests.daemon.cluster import BUDGETS, EVENTS, NAMESPACES, NODES, PODS, POOLS, Cluster, cluster, schemaless_crd
 from tests.kube.scripted import Script, hang, reply, serving, status, until
 
 
@@ -42,7 +42,8 @@ async def test_pod_that_fits_nowhere_is_explained_and_bound_when_room_appears() 
         await world.node("small", cpu="1")
         await world.pod("large", cpu="4")
         await world.until(lambda: told(world, "FailedScheduling", 1))
-        assert (await world.notes("FailedScheduling"))["large"] == "0/1 nodes are available: 1 Insufficient cpu."
+        note = (await world.notes("FailedScheduling"))["large"]
+        assert note.startswith("0/1 nodes are available: 1 Insufficient cpu.")
         await world.until(lambda: has_condition(world))
         await world.node("big")
         await world.until(world.all_placed)
@@ -56,7 +57,7 @@ async def has_condition(world: Cluster) -> bool:
 
 
 async def test_without_the_pool_resource_everything_is_the_default_pool() -> None:
-    async with cluster(pools=False) as world:
+    async with cluster(installed=False) as world:
         await world.node("n1")
         await world.pod("a", pool="cpu")
         await world.until(world.all_placed)
@@ -64,15 +65,15 @@ async def test_without_the_pool_resource_everything_is_the_default_pool() -> Non
 
 
 async def test_pool_that_cannot_be_understood_says_so_and_harms_no_other() -> None:
-    async with cluster() as world:
+    async with cluster(pools=schemaless_crd()) as world:
         await world.pool("bad", nodeSelector={"matchExpressions": [{"key": "a", "operator": "In"}]})
         await world.node("n1")
         await world.pod("a")
         await world.until(world.all_placed)
 
         async def refused() -> bool:
-            (pool,) = await world.listed(POOLS)
-            conditions = {one["type"]: one for one in pool.get("status", {}).get("conditions", [])}
+            pools = {pool["metadata"]["name"]: pool for pool in await world.listed(POOLS)}
+            conditions = {one["type"]: one for one in pools["bad"].get("status", {}).get("conditions", [])}
             accepted = conditions.get("Accepted", {})
             return accepted.get("status") == "False" and "spec.nodeSelector" in accepted["message"]
 
@@ -152,7 +153,7 @@ async def test_nothing_is_decided_before_everything_was_listed() -> None:
     stop = asyncio.Event()
     async with serving(script) as server:
         task = asyncio.create_task(run(server, Config(), stop))
-        await until(lambda: len(script.asked("watch")) == 2)
+        await until(lambda: len(script.asked("watch")) == 4)
         await asyncio.sleep(0.02)
         assert script.asked("post") == []
         release.set()
@@ -168,7 +169,7 @@ async def test_stopped_before_everything_was_listed_it_decides_nothing() -> None
     stop = asyncio.Event()
     async with serving(script) as server:
         task = asyncio.create_task(run(server, Config(), stop))
-        await until(lambda: len(script.asked("watch")) == 2)
+        await until(lambda: len(script.asked("watch")) == 4)
         stop.set()
         async with asyncio.timeout(5):
             await task
@@ -206,6 +207,8 @@ def scripted_cluster(*more: dict[str, Any]) -> Script:
     script.always["get", NODES] = lambda _: listing(node)
     script.always["get", "/api/v1/pods"] = lambda _: listing(pod, *more)
     script.always["get", POOLS] = lambda _: status(404, "NotFound")
+    script.always["get", NAMESPACES] = lambda _: listing()
+    script.always["get", BUDGETS] = lambda _: listing()
     script.always["get", "/apis"] = lambda _: reply(200, {"kind": "APIGroupList"})
     script.always["post", EVENTS] = lambda _: reply(201)
     return script

@@ -1,0 +1,126 @@
+"""The daemon lends, takes back and preempts in a cluster over HTTP, and says so where users look."""
+
+from collections.abc import Callable
+from typing import Any
+
+from aischeduler.config.schema import Config, EvictionWay
+from tests.daemon.cluster import BUDGETS, PODS, POOLS, Cluster, cluster
+
+PDB = {"minAvailable": 2, "selector": {"matchLabels": {"app": "guest"}}}
+Lines = Callable[[], list[dict[str, Any]]]
+
+
+async def lent(world: Cluster) -> None:
+    """Pool `gpu` owns the only node, and the pods `guest-0` and `guest-1` of pool `cpu` fill it."""
+    await world.pool("gpu", nodeSelector={"matchLabels": {"pool": "gpu"}})
+    await world.pool("cpu")
+    await world.node("n1", cpu="2", labels={"pool": "gpu"})
+    for number in range(2):
+        await world.pod(f"guest-{number}", pool="cpu", app="guest")
+    await world.until(world.all_placed)
+    for number in range(2):
+        await world.runs(f"guest-{number}")
+
+
+async def going(world: Cluster) -> list[Any]:
+    return [pod for pod in await world.listed(PODS) if "deletionTimestamp" in pod["metadata"]]
+
+
+def marks(pod: Any) -> list[str]:
+    return [one["reason"] for one in pod["status"].get("conditions", []) if one["type"] == "DisruptionTarget"]
+
+
+async def finish(world: Cluster, name: str) -> None:
+    """Let a terminating pod be gone, as its kubelet would."""
+    await world.delete(f"{PODS}/{name}", gracePeriodSeconds=0)
+
+
+async def test_pod_on_loan_says_so() -> None:
+    async with cluster() as world:
+        await lent(world)
+        for pod in await world.listed(PODS):
+            annotations = pod["metadata"]["annotations"]
+            assert annotations["scheduling.resource.aibee.cn/borrowed"] == "true"
+            assert annotations["scheduling.resource.aibee.cn/pool"] == "gpu"
+            assert annotations["scheduling.resource.aibee.cn/home-pool"] == "cpu"
+
+
+async def test_owner_takes_lent_room_back_from_one_guest_and_all_are_told(lines: Lines) -> None:
+    async with cluster() as world:
+        await lent(world)
+        await world.pod("owner", pool="gpu")
+        await world.until(lambda: told(world, "Preempted", 1))
+        (victim,) = await going(world)
+        name = victim["metadata"]["name"]
+        assert marks(victim) == ["PreemptionByScheduler"]
+        note = (await world.notes("Preempted"))[name]
+        assert note.startswith("Preempted by default/owner (")
+        assert note.endswith(") on node n1: pool gpu took back lent room")
+        await world.until(lambda: nominated(world, "owner", "n1"))
+        await finish(world, name)
+        await world.until(world.all_placed)
+        assert (await world.placed())["owner"] == "n1"
+    (line,) = [line for line in lines() if line["event"] == "evict"]
+    fields = ("pod", "pool", "home_pool", "node", "cause", "beneficiary")
+    assert [line[field] for field in fields] == [name, "gpu", "cpu", "n1", "Reclaimed", "default/owner"]
+
+
+async def told(world: Cluster, reason: str, count: int) -> bool:
+    return len(await world.notes(reason)) == count
+
+
+async def nominated(world: Cluster, name: str, node: str) -> bool:
+    pods = {pod["metadata"]["name"]: pod for pod in await world.listed(PODS)}
+    return bool(pods[name]["status"].get("nominatedNodeName") == node)
+
+
+async def test_nobody_is_evicted_where_the_configuration_forbids_it() -> None:
+    async with cluster(config=Config(disable_preemption=True)) as world:
+        await lent(world)
+        await world.pod("owner", pool="gpu")
+        await world.until(lambda: told(world, "FailedScheduling", 1))
+        assert await going(world) == []
+
+
+async def test_budget_is_honoured_where_the_configuration_says_so(lines: Lines) -> None:
+    async with cluster(config=Config(eviction=EvictionWay.EVICT)) as world:
+        budgets = BUDGETS.replace("/poddis", "/namespaces/default/poddis")
+        await world.create(budgets, {"metadata": {"name": "b"}, "spec": PDB})
+        await lent(world)
+
+        async def counted() -> bool:
+            (budget,) = await world.listed(BUDGETS)
+            return bool(budget.get("status", {}).get("currentHealthy") == 2)
+
+        await world.until(counted)
+        await world.pod("owner", pool="gpu")
+
+        async def refused() -> bool:
+            return any(line["event"] == "evict refused" for line in lines())
+
+        await world.until(refused)
+        assert await going(world) == []
+    line = next(line for line in lines() if line["event"] == "evict refused")
+    assert line["refusal"] == "Budget"
+    assert line["level"] == "warning"
+
+
+async def test_default_pool_is_made_at_the_start() -> None:
+    async with cluster() as world:
+        await world.until(lambda: there(world, "default"))
+
+
+async def there(world: Cluster, name: str) -> bool:
+    return name in [pool["metadata"]["name"] for pool in await world.listed(POOLS)]
+
+
+async def test_status_of_pools_follows_what_happens() -> None:
+    async with cluster() as world:
+        await lent(world)
+
+        async def shown() -> bool:
+            pools = {pool["metadata"]["name"]: pool for pool in await world.listed(POOLS)}
+            columns = pools["gpu"].get("status", {}).get("columns", {})
+            return (columns.get("cpu"), columns.get("shared")) == ("2/2", "2 cpu")
+
+        await world.until(shown)
