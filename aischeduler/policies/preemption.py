@@ -113,8 +113,9 @@ def choose_victims(
             reasons[NO_VICTIMS] = len(candidates) - len(potential.rows)
             return Unhelpful(len(rows), +reasons)
         by_importance = potential.slots[np.repeat(helped, potential.counts)]
-        violates = budgets.broken(running.uids_of(by_importance), running.table["row"][by_importance])
-        order = _violating_first(running, by_importance, violates)
+        row = running.table["row"][by_importance]
+        violates = budgets.broken(running.uids_of(by_importance), row)
+        order = np.argsort(row * 2 + ~violates, kind="stable")
         groups = _grouped(running, by_importance[order])
         evicted = _reprieve(groups, clearing, runner, spec)
         best = _best(groups, evicted, violates[order], running, nodes)
@@ -184,14 +185,11 @@ def _started(running: RunningPods, slots: Slots) -> Numbers:
     return np.where(started == 0, NOT_STARTED, started)
 
 
-def _violating_first(running: RunningPods, slots: Slots, violates: Mask) -> Rows:
-    """Return the order of reprieve: row after row, the pods whose eviction breaks a budget first."""
-    row = running.table["row"][slots]
-    return np.argsort(row * 2 + ~violates, kind="stable")
-
-
 def _reprieve(groups: _Groups, clearing: Clearing, runner: Runner, spec: PodSpec) -> Mask:
-    """Let each pod stay that can stay beside the asker, of all rows at once; return who cannot."""
+    """Let each pod stay that can stay beside the asker, in the order of the groups; return who cannot.
+
+    All rows take their turns at once: the first pod of each, then the second.
+    """
     evicted: Mask = np.zeros(len(groups.slots), dtype=np.bool_)
     for turn in range(int(groups.counts.max())):
         left = groups.counts > turn

@@ -92,6 +92,7 @@ def test_cpu_of_a_choice_of_victims() -> None:
         ("one of those ports", a_crowd(with_port), demand(GPU_POD, 1_000, host_ports=(HostPort("TCP", 8003),)), Chosen),
         ("one node being left", a_crowd(leaving_of_one), whole, Chosen),
         ("nobody may go", a_crowd(strong), whole, Unhelpful),
+        ("one node of eight pods", a_crowd(plain, nodes=1), whole, Chosen),
         ("5,000 nodes", a_crowd(plain, nodes=5_000), whole, Chosen),
     ]
     rows = []

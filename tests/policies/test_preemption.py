@@ -10,7 +10,7 @@ from aischeduler.model.names import CPU
 from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort
 from aischeduler.model.selectors import label_selector
-from aischeduler.policies.preemption import Chosen
+from aischeduler.policies.preemption import VICTIMS_MAX, Chosen
 from tests.build import a_node, a_request
 from tests.policies.crowd import (
     HIGH,
@@ -332,11 +332,16 @@ class TestInPools:
         assert not crowd.viable(demand(WHOLE, HIGH), "n1")
         assert not crowd.viable(demand(SMALL, HIGH, node_selector={"zone": "z"}), "n1")
 
-    def test_many_small_pods_of_a_node_can_all_be_victims(self) -> None:
+    def test_no_more_pods_of_a_node_than_the_limit_are_victims_the_least_important_ones(self) -> None:
         tiny = a_request(cpu="1m", memory="1")
-        crowd = Crowd([node("n1", pods=600)], [held(f"p{i:03}", "n1", tiny, LOW) for i in range(500)])
-        node_name, victims = crowd.victims(demand(WHOLE, HIGH))
-        assert (node_name, len(victims)) == ("n1", 500)
+        pods = [held(f"p{i:03}", "n1", tiny, LOW, started=1 + i) for i in range(VICTIMS_MAX + 10)]
+        crowd = Crowd([node("n1", cpu=f"{len(pods)}m", pods=1_000)], pods)
+        node_name, victims = crowd.victims(demand(a_request(cpu=f"{VICTIMS_MAX}m"), HIGH))
+        assert (node_name, len(victims)) == ("n1", VICTIMS_MAX)
+        assert (victims[0], victims[-1]) == ("p521", "p010")
+        assert crowd.refusal(demand(a_request(cpu=f"{VICTIMS_MAX + 1}m"), HIGH)) == (
+            "0/1 nodes are available: 1 Insufficient cpu."
+        )
 
     def test_nothing_of_the_tables_is_changed_by_a_choice(self) -> None:
         port = HostPort("TCP", 80)
