@@ -37,7 +37,7 @@ class HttpTransport:
         raw = response.read()
         warnings = response.headers.get_all("Warning") or []
         texts = tuple(re.sub(r'^299 - "(.*)"$', r"\1", one).replace('\\"', '"') for one in warnings)
-        return Answer(response.status, _decode(raw), texts)
+        return Answer(response.status, _decode(raw), texts, int(response.headers.get("Retry-After") or 0))
 
     def watch(self, url: str) -> "HttpStream":
         return HttpStream(self._connect(), url)

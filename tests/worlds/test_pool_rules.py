@@ -184,7 +184,7 @@ def test_selector_without_values_says_that_it_needs_some(world: World) -> None:
 
 def test_every_wrong_field_is_named_at_once(world: World) -> None:
     name = world.named("pool")
-    spec = {"borrowingPools": [name], "lendingLimit": {"cpu": -1}, "nodeSelector": expression(operator="In")}
+    spec: Json = {"borrowingPools": [name], "lendingLimit": {"cpu": -1}, "nodeSelector": expression(operator="In")}
     answer = world.try_create(pool_object(name, **spec))
     assert sorted(answer.cause_fields) == [
         "spec.borrowingPools",

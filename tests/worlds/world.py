@@ -46,11 +46,12 @@ PLACES: Mapping[str, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back: the HTTP status, the document, and the texts of Warning headers."""
+    """What came back: the HTTP status, the document, the texts of Warning headers, and of Retry-After its number."""
 
     status: int
     body: Json
     warnings: tuple[str, ...] = ()
+    retry_after_seconds: int = 0
 
     @property
     def reason(self) -> str:
