@@ -2,9 +2,11 @@ from typing import Any
 
 import pytest
 
+from aischeduler.sandbox.objects import timestamp
+from aischeduler.sandbox.patch import STRATEGIC_PATCH
 from aischeduler.sandbox.standins.cluster import StandIns
 from aischeduler.sandbox.standins.job_pods import shown_indexes
-from aischeduler.sandbox.standins.kubelet import EXIT_CODE, RUN_SECONDS, KubeletOptions
+from aischeduler.sandbox.standins.kubelet import EXIT_CODE, RUN_SECONDS, STOP_SECONDS, KubeletOptions
 from tests.sandbox.cluster import PODS, Cluster, a_pod
 
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
@@ -94,6 +96,76 @@ def test_kubelet_lets_a_deleted_pod_go_after_its_grace() -> None:
     assert cluster.names(PODS) == ["p1"]
     cluster.run(1)
     assert cluster.names(PODS) == []
+
+
+def test_pod_that_ignores_the_request_to_end_goes_when_its_grace_is_over() -> None:
+    cluster = Staffed(KubeletOptions(start_seconds=0, stop_seconds=1))
+    cluster.add_node("n1")
+    pod = a_pod("p1", terminationGracePeriodSeconds=60)
+    pod["metadata"]["annotations"] = {STOP_SECONDS: "1000000"}
+    cluster.ok("POST", PODS, pod)
+    cluster.bind("p1", "n1")
+    cluster.run()
+    cluster.ok("DELETE", f"{PODS}/p1")
+    cluster.run(59)
+    assert cluster.names(PODS) == ["p1"]
+    cluster.run(1)
+    assert cluster.names(PODS) == []
+
+
+def test_later_delete_with_less_grace_ends_a_pod_earlier() -> None:
+    cluster = Staffed(KubeletOptions(start_seconds=0, stop_seconds=100))
+    cluster.add_node("n1")
+    cluster.add_pod("p1", terminationGracePeriodSeconds=60)
+    cluster.bind("p1", "n1")
+    cluster.run()
+    cluster.ok("DELETE", f"{PODS}/p1")
+    cluster.run(10)
+    cluster.ok("DELETE", f"{PODS}/p1", {"gracePeriodSeconds": 5})
+    cluster.run(4)
+    assert cluster.names(PODS) == ["p1"]
+    cluster.run(1)
+    assert cluster.names(PODS) == []
+
+
+def test_writing_to_a_pod_that_is_going_does_not_keep_it() -> None:
+    cluster = Staffed(KubeletOptions(start_seconds=0, stop_seconds=10))
+    cluster.add_node("n1")
+    cluster.add_pod("p1")
+    cluster.bind("p1", "n1")
+    cluster.run()
+    cluster.ok("DELETE", f"{PODS}/p1")
+    cluster.run(9)
+    cluster.ok("PATCH", f"{PODS}/p1/status", {"status": {"message": "going"}}, MERGE)
+    cluster.run(1)
+    assert cluster.names(PODS) == []
+
+
+def test_pod_that_is_deleted_before_it_has_started_never_runs() -> None:
+    cluster = Staffed(KubeletOptions(start_seconds=5, stop_seconds=2))
+    cluster.add_node("n1")
+    cluster.add_pod("p1")
+    cluster.bind("p1", "n1")
+    cluster.run(4)
+    cluster.ok("DELETE", f"{PODS}/p1")
+    cluster.run(1)
+    assert cluster.phases() == ["Pending"]
+    cluster.run(1)
+    assert cluster.names(PODS) == []
+
+
+def test_mark_of_a_victim_that_was_not_deleted_is_taken_back() -> None:
+    cluster = Staffed(KubeletOptions(start_seconds=0))
+    cluster.add_node("n1")
+    cluster.add_pod("p1")
+    cluster.bind("p1", "n1")
+    cluster.run()
+    mark = {"type": "DisruptionTarget", "status": "True", "lastTransitionTime": timestamp(cluster.now)}
+    cluster.ok("PATCH", f"{PODS}/p1/status", {"status": {"conditions": [mark]}}, STRATEGIC_PATCH)
+    cluster.run(119)
+    assert "DisruptionTarget" in conditions(cluster.ok("GET", f"{PODS}/p1")["status"])
+    cluster.run(1)
+    assert "DisruptionTarget" not in conditions(cluster.ok("GET", f"{PODS}/p1")["status"])
 
 
 def test_pod_on_a_node_that_does_not_exist_stays_pending_and_is_collected() -> None:

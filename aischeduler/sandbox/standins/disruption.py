@@ -1,17 +1,19 @@
-"""The disruption controller: what each PodDisruptionBudget allows now.
+"""The disruption controller: what each PodDisruptionBudget allows now, and marks of victims that nobody deleted.
 
-Source: `pkg/controller/disruption`. Unlike the real one it takes the pods that are there as the number expected, since
+Source: `pkg/controller/disruption` (of a stale mark: `syncStalePodDisruption`). Unlike the real one it takes the pods that are there as the number expected, since
 no controller here has a scale to ask.
 """
 
 from aischeduler.sandbox.apiserver import ApiServer
 from aischeduler.sandbox.kinds import Place
-from aischeduler.sandbox.objects import JsonObject, is_true, seconds, set_condition
+from aischeduler.sandbox.objects import JsonObject, condition_of, is_true, seconds, set_condition
 from aischeduler.sandbox.selectors import labels_match, selector_requirements
-from aischeduler.sandbox.standins.following import Follower, send
-from aischeduler.sandbox.store import Entry
+from aischeduler.sandbox.standins.following import Follower, earliest, send
+from aischeduler.sandbox.store import Entry, StoreEvent
 
 DISRUPTED_SECONDS = 120.0
+STALE_MARK_SECONDS = 120.0
+DISRUPTION_TARGET = "DisruptionTarget"
 
 
 class DisruptionController:
@@ -22,16 +24,41 @@ class DisruptionController:
         self._budgets = server.cluster.store.collections[Place.BUDGETS]
         self._pods = server.cluster.store.collections[Place.PODS]
         self._followers = (Follower(self._budgets), Follower(self._pods))
+        self._marked: dict[str, float] = {}
 
     def step(self, now: float) -> float | None:
-        """Recount the budgets of namespaces where a pod or a budget has changed."""
-        events = [event for follower in self._followers for event in follower.take()]
-        if not len(self._budgets):
-            return None
-        for namespace in dict.fromkeys(event.entry.namespace for event in events):
-            for entry in list(self._budgets.in_order(namespace)):
-                self._recount(entry, now)
-        return None
+        """Recount the budgets of namespaces where a pod or a budget has changed; take stale marks back."""
+        budget_events, pod_events = (follower.take() for follower in self._followers)
+        for event in pod_events:
+            self._note_mark(event)
+        for key in [key for key, at in self._marked.items() if at <= now]:
+            del self._marked[key]
+            self._take_mark_back(key, now)
+        if len(self._budgets):
+            for namespace in dict.fromkeys(event.entry.namespace for event in [*budget_events, *pod_events]):
+                for entry in list(self._budgets.in_order(namespace)):
+                    self._recount(entry, now)
+        return earliest(*self._marked.values())
+
+    def _note_mark(self, event: StoreEvent) -> None:
+        self._marked.pop(event.entry.key, None)
+        if event.kind == "DELETED" or DISRUPTION_TARGET.encode() not in event.entry.raw:
+            return
+        pod = event.entry.decoded()
+        mark = condition_of(pod["status"], DISRUPTION_TARGET)
+        if mark is not None and mark["status"] == "True" and not pod["metadata"].get("deletionTimestamp"):
+            since = mark.get("lastTransitionTime")
+            self._marked[event.entry.key] = (seconds(since) if since else 0.0) + STALE_MARK_SECONDS
+
+    def _take_mark_back(self, key: str, now: float) -> None:
+        namespace, _, name = key.partition("/")
+        entry = self._pods.get(namespace, name)
+        if entry is None:
+            return
+        pod = entry.decoded()
+        mark = {"type": DISRUPTION_TARGET, "status": "False", "lastProbeTime": None}
+        set_condition(pod["status"], mark, now)
+        self._pods.put(pod)
 
     def _recount(self, entry: Entry, now: float) -> None:
         budget = entry.decoded()

@@ -1,11 +1,15 @@
 """The kubelets of all nodes: bound pods start, run, end, and go when they are deleted.
 
-Laws: a pod on a node that does not exist has no kubelet and stays as it is; how long things take is in the options and
-in two annotations of the pod.
+Laws:
+- A pod on a node that does not exist has no kubelet and stays as it is.
+- How long things take is in the options and in three annotations of the pod.
+- A pod that is to go does so after its stop time, and when its grace is over in any case. One whose stop time is
+  beyond its grace is a pod that ignores the request to end.
 """
 
 import heapq
 from dataclasses import dataclass
+from typing import TypeVar
 
 from aischeduler.sandbox.apiserver import ApiServer
 from aischeduler.sandbox.kinds import Place
@@ -15,13 +19,17 @@ from aischeduler.sandbox.store import Entry, is_going
 
 RUN_SECONDS = "sandbox.resource.aibee.cn/run-seconds"
 EXIT_CODE = "sandbox.resource.aibee.cn/exit-code"
+STOP_SECONDS = "sandbox.resource.aibee.cn/stop-seconds"
 ACTIONS_PER_STEP = 500
 STARTED_CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
 
 
 @dataclass(frozen=True, slots=True)
 class KubeletOptions:
-    """How long things take. `run_seconds`: how long a pod that may end runs; None: until it is deleted."""
+    """How long things take. `run_seconds`: how long a pod that may end runs; None: until it is deleted.
+
+    `stop_seconds`: how long a pod takes to end when it is deleted; never more than its grace.
+    """
 
     start_seconds: float = 0.5
     run_seconds: float | None = None
@@ -48,7 +56,7 @@ class Kubelet:
         self._follower = Follower(self._pods)
         self._node_follower = Follower(self._nodes)
         self._due: list[_Due] = []
-        self._planned: dict[str, str] = {}
+        self._planned: dict[str, _Due] = {}
         self._count = 0
         self._addresses = 0
 
@@ -75,8 +83,9 @@ class Kubelet:
             return
         phase = entry.fields.get("status.phase")
         if is_going(entry):
-            grace = entry.decoded()["metadata"].get("deletionGracePeriodSeconds", 0)
-            self._later(entry, "stop", now + min(grace, self._options.stop_seconds))
+            metadata = entry.decoded()["metadata"]
+            stop = _seconds(metadata, STOP_SECONDS, self._options.stop_seconds)
+            self._later(entry, "stop", now + min(metadata.get("deletionGracePeriodSeconds", 0), stop))
         elif phase == "Pending":
             self._later(entry, "start", now + self._options.start_seconds)
         elif phase == "Running":
@@ -86,26 +95,22 @@ class Kubelet:
 
     def _run_seconds(self, entry: Entry) -> float | None:
         pod = entry.decoded()
-        given = (pod["metadata"].get("annotations") or {}).get(RUN_SECONDS)
-        try:
-            return float(given) if given is not None else self._default_run(pod)
-        except ValueError:
-            return self._default_run(pod)
-
-    def _default_run(self, pod: JsonObject) -> float | None:
-        return None if pod["spec"].get("restartPolicy") == "Always" else self._options.run_seconds
+        for_ever = pod["spec"].get("restartPolicy") == "Always"
+        return _seconds(pod["metadata"], RUN_SECONDS, None if for_ever else self._options.run_seconds)
 
     def _later(self, entry: Entry, action: str, at: float) -> None:
-        if self._planned.get(entry.uid) == action:
+        """Plan an action; the same one again can only come earlier."""
+        planned = self._planned.get(entry.uid)
+        if planned is not None and planned.action == action and planned.at <= at:
             return
-        self._planned[entry.uid] = action
         self._count += 1
-        heapq.heappush(self._due, _Due(at, self._count, action, entry.key, entry.uid))
+        due = self._planned[entry.uid] = _Due(at, self._count, action, entry.key, entry.uid)
+        heapq.heappush(self._due, due)
 
     def _act(self, due: _Due, now: float) -> None:
         namespace, _, name = due.key.partition("/")
         entry = self._pods.get(namespace, name)
-        if entry is None or entry.uid != due.uid or self._planned.get(due.uid) != due.action:
+        if entry is None or entry.uid != due.uid or self._planned.get(due.uid) != due:
             return
         match due.action:
             case "start":
@@ -133,6 +138,17 @@ class Kubelet:
             for one in pod["spec"]["containers"]
         ]
         return {**pod, "status": status}
+
+
+T = TypeVar("T", float, float | None)
+
+
+def _seconds(metadata: JsonObject, annotation: str, otherwise: T) -> float | T:
+    """Return what an annotation says, where it says a number."""
+    try:
+        return float((metadata.get("annotations") or {})[annotation])
+    except (KeyError, ValueError):
+        return otherwise
 
 
 def _container(container: JsonObject) -> JsonObject:
