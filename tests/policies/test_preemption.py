@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from aischeduler.model.budget import Budget
-from aischeduler.model.names import CPU
 from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort
 from aischeduler.model.selectors import label_selector
@@ -361,4 +360,3 @@ class TestInPools:
         assert np.array_equal(before[1], table.scored)
         assert (table.version, table.ports) == before[2:]
         assert {port: table.port_rows.rows(port) for port in table.port_rows.values()} == held_ports
-        assert table.free(0)[CPU] >= 0

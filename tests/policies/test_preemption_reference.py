@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from random import Random  # noqa: TID251 - Hypothesis hands over the chance that it chose
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aischeduler.framework.runner import Runner
 from aischeduler.model.budget import Budget
 from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort
@@ -27,13 +27,14 @@ REQUESTS = (
 NODES = ("n1", "n2", "n3")
 
 
-def fits(spec_of: Demand, node: Node, pods: Iterable[Held]) -> bool:
+def fits(asked: Demand, node: Node, pods: Iterable[Held]) -> bool:
     """Ask every filter about the one node with only these pods on it."""
     table = NodeTable()
     row, _ = table.see(node)
     for one in pods:
         table.add(one.pod.spec, row)
-    return Runner(PLUGINS, table).refuser(spec_of.spec, row) == ""
+    masks = [rule.filter(asked.spec, table, np.array([row], dtype=np.intp)) for rule in PLUGINS.filters]
+    return all(mask is None or mask[0] for mask in masks)
 
 
 def started(one: Held) -> int:

@@ -1,4 +1,4 @@
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 from hypothesis import given, settings
@@ -40,6 +40,14 @@ def test_a_pod_is_on_its_row_with_what_is_known_of_it() -> None:
     pods.remove("a")
     assert seen(pods) == {"b": (4, CARD, LOAN)}
     assert len(pods) == 1
+
+
+def test_pods_become_borrowers_and_home_pods_as_their_rows_change_pools() -> None:
+    pods = RunningPods()
+    for uid, row in (("a", 0), ("b", 0), ("c", 1)):
+        pods.add(uid, PLAIN, row, replace(HOME, home=2 if uid == "b" else 1))
+    pods.follow_pools(np.array([0], dtype=np.intp), np.array([2, 2], dtype=np.int32))
+    assert {uid: facts.borrower for uid, (_, _, facts) in seen(pods).items()} == {"a": True, "b": False, "c": False}
 
 
 def test_the_pods_of_a_row_come_in_the_order_of_their_uids() -> None:
