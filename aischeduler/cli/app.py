@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from typer import Option, Typer, TyperException
 
@@ -39,6 +39,7 @@ Kubeconfig = Annotated[
     Option(metavar="FILE", help="Credentials. Without it: $KUBECONFIG, the pod's service account, ~/.kube/config."),
 ]
 Context = Annotated[str | None, Option(metavar="NAME", help="Context of the kubeconfig. Without it: the current one.")]
+Output = Literal["table", "wide", "json"]
 ConfigFile = Annotated[Path | None, Option(metavar="FILE", help="Configuration. Without it: all defaults.")]
 
 
@@ -89,11 +90,18 @@ def sandbox(
 
 
 @app.command()
-def pools(kubeconfig: Kubeconfig = None, context: Context = None, config: ConfigFile = None) -> None:
+def pools(
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    config: ConfigFile = None,
+    output: Annotated[Output, Option("-o", "--output", help="wide has more columns, json is for programs.")] = "table",
+    watch: Annotated[bool, Option("-w", "--watch", help="Show every change, at most once a second.")] = False,
+) -> None:
     """Print what every pool has, uses, lends and waits for."""
-    from aischeduler.cli.pools import print_pools  # noqa: PLC0415
+    from aischeduler.cli.pools import Options, print_pools  # noqa: PLC0415
 
-    asyncio.run(print_pools(kubeconfig, context, config))
+    options = Options(kubeconfig, context, config, wide=output == "wide", json=output == "json", watch=watch)
+    asyncio.run(print_pools(options))
 
 
 pool_app.command()(pools)

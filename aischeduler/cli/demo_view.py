@@ -17,7 +17,7 @@ from rich.table import Column, Table
 
 from aischeduler.cli.demo_standing import Standing
 from aischeduler.cli.table import pool_table
-from aischeduler.engine.summary import PoolSummary
+from aischeduler.model.summary import PoolSummary
 
 BAR_WIDTH: Final = 24
 NAMES_SHOWN_MAX: Final = 3

@@ -3,43 +3,50 @@
 Laws:
 - There is no second accounting: what is listed goes through `Scheduler.observe`, as in the daemon.
 - An object that cannot be read is named and left out; it does not hide the others.
+- A cluster that does not know Pools is no cluster without pools: that is an error.
 """
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
 
 from aischeduler.engine.profile import Profile
 from aischeduler.engine.scheduler import Scheduler
-from aischeduler.engine.summary import PoolSummary
 from aischeduler.kube import resources
 from aischeduler.kube.client import Client
 from aischeduler.kube.documents import Named
-from aischeduler.kube.errors import RefusedError
 from aischeduler.kube.paging import pages
 from aischeduler.kube.podspec import SpecCache
 from aischeduler.model.events import Event
+from aischeduler.model.summary import PoolSummary
 
 _NAMED: Final = msgspec.json.Decoder(Named)
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All pools in numbers, sorted by name, and the objects that could not be read."""
+    """All pools in numbers, sorted by name, and the objects that could not be read.
+
+    `trouble` says why the numbers may be old; it is empty where they are not.
+    """
 
     pools: tuple[PoolSummary, ...]
     unreadable: tuple[str, ...]
+    trouble: str = ""
+
+    def notes(self) -> list[str]:
+        """Return a sentence for everything that the numbers do not tell."""
+        notes = [f"not counted, because it cannot be read: {text}" for text in self.unreadable]
+        return [*notes, f"the numbers may be old: {self.trouble}"] if self.trouble else notes
 
 
 async def take_snapshot(client: Client, profile: Profile) -> Snapshot:
     """List everything and sum it up; raises ApiError."""
     scheduler = Scheduler(profile, run="snapshot")
     unreadable: list[str] = []
-    listed: tuple[resources.Resource[Any], ...] = (resources.pools(), resources.nodes(), resources.pods(SpecCache()))
-    for resource in listed:
+    for resource in counted():
         async for event in _listed(client, resource):
             if isinstance(event, str):
                 unreadable.append(event)
@@ -48,20 +55,21 @@ async def take_snapshot(client: Client, profile: Profile) -> Snapshot:
     return Snapshot(scheduler.summary(), tuple(unreadable))
 
 
+def counted() -> tuple[resources.Resource[Any], ...]:
+    """Return the resources whose objects make the numbers of pools."""
+    return resources.pools(), resources.nodes(), resources.pods(SpecCache())
+
+
 async def _listed(client: Client, resource: resources.Resource[Any]) -> AsyncIterator[Event | str]:
     """Yield an event for each object, or the kind and name of one that cannot be read."""
-    try:
-        async for page in pages(client, resource):
-            for item in page.items or ():
-                try:
-                    document = resource.document.decode(item)
-                except msgspec.MsgspecError as error:
-                    yield f"{resource.kind} {_name(item)}: {error}"
-                else:
-                    yield resource.seen(document)
-    except RefusedError as error:
-        if not (resource.optional and error.status == HTTPStatus.NOT_FOUND):
-            raise
+    async for page in pages(client, resource):
+        for item in page.items or ():
+            try:
+                document = resource.document.decode(item)
+            except msgspec.MsgspecError as error:
+                yield f"{resource.kind} {_name(item)}: {error}"
+            else:
+                yield resource.seen(document)
 
 
 def _name(item: msgspec.Raw) -> str:

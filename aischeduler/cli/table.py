@@ -5,39 +5,56 @@ Laws:
 - Total is the same in every pool: the sum of what is allocatable.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from aischeduler.engine.summary import GPU, PoolSummary
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
+from aischeduler.model.summary import GPU, PoolSummary
 
-AMOUNT_COLUMNS: Final = ("Capacity", "Allocatable", "Used", "Shared", "Pending", "Total")
+Amounts = Mapping[str, int]
+
+COLUMNS: Final = ("Capacity", "Allocatable", "Used", "Shared", "Pending", "Total")
+WIDE_COLUMNS: Final = (
+    "Capacity",
+    "Allocatable",
+    "Used",
+    "Own",
+    "Shared",
+    "System",
+    "Borrowed",
+    "Free",
+    "Pending",
+    "Total",
+)
 ROWS: Final = (("cpu", CPU), ("gpu", GPU), ("mem", MEMORY), ("storage", EPHEMERAL_STORAGE), ("pods", PODS))
 NAME_WIDTH_MAX: Final = 40
 """A longer pool name is folded into several lines."""
 
+_STYLES: Final = {"Shared": "cyan", "Borrowed": "cyan", "Pending": "yellow"}
+_OF_NODES: Final = ("Capacity", "Allocatable")
 _SUFFIXES: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
 
-def pool_table(pools: Sequence[PoolSummary]) -> Table:
+def pool_table(pools: Sequence[PoolSummary], *, wide: bool = False) -> Table:
     """Return the table of these pools, in their order."""
+    columns = WIDE_COLUMNS if wide else COLUMNS
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, header_style="bold")
     table.add_column("Pools", min_width=len("p✓ b✓ s✗"), max_width=NAME_WIDTH_MAX, overflow="fold")
     table.add_column("Resource", no_wrap=True)
-    for column in AMOUNT_COLUMNS:
+    for column in columns:
         table.add_column(column, justify="right", no_wrap=True)
     nodes = sum(pool.nodes for pool in pools)
-    totals = {resource: sum(pool.allocatable.get(resource, 0) for pool in pools) for _, resource in ROWS}
+    total = {resource: sum(pool.allocatable.get(resource, 0) for pool in pools) for _, resource in ROWS}
     for pool in pools:
         about = {"cpu": Text(pool.name, style="bold"), "gpu": flags(pool)}
         for label, resource in ROWS:
             if resource == PODS:
-                table.add_row("", "nodes", f"{pool.nodes:,}", f"{pool.nodes:,}", "-", "-", "-", f"{nodes:,}")
-            cells = _cells(pool, resource, totals[resource])
+                table.add_row("", "nodes", *(_node_cell(column, pool.nodes, nodes) for column in columns))
+            cells = [_cell(column, resource, _amounts(pool, column, total)) for column in columns]
             table.add_row(about.get(label, ""), label, *cells, end_section=resource == PODS)
     return table
 
@@ -61,17 +78,20 @@ def amount(resource: str, count: int) -> str:
             return f"{count:,}"
 
 
-def _cells(pool: PoolSummary, resource: str, total: int) -> list[Text]:
-    columns = (
-        (pool.capacity, ""),
-        (pool.allocatable, ""),
-        (pool.used, ""),
-        (pool.shared, "cyan"),
-        (pool.pending, "yellow"),
-        ({resource: total}, ""),
-    )
-    counts = ((amounts.get(resource, 0), style) for amounts, style in columns)
-    return [Text(amount(resource, count), style=style if count else "") for count, style in counts]
+def _amounts(pool: PoolSummary, column: str, total: Amounts) -> Amounts:
+    amounts: Amounts = total if column == "Total" else getattr(pool, column.lower())
+    return amounts
+
+
+def _cell(column: str, resource: str, amounts: Amounts) -> Text:
+    count = amounts.get(resource, 0)
+    return Text(amount(resource, count), style=_STYLES.get(column, "") if count else "")
+
+
+def _node_cell(column: str, nodes: int, total: int) -> str:
+    if column == "Total":
+        return f"{total:,}"
+    return f"{nodes:,}" if column in _OF_NODES else "-"
 
 
 def _bytes(count: int) -> str:

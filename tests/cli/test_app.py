@@ -132,17 +132,6 @@ async def test_pools_prints_the_table_of_the_cluster(program: object, tmp_path: 
     assert gpu[-6:] == ["64", "64", "0", "0", "0", "64"]
 
 
-async def test_pools_of_a_cluster_without_the_pool_resource_are_the_default_pool(tmp_path: Path) -> None:
-    async with HttpSandbox() as sandbox:
-        path = tmp_path / "kubeconfig"
-        path.write_text(sandbox.kubeconfig)
-        shown = await asyncio.create_subprocess_exec(
-            *AI_SCHEDULER, "pools", "--kubeconfig", str(path), stdout=asyncio.subprocess.PIPE
-        )
-        out, _ = await shown.communicate()
-    assert [line.split()[0] for line in out.decode().splitlines() if " cpu " in line] == ["default"]
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_sandbox_says_how_to_use_it_and_ends_quietly(number: signal.Signals, tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"

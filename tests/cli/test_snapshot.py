@@ -12,7 +12,7 @@ from aischeduler.kube.client import Client
 from aischeduler.kube.errors import GarbledError, RefusedError
 from tests.objects import node_object, pod_object
 
-PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
+PODS, NODES, POOLS = "/api/v1/pods", "/api/v1/nodes", "/apis/resource.aibee.cn/v1alpha1/pools"
 
 
 class Pages:
@@ -40,6 +40,7 @@ def as_client(pages: Pages) -> Client:
 async def test_every_page_is_read() -> None:
     pages = Pages(
         {
+            (POOLS, ""): page(),
             (NODES, ""): page(node_object("a"), more="next"),
             (NODES, "next"): page(node_object("b")),
             (PODS, ""): page(),
@@ -53,6 +54,7 @@ async def test_object_that_cannot_be_read_is_named_and_hides_nothing() -> None:
     broken = {"metadata": {"namespace": "team", "name": "broken"}, "spec": 5}
     pages = Pages(
         {
+            (POOLS, ""): page(),
             (NODES, ""): page(node_object("a"), 5),
             (PODS, ""): page(broken, pod_object("fine", node="a")),
         }
@@ -65,12 +67,18 @@ async def test_object_that_cannot_be_read_is_named_and_hides_nothing() -> None:
 
 
 async def test_missing_pods_are_an_error_and_not_an_empty_cluster() -> None:
-    pages = Pages({(NODES, ""): page()})
+    pages = Pages({(POOLS, ""): page(), (NODES, ""): page()})
+    with pytest.raises(RefusedError):
+        await take_snapshot(as_client(pages), default_profile())
+
+
+async def test_missing_definition_of_pools_is_an_error_and_not_one_default_pool() -> None:
+    pages = Pages({(NODES, ""): page(), (PODS, ""): page()})
     with pytest.raises(RefusedError):
         await take_snapshot(as_client(pages), default_profile())
 
 
 async def test_answer_that_is_no_list_is_an_error() -> None:
-    pages = Pages({(NODES, ""): b"<html>"})
+    pages = Pages({(POOLS, ""): page(), (NODES, ""): b"<html>"})
     with pytest.raises(GarbledError, match="/api/v1/nodes: the list cannot be read"):
         await take_snapshot(as_client(pages), default_profile())

@@ -6,8 +6,8 @@ import pytest
 from rich.console import Console
 
 from aischeduler.cli.table import amount, flags, pool_table
-from aischeduler.engine.summary import GPU, PoolSummary
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
+from aischeduler.model.summary import GPU, PoolSummary
 
 GIB = 2**30
 
@@ -23,7 +23,11 @@ CPU_POOL = PoolSummary(
     capacity=resources(cpu_milli=336_000, gpu=0, memory_bytes=7 * 256 * GIB, storage_bytes=7 * 2**40, pods=770),
     allocatable=resources(cpu_milli=294_000, gpu=0, memory_bytes=7 * 240 * GIB, storage_bytes=6 * 2**40, pods=770),
     used=resources(cpu_milli=289_634, gpu=0, memory_bytes=10**9, storage_bytes=0, pods=153),
+    own=resources(cpu_milli=120_000, gpu=0, memory_bytes=10**9, storage_bytes=0, pods=120),
     shared=resources(cpu_milli=162_634, gpu=0, memory_bytes=0, storage_bytes=0, pods=26),
+    system=resources(cpu_milli=7_000, gpu=0, memory_bytes=0, storage_bytes=0, pods=7),
+    borrowed=resources(cpu_milli=0, gpu=24, memory_bytes=0, storage_bytes=0, pods=3),
+    free=resources(cpu_milli=4_366, gpu=0, memory_bytes=GIB, storage_bytes=6 * 2**40, pods=617),
     pending=resources(cpu_milli=9_620_000, gpu=0, memory_bytes=9620 * 10**8, storage_bytes=0, pods=9620),
     pending_pods=9620,
     pods=153,
@@ -37,7 +41,11 @@ GPU_POOL = PoolSummary(
     capacity=resources(cpu_milli=720_000, gpu=114, memory_bytes=15 * 512 * GIB, storage_bytes=0, pods=1650),
     allocatable=resources(cpu_milli=644_000, gpu=114, memory_bytes=15 * 500 * GIB, storage_bytes=0, pods=1650),
     used=NOTHING,
+    own=NOTHING,
     shared=NOTHING,
+    system=NOTHING,
+    borrowed=NOTHING,
+    free=resources(cpu_milli=644_000, gpu=114, memory_bytes=15 * 500 * GIB, storage_bytes=0, pods=1650),
     pending=NOTHING,
     pending_pods=0,
     pods=0,
@@ -65,14 +73,30 @@ p✗ b✓ s✗  gpu            114          114        0        0        0    11
 """
 
 
-def shown(*pools: PoolSummary, width: int = 120) -> str:
+GOLDEN_WIDE = """
+Pools     Resource  Capacity  Allocatable     Used      Own   Shared  System  Borrowed   Free  Pending  Total
+─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+cpu-pool  cpu            336          294  289.634      120  162.634       7         0  4.366    9,620    294
+p✓ b✓ s✓  gpu              0            0        0        0        0       0        24      0        0      0
+          mem          1.8Ti        1.6Ti  953.7Mi  953.7Mi        0       0         0    1Gi  895.9Gi  1.6Ti
+          storage        7Ti          6Ti        0        0        0       0         0    6Ti        0    6Ti
+          nodes            7            7        -        -        -       -         -      -        -      7
+          pods           770          770      153      120       26       7         3    617    9,620    770
+"""
+
+
+def shown(*pools: PoolSummary, width: int = 120, wide: bool = False) -> str:
     out = io.StringIO()
-    Console(file=out, width=width, color_system=None).print(pool_table(pools))
+    Console(file=out, width=width, color_system=None).print(pool_table(pools, wide=wide))
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
 def test_table_shows_every_pool_in_human_units_beside_the_cluster() -> None:
     assert shown(CPU_POOL, GPU_POOL) == GOLDEN.strip("\n")
+
+
+def test_wide_table_also_tells_whose_the_used_amounts_are_and_what_is_borrowed_and_free() -> None:
+    assert shown(CPU_POOL, width=200, wide=True) == GOLDEN_WIDE.strip("\n")
 
 
 def test_total_is_the_sum_of_what_is_allocatable() -> None:
