@@ -97,6 +97,8 @@ class _Heard:
 
     def snapshot(self) -> Snapshot:
         """Return the pools as they are now, and what is not in them."""
+        for pool in self._scheduler.pools():
+            self._scheduler.decide(pool, time.monotonic(), limit=0)  # tries no pod; what time brings about happens
         return Snapshot(
             self._scheduler.summary(),
             tuple(f"{name}: {message}" for name, message in sorted(self._unreadable.items())),

@@ -11,21 +11,21 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from operator import attrgetter
 from platform import python_version
-from typing import Final
+from typing import Any, Final
 
 from prometheus_client.process_collector import ProcessCollector
 
 from aischeduler import __version__
+from aischeduler.engine.tally import Result
 from aischeduler.model.actions import Cause
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.summary import GPU, PoolSummary
 from aischeduler.observability.exposition import Family
 from aischeduler.observability.families import Row, by, counter, gauge, histogram, info
-from aischeduler.observability.onlooker import RESULTS
-from aischeduler.observability.sources import Counts, Sources
+from aischeduler.observability.sources import Sources
 
 KINDS: Final = ("capacity", "allocatable", "used", "own", "shared", "system", "borrowed", "free", "pending")
-QUEUES: Final = ("active", "backoff", "parked", "held", "gated")
+QUEUES: Final = ("active", "backoff", "parked", "nominated", "held", "gated")
 SWITCHES: Final = ("preemption", "borrowing", "sharing")
 RESOURCES_MAX: Final = 32
 """Resources that are told: the five of every pool, then others that some node has, by name."""
@@ -45,6 +45,8 @@ _HEARD: Final = (
 )
 """What is told of each reflector: the metric, its number among the counts, and what it means."""
 
+Counts = Mapping[tuple[str, Any], int]
+"""How often something happened, by pool and a member of a closed set of texts."""
 Pools = Mapping[str, list[str]]
 """Every label, and the pools that it stands for."""
 
@@ -85,7 +87,7 @@ class Metrics:
         tally = self._sources.engine.tally
         attempts, evictions, refusals = dict(tally.attempts), dict(tally.evictions), dict(tally.borrow_refusals)
         reasons = sorted({str(reason) for _, reason in refusals})
-        yield counter("scheduling_attempts", "Attempts, by their result", _of(pools, "result", RESULTS, attempts))
+        yield counter("scheduling_attempts", "Attempts, by their result", _of(pools, "result", Result, attempts))
         yield counter("borrow_attempts", "Attempts to borrow, by home pool", _each(pools, tally.borrow_attempts))
         yield counter("borrow_refusals", "Refusals of lenders, by home pool", _of(pools, "reason", reasons, refusals))
         yield counter("evictions", "Evictions decided, by the pool of the node", _of(pools, "cause", Cause, evictions))

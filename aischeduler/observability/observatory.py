@@ -14,15 +14,11 @@ from aischeduler.observability.labels import PoolLabels
 from aischeduler.observability.meter import Meter
 from aischeduler.observability.metrics import Metrics
 from aischeduler.observability.onlooker import Deciding, Onlooker
-from aischeduler.observability.sources import Engine, Reflecting, Sources, Tally, Written
+from aischeduler.observability.sources import Engine, Reflecting, Sources, Written
 
 
 class Watched(Engine, Deciding, Protocol):
     """The engine as far as it is looked at; see `engine.scheduler.Scheduler`."""
-
-    @property
-    def tally(self) -> Tally:
-        """What was counted so far."""
 
 
 class Observatory:

@@ -4,30 +4,20 @@ Laws:
 - The engine is called exactly as without it; what it returns is handed on unchanged.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
+from aischeduler.engine.tally import Result, Tally
 from aischeduler.model.actions import Action
 from aischeduler.observability.health import Vitals
 from aischeduler.observability.meter import Meter
-
-RESULTS: Final = ("bound", "nominated", "borrowing", "unschedulable", "held")
-"""How an attempt may end."""
-
-
-class Counted(Protocol):
-    """The part of the engine's tally that tells attempts."""
-
-    @property
-    def attempts(self) -> Mapping[tuple[str, Any], int]:
-        """How many attempts were made, by pool and result."""
 
 
 class Deciding(Protocol):
     """The part of the engine that the loops call; see `engine.scheduler.Scheduler`."""
 
     @property
-    def tally(self) -> Counted:
+    def tally(self) -> Tally:
         """What was counted so far."""
 
     def decide(self, pool: str, now: float, limit: int) -> list[Action]:
@@ -77,4 +67,4 @@ class Onlooker:
 
     def _attempts(self, pool: str) -> int:
         attempts = self._engine.tally.attempts
-        return sum(attempts.get((pool, result), 0) for result in RESULTS)
+        return sum(attempts.get((pool, result), 0) for result in Result)

@@ -5,41 +5,11 @@ Law: these are only shapes; engine and shell know nothing of them.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
+from aischeduler.engine.tally import Tally
 from aischeduler.model.summary import PoolSummary
 from aischeduler.observability.meter import Meter
-
-Counts = Mapping[tuple[str, Any], int]
-"""How often something happened, by pool and a member of a closed set of texts."""
-
-
-class Tally(Protocol):
-    """What the engine counted since it began; a deleted pool's counts are gone."""
-
-    @property
-    def attempts(self) -> Counts:
-        """Attempts by pool and result."""
-
-    @property
-    def borrow_attempts(self) -> Mapping[str, int]:
-        """Tries to borrow, by home pool."""
-
-    @property
-    def borrow_refusals(self) -> Counts:
-        """Refusals of lenders, by home pool and reason."""
-
-    @property
-    def evictions(self) -> Counts:
-        """Evictions, by the pool of the node and cause."""
-
-    @property
-    def net_saves(self) -> Mapping[str, int]:
-        """Pods that only the net brought back, by pool."""
-
-    @property
-    def violations(self) -> Mapping[Any, int]:
-        """Broken invariants, by invariant."""
 
 
 class Engine(Protocol):

@@ -4,19 +4,20 @@ import asyncio
 
 import pytest
 
+from aischeduler.engine.tally import Result, Tally
 from aischeduler.model.actions import Action, Bind
 from aischeduler.observability.health import FAILURES_MAX, HEALTHY_SECONDS, STUCK_SECONDS, Vitals, pool_loop
 from aischeduler.observability.labels import PoolLabels
 from aischeduler.observability.meter import Meter
 from aischeduler.observability.onlooker import Onlooker
-from tests.observability.world import Clock, StillTally, bind
+from tests.observability.world import Clock, bind
 
 
 class StillDecider:
     """Has always the same pools to decide for, and always the same to say."""
 
     def __init__(self, *due: str) -> None:
-        self.tally = StillTally()
+        self.tally = Tally()
         self.due = due
         self.says: list[Action] = []
         self.fails = False
@@ -24,7 +25,7 @@ class StillDecider:
     def decide(self, pool: str, now: float, limit: int) -> list[Action]:
         if self.fails:
             raise RuntimeError("a bug")
-        self.tally.attempts[pool, "bound"] += limit
+        self.tally.attempts[pool, Result.BOUND] += limit
         return self.says
 
     def ready(self, now: float) -> tuple[str, ...]:

@@ -8,11 +8,13 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics import parser as openmetrics_parser
 
 from aischeduler import __version__
+from aischeduler.engine.tally import Result
 from aischeduler.kube.resources import Counts
 from aischeduler.model.actions import Cause, Evict
 from aischeduler.model.names import CPU, MEMORY, PODS
 from aischeduler.model.summary import GPU
 from aischeduler.observability.exposition import PIECE_SAMPLES, render
+from aischeduler.policies.borrowing import Refusal
 from tests.observability.world import StillReflector, World, bind, pod, summary
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
@@ -45,9 +47,9 @@ def busy_world() -> World:
     gpu = summary("gpu", nodes=2, capacity={CPU: 64_000, GPU: 8, FPGA: 1}, pending={PODS: 3}, sharing=False)
     world = World(gpu, summary("cpu", nodes=1))
     tally = world.engine.tally
-    tally.attempts["gpu", "bound"] = 7
+    tally.attempts["gpu", Result.BOUND] = 7
     tally.borrow_attempts["gpu"] = 4
-    tally.borrow_refusals["gpu", "sharing is off"] = 3
+    tally.borrow_refusals["gpu", Refusal.NOT_SHARING] = 3
     tally.evictions["gpu", Cause.RECLAIMED] = 2
     tally.net_saves["cpu"] = 1
     tally.violations["I1"] = 1
@@ -101,7 +103,7 @@ async def test_every_kind_of_amount_is_told_for_every_pool() -> None:
 async def test_queues_and_attempts_of_an_idle_pool_are_told_as_zero() -> None:
     world = World(summary("idle"))
     pending = await values(world, "ai_scheduler_pending_pods")
-    assert pending == {("idle", queue): 0 for queue in ("active", "backoff", "parked", "held", "gated")}
+    assert pending == {("idle", queue): 0 for queue in ("active", "backoff", "parked", "nominated", "held", "gated")}
     assert set((await values(world, "ai_scheduler_scheduling_attempts_total")).values()) == {0}
     assert (await values(world, "ai_scheduler_evictions_total"))["Reclaimed", "idle"] == 0
 
@@ -116,7 +118,7 @@ async def test_what_engine_and_shell_counted_is_told() -> None:
         ("loans", ("gpu", "cpu"), 1),  # home, lender
         ("scheduling_attempts_total", ("gpu", "bound"), 7),
         ("borrow_attempts_total", ("gpu",), 4),
-        ("borrow_refusals_total", ("gpu", "sharing is off"), 3),
+        ("borrow_refusals_total", ("gpu", "NotSharing"), 3),
         ("evictions_total", ("Reclaimed", "gpu"), 2),
         ("net_saves_total", ("cpu",), 1),
         ("invariant_violations_total", ("I1",), 1),
@@ -151,7 +153,7 @@ async def test_durations_and_sizes_are_histograms() -> None:
 async def test_names_of_pools_that_do_not_exist_never_become_labels() -> None:
     world = World(summary("real"))
     for number in range(10_000):
-        world.engine.tally.attempts[f"no-such-{number}", "bound"] = 1
+        world.engine.tally.attempts[f"no-such-{number}", Result.BOUND] = 1
         world.engine.lent["real", f"no-such-{number}"] = 1
         world.meter.decided(f"no-such-{number}", attempts=1, seconds=0.001)
         world.meter.ended(bind(f"u{number}", f"no-such-{number}"), "Accepted", 0.1)

@@ -1,10 +1,9 @@
 """An engine and a shell that hold still: numbers to scrape, written down by the test."""
 
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+from aischeduler.engine.tally import Tally
 from aischeduler.kube.reports import ReportCounts
 from aischeduler.kube.resources import Counts
 from aischeduler.model.actions import Bind
@@ -45,21 +44,11 @@ def bind(uid: str, pool: str, *, home: str | None = None, waited_seconds: float 
     return Bind(pod(uid), "node", pool, home or pool, f"d-{uid}", 1, waited_seconds)
 
 
-@dataclass
-class StillTally:
-    attempts: Counter[tuple[str, str]] = field(default_factory=Counter)
-    borrow_attempts: Counter[str] = field(default_factory=Counter)
-    borrow_refusals: Counter[tuple[str, str]] = field(default_factory=Counter)
-    evictions: Counter[tuple[str, str]] = field(default_factory=Counter)
-    net_saves: Counter[str] = field(default_factory=Counter)
-    violations: Counter[str] = field(default_factory=Counter)
-
-
 class StillEngine:
     """Tells the numbers that it was given."""
 
     def __init__(self, *pools: PoolSummary) -> None:
-        self.tally = StillTally()
+        self.tally = Tally()
         self.summaries = pools
         self.queues: dict[str, dict[str, int]] = {}
         self.lent: dict[tuple[str, str], int] = {}
