@@ -14,7 +14,10 @@ from functools import lru_cache
 from typing import Final
 
 RULE_LENGTH_MAX: Final = 8192
-DEPTH_MAX: Final = 64
+DEPTH_MAX: Final = 32
+"""Parentheses, brackets and signs within each other."""
+LINKS_MAX: Final = 128
+"""Operators and fields in one rule, which may all hang on each other."""
 RULES_CACHED: Final = 1024
 MACROS: Final = frozenset({"all", "exists", "exists_one"})
 
@@ -148,6 +151,7 @@ class _Parser:
         self._tokens = tokens
         self._position = 0
         self._depth = 0
+        self._links = 0
 
     @property
     def token(self) -> _Token:
@@ -162,7 +166,7 @@ class _Parser:
             raise CelError(f"expression is nested deeper than {DEPTH_MAX}", self.token.at)
         condition = self._binary(0)
         if self.token.text == "?" and self.token.kind == "operator":
-            at = self._take().at
+            at = self._linked().at
             yes = self._binary(0)
             self._expect(":")
             condition = Call("_?_:_", (condition, yes, self.expression()), at)
@@ -174,7 +178,7 @@ class _Parser:
             return self._unary()
         left = self._binary(level + 1)
         while self.token.kind in {"operator", "name"} and self.token.text in _LEVELS[level]:
-            operator = self._take()
+            operator = self._linked()
             name = "@in" if operator.text == "in" else f"_{operator.text}_"
             left = Call(name, (left, self._binary(level + 1)), operator.at)
         return left
@@ -193,8 +197,9 @@ class _Parser:
     def _member(self) -> Node:
         node = self._primary()
         while self.token.kind == "operator" and self.token.text in {".", "["}:
-            at = self._take().at
-            if self._tokens[self._position - 1].text == "[":
+            link = self._linked()
+            at = link.at
+            if link.text == "[":
                 node = Call("_[_]", (node, self.expression()), at)
                 self._expect("]")
                 continue
@@ -251,6 +256,13 @@ class _Parser:
             args.append(self.expression())
         self._expect(closing)
         return tuple(args)
+
+    def _linked(self) -> _Token:
+        """Take a token that makes the tree one higher."""
+        self._links += 1
+        if self._links > LINKS_MAX:
+            raise CelError(f"expression has more than {LINKS_MAX} operators and fields", self.token.at)
+        return self._take()
 
     def _take(self) -> _Token:
         token = self.token

@@ -1,7 +1,7 @@
 """The disruption controller: what each PodDisruptionBudget allows now, and marks of victims that nobody deleted.
 
-Source: `pkg/controller/disruption` (of a stale mark: `syncStalePodDisruption`). Unlike the real one it takes the pods that are there as the number expected, since
-no controller here has a scale to ask.
+Source: `pkg/controller/disruption`; of a stale mark: `syncStalePodDisruption`. Unlike the real one it takes the pods
+that are there as the number expected, since no controller here has a scale to ask.
 """
 
 from aischeduler.sandbox.apiserver import ApiServer
