@@ -3,6 +3,9 @@
 import json
 from random import Random  # noqa: TID251 - here the seed becomes chance
 
+import msgspec
+
+from aischeduler.config.schema import Config, EvictionWay
 from aischeduler.engine.profile import default_profile
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.names import SCHEDULER_NAME
@@ -64,10 +67,14 @@ class VirtualGround:
         assert self._shell is not None
         return self._saves + self._shell.scheduler.net_saves()
 
-    def _start(self) -> VirtualShell:
+    def _start(self, **settings: object) -> VirtualShell:
         self._runs += 1
-        scheduler = Scheduler(default_profile(SCHEDULER_NAME), f"run{self._runs}")
-        return self._cluster.start(scheduler, SCHEDULER_NAME, Network(), Random(0))
+        config = msgspec.convert(settings, Config)
+        profile = default_profile(SCHEDULER_NAME, preemption=not config.disable_preemption)
+        scheduler = Scheduler(profile, f"run{self._runs}")
+        shell = self._cluster.start(scheduler, SCHEDULER_NAME, Network(), Random(0))
+        shell.honours_budgets = config.eviction is EvictionWay.EVICT
+        return shell
 
 
 class VirtualStream:

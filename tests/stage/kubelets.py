@@ -19,6 +19,8 @@ START_SECONDS = 0.01
 STOP_SECONDS = 0.05
 LOOK_SECONDS = 0.02
 PODS = "/api/v1/pods"
+HOLD = "stage.example/hold"
+"""The finalizer of a pod that takes its time: it runs on after its deletion until the finalizer is taken off."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -64,7 +66,8 @@ class Kubelets:
         if kind == "DELETED" or not pod["spec"].get("nodeName"):
             return
         if metadata.get("deletionTimestamp"):
-            self._later(pod, "stop", STOP_SECONDS)
+            if HOLD not in metadata.get("finalizers", ()):
+                self._later(pod, "stop", STOP_SECONDS)
         elif phase == "Pending":
             self._later(pod, "start", START_SECONDS)
         elif phase == "Running" and RUN_SECONDS in metadata.get("annotations", {}):
@@ -78,17 +81,17 @@ class Kubelets:
             heapq.heappush(self._due, _Due(time.monotonic() + seconds, metadata["uid"], path, action))
 
     def _act(self, due: _Due) -> None:
-        if due.action == "stop":
-            options = {"gracePeriodSeconds": 0, "preconditions": {"uid": due.uid}}
-            self._send(Call("DELETE", due.path, encode(options)))
-            return
         now = datetime.fromtimestamp(time.time(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         ready = {"type": "Ready", "status": "True", "lastTransitionTime": now}
         status: Json = {"phase": "Running", "startTime": now, "conditions": [ready]}
-        if due.action == "finish":
-            status = {"phase": "Succeeded", "conditions": [ready | {"status": "False", "reason": "PodCompleted"}]}
+        ended = ready | {"status": "False", "reason": "PodCompleted"}
+        if due.action != "start":
+            status = {"phase": "Succeeded" if due.action == "finish" else "Failed", "conditions": [ended]}
         change = {"metadata": {"uid": due.uid}, "status": status}
         self._send(Call("PATCH", f"{due.path}/status", encode(change), STRATEGIC_PATCH))
+        if due.action == "stop":
+            options = {"gracePeriodSeconds": 0, "preconditions": {"uid": due.uid}}
+            self._send(Call("DELETE", due.path, encode(options)))
 
     def _send(self, call: Call) -> None:
         answer = self._transport.request(call)

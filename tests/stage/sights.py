@@ -63,6 +63,10 @@ class Sights:
         annotations: dict[str, str] = self.get("Pod", pod)["metadata"].get("annotations", {})
         return {key.removeprefix(MARKS): value for key, value in annotations.items() if key.startswith(MARKS)}
 
+    def decision(self, pod: str) -> int:
+        """The number of the decision that bound a pod: the scheduler numbers its attempts."""
+        return int(self.marks(pod)["decision"].rpartition("-")[2])
+
     def events(self, name: str, reason: str) -> list[str]:
         """The texts of the events about an object with this reason, oldest first."""
         namespace = self._namespace_of(name)
@@ -112,24 +116,25 @@ class Sights:
 
     def _namespace_of(self, name: str) -> str:
         """The namespace in which the events about an object lie."""
-        return self._own(self._namespaces[name]) if name in self._namespaces else "default"
+        return self.own(self._namespaces[name]) if name in self._namespaces else "default"
 
-    def _own(self, name: str) -> str:
+    def own(self, name: str) -> str:
+        """Return the scenario's name as the server has it."""
         return f"{self._prefix}{name}"
 
     def _name(self, kind: str, name: str) -> str:
         """Return what an object is called on the server."""
-        return self._own(name) if kind in UNNAMESPACED and (kind, name) != ("Pool", "default") else name
+        return self.own(name) if kind in UNNAMESPACED and (kind, name) != ("Pool", "default") else name
 
     def _url(self, kind: str, name: str = "", subresource: str = "") -> str:
         prefix, plural = PLACES[kind]
-        middle = "" if kind in UNNAMESPACED else f"/namespaces/{self._own(self._namespaces.get(name, 'ns'))}"
+        middle = "" if kind in UNNAMESPACED else f"/namespaces/{self.own(self._namespaces.get(name, 'ns'))}"
         called = self._name(kind, name) if name else ""
         return "/".join(filter(None, (f"{prefix}{middle}/{plural}", called, subresource)))
 
     def _list(self, kind: str, namespace: str) -> Json:
         prefix, plural = PLACES[kind]
-        middle = f"/namespaces/{self._own(namespace)}" if namespace and kind not in UNNAMESPACED else ""
+        middle = f"/namespaces/{self.own(namespace)}" if namespace and kind not in UNNAMESPACED else ""
         answer = self._ground.request(Call("GET", f"{prefix}{middle}/{plural}"))
         assert answer.status == 200, answer
         return answer.body

@@ -5,14 +5,15 @@ from typing import Any
 
 from tests.objects import job_object, node_object, pdb_object, pod_object, pool_object, priority_class_object
 from tests.stage.ground import Ground
+from tests.stage.kubelets import HOLD
 from tests.stage.sights import Sights, refused
-from tests.worlds.world import MERGE_PATCH, Answer, Call, Json, encode
+from tests.worlds.world import MERGE_PATCH, Answer, Call, Json, condition, encode
 
 PATIENCE_SECONDS = 15.0
 """How long a scenario waits for what must come: less than any net, more than any backoff."""
 POOL_LABEL = "stage.example/pool"
-HOLD = "stage.example/hold"
-"""The finalizer of a pod that takes its time to go."""
+NODE_LABEL = "stage.example/node"
+CLOSED = {"key": "closed", "effect": "NoSchedule"}
 NOTHING: Mapping[str, str] = {}
 
 
@@ -32,7 +33,7 @@ class Stage(Sights):
 
     def namespace(self, name: str, **labels: str) -> None:
         """Create a namespace with labels."""
-        self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self._own(name), "labels": labels}})
+        self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.own(name), "labels": labels}})
 
     def node(
         self,
@@ -47,9 +48,11 @@ class Stage(Sights):
         taints: Sequence[Json] = (),
     ) -> None:
         """Create a node of a pool; without one it belongs to the default pool."""
-        labelled = {**labels, POOL_LABEL: self._own(pool)} if pool else dict(labels)
+        labelled = {**labels, NODE_LABEL: self.own(name)}
+        if pool:
+            labelled[POOL_LABEL] = self.own(pool)
         self.create(
-            node_object(self._own(name), cpu=cpu, memory=memory, gpu=gpu, pods=pods, labels=labelled, taints=taints)
+            node_object(self.own(name), cpu=cpu, memory=memory, gpu=gpu, pods=pods, labels=labelled, taints=taints)
         )
         self._pool_of[name] = pool
         self._unsettled = True
@@ -57,8 +60,8 @@ class Stage(Sights):
     def pools(self, *names: str, **spec: Any) -> None:
         """Create pools, each of the nodes that say so, all with these fields in their spec."""
         for name in names:
-            labels = {POOL_LABEL: self._own(name)}
-            self.create(pool_object(self._own(name), labels=labels, **self._spec(spec)))
+            labels = {POOL_LABEL: self.own(name)}
+            self.create(pool_object(self.own(name), labels=labels, **self._spec(spec)))
             self._pools[name] = None
         self._unsettled = True
 
@@ -75,24 +78,26 @@ class Stage(Sights):
         never_preempts: bool = False,
         held: bool = False,
         owner: str = "",
+        on: str = "",
         node: str = "",
         **more: Any,
     ) -> None:
         """Create a pod once its pools are in force.
 
-        A `held` pod that is deleted stays until it is released; `owner` is the kind of its controller.
+        A `held` pod that is deleted stays until it is released; `owner` is the kind of its controller. It asks to be
+        put `on` a node by a selector; with `node` it is born there.
         """
         self.settle()
         klass = self._priority_class(priority, never_preempts=never_preempts) if priority or never_preempts else ""
         document = pod_object(
             name,
-            namespace=self._own(namespace),
+            namespace=self.own(namespace),
             cpu=cpu,
             memory=memory,
             gpu=gpu,
-            pool=self._own(pool) if pool not in ("", "default") else pool,
-            node=self._own(node) if node else "",
-            **({"priority_class": klass} | more),
+            pool=self.own(pool) if pool not in ("", "default") else pool,
+            node=self.own(node) if node else "",
+            **({"priority_class": klass, "node_selector": {NODE_LABEL: self.own(on)} if on else {}} | more),
         )
         if held:
             document["metadata"]["finalizers"] = [HOLD]
@@ -111,14 +116,14 @@ class Stage(Sights):
     def job(self, name: str, *, priority: int = 0, pool: str = "", **more: Any) -> None:
         """Create a Job."""
         self.settle()
-        document = job_object(name, namespace=self._own("ns"), pool=self._own(pool) if pool else "", **more)
+        document = job_object(name, namespace=self.own("ns"), pool=self.own(pool) if pool else "", **more)
         if priority:
             document["spec"]["template"]["spec"]["priorityClassName"] = self._priority_class(priority)
         self.create(document)
 
     def budget(self, name: str, *, min_available: int, **labels: str) -> None:
         """Create a disruption budget for the pods with these labels, and wait until it allows what it does."""
-        self.create(pdb_object(name, namespace=self._own("ns"), min_available=min_available, labels=labels))
+        self.create(pdb_object(name, namespace=self.own("ns"), min_available=min_available, labels=labels))
         self.until(lambda: "observedGeneration" in self.get("PodDisruptionBudget", name).get("status", {}))
 
     def set_pool(self, name: str, **spec: Any) -> None:
@@ -127,7 +132,7 @@ class Stage(Sights):
 
     def move(self, node: str, pool: str) -> None:
         """Give a node to another pool by its label."""
-        self.patch("Node", node, {"metadata": {"labels": {POOL_LABEL: self._own(pool) if pool else None}}})
+        self.patch("Node", node, {"metadata": {"labels": {POOL_LABEL: self.own(pool) if pool else None}}})
         self._pool_of[node] = pool
 
     def patch(self, kind: str, name: str, change: Json, subresource: str = "") -> None:
@@ -140,7 +145,7 @@ class Stage(Sights):
         namespace = document["metadata"].get("namespace", "")
         url = self._url(document["kind"])
         if namespace:
-            url = url.replace(f"/namespaces/{self._own('ns')}/", f"/namespaces/{namespace}/")
+            url = url.replace(f"/namespaces/{self.own('ns')}/", f"/namespaces/{namespace}/")
         call = Call("POST", url, encode(document))
         answer = self._ask(call)
         deadline = self._ground.now() + PATIENCE_SECONDS
@@ -155,6 +160,18 @@ class Stage(Sights):
         assert answer.status in {200, 202}, answer
         if kind == "Pool":
             self._pools.pop(name, None)
+
+    def taint(self, node: str) -> None:
+        """Close a node to pods that do not tolerate it."""
+        self.patch("Node", node, {"spec": {"taints": [CLOSED]}})
+
+    def untaint(self, node: str) -> None:
+        """Open a node again."""
+        self.patch("Node", node, {"spec": {"taints": None}})
+
+    def allocatable(self, node: str, **amounts: str) -> None:
+        """Change what a node has."""
+        self.patch("Node", node, {"status": {"capacity": amounts, "allocatable": amounts}}, "status")
 
     def release(self, *pods: str) -> None:
         """Let deleted pods that were held go."""
@@ -201,6 +218,22 @@ class Stage(Sights):
         self.until(lambda: len(self.victims()) >= len(pods))
         assert sorted(self.victims()) == sorted(pods), self.report()
 
+    def runs(self, *pods: str) -> None:
+        """These pods come to be on a node and to run there."""
+        for pod in pods:
+            self.until(lambda pod=pod: self.get("Pod", pod).get("status", {}).get("phase") == "Running")  # type: ignore[misc]
+
+    def goes_away(self, pod: str) -> None:
+        """There comes to be no such pod."""
+        self.until(lambda: not self.get("Pod", pod))
+
+    def let_pass(self, seconds: float) -> None:
+        """Let time pass."""
+        end = self._ground.now() + seconds
+        while self._ground.now() < end:
+            self._ground.pass_time()
+        self.witness.look()
+
     def settle(self) -> None:
         """Wait until every pool is in force with the nodes that it is to have."""
         if self._unsettled:
@@ -223,13 +256,12 @@ class Stage(Sights):
         found = self.get("Pool", pool)
         status = found.get("status", {})
         count = list(self._pool_of.values()).count(pool)
-        return (
-            status.get("observedGeneration") == found["metadata"]["generation"] and status.get("nodes", count) == count
-        )
+        accepted = condition(found, "Accepted").get("observedGeneration") == found["metadata"]["generation"]
+        return bool(accepted and status.get("nodes", count) == count)
 
     def _priority_class(self, value: int, *, never_preempts: bool = False) -> str:
         """Return the priority class of this value, made where there is none."""
-        name = self._own(f"p{value}{'-never' if never_preempts else ''}".replace("p-", "minus"))
+        name = self.own(f"p{value}{'-never' if never_preempts else ''}".replace("p-", "minus"))
         if name not in self._made:
             self._made[name] = None
             policy = {"preemptionPolicy": "Never"} if never_preempts else {}

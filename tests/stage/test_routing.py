@@ -19,7 +19,7 @@ def test_pool_may_be_named_by_a_label(stage: Stage) -> None:
     stage.node("a1", pool="a")
     stage.node("free")
     stage.pools("a")
-    stage.pod("p", labels={POOL_KEY: stage._own("a")})
+    stage.pod("p", labels={POOL_KEY: stage.own("a")})
     stage.goes(p="a1")
 
 
@@ -27,7 +27,7 @@ def test_annotation_is_heard_before_the_label(stage: Stage) -> None:
     stage.node("a1", pool="a")
     stage.node("b1", pool="b")
     stage.pools("a", "b")
-    stage.pod("p", pool="a", labels={POOL_KEY: stage._own("b")})
+    stage.pod("p", pool="a", labels={POOL_KEY: stage.own("b")})
     stage.goes(p="a1")
     assert stage.marks("p")["home-pool"] == "a"
 
@@ -55,7 +55,7 @@ def test_names_of_pools_are_compared_exactly(stage: Stage) -> None:
     stage.node("a1", pool="a")
     stage.node("free")
     stage.pools("a")
-    stage.pod("p", annotations={POOL_KEY: stage._own("A")})
+    stage.pod("p", annotations={POOL_KEY: stage.own("A")})
     stage.goes(p="free")
     stage.until(lambda: len(stage.events("p", "UnknownPool")) == 1)
 
@@ -63,7 +63,7 @@ def test_names_of_pools_are_compared_exactly(stage: Stage) -> None:
 def test_node_that_two_pools_select_is_the_default_pools_and_both_say_so(stage: Stage) -> None:
     stage.node("n1", labels={"one": "1", "two": "1"})
     for name, label in (("one", "one"), ("two", "two")):
-        stage.create(pool_object(stage._own(name), labels={label: "1"}))
+        stage.create(pool_object(stage.own(name), labels={label: "1"}))
     for name in ("one", "two"):
         stage.until(lambda name=name: stage.condition(name, "Conflict").get("status") == "True")  # type: ignore[misc]
         assert stage.condition(name, "Conflict")["message"].endswith(": n1.")

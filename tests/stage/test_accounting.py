@@ -1,0 +1,93 @@
+"""The numbers of a pool, as users read them in its status."""
+
+from typing import Any
+
+from tests.stage.stage import Stage
+
+
+def cpu(stage: Stage, pool: str, *fields: str) -> list[str]:
+    """The CPU of some fields of a pool's status."""
+    status = stage.status(pool)
+    return [status.get(field, {}).get("cpu", "") for field in fields]
+
+
+def test_used_room_is_own_and_lent_and_of_other_schedulers(stage: Stage) -> None:
+    stage.node("a1", pool="a", cpu="16")
+    stage.pools("a", "b")
+    stage.pod("own", pool="a", cpu="1")
+    stage.pod("lent", pool="b", cpu="2")
+    stage.pod("other", scheduler_name="other", node="a1", cpu="4")
+    stage.runs("own", "lent", "other")
+    stage.until(lambda: cpu(stage, "a", "used", "own", "shared", "system", "free") == ["7", "1", "2", "4", "9"])
+    stage.until(lambda: cpu(stage, "b", "borrowed", "used") == ["2", "0"])
+    assert stage.status("a")["pods"] == 3
+    assert stage.status("a")["allocatable"]["cpu"] == "16"
+
+
+def test_pending_is_what_waits_in_the_queue_without_gated_pods(stage: Stage) -> None:
+    stage.node("a1", pool="a", cpu="1")
+    stage.pools("a", disableBorrowing=True)
+    stage.pods("p1", "p2", pool="a", cpu="2")
+    stage.pod("gated", pool="a", cpu="64", gates=["example.com/quota"])
+    stage.until(lambda: stage.status("a").get("pendingPods") == 2)
+    assert stage.status("a")["pending"]["cpu"] == "4"
+
+
+def test_terminating_pods_count_until_they_are_gone(stage: Stage) -> None:
+    stage.node("a1", pool="a")
+    stage.pools("a")
+    stage.pod("slow", pool="a", cpu="3", held=True)
+    stage.runs("slow")
+    stage.delete("Pod", "slow")
+    stage.until(lambda: stage.status("a").get("pods") == 1)
+    stage.stays(lambda: stage.status("a")["used"]["cpu"] == "3")
+    stage.release("slow")
+    stage.until(lambda: stage.status("a")["pods"] == 0 and stage.status("a")["used"]["cpu"] == "0")
+
+
+def test_finished_pods_use_nothing(stage: Stage) -> None:
+    stage.node("a1", pool="a", gpu=8)
+    stage.pools("a")
+    stage.pod("p", pool="a", gpu=4, annotations={"sandbox.resource.aibee.cn/run-seconds": "0.2"})
+    stage.until(lambda: stage.get("Pod", "p")["status"].get("phase") == "Succeeded")
+    stage.until(lambda: stage.status("a")["pods"] == 0 and stage.status("a")["free"]["nvidia.com/gpu"] == "8")
+
+
+def test_status_equals_a_recount_after_everything_has_moved(stage: Stage) -> None:
+    for pool, nodes in (("a", 2), ("b", 3)):
+        for number in range(nodes):
+            stage.node(f"{pool}{number}", pool=pool, cpu="4", gpu=2)
+    stage.pools("a", "b")
+    stage.pods(*(f"a-p{number}" for number in range(9)), pool="a", cpu="2", gpu=1)
+    stage.pods(*(f"b-p{number}" for number in range(4)), pool="b", cpu="1")
+    stage.until(lambda: sum("nodeName" in pod["spec"] for pod in stage.all("Pod")) >= 10)
+    stage.move("b0", "a")
+    stage.delete("Pod", "a-p0")
+    stage.until(lambda: all(stage.status(pool).get("used", {}) == recount(stage, pool) for pool in ("a", "b")))
+
+
+def recount(stage: Stage, pool: str) -> dict[str, str]:
+    """What unfinished pods on the nodes of a pool ask for, counted from the pods and nodes themselves."""
+    mine = {
+        node["metadata"]["name"]
+        for node in stage.all("Node")
+        if node["metadata"]["labels"].get("stage.example/pool") == pool
+    }
+    pods: list[Any] = [pod for pod in stage.all("Pod") if pod["spec"].get("nodeName") in mine]
+    requests = [pod["spec"]["containers"][0]["resources"]["requests"] for pod in pods]
+    shown = stage.status(pool)["used"]
+    counted = {
+        "cpu": str(sum(int(request["cpu"]) for request in requests)),
+        "nvidia.com/gpu": str(sum(int(request.get("nvidia.com/gpu", 0)) for request in requests)),
+    }
+    return {**shown, **counted}
+
+
+def test_flags_and_numbers_stand_in_the_columns(stage: Stage) -> None:
+    stage.node("a1", pool="a", cpu="16", gpu=8)
+    stage.pools("a", disableSharing=True)
+    stage.pod("p", pool="a", cpu="2", gpu=1)
+    stage.runs("p")
+    stage.until(lambda: stage.status("a").get("columns", {}).get("cpu") == "2/16")
+    columns = stage.status("a")["columns"]
+    assert (columns["flags"], columns["gpu"], columns["nodes"]) == ("p✓ b✓ s✗", "1/8", "1")

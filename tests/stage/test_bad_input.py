@@ -1,0 +1,56 @@
+"""Input that is wrong, or lies, costs only the object that it is in."""
+
+from aischeduler.model.names import MARK_BORROWED, MARK_HOME_POOL, MARK_POOL
+from tests.objects import pool_object
+from tests.stage.stage import Stage
+
+
+def test_forged_marks_on_a_pod_change_nothing(stage: Stage) -> None:
+    stage.node("a1", pool="a")
+    stage.pools("a", "b")
+    forged = {MARK_HOME_POOL: stage.own("a"), MARK_POOL: stage.own("a"), MARK_BORROWED: "true"}
+    stage.pod("own", pool="a", cpu="2", annotations={MARK_HOME_POOL: stage.own("b"), MARK_BORROWED: "true"})
+    stage.pod("liar", pool="b", cpu="2", annotations=forged)
+    stage.runs("own", "liar")
+    stage.pod("home", pool="a", cpu="2")
+    stage.goes(home="a1")
+    assert stage.victims() == ["liar"]
+
+
+def test_pod_that_calls_itself_nominated_gets_no_room_for_it(stage: Stage) -> None:
+    stage.node("a1", pool="a")
+    stage.pools("a")
+    stage.pod("liar", pool="a", cpu="100")
+    stage.waits("liar", "Insufficient cpu")
+    stage.patch("Pod", "liar", {"status": {"nominatedNodeName": stage.own("a1")}}, "status")
+    stage.pod("p", pool="a", cpu="4")
+    stage.goes(p="a1")
+
+
+def test_many_unknown_pools_are_all_the_default_pool(stage: Stage) -> None:
+    stage.node("free", cpu="100")
+    names = [f"p{number:02d}" for number in range(40)]
+    for name in names:
+        stage.pod(name, pool=f"nowhere-{name}", cpu="1")
+    stage.until(lambda: all(stage.node_of(name) == "free" for name in names))
+    stage.until(lambda: all(len(stage.events(name, "UnknownPool")) == 1 for name in names))
+    assert [pool["metadata"]["name"] for pool in stage.all("Pool")] == ["default"]
+
+
+def test_pool_that_selects_by_a_label_that_no_node_has_harms_no_other(stage: Stage) -> None:
+    stage.create(pool_object(stage.own("odd"), nodeSelector={"matchExpressions": [{"key": "x", "operator": "Exists"}]}))
+    stage.node("a1", pool="a")
+    stage.pools("a")
+    stage.pod("p", pool="a")
+    stage.goes(p="a1")
+    stage.pod("q", pool="odd")
+    stage.goes(q="a1")
+    assert stage.marks("q")["borrowed"] == "true"
+
+
+def test_lender_that_does_not_exist_is_no_lender(stage: Stage) -> None:
+    stage.pools("a", borrowingPools=["ghost"])
+    stage.node("b1", pool="b")
+    stage.pools("b")
+    stage.pod("p", pool="a")
+    stage.waits("p", "no nodes available")

@@ -1,0 +1,72 @@
+"""Disruption budgets: preferred when pods are deleted, honoured when they are evicted by the Eviction API."""
+
+from tests.stage.stage import Stage
+
+FULL = "4"
+
+
+def a_kept_pod(stage: Stage, **more: object) -> None:
+    """`kept` runs on a1 of pool a under a budget that allows no disruption."""
+    stage.node("a1", pool="a")
+    stage.pools("a")
+    stage.pod("kept", pool="a", cpu=FULL, on="a1", labels={"app": "kept"})
+    stage.runs("kept")
+    stage.budget("keep", min_available=1, app="kept")
+
+
+def test_pods_under_a_budget_are_spared_where_others_suffice(stage: Stage) -> None:
+    stage.node("a1", pool="a")
+    stage.pools("a")
+    stage.pod("kept", pool="a", cpu="2", labels={"app": "kept"})
+    stage.pod("plain", pool="a", cpu="2", priority=5)
+    stage.runs("kept", "plain")
+    stage.budget("keep", min_available=1, app="kept")
+    stage.pod("high", pool="a", cpu="2", priority=10)
+    stage.goes(high="a1")
+    assert stage.victims() == ["plain"]
+
+
+def test_budget_does_not_stop_a_delete_where_nobody_else_can_go(stage: Stage) -> None:
+    a_kept_pod(stage)
+    stage.pod("high", pool="a", cpu=FULL, priority=10)
+    stage.goes(high="a1")
+    assert stage.victims() == ["kept"]
+
+
+def test_eviction_that_a_budget_refuses_leaves_the_pod_alone(stage: Stage) -> None:
+    stage.restart_scheduler(eviction="Evict")
+    a_kept_pod(stage)
+    stage.pod("high", pool="a", cpu=FULL, priority=10)
+    stage.waits("high")
+    assert not stage.terminating("kept")
+
+
+def test_eviction_that_a_budget_refuses_is_tried_on_the_next_node(stage: Stage) -> None:
+    stage.restart_scheduler(eviction="Evict")
+    a_kept_pod(stage)
+    stage.node("a2", pool="a")
+    stage.pod("plain", pool="a", cpu=FULL, on="a2", priority=5)
+    stage.runs("plain")
+    stage.pod("high", pool="a", cpu=FULL, priority=10)
+    stage.goes(high="a2")
+    assert not stage.terminating("kept")
+
+
+def test_eviction_that_a_budget_allows_later_is_done_then(stage: Stage) -> None:
+    stage.restart_scheduler(eviction="Evict")
+    a_kept_pod(stage)
+    stage.pod("high", pool="a", cpu=FULL, priority=10)
+    stage.waits("high")
+    stage.delete("PodDisruptionBudget", "keep")
+    stage.goes(high="a1")
+
+
+def test_eviction_api_makes_room_where_no_budget_stands_against_it(stage: Stage) -> None:
+    stage.restart_scheduler(eviction="Evict")
+    stage.node("a1", pool="a")
+    stage.pools("a", "b")
+    stage.pod("borrower", pool="b", cpu=FULL)
+    stage.runs("borrower")
+    stage.pod("home", pool="a", cpu=FULL)
+    stage.goes(home="a1")
+    assert stage.victims() == ["borrower"]

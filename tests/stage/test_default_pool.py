@@ -1,0 +1,47 @@
+"""The pool named default: always there, with flags like any other, and no selector of its own."""
+
+from tests.stage.stage import Stage
+
+
+def test_default_pool_is_there_without_anybody_creating_it(stage: Stage) -> None:
+    stage.until(lambda: stage.get("Pool", "default") != {})
+    stage.until(lambda: stage.condition("default", "Accepted").get("status") == "True")
+
+
+def test_default_pool_that_is_deleted_comes_back_and_its_pods_go_on(stage: Stage) -> None:
+    stage.node("free")
+    stage.until(lambda: stage.get("Pool", "default") != {})
+    uid = stage.get("Pool", "default")["metadata"]["uid"]
+    stage.pod("before")
+    stage.goes(before="free")
+    stage.delete("Pool", "default")
+    stage.pod("after")
+    stage.goes(after="free")
+    stage.until(lambda: stage.get("Pool", "default").get("metadata", {}).get("uid", uid) != uid)
+
+
+def test_flags_of_the_default_pool_count(stage: Stage) -> None:
+    stage.until(lambda: stage.get("Pool", "default") != {})
+    stage.set_pool("default", disableBorrowing=True, disableSharing=True)
+    stage.until(lambda: stage.condition("default", "Accepted").get("observedGeneration", 0) > 1)
+    stage.node("free", cpu="2")
+    stage.node("a1", pool="a", cpu="8")
+    stage.pools("a")
+    stage.pod("p", cpu="4")
+    stage.waits("p", "Insufficient cpu")
+    stage.pod("q", pool="a", cpu="8")
+    stage.goes(q="a1")
+    stage.pod("r", pool="a", cpu="1")
+    stage.waits("r", "borrowing: ", "default")
+
+
+def test_selector_of_the_default_pool_is_ignored(stage: Stage) -> None:
+    stage.until(lambda: stage.get("Pool", "default") != {})
+    stage.node("a1", pool="a")
+    stage.pools("a")
+    stage.settle()
+    stage.set_pool("default", nodeSelector={})
+    stage.pod("p", pool="a")
+    stage.goes(p="a1")
+    assert "borrowed" not in stage.marks("p")
+    stage.stays(lambda: stage.condition("a", "Conflict").get("status") == "False")

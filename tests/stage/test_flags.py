@@ -1,0 +1,62 @@
+"""Switches that are turned while pods run: what goes on, what ends, and in which order."""
+
+from tests.stage.stage import Stage
+
+
+def two_loans(stage: Stage, **lender: object) -> None:
+    """Pool b lends 2 CPUs each to `older` and `newer` of pool a."""
+    stage.pools("a")
+    stage.node("b1", pool="b", cpu="8")
+    stage.pools("b", **lender)
+    stage.pod("older", pool="a", cpu="2")
+    stage.runs("older")
+    stage.let_pass(1.1)
+    stage.pod("newer", pool="a", cpu="2")
+    stage.runs("newer")
+
+
+def test_sharing_that_is_switched_off_starts_no_loan_and_ends_none(stage: Stage) -> None:
+    two_loans(stage)
+    stage.set_pool("b", disableSharing=True)
+    stage.until(lambda: stage.condition("b", "Accepted").get("observedGeneration") == 2)
+    stage.pod("third", pool="a", cpu="2")
+    stage.waits("third", "borrowing: ", "b")
+    assert stage.victims() == []
+
+
+def test_sharing_that_is_switched_off_ends_every_loan_where_the_pool_says_so(stage: Stage) -> None:
+    two_loans(stage, reclaimPolicy="Evict")
+    stage.set_pool("b", disableSharing=True)
+    stage.evicts("older", "newer")
+    assert stage.victims() == ["newer", "older"]
+    stage.until(lambda: len(stage.events("newer", "Preempted")) == 1)
+    assert "b" in stage.events("newer", "Preempted")[0]
+
+
+def test_limit_that_is_lowered_ends_the_newest_loans(stage: Stage) -> None:
+    two_loans(stage, reclaimPolicy="Evict")
+    stage.set_pool("b", lendingLimit={"cpu": "3"})
+    stage.evicts("newer")
+    stage.stays(lambda: stage.victims() == ["newer"])
+
+
+def test_limit_that_is_lowered_ends_no_loan_otherwise(stage: Stage) -> None:
+    two_loans(stage)
+    stage.set_pool("b", lendingLimit={"cpu": "1"})
+    stage.until(lambda: stage.condition("b", "Accepted").get("observedGeneration") == 2)
+    stage.stays(lambda: stage.victims() == [])
+
+
+def test_policy_that_is_turned_to_evict_ends_what_is_lent_beyond_the_spec(stage: Stage) -> None:
+    two_loans(stage)
+    stage.set_pool("b", disableSharing=True)
+    stage.stays(lambda: stage.victims() == [])
+    stage.set_pool("b", reclaimPolicy="Evict")
+    stage.evicts("older", "newer")
+
+
+def test_loans_that_nobody_may_evict_stay_while_the_pool_may_not_preempt(stage: Stage) -> None:
+    two_loans(stage, disablePreemption=True)
+    stage.pod("home", pool="b", cpu="8")
+    stage.waits("home", "Insufficient cpu")
+    assert stage.victims() == []

@@ -1,0 +1,73 @@
+"""How much a pool lends and borrows at most."""
+
+from tests.stage.stage import Stage
+
+
+def test_pool_lends_no_more_than_its_limit(stage: Stage) -> None:
+    stage.pools("a")
+    stage.node("b1", pool="b", cpu="64")
+    stage.pools("b", lendingLimit={"cpu": "3"})
+    stage.pod("p1", pool="a", cpu="2")
+    stage.goes(p1="b1")
+    stage.pod("p2", pool="a", cpu="2")
+    stage.waits("p2", "borrowing: ", "b")
+    stage.pod("p3", pool="a", cpu="1")
+    stage.goes(p3="b1")
+
+
+def test_pool_borrows_no_more_than_its_limit_from_all_lenders_together(stage: Stage) -> None:
+    stage.pools("a", borrowingLimit={"cpu": "3"})
+    stage.node("b1", pool="b", cpu="2")
+    stage.node("c1", pool="c", cpu="2")
+    stage.pools("b", "c")
+    stage.pod("p1", pool="a", cpu="2")
+    stage.goes(p1="b1")
+    stage.pod("p2", pool="a", cpu="2")
+    stage.waits("p2", "borrowing: ")
+    stage.pod("p3", pool="a", cpu="1")
+    stage.goes(p3="c1")
+
+
+def test_resources_that_a_limit_does_not_name_are_not_limited(stage: Stage) -> None:
+    stage.pools("a", borrowingLimit={"nvidia.com/gpu": "1"})
+    stage.node("b1", pool="b", cpu="64", gpu=8)
+    stage.pools("b", lendingLimit={"nvidia.com/gpu": "1"})
+    stage.pod("cpu", pool="a", cpu="32")
+    stage.goes(cpu="b1")
+    stage.pod("g1", pool="a", gpu=1)
+    stage.goes(g1="b1")
+    stage.pod("g2", pool="a", gpu=1)
+    stage.waits("g2", "borrowing: ")
+
+
+def test_own_nodes_never_count_against_a_limit(stage: Stage) -> None:
+    stage.node("a1", pool="a", cpu="4")
+    stage.pools("a", borrowingLimit={"cpu": "1"}, lendingLimit={"cpu": "1"})
+    stage.node("b1", pool="b", cpu="4")
+    stage.pools("b")
+    stage.pod("own", pool="a", cpu="4")
+    stage.goes(own="a1")
+    stage.pod("p", pool="a", cpu="1")
+    stage.goes(p="b1")
+
+
+def test_limit_of_zero_lends_none_of_a_resource(stage: Stage) -> None:
+    stage.pools("a")
+    stage.node("b1", pool="b", cpu="8", gpu=8)
+    stage.pools("b", lendingLimit={"nvidia.com/gpu": 0})
+    stage.pod("gpu", pool="a", gpu=1)
+    stage.waits("gpu", "borrowing: ")
+    stage.pod("cpu", pool="a", cpu="4")
+    stage.goes(cpu="b1")
+
+
+def test_loan_that_ends_makes_room_under_the_limit(stage: Stage) -> None:
+    stage.pools("a", borrowingLimit={"cpu": "2"})
+    stage.node("b1", pool="b", cpu="64")
+    stage.pools("b")
+    stage.pod("p1", pool="a", cpu="2")
+    stage.goes(p1="b1")
+    stage.pod("p2", pool="a", cpu="2")
+    stage.waits("p2", "borrowing: ")
+    stage.delete("Pod", "p1")
+    stage.goes(p2="b1")
