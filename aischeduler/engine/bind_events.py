@@ -8,6 +8,7 @@ Laws:
 from typing import assert_never
 
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.evictions import left
 from aischeduler.engine.pod_events import free_room, pod_gone
 from aischeduler.model.actions import ReportWaiting
 from aischeduler.model.events import BindRefused, Refusal
@@ -19,22 +20,21 @@ def bind_refused(cluster: Cluster, event: BindRefused, now: float) -> None:
     record = cluster.records.get(event.uid)
     if record is None or record.place is not Place.ASSUMED or cluster.nodes.names[record.row] != event.node:
         return
+    if event.refusal is Refusal.GONE:
+        pod_gone(cluster, event.uid, now)
+        return
     cluster.unsettled.pop(event.uid, None)
-    queue = cluster.queues[cluster.pools.home(record.pod.pool)]
-    record.home = queue.pool
+    free_room(cluster, record, now)
+    left(cluster, event.uid)
+    record.home = cluster.pools.home(record.pod.pool)
+    queue = cluster.queues[record.home]
     match event.refusal:
-        case Refusal.GONE:
-            pod_gone(cluster, event.uid, now)
-            return
         case Refusal.TAKEN | Refusal.HELD:
-            free_room(cluster, record, now)
             queue.hold(record, now)
         case Refusal.INVALID:
-            free_room(cluster, record, now)
             queue.hold(record, now)
             _report(cluster, record, event)
         case Refusal.FORBIDDEN | Refusal.UNAVAILABLE:
-            free_room(cluster, record, now)
             queue.retry(record, now)
             _report(cluster, record, event)
         case _:

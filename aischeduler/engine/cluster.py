@@ -1,8 +1,9 @@
-"""All that the engine believes: nodes, pools, pod records, queues, and what is waiting to be said.
+"""All that the engine believes: nodes, pools, pod records, queues, claims, loans, and what is waiting to be said.
 
 Laws:
 - Every pool has exactly one queue; a waiting pod is in exactly one.
-- A pod counts in the node table exactly while its record has a row.
+- A pod counts in the node table, and among the running pods, exactly while its record has a row.
+- A loan is counted exactly while a pod of ours counts on a row of a pool that is not its home.
 """
 
 from collections import OrderedDict
@@ -11,14 +12,25 @@ from typing import Final
 from cachetools import LRUCache
 
 from aischeduler.engine.profile import Profile
+from aischeduler.engine.tally import Tally
+from aischeduler.framework.plugin import Ask
 from aischeduler.framework.runner import Runner
 from aischeduler.model.actions import Action, ReportPool
 from aischeduler.model.names import DEFAULT_POOL
-from aischeduler.model.pod import PodSpec
-from aischeduler.state.nodes import NodeTable
+from aischeduler.model.pod import Pod, PodSpec
+from aischeduler.model.pool import Pool
+from aischeduler.model.selectors import Labels
+from aischeduler.policies.borrowing import Market
+from aischeduler.policies.placement import preference
+from aischeduler.state.budgets import BudgetTable
+from aischeduler.state.claims import Claims
+from aischeduler.state.loans import Loans
+from aischeduler.state.nodes import NO_POOL, NodeTable
 from aischeduler.state.pools import PoolTable
 from aischeduler.state.queue import PoolQueue
 from aischeduler.state.records import NOWHERE, Place, PodRecord
+from aischeduler.state.running import RunningFacts, RunningPods
+from aischeduler.state.timers import Timers
 
 WARNINGS_MAX: Final = 10_000
 """Objects of which we remember what they were warned of; the oldest may be warned again."""
@@ -33,13 +45,37 @@ class Cluster:
         self.pools = PoolTable(self.nodes)
         self.runner = Runner(profile.plugins, self.nodes)
         self.records: dict[str, PodRecord] = {}
-        self.queues: dict[str, PoolQueue] = {DEFAULT_POOL: PoolQueue(DEFAULT_POOL)}
+        self.naming: dict[str, dict[str, PodRecord]] = {}
+        """Pool name that pods ask for -> their records by uid."""
+        self.queues: dict[str, PoolQueue] = {DEFAULT_POOL: PoolQueue(DEFAULT_POOL, self.nodes)}
+        self.running = RunningPods()
+        self.claims = Claims(self.nodes)
+        self.loans = Loans()
+        self.budgets = BudgetTable(lambda uid: self.records[uid].pod)
+        self.namespaces: dict[str, Labels] = {}
+        self.market = Market(self.pools, self.queues, self.loans, self.runner, profile.preemption)
+        self.tally = Tally()
         self.unsettled: OrderedDict[str, float] = OrderedDict()
         """Assumed pods by uid -> when to read them if nothing was heard by then; in order of time."""
+        self.victims: dict[str, str] = {}
+        """Pods that we asked to evict and that are not yet seen to terminate -> for whom (uid, or empty)."""
+        self.departures = Timers()
+        """Terminating pods on nodes, and until when they are believed to leave."""
+        self.overstayed: set[str] = set()
+        """Terminating pods on nodes that did not leave in that time."""
+        self.spared = Timers()
+        """Pods that could not be evicted, and until when they are no victims again."""
+        self.edits: dict[str, Pool] = {}
+        """Pools as they were seen last, where there were too many edits to take each."""
+        self.windows = Timers()
+        """Pools that were edited, and when edits are counted anew."""
+        self.edit_counts: dict[str, int] = {}
+        self.reported: dict[str, ReportPool] = {}
+        """Pool -> the status that it was told last."""
+        self.relook: dict[str, int] = {}
+        """Lenders whose room somebody was refused because their own pods wait for it -> version of their queue then."""
         self.outbox: dict[str, list[Action]] = {}
         """Pool -> actions that the next decision of its loop carries out."""
-        self.reported: dict[str, ReportPool] = {}
-        """Pool -> the conditions that it was told last."""
         self._warned: LRUCache[str, str] = LRUCache(WARNINGS_MAX)
         self._run = run
         self._decisions = 0
@@ -65,25 +101,92 @@ class Cluster:
         self._warned[about] = message
         return news
 
+    def ask(self, spec: PodSpec, pool: str) -> Ask:
+        """Return what a pod of this class asks of this pool."""
+        return Ask(spec, preference(self.pools.pools[pool], spec, self.profile.gpu_resources))
+
+    def ours(self, pod: Pod) -> bool:
+        """Say whether we schedule this pod."""
+        return pod.scheduler_name == self.profile.scheduler_name
+
+    def pool_of(self, row: int) -> str:
+        """Return the pool of a row; empty where the row is in none."""
+        number = int(self.nodes.pool[row])
+        return "" if number == NO_POOL else self.pools.name(number)
+
+    def enroll(self, record: PodRecord) -> None:
+        """Take a new record in."""
+        pod = record.pod
+        self.records[pod.uid] = record
+        if pod.pool:
+            self.naming.setdefault(pod.pool, {})[pod.uid] = record
+
+    def strike(self, record: PodRecord) -> None:
+        """Forget a record for good."""
+        pod = record.pod
+        del self.records[pod.uid]
+        self._unname(pod)
+
+    def rename(self, record: PodRecord, pod: Pod) -> None:
+        """Take the pod as it now is into its record."""
+        if record.pod.pool != pod.pool:
+            self._unname(record.pod)
+            if pod.pool:
+                self.naming.setdefault(pod.pool, {})[pod.uid] = record
+        record.pod = pod
+
     def count(self, record: PodRecord, node: str) -> None:
         """Count a pod on the node of this name; a node that was never seen gets a stub."""
-        spec = record.pod.spec
-        record.row = self.nodes.row(node)
-        record.counted = spec
-        self.nodes.add(spec, record.row)
+        row = self.nodes.row(node)
+        self.nodes.add(record.pod.spec, row)
+        self.adopt(record, row)
 
     def adopt(self, record: PodRecord, row: int) -> None:
-        """Note that a committed trial already counts the pod on this row."""
-        record.row = row
-        record.counted = record.pod.spec
+        """Note that the node table already counts the pod on this row."""
+        record.row, record.counted = row, record.pod.spec
+        record.home = self.pools.home(record.pod.pool)
+        self.running.add(record.pod.uid, record.pod.spec, row, self._facts(record))
+        self.book(record)
 
     def uncount(self, record: PodRecord) -> int:
         """Count a pod on its node no more; return the row that has room now."""
         row, spec = record.row, record.counted
         assert spec is not None
+        self._unbook(record)
+        self.running.remove(record.pod.uid)
         record.row, record.counted = NOWHERE, None
         self.nodes.remove(spec, row)
         return row
+
+    def book(self, record: PodRecord) -> None:
+        """Count the pod's loan as its home and the pool of its row now are."""
+        lender = self.pool_of(record.row)
+        loan = (lender, record.home) if lender and lender != record.home and self.ours(record.pod) else None
+        if loan != record.loan:
+            self._unbook(record)
+            record.loan = loan
+            if loan is not None and record.counted is not None:
+                self.loans.begin(loan, record.counted)
+
+    def refresh(self, record: PodRecord) -> None:
+        """Take over what changed about a pod on a row: its home, whether it leaves."""
+        record.home = self.pools.home(record.pod.pool)
+        self.running.change(record.pod.uid, self._facts(record))
+        self.book(record)
+
+    def leaving(self, uid: str) -> bool:
+        """Say whether a pod on a row is believed to leave it soon: it terminates, or we asked it to go."""
+        return uid in self.victims or uid in self.departures
+
+    def may_go(self, record: PodRecord) -> bool:
+        """Say whether a pod on a row may be asked to leave now, as far as it alone decides that."""
+        uid = record.pod.uid
+        known = self.leaving(uid) or uid in self.overstayed or uid in self.spared
+        return self._evictable(record.pod) and not known
+
+    def on_row(self, row: int) -> tuple[PodRecord, ...]:
+        """Return the pods that count on a row, by uid."""
+        return tuple(self.records[uid] for uid in self.running.on_row(row))
 
     def queue_of(self, record: PodRecord) -> PoolQueue:
         """Return the queue in which the pod waits."""
@@ -95,8 +198,37 @@ class Cluster:
         tried = record.place in (Place.ACTIVE, Place.BACKOFF)
         queue.remove(record)
         if tried:
-            self.wake_alike(queue, record.pod.spec, now)
+            self.wake_alike(record, now)
 
-    def wake_alike(self, queue: PoolQueue, spec: PodSpec, now: float) -> None:
-        """Wake the next parked pod of this class in the queue: what helped one may help another."""
-        queue.wake_next(spec, now)
+    def wake_alike(self, record: PodRecord, now: float) -> None:
+        """Wake the next parked pod of this class in its home queue: what helped one may help another."""
+        queue = self.queues.get(record.home)
+        if queue is not None:
+            queue.wake_next(record.pod.spec, now)
+
+    def _facts(self, record: PodRecord) -> RunningFacts:
+        pod = record.pod
+        return RunningFacts(
+            priority=pod.priority,
+            borrower=record.home != self.pool_of(record.row),
+            evictable=self._evictable(pod),
+            leaving=self.leaving(pod.uid),
+            started_seconds=pod.started_seconds,
+            home=self.pools.id(record.home),
+            ours=self.ours(pod),
+        )
+
+    def _evictable(self, pod: Pod) -> bool:
+        return self.ours(pod) and not pod.guarded and not pod.critical
+
+    def _unbook(self, record: PodRecord) -> None:
+        if record.loan is not None and record.counted is not None:
+            self.loans.end(record.loan, record.counted)
+        record.loan = None
+
+    def _unname(self, pod: Pod) -> None:
+        named = self.naming.get(pod.pool)
+        if named is not None:
+            named.pop(pod.uid, None)
+            if not named:
+                del self.naming[pod.pool]

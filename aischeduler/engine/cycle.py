@@ -1,32 +1,341 @@
-"""One attempt, top to bottom: the function to read first."""
+"""One attempt, top to bottom: the function to read first.
+
+Laws:
+- An attempt ends in exactly one way: the pod is placed, nominated, sent to a lender, parked, held, or sent home.
+- What is decided is counted at once; the actions only tell the world.
+"""
 
 from dataclasses import dataclass
+from typing import Final
 
+from aischeduler.engine.claiming import end_claim, lifted_for, renominate, without
+from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.evictions import evict
+from aischeduler.engine.tally import Result
+from aischeduler.engine.wakeups import note_blocked, row_changed, travel
 from aischeduler.framework.plugin import Ask
-from aischeduler.framework.runner import Runner
+from aischeduler.model.actions import Action, Bind, Nominate, ReportWaiting
+from aischeduler.model.pool import MakeRoom, Pool
+from aischeduler.policies.borrowing import (
+    Lender,
+    NoLender,
+    Refusal,
+    choose_lender,
+    may_borrow,
+    wanted_at_home,
+)
 from aischeduler.policies.placement import Placed, place
-from aischeduler.state.diagnosis import Diagnosis
+from aischeduler.policies.preemption import Chosen, Demand, choose_victims, viable
+from aischeduler.state.claims import Claim
+from aischeduler.state.diagnosis import MESSAGE_LENGTH_MAX
 from aischeduler.state.index import Rows
+from aischeduler.state.queue import PoolQueue
+from aischeduler.state.records import Place, PodRecord
 from aischeduler.state.trial import Trial
 
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """No node would do, and why."""
-
-    diagnosis: Diagnosis
+SETTLE_SECONDS: Final = 30.0
+"""An assumed pod that the watch has not shown bound for this long is read; it is never given up by time alone."""
 
 
-Outcome = Placed | Refused
+@dataclass(slots=True)
+class Attempt:
+    """One pod tried in one queue. `clauses` collect what was tried after the nodes of the pool, for the message."""
+
+    cluster: Cluster
+    queue: PoolQueue
+    record: PodRecord
+    actions: list[Action]
+    now: float
+    clauses: list[str]
+
+    @property
+    def pool(self) -> Pool:
+        """The pool in which the pod is tried."""
+        return self.cluster.pools.pools[self.queue.pool]
+
+    @property
+    def at_home(self) -> bool:
+        """Say whether that is its own pool."""
+        return self.record.home == self.queue.pool
+
+    @property
+    def ask(self) -> Ask:
+        """What the pod asks of this pool."""
+        return self.cluster.ask(self.record.pod.spec, self.queue.pool)
+
+    @property
+    def rows(self) -> Rows:
+        """The pool's rows."""
+        return self.cluster.nodes.rows_of_pool(self.cluster.pools.id(self.queue.pool))
+
+    def ended(self, result: Result) -> None:
+        """Count how the attempt ended."""
+        self.cluster.tally.attempts[self.queue.pool, result] += 1
+
+    def report(self, message: str) -> None:
+        """Tell why the pod waits, where that is news."""
+        record = self.record
+        if message != record.message:
+            record.message = message
+            self.actions.append(ReportWaiting(record.pod, self.queue.pool, record.home, message, record.decision))
 
 
-def attempt(runner: Runner, ask: Ask, rows: Rows) -> Outcome:
-    """Try to place one pod on the rows of a pool; a placed pod counts in the node table from then on."""
-    with Trial(runner.nodes) as trial:
-        # 1. The pool as it is.
-        placed = place(runner, ask, rows, trial)
+def attempt(cluster: Cluster, queue: PoolQueue, record: PodRecord, actions: list[Action], now: float) -> None:
+    """Try one pod that was taken from this queue; add what is to be done to `actions`."""
+    record.decision = cluster.next_decision()
+    tried = Attempt(cluster, queue, record, actions, now, [])
+    refused = record.pod.spec.invalid or _not_allowed(cluster, record)
+    if refused:
+        _hold(tried, refused)
+    elif tried.at_home:
+        _at_home(tried)
+    else:
+        _abroad(tried)
+
+
+def _at_home(tried: Attempt) -> None:
+    """Take a node of the pool, or keep the claim, or make room, or borrow, or wait."""
+    if _place_at_home(tried) or _keep_claim(tried):
+        return
+    if tried.pool.make_room is MakeRoom.PREEMPT_THEN_BORROW:
+        done = _preempt(tried) or _borrow(tried)
+    else:
+        done = _borrow(tried) or _preempt(tried)
+    if not done:
+        _park(tried)
+
+
+def _abroad(tried: Attempt) -> None:
+    """Take a node that the lender can spare, or try the next lender, or go home."""
+    cluster, record, lender = tried.cluster, tried.record, tried.queue.pool
+    if may_borrow(cluster.market, record.home, lender, record.pod.spec):
+        rows = tried.rows
+        if tried.queue.has_usable:
+            rows = rows[cluster.runner.feasible(tried.ask)[rows]]
+            wanted = wanted_at_home(cluster.market, lender, rows)
+            if len(rows) and wanted.all():
+                note_blocked(cluster, (lender,))
+            rows = rows[~wanted]
+        with Trial(cluster.nodes) as trial:
+            placed = place(cluster.runner, tried.ask, rows, trial)
+            if placed is not None:
+                trial.commit()
+        if placed is not None:
+            _bind(tried, placed)
+            return
+    if not _borrow(tried):
+        record.backoff_until = tried.now
+        cluster.queues[record.home].add(record, tried.now)
+        tried.ended(Result.UNSCHEDULABLE)
+
+
+def _place_at_home(tried: Attempt) -> bool:
+    """Place the pod without its own claim; failing that, without the claims of those behind it."""
+    cluster, record = tried.cluster, tried.record
+    own = cluster.claims.of(record.pod.uid)
+    with without(cluster, (own,) if own else ()) as trial:
+        placed = place(cluster.runner, tried.ask, tried.rows, trial)
         if placed is not None:
             trial.commit()
-            return placed
-    # 2. Say why, and wait for an event that can help.
-    return Refused(runner.diagnose(ask, rows))
+            if own is not None:
+                cluster.claims.forget(own)
+    if placed is None:
+        placed = _place_over_claims(tried)
+    elif own is not None and own.row != placed.row:
+        row_changed(cluster, own.row, tried.now)
+    if placed is None:
+        return False
+    _bind(tried, placed)
+    return True
+
+
+def _place_over_claims(tried: Attempt) -> Placed | None:
+    """Place the pod on a row that only pods behind it have claimed; they keep what is left."""
+    cluster, record = tried.cluster, tried.record
+    claims = lifted_for(cluster, record, tried.queue.pool)
+    if all(claim.owner is record for claim in claims):
+        return None
+    with without(cluster, claims):
+        found = cluster.runner.best(tried.ask, tried.rows)
+    if found is None:
+        return None
+    row, feasible = found
+    displaced = _end_for(tried, claims, row)
+    cluster.nodes.add(record.pod.spec, row)
+    renominate(cluster, displaced, tried.now)
+    return Placed(row, feasible)
+
+
+def _end_for(tried: Attempt, claims: tuple[Claim, ...], row: int) -> tuple[Claim, ...]:
+    """End the pod's own claim and those of others on the row; return the others', in their order."""
+    cluster, record = tried.cluster, tried.record
+    displaced = tuple(claim for claim in claims if claim.row == row and claim.owner is not record)
+    for claim in displaced:
+        cluster.claims.end(claim)
+    own = cluster.claims.of(record.pod.uid)
+    if own is not None:
+        cluster.claims.end(own)
+        if own.row != row:
+            row_changed(cluster, own.row, tried.now)
+    return displaced
+
+
+def _keep_claim(tried: Attempt) -> bool:
+    """Go on waiting for claimed room that is still to come; end a claim that can come to nothing."""
+    cluster, record = tried.cluster, tried.record
+    claim = cluster.claims.of(record.pod.uid)
+    if claim is None:
+        return False
+    with without(cluster, lifted_for(cluster, record, claim.pool)):
+        keeps = viable(claim.spec, cluster.runner, cluster.running, claim.row)
+    if keeps:
+        tried.queue.nominate(record, tried.now)
+        tried.ended(Result.NOMINATED)
+        return True
+    end_claim(cluster, claim, tried.now)
+    tried.actions.append(Nominate(record.pod, "", claim.pool, record.decision))
+    return False
+
+
+def _preempt(tried: Attempt) -> bool:
+    """Choose victims, claim their room and evict them."""
+    cluster, record, pool = tried.cluster, tried.record, tried.pool
+    if not len(tried.rows):
+        return False
+    refusal = _may_not_evict(tried)
+    if refusal:
+        tried.clauses.append(f"preemption: {refusal}")
+        return False
+    demand = Demand(record.pod.spec, record.pod.priority, frozenset(cluster.spared.keys()))
+    claims = lifted_for(cluster, record, pool.name)
+    with without(cluster, claims):
+        chosen = choose_victims(demand, cluster.runner, cluster.running, tried.rows, cluster.budgets)
+    if not isinstance(chosen, Chosen):
+        tried.clauses.append(f"preemption: {chosen.message()}")
+        return False
+    displaced = _end_for(tried, claims, chosen.row)
+    cluster.claims.make(Claim(record, record.pod.spec, chosen.row, pool.name, chosen.victims, tried.now))
+    node = cluster.nodes.names[chosen.row]
+    tried.queue.nominate(record, tried.now)
+    for uid in chosen.victims:
+        tried.actions.append(evict(cluster, cluster.records[uid], record, record.decision))
+    renominate(cluster, displaced, tried.now)
+    tried.actions.append(Nominate(record.pod, node, pool.name, record.decision))
+    waits = f"{len(chosen.victims)} evicted for it" if chosen.victims else "pods that are leaving"
+    tried.report(_sentence(tried, [f"preemption: nominated to node {node}, waits for {waits}"]))
+    record.visited = ()
+    tried.ended(Result.NOMINATED)
+    cluster.wake_alike(record, tried.now)
+    return True
+
+
+def _may_not_evict(tried: Attempt) -> str:
+    """Return why nobody may be evicted for the pod; empty when it may."""
+    if not tried.cluster.profile.preemption:
+        return "switched off for the whole scheduler"
+    if tried.pool.disable_preemption:
+        return f"switched off for the pool {tried.pool.name}"
+    return "" if tried.record.pod.preempts else "not eligible due to preemptionPolicy=Never."
+
+
+def _borrow(tried: Attempt) -> bool:
+    """Send the pod to the best lender that it has not visited."""
+    cluster, record = tried.cluster, tried.record
+    visited = record.visited or (record.home,)
+    found = choose_lender(cluster.market, record.home, cluster.ask(record.pod.spec, record.home), visited)
+    _count_borrowing(tried, found)
+    note_blocked(cluster, found.blocked)
+    if isinstance(found, NoLender):
+        if found.message():
+            tried.clauses.append(f"borrowing: {found.message()}")
+        return False
+    record.backoff_until = tried.now
+    travel(cluster, record, found.name, tried.now)
+    tried.ended(Result.BORROWING)
+    return True
+
+
+def _count_borrowing(tried: Attempt, found: Lender | NoLender) -> None:
+    tally, home = tried.cluster.tally, tried.record.home
+    tally.borrow_attempts[home] += 1
+    for _, refusal in found.refused:
+        if refusal is not Refusal.VISITED:
+            tally.borrow_refusals[home, refusal] += 1
+    if isinstance(found, NoLender) and found.home is not None:
+        tally.borrow_refusals[home, found.home] += 1
+
+
+def _park(tried: Attempt) -> None:
+    """Wait at home for an event that can help."""
+    record, queue = tried.record, tried.queue
+    again = record.visited and _missed_a_lender(tried)
+    record.visited = ()
+    if again:
+        queue.retry(record, tried.now)
+    else:
+        queue.park(record, tried.now)
+        if record.pod.nominated_node:
+            tried.actions.append(Nominate(record.pod, "", queue.pool, record.decision))
+    tried.report(_sentence(tried, tried.clauses))
+    tried.ended(Result.UNSCHEDULABLE)
+
+
+def _missed_a_lender(tried: Attempt) -> bool:
+    """Say whether room came up at a lender that the trip had already left: no event will speak of it again."""
+    cluster, record = tried.cluster, tried.record
+    ask = cluster.ask(record.pod.spec, record.home)
+    return isinstance(choose_lender(cluster.market, record.home, ask, (record.home,)), Lender)
+
+
+def _hold(tried: Attempt, reason: str) -> None:
+    """Wait for a change of the pod, its pool or its namespace."""
+    cluster, record = tried.cluster, tried.record
+    claim = cluster.claims.of(record.pod.uid)
+    if claim is not None:
+        end_claim(cluster, claim, tried.now)
+    record.visited = ()
+    home = cluster.queues[record.home]
+    home.hold(record, tried.now)
+    tried.report(reason)
+    tried.ended(Result.HELD)
+
+
+def _bind(tried: Attempt, placed: Placed) -> None:
+    """Take note that the pod counts on its row, and tell."""
+    cluster, record, queue = tried.cluster, tried.record, tried.queue
+    if record.saved:
+        cluster.tally.net_saves[queue.pool] += 1
+    cluster.adopt(record, placed.row)
+    record.place, record.visited = Place.ASSUMED, ()
+    cluster.unsettled[record.pod.uid] = tried.now + SETTLE_SECONDS
+    tried.actions.append(
+        Bind(
+            pod=record.pod,
+            node=cluster.nodes.names[placed.row],
+            pool=queue.pool,
+            home_pool=record.home,
+            decision=record.decision,
+            feasible_nodes=placed.feasible,
+            waited_seconds=tried.now - record.since,
+            attempts=record.attempts + 1,
+        )
+    )
+    tried.ended(Result.BOUND)
+    cluster.wake_alike(record, tried.now)
+
+
+def _not_allowed(cluster: Cluster, record: PodRecord) -> str:
+    """Return why the home pool does not take pods of this namespace; empty when it does."""
+    allowed = cluster.pools.pools[record.home].allowed_namespaces
+    namespace = record.pod.namespace
+    labels = cluster.namespaces.get(namespace)
+    if allowed is None or (labels is not None and allowed.matches(labels)):
+        return ""
+    return f"The pool {record.home} takes no pods from the namespace {namespace}: its allowedNamespaces do not match."
+
+
+def _sentence(tried: Attempt, clauses: list[str]) -> str:
+    """Return kube-scheduler's sentence, then what was tried after it, one clause each."""
+    refused = tried.cluster.runner.diagnose(tried.ask, tried.rows).message()
+    text = " ".join(part if part.endswith(".") else f"{part}." for part in (refused, *clauses)) if clauses else refused
+    return text if len(text) <= MESSAGE_LENGTH_MAX else text[: MESSAGE_LENGTH_MAX - 4] + " ..."

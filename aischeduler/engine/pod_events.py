@@ -6,10 +6,11 @@ Laws:
 - An event that is older than what we know (a pod that we bound, still shown without its node) changes nothing.
 """
 
+from aischeduler.engine.claiming import end_claim_of, recheck
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.wakeups import row_changed
+from aischeduler.engine.evictions import left, terminates
+from aischeduler.engine.wakeups import lend, row_changed, seek_lenders
 from aischeduler.model.pod import Pod
-from aischeduler.state.nodes import Change
 from aischeduler.state.records import WAITING, Place, PodRecord
 
 
@@ -19,73 +20,46 @@ def pod_seen(cluster: Cluster, pod: Pod, now: float) -> None:
         pod_gone(cluster, pod.uid, now)
     elif pod.node_name:
         _bound(cluster, pod, now)
-    elif pod.scheduler_name == cluster.profile.scheduler_name:
+    elif cluster.ours(pod):
         _unbound(cluster, pod, now)
 
 
 def pod_gone(cluster: Cluster, uid: str, now: float) -> None:
     """Forget a pod: it waits no more, and its room is free."""
-    record = cluster.records.pop(uid, None)
+    record = cluster.records.get(uid)
     if record is None:
         return
     cluster.unsettled.pop(uid, None)
     if record.place in WAITING:
-        cluster.leave_queue(record, now)
+        stop_waiting(cluster, record, now)
+        cluster.strike(record)
     else:
         free_room(cluster, record, now)
+        left(cluster, uid)
+        cluster.strike(record)
 
 
 def free_room(cluster: Cluster, record: PodRecord, now: float) -> None:
     """Count a pod on its node no more and wake whom that helps."""
+    loan = record.loan
     row = cluster.uncount(record)
     cluster.nodes.release_stub(row)
-    row_changed(cluster, row, Change.ROOM, now)
+    recheck(cluster, row, now)
+    row_changed(cluster, row, now)
+    if loan is not None:
+        _loan_ended(cluster, *loan, now)
 
 
-def _bound(cluster: Cluster, pod: Pod, now: float) -> None:
-    record = cluster.records.get(pod.uid)
-    if record is None:
-        record = cluster.records[pod.uid] = PodRecord(pod, cluster.next_arrival(), Place.BOUND)
-        cluster.count(record, pod.node_name)
-        return
-    cluster.unsettled.pop(pod.uid, None)
-    if record.place in WAITING:
-        cluster.leave_queue(record, now)
-        record.pod = pod
-        cluster.count(record, pod.node_name)
-    elif record.row != cluster.nodes.rows.get(pod.node_name) or record.pod.spec.key != pod.spec.key:
-        free_room(cluster, record, now)
-        record.pod = pod
-        cluster.count(record, pod.node_name)
-    record.pod = pod
-    record.place = Place.BOUND
-
-
-def _unbound(cluster: Cluster, pod: Pod, now: float) -> None:
-    record = cluster.records.get(pod.uid)
-    if record is None:
-        if not pod.terminating:
-            _arrived(cluster, pod, now)
-    elif record.place not in WAITING:
-        return
-    elif pod.terminating:
-        pod_gone(cluster, pod.uid, now)
-    elif _same_to_us(record.pod, pod):
-        record.pod = pod
-    else:
-        cluster.leave_queue(record, now)
-        record.pod = pod
-        admit(cluster, record, now)
-
-
-def _arrived(cluster: Cluster, pod: Pod, now: float) -> None:
-    record = cluster.records[pod.uid] = PodRecord(pod, cluster.next_arrival(), Place.ACTIVE)
-    admit(cluster, record, now)
+def stop_waiting(cluster: Cluster, record: PodRecord, now: float) -> None:
+    """Take a waiting pod out of its queue, and give up what it claims."""
+    cluster.leave_queue(record, now)
+    end_claim_of(cluster, record, now)
 
 
 def admit(cluster: Cluster, record: PodRecord, now: float) -> None:
     """Put a pod into the queue of its home pool, with its age and its backoff."""
     record.home = cluster.pools.home(record.pod.pool)
+    record.visited = ()
     queue = cluster.queues[record.home]
     gate = next((reason for gate in cluster.profile.plugins.gates if (reason := gate.holds(record.pod))), "")
     if gate:
@@ -95,6 +69,77 @@ def admit(cluster: Cluster, record: PodRecord, now: float) -> None:
         queue.add(record, now)
 
 
+def _bound(cluster: Cluster, pod: Pod, now: float) -> None:
+    record = cluster.records.get(pod.uid)
+    if record is None:
+        record = PodRecord(pod, cluster.next_arrival(), Place.BOUND, now)
+        cluster.enroll(record)
+        _count(cluster, record, now)
+    elif record.place in WAITING:
+        stop_waiting(cluster, record, now)
+        cluster.rename(record, pod)
+        _count(cluster, record, now)
+    elif record.row != cluster.nodes.rows.get(pod.node_name) or record.pod.spec.key != pod.spec.key:
+        free_room(cluster, record, now)
+        cluster.rename(record, pod)
+        _count(cluster, record, now)
+    else:
+        _changed(cluster, record, pod, now)
+    cluster.unsettled.pop(pod.uid, None)
+    record.place = Place.BOUND
+    if pod.terminating:
+        terminates(cluster, record, now)
+
+
+def _count(cluster: Cluster, record: PodRecord, now: float) -> None:
+    """Count a pod where the world shows it; claims may have lost their room to it."""
+    cluster.count(record, record.pod.node_name)
+    recheck(cluster, record.row, now)
+
+
+def _changed(cluster: Cluster, record: PodRecord, pod: Pod, now: float) -> None:
+    """Take over what is new about a pod that stays on its row."""
+    old = record.pod
+    cluster.rename(record, pod)
+    facts = ((p.pool, p.priority, p.guarded, p.started_seconds) for p in (old, pod))
+    if next(facts) != next(facts):
+        cluster.refresh(record)
+        if old.pool != pod.pool:
+            row_changed(cluster, record.row, now)  # own and lent may have changed places
+
+
+def _unbound(cluster: Cluster, pod: Pod, now: float) -> None:
+    record = cluster.records.get(pod.uid)
+    if record is None:
+        if not pod.terminating:
+            record = PodRecord(pod, cluster.next_arrival(), Place.ACTIVE, now)
+            cluster.enroll(record)
+            admit(cluster, record, now)
+    elif record.place not in WAITING:
+        return
+    elif pod.terminating:
+        pod_gone(cluster, pod.uid, now)
+    elif _same_to_us(record.pod, pod):
+        cluster.rename(record, pod)
+    else:
+        stop_waiting(cluster, record, now)
+        cluster.rename(record, pod)
+        admit(cluster, record, now)
+
+
+def _loan_ended(cluster: Cluster, lender: str, home: str, now: float) -> None:
+    """Let those try again whom a limit refused."""
+    pools = cluster.pools.pools
+    if lender in pools and pools[lender].lending_limit:
+        lend(cluster, lender, now)
+    if home in pools and pools[home].borrowing_limit:
+        seek_lenders(cluster, home, now)
+
+
 def _same_to_us(old: Pod, new: Pod) -> bool:
-    """Say whether nothing changed that decides where the pod waits or may run; status never does."""
-    return (old.spec.key, old.pool, old.priority, old.gates) == (new.spec.key, new.pool, new.priority, new.gates)
+    """Say whether nothing changed that decides where the pod waits or may run; status and labels never do."""
+    return _fate(old) == _fate(new)
+
+
+def _fate(pod: Pod) -> tuple[bytes, str, int, bool, tuple[str, ...]]:
+    return (pod.spec.key, pod.pool, pod.priority, pod.preempts, pod.gates)

@@ -6,6 +6,7 @@ from aischeduler.framework.plugin import Plugins
 from aischeduler.model.names import GPU_DEFAULT, SCHEDULER_NAME
 from aischeduler.plugins.node_affinity import NodeAffinity
 from aischeduler.plugins.node_affinity_names import NodeAffinityNames
+from aischeduler.plugins.node_fragmentation import NodeFragmentation
 from aischeduler.plugins.node_name import NodeName
 from aischeduler.plugins.node_ports import NodePorts
 from aischeduler.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
@@ -17,14 +18,20 @@ from aischeduler.plugins.taint_toleration import TaintToleration
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What one scheduler does. `gpu_resources` are the resource names that count as GPUs."""
+    """What one scheduler does.
+
+    `gpu_resources` are the resource names that count as GPUs; without `preemption` nobody is ever evicted.
+    """
 
     scheduler_name: str
     gpu_resources: tuple[str, ...]
     plugins: Plugins
+    preemption: bool = True
 
 
-def default_profile(scheduler_name: str = SCHEDULER_NAME, gpu_resources: tuple[str, ...] = (GPU_DEFAULT,)) -> Profile:
+def default_profile(
+    scheduler_name: str = SCHEDULER_NAME, gpu_resources: tuple[str, ...] = (GPU_DEFAULT,), *, preemption: bool = True
+) -> Profile:
     """Return the profile of all built-in rules, in kube-scheduler's order."""
     fit = NodeResourcesFit(gpu_resources)
     taints = TaintToleration()
@@ -32,6 +39,6 @@ def default_profile(scheduler_name: str = SCHEDULER_NAME, gpu_resources: tuple[s
     plugins = Plugins(
         gates=(SchedulingGates(),),
         filters=(NodeAffinityNames(), NodeUnschedulable(), NodeName(), taints, affinity, NodePorts(), fit),
-        scores=(taints, affinity, fit, NodeResourcesBalancedAllocation()),
+        scores=(taints, affinity, NodeFragmentation(gpu_resources), fit, NodeResourcesBalancedAllocation()),
     )
-    return Profile(scheduler_name, gpu_resources, plugins)
+    return Profile(scheduler_name, gpu_resources, plugins, preemption)

@@ -10,17 +10,26 @@ from typing import Final, assert_never
 
 from aischeduler.engine.bind_events import bind_refused
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.cycle import Refused, attempt
-from aischeduler.engine.node_events import node_gone, node_seen, pool_gone, pool_seen
+from aischeduler.engine.cycle import SETTLE_SECONDS, attempt
+from aischeduler.engine.evictions import budget_seen, evict_refused, flush
+from aischeduler.engine.node_events import node_gone, node_seen
 from aischeduler.engine.pod_events import pod_gone, pod_seen
+from aischeduler.engine.pool_events import flush_edits, namespace_gone, namespace_seen, pool_gone, pool_seen
 from aischeduler.engine.profile import Profile
-from aischeduler.engine.summary import PoolSummary, summarize
-from aischeduler.framework.plugin import Ask
-from aischeduler.model.actions import Action, Bind, ObjectRef, ReportWaiting, Settle, Warn
+from aischeduler.engine.status import StatusReports
+from aischeduler.engine.summary import summarize
+from aischeduler.engine.tally import Tally
+from aischeduler.engine.wakeups import lend
+from aischeduler.model.actions import Action, ObjectRef, Settle, Warn
 from aischeduler.model.events import (
     BindAccepted,
     BindRefused,
+    BudgetGone,
+    BudgetSeen,
     Event,
+    EvictRefused,
+    NamespaceGone,
+    NamespaceSeen,
     NodeGone,
     NodeSeen,
     PodGone,
@@ -29,12 +38,10 @@ from aischeduler.model.events import (
     PoolSeen,
 )
 from aischeduler.model.names import DEFAULT_POOL
-from aischeduler.policies.placement import preference
-from aischeduler.state.queue import PoolQueue
-from aischeduler.state.records import Place, PodRecord
+from aischeduler.model.summary import PoolSummary
+from aischeduler.state.loans import Loan
+from aischeduler.state.records import PodRecord
 
-SETTLE_SECONDS: Final = 30.0
-"""An assumed pod that the watch has not shown bound for this long is read; it is never given up by time alone."""
 SETTLES_MAX: Final = 16
 """Pods read in one decision."""
 
@@ -44,6 +51,12 @@ class Scheduler:
 
     def __init__(self, profile: Profile, run: str) -> None:
         self._cluster = Cluster(profile, run)
+        self._status = StatusReports()
+
+    @property
+    def tally(self) -> Tally:
+        """What was done so far."""
+        return self._cluster.tally
 
     def observe(self, event: Event, now: float) -> None:
         """Take in what happened."""
@@ -56,54 +69,64 @@ class Scheduler:
             case NodeSeen(node):
                 node_seen(cluster, node, now)
             case NodeGone(name):
-                node_gone(cluster, name)
+                node_gone(cluster, name, now)
             case PoolSeen(pool):
                 pool_seen(cluster, pool, now)
             case PoolGone(name):
                 pool_gone(cluster, name, now)
+            case BudgetSeen() | BudgetGone() | NamespaceSeen() | NamespaceGone():
+                self._observe_rules(event, now)
             case BindAccepted():
                 pass  # It stays assumed until the watch shows it on its node.
             case BindRefused():
                 bind_refused(cluster, event, now)
+            case EvictRefused():
+                evict_refused(cluster, event, now)
             case _:
                 assert_never(event)
 
     def decide(self, pool: str, now: float, limit: int) -> list[Action]:
         """Try at most `limit` pods of this pool's queue; return what is to be done, in order."""
         cluster = self._cluster
+        actions: list[Action] = []
+        if pool == DEFAULT_POOL:
+            self._let_time_act(actions, now)
         queue = cluster.queues.get(pool)
         if queue is None:
-            return []
-        actions = cluster.outbox.pop(pool, [])
-        if pool == DEFAULT_POOL:
-            self._settle(actions, now)
+            return actions
+        actions += cluster.outbox.pop(pool, [])
         for _ in range(limit):
             record = queue.pop(now)
             if record is None:
                 break
-            self._attempt(queue, record, actions, now)
+            self._warn_of_unknown_pool(record, actions)
+            attempt(cluster, queue, record, actions, now)
+        if self._looks_again(pool):
+            del cluster.relook[pool]
+            lend(cluster, pool, now)
         return actions
 
     def ready(self, now: float) -> tuple[str, ...]:
         """Return the pools for which `decide` has something to do, sorted."""
         cluster = self._cluster
-        due = self._settle_at()
+        due = self._due_at()
         return tuple(
             name
-            for name in sorted(cluster.queues)
+            for name in cluster.pools.names()
             if cluster.outbox.get(name)
             or cluster.queues[name].ready(now)
+            or self._looks_again(name)
             or (name == DEFAULT_POOL and due is not None and due <= now)
         )
 
     def next_wakeup(self) -> float | None:
         """Return the earliest time at which something moves by itself; None when nothing waits for time."""
         times = [queue.next_wakeup() for queue in self._cluster.queues.values()]
-        return min((time for time in (*times, self._settle_at()) if time is not None), default=None)
+        return min((time for time in (*times, self._due_at()) if time is not None), default=None)
 
     def pools(self) -> tuple[str, ...]:
         """Return every pool that has a queue, sorted."""
-        return tuple(sorted(self._cluster.queues))
+        return self._cluster.pools.names()
 
     def summary(self) -> tuple[PoolSummary, ...]:
         """Return every pool in numbers, sorted by name."""
@@ -111,7 +134,16 @@ class Scheduler:
 
     def net_saves(self) -> int:
         """Return how many pods were placed only because the five-minute net brought them back."""
-        return sum(queue.net_saves for queue in self._cluster.queues.values())
+        return self.tally.net_saves.total()
+
+    def loans(self) -> dict[Loan, int]:
+        """Return how many pods are on loan, by lender and home, sorted."""
+        return self._cluster.loans.pods()
+
+    def conflicts(self) -> dict[str, int]:
+        """Return of each pool how many nodes another claims as well, sorted by name."""
+        pools = self._cluster.pools
+        return {name: len(pools.conflicting_nodes(name)) for name in pools.names()}
 
     def waiting(self) -> dict[str, dict[str, int]]:
         """Return per pool how many pods wait in each place of its queue."""
@@ -126,35 +158,6 @@ class Scheduler:
         record = self._cluster.records.get(uid)
         return record.message if record is not None and record.queue else ""
 
-    def _attempt(self, queue: PoolQueue, record: PodRecord, actions: list[Action], now: float) -> None:
-        cluster, pod = self._cluster, record.pod
-        record.decision = cluster.next_decision()
-        self._warn_of_unknown_pool(record, actions)
-        if pod.spec.invalid:
-            queue.hold(record, now)
-            self._report(record, pod.spec.invalid, actions)
-            return
-        pool = cluster.pools.pools[queue.pool]
-        ask = Ask(pod.spec, preference(pool, pod.spec, cluster.profile.gpu_resources))
-        rows = cluster.nodes.rows_of_pool(cluster.pools.id(pool.name))
-        outcome = attempt(cluster.runner, ask, rows)
-        if isinstance(outcome, Refused):
-            queue.park(record, outcome.diagnosis.rejectors, now)
-            self._report(record, outcome.diagnosis.message(), actions)
-            return
-        cluster.adopt(record, outcome.row)
-        record.place = Place.ASSUMED
-        cluster.unsettled[pod.uid] = now + SETTLE_SECONDS
-        queue.net_saves += record.saved
-        node = cluster.nodes.names[outcome.row]
-        actions.append(Bind(pod, node, pool.name, record.home, record.decision, outcome.feasible))
-        cluster.wake_alike(queue, pod.spec, now)
-
-    def _report(self, record: PodRecord, message: str, actions: list[Action]) -> None:
-        if message != record.message:
-            record.message = message
-            actions.append(ReportWaiting(record.pod, record.queue, record.home, message, record.decision))
-
     def _warn_of_unknown_pool(self, record: PodRecord, actions: list[Action]) -> None:
         pod = record.pod
         if not pod.pool or pod.pool in self._cluster.pools.pools or not self._cluster.warned(pod.uid, pod.pool):
@@ -162,6 +165,42 @@ class Scheduler:
         about = ObjectRef("Pod", pod.name, pod.uid, pod.namespace)
         message = f"There is no pool {pod.pool}; the pod waits in the pool {DEFAULT_POOL}."
         actions.append(Warn(about, "UnknownPool", message))
+
+    def _observe_rules(self, event: BudgetSeen | BudgetGone | NamespaceSeen | NamespaceGone, now: float) -> None:
+        cluster = self._cluster
+        match event:
+            case BudgetSeen(budget):
+                budget_seen(cluster, budget, now)
+            case BudgetGone(namespace, name):
+                cluster.budgets.forget(namespace, name)
+            case NamespaceSeen(name, labels):
+                namespace_seen(cluster, name, labels, now)
+            case NamespaceGone(name):
+                namespace_gone(cluster, name)
+
+    def _looks_again(self, pool: str) -> bool:
+        """Say whether the pool's own pods have left room that somebody else was refused because of them."""
+        version, queue = self._cluster.relook.get(pool), self._cluster.queues[pool]
+        return version is not None and version != queue.version and not queue.home_active
+
+    def _let_time_act(self, actions: list[Action], now: float) -> None:
+        cluster = self._cluster
+        flush_edits(cluster, now)
+        flush(cluster, now)
+        self._settle(actions, now)
+        self._status.report(cluster, now)
+
+    def _due_at(self) -> float | None:
+        """Return when time has something to do beside the queues."""
+        cluster = self._cluster
+        times = (
+            next(iter(cluster.unsettled.values()), None),
+            cluster.windows.next(),
+            cluster.departures.next(),
+            cluster.spared.next(),
+            self._status.due_at(cluster),
+        )
+        return min((time for time in times if time is not None), default=None)
 
     def _settle(self, actions: list[Action], now: float) -> None:
         cluster = self._cluster
@@ -173,6 +212,3 @@ class Scheduler:
             cluster.unsettled.move_to_end(uid)
             record = cluster.records[uid]
             actions.append(Settle(record.pod, cluster.nodes.names[record.row], record.decision))
-
-    def _settle_at(self) -> float | None:
-        return next(iter(self._cluster.unsettled.values()), None)

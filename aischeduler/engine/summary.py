@@ -1,100 +1,114 @@
-"""What each pool has, uses and waits for: recounted from the records whenever somebody asks."""
+"""What each pool has, uses, lends and waits for, summed up from the columns whenever somebody asks.
 
-from collections import Counter
+Law: nothing is kept from one summary to the next, so that there is nothing to go wrong between them.
+"""
+
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
-from aischeduler.model.node import Node
-from aischeduler.state.records import Place
+from aischeduler.model.summary import GPU, PoolSummary
+from aischeduler.state.nodes import NO_POOL
 
-GPU = "gpu"
-"""The name under which all GPU resources are summed up."""
+Sums = npt.NDArray[np.int64]
 
-
-@dataclass(frozen=True, slots=True)
-class PoolSummary:
-    """One pool in numbers: cpu in milli, gpu in devices, memory and ephemeral-storage in bytes, pods in pods.
-
-    `used` is what unfinished pods on its nodes ask for; `shared` the part of it whose home is another pool;
-    `pending` what its queue asks for, gated pods not counted. `pods` of capacity are pod slots.
-    """
-
-    name: str
-    nodes: int
-    capacity: Mapping[str, int]
-    allocatable: Mapping[str, int]
-    used: Mapping[str, int]
-    shared: Mapping[str, int]
-    pending: Mapping[str, int]
-    pending_pods: int
-    pods: int
-    preemption: bool
-    borrowing: bool
-    sharing: bool
-
-
-class _Count:
-    """The sums of one pool while they are added up."""
-
-    def __init__(self) -> None:
-        self.nodes = 0
-        self.capacity: Counter[str] = Counter()
-        self.allocatable: Counter[str] = Counter()
-        self.used: Counter[str] = Counter()
-        self.shared: Counter[str] = Counter()
-        self.pending: Counter[str] = Counter()
+ALWAYS = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
+OWN, SHARED, SYSTEM = range(3)
 
 
 def summarize(cluster: Cluster) -> tuple[PoolSummary, ...]:
     """Return one summary a pool, sorted by name."""
-    counts = {name: _Count() for name in sorted(cluster.pools.pools)}
-    for node in cluster.nodes.nodes:
-        if node is not None:
-            _add_node(cluster, counts[_pool_of(cluster, cluster.nodes.rows[node.name])], node)
-    for record in cluster.records.values():
-        asked = _amounts(cluster, record.pod.spec.request.amounts)
-        if record.counted is not None and cluster.nodes.nodes[record.row] is not None:
-            pool = _pool_of(cluster, record.row)
-            counts[pool].used.update(_amounts(cluster, record.counted.request.amounts))
-            ours = record.pod.scheduler_name == cluster.profile.scheduler_name
-            if ours and cluster.pools.home(record.pod.pool) != pool:
-                counts[pool].shared.update(_amounts(cluster, record.counted.request.amounts))
-        elif record.queue and record.place is not Place.GATED:
-            counts[record.queue].pending.update(asked)
-    return tuple(_summary(cluster, name, count) for name, count in counts.items())
+    nodes = cluster.nodes
+    grouped = nodes.by_pool()
+    capacity, allocatable = grouped.sums(nodes.capacity), grouped.sums(nodes.allocatable)
+    by_kind, borrowed = _running(cluster)
+    empty = np.zeros(len(nodes.columns), dtype=np.int64)
+    summaries: list[PoolSummary] = []
+    for name in cluster.pools.names():
+        number = cluster.pools.id(name)
+        place = grouped.places.get(number)
+        own, shared, system = by_kind[number]
+        used = own + shared + system
+        has = allocatable[:, place] if place is not None else empty
+        claimed = _claimed(cluster, name)
+        amounts = {
+            "capacity": capacity[:, place] if place is not None else empty,
+            "allocatable": has,
+            "used": used,
+            "own": own,
+            "shared": shared,
+            "system": system,
+            "borrowed": borrowed[number],
+            "free": np.maximum(has - used - claimed, 0),
+            "pending": _pending(cluster, name),
+        }
+        pool = cluster.pools.pools[name]
+        named = {kind: _named(cluster, sums) for kind, sums in amounts.items()}
+        summaries.append(
+            PoolSummary(
+                name=name,
+                nodes=len(nodes.rows_of_pool(number)),
+                pods=named["used"][PODS],
+                pending_pods=named["pending"][PODS],
+                preemption=not pool.disable_preemption,
+                borrowing=not pool.disable_borrowing,
+                sharing=not pool.disable_sharing,
+                **named,
+            )
+        )
+    return tuple(summaries)
 
 
-def _summary(cluster: Cluster, name: str, count: _Count) -> PoolSummary:
-    pool = cluster.pools.pools[name]
-    return PoolSummary(
-        name=name,
-        nodes=count.nodes,
-        capacity=dict(count.capacity),
-        allocatable=dict(count.allocatable),
-        used=dict(count.used),
-        shared=dict(count.shared),
-        pending=dict(count.pending),
-        pending_pods=count.pending[PODS],
-        pods=count.used[PODS],
-        preemption=not pool.disable_preemption,
-        borrowing=not pool.disable_borrowing,
-        sharing=not pool.disable_sharing,
-    )
+def _running(cluster: Cluster) -> tuple[Sums, Sums]:
+    """Return what pods on nodes ask for: [pool, own|shared|system, column], and as loans [home, column]."""
+    nodes, kinds = cluster.nodes, cluster.running.kinds
+    columns = [nodes.column(resource) for resource in kinds.resources]
+    pods = cluster.running.table
+    pods = pods[pods["row"] >= 0]
+    pool = nodes.pool[pods["row"]].astype(np.int64)
+    pods, pool = pods[pool != NO_POOL], pool[pool != NO_POOL]
+    count = 1 + max((cluster.pools.id(name) for name in cluster.pools.names()), default=0)
+    kind = np.where(~pods["ours"], SYSTEM, np.where(pods["home"] == pool, OWN, SHARED))
+    by_kind = np.zeros((count * 3, len(nodes.columns)), dtype=np.int64)
+    _add(by_kind, pool * 3 + kind, kinds.amounts[pods["kind"]], columns)
+    borrowed = np.zeros((count, len(nodes.columns)), dtype=np.int64)
+    lent = kind == SHARED
+    _add(borrowed, pods["home"][lent], kinds.amounts[pods["kind"][lent]], columns)
+    return by_kind.reshape(count, 3, -1), borrowed
 
 
-def _add_node(cluster: Cluster, count: _Count, node: Node) -> None:
-    count.nodes += 1
-    for total, amounts in ((count.capacity, node.capacity), (count.allocatable, node.allocatable)):
-        total.update(_amounts(cluster, amounts, pods=amounts.get(PODS, 0)))
+def _add(sums: Sums, rows: Sums, amounts: Sums, columns: list[int]) -> None:
+    for i, column in enumerate(columns):
+        np.add.at(sums[:, column], rows, amounts[:, i])
 
 
-def _amounts(cluster: Cluster, amounts: Mapping[str, int], pods: int = 1) -> dict[str, int]:
-    gpus = sum(amounts.get(resource, 0) for resource in cluster.profile.gpu_resources)
-    named = {resource: amounts.get(resource, 0) for resource in (CPU, MEMORY, EPHEMERAL_STORAGE)}
-    return {**named, GPU: gpus, PODS: pods}
+def _claimed(cluster: Cluster, pool: str) -> Sums:
+    nodes = cluster.nodes
+    total = np.zeros(len(nodes.columns), dtype=np.int64)
+    for claim in cluster.claims.in_pool(pool):
+        total[nodes.columns[PODS]] += 1
+        for resource, amount in claim.spec.request.amounts.items():
+            total[nodes.columns[resource]] += amount
+    return total
 
 
-def _pool_of(cluster: Cluster, row: int) -> str:
-    return cluster.pools.name(int(cluster.nodes.pool[row]))
+def _pending(cluster: Cluster, pool: str) -> Sums:
+    nodes = cluster.nodes
+    total = np.zeros(len(nodes.columns), dtype=np.int64)
+    for spec, count in cluster.queues[pool].pending():
+        total[nodes.columns[PODS]] += count
+        for resource, amount in spec.request.amounts.items():
+            total[nodes.columns[resource]] += count * amount
+    return total
+
+
+def _named(cluster: Cluster, sums: Sums) -> Mapping[str, int]:
+    """Return the sums by resource name, those that are never left out first, then the others by name."""
+    columns = cluster.nodes.columns
+    always = {resource: int(sums[columns[resource]]) for resource in ALWAYS}
+    gpus = sum(int(sums[columns[resource]]) for resource in cluster.profile.gpu_resources if resource in columns)
+    rest = {r: int(sums[c]) for r, c in sorted(columns.items()) if r not in ALWAYS and sums[c]}
+    return {**always, GPU: gpus, **rest}

@@ -7,7 +7,7 @@ Laws:
   the others are asked again for each row that changed.
 - None means "nothing to say": a filter that passes every row, a score that is zero everywhere.
 
-Source: the extension points PreEnqueue, Filter and Score of kube-scheduler; hints are its QueueingHints.
+Source: the extension points PreEnqueue, Filter and Score of kube-scheduler; `helps` stands for its QueueingHints.
 """
 
 from collections import Counter
@@ -17,10 +17,11 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.pool import Placement
 from aischeduler.state.index import Mask, Rows
-from aischeduler.state.nodes import Change, NodeTable
+from aischeduler.state.nodes import NodeTable
 
 Scores = npt.NDArray[np.int64]
 
@@ -31,15 +32,6 @@ class Ask:
 
     spec: PodSpec
     placement: Placement
-
-
-@dataclass(frozen=True, slots=True)
-class RowChange:
-    """What became different about one row, for hints; `free` is what is left there now, by resource."""
-
-    row: int
-    kind: Change
-    free: dict[str, int]
 
 
 class Filter(Protocol):
@@ -56,10 +48,10 @@ class Filter(Protocol):
         """Say why, for rows that this filter refused: each text with its number of rows."""
         ...
 
-    def helps(self, spec: PodSpec, change: RowChange) -> bool:
-        """Say whether the change could turn this filter's refusal; when unsure, yes.
+    def helps(self, spec: PodSpec, node: Node) -> bool:
+        """Say, from the node as it is after a change, whether a parked pod could pass this filter there.
 
-        Not asked about a row that is new to the pool: nobody has refused it yet.
+        It saves asking `filter` about a pod that the node can never suit: answer quickly, and yes when unsure.
         """
         ...
 

@@ -10,12 +10,13 @@ from typing import Final
 
 import numpy as np
 
-from aischeduler.framework.plugin import Ask, Filter, Plugins, RowChange, Score, Scores
+from aischeduler.framework.plugin import Ask, Filter, Plugins, Score, Scores
+from aischeduler.model.node import Node
 from aischeduler.model.pod import PodSpec
 from aischeduler.state.classes import INFEASIBLE, Classes, ClassView
 from aischeduler.state.diagnosis import Diagnosis, diagnosis
 from aischeduler.state.index import Mask, Rows
-from aischeduler.state.nodes import NODES_MAX, NodeTable
+from aischeduler.state.nodes import NODES_MAX, NodeTable, requested
 
 FULL_PASS_SHARE: Final = 4
 """More than a quarter of the rows changed: one pass over all is cheaper than catching up."""
@@ -48,30 +49,35 @@ class Runner:
             return int(candidates[int(np.argmax(keys))]), feasible
         return int(rows[int(np.argmax(keys))]), feasible
 
-    def any_fits(self, ask: Ask, rows: Rows) -> bool:
-        """Say whether the pod passes every filter on some of the rows."""
-        return bool((self._view(ask).keys[rows] != INFEASIBLE).any())
+    def feasible(self, ask: Ask) -> Mask:
+        """Return a mask over all rows of the table: where the pod passes every filter."""
+        mask: Mask = self._view(ask).keys != INFEASIBLE
+        return mask
 
     def allowed(self, spec: PodSpec, rows: Rows) -> Mask:
-        """Return a mask over `rows`: True where every static filter passes the pod, which no eviction would change."""
+        """Return a mask as long as `rows`: where there is a node and every static filter passes."""
         return self.nodes.alive[rows] & self._passing(self._static_filters, spec, rows)
 
     def fits(self, spec: PodSpec, rows: Rows) -> Mask:
-        """Return a mask over `rows`: True where every filter that is not static passes the pod now."""
+        """Return a mask as long as `rows`: where every live filter passes by what the table says this moment."""
         return self._passing(self._live_filters, spec, rows)
 
-    def refuser(self, spec: PodSpec, row: int) -> str:
-        """Return the first filter that refuses the pod on this row now; empty when it fits."""
-        rows = np.array([row], dtype=np.intp)
-        for rule in self.plugins.filters:
-            mask = rule.filter(spec, self.nodes, rows)
-            if mask is not None and not mask[0]:
-                return rule.name
-        return ""
+    def passes(self, spec: PodSpec, rows: Rows) -> Mask:
+        """Ask every filter about these few rows, remembering nothing; return a mask as long as `rows`."""
+        passed = self.allowed(spec, rows)
+        return passed & self.fits(spec, rows) if passed.any() else passed
 
-    def helps(self, spec: PodSpec, rejectors: tuple[str, ...], change: RowChange) -> bool:
-        """Say whether one of the filters that refused the pod expects anything from the change."""
-        return any(rule.helps(spec, change) for rule in self.plugins.filters if rule.name in rejectors)
+    def could_run(self, spec: PodSpec, rows: Rows) -> Mask:
+        """Return on which of these few rows the pod could run if nothing else ran there, as a mask."""
+        could = self.allowed(spec, rows)
+        for resource, amount in spec.request.amounts.items():
+            column = self.nodes.column(resource)
+            could = could & (self.nodes.allocatable[column, rows] >= requested(amount))
+        return could
+
+    def helps(self, spec: PodSpec, node: Node) -> bool:
+        """Say whether no filter rules the node out for this class by what the node is."""
+        return all(rule.helps(spec, node) for rule in self.plugins.filters)
 
     def diagnose(self, ask: Ask, rows: Rows) -> Diagnosis:
         """Say why no row would do: each row counts for the first filter that refuses it."""
@@ -82,15 +88,14 @@ class Runner:
 
     def refusals(self, spec: PodSpec, rows: Rows) -> Diagnosis:
         """Say why none of the rows would do, as `diagnose` does, but without remembering: for what-ifs."""
-        left, reasons, rejectors = rows, Counter[str](), []
+        left, reasons = rows, Counter[str]()
         for rule in self.plugins.filters:
             mask = rule.filter(spec, self.nodes, left)
             if mask is None or mask.all():
                 continue
             reasons.update(rule.reasons(spec, self.nodes, left[~mask]))
-            rejectors.append(rule.name)
             left = left[mask]
-        return diagnosis(len(rows), reasons, tuple(rejectors))
+        return diagnosis(len(rows), reasons)
 
     def _view(self, ask: Ask) -> ClassView:
         nodes = self.nodes

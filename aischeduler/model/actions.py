@@ -6,15 +6,18 @@ Laws:
 """
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from aischeduler.model.pod import Pod
+from aischeduler.model.summary import PoolSummary
 
 
 @dataclass(frozen=True, slots=True)
 class Bind:
     """Write the node into the pod by a Binding that carries its uid and our marks.
 
-    `pool` is the pool whose node it is, `home_pool` the pod's own. The pod counts on the node from now on.
+    `pool` is the pool whose node it is, `home_pool` the pod's own: where they differ, the pod is on loan. The pod
+    counts on the node from now on. `waited_seconds` is since it was first seen, over `attempts` tries.
     """
 
     pod: Pod
@@ -23,6 +26,13 @@ class Bind:
     home_pool: str
     decision: str
     feasible_nodes: int
+    waited_seconds: float = 0.0
+    attempts: int = 1
+
+    @property
+    def borrowed(self) -> bool:
+        """Say whether the node belongs to another pool than the pod's own."""
+        return self.pool != self.home_pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +46,53 @@ class ReportWaiting:
     pool: str
     home_pool: str
     message: str
+    decision: str
+
+
+class Cause(StrEnum):
+    """Why a pod is evicted."""
+
+    PREEMPTED = "Preempted"
+    """A home pod of higher priority needs the room of another home pod."""
+    RECLAIMED = "Reclaimed"
+    """A home pod needs room that was lent."""
+    LOAN_ENDED = "LoanEnded"
+    """The lender's spec allows the loan no more, and its reclaimPolicy is Evict."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evict:
+    """Evict a pod: first its DisruptionTarget condition, then the delete with its uid, then a Preempted event.
+
+    `pool` is the pool whose `node` it is on, `home_pool` the victim's own. `beneficiary` gets the room; None where
+    the loan ends by the lender's spec.
+    """
+
+    victim: Pod
+    node: str
+    pool: str
+    home_pool: str
+    cause: Cause
+    beneficiary: Pod | None
+    decision: str
+
+    @property
+    def message(self) -> str:
+        """Return the sentence of the victim's event."""
+        if self.beneficiary is None:
+            return f"Evicted from node {self.node}: the pool {self.pool} lends this room no more"
+        taken = "took back lent room" if self.cause is Cause.RECLAIMED else "needs the room and has a higher priority"
+        by = self.beneficiary
+        return f"Preempted by {by.namespace}/{by.name} ({by.uid}) on node {self.node}: pool {self.pool} {taken}"
+
+
+@dataclass(frozen=True, slots=True)
+class Nominate:
+    """Write `status.nominatedNodeName` of a waiting pod; an empty `node` clears it."""
+
+    pod: Pod
+    node: str
+    pool: str
     decision: str
 
 
@@ -79,12 +136,20 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class ReportPool:
-    """Write these conditions into the Pool's status; `generation` is the spec that they speak of."""
+    """Write this status into the Pool; `generation` is the spec that it speaks of."""
 
     name: str
     uid: str
     generation: int
     conditions: tuple[Condition, ...]
+    summary: PoolSummary
 
 
-Action = Bind | ReportWaiting | Settle | Warn | ReportPool
+@dataclass(frozen=True, slots=True)
+class CreatePool:
+    """Create a Pool object of this name with an empty spec, unless there is one."""
+
+    name: str
+
+
+Action = Bind | ReportWaiting | Evict | Nominate | Settle | Warn | ReportPool | CreatePool

@@ -9,9 +9,11 @@ Laws:
 from dataclasses import dataclass
 from enum import StrEnum
 
+from aischeduler.model.budget import Budget
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool
+from aischeduler.model.selectors import Labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,4 +93,68 @@ class BindRefused:
     message: str
 
 
-Event = PodSeen | PodGone | NodeSeen | NodeGone | PoolSeen | PoolGone | BindAccepted | BindRefused
+@dataclass(frozen=True, slots=True)
+class BudgetSeen:
+    """A PodDisruptionBudget as it now is."""
+
+    budget: Budget
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetGone:
+    """No PodDisruptionBudget of this name exists any more."""
+
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceSeen:
+    """A namespace as it now is: pools may allow only pods from some, by their labels."""
+
+    name: str
+    labels: Labels
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceGone:
+    """No namespace of this name exists any more."""
+
+    name: str
+
+
+class Spared(StrEnum):
+    """Why a victim was not evicted."""
+
+    BUDGET = "Budget"
+    """A disruption budget forbids it now (429 of the Eviction API)."""
+    FORBIDDEN = "Forbidden"
+    """We may not (403)."""
+    UNAVAILABLE = "Unavailable"
+    """The requests failed, for as often as they are tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvictRefused:
+    """The pod of this uid was not evicted. That it is already gone is no refusal: the watch says so."""
+
+    uid: str
+    why: Spared
+    message: str
+
+
+Event = (
+    PodSeen
+    | PodGone
+    | NodeSeen
+    | NodeGone
+    | PoolSeen
+    | PoolGone
+    | BudgetSeen
+    | BudgetGone
+    | NamespaceSeen
+    | NamespaceGone
+    | BindAccepted
+    | BindRefused
+    | EvictRefused
+)

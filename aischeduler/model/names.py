@@ -16,6 +16,8 @@ MARK_PREFIX: Final = "scheduling.resource.aibee.cn/"
 """Prefix of what we write on a bound pod. Marks inform; no decision trusts them."""
 MARK_HOME_POOL: Final = MARK_PREFIX + "home-pool"
 MARK_POOL: Final = MARK_PREFIX + "pool"
+MARK_BORROWED: Final = MARK_PREFIX + "borrowed"
+"""Is "true" on a loan, and absent otherwise."""
 MARK_DECISION: Final = MARK_PREFIX + "decision"
 
 CPU: Final = "cpu"

@@ -1,14 +1,17 @@
 """Pods as a scheduler sees them: a small record each, and one shared `PodSpec` for all that are alike."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from aischeduler.model.resources import Request
-from aischeduler.model.selectors import NodeTerm, PreferredTerm
+from aischeduler.model.selectors import Labels, NodeTerm, PreferredTerm
 
 PENDING: Final = "Pending"
 RUNNING: Final = "Running"
 FINISHED: Final = frozenset(("Succeeded", "Failed"))
+
+CRITICAL_PRIORITY: Final = 2_000_000_000
+"""Pods of this priority or more keep the cluster itself running; they are never evicted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,10 @@ class PodSpec:
 class Pod:
     """One pod. `node_name` is empty until it is bound; `pool` is the home that it names, printable, or empty.
 
-    `created_seconds` is its creationTimestamp in unix seconds; `gates` are the names of its scheduling gates.
+    `created_seconds` is its creationTimestamp and `started_seconds` its status.startTime, in unix seconds, 0 where
+    absent; `gates` are the names of its scheduling gates. `preempts` is False for preemptionPolicy Never. `guarded`
+    pods are of a DaemonSet or mirror a static pod: evicting one frees nothing. `nominated_node` is what its status
+    says; `grace_seconds` how long a terminating pod may take.
     """
 
     uid: str
@@ -70,6 +76,17 @@ class Pod:
     phase: str = PENDING
     terminating: bool = False
     gates: tuple[str, ...] = ()
+    labels: Labels = field(default_factory=dict)
+    preempts: bool = True
+    guarded: bool = False
+    started_seconds: int = 0
+    nominated_node: str = ""
+    grace_seconds: int = 0
+
+    @property
+    def critical(self) -> bool:
+        """A system-critical pod is never evicted."""
+        return self.priority >= CRITICAL_PRIORITY
 
     @property
     def finished(self) -> bool:

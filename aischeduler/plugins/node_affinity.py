@@ -7,11 +7,12 @@ from collections import Counter
 
 import numpy as np
 
-from aischeduler.framework.plugin import Ask, RowChange, Scores
+from aischeduler.framework.plugin import Ask, Scores
+from aischeduler.model.node import Node
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.selectors import Operator, Requirement
 from aischeduler.state.index import Mask, Rows, term_mask
-from aischeduler.state.nodes import Change, NodeTable
+from aischeduler.state.nodes import NodeTable
 
 REASON = "node(s) didn't match Pod's node affinity/selector"
 
@@ -41,9 +42,11 @@ class NodeAffinity:
         """Give kube-scheduler's text."""
         return Counter({REASON: len(rows)})
 
-    def helps(self, spec: PodSpec, change: RowChange) -> bool:
-        """Other labels may match."""
-        return bool(change.kind & Change.LABELS)
+    def helps(self, spec: PodSpec, node: Node) -> bool:
+        """Expect help where the labels match."""
+        if any(node.labels.get(key) != value for key, value in spec.node_selector):
+            return False
+        return spec.required is None or any(term.matches(node.name, node.labels) for term in spec.required)
 
     def score(self, ask: Ask, nodes: NodeTable, rows: Rows) -> Scores | None:
         """Add up the weights of the preferred terms that match."""

@@ -9,7 +9,7 @@ from collections import Counter
 
 import numpy as np
 
-from aischeduler.framework.plugin import RowChange
+from aischeduler.model.node import Node
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.selectors import NodeTerm, Operator
 from aischeduler.state.index import Mask, Rows
@@ -36,9 +36,9 @@ class NodeAffinityNames:
         """Give kube-scheduler's text."""
         return Counter({REASON: len(rows)})
 
-    def helps(self, spec: PodSpec, change: RowChange) -> bool:
-        """Expect no help from a change: a node keeps its name."""
-        return False
+    def helps(self, spec: PodSpec, node: Node) -> bool:
+        """Leave it to NodeAffinity, which reads the same terms."""
+        return True
 
 
 def _named(term: NodeTerm) -> frozenset[str] | None:

@@ -9,7 +9,7 @@ from collections import Counter
 
 import numpy as np
 
-from aischeduler.framework.plugin import RowChange
+from aischeduler.model.node import Node
 from aischeduler.model.pod import PodSpec
 from aischeduler.state.index import Mask, Rows
 from aischeduler.state.nodes import NodeTable
@@ -33,6 +33,6 @@ class NodeName:
         """Give kube-scheduler's text."""
         return Counter({REASON: len(rows)})
 
-    def helps(self, spec: PodSpec, change: RowChange) -> bool:
-        """Expect no help from a change: a node keeps its name."""
-        return False
+    def helps(self, spec: PodSpec, node: Node) -> bool:
+        """Expect help from the node of that name."""
+        return spec.node_name in ("", node.name)

@@ -7,10 +7,10 @@ from collections import Counter
 
 import numpy as np
 
-from aischeduler.framework.plugin import RowChange
+from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort, PodSpec
 from aischeduler.state.index import Mask, Rows
-from aischeduler.state.nodes import Change, NodeTable
+from aischeduler.state.nodes import NodeTable
 
 REASON = "node(s) didn't have free ports for the requested pod ports"
 EVERY_ADDRESS = HostPort("", 0).ip
@@ -37,9 +37,9 @@ class NodePorts:
         """Give kube-scheduler's text."""
         return Counter({REASON: len(rows)})
 
-    def helps(self, spec: PodSpec, change: RowChange) -> bool:
-        """Expect help from a pod that goes and may free its port."""
-        return bool(change.kind & Change.ROOM)
+    def helps(self, spec: PodSpec, node: Node) -> bool:
+        """Expect that a port may have become free: the node does not tell."""
+        return True
 
 
 def conflict(wanted: HostPort, taken: HostPort) -> bool:

@@ -11,12 +11,13 @@ from typing import Final
 
 import numpy as np
 
-from aischeduler.framework.plugin import Ask, RowChange, Scores
+from aischeduler.framework.plugin import Ask, Scores
 from aischeduler.model.names import PODS
+from aischeduler.model.node import Node
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.pool import Placement
 from aischeduler.state.index import Mask, Rows
-from aischeduler.state.nodes import CPU_AND_MEMORY, Change, NodeTable, requested
+from aischeduler.state.nodes import CPU_AND_MEMORY, NodeTable, requested
 
 GPU_WEIGHT: Final = 5
 
@@ -48,18 +49,13 @@ class NodeResourcesFit:
             counts[f"Insufficient {resource}"] = short
         return +counts
 
-    def helps(self, spec: PodSpec, change: RowChange) -> bool:
-        """Only room that is large enough for the whole pod helps."""
-        free = change.free
-        return (
-            bool(change.kind & Change.ROOM)
-            and free.get(PODS, 0) >= 1
-            and all(free.get(resource, 0) >= amount for resource, amount in spec.request.amounts.items())
-        )
+    def helps(self, spec: PodSpec, node: Node) -> bool:
+        """Expect room: how much is left is no property of the node, and was asked before."""
+        return True
 
     def score(self, ask: Ask, nodes: NodeTable, rows: Rows) -> Scores | None:
         """Score 0 to 100: the free (or used) share after placing, averaged over the resources by weight."""
-        pack = ask.placement is Placement.PACK
+        pack = ask.placement is not Placement.SPREAD
         request = ask.spec.request
         asked = np.array([[requested(request.score_cpu_milli)], [requested(request.score_memory_bytes)]])
         capacity = nodes.allocatable[CPU_AND_MEMORY, rows]

@@ -5,11 +5,10 @@ Source: kube-scheduler's NodeUnschedulable.
 
 from collections import Counter
 
-from aischeduler.framework.plugin import RowChange
-from aischeduler.model.node import NO_SCHEDULE
+from aischeduler.model.node import NO_SCHEDULE, Node
 from aischeduler.model.pod import PodSpec
 from aischeduler.state.index import Mask, Rows
-from aischeduler.state.nodes import Change, NodeTable
+from aischeduler.state.nodes import NodeTable
 
 REASON = "node(s) were unschedulable"
 TAINT_KEY = "node.kubernetes.io/unschedulable"
@@ -23,18 +22,21 @@ class NodeUnschedulable:
 
     def filter(self, spec: PodSpec, nodes: NodeTable, rows: Rows) -> Mask | None:
         """Pass rows that are not cordoned, or all where the pod tolerates cordons."""
-        tolerates = any(
-            t.key in ("", TAINT_KEY)
-            and t.effect in ("", NO_SCHEDULE)
-            and (t.operator == "Exists" or (t.key and not t.value))
-            for t in spec.tolerations
-        )
-        return None if tolerates else ~nodes.cordoned[rows]
+        return None if _tolerates(spec) else ~nodes.cordoned[rows]
 
     def reasons(self, spec: PodSpec, nodes: NodeTable, rows: Rows) -> Counter[str]:
         """Give kube-scheduler's text."""
         return Counter({REASON: len(rows)})
 
-    def helps(self, spec: PodSpec, change: RowChange) -> bool:
-        """Expect help from the end of a cordon."""
-        return bool(change.kind & Change.CORDON)
+    def helps(self, spec: PodSpec, node: Node) -> bool:
+        """Expect help from a node that is not cordoned."""
+        return not node.unschedulable or _tolerates(spec)
+
+
+def _tolerates(spec: PodSpec) -> bool:
+    return any(
+        t.key in ("", TAINT_KEY)
+        and t.effect in ("", NO_SCHEDULE)
+        and (t.operator == "Exists" or (t.key and not t.value))
+        for t in spec.tolerations
+    )

@@ -7,11 +7,11 @@ from collections import Counter
 
 import numpy as np
 
-from aischeduler.framework.plugin import Ask, RowChange, Scores
-from aischeduler.model.node import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint
+from aischeduler.framework.plugin import Ask, Scores
+from aischeduler.model.node import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Node, Taint
 from aischeduler.model.pod import PodSpec, Toleration
 from aischeduler.state.index import Mask, Rows
-from aischeduler.state.nodes import Change, NodeTable
+from aischeduler.state.nodes import NodeTable
 
 REASON = "node(s) had untolerated taint(s)"
 
@@ -43,9 +43,9 @@ class TaintToleration:
         """Give kube-scheduler's one text for all taints."""
         return Counter({REASON: len(rows)})
 
-    def helps(self, spec: PodSpec, change: RowChange) -> bool:
-        """Other taints may be tolerated."""
-        return bool(change.kind & Change.TAINTS)
+    def helps(self, spec: PodSpec, node: Node) -> bool:
+        """Expect help where every taint is tolerated."""
+        return all(taint.effect == PREFER_NO_SCHEDULE or tolerated(taint, spec.tolerations) for taint in node.taints)
 
     def score(self, ask: Ask, nodes: NodeTable, rows: Rows) -> Scores | None:
         """Count the PreferNoSchedule taints that the pod does not tolerate."""

@@ -74,7 +74,7 @@ class Unhelpful:
 
     def message(self) -> str:
         """Return the sentence that follows "preemption: " in the FailedScheduling event."""
-        return diagnosis(self.nodes, self.reasons, ()).message()
+        return diagnosis(self.nodes, self.reasons).message()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,10 @@ MESSAGE_LENGTH_MAX: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """`nodes` of the pool were looked at; `reasons` says how many were refused for what (one may count twice).
-
-    `rejectors` are the filters that refused some node, in their order: changes that they call helpful wake the pod.
-    """
+    """`nodes` of the pool were looked at; `reasons` says how many were refused for what (one may count twice)."""
 
     nodes: int
     reasons: tuple[tuple[str, int], ...]
-    rejectors: tuple[str, ...]
 
     def message(self) -> str:
         """Return the sentence of the FailedScheduling event."""
@@ -31,6 +27,6 @@ class Diagnosis:
         return text if len(text) <= MESSAGE_LENGTH_MAX else text[: MESSAGE_LENGTH_MAX - 4] + " ..."
 
 
-def diagnosis(nodes: int, reasons: Counter[str], rejectors: tuple[str, ...]) -> Diagnosis:
+def diagnosis(nodes: int, reasons: Counter[str]) -> Diagnosis:
     """Make a diagnosis with its reasons in order."""
-    return Diagnosis(nodes, tuple(sorted(reasons.items())), rejectors)
+    return Diagnosis(nodes, tuple(sorted(reasons.items())))

@@ -44,6 +44,31 @@ class Change(IntFlag):
     """The node is new, or new in its pool."""
 
 
+class PoolRows:
+    """The rows of all pools: `rows` grouped by pool, `numbers` the pools that have rows, ascending.
+
+    Sums over a pool's rows are exact int64.
+    """
+
+    def __init__(self, pool: npt.NDArray[np.int32], alive: Mask) -> None:
+        rows = np.flatnonzero(alive & (pool != NO_POOL))
+        self.rows: Rows = rows[np.argsort(pool[rows], kind="stable")]
+        self.numbers, self._starts = np.unique(pool[self.rows], return_index=True)
+        self.places = {number: place for place, number in enumerate(self.numbers.tolist())}
+
+    def sums(self, column: Column) -> Column:
+        """Sum a column (or each of several) over the rows of each pool; the last axis follows `numbers`."""
+        if not len(self.numbers):
+            return np.zeros((*column.shape[:-1], 0), dtype=np.int64)
+        return np.add.reduceat(column[..., self.rows], self._starts, axis=-1, dtype=np.int64)
+
+    def any(self, mask: Mask) -> Mask:
+        """Say for each pool whether the mask is true on some of its rows."""
+        if not len(self.numbers):
+            return np.zeros(0, dtype=np.bool_)
+        return np.logical_or.reduceat(mask[self.rows], self._starts)
+
+
 class NodeTable:
     """All nodes. Columns have `width` entries; rows in use are those of `rows` (name -> row)."""
 
@@ -54,7 +79,9 @@ class NodeTable:
         self.nodes: list[Node | None] = [None] * self.width
         self.columns: dict[str, int] = {name: i for i, name in enumerate((CPU, MEMORY, EPHEMERAL_STORAGE, PODS))}
         self.allocatable = np.zeros((len(self.columns), self.width), dtype=np.int64)
+        self.capacity = np.zeros_like(self.allocatable)
         self.used = np.zeros_like(self.allocatable)
+        """What pods and claims ask for."""
         self.scored = np.zeros((2, self.width), dtype=np.int64)
         """CPU and memory used as scores count them: containers that ask for nothing count as small ones."""
         self.alive: Mask = np.zeros(self.width, dtype=np.bool_)
@@ -69,6 +96,8 @@ class NodeTable:
         self.pool_version = 0
         self._pool_rows: dict[int, Rows] = {}
         self._pool_rows_version = 0
+        self._grouped: PoolRows | None = None
+        self._grouped_version = -1
         self._journal: list[int] = []
         self._journal_start = 0
         self._free = list(range(self.width - 1, -1, -1))
@@ -169,6 +198,7 @@ class NodeTable:
             column = self.columns[resource] = len(self.columns)
             empty = np.zeros((1, self.width), dtype=np.int64)
             self.allocatable = np.concatenate((self.allocatable, empty))
+            self.capacity = np.concatenate((self.capacity, empty))
             self.used = np.concatenate((self.used, empty))
         return column
 
@@ -206,10 +236,16 @@ class NodeTable:
             rows = self._pool_rows[pool] = np.flatnonzero((self.pool == pool) & self.alive)
         return rows
 
-    def free(self, row: int) -> dict[str, int]:
-        """Return what is left on one row by resource; never below zero."""
-        left = self.allocatable[:, row] - self.used[:, row]
-        return {name: max(0, int(left[column])) for name, column in self.columns.items()}
+    def by_pool(self) -> "PoolRows":
+        """Return all rows that are in a pool, grouped by pool."""
+        if self._grouped is None or self._grouped_version != self.pool_version:
+            self._grouped, self._grouped_version = PoolRows(self.pool, self.alive), self.pool_version
+        return self._grouped
+
+    def room(self, row: int) -> Column:
+        """Return what is left on one row, by column; below zero where claims are counted beside those who leave."""
+        left: Column = self.allocatable[:, row] - self.used[:, row]
+        return left
 
     def _count(self, spec: PodSpec, row: int, sign: int) -> None:
         for resource, amount in spec.request.amounts.items():
@@ -243,6 +279,10 @@ class NodeTable:
         for resource, amount in node.allocatable.items():
             column = self.column(resource)
             self.allocatable[column, row] = min(amount, AMOUNT_MAX)
+        self.capacity[:, row] = 0
+        for resource, amount in node.capacity.items():
+            column = self.column(resource)
+            self.capacity[column, row] = min(amount, AMOUNT_MAX)
         return bool((self.allocatable[: len(old), row] > old).any()) or len(self.columns) > len(old)
 
     def _widen(self) -> None:
@@ -250,6 +290,7 @@ class NodeTable:
         assert self.width <= NODES_MAX, "more nodes than the table can hold"
         pad = ((0, 0), (0, self.width - old))
         self.allocatable = np.pad(self.allocatable, pad)
+        self.capacity = np.pad(self.capacity, pad)
         self.used = np.pad(self.used, pad)
         self.scored = np.pad(self.scored, pad)
         self.alive = np.pad(self.alive, pad[1])

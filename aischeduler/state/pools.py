@@ -37,9 +37,12 @@ class PoolTable:
         self._ids: dict[str, int] = {DEFAULT_POOL: DEFAULT_ID}
         self._names: dict[int, str] = {DEFAULT_ID: DEFAULT_POOL}
         self._next_id = 1
+        self._sorted: tuple[str, ...] | None = None
         self.conflicts: dict[int, tuple[str, ...]] = {}
         """Row -> the pools that all claim it, sorted."""
         self.conflicts_version = 0
+        self.version = 0
+        """Grows with every change of a pool."""
 
     def id(self, name: str) -> int:
         """Return the number of a pool that exists."""
@@ -49,24 +52,34 @@ class PoolTable:
         """Return the pool of this number."""
         return self._names[number]
 
+    def names(self) -> tuple[str, ...]:
+        """Return all pools, sorted."""
+        if self._sorted is None:
+            self._sorted = tuple(sorted(self.pools))
+        return self._sorted
+
     def home(self, asked: str) -> str:
         """Return the home pool of a pod that names `asked`."""
         return asked if asked in self.pools else DEFAULT_POOL
 
     def see(self, pool: Pool) -> list[Moved]:
         """Take a pool as it now is; return the rows that moved."""
+        self.version += 1
+        before = self.pools.get(pool.name)
         if pool.name not in self._ids:
+            self._sorted = None
             self._ids[pool.name] = self._next_id
             self._names[self._next_id] = pool.name
             self._next_id += 1
         self.pools[pool.name] = pool
-        return self.assign()
+        same = before is not None and (before.selector, before.invalid) == (pool.selector, pool.invalid)
+        return [] if same or pool.name == DEFAULT_POOL else self.assign()
 
     def forget(self, name: str) -> list[Moved]:
-        """Take a pool out; return the rows that moved. The default pool only loses its flags."""
-        if name == DEFAULT_POOL:
-            self.pools[name] = Pool(DEFAULT_POOL)
-            return []
+        """Take a pool out; return the rows that moved; never the default pool."""
+        assert name != DEFAULT_POOL, "the default pool has no end"
+        self.version += 1
+        self._sorted = None
         del self.pools[name]
         del self._names[self._ids.pop(name)]
         return self.assign()

@@ -1,34 +1,30 @@
 """The queue of one pool: active, backoff, and the places of pods that wait for an event.
 
 Laws:
-- Order is priority, first-seen time, arrival, uid; a record's order never changes while it is inside.
+- Home pods come before borrowers; then priority, first-seen time, arrival, uid. A record's order never changes while
+  it is inside.
 - Parked pods are kept by class: what can help one can help all that are alike, so an event is judged once a class.
-- Of a class, one pod at a time is woken. Whoever is placed, or leaves, wakes the next; whoever parks again ends the
+- Of a class, one pod at a time is woken. Whoever gets room, or leaves, wakes the next; whoever parks again ends the
   chain. So an event costs as many attempts as pods can use it, and one more.
+- A nominated pod is in no chain: it waits for its own room, and is woken by name.
 - While nothing is active, pods that only back off from a refusal are tried early; those that back off from an error
   wait their time out. Source: kube-scheduler since 1.33 (KEP-5142).
-- The net brings back what was parked or held for five minutes. It exists to be counted, not to be needed.
+- The net brings back what has waited for an event for five minutes. It exists to be counted, not to be needed.
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from sortedcontainers import SortedKeyList
 
 from aischeduler.model.pod import PodSpec
-from aischeduler.state.records import OrderKey, Place, PodRecord
+from aischeduler.state.demand import Amounts, DemandTable
+from aischeduler.state.nodes import NodeTable
+from aischeduler.state.records import USABLE, OrderKey, Place, PodRecord
 
 NET_SECONDS: Final = 300.0
-
-
-@dataclass(slots=True)
-class ParkedClass:
-    """The parked pods of one class. `rejectors` are the filters that refused the one parked last."""
-
-    spec: PodSpec
-    records: "SortedKeyList[PodRecord, OrderKey]"
-    rejectors: tuple[str, ...] = ()
 
 
 def _order(record: PodRecord) -> OrderKey:
@@ -39,18 +35,45 @@ def _time(record: PodRecord) -> tuple[float, OrderKey]:
     return (record.backoff_until, record.order)
 
 
+@dataclass(slots=True, eq=False)
+class WaitingClass:
+    """The waiting pods of one class.
+
+    `pending` counts all that are not gated, `usable` the home pods among them that could take room.
+    """
+
+    spec: PodSpec
+    slot: int
+    parked: "SortedKeyList[PodRecord, OrderKey]"
+    pending: int = 0
+    usable: int = 0
+
+    @property
+    def head(self) -> PodRecord:
+        """The parked pod whose turn it is; there must be one."""
+        return self.parked[0]
+
+
 class PoolQueue:
     """One pool's waiting pods."""
 
-    def __init__(self, pool: str) -> None:
+    def __init__(self, pool: str, nodes: NodeTable) -> None:
         self.pool = pool
-        self.net_saves = 0
+        self.version = 0
+        """Grows with every pod that comes, goes or changes its place."""
+        self.home_active = 0
+        """Home pods that are tried as soon as their turn comes."""
         self._records: dict[str, PodRecord] = {}
         self._active: SortedKeyList[PodRecord, OrderKey] = SortedKeyList(key=_order)
         self._backoff: SortedKeyList[PodRecord, tuple[float, OrderKey]] = SortedKeyList(key=_time)
         self._early: SortedKeyList[PodRecord, OrderKey] = SortedKeyList(key=_order)
-        self._parked: dict[bytes, ParkedClass] = {}
+        self._classes: dict[bytes, WaitingClass] = {}
+        self._slots: dict[int, WaitingClass] = {}
+        self._parked_classes = 0
+        self._usable = 0
+        self._demand = DemandTable(nodes)
         self._since: OrderedDict[str, float] = OrderedDict()
+        self._counts: Counter[Place] = Counter()
 
     def __len__(self) -> int:
         return len(self._records)
@@ -61,22 +84,26 @@ class PoolQueue:
 
     def counts(self) -> dict[Place, int]:
         """Return how many wait in each place."""
-        counts = dict.fromkeys(Place, 0)
-        for record in self._records.values():
-            counts[record.place] += 1
-        return counts
+        return {place: self._counts[place] for place in Place}
+
+    def pending(self) -> tuple[tuple[PodSpec, int], ...]:
+        """Return how many pods of each class wait, gated ones not counted."""
+        return tuple((alike.spec, alike.pending) for alike in self._classes.values() if alike.pending)
 
     def add(self, record: PodRecord, now: float) -> None:
         """Let a pod in: one that is still backing off waits for time, others are active."""
-        self._records[record.pod.uid] = record
-        record.queue = self.pool
-        self._enqueue(record, now)
+        if record.backoff_until > now:
+            self._enter(record, Place.BACKOFF)
+            self._backoff.add(record)
+            if not record.failed:
+                self._early.add(record)
+        else:
+            self._enter(record, Place.ACTIVE)
+            self._active.add(record)
 
     def gate(self, record: PodRecord) -> None:
         """Let a pod in that may not be tried: nothing but its own change moves it."""
-        self._records[record.pod.uid] = record
-        record.queue = self.pool
-        record.place = Place.GATED
+        self._enter(record, Place.GATED)
 
     def pop(self, now: float) -> PodRecord | None:
         """Take the pod whose turn it is; None when none is ready."""
@@ -90,19 +117,22 @@ class PoolQueue:
         self.remove(record)
         return record
 
-    def park(self, record: PodRecord, rejectors: tuple[str, ...], now: float) -> None:
-        """Let a refused pod wait for an event that one of these filters calls helpful."""
-        spec = record.pod.spec
-        alike = self._parked.get(spec.key)
-        if alike is None:
-            alike = self._parked[spec.key] = ParkedClass(spec, SortedKeyList(key=_order))
-        alike.rejectors = rejectors
-        alike.records.add(record)
+    def park(self, record: PodRecord, now: float) -> None:
+        """Let a refused pod wait for an event that can help."""
         self._wait(record, Place.PARKED, now)
+        record.back_off(now)
+        alike = self._classes[record.pod.spec.key]
+        self._parked_classes += not alike.parked
+        alike.parked.add(record)
+
+    def nominate(self, record: PodRecord, now: float) -> None:
+        """Let a pod wait for the room that it claims."""
+        self._wait(record, Place.NOMINATED, now)
 
     def hold(self, record: PodRecord, now: float) -> None:
         """Let a pod wait for its own change."""
         self._wait(record, Place.HELD, now)
+        record.back_off(now)
 
     def retry(self, record: PodRecord, now: float) -> None:
         """Let a pod wait its backoff out after an error."""
@@ -121,22 +151,60 @@ class PoolQueue:
                 if not record.failed:
                     self._early.remove(record)
             case Place.PARKED:
-                self._unpark(record)
-            case Place.HELD:
+                alike = self._classes[record.pod.spec.key]
+                alike.parked.remove(record)
+                self._parked_classes -= not alike.parked
+                del self._since[record.pod.uid]
+            case Place.NOMINATED | Place.HELD:
                 del self._since[record.pod.uid]
             case Place.GATED | Place.ASSUMED | Place.BOUND:
                 pass
-        record.queue = ""
+        self._leave(record)
 
-    def parked(self) -> tuple[ParkedClass, ...]:
-        """Return the parked classes, the one that came first in front."""
-        return tuple(self._parked.values())
+    @property
+    def has_parked(self) -> bool:
+        """Say whether some pod is parked."""
+        return self._parked_classes > 0
+
+    def parked(self) -> tuple[WaitingClass, ...]:
+        """Return the classes with parked pods, by whose turn it is."""
+        if not self._parked_classes:
+            return ()
+        return _by_turn(alike for alike in self._classes.values() if alike.parked)
+
+    def parked_within(self, room: Amounts) -> tuple[WaitingClass, ...]:
+        """Return the classes with parked pods whose request fits into `room`, by whose turn it is."""
+        if not self._parked_classes:
+            return ()
+        found = (self._slots[slot] for slot in self._demand.within(room).tolist())
+        return _by_turn(alike for alike in found if alike.parked)
+
+    @property
+    def has_usable(self) -> bool:
+        """Say whether some home pod waits that could take room."""
+        return self._usable > 0
+
+    def usable_within(self, room: Amounts) -> tuple[WaitingClass, ...]:
+        """Return the classes of which some home pod could take room and whose request fits into `room`, by slot."""
+        found = (self._slots[slot] for slot in self._demand.within(room).tolist())
+        return tuple(alike for alike in found if alike.usable)
+
+    def in_place(self, place: Place) -> tuple[PodRecord, ...]:
+        """Return the pods that wait in this place, by whose turn it is."""
+        if not self._counts[place]:
+            return ()
+        return tuple(sorted((r for r in self._records.values() if r.place is place), key=_order))
 
     def wake_next(self, spec: PodSpec, now: float) -> None:
         """Wake the first parked pod of this class, if there is one."""
-        alike = self._parked.get(spec.key)
-        if alike is not None:
-            self._wake(alike.records[0], now)
+        alike = self._classes.get(spec.key)
+        if alike is not None and alike.parked:
+            self._wake(alike.head, now)
+
+    def wake_at_once(self, record: PodRecord, now: float) -> None:
+        """Wake this pod, whatever it waits for, without a backoff."""
+        record.backoff_until = now
+        self._wake(record, now)
 
     def flush(self, now: float) -> None:
         """Move what time has released: backoffs that are over, and what the net catches."""
@@ -166,29 +234,49 @@ class PoolQueue:
         self.remove(record)
         self.add(record, now)
 
-    def _enqueue(self, record: PodRecord, now: float) -> None:
-        if record.backoff_until > now:
-            record.place = Place.BACKOFF
-            self._backoff.add(record)
-            if not record.failed:
-                self._early.add(record)
-        else:
-            record.place = Place.ACTIVE
-            self._active.add(record)
-
     def _wait(self, record: PodRecord, place: Place, now: float) -> None:
         record.failed = False
         record.saved = False
-        record.back_off(now)
-        record.place = place
-        record.queue = self.pool
-        self._records[record.pod.uid] = record
+        self._enter(record, place)
         self._since[record.pod.uid] = now
 
-    def _unpark(self, record: PodRecord) -> None:
-        key = record.pod.spec.key
-        alike = self._parked[key]
-        alike.records.remove(record)
-        if not alike.records:
-            del self._parked[key]
-        del self._since[record.pod.uid]
+    def _enter(self, record: PodRecord, place: Place) -> None:
+        self._records[record.pod.uid] = record
+        record.queue = self.pool
+        record.place = place
+        self._count(record, 1)
+
+    def _leave(self, record: PodRecord) -> None:
+        self._count(record, -1)
+        record.queue = ""
+
+    def _count(self, record: PodRecord, sign: int) -> None:
+        self.version += 1
+        place = record.place
+        self._counts[place] += sign
+        if place is Place.GATED:
+            return
+        home = record.home == self.pool
+        if place is Place.ACTIVE and home:
+            self.home_active += sign
+        alike = self._class(record.pod.spec)
+        alike.pending += sign
+        if home and place in USABLE:
+            alike.usable += sign
+            self._usable += sign
+        if not alike.pending:
+            self._demand.drop(alike.slot)
+            del self._slots[alike.slot]
+            del self._classes[alike.spec.key]
+
+    def _class(self, spec: PodSpec) -> WaitingClass:
+        alike = self._classes.get(spec.key)
+        if alike is None:
+            slot = self._demand.put(spec)
+            alike = self._classes[spec.key] = WaitingClass(spec, slot, SortedKeyList(key=_order))
+            self._slots[slot] = alike
+        return alike
+
+
+def _by_turn(classes: Iterable[WaitingClass]) -> tuple[WaitingClass, ...]:
+    return tuple(sorted(classes, key=lambda alike: alike.head.order))

@@ -16,8 +16,8 @@ BACKOFF_MAX_SECONDS: Final = 10.0
 
 NOWHERE: Final = -1
 
-OrderKey = tuple[int, int, int, str]
-"""Priority (negated), first-seen unix seconds, arrival number, uid: whose turn it is, smallest first."""
+OrderKey = tuple[bool, int, int, int, str]
+"""Borrower, priority (negated), first-seen unix seconds, arrival number, uid: whose turn it is, smallest first."""
 
 
 class Place(Enum):
@@ -31,26 +31,36 @@ class Place(Enum):
     """It waits for time to pass."""
     PARKED = auto()
     """It waits for an event that can help."""
+    NOMINATED = auto()
+    """It has a claim and waits for those whose room it gets."""
     HELD = auto()
-    """It waits for its own change: the API server or its own spec refuses it."""
+    """It waits for its own change: the API server, its pool or its own spec refuses it."""
     ASSUMED = auto()
     """It was placed and counts on its node; the API server has not shown it there yet."""
     BOUND = auto()
     """It is on its node."""
 
 
-WAITING: Final = frozenset((Place.GATED, Place.ACTIVE, Place.BACKOFF, Place.PARKED, Place.HELD))
+WAITING: Final = frozenset((Place.GATED, Place.ACTIVE, Place.BACKOFF, Place.PARKED, Place.NOMINATED, Place.HELD))
+USABLE: Final = frozenset((Place.ACTIVE, Place.BACKOFF, Place.PARKED, Place.NOMINATED))
+"""Where a waiting pod could take room if there were any."""
 
 
 @dataclass(slots=True, eq=False)
 class PodRecord:
-    """One pod. `home` is its home pool and `queue` the pool in whose queue it waits, while it waits."""
+    """One pod. `home` is its home pool and `queue` the pool in whose queue it waits, while it waits.
+
+    `since` is when it was first seen, on the engine's clock; `visited` are the pools of the borrowing trip that it is
+    on, its home among them.
+    """
 
     pod: Pod
     arrival: int
     place: Place
+    since: float = 0.0
     home: str = ""
     queue: str = ""
+    visited: tuple[str, ...] = ()
     attempts: int = 0
     backoff_until: float = 0.0
     failed: bool = False
@@ -61,11 +71,19 @@ class PodRecord:
     decision: str = ""
     row: int = NOWHERE
     counted: PodSpec | None = None
+    loan: tuple[str, str] | None = None
+    """Lender and home, while it counts as a loan."""
+
+    @property
+    def borrower(self) -> bool:
+        """Say whether it waits in the queue of another pool than its own."""
+        return self.queue not in ("", self.home)
 
     @property
     def order(self) -> OrderKey:
-        """Return the place in the order of a queue."""
-        return (-self.pod.priority, self.pod.created_seconds, self.arrival, self.pod.uid)
+        """Return the place in the order of a queue: home pods before borrowers."""
+        pod = self.pod
+        return (self.borrower, -pod.priority, pod.created_seconds, self.arrival, pod.uid)
 
     def back_off(self, now: float) -> None:
         """Note a failed attempt: each one doubles the wait, up to the longest."""

@@ -2,7 +2,7 @@
 
 from aischeduler.engine.profile import Profile, default_profile
 from aischeduler.engine.scheduler import Scheduler
-from aischeduler.model.actions import Action, Bind, ReportPool, ReportWaiting, Warn
+from aischeduler.model.actions import Action, Bind, CreatePool, ReportPool, ReportWaiting, Warn
 from aischeduler.model.events import Event, NodeSeen, PodSeen, PoolSeen
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
@@ -35,14 +35,17 @@ class Session:
             self.scheduler.observe(event, self.now)
 
     def decide(self, seconds: float = 0.0) -> list[Action]:
-        """Let time pass, then let every pool decide until nothing is ready; return what was said."""
+        """Let time pass, then let every pool decide until nothing is ready; return what was said of pods and nodes.
+
+        What pools are told of themselves is only in `said`.
+        """
         self.now += seconds
         said: list[Action] = []
         while pools := self.scheduler.ready(self.now):
             for pool in pools:
                 said.extend(self.scheduler.decide(pool, self.now, 1))
         self.said += said
-        return said
+        return [action for action in said if not isinstance(action, ReportPool | CreatePool)]
 
 
 def binds(actions: list[Action]) -> dict[str, str]:

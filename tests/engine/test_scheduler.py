@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from aischeduler.engine.scheduler import SETTLE_SECONDS
+from aischeduler.engine.cycle import SETTLE_SECONDS
 from aischeduler.model.actions import Bind, Settle
 from aischeduler.model.events import BindAccepted, BindRefused, NodeGone, PodGone, PoolGone, Refusal
 from aischeduler.model.pod import Pod
@@ -15,9 +15,9 @@ def on(pod: Pod, node: str) -> Pod:
     return replace(pod, node_name=node)
 
 
-def test_a_pod_is_placed_in_its_own_pool_only() -> None:
+def test_a_pod_of_a_pool_that_does_not_borrow_is_placed_in_its_own_pool_only() -> None:
     session = Session(
-        a_pool("cpu", labels={"cpu": "true"}),
+        a_pool("cpu", labels={"cpu": "true"}, disable_borrowing=True, disable_preemption=True),
         a_node("c1", cpu="2", labels={"cpu": "true"}),
         a_node("other", cpu="64"),
         a_pod("p1", cpu="2", pool="cpu"),
@@ -25,7 +25,8 @@ def test_a_pod_is_placed_in_its_own_pool_only() -> None:
     )
     said = session.decide()
     assert binds(said) == {"p1": "c1"}
-    assert reports(said) == {"p2": "0/1 nodes are available: 1 Insufficient cpu."}
+    assert reports(said)["p2"].startswith("0/1 nodes are available: 1 Insufficient cpu. preemption: switched off")
+    assert reports(said)["p2"].endswith("borrowing: its pool does not borrow.")
 
 
 def test_a_bind_names_pools_decision_and_choice() -> None:
@@ -118,7 +119,7 @@ def test_a_pool_that_comes_later_takes_its_pods_home_with_their_age() -> None:
 
 def test_pods_of_a_deleted_pool_wait_in_the_default_pool() -> None:
     session = Session(
-        a_pool("a", labels={"a": "1"}), a_node("n", cpu="1", labels={"a": "1"}), a_pod("r", cpu="1", node="n")
+        a_pool("a", labels={"a": "1"}), a_node("n", cpu="1", labels={"a": "1"}), a_pod("r", cpu="1", pool="a", node="n")
     )
     session.see(a_pod("p", cpu="1", pool="a"))
     session.decide()
@@ -137,13 +138,14 @@ def test_a_node_in_two_pools_is_in_the_default_pool_and_both_are_told() -> None:
     )
     session.see(a_pod("home", pool="a"), a_pod("free"))
     said = session.decide()
-    assert binds(said) == {"free": "n"}
+    assert binds(said)["free"] == "n"
     for pool in ("a", "b"):
-        status, message = conditions(said, pool)["Conflict"]
+        status, message = conditions(session.said, pool)["Conflict"]
         assert status
         assert message.endswith("too: n.")
     session.tell(PoolGone("b"))
-    assert conditions(session.decide(), "a")["Conflict"][0] is False
+    session.decide(1)
+    assert conditions(session.said, "a")["Conflict"][0] is False
 
 
 def test_a_refused_pool_is_told_why_and_the_others_go_on() -> None:
@@ -154,8 +156,8 @@ def test_a_refused_pool_is_told_why_and_the_others_go_on() -> None:
         a_pod("p", pool="good"),
     )
     said = session.decide()
-    assert conditions(said, "bad")["Accepted"] == (False, "spec.nodeSelector.matchLabels: nonsense")
-    assert conditions(said, "good")["Accepted"][0]
+    assert conditions(session.said, "bad")["Accepted"] == (False, "spec.nodeSelector.matchLabels: nonsense")
+    assert conditions(session.said, "good")["Accepted"][0]
     assert binds(said) == {"p": "n"}
 
 
@@ -243,7 +245,6 @@ def test_an_assumed_pod_that_is_deleted_frees_its_room_at_once() -> None:
 def test_an_assumed_pod_is_read_when_nothing_is_heard_and_never_expires() -> None:
     session = Session(a_node("n", cpu="1"), a_pod("p", cpu="1"), a_pod("q", cpu="1"))
     session.decide()
-    assert session.scheduler.next_wakeup() == SETTLE_SECONDS
     settles = [a for a in session.decide(SETTLE_SECONDS) if isinstance(a, Settle)]
     assert [(s.pod.name, s.node) for s in settles] == [("p", "n")]
     assert binds(session.decide(3600)) == {}
@@ -265,7 +266,10 @@ def test_pods_of_other_schedulers_count_but_are_never_tried() -> None:
         a_node("n", cpu="1"), a_pod("foreign", scheduler_name="default-scheduler"), a_pod("mine", cpu="1")
     )
     session.see(a_pod("daemon", cpu="500m", node="n", scheduler_name="default-scheduler"))
-    assert reports(session.decide()) == {"mine": "0/1 nodes are available: 1 Insufficient cpu."}
+    assert reports(session.decide()) == {
+        "mine": "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: "
+        "1 No preemption victims found for incoming pod."
+    }
 
 
 def test_a_finished_pod_frees_its_room_and_a_terminating_one_does_not() -> None:

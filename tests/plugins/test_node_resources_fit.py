@@ -2,10 +2,9 @@
 
 import pytest
 
-from aischeduler.framework.plugin import RowChange
 from aischeduler.model.pool import Placement
 from aischeduler.plugins.node_resources_fit import NodeResourcesFit
-from aischeduler.state.nodes import Change, NodeTable
+from aischeduler.state.nodes import NodeTable
 from tests.build import a_node, a_pod
 from tests.plugins.table import a_table, passing, reasons, scores
 
@@ -45,19 +44,6 @@ def test_a_resource_that_no_node_has_is_insufficient() -> None:
 
 def test_a_node_takes_no_more_pods_than_it_allows() -> None:
     assert reasons(FIT, a_pod(cpu="0", memory="0"), small_node(pods=1)) == {"Too many pods": 1}
-
-
-@pytest.mark.parametrize(
-    ("free", "kind", "helps"),
-    [
-        ({"cpu": 1000, "memory": 2**30, "pods": 1}, Change.ROOM, True),
-        ({"cpu": 999, "memory": 2**30, "pods": 1}, Change.ROOM, False),
-        ({"cpu": 1000, "memory": 2**30, "pods": 0}, Change.ROOM, False),
-        ({"cpu": 1000, "memory": 2**30, "pods": 1}, Change.TAINTS, False),
-    ],
-)
-def test_only_room_for_the_whole_pod_helps(free: dict[str, int], kind: Change, helps: bool) -> None:
-    assert FIT.helps(a_pod(cpu="1", memory="1Gi").spec, RowChange(0, kind, free)) is helps
 
 
 def two(first: tuple[int, int], second: tuple[int, int], *used: tuple[str, int, int]) -> NodeTable:

@@ -2,11 +2,9 @@
 
 import pytest
 
-from aischeduler.framework.plugin import RowChange
 from aischeduler.model.node import PREFER_NO_SCHEDULE, Taint
 from aischeduler.model.pod import Toleration
 from aischeduler.plugins.taint_toleration import REASON, TaintToleration
-from aischeduler.state.nodes import Change
 from tests.build import a_node, a_pod, a_taint, tolerates
 from tests.plugins.table import a_table, passing, reasons, scores
 
@@ -57,7 +55,7 @@ def test_tolerations_of_other_effects_do_not_count_for_preferences() -> None:
     assert scores(TAINTS, pod, table) == [100, 100]
 
 
-def test_only_other_taints_help() -> None:
-    spec = a_pod().spec
-    assert TAINTS.helps(spec, RowChange(0, Change.TAINTS, {}))
-    assert not TAINTS.helps(spec, RowChange(0, Change.ROOM, {}))
+def test_a_node_helps_whose_taints_are_all_tolerated_or_only_discourage() -> None:
+    spec = a_pod(tolerations=(tolerates("dedicated"),)).spec
+    assert TAINTS.helps(spec, a_node(taints=(DEDICATED, a_taint("soft", "", PREFER_NO_SCHEDULE))))
+    assert not TAINTS.helps(spec, a_node(taints=(DEDICATED, a_taint("other"))))

@@ -66,13 +66,11 @@ def test_a_pool_without_selector_owns_no_nodes_and_an_empty_one_owns_all() -> No
     assert pool_of(nodes, pools, "n0") == "all"
 
 
-def test_the_default_pool_cannot_be_taken_out_and_ignores_its_selector() -> None:
+def test_the_default_pool_ignores_its_selector() -> None:
     nodes, pools = table_of({"cpu": "true"})
     pools.see(a_pool(DEFAULT_POOL, labels={"x": "y"}, disable_sharing=True))
     assert pool_of(nodes, pools, "n0") == DEFAULT_POOL
     assert pools.pools[DEFAULT_POOL].disable_sharing
-    pools.forget(DEFAULT_POOL)
-    assert not pools.pools[DEFAULT_POOL].disable_sharing
 
 
 def test_a_gone_node_is_in_no_pool() -> None:

@@ -1,0 +1,85 @@
+"""The life of claims: kept while their owners can still use them, ended when they cannot.
+
+Laws:
+- A claim ends when its owner is placed, leaves the queue, or could not use the row even after all who leave it left.
+- Who stands behind another in the pool's order never keeps room from it: their claims are lifted when it looks.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.wakeups import row_changed
+from aischeduler.model.actions import Nominate
+from aischeduler.policies.preemption import viable
+from aischeduler.state.claims import Claim
+from aischeduler.state.records import Place, PodRecord
+from aischeduler.state.trial import Trial
+
+
+def lifted_for(cluster: Cluster, record: PodRecord, pool: str) -> tuple[Claim, ...]:
+    """Return the claims of this pool that do not bind the pod: its own, and those of home pods behind it."""
+    return tuple(claim for claim in cluster.claims.in_pool(pool) if not claim.owner.order < record.order)
+
+
+@contextmanager
+def without(cluster: Cluster, claims: tuple[Claim, ...]) -> Iterator[Trial]:
+    """Look at the table as it would be without these claims; afterwards all is as before."""
+    with Trial(cluster.nodes) as trial:
+        for claim in claims:
+            trial.evict(claim.spec, claim.row)
+        yield trial
+
+
+def end_claim(cluster: Cluster, claim: Claim, now: float) -> None:
+    """End a claim: its owner, if it waits for it, is tried again; others may have the room."""
+    cluster.claims.end(claim)
+    owner = claim.owner
+    if owner.place is Place.NOMINATED and owner.queue:
+        cluster.queues[owner.queue].wake_at_once(owner, now)
+    row_changed(cluster, claim.row, now)
+
+
+def end_claim_of(cluster: Cluster, record: PodRecord, now: float) -> None:
+    """End the claim of a pod that needs it no more, if it has one."""
+    claim = cluster.claims.of(record.pod.uid)
+    if claim is not None:
+        end_claim(cluster, claim, now)
+
+
+def end_claims_on(cluster: Cluster, row: int, now: float) -> None:
+    """End all claims on a row that leaves its pool."""
+    for claim in cluster.claims.on_row(row):
+        end_claim(cluster, claim, now)
+
+
+def recheck(cluster: Cluster, row: int, now: float) -> None:
+    """End the claims on a row that can come to nothing, and wake the owners that could be placed now."""
+    claims = cluster.claims.on_row(row)
+    for i, claim in enumerate(claims):
+        if cluster.claims.of(claim.owner.pod.uid) is not claim:
+            continue
+        with without(cluster, _still(cluster, claims[i:])):
+            fits = bool(cluster.runner.passes(claim.spec, np.array([row], dtype=np.intp))[0])
+            keeps = fits or viable(claim.spec, cluster.runner, cluster.running, row)
+        if not keeps:
+            end_claim(cluster, claim, now)
+        elif fits and claim.owner.place is Place.NOMINATED:
+            cluster.queues[claim.pool].wake_at_once(claim.owner, now)
+
+
+def renominate(cluster: Cluster, claims: tuple[Claim, ...], now: float) -> None:
+    """Make claims again that were ended to let a pod ahead take their row, as far as they can still be used."""
+    for claim in claims:
+        if viable(claim.spec, cluster.runner, cluster.running, claim.row):
+            cluster.claims.make(claim)
+        elif claim.owner.place is Place.NOMINATED:
+            owner = claim.owner
+            cluster.say(claim.pool, Nominate(owner.pod, "", claim.pool, owner.decision))
+            cluster.queues[claim.pool].wake_at_once(owner, now)
+
+
+def _still(cluster: Cluster, claims: tuple[Claim, ...]) -> tuple[Claim, ...]:
+    return tuple(claim for claim in claims if cluster.claims.of(claim.owner.pod.uid) is claim)

@@ -1,0 +1,146 @@
+"""Victims: who was asked to leave, who is leaving, and what becomes of it.
+
+Laws:
+- A pod that was asked to leave, or that terminates, is leaving: its room is counted on by claims and it is nobody's
+  victim again. Its room is free only when it is gone.
+- A terminating pod that outlives its grace is no longer believed to leave.
+- Who could not be evicted is spared for a while, and those who counted on it look elsewhere.
+"""
+
+from collections import Counter
+from typing import Final
+
+from aischeduler.engine.claiming import recheck
+from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.wakeups import row_changed
+from aischeduler.model.actions import Cause, Evict
+from aischeduler.model.budget import Budget
+from aischeduler.model.events import EvictRefused
+from aischeduler.model.names import PODS
+from aischeduler.model.pool import Pool, ReclaimPolicy
+from aischeduler.state.records import PodRecord
+
+LEAVING_SLACK_SECONDS: Final = 60.0
+"""How long after its grace a terminating pod is still believed to leave."""
+SPARED_SECONDS: Final = 30.0
+"""How long a pod that could not be evicted is no victim again."""
+ENDED_LOANS_MAX: Final = 1000
+"""Loans that one change ends at once; the rest follows as these are gone."""
+
+
+def evict(cluster: Cluster, victim: PodRecord, beneficiary: PodRecord | None, decision: str) -> Evict:
+    """Ask a pod to leave its row, for another or because its loan has ended."""
+    pod, pool = victim.pod, cluster.pool_of(victim.row)
+    cluster.victims[pod.uid] = beneficiary.pod.uid if beneficiary is not None else ""
+    cluster.budgets.note_eviction(pod)
+    cluster.refresh(victim)
+    cause = _cause(victim, pool, beneficiary)
+    cluster.tally.evictions[pool, cause] += 1
+    return Evict(
+        victim=pod,
+        node=cluster.nodes.names[victim.row],
+        pool=pool,
+        home_pool=victim.home,
+        cause=cause,
+        beneficiary=beneficiary.pod if beneficiary is not None else None,
+        decision=decision,
+    )
+
+
+def _cause(victim: PodRecord, pool: str, beneficiary: PodRecord | None) -> Cause:
+    if beneficiary is None:
+        return Cause.LOAN_ENDED
+    return Cause.RECLAIMED if victim.home != pool else Cause.PREEMPTED
+
+
+def terminates(cluster: Cluster, record: PodRecord, now: float) -> None:
+    """Note that a pod on a row is shown terminating."""
+    uid = record.pod.uid
+    cluster.victims.pop(uid, None)
+    if uid not in cluster.departures and uid not in cluster.overstayed:
+        cluster.departures.set(uid, now + record.pod.grace_seconds + LEAVING_SLACK_SECONDS)
+        cluster.refresh(record)
+        row_changed(cluster, record.row, now)  # somebody may wait for its room instead of evicting another
+
+
+def left(cluster: Cluster, uid: str) -> None:
+    """Forget what was known of the leaving of a pod that is gone."""
+    cluster.victims.pop(uid, None)
+    cluster.departures.drop(uid)
+    cluster.overstayed.discard(uid)
+    cluster.spared.drop(uid)
+
+
+def evict_refused(cluster: Cluster, event: EvictRefused, now: float) -> None:
+    """Spare a pod that could not be evicted."""
+    record = cluster.records.get(event.uid)
+    if record is None or cluster.victims.pop(event.uid, None) is None:
+        return
+    cluster.spared.set(event.uid, now + SPARED_SECONDS)
+    cluster.budgets.note_refusal(record.pod)
+    if record.counted is not None:
+        cluster.refresh(record)
+        recheck(cluster, record.row, now)
+
+
+def budget_seen(cluster: Cluster, budget: Budget, now: float) -> None:
+    """Take a budget as it now is; pods that it covers and that were spared may be tried again."""
+    cluster.budgets.see(budget)
+    if budget.disruptions_allowed > 0:
+        spared = cluster.spared.keys()
+        covered = [uid for uid in spared if budget.covers(cluster.records[uid].pod)]
+        _spare_no_more(cluster, [uid for uid in covered if cluster.spared.drop(uid)], now)
+
+
+def flush(cluster: Cluster, now: float) -> None:
+    """Let time do its part: pods that outstayed their grace, and pods that were spared long enough."""
+    for uid in cluster.departures.pop_due(now):
+        cluster.overstayed.add(uid)
+        record = cluster.records[uid]
+        cluster.refresh(record)
+        recheck(cluster, record.row, now)
+    _spare_no_more(cluster, cluster.spared.pop_due(now), now)
+
+
+def end_loans(cluster: Cluster, lender: str) -> None:
+    """End the loans that the lender's spec allows no more, the newest first, where its policy says so."""
+    pool = cluster.pools.pools[lender]
+    if pool.reclaim_policy is not ReclaimPolicy.EVICT or not cluster.market.may_evict(pool):
+        return
+    if not (pool.disable_sharing or pool.lending_limit):
+        return
+    decision = ""
+    lent = Counter(cluster.loans.lent(lender))
+    for record in _loans(cluster, lender):
+        amounts = {**record.pod.spec.request.amounts, PODS: 1}
+        if cluster.leaving(record.pod.uid):
+            lent.subtract(amounts)
+    for record in _loans(cluster, lender)[:ENDED_LOANS_MAX]:
+        amounts = {**record.pod.spec.request.amounts, PODS: 1}
+        if cluster.may_go(record) and (pool.disable_sharing or _over(pool, lent, amounts)):
+            decision = decision or cluster.next_decision()
+            lent.subtract(amounts)
+            cluster.say(lender, evict(cluster, record, None, decision))
+
+
+def _loans(cluster: Cluster, lender: str) -> list[PodRecord]:
+    """Return the pods on loan from this pool, the newest first."""
+    rows = cluster.nodes.rows_of_pool(cluster.pools.id(lender)).tolist()
+    found = [record for row in rows for record in cluster.on_row(row) if record.loan is not None]
+    return sorted(found, key=lambda r: (-(r.pod.started_seconds or 2**62), -r.arrival, r.pod.uid))
+
+
+def _over(pool: Pool, lent: Counter[str], amounts: dict[str, int]) -> bool:
+    """Say whether more is lent than the limit allows of something that this pod has."""
+    return any(lent[resource] > most and amounts.get(resource) for resource, most in pool.lending_limit.items())
+
+
+def _spare_no_more(cluster: Cluster, uids: list[str], now: float) -> None:
+    """Let those look again who may need the room of these pods."""
+    for uid in uids:
+        record = cluster.records.get(uid)
+        if record is not None and record.counted is not None:
+            row_changed(cluster, record.row, now)
+            pool = cluster.pool_of(record.row)
+            if pool:
+                end_loans(cluster, pool)

@@ -1,0 +1,147 @@
+"""What a change of a Pool or of a namespace means.
+
+Laws:
+- Nodes, queues, claims, loans and waiting pods move with their pools in one step; nothing is lost and every pod keeps
+  its age.
+- A Pool that is edited again and again is taken as it is a few times a second; the edits between are never seen.
+- The default pool has no end: when its object is deleted, its flags are the default ones until it is there again.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.evictions import end_loans
+from aischeduler.engine.node_events import follow
+from aischeduler.engine.pod_events import admit, stop_waiting
+from aischeduler.engine.wakeups import lend, row_changed
+from aischeduler.model.names import DEFAULT_POOL
+from aischeduler.model.pool import Pool
+from aischeduler.model.selectors import Labels
+from aischeduler.state.queue import PoolQueue
+from aischeduler.state.records import Place, PodRecord
+
+EDITS_MAX: Final = 5
+"""Edits of one Pool that are taken at once within a window; the last of those that follow waits for its end."""
+WINDOW_SECONDS: Final = 0.5
+
+
+def pool_seen(cluster: Cluster, pool: Pool, now: float) -> None:
+    """Take a Pool as it now is, or note it for the end of the window when there were many edits."""
+    if _too_many(cluster, pool.name, now):
+        cluster.edits[pool.name] = pool
+    else:
+        _change(cluster, pool, now)
+
+
+def pool_gone(cluster: Cluster, name: str, now: float) -> None:
+    """Take a Pool out; its nodes and pods go where they now belong."""
+    cluster.edits.pop(name, None)
+    cluster.windows.drop(name)
+    cluster.edit_counts.pop(name, None)
+    if name == DEFAULT_POOL:
+        _change(cluster, Pool(DEFAULT_POOL), now)
+    elif name in cluster.pools.pools:
+        _remove(cluster, name, now)
+
+
+def flush_edits(cluster: Cluster, now: float) -> None:
+    """Take the edits whose window has ended."""
+    for name in cluster.windows.pop_due(now):
+        cluster.edit_counts.pop(name, None)
+        pool = cluster.edits.pop(name, None)
+        if pool is not None:
+            pool_seen(cluster, pool, now)
+
+
+def namespace_seen(cluster: Cluster, name: str, labels: Labels, now: float) -> None:
+    """Take a namespace as it now is; pods from it may have become allowed, or not."""
+    if cluster.namespaces.get(name) != labels:
+        cluster.namespaces[name] = labels
+        for pool in cluster.pools.names():
+            if cluster.pools.pools[pool].allowed_namespaces is not None:
+                _allow_again(cluster.queues[pool], now, name)
+
+
+def namespace_gone(cluster: Cluster, name: str) -> None:
+    """Forget a namespace: no pod can come from it."""
+    cluster.namespaces.pop(name, None)
+
+
+def _too_many(cluster: Cluster, name: str, now: float) -> bool:
+    if name not in cluster.windows:
+        cluster.windows.set(name, now + WINDOW_SECONDS)
+        cluster.edit_counts[name] = 0
+    cluster.edit_counts[name] += 1
+    return cluster.edit_counts[name] > EDITS_MAX
+
+
+def _change(cluster: Cluster, pool: Pool, now: float) -> None:
+    before = cluster.pools.pools.get(pool.name)
+    moved = cluster.pools.see(pool)
+    if pool.name not in cluster.queues:
+        cluster.queues[pool.name] = PoolQueue(pool.name, cluster.nodes)
+    if before is None:
+        _rehome(cluster, pool.name, now)
+    follow(cluster, moved, now)
+    if before is not None and _terms(before) != _terms(pool):
+        _reconsider(cluster, before, pool, now)
+
+
+def _remove(cluster: Cluster, name: str, now: float) -> None:
+    rows = [int(row) for row in cluster.nodes.rows_of_pool(cluster.pools.id(name))]
+    for claim in cluster.claims.in_pool(name):
+        cluster.claims.end(claim)
+    moved = cluster.pools.forget(name)
+    queue = cluster.queues[name]
+    for record in queue.records():
+        queue.remove(record)
+        admit(cluster, record, now)
+    del cluster.queues[name]
+    _rehome(cluster, name, now)
+    cluster.relook.pop(name, None)
+    cluster.tally.forget(name)
+    cluster.reported.pop(name, None)
+    cluster.outbox.setdefault(DEFAULT_POOL, []).extend(cluster.outbox.pop(name, []))
+    assert {move.row for move in moved} >= set(rows), "a node was left in a pool that is gone"
+    follow(cluster, moved, now)
+
+
+def _rehome(cluster: Cluster, name: str, now: float) -> None:
+    """Let all pods that name this pool follow it: it is new, or it is gone."""
+    for record in tuple(cluster.naming.get(name, {}).values()):
+        if record.counted is not None:
+            cluster.refresh(record)
+            row_changed(cluster, record.row, now)  # own and lent may have changed places
+        elif record.queue:
+            _go_home(cluster, record, now)
+
+
+def _go_home(cluster: Cluster, record: PodRecord, now: float) -> None:
+    if cluster.pools.home(record.pod.pool) != record.home or record.borrower:
+        stop_waiting(cluster, record, now)
+        admit(cluster, record, now)
+
+
+def _reconsider(cluster: Cluster, before: Pool, pool: Pool, now: float) -> None:
+    """Let a changed spec reach those who wait: the pool's own pods, those who borrow, and those on loan."""
+    queue = cluster.queues[pool.name]
+    end_loans(cluster, pool.name)
+    if before.allowed_namespaces != pool.allowed_namespaces:
+        _allow_again(queue, now)
+    for alike in queue.parked():
+        queue.wake_next(alike.spec, now)
+    lend(cluster, pool.name, now)
+
+
+def _allow_again(queue: PoolQueue, now: float, namespace: str = "") -> None:
+    """Let pods be tried again whom the pool refused, or took, for their namespace."""
+    for place in (Place.HELD, Place.PARKED, Place.NOMINATED):
+        for record in queue.in_place(place):
+            if namespace in ("", record.pod.namespace) and not record.pod.spec.invalid:
+                queue.wake_at_once(record, now)
+
+
+def _terms(pool: Pool) -> Pool:
+    """Return the pool without what is no term of lending and evicting."""
+    return replace(pool, uid="", generation=0, selector=None, placement=None)

@@ -1,0 +1,86 @@
+"""What pools are told of themselves: their numbers and conditions, when these change and not more than once a second.
+
+The object of the default pool is asked for as long as there is none.
+"""
+
+from typing import Final
+
+from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.summary import summarize
+from aischeduler.model.actions import Condition, CreatePool, ReportPool
+from aischeduler.model.names import DEFAULT_POOL
+from aischeduler.model.pool import Pool
+
+CONFLICT_NODES_MAX: Final = 10
+"""Nodes that a Conflict condition names; the rest are counted."""
+STATUS_SECONDS: Final = 1.0
+CREATE_SECONDS: Final = 30.0
+"""How often the default Pool object is asked for while there is none."""
+
+State = tuple[int, ...]
+"""Versions of all that a status is made of."""
+
+
+class StatusReports:
+    """Says what is to be written, and when to look again."""
+
+    def __init__(self) -> None:
+        self._state: State = ()
+        self._looked_at = float("-inf")
+        self._asked_at = float("-inf")
+
+    def due_at(self, cluster: Cluster) -> float | None:
+        """Return when `report` has something to do; None when nothing has changed."""
+        times = [self._looked_at + STATUS_SECONDS] if self._state != _state(cluster) else []
+        if not cluster.pools.pools[DEFAULT_POOL].uid:
+            times.append(self._asked_at + CREATE_SECONDS)
+        return min(times, default=None)
+
+    def report(self, cluster: Cluster, now: float) -> None:
+        """Leave the reports of pools whose status changed in their outboxes."""
+        if not cluster.pools.pools[DEFAULT_POOL].uid and self._asked_at + CREATE_SECONDS <= now:
+            self._asked_at = now
+            cluster.say(DEFAULT_POOL, CreatePool(DEFAULT_POOL))
+        state = _state(cluster)
+        if state == self._state or self._looked_at + STATUS_SECONDS > now:
+            return
+        self._state, self._looked_at = state, now
+        for summary in summarize(cluster):
+            pool = cluster.pools.pools[summary.name]
+            if pool.uid:
+                told = ReportPool(pool.name, pool.uid, pool.generation, _conditions(cluster, pool), summary)
+                if cluster.reported.get(pool.name) != told:
+                    cluster.reported[pool.name] = told
+                    cluster.say(pool.name, told)
+
+
+def _state(cluster: Cluster) -> State:
+    queues = sum(queue.version for queue in cluster.queues.values())
+    return (cluster.nodes.version, cluster.pools.version, cluster.pools.conflicts_version, len(cluster.queues), queues)
+
+
+def _conditions(cluster: Cluster, pool: Pool) -> tuple[Condition, ...]:
+    accepted = _accepted(pool)
+    ready = Condition(
+        "Ready",
+        status=accepted.status,
+        reason="Scheduling" if accepted.status else "NotAccepted",
+        message="Its pods are being scheduled." if accepted.status else "Its spec is refused; see Accepted.",
+    )
+    return (ready, accepted, _conflict(cluster, pool))
+
+
+def _accepted(pool: Pool) -> Condition:
+    if pool.invalid:
+        return Condition("Accepted", status=False, reason="InvalidSpec", message=pool.invalid)
+    return Condition("Accepted", status=True, reason="Valid", message="The spec is in force.")
+
+
+def _conflict(cluster: Cluster, pool: Pool) -> Condition:
+    nodes = cluster.pools.conflicting_nodes(pool.name)
+    if not nodes:
+        return Condition("Conflict", status=False, reason="NoConflict", message="No other pool claims its nodes.")
+    more = f" and {len(nodes) - CONFLICT_NODES_MAX} more" if len(nodes) > CONFLICT_NODES_MAX else ""
+    named = ", ".join(nodes[:CONFLICT_NODES_MAX])
+    message = f"In the default pool because another pool selects them too: {named}{more}."
+    return Condition("Conflict", status=True, reason="NodesClaimedTwice", message=message)

@@ -1,0 +1,43 @@
+"""What the engine has done so far, as counters for metrics: they only grow, and name existing pools only."""
+
+from collections import Counter
+from enum import StrEnum
+
+from aischeduler.model.actions import Cause
+from aischeduler.policies.borrowing import Refusal
+
+
+class Result(StrEnum):
+    """How an attempt ended."""
+
+    BOUND = "bound"
+    NOMINATED = "nominated"
+    BORROWING = "borrowing"
+    UNSCHEDULABLE = "unschedulable"
+    HELD = "held"
+
+
+class Tally:
+    """Counters by pool; `forget` drops those of a pool that is gone."""
+
+    def __init__(self) -> None:
+        self.attempts: Counter[tuple[str, Result]] = Counter()
+        """By the pool in which the pod was tried, and result."""
+        self.borrow_attempts: Counter[str] = Counter()
+        """Searches for a lender, by home."""
+        self.borrow_refusals: Counter[tuple[str, Refusal]] = Counter()
+        """Lenders that refused, by home and reason; a home that does not borrow refuses itself."""
+        self.evictions: Counter[tuple[str, Cause]] = Counter()
+        """Evictions asked for, by the pool of the node."""
+        self.net_saves: Counter[str] = Counter()
+        """Pods that were placed only because the five-minute net brought them back, by pool of its queue."""
+        self.violations: Counter[str] = Counter()
+        """Invariants found broken, by name."""
+
+    def forget(self, pool: str) -> None:
+        """Drop the counters of a pool."""
+        for pairs in (self.attempts, self.borrow_refusals, self.evictions):
+            for key in [key for key in pairs if key[0] == pool]:
+                del pairs[key]
+        for names in (self.borrow_attempts, self.net_saves):
+            names.pop(pool, None)

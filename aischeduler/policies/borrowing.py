@@ -1,0 +1,241 @@
+"""Borrowing: which pool lends a node to a pod that fits nowhere at home.
+
+Laws:
+- A lender shares, is allowed by the pod's home, lies within both limits, and has a node that the pod fits on and that
+  no waiting home pod of the lender could use. Each lender that is refused gives way to the next.
+- Order: largest idle share left, then fewest pods, then fewest GPUs and other scarce things left lying, then name.
+- Nothing here changes anything.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from aischeduler.framework.plugin import Ask
+from aischeduler.framework.runner import Runner
+from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
+from aischeduler.model.pod import PodSpec
+from aischeduler.model.pool import Pool
+from aischeduler.state.index import Mask, Rows
+from aischeduler.state.loans import Loans, within
+from aischeduler.state.nodes import NodeTable, requested
+from aischeduler.state.pools import PoolTable
+from aischeduler.state.queue import PoolQueue
+
+LENDERS_NAMED_MAX: Final = 8
+"""Lenders that a message names for one reason; the rest are counted."""
+PLENTIFUL: Final = frozenset((CPU, MEMORY, EPHEMERAL_STORAGE, PODS))
+"""What every node has; all else is scarce."""
+
+
+class Refusal(StrEnum):
+    """Why a pool does not lend to a pod; the value is what metrics call it."""
+
+    NOT_BORROWING = "NotBorrowing"
+    NOT_SHARING = "NotSharing"
+    NOT_LISTED = "NotListed"
+    BORROWING_LIMIT = "BorrowingLimit"
+    LENDING_LIMIT = "LendingLimit"
+    NO_ROOM = "NoRoom"
+    HOME_PODS = "HomePods"
+    VISITED = "Visited"
+
+
+_TEXTS: Final = {
+    Refusal.NOT_SHARING: "not sharing",
+    Refusal.NOT_LISTED: "not in borrowingPools",
+    Refusal.LENDING_LIMIT: "lending limit reached",
+    Refusal.NO_ROOM: "no node fits",
+    Refusal.HOME_PODS: "own pods wait for that room",
+    Refusal.VISITED: "tried",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Market:
+    """What a choice of a lender reads. `preemption` is the global switch: whether anybody may be evicted."""
+
+    pools: PoolTable
+    queues: Mapping[str, PoolQueue]
+    loans: Loans
+    runner: Runner
+    preemption: bool
+
+    @property
+    def nodes(self) -> NodeTable:
+        """The node table."""
+        return self.runner.nodes
+
+    def may_evict(self, pool: Pool) -> bool:
+        """Say whether pods of this pool may have others evicted."""
+        return self.preemption and not pool.disable_preemption
+
+
+@dataclass(frozen=True, slots=True)
+class Lender:
+    """The pool that lends; `refused` are pools and why they do not."""
+
+    name: str
+    refused: tuple[tuple[str, Refusal], ...]
+
+    @property
+    def blocked(self) -> tuple[str, ...]:
+        """The pools whose own pods wait for the room."""
+        return _blocked(self.refused)
+
+
+@dataclass(frozen=True, slots=True)
+class NoLender:
+    """Nobody lends. `refused` says why, by pool; `home` why the pod's own pool may not even ask, and for what."""
+
+    refused: tuple[tuple[str, Refusal], ...]
+    home: Refusal | None = None
+    resource: str = ""
+
+    @property
+    def blocked(self) -> tuple[str, ...]:
+        """The pools whose own pods wait for the room."""
+        return _blocked(self.refused)
+
+    def message(self) -> str:
+        """Return the clause for people; empty where there is no other pool at all."""
+        match self.home:
+            case Refusal.NOT_BORROWING:
+                return "its pool does not borrow"
+            case Refusal.BORROWING_LIMIT:
+                return f"its pool has reached its borrowing limit of {self.resource}"
+        groups: dict[Refusal, list[str]] = {}
+        for name, refusal in self.refused:
+            groups.setdefault(refusal, []).append(name)
+        return "; ".join(f"{_TEXTS[refusal]}: {_names(groups[refusal])}" for refusal in Refusal if refusal in groups)
+
+
+def choose_lender(market: Market, home: str, ask: Ask, visited: tuple[str, ...]) -> Lender | NoLender:
+    """Return the best lender for a pod of this home that has not visited it on its trip."""
+    spec = ask.spec
+    unable, resource = _home_refusal(market, home, spec)
+    if unable is not None:
+        return NoLender((), unable, resource)
+    refused: list[tuple[str, Refusal]] = []
+    willing: list[str] = []
+    for name in market.pools.names():
+        if name == home:
+            continue
+        refusal = Refusal.VISITED if name in visited else lender_refusal(market, home, name, spec)
+        if refusal is None:
+            willing.append(name)
+        else:
+            refused.append((name, refusal))
+    fits = market.runner.feasible(ask)
+    for name in _in_order(market, willing, spec, fits, refused):
+        rows = market.nodes.rows_of_pool(market.pools.id(name))
+        if wanted_at_home(market, name, rows[fits[rows]]).all():
+            refused.append((name, Refusal.HOME_PODS))
+        else:
+            return Lender(name, tuple(sorted(refused)))
+    return NoLender(tuple(sorted(refused)))
+
+
+def may_borrow(market: Market, home: str, lender: str, spec: PodSpec) -> bool:
+    """Say whether both pools allow the loan, whatever room there is."""
+    return _home_refusal(market, home, spec)[0] is None and lender_refusal(market, home, lender, spec) is None
+
+
+def lender_refusal(market: Market, home: str, lender: str, spec: PodSpec) -> Refusal | None:
+    """Return why the lender's spec, or the home's list of lenders, forbids the loan."""
+    pool, borrowing_pools = market.pools.pools[lender], market.pools.pools[home].borrowing_pools
+    if borrowing_pools is not None and lender not in borrowing_pools:
+        return Refusal.NOT_LISTED
+    if pool.disable_sharing or pool.invalid:
+        return Refusal.NOT_SHARING
+    if pool.lending_limit and within(pool.lending_limit, market.loans.lent(lender), spec):
+        return Refusal.LENDING_LIMIT
+    return None
+
+
+def wanted_at_home(market: Market, lender: str, rows: Rows) -> Mask:
+    """Return which of the lender's rows some waiting home pod of the lender could use.
+
+    Where the lender may evict, that is a pod which would fit there now: room that a larger one needs comes back when
+    it is needed. Where it may not, it is every pod that could ever run there.
+    """
+    wanted: Mask = np.zeros(len(rows), dtype=np.bool_)
+    queue, pool, nodes = market.queues[lender], market.pools.pools[lender], market.nodes
+    if not len(rows) or not queue.has_usable:
+        return wanted
+    evicts = market.may_evict(pool)
+    rooms = nodes.allocatable[:, rows] - nodes.used[:, rows] if evicts else nodes.allocatable[:, rows]
+    for alike in queue.usable_within(rooms.max(axis=1)):
+        left = ~wanted
+        if evicts:
+            wanted[left] = market.runner.passes(alike.spec, rows[left])
+        else:
+            wanted[left] = market.runner.could_run(alike.spec, rows[left])
+        if wanted.all():
+            break
+    return wanted
+
+
+def _home_refusal(market: Market, home: str, spec: PodSpec) -> tuple[Refusal | None, str]:
+    pool = market.pools.pools[home]
+    if pool.disable_borrowing or pool.invalid:
+        return Refusal.NOT_BORROWING, ""
+    resource = within(pool.borrowing_limit, market.loans.borrowed(home), spec) if pool.borrowing_limit else ""
+    return (Refusal.BORROWING_LIMIT, resource) if resource else (None, "")
+
+
+def _in_order(
+    market: Market, willing: list[str], spec: PodSpec, fits: Mask, refused: list[tuple[str, Refusal]]
+) -> list[str]:
+    """Return the willing pools with a node that fits, best first; note the others as refused."""
+    if not willing:
+        return []
+    nodes, grouped = market.nodes, market.nodes.by_pool()
+    fitting = grouped.any(fits)
+    shares = _idle_shares(nodes, spec)
+    pods = grouped.sums(nodes.used[nodes.columns[PODS]])
+    scarce = _scarce(nodes, spec)
+    ranked: list[tuple[float, int, int, str]] = []
+    for name in willing:
+        place = grouped.places.get(market.pools.id(name))
+        if place is None or not fitting[place]:
+            refused.append((name, Refusal.NO_ROOM))
+        else:
+            ranked.append((-float(shares[place]), int(pods[place]), int(scarce[place]), name))
+    return [name for *_, name in sorted(ranked)]
+
+
+def _idle_shares(nodes: NodeTable, spec: PodSpec) -> npt.NDArray[np.float64]:
+    """Return per pool the smallest share left over what the pod asks for, once it is placed."""
+    grouped = nodes.by_pool()
+    shares = np.full(len(grouped.numbers), np.inf)
+    for resource, amount in spec.request.amounts.items():
+        column = nodes.column(resource)
+        allocatable = grouped.sums(nodes.allocatable[column])
+        idle = allocatable - grouped.sums(nodes.used[column]) - requested(amount)
+        shares = np.minimum(shares, idle / np.maximum(allocatable, 1))
+    return shares
+
+
+def _scarce(nodes: NodeTable, spec: PodSpec) -> npt.NDArray[np.int64]:
+    """Return per pool how much of scarce things that the pod does not ask for lies idle there."""
+    grouped = nodes.by_pool()
+    total = np.zeros(len(grouped.numbers), dtype=np.int64)
+    for resource, column in nodes.columns.items():
+        if resource not in PLENTIFUL and resource not in spec.request.amounts:
+            total += grouped.sums(nodes.allocatable[column]) - grouped.sums(nodes.used[column])
+    return total
+
+
+def _blocked(refused: tuple[tuple[str, Refusal], ...]) -> tuple[str, ...]:
+    return tuple(name for name, refusal in refused if refusal is Refusal.HOME_PODS)
+
+
+def _names(names: Iterable[str]) -> str:
+    found = sorted(names)
+    more = f" and {len(found) - LENDERS_NAMED_MAX} more" if len(found) > LENDERS_NAMED_MAX else ""
+    return ", ".join(found[:LENDERS_NAMED_MAX]) + more

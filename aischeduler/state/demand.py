@@ -1,0 +1,65 @@
+"""What the classes that wait in one queue ask for, as one table: which of them fit into some room, all at once.
+
+Laws:
+- A slot per class; the columns are those of the node table, so that room and demand are compared as vectors.
+- A class that asks for nothing of a resource fits into no room of it: what filters do not ask is not asked here.
+"""
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from aischeduler.model.names import PODS
+from aischeduler.model.pod import PodSpec
+from aischeduler.state.nodes import NodeTable, requested
+
+Amounts = npt.NDArray[np.int64]
+Slots = npt.NDArray[np.intp]
+
+SLOTS_FIRST: Final = 16
+FREE_SLOT: Final = np.iinfo(np.int64).max
+"""What an unused slot asks for: more than any room."""
+
+
+class DemandTable:
+    """Requests by slot: `amounts[slot, column]`."""
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self._nodes = nodes
+        self._amounts: Amounts = np.full((SLOTS_FIRST, len(nodes.columns)), FREE_SLOT, dtype=np.int64)
+        self._free = list(range(SLOTS_FIRST - 1, -1, -1))
+
+    def put(self, spec: PodSpec) -> int:
+        """Take a class in; return its slot."""
+        columns = [(self._nodes.column(name), requested(amount)) for name, amount in spec.request.amounts.items()]
+        self._widen()
+        if not self._free:
+            self._grow()
+        slot = self._free.pop()
+        self._amounts[slot] = 0
+        self._amounts[slot, self._nodes.columns[PODS]] = 1
+        for column, amount in columns:
+            self._amounts[slot, column] = amount
+        return slot
+
+    def drop(self, slot: int) -> None:
+        """Take a class out."""
+        self._amounts[slot] = FREE_SLOT
+        self._free.append(slot)
+
+    def within(self, room: Amounts) -> Slots:
+        """Return the slots that fit into `room` (a vector by column), ascending."""
+        self._widen()
+        return np.flatnonzero((self._amounts <= np.maximum(room, 0)).all(axis=1))
+
+    def _widen(self) -> None:
+        missing = len(self._nodes.columns) - self._amounts.shape[1]
+        if missing:
+            used = self._amounts[:, :1] != FREE_SLOT
+            self._amounts = np.hstack((self._amounts, np.where(used, 0, FREE_SLOT).repeat(missing, axis=1)))
+
+    def _grow(self) -> None:
+        slots = len(self._amounts)
+        self._amounts = np.vstack((self._amounts, np.full_like(self._amounts, FREE_SLOT)))
+        self._free.extend(range(2 * slots - 1, slots - 1, -1))

@@ -1,0 +1,64 @@
+"""Loans: what pods ask for on nodes of pools that are not their own, running and assumed ones."""
+
+from collections import Counter
+
+from aischeduler.model.names import PODS
+from aischeduler.model.pod import PodSpec
+from aischeduler.model.resources import Amounts
+
+Loan = tuple[str, str]
+"""Lender, home."""
+
+
+class Loans:
+    """Sums by lender and by home, counted as loans begin and end."""
+
+    def __init__(self) -> None:
+        self._lent: dict[str, Counter[str]] = {}
+        self._borrowed: dict[str, Counter[str]] = {}
+        self._pods: Counter[Loan] = Counter()
+
+    def begin(self, loan: Loan, spec: PodSpec) -> None:
+        """Count a loan from now on."""
+        self._count(loan, spec, 1)
+
+    def end(self, loan: Loan, spec: PodSpec) -> None:
+        """Count a loan no more."""
+        self._count(loan, spec, -1)
+
+    def lent(self, lender: str) -> Amounts:
+        """Return what the pool has lent, by resource; `pods` counts loans."""
+        return self._lent.get(lender, {})
+
+    def borrowed(self, home: str) -> Amounts:
+        """Return what the pool's pods have borrowed, by resource; `pods` counts loans."""
+        return self._borrowed.get(home, {})
+
+    def pods(self) -> dict[Loan, int]:
+        """Return how many pods are on loan, by lender and home, sorted."""
+        return dict(sorted(self._pods.items()))
+
+    def _count(self, loan: Loan, spec: PodSpec, sign: int) -> None:
+        lender, home = loan
+        amounts = {**spec.request.amounts, PODS: 1}
+        for sums, pool in ((self._lent, lender), (self._borrowed, home)):
+            total = sums.setdefault(pool, Counter())
+            for resource, amount in amounts.items():
+                total[resource] += sign * amount
+            if not total[PODS]:
+                del sums[pool]
+        self._pods[loan] += sign
+        if not self._pods[loan]:
+            del self._pods[loan]
+
+
+def within(limit: Amounts, sums: Amounts, spec: PodSpec) -> str:
+    """Return the first resource, by name, of which the pod would exceed the limit; empty when there is none.
+
+    What the limit does not name is unlimited, and so is what the pod does not ask for.
+    """
+    asked = {**spec.request.amounts, PODS: 1}
+    for resource, most in sorted(limit.items()):
+        if resource in asked and sums.get(resource, 0) + asked[resource] > most:
+            return resource
+    return ""

@@ -1,0 +1,45 @@
+"""Moments to come, by key."""
+
+from heapq import heappop, heappush
+
+
+class Timers:
+    """One moment per key; what is due comes out in the order of time, then of keys."""
+
+    def __init__(self) -> None:
+        self._at: dict[str, float] = {}
+        self._heap: list[tuple[float, str]] = []
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._at
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+    def keys(self) -> tuple[str, ...]:
+        """Return all keys, sorted."""
+        return tuple(sorted(self._at))
+
+    def set(self, key: str, at: float) -> None:
+        """Set, or move, the moment of a key."""
+        self._at[key] = at
+        heappush(self._heap, (at, key))
+
+    def drop(self, key: str) -> bool:
+        """Forget a key; say whether it was there."""
+        return self._at.pop(key, None) is not None
+
+    def next(self) -> float | None:
+        """Return the first moment; None where there is none."""
+        while self._heap and self._at.get(self._heap[0][1]) != self._heap[0][0]:
+            heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def pop_due(self, now: float) -> list[str]:
+        """Take out the keys whose moment has come."""
+        due: list[str] = []
+        while (first := self.next()) is not None and first <= now:
+            _, key = heappop(self._heap)
+            if self.drop(key):
+                due.append(key)
+        return due
