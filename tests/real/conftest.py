@@ -6,9 +6,20 @@ from itertools import count
 
 import pytest
 
+from aischeduler.model.names import DEFAULT_POOL
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.sweep import sweep
-from tests.real.cluster import EXAMPLES, create_namespace, install, nodes
+from tests.objects import pool_object
+from tests.real.cluster import (
+    CPU_POOL,
+    EXAMPLES,
+    GPU_POOL,
+    MASTERS,
+    create_namespace,
+    create_pools,
+    install,
+    nodes,
+)
 from tests.real.daemon import Daemon
 from tests.real.history import History
 
@@ -40,9 +51,14 @@ def pools_served(control_plane: ControlPlane) -> None:
 
 @pytest.fixture
 def cluster(control_plane: ControlPlane, clean_cluster: None, pools_served: None) -> None:
-    """The pools of the examples and 25 nodes, applied by kubectl."""
+    """The pools of the examples and 25 nodes, applied by kubectl; here each pool keeps to itself."""
     applied = control_plane.kubectl("apply", "-f", str(EXAMPLES / "pools.yaml"))
     assert applied.returncode == 0, applied.stderr
+    create_pools(control_plane, pool_object(DEFAULT_POOL))
+    keep_to_itself = json.dumps({"spec": {"disableBorrowing": True}})
+    for name in (CPU_POOL, GPU_POOL, MASTERS, DEFAULT_POOL):
+        patched = control_plane.kubectl("patch", "pool", name, "--type=merge", "-p", keep_to_itself)
+        assert patched.returncode == 0, patched.stderr
     document = {"apiVersion": "v1", "kind": "List", "items": nodes()}
     created = control_plane.kubectl("create", "-f", "-", stdin=json.dumps(document))
     assert created.returncode == 0, created.stderr

@@ -52,7 +52,9 @@ def goes(cluster: VirtualCluster) -> bool:
 
 
 def mark(cluster: VirtualCluster) -> str:
-    told = {one["type"]: one.get("reason", "") for one in pod(cluster, "guest")["status"].get("conditions", ())}
+    told: dict[str, str] = {
+        one["type"]: one.get("reason", "") for one in pod(cluster, "guest")["status"].get("conditions", ())
+    }
     return told.get("DisruptionTarget", "")
 
 
