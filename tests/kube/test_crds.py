@@ -1,12 +1,21 @@
+import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from aischeduler.kube import crds
+from aischeduler.sandbox.rules import definition_errors
+from tests.controlplane.plane import ControlPlane
+from tests.controlplane.sweep import sweep
+from tests.objects import pool_object
 
 ROOT = Path(__file__).resolve().parents[2]
+CRDS = ROOT / "manifests" / "crds"
+PUBLISHED_WITHIN_SECONDS = 30.0
 
 
 def fields(path: str, schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -15,6 +24,8 @@ def fields(path: str, schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, A
         yield from fields(f"{path}.{name}", child)
     if "items" in schema:
         yield from fields(f"{path}[]", schema["items"])
+    if "additionalProperties" in schema:
+        yield from fields(f"{path}{{}}", schema["additionalProperties"])
 
 
 def schema() -> dict[str, Any]:
@@ -24,8 +35,7 @@ def schema() -> dict[str, Any]:
 
 
 def test_written_files_are_what_the_source_says() -> None:
-    directory = ROOT / "manifests" / "crds"
-    assert {path.name: path.read_text() for path in directory.glob("*.yaml")} == crds.files()
+    assert {path.name: path.read_text() for path in CRDS.glob("*.yaml")} == crds.files()
 
 
 def test_every_field_is_described() -> None:
@@ -33,21 +43,43 @@ def test_every_field_is_described() -> None:
     assert mute == []
 
 
-def test_every_list_and_free_map_has_a_limit() -> None:
+def test_everything_that_can_be_long_has_a_limit() -> None:
+    limits = {"array": "maxItems", "string": "maxLength", "object": "maxProperties"}
     unbounded = [
         path
         for path, field in fields("pool", schema())
-        if (field["type"] == "array" and "maxItems" not in field)
-        or ("additionalProperties" in field and "maxProperties" not in field)
+        if limits.get(field.get("type", "string")) not in field
+        and field.get("type") not in {"boolean", "integer"}
+        and not {"properties", "enum", "format"} & field.keys()
+        and path not in {"pool.metadata", "pool.apiVersion", "pool.kind"}
     ]
     assert unbounded == []
 
 
-def test_switches_are_off_by_default() -> None:
+def test_every_rule_has_words_for_people() -> None:
+    rules = [rule for _, field in fields("pool", schema()) for rule in field.get("x-kubernetes-validations", ())]
+    assert len(rules) > 5
+    assert [rule["rule"] for rule in rules if not rule.get("message")] == []
+    assert definition_errors(schema(), "schema") == []
+
+
+def test_defaults_are_written_where_there_are_any() -> None:
     spec = schema()["properties"]["spec"]["properties"]
-    assert [spec[name]["default"] for name in ("disablePreemption", "disableBorrowing", "disableSharing")] == [
-        False
-    ] * 3
+    assert {name: field["default"] for name, field in spec.items() if "default" in field} == {
+        "disablePreemption": False,
+        "disableBorrowing": False,
+        "disableSharing": False,
+        "makeRoom": "PreemptThenBorrow",
+        "reclaimPolicy": "OnDemand",
+    }
+
+
+def test_every_column_shows_a_field_of_the_schema() -> None:
+    known = {path.removeprefix("pool") for path, _ in fields("pool", schema())}
+    for name, path in {**crds.COLUMNS, **crds.WIDE_COLUMNS}.items():
+        field, _, rest = path.partition("[")
+        assert field in known or (field.rpartition(".")[0] + "{}") in known, name
+        assert bool(rest) == (field == ".status.conditions"), name
 
 
 def test_write_makes_the_directory(tmp_path: Path) -> None:
@@ -55,3 +87,59 @@ def test_write_makes_the_directory(tmp_path: Path) -> None:
     written = yaml.safe_load((tmp_path / "new" / "pools.yaml").read_text())
     assert written["metadata"]["name"] == "pools.resource.aibee.cn"
     assert written["spec"]["scope"] == "Cluster"
+
+
+@pytest.fixture
+def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
+    """The real control plane with the definition as it lies in the repository."""
+    applied = control_plane.kubectl("apply", "--server-side", "-f", str(CRDS))
+    assert applied.returncode == 0, applied.stderr
+    established = control_plane.kubectl("wait", "--for=condition=Established", "crd/pools.resource.aibee.cn")
+    assert established.returncode == 0, established.stderr
+    deadline = time.monotonic() + PUBLISHED_WITHIN_SECONDS
+    while control_plane.kubectl("explain", "pool").returncode != 0:
+        assert time.monotonic() < deadline, "the schema was not published"
+        time.sleep(0.2)
+    yield control_plane
+    sweep(control_plane)
+
+
+def test_explain_has_words_for_every_field(plane: ControlPlane) -> None:
+    said = plane.kubectl("get", "--raw", "/openapi/v3/apis/resource.aibee.cn/v1alpha1")
+    published = json.loads(said.stdout)["components"]["schemas"]["cn.aibee.resource.v1alpha1.Pool"]
+    ours = {path: field["description"] for path, field in fields("pool", schema()) if path != "pool.metadata"}
+    theirs = {path: field.get("description") for path, field in fields("pool", published)}
+    kept = {path: theirs[path] for path in ours if path not in {"pool.apiVersion", "pool.kind"}}
+    assert kept == {path: text for path, text in ours.items() if path in kept}
+
+
+def test_explain_reads_like_documentation(plane: ControlPlane) -> None:
+    for path in ("pool.spec", "pool.spec.lendingLimit", "pool.status.columns", "pool.spec.nodeSelector.matchLabels"):
+        said = plane.kubectl("explain", path)
+        assert said.returncode == 0, said.stderr
+        assert "<empty>" not in said.stdout, path
+    assert "evict borrowers" in " ".join(plane.kubectl("explain", "pool.spec.makeRoom").stdout.split())
+
+
+def test_kubectl_shows_the_columns_and_wide_shows_more(plane: ControlPlane) -> None:
+    plane.api("POST", "/apis/resource.aibee.cn/v1alpha1/pools", pool_object("team-a", placement="Pack"))
+    columns = {"nodes": "3", "cpu": "5/24", "memory": "9Gi/96Gi", "gpu": "1/8", "shared": "1", "flags": "p✓ b✓ s✗"}
+    status = {"columns": columns, "pods": 7, "free": {"cpu": "19", "gpu": 7}}
+    path = "/apis/resource.aibee.cn/v1alpha1/pools/team-a/status"
+    assert plane.api("PATCH", path, {"status": status}).status == 200
+    heads, row = plane.kubectl("get", "pool").stdout.splitlines()
+    assert heads.split() == ["NAME", *(name.upper() for name in crds.COLUMNS), "AGE"]
+    assert row.split()[:6] == ["team-a", "3", "5/24", "9Gi/96Gi", "1/8", "1"]
+    assert "p✓ b✓ s✗" in row
+    wide, row = plane.kubectl("get", "pool", "-o", "wide").stdout.splitlines()
+    assert wide.split() == [*heads.split(), *(name.upper() for name in crds.WIDE_COLUMNS)]
+    assert "PreemptThenBorrow" in row
+    assert "team-a" in plane.kubectl("get", "ai-scheduler").stdout
+
+
+def test_kubectl_shows_which_field_of_a_pool_is_wrong(plane: ControlPlane) -> None:
+    wrong = pool_object("team-a", borrowingPools=["team-a"], lendingLimit={"cpu": "-1"})
+    said = plane.kubectl("create", "-f", "-", stdin=json.dumps(wrong))
+    assert said.returncode != 0
+    assert "spec.borrowingPools: Invalid value: a pool cannot borrow from itself" in said.stderr
+    assert 'spec.lendingLimit[cpu]: Invalid value: "-1": must not be below zero' in said.stderr
