@@ -249,7 +249,12 @@ class Daemon:
 
     def _unreadable(self, reports: Reports, found: Unreadable) -> None:
         self._log.warning(
-            "object not readable", kind=found.kind, namespace=found.namespace, name=found.name, reason=found.message
+            "object not readable",
+            kind=found.kind,
+            name=found.name,
+            namespace=found.namespace,
+            uid=found.uid,
+            reason=found.message,
         )
         if found.name and found.uid:
             about = ObjectRef(found.kind, found.name, found.uid, found.namespace)

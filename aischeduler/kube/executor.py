@@ -158,9 +158,7 @@ class Executor:
             try:
                 await self._crew.reader.read(action.pod)
             except ApiError as error:
-                self._log.warning(
-                    "pod not read", pod=action.pod.name, namespace=action.pod.namespace, reason=str(error)
-                )
+                self._log.warning("pod not read", **_named(action.pod), reason=str(error))
             except Exception as error:  # noqa: BLE001 - a bug costs one look at a pod; the core asks again
                 self._log.error("failed", job="settler", exc_info=error)
 
@@ -194,6 +192,7 @@ class Executor:
             kind=about.kind,
             name=about.name,
             namespace=about.namespace,
+            uid=about.uid,
             reason=action.reason,
             message=action.message,
         )
