@@ -1,0 +1,91 @@
+"""The reference of Pool for users: it names every field, its defaults are the schema's, and its examples work."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from aischeduler.kube.crds import pool_crd
+from aischeduler.kube.decode_pool import read_pool
+from aischeduler.kube.documents import PoolDocument
+from aischeduler.kube.pool_schema import pool_schema
+from aischeduler.sandbox.apiserver import ApiServer
+from aischeduler.sandbox.protocol import Response, request
+from tests.objects import pool_object
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = (ROOT / "docs" / "pools.md").read_text()
+SPEC: dict[str, Any] = pool_schema()["properties"]["spec"]["properties"]
+STATUS: dict[str, Any] = pool_schema()["properties"]["status"]["properties"]
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+POOLS = "/apis/resource.aibee.cn/v1alpha1/pools?fieldValidation=Strict"
+
+
+def examples() -> list[dict[str, Any]]:
+    """All Pools in the reference and in the example files."""
+    shown = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)]
+    files = [(ROOT / "examples" / name).read_text() for name in ("pools.yaml", "team-pools.yaml")]
+    return [*shown, *(pool for text in files for pool in yaml.safe_load_all(text))]
+
+
+def section(field: str) -> str:
+    """What stands under the heading of a field of spec."""
+    found = re.search(rf"^### {field}\n(.*?)(?=^##)", TEXT, re.DOTALL | re.MULTILINE)
+    assert found is not None, field
+    return found[1]
+
+
+def test_every_field_of_spec_has_a_section_in_the_order_of_the_schema() -> None:
+    assert re.findall(r"^### (\w+)$", TEXT, re.MULTILINE) == list(SPEC)
+
+
+@pytest.mark.parametrize("field", SPEC)
+def test_every_field_of_spec_is_in_an_example_and_says_its_default(field: str) -> None:
+    assert any(field in pool["spec"] for pool in examples())
+    said = section(field)
+    if "default" in SPEC[field]:
+        default = SPEC[field]["default"]
+        shown = str(default).lower() if isinstance(default, bool) else default
+        assert f"Default: `{shown}`" in said or f"| `{shown}` | The default." in said
+    else:
+        assert "Default: " in said or "Absent: " in said
+    for value in SPEC[field].get("enum", ()):
+        assert f"| `{value}` |" in said
+
+
+def test_every_field_of_status_is_in_the_table() -> None:
+    table = TEXT[TEXT.index("## status") :]
+    named = [*STATUS, *STATUS["columns"]["properties"]]
+    assert [name for name in named if f"`{name}`" not in table] == []
+
+
+def written(pool: dict[str, Any]) -> Response:
+    """What a server with the definition answers to a new Pool."""
+    server = ApiServer()
+    server.handle(request("POST", DEFINITIONS, msgspec.json.encode(pool_crd())), 0.0)
+    answer = server.handle(request("POST", POOLS, msgspec.json.encode(pool)), 0.0)
+    assert isinstance(answer, Response)
+    return answer
+
+
+@pytest.mark.parametrize("pool", examples(), ids=lambda pool: pool["metadata"]["name"])
+def test_every_example_is_accepted_by_the_schema_and_by_the_scheduler(pool: dict[str, Any]) -> None:
+    answer = written(pool)
+    assert (answer.status, answer.warnings) == (201, ()), answer.body
+    assert read_pool(msgspec.json.decode(answer.body, type=PoolDocument)).invalid == ""
+
+
+def test_refusals_are_quoted_as_they_are() -> None:
+    gpu = {"matchExpressions": [{"key": "gpu", "operator": "In"}]}
+    wrong = [
+        pool_object("speech", borrowingPools=["speech"]),
+        pool_object("vision", lendingLimit={"cpu": "-1"}),
+        pool_object("vision", lendingLimit={"memory": "64 GB"}),
+        pool_object("training", nodeSelector=gpu),
+    ]
+    messages = [msgspec.json.decode(written(pool).body)["message"] for pool in wrong]
+    said = [f"The Pool {message.removeprefix('Pool.resource.aibee.cn ')}" for message in messages]
+    assert re.findall(r"^The Pool .*$", TEXT, re.MULTILINE) == said
