@@ -1,0 +1,64 @@
+"""Reports against a scripted server: what is written, and in what order of things."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from aischeduler.kube.client import Client
+from aischeduler.kube.errors import Failed
+from aischeduler.kube.reports import Reports, Voice
+from aischeduler.kube.requests import Reporter
+from aischeduler.kube.wire import Wire
+from tests.build import a_pod
+from tests.kube.scripted import Script, Waits, broken, reply, serving
+
+EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
+STATUS = "/api/v1/namespaces/default/pods/p/status"
+POOLS = "/apis/resource.aibee.cn/v1alpha1/pools"
+POOL = f"{POOLS}/cpu"
+WALL = 1_767_323_045.25
+POD = a_pod("p", uid="u1")
+
+
+@dataclass
+class World:
+    script: Script = field(default_factory=Script)
+    waits: Waits = field(default_factory=Waits)
+    binds_done: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.binds_done.set()
+
+    async def binds_first(self) -> None:
+        await self.binds_done.wait()
+
+    @asynccontextmanager
+    async def running(self, failed: Failed = broken) -> AsyncIterator[Reports]:
+        voice = Voice(Reporter("ai-scheduler", "ai-scheduler-h-1"), lambda: WALL)
+        async with serving(self.script) as server, Client(server) as client:
+            wire = Wire(server, 8)
+            reports = Reports(wire, client, self.waits.pace(), voice, failed)
+            task = asyncio.create_task(reports.run(self.binds_first))
+            try:
+                yield reports
+            finally:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+                await wire.close()
+
+    def accept_all(self) -> "World":
+        self.script.always["post", EVENTS] = lambda _: reply(201)
+        self.script.always["patch", STATUS] = lambda _: reply(200)
+        return self
+
+    @property
+    def events(self) -> list[Any]:
+        return [request.json for request in self.script.asked("post")]
+
+
+async def written(reports: Reports) -> None:
+    async with asyncio.timeout(5):
+        await reports.none_unwritten()

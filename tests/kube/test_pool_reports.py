@@ -1,0 +1,132 @@
+import asyncio
+from typing import Any
+
+import pytest
+
+from aischeduler.kube import reports as module
+from aischeduler.kube.pool_requests import pool_status
+from aischeduler.model.actions import CreatePool
+from tests.build import a_pod
+from tests.kube.reporting import POOL, POOLS, World, written
+from tests.kube.scripted import Answer, reply, slam, status, until
+from tests.kube.summaries import a_report
+
+
+def pool_document(**parts: Any) -> Any:
+    return reply(200, {"metadata": {"name": "cpu", "uid": "u-cpu", "resourceVersion": "7"}, **parts})
+
+
+async def test_pool_conditions_are_written_with_the_version_they_were_read_at() -> None:
+    world = World()
+    world.script.on("get", POOL, pool_document())
+    world.script.on("patch", f"{POOL}/status", reply(200))
+    async with world.running() as reports:
+        reports.pool(a_report("cpu", uid="u-cpu", generation=3))
+        await written(reports)
+    (patch,) = world.script.asked("patch")
+    assert patch.headers["content-type"] == "application/merge-patch+json"
+    assert patch.json["metadata"] == {"resourceVersion": "7"}
+    assert patch.json["status"]["observedGeneration"] == 3
+    assert patch.json["status"]["conditions"][0]["lastTransitionTime"] == "2026-01-02T03:04:05Z"
+
+
+async def test_pool_conflict_is_read_again() -> None:
+    world = World()
+    world.script.on("get", POOL, pool_document(), pool_document())
+    world.script.on("patch", f"{POOL}/status", status(409, "Conflict"), reply(200))
+    async with world.running() as reports:
+        reports.pool(a_report("cpu", uid="u-cpu", generation=3))
+        await written(reports)
+        assert reports.counts.written == 1
+    assert len(world.script.asked("get")) == 2
+
+
+async def test_pool_that_is_another_or_says_so_already_is_left_alone() -> None:
+    world = World()
+    said = pool_status(a_report("cpu", generation=3), {}, "2025-01-01T00:00:00Z")
+    world.script.on("get", POOL, pool_document(status=said))
+    world.script.on("get", POOL, pool_document())
+    async with world.running() as reports:
+        reports.pool(a_report("cpu", uid="u-cpu", generation=3))
+        await written(reports)
+        reports.pool(a_report("cpu", uid="another", generation=3))
+        await written(reports)
+        reports.pool(a_report("gone", uid="u-gone", generation=3))
+        await written(reports)
+        assert (reports.counts.written, reports.counts.refused) == (2, 1)
+    assert world.script.asked("patch") == []
+
+
+async def test_only_the_newest_conditions_of_a_pool_are_written() -> None:
+    world = World()
+    world.binds_done.clear()
+    world.script.on("get", POOL, pool_document())
+    world.script.on("patch", f"{POOL}/status", reply(200))
+    async with world.running() as reports:
+        for generation in (1, 2, 3):
+            reports.pool(a_report("cpu", uid="u-cpu", generation=generation))
+        world.binds_done.set()
+        await written(reports)
+    assert [request.json["status"]["observedGeneration"] for request in world.script.asked("patch")] == [3]
+
+
+async def test_status_that_cannot_be_written_is_tried_until_it_is() -> None:
+    world = World()
+    world.script.on("get", POOL, *[slam] * 4, status(503, "ServiceUnavailable"), pool_document())
+    world.script.on("patch", f"{POOL}/status", reply(200))
+    async with world.running() as reports:
+        reports.pool(a_report("cpu"))
+        await written(reports)
+        assert (reports.counts.written, reports.counts.dropped) == (1, 0)
+    assert len(world.script.asked("patch")) == 1
+
+
+async def test_older_status_never_overwrites_a_newer_one() -> None:
+    world, release = World(), asyncio.Event()
+
+    async def late(writer: asyncio.StreamWriter) -> None:
+        await release.wait()
+        await pool_document()(writer)
+
+    world.script.on("get", POOL, late, pool_document())
+    world.script.on("patch", f"{POOL}/status", reply(200))
+    async with world.running() as reports:
+        reports.pool(a_report("cpu", generation=1))
+        await until(lambda: world.script.asked("get"))
+        reports.pool(a_report("cpu", generation=2))
+        await until(lambda: world.script.asked("patch"))
+        release.set()
+        await written(reports)
+    assert [request.json["status"]["observedGeneration"] for request in world.script.asked("patch")] == [2]
+
+
+async def test_status_outlives_the_reports_that_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WAITING_MAX", 2)
+    world = World().accept_all()
+    world.binds_done.clear()
+    world.script.on("get", POOL, pool_document())
+    world.script.on("patch", f"{POOL}/status", reply(200))
+    async with world.running() as reports:
+        reports.pool(a_report("cpu"))
+        for name in ("a", "b", "c"):
+            reports.scheduled(a_pod(name), "n1")
+        world.binds_done.set()
+        await written(reports)
+        assert reports.counts.dropped == 2
+    assert len(world.script.asked("patch", POOL)) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "written_and_refused"),
+    [(reply(201), (1, 0)), (status(409, "AlreadyExists"), (1, 0)), (status(404, "NotFound"), (0, 1))],
+    ids=["created", "there already", "not served"],
+)
+async def test_pool_is_created_unless_there_is_one(answer: Answer, written_and_refused: tuple[int, int]) -> None:
+    world = World()
+    world.script.on("post", POOLS, answer)
+    async with world.running() as reports:
+        reports.create(CreatePool("default"))
+        await written(reports)
+        assert (reports.counts.written, reports.counts.refused) == written_and_refused
+    (request,) = world.script.asked("post")
+    assert request.json["metadata"] == {"name": "default"}
