@@ -10,7 +10,7 @@ from hashlib import blake2b
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, GPU_DEFAULT, MEMORY, PODS, SCHEDULER_NAME
 from aischeduler.model.node import NO_SCHEDULE, Node, Taint
 from aischeduler.model.pod import PENDING, HostPort, Pod, PodSpec, Toleration
-from aischeduler.model.pool import Placement, Pool
+from aischeduler.model.pool import MakeRoom, Placement, Pool, ReclaimPolicy
 from aischeduler.model.resources import Amounts, Container, Request, parse_amounts, pod_request
 from aischeduler.model.selectors import (
     LabelSelector,
@@ -86,6 +86,11 @@ def a_pod(
     host_ports: tuple[HostPort, ...] = (),
     wants_node: str = "",
     invalid: str = "",
+    labels: Mapping[str, str] = NOTHING,
+    preempts: bool = True,
+    guarded: bool = False,
+    started: int = 0,
+    grace: int = 0,
 ) -> Pod:
     """Return a pod; `node` is where it is bound, `wants_node` the node that it asks for by name."""
     return Pod(
@@ -110,6 +115,11 @@ def a_pod(
         phase=phase,
         terminating=terminating,
         gates=gates,
+        labels=dict(labels),
+        preempts=preempts,
+        guarded=guarded,
+        started_seconds=started,
+        grace_seconds=grace,
     )
 
 
@@ -154,6 +164,12 @@ def a_pool(
     disable_preemption: bool = False,
     disable_borrowing: bool = False,
     disable_sharing: bool = False,
+    borrowing_pools: tuple[str, ...] | None = None,
+    lending_limit: Amounts | None = None,
+    borrowing_limit: Amounts | None = None,
+    make_room: MakeRoom = MakeRoom.PREEMPT_THEN_BORROW,
+    reclaim_policy: ReclaimPolicy = ReclaimPolicy.ON_DEMAND,
+    allowed_namespaces: Mapping[str, str] | None = None,
     invalid: str = "",
 ) -> Pool:
     """Return a pool of the nodes with these `labels`, or of a `selector`; neither owns no nodes."""
@@ -168,6 +184,14 @@ def a_pool(
         disable_preemption=disable_preemption,
         disable_borrowing=disable_borrowing,
         disable_sharing=disable_sharing,
+        borrowing_pools=borrowing_pools,
+        lending_limit=lending_limit or {},
+        borrowing_limit=borrowing_limit or {},
+        make_room=make_room,
+        reclaim_policy=reclaim_policy,
+        allowed_namespaces=None
+        if allowed_namespaces is None
+        else label_selector("spec.allowedNamespaces", allowed_namespaces, ()),
         invalid=invalid,
     )
 

@@ -2,7 +2,7 @@
 
 from aischeduler.engine.profile import Profile, default_profile
 from aischeduler.engine.scheduler import Scheduler
-from aischeduler.model.actions import Action, Bind, CreatePool, ReportPool, ReportWaiting, Warn
+from aischeduler.model.actions import Action, Bind, CreatePool, Evict, Nominate, ReportPool, ReportWaiting, Warn
 from aischeduler.model.events import Event, NodeSeen, PodSeen, PoolSeen
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
@@ -67,3 +67,13 @@ def conditions(actions: list[Action], pool: str) -> dict[str, tuple[bool, str]]:
     """Return type -> (status, message) of what the pool was told last."""
     told = [action for action in actions if isinstance(action, ReportPool) and action.name == pool]
     return {c.type: (c.status, c.message) for c in told[-1].conditions} if told else {}
+
+
+def evictions(actions: list[Action]) -> dict[str, str]:
+    """Return victim -> cause of the evictions among the actions."""
+    return {action.victim.name: str(action.cause) for action in actions if isinstance(action, Evict)}
+
+
+def nominations(actions: list[Action]) -> dict[str, str]:
+    """Return pod -> node (empty where cleared) of the last nominations among the actions."""
+    return {action.pod.name: action.node for action in actions if isinstance(action, Nominate)}

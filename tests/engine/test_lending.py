@@ -1,0 +1,194 @@
+"""Borrowing: who lends, in which order, within which limits, and who is woken by room that others own."""
+
+from dataclasses import replace
+
+import pytest
+
+from aischeduler.model.events import NamespaceSeen, PodGone, PoolGone
+from aischeduler.model.pool import Pool
+from tests.build import a_node, a_pod, a_pool
+from tests.engine.session import Session, binds, evictions, reports
+
+
+def pool(name: str, **fields: object) -> Pool:
+    """A pool of the nodes that carry its name."""
+    return replace(a_pool(name, labels={"pool": name}), **fields)  # type: ignore[arg-type]
+
+
+def session_of(*pools: Pool, **nodes: tuple[str, str]) -> Session:
+    """Pools, and nodes as name=(pool, cpu)."""
+    session = Session(*pools)
+    session.see(*(a_node(name, cpu=cpu, labels={"pool": owner}) for name, (owner, cpu) in nodes.items()))
+    return session
+
+
+def test_lender_with_the_largest_idle_share_lends() -> None:
+    session = session_of(pool("a"), pool("b"), pool("c"), b1=("b", "8"), c1=("c", "4"))
+    session.see(a_pod("used", cpu="5", pool="b", node="b1"), a_pod("p", cpu="1", pool="a"))
+    assert binds(session.decide()) == {"p": "c1"}
+
+
+def test_of_equal_shares_the_pool_with_fewest_pods_lends_then_the_first_by_name() -> None:
+    session = session_of(pool("a"), pool("c"), pool("b"), b1=("b", "4"), c1=("c", "4"))
+    session.see(a_pod("busy", cpu="", memory="", pool="b", node="b1"), a_pod("p", cpu="1", pool="a"))
+    assert binds(session.decide()) == {"p": "c1"}
+    session = session_of(pool("a"), pool("c"), pool("b"), b1=("b", "4"), c1=("c", "4"))
+    session.see(a_pod("p", cpu="1", pool="a"))
+    assert binds(session.decide()) == {"p": "b1"}
+
+
+def test_pod_without_gpus_leaves_gpus_alone_where_shares_are_equal() -> None:
+    session = Session(pool("a"), pool("b"), pool("c"))
+    session.see(a_node("b1", cpu="4", gpu=8, labels={"pool": "b"}), a_node("c1", cpu="4", labels={"pool": "c"}))
+    session.see(a_pod("p", cpu="1", pool="a"))
+    assert binds(session.decide()) == {"p": "c1"}
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "clause"),
+    [
+        ({"disable_borrowing": True}, {}, "its pool does not borrow"),
+        ({}, {"disable_sharing": True}, "not sharing: b"),
+        ({"borrowing_pools": ("c",)}, {}, "not in borrowingPools: b"),
+        ({"borrowing_limit": {"cpu": 500}}, {}, "borrowing limit of cpu"),
+        ({}, {"lending_limit": {"cpu": 500}}, "lending limit reached: b"),
+    ],
+)
+def test_refused_loan_says_whose_rule_forbids_it(a: dict[str, object], b: dict[str, object], clause: str) -> None:
+    session = session_of(pool("a", **a), pool("b", **b), b1=("b", "4"))
+    session.see(a_pod("p", cpu="1", pool="a"))
+    said = session.decide()
+    assert binds(said) == {}
+    assert clause in reports(said)["p"]
+    session.see(replace(pool("a"), generation=2), replace(pool("b"), generation=2))
+    assert binds(session.decide(11)) == {"p": "b1"}, "the rule is gone"
+    assert session.scheduler.net_saves() == 0
+
+
+def test_limit_counts_only_what_it_names_and_is_free_again_when_a_loan_ends() -> None:
+    session = session_of(pool("a"), pool("b", lending_limit={"cpu": 2000}), b1=("b", "8"))
+    session.see(*(a_pod(f"p{i}", cpu="1", pool="a", created=i) for i in range(3)), a_pod("m", cpu="", pool="a"))
+    assert set(binds(session.decide())) == {"p0", "p1", "m"}
+    session.tell(PodGone("uid-p0"))
+    assert set(binds(session.decide(11))) == {"p2"}
+
+
+def test_freed_borrowing_limit_opens_every_lender() -> None:
+    session = session_of(pool("a", borrowing_limit={"cpu": 1000}), pool("b"), pool("c"), b1=("b", "1"), c1=("c", "1"))
+    session.see(a_pod("p0", cpu="1", pool="a"), a_pod("p1", cpu="1", pool="a", created=1))
+    assert binds(session.decide()) == {"p0": "b1"}
+    session.see(a_pod("daemon", cpu="1", node="b1", scheduler_name="other"))
+    session.tell(PodGone("uid-p0"))
+    assert binds(session.decide(11)) == {"p1": "c1"}, "although the node that p0 left is full"
+    assert session.scheduler.net_saves() == 0
+
+
+def test_waiting_home_pod_that_fits_stops_the_loan_and_one_that_does_not_fit_stops_none() -> None:
+    session = session_of(pool("a"), pool("b"), b1=("b", "4"))
+    session.see(a_pod("huge", cpu="100", pool="b"), a_pod("p", cpu="1", pool="a"))
+    assert binds(session.decide()) == {"p": "b1"}
+    session.see(a_pod("home", cpu="3", pool="b"), a_pod("q", cpu="3", pool="a", priority=1000))
+    assert binds(session.decide()) == {"home": "b1"}
+
+
+def test_lender_that_may_not_evict_keeps_every_node_on_which_its_waiting_pods_could_ever_run() -> None:
+    session = session_of(pool("a"), pool("b", disable_preemption=True), b1=("b", "4"), b2=("b", "2"))
+    session.see(a_pod("own", cpu="2", pool="b", node="b1"), a_pod("home", cpu="4", pool="b"))
+    session.see(a_pod("p", cpu="1", pool="a"), a_pod("q", cpu="2", pool="a"))
+    assert binds(session.decide()) == {"p": "b2"}
+    session.tell(PodGone("uid-home"))
+    assert binds(session.decide(11)) == {"q": "b1"}, "nobody waits for it any more"
+    assert session.scheduler.net_saves() == 0
+
+
+def test_borrower_is_woken_when_the_home_pods_that_kept_the_room_are_placed() -> None:
+    session = session_of(pool("a"), pool("b"), b1=("b", "4"))
+    session.see(a_pod("full", cpu="4", pool="b", node="b1", priority=9))
+    session.see(a_pod("home", cpu="1", pool="b"), a_pod("p", cpu="3", pool="a"))
+    assert binds(session.decide()) == {}
+    session.tell(PodGone("uid-full"))
+    assert binds(session.decide(11)) == {"home": "b1", "p": "b1"}
+    assert session.scheduler.net_saves() == 0
+
+
+def test_freed_room_goes_to_borrowers_of_all_pools_by_their_order() -> None:
+    session = session_of(pool("a"), pool("b"), pool("z"), b1=("b", "2"))
+    session.see(a_pod("full", cpu="2", pool="b", node="b1", priority=9))
+    session.see(a_pod("first-name", cpu="2", pool="a", priority=1), a_pod("urgent", cpu="2", pool="z", priority=5))
+    session.decide()
+    session.tell(PodGone("uid-full"))
+    assert binds(session.decide(11)) == {"urgent": "b1"}
+
+
+def test_freed_room_is_tried_by_no_more_pods_than_can_use_it_and_one() -> None:
+    session = session_of(pool("a"), pool("b"), b1=("b", "10"))
+    session.see(a_pod("full", cpu="10", pool="b", node="b1", priority=9))
+    session.see(*(a_pod(f"p{i}", cpu="1", pool="a", created=i) for i in range(200)))
+    session.decide()
+    before = sum(session.scheduler.tally.attempts.values())
+    session.tell(PodGone("uid-full"))
+    assert set(binds(session.decide(11))) == {f"p{i}" for i in range(10)}
+    assert sum(session.scheduler.tally.attempts.values()) - before <= 25
+
+
+def test_trip_visits_each_lender_once_and_ends_at_home() -> None:
+    session = session_of(pool("a"), pool("b"), pool("c"), b1=("b", "2"), c1=("c", "2"))
+    session.see(*(a_pod(f"p{i}", cpu="2", pool="a", created=i) for i in range(5)))
+    said = session.decide()
+    assert set(binds(said)) == {"p0", "p1"}
+    assert session.scheduler.waiting()["a"] == {"parked": 3}
+    assert sum(session.scheduler.tally.attempts.values()) <= 5 * 4
+
+
+def test_pod_abroad_goes_to_the_default_pool_when_its_home_is_deleted() -> None:
+    session = session_of(pool("a"), pool("b"), b1=("b", "2"), d1=("", "2"))
+    session.see(a_pod("p", cpu="2", pool="a"))
+    session.tell(PoolGone("a"))
+    assert binds(session.decide()) == {"p": "d1"}
+
+
+def test_running_pods_become_loans_and_own_again_as_nodes_change_pools() -> None:
+    session = session_of(pool("a"), pool("b"), n=("a", "4"))
+    session.see(a_pod("p", cpu="1", pool="a", node="n"))
+    assert session.scheduler.loans() == {}
+    session.see(a_node("n", cpu="4", labels={"pool": "b"}))
+    assert session.scheduler.loans() == {("b", "a"): 1}
+    session.see(a_pod("owner", cpu="4", pool="b"))
+    assert evictions(session.decide()) == {"p": "Reclaimed"}
+    session.see(a_node("n", cpu="4", labels={"pool": "a"}))
+    assert session.scheduler.loans() == {}
+
+
+def test_pods_of_a_new_pool_on_nodes_of_the_default_pool_become_loans() -> None:
+    session = session_of(n=("", "4"))
+    session.see(a_pod("p", cpu="4", pool="new", node="n"), a_pod("same", cpu="4"))
+    assert evictions(session.decide()) == {}
+    session.see(pool("new"))
+    assert session.scheduler.loans() == {("default", "new"): 1}
+    assert evictions(session.decide(11)) == {"p": "Reclaimed"}
+    session.tell(PoolGone("new"))
+    assert session.scheduler.loans() == {}
+
+
+def test_pod_from_a_namespace_that_its_pool_does_not_allow_waits_until_it_does() -> None:
+    session = Session(a_pool("a", labels={"pool": "a"}, allowed_namespaces={"team": "a"}))
+    session.see(a_node("n", labels={"pool": "a"}), a_pod("p", namespace="x", pool="a"))
+    assert "allowedNamespaces" in reports(session.decide())["p"]
+    session.tell(NamespaceSeen("x", {"team": "b"}))
+    assert binds(session.decide()) == {}
+    session.tell(NamespaceSeen("x", {"team": "a"}))
+    assert binds(session.decide()) == {"p": "n"}
+
+
+def test_a_hundred_edits_a_second_are_taken_a_few_times_and_the_last_one_counts() -> None:
+    session = session_of(pool("a"), n=("a", "4"), m=("b", "4"))
+    session.decide()
+    moves = session.scheduler._cluster.nodes.pool_version
+    for i in range(100):
+        session.now += 0.01
+        session.see(replace(a_pool("a", labels={"pool": "b" if i % 2 else "a"}), generation=i + 2))
+    session.decide(1)
+    assert session.scheduler._cluster.nodes.pool_version - moves <= 24
+    assert [(s.name, s.nodes) for s in session.scheduler.summary()] == [("a", 1), ("default", 1)]
+    session.see(a_pod("p", cpu="4", pool="a"))
+    assert binds(session.decide()) == {"p": "m"}

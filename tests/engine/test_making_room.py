@@ -1,0 +1,246 @@
+"""Preempting and taking back: claims, victims that leave slowly, and evictions that fail."""
+
+from dataclasses import replace
+
+from aischeduler.engine.profile import default_profile
+from aischeduler.model.actions import Action, Evict
+from aischeduler.model.budget import Budget
+from aischeduler.model.events import BudgetSeen, EvictRefused, NodeGone, PodGone, Spared
+from aischeduler.model.pod import Pod
+from aischeduler.model.pool import MakeRoom, ReclaimPolicy
+from aischeduler.model.selectors import label_selector
+from tests.build import a_node, a_pod, a_pool
+from tests.engine.session import Session, binds, evictions, nominations, reports
+
+A, B = {"pool": "a"}, {"pool": "b"}
+
+
+def two_pools(**of_a: object) -> Session:
+    """Pools a and b; b owns nothing and borrows."""
+    return Session(replace(a_pool("a", labels=A), **of_a), a_pool("b", labels=B))  # type: ignore[arg-type]
+
+
+def victims(said: list[Action]) -> list[Pod]:
+    return [action.victim for action in said if isinstance(action, Evict)]
+
+
+def leave(session: Session, pod: Pod, grace: int = 30) -> None:
+    """Show the pod terminating."""
+    session.see(replace(pod, terminating=True, grace_seconds=grace))
+
+
+def test_owner_takes_lent_room_back_and_is_bound_when_the_borrower_is_gone() -> None:
+    session = two_pools()
+    session.see(a_node("n", cpu="4", labels=A), a_pod("guest", cpu="4", pool="b"))
+    assert binds(session.decide()) == {"guest": "n"}
+    session.see(a_pod("guest", cpu="4", pool="b", node="n", priority=1000), a_pod("owner", cpu="1", pool="a"))
+    said = session.decide()
+    assert (evictions(said), nominations(said)) == ({"guest": "Reclaimed"}, {"owner": "n"})
+    leave(session, victims(said)[0])
+    assert session.decide(25) == []
+    session.tell(PodGone("uid-guest"))
+    assert binds(session.decide()) == {"owner": "n"}
+    assert session.scheduler.net_saves() == 0
+
+
+def test_eight_owners_of_one_card_take_one_borrower_of_eight() -> None:
+    session = two_pools()
+    session.see(*(a_node(f"n{i}", gpu=8, cpu="16", labels=A) for i in range(3)))
+    session.see(*(a_pod(f"guest{i}", gpu=8, pool="b", node=f"n{i}") for i in range(3)))
+    session.see(*(a_pod(f"owner{i}", gpu=1, pool="a") for i in range(8)))
+    said = session.decide()
+    assert len(evictions(said)) == 1
+    assert len(nominations(said)) == 8
+    session.tell(PodGone(victims(said)[0].uid))
+    assert len(binds(session.decide())) == 8
+
+
+def test_room_of_a_pod_that_leaves_anyway_is_waited_for_instead_of_evicting() -> None:
+    session = two_pools()
+    session.see(a_node("n1", cpu="4", labels=A), a_node("n2", cpu="4", labels=A))
+    session.see(a_pod("done", cpu="4", pool="a", node="n1", priority=9), a_pod("low", cpu="4", pool="a", node="n2"))
+    session.see(a_pod("done", cpu="4", pool="a", node="n1", priority=9, terminating=True, grace=30))
+    session.see(a_pod("urgent", cpu="4", pool="a", priority=5))
+    said = session.decide()
+    assert (evictions(said), nominations(said)) == ({}, {"urgent": "n1"})
+
+
+def test_pod_that_outstays_its_grace_is_waited_for_no_longer() -> None:
+    session = two_pools()
+    session.see(a_node("n1", cpu="4", labels=A), a_node("n2", cpu="4", labels=A))
+    session.see(a_pod("stuck", cpu="4", pool="a", node="n1", priority=9, terminating=True, grace=30))
+    session.see(a_pod("low", cpu="4", pool="a", node="n2"), a_pod("urgent", cpu="4", pool="a", priority=5))
+    assert evictions(session.decide()) == {}
+    assert evictions(session.decide(60)) == {}
+    assert evictions(session.decide(31)) == {"low": "Preempted"}
+
+
+def test_claimed_room_is_kept_from_everybody_behind_the_owner() -> None:
+    session = two_pools()
+    session.see(a_node("n", cpu="4", labels=A))
+    session.see(a_pod("g1", cpu="2", pool="b", node="n"), a_pod("g2", cpu="2", pool="b", node="n"))
+    session.see(a_pod("owner", cpu="4", pool="a", priority=5))
+    assert set(evictions(session.decide())) == {"g1", "g2"}
+    session.tell(PodGone("uid-g1"))
+    session.see(a_pod("other", cpu="1", pool="a", priority=1), a_pod("guest", cpu="1", pool="b", priority=100))
+    said = session.decide(5)
+    assert (binds(said), evictions(said)) == ({}, {})
+    session.tell(PodGone("uid-g2"))
+    assert binds(session.decide()) == {"owner": "n"}
+
+
+def test_pod_ahead_of_the_owner_takes_the_claimed_room_and_the_owner_looks_again() -> None:
+    session = two_pools()
+    session.see(a_node("n1", cpu="4", labels=A), a_node("n2", cpu="4", labels=A))
+    session.see(*(a_pod(f"g{i}", cpu="4", pool="b", node=f"n{i}") for i in (1, 2)))
+    session.see(a_pod("owner", cpu="4", pool="a", priority=5))
+    first = victims(session.decide())
+    leave(session, first[0])
+    session.see(a_pod("urgent", cpu="4", pool="a", priority=50))
+    said = session.decide(5)
+    assert nominations(said)["urgent"] == first[0].node_name
+    assert [victim.name for victim in victims(said)] == [name for name in ("g1", "g2") if name != first[0].name]
+    session.tell(PodGone("uid-g1"), PodGone("uid-g2"))
+    assert set(binds(session.decide())) == {"owner", "urgent"}
+
+
+def test_owner_that_is_deleted_gives_its_claim_up_at_once() -> None:
+    session = two_pools()
+    session.see(a_node("n", cpu="4", labels=A), a_pod("guest", cpu="4", pool="b", node="n"))
+    session.see(a_pod("owner", cpu="4", pool="a", priority=5), a_pod("next", cpu="4", pool="a"))
+    session.decide()
+    session.tell(PodGone("uid-guest"))
+    session.tell(PodGone("uid-owner"))
+    assert binds(session.decide(20)) == {"next": "n"}
+
+
+def test_owner_of_a_claim_takes_other_room_that_is_free_earlier() -> None:
+    session = two_pools()
+    session.see(a_node("n1", cpu="4", labels=A), a_node("n2", cpu="4", labels=A))
+    session.see(a_pod("guest", cpu="4", pool="b", node="n1"), a_pod("peer", cpu="4", pool="a", node="n2", priority=9))
+    session.see(a_pod("owner", cpu="4", pool="a", priority=5), a_pod("next", cpu="4", pool="a"))
+    leave(session, victims(session.decide())[0])
+    session.tell(PodGone("uid-peer"))
+    assert binds(session.decide()) == {"owner": "n2"}
+    session.tell(PodGone("uid-guest"))
+    assert binds(session.decide(20)) == {"next": "n1"}
+
+
+def test_claim_on_a_node_that_is_gone_ends_and_the_owner_looks_elsewhere() -> None:
+    session = two_pools()
+    session.see(*(a_node(f"n{i}", cpu="4", labels=A) for i in (1, 2)))
+    session.see(*(a_pod(f"g{i}", cpu="4", pool="b", node=f"n{i}") for i in (1, 2)))
+    session.see(a_pod("owner", cpu="4", pool="a"))
+    (first,) = victims(session.decide())
+    leave(session, first)
+    session.tell(NodeGone(first.node_name))
+    assert len(victims(session.decide(5))) == 1
+
+
+def test_claim_on_a_node_that_is_cordoned_ends() -> None:
+    session = two_pools()
+    session.see(*(a_node(f"n{i}", cpu="4", labels=A) for i in (1, 2)))
+    session.see(*(a_pod(f"g{i}", cpu="4", pool="b", node=f"n{i}") for i in (1, 2)))
+    session.see(a_pod("owner", cpu="4", pool="a"))
+    (first,) = victims(session.decide())
+    leave(session, first)
+    session.see(a_node(first.node_name, cpu="4", labels=A, unschedulable=True))
+    assert len(victims(session.decide(5))) == 1
+
+
+def test_victim_spared_by_a_budget_gives_way_to_the_next_candidate() -> None:
+    session = two_pools()
+    session.see(*(a_node(f"n{i}", cpu="4", labels=A) for i in (1, 2)))
+    session.see(*(a_pod(f"g{i}", cpu="4", pool="b", node=f"n{i}", labels={"app": f"g{i}"}) for i in (1, 2)))
+    session.see(a_pod("owner", cpu="4", pool="a"))
+    (first,) = victims(session.decide())
+    session.tell(EvictRefused(first.uid, Spared.BUDGET, "the budget"))
+    (second,) = victims(session.decide())
+    assert second.name != first.name
+    session.tell(EvictRefused(second.uid, Spared.BUDGET, "the budget"))
+    assert victims(session.decide()) == []
+    selector = label_selector("spec.selector", {"app": second.name}, ())
+    session.tell(BudgetSeen(Budget("default", "b", "u", selector, disruptions_allowed=1)))
+    assert [victim.name for victim in victims(session.decide(11))] == [second.name]
+    assert session.scheduler.net_saves() == 0
+
+
+def test_spared_victims_are_tried_again_after_a_while_without_any_event() -> None:
+    session = two_pools()
+    session.see(a_node("n", cpu="4", labels=A), a_pod("guest", cpu="4", pool="b", node="n"))
+    session.see(a_pod("owner", cpu="4", pool="a"))
+    session.decide()
+    session.tell(EvictRefused("uid-guest", Spared.UNAVAILABLE, "x"))
+    assert evictions(session.decide(10)) == {}
+    assert evictions(session.decide(21)) == {"guest": "Reclaimed"}
+
+
+def test_switches_forbid_every_eviction_taking_back_included() -> None:
+    for session, clause in (
+        (two_pools(disable_preemption=True), "switched off for the pool a"),
+        (Session(a_pool("a", labels=A), a_pool("b"), profile=default_profile(preemption=False)), "whole scheduler"),
+    ):
+        session.see(a_node("n", cpu="4", labels=A), a_pod("guest", cpu="4", pool="b", node="n"))
+        session.see(a_pod("owner", cpu="4", pool="a", priority=9))
+        said = session.decide()
+        assert evictions(said) == {}
+        assert clause in reports(said)["owner"]
+
+
+def test_pod_that_never_preempts_waits_but_ahead_of_lower_ones() -> None:
+    session = two_pools()
+    session.see(a_node("n", cpu="4", labels=A), a_pod("guest", cpu="4", pool="b", node="n"))
+    session.see(a_pod("patient", cpu="4", pool="a", priority=9, preempts=False), a_pod("low", cpu="4", pool="a"))
+    said = session.decide()
+    assert evictions(said) == {"guest": "Reclaimed"}, "for the low one"
+    assert "preemptionPolicy=Never" in reports(said)["patient"]
+    session.tell(PodGone("uid-guest"))
+    assert binds(session.decide(20)) == {"patient": "n"}, "ahead of the owner of the claim"
+
+
+def test_borrow_then_preempt_evicts_only_when_nobody_lends() -> None:
+    session = two_pools(make_room=MakeRoom.BORROW_THEN_PREEMPT)
+    session.see(a_node("n", cpu="4", labels=A), a_node("m", cpu="4", labels=B))
+    session.see(a_pod("low", cpu="4", pool="a", node="n"))
+    session.see(a_pod("p", cpu="4", pool="a", priority=5), a_pod("q", cpu="4", pool="a", priority=5))
+    said = session.decide()
+    assert (binds(said), evictions(said)) == ({"p": "m"}, {"low": "Preempted"})
+
+
+def test_preemptor_is_woken_when_a_pod_it_may_not_evict_leaves() -> None:
+    session = two_pools()
+    session.see(a_node("n", cpu="4", labels=A))
+    session.see(a_pod("peer", cpu="2", pool="a", node="n", priority=9), a_pod("guest", cpu="2", pool="b", node="n"))
+    session.see(a_pod("large", cpu="4", pool="a", priority=5))
+    assert evictions(session.decide()) == {}
+    session.tell(PodGone("uid-peer"))
+    assert evictions(session.decide(20)) == {"guest": "Reclaimed"}
+    assert session.scheduler.net_saves() == 0
+
+
+def test_loans_end_newest_first_when_the_limit_is_lowered_and_the_policy_says_evict() -> None:
+    session = two_pools(reclaim_policy=ReclaimPolicy.EVICT)
+    session.see(a_node("n", cpu="8", labels=A))
+    session.see(*(a_pod(f"g{i}", cpu="2", pool="b", node="n", started=i) for i in (1, 2, 3)))
+    session.see(a_pod("own", cpu="2", pool="a", node="n", started=9))
+    assert evictions(session.decide()) == {}
+    lowered = replace(a_pool("a", labels=A), reclaim_policy=ReclaimPolicy.EVICT, lending_limit={"cpu": 3000})
+    session.see(lowered)
+    assert evictions(session.decide(1)) == {"g3": "LoanEnded", "g2": "LoanEnded"}
+    session.see(replace(lowered, disable_sharing=True, generation=3))
+    assert evictions(session.decide(1)) == {"g1": "LoanEnded"}
+
+
+def test_guarded_critical_and_foreign_pods_are_no_victims() -> None:
+    session = two_pools()
+    session.see(a_node("n", cpu="4", labels=A))
+    session.see(
+        a_pod("daemon", cpu="1", pool="b", node="n", guarded=True),
+        a_pod("critical", cpu="1", pool="b", node="n", priority=2_000_000_000),
+        a_pod("system", cpu="1", node="n", scheduler_name="default-scheduler"),
+        a_pod("guest", cpu="1", pool="b", node="n"),
+    )
+    session.see(a_pod("large", cpu="2", pool="a", priority=9), a_pod("small", cpu="1", pool="a", priority=8))
+    said = session.decide()
+    assert evictions(said) == {"guest": "Reclaimed"}
+    assert nominations(said) == {"small": "n"}
