@@ -1,10 +1,14 @@
 """The daemon lends, takes back and preempts in a cluster over HTTP, and says so where users look."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 from aischeduler.config.schema import Config, EvictionWay
+from aischeduler.daemon import run
 from tests.daemon.cluster import BUDGETS, PODS, POOLS, Cluster, cluster
+from tests.daemon.test_daemon import scripted_cluster
+from tests.kube.scripted import reply, serving, until
 
 PDB = {"minAvailable": 2, "selector": {"matchLabels": {"app": "guest"}}}
 Lines = Callable[[], list[dict[str, Any]]]
@@ -124,3 +128,43 @@ async def test_status_of_pools_follows_what_happens() -> None:
             return (columns.get("cpu"), columns.get("shared")) == ("2/2", "2 cpu")
 
         await world.until(shown)
+
+
+async def test_sigterm_finishes_an_eviction_that_has_begun(lines: Lines) -> None:
+    victim = scripted_pod("v", cpu="4", node="n1", phase="Running")
+    owner = scripted_pod("owner", cpu="4", priority=10)
+    script, release, stop = scripted_cluster(victim, owner), asyncio.Event(), asyncio.Event()
+
+    async def late(writer: asyncio.StreamWriter) -> None:
+        await release.wait()
+        await reply(200)(writer)
+
+    script.on("patch", f"{PODS}/v/status", late)
+    script.on("delete", f"{PODS}/v", reply(200))
+    script.on("post", f"{PODS}/p/binding", reply(201))
+    async with serving(script) as server:
+        task = asyncio.create_task(run(server, Config(), stop))
+        await until(lambda: script.asked("patch", f"{PODS}/v/status"))
+        stop.set()
+        await until(lambda: [line for line in lines() if line["event"] == "stopping"])
+        await asyncio.sleep(0.02)
+        assert not task.done()
+        release.set()
+        async with asyncio.timeout(5):
+            await task
+    assert [line["evictions"] for line in lines() if line["event"] == "stopping"] == [1]
+    assert script.asked("delete", f"{PODS}/v")[0].json["preconditions"] == {"uid": "u-v"}
+
+
+def scripted_pod(name: str, *, cpu: str, node: str = "", phase: str = "Pending", priority: int = 0) -> dict[str, Any]:
+    container = {"name": "c", "resources": {"requests": {"cpu": cpu}}}
+    return {
+        "metadata": {"name": name, "namespace": "default", "uid": f"u-{name}", "resourceVersion": "3"},
+        "spec": {
+            "schedulerName": "ai-scheduler",
+            "containers": [container],
+            "nodeName": node,
+            "priority": priority,
+        },
+        "status": {"phase": phase},
+    }
