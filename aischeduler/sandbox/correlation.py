@@ -6,6 +6,8 @@ Source: `k8s.io/apiserver` pkg/cel/common (CorrelatedObject).
 
 from typing import Any, Final, cast
 
+import orjson
+
 from aischeduler.sandbox.objects import JsonObject, encode
 
 
@@ -17,8 +19,12 @@ ABSENT: Final = _Absent()
 
 
 def same(value: Any, old: Any) -> bool:
-    """Say whether nothing has changed."""
-    return old is not ABSENT and type(value) is type(old) and value == old
+    """Say whether nothing has changed; 0 is no false here, and 1 no 1.0."""
+    return old is not ABSENT and bool(value == old) and _sorted(value) == _sorted(old)
+
+
+def _sorted(value: Any) -> bytes:
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
 
 def child(old: Any, key: str) -> Any:

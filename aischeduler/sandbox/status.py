@@ -168,7 +168,7 @@ def _shown(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
-        return str(value)
+        return str(int(value) if float(value).is_integer() else value)
     if isinstance(value, dict | list):
         return encode(value).decode()
     text = str(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

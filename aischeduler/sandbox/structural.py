@@ -134,7 +134,7 @@ def _errors(value: Any, schema: JsonObject, path: str, depth: int, old: Any) -> 
         if isinstance(value, bool) or not (isinstance(value, int | str) or _whole(value)):
             return [_wrong_type(value, "integer,string", path)]
     elif kind and not _TYPES[kind](value):
-        return [_wrong_type(value, kind, path)]
+        return [_wrong_type(value, kind, path), *_enum_errors(value, schema, path)]
     causes = _enum_errors(value, schema, path)
     match value:
         case dict():
@@ -205,15 +205,15 @@ def _duplicates(value: list[Any], schema: JsonObject, path: str) -> list[Cause]:
 
 
 def _text_errors(value: str, schema: JsonObject, path: str) -> list[Cause]:
-    causes = []
+    """Say the first thing that is wrong with a text."""
     low, high, pattern = schema.get("minLength"), schema.get("maxLength"), schema.get("pattern")
-    if low is not None and len(value) < low:
-        causes.append(invalid_value(path, value, f"{path} in body should be at least {low} chars long"))
     if high is not None and len(value) > high:
-        causes.append(Cause(path, "FieldValueTooLong", f"Too long: may not be more than {high} bytes"))
+        return [Cause(path, "FieldValueTooLong", f"Too long: may not be more than {high} bytes")]
+    if low is not None and len(value) < low:
+        return [invalid_value(path, value, f"{path} in body should be at least {low} chars long")]
     if pattern is not None and not go_pattern(pattern).search(value):
-        causes.append(invalid_value(path, value, f"{path} in body should match '{pattern}'"))
-    return causes
+        return [invalid_value(path, value, f"{path} in body should match '{pattern}'")]
+    return []
 
 
 def _number_errors(value: float, schema: JsonObject, path: str) -> list[Cause]:
