@@ -12,7 +12,6 @@ import numpy as np
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.wakeups import row_changed
-from aischeduler.model.actions import Nominate
 from aischeduler.policies.preemption import viable
 from aischeduler.state.claims import Claim
 from aischeduler.state.records import Place, PodRecord
@@ -76,9 +75,7 @@ def renominate(cluster: Cluster, claims: tuple[Claim, ...], now: float) -> None:
         if viable(claim.spec, cluster.runner, cluster.running, claim.row):
             cluster.claims.make(claim)
         elif claim.owner.place is Place.NOMINATED:
-            owner = claim.owner
-            cluster.say(claim.pool, Nominate(owner.pod, "", claim.pool, owner.decision))
-            cluster.queues[claim.pool].wake_at_once(owner, now)
+            cluster.queues[claim.pool].wake_at_once(claim.owner, now)
 
 
 def _still(cluster: Cluster, claims: tuple[Claim, ...]) -> tuple[Claim, ...]:

@@ -20,8 +20,9 @@ from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.pool import Pool
 from aischeduler.model.selectors import Labels
-from aischeduler.policies.borrowing import Market
+from aischeduler.policies.borrowing import Market, NoLender
 from aischeduler.policies.placement import preference
+from aischeduler.policies.preemption import Unhelpful
 from aischeduler.state.budgets import BudgetTable
 from aischeduler.state.claims import Claims
 from aischeduler.state.loans import Loans
@@ -34,6 +35,25 @@ from aischeduler.state.timers import Timers
 
 WARNINGS_MAX: Final = 10_000
 """Objects of which we remember what they were warned of; the oldest may be warned again."""
+
+
+REFUSALS_MAX: Final = 1024
+"""Searches without a result that are remembered, of each kind."""
+
+
+class Refusals:
+    """Searches that found nothing, and the versions of all that they looked at: while these last, so does the answer.
+
+    What is forgotten costs a search, never truth.
+    """
+
+    def __init__(self) -> None:
+        self.victims: LRUCache[tuple[str, bytes], tuple[tuple[int, int], int, Unhelpful]] = LRUCache(REFUSALS_MAX)
+        """Pool and class -> versions, priority that was too low, and why nobody can go."""
+        self.lenders: LRUCache[tuple[bytes, tuple[str, ...]], tuple[tuple[int, int, int], NoLender]] = LRUCache(
+            REFUSALS_MAX
+        )
+        """Class and pools visited, the home first -> versions, and why nobody lends."""
 
 
 class Cluster:
@@ -76,6 +96,7 @@ class Cluster:
         """Lenders whose room somebody was refused because their own pods wait for it -> version of their queue then."""
         self.outbox: dict[str, list[Action]] = {}
         """Pool -> actions that the next decision of its loop carries out."""
+        self.refusals = Refusals()
         self._warned: LRUCache[str, str] = LRUCache(WARNINGS_MAX)
         self._run = run
         self._decisions = 0
@@ -211,7 +232,7 @@ class Cluster:
         return RunningFacts(
             priority=pod.priority,
             borrower=record.home != self.pool_of(record.row),
-            evictable=self._evictable(pod),
+            evictable=self._evictable(pod) and pod.uid not in self.overstayed,
             leaving=self.leaving(pod.uid),
             started_seconds=pod.started_seconds,
             home=self.pools.id(record.home),

@@ -25,7 +25,7 @@ from aischeduler.policies.borrowing import (
     wanted_at_home,
 )
 from aischeduler.policies.placement import Placed, place
-from aischeduler.policies.preemption import Chosen, Demand, choose_victims, viable
+from aischeduler.policies.preemption import Chosen, Demand, Unhelpful, choose_victims, viable
 from aischeduler.state.claims import Claim
 from aischeduler.state.diagnosis import MESSAGE_LENGTH_MAX
 from aischeduler.state.index import Rows
@@ -33,6 +33,8 @@ from aischeduler.state.queue import PoolQueue
 from aischeduler.state.records import Place, PodRecord
 from aischeduler.state.trial import Trial
 
+SEARCH_COST: Final = 64
+"""What a search for victims or for a lender costs, in attempts that only look for a node."""
 SETTLE_SECONDS: Final = 30.0
 """An assumed pod that the watch has not shown bound for this long is read; it is never given up by time alone."""
 
@@ -47,6 +49,8 @@ class Attempt:
     actions: list[Action]
     now: float
     clauses: list[str]
+    cost: int = 1
+    """In attempts that only look for a node."""
 
     @property
     def pool(self) -> Pool:
@@ -72,6 +76,13 @@ class Attempt:
         """Count how the attempt ended."""
         self.cluster.tally.attempts[self.queue.pool, result] += 1
 
+    def nominate(self, node: str) -> None:
+        """Let the pod's status name the node, or none, where it does not."""
+        record = self.record
+        if node != (record.nominated or record.pod.nominated_node):
+            self.actions.append(Nominate(record.pod, node, self.queue.pool, record.decision))
+        record.nominated = node
+
     def report(self, message: str) -> None:
         """Tell why the pod waits, where that is news."""
         record = self.record
@@ -80,8 +91,11 @@ class Attempt:
             self.actions.append(ReportWaiting(record.pod, self.queue.pool, record.home, message, record.decision))
 
 
-def attempt(cluster: Cluster, queue: PoolQueue, record: PodRecord, actions: list[Action], now: float) -> None:
-    """Try one pod that was taken from this queue; add what is to be done to `actions`."""
+def attempt(cluster: Cluster, queue: PoolQueue, record: PodRecord, actions: list[Action], now: float) -> int:
+    """Try one pod that was taken from this queue; add what is to be done to `actions`.
+
+    Return what it cost, where 1 is an attempt that only looked for a node.
+    """
     record.decision = cluster.next_decision()
     tried = Attempt(cluster, queue, record, actions, now, [])
     refused = record.pod.spec.invalid or _not_allowed(cluster, record)
@@ -91,6 +105,7 @@ def attempt(cluster: Cluster, queue: PoolQueue, record: PodRecord, actions: list
         _at_home(tried)
     else:
         _abroad(tried)
+    return tried.cost
 
 
 def _at_home(tried: Attempt) -> None:
@@ -193,7 +208,6 @@ def _keep_claim(tried: Attempt) -> bool:
         tried.ended(Result.NOMINATED)
         return True
     end_claim(cluster, claim, tried.now)
-    tried.actions.append(Nominate(record.pod, "", claim.pool, record.decision))
     return False
 
 
@@ -206,10 +220,8 @@ def _preempt(tried: Attempt) -> bool:
     if refusal:
         tried.clauses.append(f"preemption: {refusal}")
         return False
-    demand = Demand(record.pod.spec, record.pod.priority, frozenset(cluster.spared.keys()))
     claims = lifted_for(cluster, record, pool.name)
-    with without(cluster, claims):
-        chosen = choose_victims(demand, cluster.runner, cluster.running, tried.rows, cluster.budgets)
+    chosen = _choose_victims(tried, claims)
     if not isinstance(chosen, Chosen):
         tried.clauses.append(f"preemption: {chosen.message()}")
         return False
@@ -220,13 +232,31 @@ def _preempt(tried: Attempt) -> bool:
     for uid in chosen.victims:
         tried.actions.append(evict(cluster, cluster.records[uid], record, record.decision))
     renominate(cluster, displaced, tried.now)
-    tried.actions.append(Nominate(record.pod, node, pool.name, record.decision))
+    tried.nominate(node)
     waits = f"{len(chosen.victims)} evicted for it" if chosen.victims else "pods that are leaving"
     tried.report(_sentence(tried, [f"preemption: nominated to node {node}, waits for {waits}"]))
     record.visited = ()
     tried.ended(Result.NOMINATED)
     cluster.wake_alike(record, tried.now)
     return True
+
+
+def _choose_victims(tried: Attempt, claims: tuple[Claim, ...]) -> Chosen | Unhelpful:
+    """Look for victims, unless the same search found none before and nothing has changed."""
+    cluster, record, pool = tried.cluster, tried.record, tried.pool
+    spec, priority, key = record.pod.spec, record.pod.priority, (pool.name, record.pod.spec.key)
+    versions = (cluster.nodes.version, cluster.running.version)
+    simple = not claims and not cluster.spared
+    known = cluster.refusals.victims.get(key)
+    if simple and known is not None and known[0] == versions and priority <= known[1]:
+        return known[2]
+    tried.cost += SEARCH_COST
+    demand = Demand(spec, priority, frozenset(cluster.spared.keys()))
+    with without(cluster, claims):
+        found = choose_victims(demand, cluster.runner, cluster.running, tried.rows, cluster.budgets)
+    if simple and not isinstance(found, Chosen):
+        cluster.refusals.victims[key] = (versions, priority, found)
+    return found
 
 
 def _may_not_evict(tried: Attempt) -> str:
@@ -242,17 +272,33 @@ def _borrow(tried: Attempt) -> bool:
     """Send the pod to the best lender that it has not visited."""
     cluster, record = tried.cluster, tried.record
     visited = record.visited or (record.home,)
-    found = choose_lender(cluster.market, record.home, cluster.ask(record.pod.spec, record.home), visited)
+    found = _choose_lender(tried, visited)
     _count_borrowing(tried, found)
     note_blocked(cluster, found.blocked)
     if isinstance(found, NoLender):
         if found.message():
             tried.clauses.append(f"borrowing: {found.message()}")
         return False
+    tried.nominate("")
     record.backoff_until = tried.now
     travel(cluster, record, found.name, tried.now)
     tried.ended(Result.BORROWING)
     return True
+
+
+def _choose_lender(tried: Attempt, visited: tuple[str, ...]) -> Lender | NoLender:
+    """Look for a lender, unless the same search found none before and nothing has changed."""
+    cluster, record = tried.cluster, tried.record
+    key = (record.pod.spec.key, visited)
+    versions = (cluster.nodes.version, cluster.pools.version, cluster.loans.version)
+    known = cluster.refusals.lenders.get(key)
+    if known is not None and known[0] == versions:
+        return known[1]
+    tried.cost += SEARCH_COST
+    found = choose_lender(cluster.market, record.home, cluster.ask(record.pod.spec, record.home), visited)
+    if isinstance(found, NoLender) and not found.blocked:
+        cluster.refusals.lenders[key] = (versions, found)
+    return found
 
 
 def _count_borrowing(tried: Attempt, found: Lender | NoLender) -> None:
@@ -274,8 +320,7 @@ def _park(tried: Attempt) -> None:
         queue.retry(record, tried.now)
     else:
         queue.park(record, tried.now)
-        if record.pod.nominated_node:
-            tried.actions.append(Nominate(record.pod, "", queue.pool, record.decision))
+    tried.nominate("")
     tried.report(_sentence(tried, tried.clauses))
     tried.ended(Result.UNSCHEDULABLE)
 
@@ -294,8 +339,8 @@ def _hold(tried: Attempt, reason: str) -> None:
     if claim is not None:
         end_claim(cluster, claim, tried.now)
     record.visited = ()
-    home = cluster.queues[record.home]
-    home.hold(record, tried.now)
+    cluster.queues[record.home].hold(record, tried.now)
+    tried.nominate("")
     tried.report(reason)
     tried.ended(Result.HELD)
 

@@ -86,7 +86,7 @@ class Scheduler:
                 assert_never(event)
 
     def decide(self, pool: str, now: float, limit: int) -> list[Action]:
-        """Try at most `limit` pods of this pool's queue; return what is to be done, in order."""
+        """Try at most `limit` pods of this pool's queue, fewer where they take more; return what is to be done."""
         cluster = self._cluster
         actions: list[Action] = []
         if pool == DEFAULT_POOL:
@@ -95,12 +95,10 @@ class Scheduler:
         if queue is None:
             return actions
         actions += cluster.outbox.pop(pool, [])
-        for _ in range(limit):
-            record = queue.pop(now)
-            if record is None:
-                break
+        cost = 0
+        while cost < limit and (record := queue.pop(now)) is not None:
             self._warn_of_unknown_pool(record, actions)
-            attempt(cluster, queue, record, actions, now)
+            cost += attempt(cluster, queue, record, actions, now)
         if self._looks_again(pool):
             del cluster.relook[pool]
             lend(cluster, pool, now)

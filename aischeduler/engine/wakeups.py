@@ -53,6 +53,9 @@ def rows_changed(cluster: Cluster, rows: list[int], now: float) -> None:
         for alike in queue.parked_within(room[:, found].max(axis=1)):
             if could_use(cluster, alike.head, found):
                 queue.wake_next(alike.spec, now)
+        for record in queue.in_place(Place.NOMINATED):
+            if cluster.runner.passes(record.pod.spec, found).any():
+                queue.wake_at_once(record, now)
         lend(cluster, pool, now)
 
 

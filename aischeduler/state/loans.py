@@ -14,6 +14,7 @@ class Loans:
     """Sums by lender and by home, counted as loans begin and end."""
 
     def __init__(self) -> None:
+        self.version = 0
         self._lent: dict[str, Counter[str]] = {}
         self._borrowed: dict[str, Counter[str]] = {}
         self._pods: Counter[Loan] = Counter()
@@ -39,6 +40,7 @@ class Loans:
         return dict(sorted(self._pods.items()))
 
     def _count(self, loan: Loan, spec: PodSpec, sign: int) -> None:
+        self.version += 1
         lender, home = loan
         amounts = {**spec.request.amounts, PODS: 1}
         for sums, pool in ((self._lent, lender), (self._borrowed, home)):

@@ -74,6 +74,7 @@ class PoolQueue:
         self._demand = DemandTable(nodes)
         self._since: OrderedDict[str, float] = OrderedDict()
         self._counts: Counter[Place] = Counter()
+        self._named: dict[Place, dict[str, PodRecord]] = {Place.NOMINATED: {}, Place.HELD: {}}
 
     def __len__(self) -> int:
         return len(self._records)
@@ -193,7 +194,8 @@ class PoolQueue:
         """Return the pods that wait in this place, by whose turn it is."""
         if not self._counts[place]:
             return ()
-        return tuple(sorted((r for r in self._records.values() if r.place is place), key=_order))
+        found = self._named.get(place, self._records)
+        return tuple(sorted((record for record in found.values() if record.place is place), key=_order))
 
     def wake_next(self, spec: PodSpec, now: float) -> None:
         """Wake the first parked pod of this class, if there is one."""
@@ -254,6 +256,8 @@ class PoolQueue:
         self.version += 1
         place = record.place
         self._counts[place] += sign
+        if place in self._named:
+            self._name(record, place, sign)
         if place is Place.GATED:
             return
         home = record.home == self.pool
@@ -268,6 +272,12 @@ class PoolQueue:
             self._demand.drop(alike.slot)
             del self._slots[alike.slot]
             del self._classes[alike.spec.key]
+
+    def _name(self, record: PodRecord, place: Place, sign: int) -> None:
+        if sign > 0:
+            self._named[place][record.pod.uid] = record
+        else:
+            del self._named[place][record.pod.uid]
 
     def _class(self, spec: PodSpec) -> WaitingClass:
         alike = self._classes.get(spec.key)

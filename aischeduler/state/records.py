@@ -68,6 +68,8 @@ class PodRecord:
     saved: bool = False
     """The net, not an event, brought it back into the queue."""
     message: str = ""
+    nominated: str = ""
+    """The node that its status was last told to name."""
     decision: str = ""
     row: int = NOWHERE
     counted: PodSpec | None = None

@@ -67,6 +67,8 @@ class RunningPods:
         self.table = np.zeros(SLOTS_FIRST, dtype=_FIELDS)
         self.table["row"] = NOWHERE
         self.kinds = Kinds()
+        self.version = 0
+        """Grows with every change."""
         self._slots: dict[str, int] = {}
         self._uids: list[str] = [""] * SLOTS_FIRST
         self._on_row: dict[int, dict[str, int]] = {}
@@ -78,6 +80,7 @@ class RunningPods:
     def add(self, uid: str, spec: PodSpec, row: int, facts: RunningFacts) -> None:
         """Take a pod that begins to count on a row."""
         assert uid not in self._slots, "the pod counts on a row already"
+        self.version += 1
         if not self._free:
             self._widen()
         slot = self._free.pop()
@@ -88,6 +91,7 @@ class RunningPods:
 
     def remove(self, uid: str) -> None:
         """Take out a pod that counts on its row no more."""
+        self.version += 1
         slot = self._slots.pop(uid)
         pod = self.table[slot]
         self._take_off(uid, int(pod["row"]))
@@ -98,6 +102,7 @@ class RunningPods:
 
     def move(self, uid: str, row: int) -> None:
         """Count a pod on another row from now on."""
+        self.version += 1
         slot = self._slots[uid]
         self._take_off(uid, int(self.table[slot]["row"]))
         self._put_on(uid, slot, row)
@@ -105,12 +110,14 @@ class RunningPods:
 
     def change(self, uid: str, facts: RunningFacts) -> None:
         """Take what is now known of a pod."""
+        self.version += 1
         slot = self._slots[uid]
         pod = self.table[slot]
         self._write(slot, int(pod["row"]), int(pod["kind"]), facts)
 
     def follow_pools(self, rows: Rows, pool: npt.NDArray[np.int32]) -> None:
         """Take over which pools these rows now belong to: `pool` is the pool column of the node table."""
+        self.version += 1
         slots = self.slots_on(rows)
         self.table["borrower"][slots] = self.table["home"][slots] != pool[self.table["row"][slots]]
 
