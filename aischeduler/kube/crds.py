@@ -31,14 +31,10 @@ COLUMNS: Final = {
 """What `kubectl get pool` shows between the name and the age."""
 
 WIDE_COLUMNS: Final = {
+    "Own": ".status.columns.own",
+    "System": ".status.columns.system",
+    "Free": ".status.columns.free",
     "Pods": ".status.pods",
-    "Waiting": ".status.pendingPods",
-    "Own-CPU": ".status.own.cpu",
-    "Own-GPU": ".status.own.gpu",
-    "System-CPU": ".status.system.cpu",
-    "Free-CPU": ".status.free.cpu",
-    "Free-Memory": ".status.free.memory",
-    "Free-GPU": ".status.free.gpu",
     "Placement": ".spec.placement",
     "Make-Room": ".spec.makeRoom",
     "Reclaim": ".spec.reclaimPolicy",

@@ -91,6 +91,9 @@ def columns(summary: PoolSummary) -> dict[str, str]:
         "borrowed": _in_short(summary.borrowed),
         "pending": str(summary.pending_pods),
         "flags": f"p{_mark(summary.preemption)} b{_mark(summary.borrowing)} s{_mark(summary.sharing)}",
+        "own": _in_short(summary.own),
+        "system": _in_short(summary.system),
+        "free": _in_short(summary.free),
     }
 
 

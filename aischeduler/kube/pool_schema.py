@@ -172,4 +172,7 @@ _COLUMNS: Final[dict[str, Any]] = {
     "borrowed": "What is borrowed from other pools.",
     "pending": "What waits in the pool's queue.",
     "flags": "Preemption, borrowing and sharing, on or off: p✓ b✓ s✗.",
+    "own": "What the pool's own pods ask for on its nodes.",
+    "system": "What pods of other schedulers ask for on its nodes.",
+    "free": "What is free on its nodes.",
 }

@@ -8,9 +8,12 @@ import pytest
 import yaml
 
 from aischeduler.kube import crds
+from aischeduler.kube.pool_requests import pool_status
 from aischeduler.sandbox.rules import definition_errors
+from aischeduler.sandbox.structural import errors, prune
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.sweep import sweep
+from tests.kube.summaries import a_report
 from tests.objects import pool_object
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -82,6 +85,15 @@ def test_every_column_shows_a_field_of_the_schema() -> None:
         assert bool(rest) == (field == ".status.conditions"), name
 
 
+def test_status_that_is_written_is_one_that_the_schema_knows_whole() -> None:
+    status = pool_status(a_report(), {}, "2026-01-02T03:04:05Z")
+    known = schema()["properties"]["status"]
+    assert prune(status, known) == []
+    assert errors(status, known) == []
+    assert [name for name in known["properties"] if name not in status] == []
+    assert list(status["columns"]) == list(known["properties"]["columns"]["properties"])
+
+
 def test_write_makes_the_directory(tmp_path: Path) -> None:
     crds.write(tmp_path / "new")
     written = yaml.safe_load((tmp_path / "new" / "pools.yaml").read_text())
@@ -124,7 +136,7 @@ def test_explain_reads_like_documentation(plane: ControlPlane) -> None:
 def test_kubectl_shows_the_columns_and_wide_shows_more(plane: ControlPlane) -> None:
     plane.api("POST", "/apis/resource.aibee.cn/v1alpha1/pools", pool_object("team-a", placement="Pack"))
     columns = {"nodes": "3", "cpu": "5/24", "memory": "9Gi/96Gi", "gpu": "1/8", "shared": "1", "flags": "p✓ b✓ s✗"}
-    status = {"columns": columns, "pods": 7, "free": {"cpu": "19", "gpu": 7}}
+    status = {"columns": columns, "pods": 7}
     path = "/apis/resource.aibee.cn/v1alpha1/pools/team-a/status"
     assert plane.api("PATCH", path, {"status": status}).status == 200
     heads, row = plane.kubectl("get", "pool").stdout.splitlines()

@@ -87,6 +87,9 @@ def test_columns_are_ready_made_texts() -> None:
         "borrowed": "-",
         "pending": "12",
         "flags": "p✓ b✓ s✗",
+        "own": "4.25 cpu, 1 gpu",
+        "system": "-",
+        "free": "-",
     }
 
 
