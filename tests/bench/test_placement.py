@@ -58,7 +58,8 @@ def live_through(pods: list[Pod], scheduler: Scheduler) -> None:
         scheduler.observe(PodSeen(pod), 0.0)
     while scheduler.ready(0.0):
         for action in scheduler.decide("default", 0.0, SLICE):
-            assert isinstance(action, Bind)
+            if not isinstance(action, Bind):
+                continue  # the pool's own status
             scheduler.observe(BindAccepted(action.pod.uid, action.node), 0.0)
             scheduler.observe(PodSeen(replace(action.pod, node_name=action.node)), 0.0)
 
