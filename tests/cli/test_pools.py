@@ -17,6 +17,8 @@ import pytest
 from aischeduler.cli.app import main
 from aischeduler.cli.demo_cluster import Object, cluster, create
 from aischeduler.cli.pools import sentence
+from aischeduler.cli.summary_json import FIELDS
+from aischeduler.cli.table import WIDE_COLUMNS
 from aischeduler.kube.auth import Server, connect
 from aischeduler.kube.client import Client
 from aischeduler.kube.errors import ApiError, GarbledError, RefusedError, UnreachableError
@@ -57,6 +59,13 @@ def node(name: str, pool_label: str) -> Object:
         "metadata": {"name": name, "labels": {pool_label: "true"}},
         "status": {"capacity": amounts, "allocatable": amounts},
     }
+
+
+def test_documentation_names_every_field_and_column() -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "table.md").read_text()
+    fields = [*MEMBERS, *AMOUNTS, *FIELDS.values(), "others"]
+    assert [field for field in fields if f"`{field}`" not in text] == []
+    assert [column for column in WIDE_COLUMNS if f"| {column} |" not in text] == []
 
 
 async def test_json_has_documented_fields_with_units_in_their_names(tmp_path: Path) -> None:

@@ -1,0 +1,95 @@
+"""What the documentation says of metrics and of lines of log is what there is."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from aischeduler.observability.logging import printable
+from aischeduler.policies import borrowing, preemption
+from tests.observability.test_metrics import busy_world, scraped
+
+ROOT = Path(__file__).resolve().parents[2]
+METRICS = (ROOT / "docs" / "metrics.md").read_text()
+DEBUGGING = (ROOT / "docs" / "debugging.md").read_text()
+LOGGING = sorted([*(ROOT / "aischeduler" / "kube").glob("*.py"), ROOT / "aischeduler" / "daemon.py"])
+LEVELS = ("debug", "info", "warning", "error")
+
+
+def described() -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Return every metric of the tables with its type and labels."""
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \|([^|]*)\|", METRICS, re.MULTILINE)
+    return {name: (kind, tuple(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows}
+
+
+async def exposed() -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Return every metric of a scrape with its type and labels, named as Prometheus shows it."""
+    found: dict[str, tuple[str, tuple[str, ...]]] = {}
+    for family in await scraped(busy_world(), ""):
+        kind = "gauge" if family.type == "info" else family.type
+        name = f"{family.name}_total" if kind == "counter" else family.name
+        labels = {label for sample in family.samples for label in sample.labels if label != "le"}
+        found[name] = (kind, tuple(sorted(labels)))
+    return found
+
+
+async def test_every_metric_is_described_with_its_type_and_labels_and_nothing_else_is() -> None:
+    assert {name: (kind, tuple(sorted(labels))) for name, (kind, labels) in described().items()} == await exposed()
+
+
+async def test_queries_and_alerts_use_metrics_that_exist() -> None:
+    known = set(await exposed())
+    used = set(re.findall(r"\bai_scheduler_\w+", METRICS))
+    assert {
+        name for name in used if re.sub(r"_(bucket|count|sum)$", "", name) not in known and name not in known
+    } == set()
+
+
+def test_alerts_are_yaml_of_prometheus_shape() -> None:
+    (block,) = re.findall(r"```yaml\n(.*?)```", METRICS, re.DOTALL)
+    rules: list[dict[str, Any]] = yaml.safe_load(block)["groups"][0]["rules"]
+    assert all(rule["alert"] and rule["expr"] for rule in rules)
+
+
+def kinds_of_lines() -> Iterator[tuple[str, str]]:
+    """Yield file and event of every line of log that can be written."""
+    for path in LOGGING:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in LEVELS:
+                event = node.args[0]
+                if isinstance(event, ast.Constant):
+                    yield path.name, str(event.value)
+
+
+def test_every_kind_of_line_is_explained() -> None:
+    kinds = dict.fromkeys(kinds_of_lines())
+    assert ("executor.py", "bind") in kinds
+    assert [kind for kind in kinds if f"`{kind[1]}`" not in DEBUGGING] == []
+
+
+def test_every_decision_and_its_refusal_has_an_example_that_is_a_line_of_log() -> None:
+    lines = [yaml.safe_load(line) for line in re.findall(r'^\{"timestamp".*\}$', DEBUGGING, re.MULTILINE)]
+    told = {line["event"] for line in lines}
+    assert {event for file, event in kinds_of_lines() if file == "executor.py"} - {"failed"} <= told
+    assert all(printable(str(line)) == str(line) for line in lines)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *sorted(set(borrowing._TEXTS.values())),
+        preemption.NO_VICTIMS,
+        preemption.NOT_HELPFUL,
+        *sorted(
+            match
+            for path in (ROOT / "aischeduler" / "plugins").glob("*.py")
+            for match in re.findall(r'^REASON = "(.*)"$', path.read_text(), re.MULTILINE)
+        ),
+    ],
+)
+def test_every_reason_to_wait_is_explained_in_its_own_words(text: str) -> None:
+    assert text in DEBUGGING
