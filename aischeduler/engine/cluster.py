@@ -37,21 +37,22 @@ WARNINGS_MAX: Final = 10_000
 """Objects of which we remember what they were warned of; the oldest may be warned again."""
 
 
-REFUSALS_MAX: Final = 1024
+SEARCHES_MAX: Final = 1024
 """Searches without a result that are remembered, of each kind."""
 
 
-class Refusals:
-    """Searches that found nothing, and the versions of all that they looked at: while these last, so does the answer.
+class Searches:
+    """How many searches were made, and those that found nothing, with the versions of all that they looked at.
 
     What is forgotten costs a search, never truth.
     """
 
     def __init__(self) -> None:
-        self.victims: LRUCache[tuple[str, bytes], tuple[tuple[int, int], int, Unhelpful]] = LRUCache(REFUSALS_MAX)
+        self.made = 0
+        self.victims: LRUCache[tuple[str, bytes], tuple[tuple[int, int], int, Unhelpful]] = LRUCache(SEARCHES_MAX)
         """Pool and class -> versions, priority that was too low, and why nobody can go."""
         self.lenders: LRUCache[tuple[bytes, tuple[str, ...]], tuple[tuple[int, int, int], NoLender]] = LRUCache(
-            REFUSALS_MAX
+            SEARCHES_MAX
         )
         """Class and pools visited, the home first -> versions, and why nobody lends."""
 
@@ -96,7 +97,7 @@ class Cluster:
         """Lenders whose room somebody was refused because their own pods wait for it -> version of their queue then."""
         self.outbox: dict[str, list[Action]] = {}
         """Pool -> actions that the next decision of its loop carries out."""
-        self.refusals = Refusals()
+        self.searches = Searches()
         self._warned: LRUCache[str, str] = LRUCache(WARNINGS_MAX)
         self._run = run
         self._decisions = 0

@@ -11,6 +11,7 @@ from typing import Final
 from aischeduler.engine.claiming import end_claim, lifted_for, renominate, without
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.evictions import evict
+from aischeduler.engine.searches import find_lender, find_victims
 from aischeduler.engine.tally import Result
 from aischeduler.engine.wakeups import note_blocked, row_changed, travel
 from aischeduler.framework.plugin import Ask
@@ -25,7 +26,7 @@ from aischeduler.policies.borrowing import (
     wanted_at_home,
 )
 from aischeduler.policies.placement import Placed, place
-from aischeduler.policies.preemption import Chosen, Demand, Unhelpful, choose_victims, viable
+from aischeduler.policies.preemption import Chosen, viable
 from aischeduler.state.claims import Claim
 from aischeduler.state.diagnosis import MESSAGE_LENGTH_MAX
 from aischeduler.state.index import Rows
@@ -49,8 +50,6 @@ class Attempt:
     actions: list[Action]
     now: float
     clauses: list[str]
-    cost: int = 1
-    """In attempts that only look for a node."""
 
     @property
     def pool(self) -> Pool:
@@ -96,7 +95,7 @@ def attempt(cluster: Cluster, queue: PoolQueue, record: PodRecord, actions: list
 
     Return what it cost, where 1 is an attempt that only looked for a node.
     """
-    record.decision = cluster.next_decision()
+    record.decision, searches = cluster.next_decision(), cluster.searches.made
     tried = Attempt(cluster, queue, record, actions, now, [])
     refused = record.pod.spec.invalid or _not_allowed(cluster, record)
     if refused:
@@ -105,7 +104,7 @@ def attempt(cluster: Cluster, queue: PoolQueue, record: PodRecord, actions: list
         _at_home(tried)
     else:
         _abroad(tried)
-    return tried.cost
+    return 1 + SEARCH_COST * (cluster.searches.made - searches)
 
 
 def _at_home(tried: Attempt) -> None:
@@ -221,7 +220,7 @@ def _preempt(tried: Attempt) -> bool:
         tried.clauses.append(f"preemption: {refusal}")
         return False
     claims = lifted_for(cluster, record, pool.name)
-    chosen = _choose_victims(tried, claims)
+    chosen = find_victims(cluster, record, tried.rows, claims)
     if not isinstance(chosen, Chosen):
         tried.clauses.append(f"preemption: {chosen.message()}")
         return False
@@ -241,24 +240,6 @@ def _preempt(tried: Attempt) -> bool:
     return True
 
 
-def _choose_victims(tried: Attempt, claims: tuple[Claim, ...]) -> Chosen | Unhelpful:
-    """Look for victims, unless the same search found none before and nothing has changed."""
-    cluster, record, pool = tried.cluster, tried.record, tried.pool
-    spec, priority, key = record.pod.spec, record.pod.priority, (pool.name, record.pod.spec.key)
-    versions = (cluster.nodes.version, cluster.running.version)
-    simple = not claims and not cluster.spared
-    known = cluster.refusals.victims.get(key)
-    if simple and known is not None and known[0] == versions and priority <= known[1]:
-        return known[2]
-    tried.cost += SEARCH_COST
-    demand = Demand(spec, priority, frozenset(cluster.spared.keys()))
-    with without(cluster, claims):
-        found = choose_victims(demand, cluster.runner, cluster.running, tried.rows, cluster.budgets)
-    if simple and not isinstance(found, Chosen):
-        cluster.refusals.victims[key] = (versions, priority, found)
-    return found
-
-
 def _may_not_evict(tried: Attempt) -> str:
     """Return why nobody may be evicted for the pod; empty when it may."""
     if not tried.cluster.profile.preemption:
@@ -272,7 +253,7 @@ def _borrow(tried: Attempt) -> bool:
     """Send the pod to the best lender that it has not visited."""
     cluster, record = tried.cluster, tried.record
     visited = record.visited or (record.home,)
-    found = _choose_lender(tried, visited)
+    found = find_lender(cluster, record, visited)
     _count_borrowing(tried, found)
     note_blocked(cluster, found.blocked)
     if isinstance(found, NoLender):
@@ -284,21 +265,6 @@ def _borrow(tried: Attempt) -> bool:
     travel(cluster, record, found.name, tried.now)
     tried.ended(Result.BORROWING)
     return True
-
-
-def _choose_lender(tried: Attempt, visited: tuple[str, ...]) -> Lender | NoLender:
-    """Look for a lender, unless the same search found none before and nothing has changed."""
-    cluster, record = tried.cluster, tried.record
-    key = (record.pod.spec.key, visited)
-    versions = (cluster.nodes.version, cluster.pools.version, cluster.loans.version)
-    known = cluster.refusals.lenders.get(key)
-    if known is not None and known[0] == versions:
-        return known[1]
-    tried.cost += SEARCH_COST
-    found = choose_lender(cluster.market, record.home, cluster.ask(record.pod.spec, record.home), visited)
-    if isinstance(found, NoLender) and not found.blocked:
-        cluster.refusals.lenders[key] = (versions, found)
-    return found
 
 
 def _count_borrowing(tried: Attempt, found: Lender | NoLender) -> None:
