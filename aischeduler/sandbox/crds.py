@@ -47,6 +47,7 @@ def resources_of(definition: JsonObject) -> list[Resource]:
                 tuple(version.get("additionalPrinterColumns") or (AGE_COLUMN,)),
                 (version.get("subresources") or {}).get("scale"),
                 stored,
+                rules.has_rules(version["schema"]["openAPIV3Schema"]),
             ),
         )
         for version in _versions(definition)
@@ -221,7 +222,8 @@ def _validate_custom(write: Write) -> list[Cause]:
     schema = _schema(write)
     causes = errors(_body(write.obj), schema, old=ABSENT if write.old is None else _body(write.old))
     causes += _scale_errors(write)
-    if not rules.has_rules(schema):
+    custom = write.call.resource.custom
+    if custom is None or not custom.has_rules:
         return causes
     if any(cause.reason in rules.BLOCKING for cause in causes):
         return [*causes, rules.NOT_CHECKED]

@@ -51,12 +51,16 @@ CORE_EVENT_ALIASES = {
 
 @dataclass(frozen=True, slots=True)
 class CustomVersion:
-    """What a CRD says of one version: schema, printer columns, the paths of its scale; and in which it is stored."""
+    """What a CRD says of one version: schema, printer columns, the paths of its scale; and in which it is stored.
+
+    `has_rules`: whether its schema has validation rules anywhere.
+    """
 
     schema: JsonObject
     columns: tuple[JsonObject, ...]
     scale: JsonObject | None
     stored_version: str
+    has_rules: bool
 
 
 @dataclass(frozen=True, slots=True)

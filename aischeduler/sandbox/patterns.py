@@ -1,7 +1,8 @@
 r"""Regular expressions as Go writes them, for Python's engine.
 
-Two differences matter in schemas: `$` is the end of the text and not also the place before a last line break, and
-`\d` and `\w` mean ASCII alone. What Go cannot express (look-around, references back) is no pattern there either.
+Three differences matter in schemas: `$` is the end of the text and not also the place before a last line break, `\d`
+and `\w` mean ASCII alone, and in a class nothing but `-`, `^` and `\` is special. What Go cannot express (look-around,
+references back) is no pattern here either; named classes such as `[:alpha:]` are not understood.
 """
 
 import re
@@ -9,13 +10,30 @@ from functools import lru_cache
 from typing import Final
 
 PATTERNS_CACHED: Final = 1024
-_FOREIGN: Final = re.compile(r"\(\?(?:[=!>(#]|<[=!]|P=)|\\[1-9]|\\Z")
-_PART: Final = re.compile(r"\\z|\\.|\[\^?\]?(?:\\.|\[:\w+:\]|[^\]\\])*\]|\$", re.DOTALL)
+_PART: Final = re.compile(
+    r"""\\.                                        # an escape
+      | \[\^?\]?(?:\\.|\[:\w+:\]|[^\]\\])*\]      # a class
+      | \(\?(?:[=!>(\#]|<[=!]|P=)                 # what is foreign to Go
+      | \$""",
+    re.DOTALL | re.VERBOSE,
+)
+_IN_CLASS: Final = re.compile(r"\\.|[\[&~|]", re.DOTALL)
 
 
 @lru_cache(maxsize=PATTERNS_CACHED)
 def go_pattern(text: str) -> re.Pattern[str]:
     """Return the pattern, to be searched for. Raises re.error for what is none in Go."""
-    if _FOREIGN.search(text):
+    return re.compile(_PART.sub(_translated, text), re.ASCII)
+
+
+def _translated(part: re.Match[str]) -> str:
+    text = part[0]
+    if text in {"$", r"\z"}:
+        return r"\Z"
+    if text.startswith("(") or text == r"\Z" or (text[0] == "\\" and text[1] in "123456789"):
         raise re.error("is not a pattern of RE2", text)
-    return re.compile(_PART.sub(lambda part: r"\Z" if part[0] in {"$", r"\z"} else part[0], text), re.ASCII)
+    if not text.startswith("["):
+        return text
+    if "[:" in text:
+        raise re.error("has a named class", text)
+    return "[" + _IN_CLASS.sub(lambda one: one[0] if one[0].startswith("\\") else "\\" + one[0], text[1:])

@@ -38,8 +38,8 @@ _OVERLOAD_TEXT: Final = (
 def definition_errors(schema: JsonObject, path: str, *, root: bool = True) -> list[Cause]:
     """Say which rules of a schema cannot be taken; `path` is where the schema lies in its definition."""
     causes = []
-    here = type_of_root(schema) if root else type_of(schema)
     for index, rule in enumerate(schema.get(RULES) or ()):
+        here = type_of_root(schema) if root else type_of(schema)
         causes += _rule_errors(rule, schema, here, f"{path}.{RULES}[{index}]")
     for where, inner in _inner_schemas(schema):
         causes += definition_errors(inner, path + where, root=False)

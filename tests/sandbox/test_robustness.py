@@ -73,7 +73,14 @@ SCHEMA = {
                 "disableSharing": {"type": "boolean", "default": False},
                 "parts": {"type": "array", "maxItems": 3, "items": {"type": "string", "pattern": "a", "enum": ["a"]}},
                 "tags": {"type": "object", "additionalProperties": {"type": "integer", "minimum": 1}},
+                "amount": {"x-kubernetes-int-or-string": True, "maxLength": 9},
             },
+            "x-kubernetes-validations": [
+                {"rule": "!has(self.parts) || self.parts.all(one, size(one) > 0)", "fieldPath": ".parts"},
+                {"rule": "isQuantity(self.amount) && quantity(self.amount).isLessThan(quantity('5'))", "message": "m"},
+                {"rule": "oldSelf.hasValue() || self.tags['a'] / self.tags.b > 1", "optionalOldSelf": True},
+                {"rule": "self.disableSharing || self.nodeSelector == oldSelf.nodeSelector"},
+            ],
         },
     },
 }
