@@ -34,6 +34,8 @@ SILENCE_SECONDS: Final = 75.0
 """A watch without a byte for so long is dead: bookmarks come about once a minute."""
 WATCH_SECONDS_MIN: Final = 300.0
 """The server ends a watch after so long, or up to twice as long by chance."""
+QUIET_WATCH_SECONDS_MAX: Final = 60.0
+"""The server ends the watch of a quiet resource after so long at most: without changes it may send no bookmark."""
 SHORT_WATCH_SECONDS: Final = 1.0
 """A watch that ends sooner and empty is a failure."""
 FAILURES_MAX: Final = 3
@@ -186,7 +188,10 @@ class Reflector(Generic[D]):
             raise UnreachableError(f"GET {self.resource.path}: the watch ended at once and brought nothing")
 
     def _watch_query(self) -> dict[str, str]:
-        seconds = WATCH_SECONDS_MIN * (1.0 + self._pace.chance.random())
+        chance = self._pace.chance.random()
+        seconds = WATCH_SECONDS_MIN * (1 + chance)
+        if self.resource.quiet:
+            seconds = QUIET_WATCH_SECONDS_MAX * (1 - chance / 4)
         query = {
             "watch": "true",
             "allowWatchBookmarks": "true",

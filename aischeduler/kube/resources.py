@@ -59,6 +59,7 @@ class Resource(Generic[D]):
 
     `seen` turns a document into an event, `gone` namespace, name and uid. `problem` says what of a document that
     counts could not be read, or nothing. Where an `optional` resource is not served, there are none of its objects.
+    A `quiet` one may not change for days.
     """
 
     kind: str
@@ -70,6 +71,7 @@ class Resource(Generic[D]):
     problem: Callable[[D], str] | None = None
     selector: str = ""
     optional: bool = False
+    quiet: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +151,7 @@ def budgets() -> Resource[BudgetDocument]:
         seen=lambda document: BudgetSeen(read_budget(document)),
         gone=lambda namespace, name, _uid: BudgetGone(namespace, name),
         problem=budget_problem,
+        quiet=True,
     )
 
 
@@ -161,4 +164,5 @@ def namespaces() -> Resource[NamespaceDocument]:
         document=msgspec.json.Decoder(NamespaceDocument),
         seen=read_namespace,
         gone=lambda _namespace, name, _uid: NamespaceGone(name),
+        quiet=True,
     )

@@ -31,6 +31,16 @@ async def test_list_then_watch_tells_everything_once() -> None:
     assert watch["fieldSelector"] == "status.phase!=Succeeded,status.phase!=Failed"
 
 
+async def test_watch_of_what_rarely_changes_ends_before_its_silence_looks_like_a_dead_server() -> None:
+    world = World()
+    budgets = resources.budgets()
+    world.script.on("get", budgets.path, reply(200, listing(version=10)))
+    world.script.on("watch", budgets.path, stream())
+    async with world.running(budgets):
+        await until(lambda: world.script.asked("watch"))
+    assert 30 <= int(world.script.asked("watch")[0].query["timeoutSeconds"]) < module.SILENCE_SECONDS
+
+
 async def test_pages_are_read_to_the_last_before_it_is_synced() -> None:
     world = World()
     world.script.on(
