@@ -8,32 +8,33 @@ Laws:
 Source: Kubernetes API of Pod and Node. Pools: `decode_pool`.
 """
 
-from datetime import datetime
 from functools import lru_cache
 from typing import Final
 
 import msgspec
 
-from aischeduler.kube.documents import NodeDocument, Owner, PodDocument, PodMetadata, Quantities
+from aischeduler.kube.documents import NodeDocument, PodDocument, PodStatus, Quantities
 from aischeduler.kube.podspec import INVALID_LENGTH_MAX, SpecCache
 from aischeduler.model.names import POOL_KEY, POOL_NAME_LENGTH_MAX
 from aischeduler.model.node import NO_SCHEDULE, Node, Taint
 from aischeduler.model.pod import PENDING, Pod
 from aischeduler.model.quantity import QuantityError, shorten
 from aischeduler.model.resources import parse_amounts
-from aischeduler.model.selectors import Labels
 
 AMOUNTS_MAX: Final = 20_000
 """Amounts of nodes kept by their bytes; losing some costs parsing them again."""
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 NEVER: Final = "Never"
 """The preemptionPolicy of a pod on whose behalf nothing is evicted."""
+_NO_STATUS: Final = PodStatus()
 
 
 def read_pod(document: PodDocument, specs: SpecCache) -> Pod:
     """Return the pod; a malformed part is named in `Pod.spec.invalid`."""
-    metadata, spec, status = document.metadata, document.spec, document.status
-    labels = specs.labels(metadata.labels)
+    metadata, spec, status = document.metadata, document.spec, document.status or _NO_STATUS
+    created, started, annotations = metadata.creation_timestamp, status.start_time, metadata.annotations
+    labels, of_daemon_set = specs.kin(metadata.labels, metadata.owner_references)
+    pool = (annotations is not None and annotations.pool) or labels.get(POOL_KEY)
     return Pod(
         uid=metadata.uid,
         namespace=metadata.namespace,
@@ -41,17 +42,17 @@ def read_pod(document: PodDocument, specs: SpecCache) -> Pod:
         spec=specs.read(spec, status),
         scheduler_name=spec.scheduler_name or DEFAULT_SCHEDULER,
         node_name=spec.node_name or "",
-        pool=_pool_name(metadata, labels),
+        pool=_pool_name(pool) if pool else "",
         priority=spec.priority or 0,
-        created_seconds=_unix_seconds(metadata.creation_timestamp),
-        phase=(status.phase if status is not None else None) or PENDING,
+        created_seconds=int(created.timestamp()) if created is not None else 0,
+        phase=status.phase or PENDING,
         terminating=metadata.deletion_timestamp is not None,
         gates=tuple(gate.name for gate in spec.scheduling_gates) if spec.scheduling_gates else (),
         labels=labels,
         preempts=spec.preemption_policy != NEVER,
-        guarded=_is_guarded(metadata),
-        started_seconds=_unix_seconds(status.start_time) if status is not None else 0,
-        nominated_node=(status.nominated_node_name if status is not None else None) or "",
+        guarded=of_daemon_set or (annotations is not None and annotations.mirror is not None),
+        started_seconds=int(started.timestamp()) if started is not None else 0,
+        nominated_node=status.nominated_node_name or "",
         grace_seconds=metadata.deletion_grace_period_seconds or 0,
     )
 
@@ -91,28 +92,6 @@ def _amounts(path: str, raw: bytes) -> tuple[dict[str, int], str]:
     return amounts, "; ".join(problems)
 
 
-def _pool_name(metadata: PodMetadata, labels: Labels) -> str:
+def _pool_name(name: str) -> str:
     """Return the home that the pod names; what cannot be a name is escaped and cut, and so matches no Pool."""
-    annotations = metadata.annotations
-    name = (annotations is not None and annotations.pool) or labels.get(POOL_KEY) or ""
-    if name and (len(name) > POOL_NAME_LENGTH_MAX or not name.isprintable()):
-        return shorten(name)
-    return name
-
-
-def _is_guarded(metadata: PodMetadata) -> bool:
-    """Say whether the pod would come back to its very node: a DaemonSet's, or the mirror of a static one."""
-    if metadata.annotations is not None and metadata.annotations.mirror is not None:
-        return True
-    raw = bytes(metadata.owner_references)
-    if b'"DaemonSet"' not in raw:  # nearly every pod; the server writes no kind with escapes
-        return False
-    try:
-        owners = msgspec.json.decode(raw, type=list[Owner])
-    except msgspec.MsgspecError:
-        return False
-    return any(owner.controller and owner.kind == "DaemonSet" for owner in owners)
-
-
-def _unix_seconds(time: datetime | None) -> int:
-    return int(time.timestamp()) if time is not None else 0
+    return name if len(name) <= POOL_NAME_LENGTH_MAX and name.isprintable() else shorten(name)

@@ -23,6 +23,7 @@ from aischeduler.kube.documents import (
     ExpressionPart,
     NodeAffinityPart,
     NodeTermPart,
+    Owner,
     PodSpecPart,
     PodStatus,
     PortPart,
@@ -46,14 +47,16 @@ from aischeduler.model.selectors import (
 
 SPECS_MAX: Final = 20_000
 """Specs kept by their bytes; losing one costs parsing it again."""
-LABELS_MAX: Final = 20_000
-"""Sets of labels kept by their bytes."""
+KIN_MAX: Final = 20_000
+"""Labels and owners kept by their bytes."""
 INVALID_LENGTH_MAX: Final = 1000
 """Longest reason why an object is refused."""
 ALWAYS: Final = "Always"
 """The restart policy that makes an init container a sidecar."""
 
 T = TypeVar("T")
+Kin = tuple[Labels, bool]
+"""The labels of a pod, and whether a DaemonSet controls it."""
 _SEPARATOR = b"\0"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -61,29 +64,29 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 @dataclass(slots=True)
 class SpecCache:
-    """Specs and labels by the bytes that they were read from: pods of one Job share them.
+    """Specs, labels and owners by the bytes that they were read from: pods of one Job share them.
 
     A full cache starts anew: looking up is on the way of every pod, and keeping the order of use costs more than that.
     """
 
     _specs: dict[bytes, PodSpec] = field(default_factory=dict)
-    _labels: dict[bytes, Labels] = field(default_factory=dict)
+    _kin: dict[bytes, Kin] = field(default_factory=dict)
 
     def read(self, spec: PodSpecPart, status: PodStatus | None) -> PodSpec:
         """Return the spec; `status` counts where the kubelet has granted resources."""
-        granted = _granted(status) if spec.node_name and status is not None else ()
+        granted = _granted(status) if spec.node_name and status is not None else []
         key = _bytes_key(spec, granted)
         found = self._specs.get(key)
         if found is None:
             found = _keep(self._specs, SPECS_MAX, key, _Reader().spec(spec, granted))
         return found
 
-    def labels(self, raw: Raw) -> Labels:
-        """Return the labels; what is no object of texts are none, and the API server stores no such thing."""
-        key = bytes(raw)
-        found = self._labels.get(key)
+    def kin(self, labels: Raw, owners: Raw) -> Kin:
+        """Return what a pod has in common with others of its owner."""
+        key = _SEPARATOR.join((labels, owners))
+        found = self._kin.get(key)
         if found is None:
-            found = _keep(self._labels, LABELS_MAX, key, _labels(key))
+            found = _keep(self._kin, KIN_MAX, key, (_labels(labels), _of_daemon_set(owners)))
         return found
 
 
@@ -94,19 +97,30 @@ def _keep(cache: dict[bytes, T], limit: int, key: bytes, value: T) -> T:
     return value
 
 
-def _labels(raw: bytes) -> Labels:
+def _labels(raw: Raw) -> Labels:
+    """Read labels; what is no object of texts are none, and the API server stores no such thing."""
     try:
         return (msgspec.json.decode(raw, type=dict[str, str] | None) if raw else None) or {}
     except msgspec.MsgspecError:
         return {}
 
 
-def _granted(status: PodStatus) -> tuple[ContainerStatus, ...]:
-    statuses = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
-    return tuple(one for one in statuses if one.allocated_resources or one.resources)
+def _of_daemon_set(raw: Raw) -> bool:
+    try:
+        owners = msgspec.json.decode(raw, type=list[Owner] | None) if raw else None
+    except msgspec.MsgspecError:
+        return False
+    return any(owner.controller and owner.kind == "DaemonSet" for owner in owners or ())
 
 
-def _bytes_key(spec: PodSpecPart, granted: Iterable[ContainerStatus]) -> bytes:
+def _granted(status: PodStatus) -> list[ContainerStatus]:
+    granted = [one for one in status.container_statuses or () if one.allocated_resources or one.resources]
+    if status.init_container_statuses:
+        granted += [one for one in status.init_container_statuses if one.allocated_resources or one.resources]
+    return granted
+
+
+def _bytes_key(spec: PodSpecPart, granted: list[ContainerStatus]) -> bytes:
     """Join everything that decides; no JSON text holds a zero byte, so that no two specs share a key."""
     affinity = spec.affinity.node_affinity if spec.affinity is not None else NONE
     parts: list[Raw | bytes] = [spec.resources, spec.overhead, spec.node_selector, affinity, spec.tolerations]
@@ -127,7 +141,7 @@ class _Reader:
     def __init__(self) -> None:
         self.problem = ""
 
-    def spec(self, part: PodSpecPart, granted: tuple[ContainerStatus, ...]) -> PodSpec:
+    def spec(self, part: PodSpecPart, granted: Iterable[ContainerStatus]) -> PodSpec:
         by_name = {status.name: status for status in granted}
         containers = self._containers("spec.containers", part.containers or (), by_name)
         init_containers = self._containers("spec.initContainers", part.init_containers or (), by_name)
