@@ -77,6 +77,10 @@ class Harness:
         """Return what the scheduler says a waiting pod waits for."""
         return self.scheduler.why(self.get("Pod", pod)["metadata"]["uid"])
 
+    def refusal(self, pod: str) -> str:
+        """Return the part of it that speaks of the nodes of the pool, without what was tried after that."""
+        return self.why(pod).partition(" preemption: ")[0].partition(" borrowing: ")[0]
+
     def marks(self, pod: str) -> dict[str, str]:
         """Return the annotations of a pod."""
         annotations: dict[str, str] = self.get("Pod", pod)["metadata"].get("annotations", {})

@@ -17,7 +17,7 @@ def test_room_of_a_pod_whose_binding_is_on_its_way_is_taken() -> None:
     h = Harness(node_object("n", cpu="1"), pod_object("a"), pod_object("b"), network=SLOW)
     h.run(seconds=0.5)
     assert h.binds == ["a"]
-    assert h.why("b") == "0/1 nodes are available: 1 Insufficient cpu."
+    assert h.refusal("b") == "0/1 nodes are available: 1 Insufficient cpu."
 
 
 def test_pod_deleted_while_it_is_bound_leaves_its_room_to_the_next() -> None:

@@ -46,7 +46,7 @@ def test_pod_of_another_scheduler_is_left_alone_and_takes_its_room() -> None:
     h.add(pod_object("waiting", scheduler_name="other"), pod_object("ours", cpu="2"))
     h.run()
     assert h.binds == []
-    assert h.why("ours") == "0/1 nodes are available: 1 Insufficient cpu."
+    assert h.refusal("ours") == "0/1 nodes are available: 1 Insufficient cpu."
 
 
 def test_higher_priority_goes_first_then_the_older_pod() -> None:

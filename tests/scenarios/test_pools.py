@@ -1,18 +1,25 @@
 """Pools: whose nodes, whose pods, and what happens when they come, go and quarrel."""
 
-from tests.harness import Harness
+from aischeduler.kube.crds import pool_crd
+from tests.harness import Harness, Json
 from tests.objects import node_object, pod_object, pool_object
 
 CPU = {"cpu": "true"}
 HOME = "scheduling.resource.aibee.cn/home-pool"
+POOL = "scheduling.resource.aibee.cn/pool"
+OPEN = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
 
 
-def test_pod_waits_in_its_own_pool_although_another_has_room_and_says_why() -> None:
+def test_pod_of_a_pool_that_does_not_borrow_waits_although_another_has_room_and_says_why() -> None:
     h = Harness(node_object("full", cpu="1", labels=CPU), node_object("idle", cpu="64"))
-    h.add(pool_object("cpu-pool", labels=CPU), pod_object("p", cpu="2", pool="cpu-pool"))
+    h.add(pool_object("cpu-pool", labels=CPU, disableBorrowing=True), pod_object("p", cpu="2", pool="cpu-pool"))
     h.run()
     assert h.node_of("p") == ""
-    assert h.why("p") == "0/1 nodes are available: 1 Insufficient cpu."
+    assert h.why("p") == (
+        "0/1 nodes are available: 1 Insufficient cpu."
+        " preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
+        " borrowing: its pool does not borrow."
+    )
     assert h.scheduler.waiting() == {"cpu-pool": {"parked": 1}, "default": {}}
     assert h.events_about("p", "FailedScheduling") == [h.why("p")]
     assert h.condition("Pod", "p", "PodScheduled")["message"] == h.why("p")
@@ -52,9 +59,10 @@ def test_pool_created_later_takes_its_waiting_pods_home() -> None:
 
 
 def test_waiting_pods_of_a_deleted_pool_become_pods_of_the_default_pool() -> None:
-    h = Harness(node_object("n", cpu="4"), pool_object("empty", labels=CPU), pod_object("p", pool="empty"))
+    h = Harness(node_object("n", cpu="4"), pool_object("empty", labels=CPU, disableBorrowing=True))
+    h.add(pod_object("p", pool="empty"))
     h.run()
-    assert h.why("p") == "no nodes available to schedule pods"
+    assert h.why("p") == "no nodes available to schedule pods. borrowing: its pool does not borrow."
     h.delete("Pool", "empty")
     h.run(seconds=20)
     assert h.node_of("p") == "n"
@@ -63,10 +71,13 @@ def test_waiting_pods_of_a_deleted_pool_become_pods_of_the_default_pool() -> Non
 
 def test_node_in_two_pools_belongs_to_the_default_pool_and_both_say_so() -> None:
     h = Harness(node_object("n", labels={"a": "1", "b": "1"}))
-    h.add(pool_object("pool-a", labels={"a": "1"}), pool_object("pool-b", labels={"b": "1"}))
-    h.add(pod_object("p"), pod_object("q", pool="pool-a"))
+    h.add(pool_object("pool-a", labels={"a": "1"}), pool_object("pool-b", labels={"b": "1"}, disableBorrowing=True))
+    h.add(pod_object("p"), pod_object("q", pool="pool-a"), pod_object("r", pool="pool-b"))
     h.run()
-    assert (h.node_of("p"), h.node_of("q")) == ("n", "")
+    assert h.nodes_of_pods() == {"p": "n", "q": "n", "r": ""}
+    assert (h.marks("p")[POOL], h.marks("q")[POOL]) == ("default", "default")
+    assert "scheduling.resource.aibee.cn/borrowed" not in h.marks("p")
+    assert h.marks("q")["scheduling.resource.aibee.cn/borrowed"] == "true"
     for name in ("pool-a", "pool-b"):
         conflict = h.condition("Pool", name, "Conflict")
         assert conflict["status"] == "True"
@@ -84,9 +95,21 @@ def test_conflict_ends_when_the_label_does() -> None:
     assert [h.condition("Pool", name, "Conflict")["status"] for name in ("pool-a", "pool-b")] == ["False", "False"]
 
 
+def store_under_an_older_schema(h: Harness, pool: Json) -> None:
+    """Store a Pool that today's schema refuses, as an older version of it would have let through."""
+    path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{pool_crd()['metadata']['name']}"
+    for schema in (OPEN, pool_crd()["spec"]["versions"][0]["schema"]):
+        versions = [{**pool_crd()["spec"]["versions"][0], "schema": schema}]
+        answer = h.cluster.ask("PATCH", path, {"spec": {"versions": versions}}, "application/merge-patch+json")
+        assert answer.status == 200, answer
+        if schema is OPEN:
+            h.add(pool)
+
+
 def test_pool_with_a_bad_selector_is_not_accepted_and_disturbs_no_other() -> None:
-    bad = {"matchLabels": {"not a key": "x"}}
-    h = Harness(node_object("n", labels=CPU), pool_object("bad", nodeSelector=bad), pool_object("good", labels=CPU))
+    h = Harness(node_object("n", labels=CPU), pool_object("good", labels=CPU))
+    bad = pool_object("bad", nodeSelector={"matchLabels": {"not a key": "x"}})
+    store_under_an_older_schema(h, bad)
     h.add(pod_object("p", pool="good"), pod_object("q", pool="bad"))
     h.run()
     accepted = h.condition("Pool", "bad", "Accepted")
@@ -105,7 +128,8 @@ def test_condition_speaks_of_the_spec_that_was_read() -> None:
 
 
 def test_selector_changed_moves_the_node_and_the_next_pod_with_it() -> None:
-    h = Harness(node_object("n", labels={"b": "1"}), pool_object("p", labels={"a": "1"}), pod_object("x", pool="p"))
+    h = Harness(node_object("n", labels={"b": "1"}), pool_object("p", labels={"a": "1"}, disableBorrowing=True))
+    h.add(pod_object("x", pool="p"))
     h.run()
     assert h.node_of("x") == ""
     h.patch("Pool", "p", {"spec": {"nodeSelector": {"matchLabels": {"a": None, "b": "1"}}}})
@@ -113,10 +137,12 @@ def test_selector_changed_moves_the_node_and_the_next_pod_with_it() -> None:
     assert h.node_of("x") == "n"
 
 
-def test_pool_without_a_selector_owns_no_nodes() -> None:
-    h = Harness(node_object("n"), pool_object("borrower"), pod_object("p", pool="borrower"), pod_object("q"))
+def test_pool_without_a_selector_owns_no_nodes_and_only_borrows() -> None:
+    h = Harness(node_object("n"), pool_object("borrower"), pool_object("beggar", disableBorrowing=True))
+    h.add(pod_object("p", pool="borrower"), pod_object("q"), pod_object("r", pool="beggar"))
     h.run()
-    assert (h.node_of("p"), h.node_of("q")) == ("", "n")
+    assert h.nodes_of_pods() == {"p": "n", "q": "n", "r": ""}
+    assert h.marks("p")[POOL] == "default"
 
 
 def test_pods_of_one_pool_do_not_wait_for_those_of_another() -> None:

@@ -42,11 +42,11 @@ def where(*documents: Json) -> dict[str, str]:
 
 
 def why(*documents: Json) -> str:
-    """Run a cluster of these objects and return why the pod `p` waits."""
+    """Run a cluster of these objects and return what the nodes of its pool lack for the pod `p`."""
     h = Harness(*documents)
     h.run()
     assert h.node_of("p") == ""
-    return h.why("p")
+    return h.refusal("p")
 
 
 def test_terms_of_required_affinity_are_alternatives() -> None:
@@ -161,7 +161,7 @@ def test_node_that_came_back_under_its_name_is_as_large_as_it_now_is() -> None:
     h.delete("Node", "n")
     h.add(node_object("n", cpu="1"), a_pod("p", cpu="2"))
     h.run(seconds=20)
-    assert h.why("p") == "0/1 nodes are available: 1 Insufficient cpu."
+    assert h.refusal("p") == "0/1 nodes are available: 1 Insufficient cpu."
 
 
 def test_node_that_shrank_below_its_use_keeps_its_pods_and_takes_no_more() -> None:

@@ -24,7 +24,7 @@ def test_gated_pod_waits_for_its_gate_and_goes_at_once() -> None:
 def test_removed_taint_wakes() -> None:
     h = Harness(node_object("n", taints=[CLOSED]), pod_object("p"))
     h.run()
-    assert h.why("p") == "0/1 nodes are available: 1 node(s) had untolerated taint(s)."
+    assert h.refusal("p") == "0/1 nodes are available: 1 node(s) had untolerated taint(s)."
     h.patch("Node", "n", {"spec": {"taints": None}})
     h.run()
     assert h.node_of("p") == "n"
@@ -35,7 +35,7 @@ def test_uncordoned_node_wakes() -> None:
     h.patch("Node", "n", {"spec": {"unschedulable": True}})
     h.add(pod_object("p"))
     h.run()
-    assert h.why("p") == "0/1 nodes are available: 1 node(s) were unschedulable."
+    assert h.refusal("p") == "0/1 nodes are available: 1 node(s) were unschedulable."
     h.patch("Node", "n", {"spec": {"unschedulable": None}})
     h.run()
     assert h.node_of("p") == "n"
@@ -44,7 +44,7 @@ def test_uncordoned_node_wakes() -> None:
 def test_corrected_label_wakes() -> None:
     h = Harness(node_object("n", labels={"disk": "hdd"}), pod_object("p", node_selector={"disk": "ssd"}))
     h.run()
-    assert h.why("p") == "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
+    assert h.refusal("p") == "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
     h.patch("Node", "n", {"metadata": {"labels": {"disk": "ssd"}}})
     h.run()
     assert h.node_of("p") == "n"
@@ -81,11 +81,26 @@ def test_freed_room_wakes_exactly_who_can_use_it() -> None:
     h.run()
     h.add(pod_object("needs-1", cpu="1"), pod_object("needs-2", cpu="2"), pod_object("needs-gpu", cpu="1", gpu=1))
     h.run(seconds=20)
-    h.delete("Pod", "small")
+    h.delete("Pod", "small", gracePeriodSeconds=0)
     h.run(seconds=60)
     assert h.binds == ["large", "small", "needs-1"]
     assert attempts(h) == 5 + 1
     assert h.scheduler.waiting() == {"default": {"parked": 2}}
+
+
+def test_room_of_a_pod_that_is_leaving_is_claimed_by_the_one_who_then_takes_it() -> None:
+    h = Harness(node_object("n", cpu="4"), pod_object("small", cpu="1"), pod_object("large", cpu="3"))
+    h.run()
+    h.add(pod_object("first", cpu="1"), pod_object("second", cpu="1"))
+    h.run(seconds=20)
+    h.delete("Pod", "small")
+    h.run(seconds=0.5)
+    assert h.get("Pod", "first")["status"]["nominatedNodeName"] == "n"
+    assert h.why("first").endswith("preemption: nominated to node n, waits for pods that are leaving.")
+    h.run(seconds=60)
+    assert h.binds == ["large", "small", "first"]
+    assert "nominatedNodeName" not in h.get("Pod", "second")["status"]
+    assert h.scheduler.waiting() == {"default": {"parked": 1}}
 
 
 def test_net_of_five_minutes_has_nobody_to_save() -> None:
@@ -103,7 +118,10 @@ def test_net_of_five_minutes_has_nobody_to_save() -> None:
 def test_pod_that_cannot_fit_is_tried_ever_more_rarely_and_says_so_once() -> None:
     h = Harness(node_object("n", cpu="1"), pod_object("p", cpu="2"))
     h.run(seconds=3600)
-    assert h.events_about("p") == ["0/1 nodes are available: 1 Insufficient cpu."]
+    assert h.events_about("p") == [
+        "0/1 nodes are available: 1 Insufficient cpu."
+        " preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
+    ]
 
 
 def test_reason_that_changes_is_said_again() -> None:
@@ -112,6 +130,6 @@ def test_reason_that_changes_is_said_again() -> None:
     h.patch("Node", "n", {"spec": {"taints": [CLOSED]}})
     h.add(node_object("m", cpu="1"))
     h.run(seconds=400)
-    assert h.why("p") == "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s)."
+    assert h.refusal("p") == "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s)."
     assert h.events_about("p")[-1] == h.why("p")
     assert h.condition("Pod", "p", "PodScheduled")["message"] == h.why("p")
