@@ -87,9 +87,19 @@ def budget_seen(cluster: Cluster, budget: Budget, now: float) -> None:
     """Take a budget as it now is; pods that it covers and that were spared may be tried again."""
     cluster.budgets.see(budget)
     if budget.disruptions_allowed > 0:
-        spared = cluster.spared.keys()
-        covered = [uid for uid in spared if budget.covers(cluster.records[uid].pod)]
-        _spare_no_more(cluster, [uid for uid in covered if cluster.spared.drop(uid)], now)
+        _uncover(cluster, budget, now)
+
+
+def budget_gone(cluster: Cluster, namespace: str, name: str, now: float) -> None:
+    """Take a budget out; pods that it covered and that were spared may be tried again."""
+    budget = cluster.budgets.forget(namespace, name)
+    if budget is not None:
+        _uncover(cluster, budget, now)
+
+
+def _uncover(cluster: Cluster, budget: Budget, now: float) -> None:
+    covered = [uid for uid in cluster.spared.names() if budget.covers(cluster.records[uid].pod)]
+    _spare_no_more(cluster, [uid for uid in covered if cluster.spared.drop(uid)], now)
 
 
 def flush(cluster: Cluster, now: float) -> None:

@@ -11,7 +11,7 @@ from typing import Final, assert_never
 from aischeduler.engine.bind_events import bind_refused
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.cycle import SETTLE_SECONDS, attempt
-from aischeduler.engine.evictions import budget_seen, evict_refused, flush
+from aischeduler.engine.evictions import budget_gone, budget_seen, evict_refused, flush
 from aischeduler.engine.node_events import node_gone, node_seen
 from aischeduler.engine.pod_events import pod_gone, pod_seen
 from aischeduler.engine.pool_events import flush_edits, namespace_gone, namespace_seen, pool_gone, pool_seen
@@ -170,7 +170,7 @@ class Scheduler:
             case BudgetSeen(budget):
                 budget_seen(cluster, budget, now)
             case BudgetGone(namespace, name):
-                cluster.budgets.forget(namespace, name)
+                budget_gone(cluster, namespace, name, now)
             case NamespaceSeen(name, labels):
                 namespace_seen(cluster, name, labels, now)
             case NamespaceGone(name):

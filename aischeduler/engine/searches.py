@@ -21,7 +21,7 @@ def find_victims(cluster: Cluster, record: PodRecord, rows: Rows, claims: tuple[
     if simple and known is not None and known[0] == versions and priority <= known[1]:
         return known[2]
     cluster.searches.made += 1
-    demand = Demand(spec, priority, frozenset(cluster.spared.keys()))
+    demand = Demand(spec, priority, frozenset(cluster.spared.names()))
     with without(cluster, claims):
         found = choose_victims(demand, cluster.runner, cluster.running, rows, cluster.budgets)
     if simple and not isinstance(found, Chosen):

@@ -27,19 +27,22 @@ class StatusReports:
     def __init__(self) -> None:
         self._state: State = ()
         self._looked_at = float("-inf")
-        self._asked_at = float("-inf")
+        self._ask_at = float("-inf")
+        """When the default Pool object is asked for, if there is none then."""
 
     def due_at(self, cluster: Cluster) -> float | None:
         """Return when `report` has something to do; None when nothing has changed."""
         times = [self._looked_at + STATUS_SECONDS] if self._state != _state(cluster) else []
         if not cluster.pools.pools[DEFAULT_POOL].uid:
-            times.append(self._asked_at + CREATE_SECONDS)
+            times.append(self._ask_at)
         return min(times, default=None)
 
     def report(self, cluster: Cluster, now: float) -> None:
         """Leave the reports of pools whose status changed in their outboxes."""
-        if not cluster.pools.pools[DEFAULT_POOL].uid and self._asked_at + CREATE_SECONDS <= now:
-            self._asked_at = now
+        if cluster.pools.pools[DEFAULT_POOL].uid:
+            self._ask_at = float("-inf")  # once it is deleted, at once
+        elif self._ask_at <= now:
+            self._ask_at = now + CREATE_SECONDS
             cluster.say(DEFAULT_POOL, CreatePool(DEFAULT_POOL))
         state = _state(cluster)
         if state == self._state or self._looked_at + STATUS_SECONDS > now:

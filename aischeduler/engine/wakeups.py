@@ -74,7 +74,7 @@ def could_use(cluster: Cluster, record: PodRecord, rows: Rows) -> bool:
             trial.evict(claim.spec, claim.row)
         if behind and cluster.runner.passes(spec, rows).any():
             return True
-        demand = Demand(spec, record.pod.priority, frozenset(cluster.spared.keys()))
+        demand = Demand(spec, record.pod.priority, frozenset(cluster.spared.names()))
         return evicts and isinstance(
             choose_victims(demand, cluster.runner, cluster.running, rows, cluster.budgets), Chosen
         )

@@ -39,14 +39,16 @@ class BudgetTable:
         self._evicted.pop((budget.namespace, budget.name), None)
         self._covered.pop(budget.namespace, None)
 
-    def forget(self, namespace: str, name: str) -> None:
-        """Take a budget out."""
+    def forget(self, namespace: str, name: str) -> Budget | None:
+        """Take a budget out; return it, if there was one."""
         budgets = self._budgets.get(namespace, {})
-        if budgets.pop(name, None) is not None:
+        budget = budgets.pop(name, None)
+        if budget is not None:
             self._evicted.pop((namespace, name), None)
             self._covered.pop(namespace, None)
             if not budgets:
                 del self._budgets[namespace]
+        return budget
 
     def note_eviction(self, pod: Pod) -> None:
         """Count an eviction that we ask for, until each budget tells of itself again."""

@@ -16,7 +16,7 @@ class Timers:
     def __len__(self) -> int:
         return len(self._at)
 
-    def keys(self) -> tuple[str, ...]:
+    def names(self) -> tuple[str, ...]:
         """Return all keys, sorted."""
         return tuple(sorted(self._at))
 

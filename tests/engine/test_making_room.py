@@ -5,7 +5,7 @@ from dataclasses import replace
 from aischeduler.engine.profile import default_profile
 from aischeduler.model.actions import Action, Evict
 from aischeduler.model.budget import Budget
-from aischeduler.model.events import BudgetSeen, EvictRefused, NodeGone, PodGone, Spared
+from aischeduler.model.events import BudgetGone, BudgetSeen, EvictRefused, NodeGone, PodGone, Spared
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import MakeRoom, ReclaimPolicy
 from aischeduler.model.selectors import label_selector
@@ -244,3 +244,16 @@ def test_guarded_critical_and_foreign_pods_are_no_victims() -> None:
     said = session.decide()
     assert evictions(said) == {"guest": "Reclaimed"}
     assert nominations(said) == {"small": "n"}
+
+
+def test_victim_spared_by_a_budget_that_is_deleted_is_tried_again_at_once() -> None:
+    session = two_pools()
+    selector = label_selector("spec.selector", {"app": "guest"}, ())
+    session.tell(BudgetSeen(Budget("default", "b", "u", selector, disruptions_allowed=0)))
+    session.see(a_node("n", cpu="4", labels=A), a_pod("guest", cpu="4", pool="b", node="n", labels={"app": "guest"}))
+    session.see(a_pod("owner", cpu="4", pool="a"))
+    session.decide()
+    session.tell(EvictRefused("uid-guest", Spared.BUDGET, "x"))
+    assert evictions(session.decide(10)) == {}
+    session.tell(BudgetGone("default", "b"))
+    assert evictions(session.decide(1)) == {"guest": "Reclaimed"}

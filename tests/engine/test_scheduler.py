@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from aischeduler.engine.cycle import SETTLE_SECONDS
-from aischeduler.model.actions import Bind, Settle
+from aischeduler.model.actions import Bind, CreatePool, Settle
 from aischeduler.model.events import BindAccepted, BindRefused, NodeGone, PodGone, PoolGone, Refusal
 from aischeduler.model.pod import Pod
 from aischeduler.state.queue import NET_SECONDS
@@ -314,3 +314,18 @@ def test_the_summary_recounts_what_every_pool_has() -> None:
         9000,
     )
     assert (default.name, default.allocatable["gpu"], default.shared["cpu"]) == ("default", 2, 1000)
+
+
+def test_the_default_pool_object_is_asked_for_while_there_is_none_and_at_once_when_it_is_deleted() -> None:
+    session = Session(a_node("n"))
+
+    def asked(seconds: float) -> int:
+        before = len(session.said)
+        session.decide(seconds)
+        return sum(isinstance(action, CreatePool) for action in session.said[before:])
+
+    assert [asked(seconds) for seconds in (0, 1, 29, 1)] == [1, 0, 1, 0]
+    session.see(a_pool("default"))
+    assert asked(100) == 0
+    session.tell(PoolGone("default"))
+    assert asked(0) == 1
