@@ -44,6 +44,10 @@ class Ground(Protocol):
         """End the scheduler as a SIGKILL would and start another one with these settings of its configuration."""
         ...
 
+    def nodes_of_pools(self) -> dict[str, int]:
+        """Return how many nodes each pool has by the scheduler's own count: whether it has heard what was done."""
+        ...
+
     def net_saves(self) -> int:
         """Return how many pods the scheduler's five-minute net had to save."""
         ...

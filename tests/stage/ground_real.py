@@ -1,8 +1,12 @@
 """The real control plane with the production program as a ground: one of each for all scenarios, swept in between."""
 
 import json
+import socket
 import sys
 import time
+from urllib.request import urlopen
+
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.controlplane.part import Part
 from tests.controlplane.plane import ControlPlane
@@ -29,6 +33,7 @@ class RealGround:
         self._kubelets = Kubelets(self._transport.watch, HttpTransport(plane.url, lambda: None, plane.tls))
         self._settings: dict[str, object] = {}
         self._log_read = 0
+        self._port = _free_port()
         self._scheduler = self._start({})
 
     def begin(self) -> None:
@@ -62,8 +67,11 @@ class RealGround:
         self._scheduler.kill()
         self._scheduler = self._start(settings)
 
+    def nodes_of_pools(self) -> dict[str, int]:
+        return {labels["pool"]: int(value) for labels, value in self._measured("ai_scheduler_pool_nodes")}
+
     def net_saves(self) -> int:
-        return 0
+        return int(sum(value for _, value in self._measured("ai_scheduler_net_saves")))
 
     def _start(self, settings: dict[str, object]) -> Part:
         """Start the program; it is ready when it has listed everything."""
@@ -71,12 +79,19 @@ class RealGround:
         config = self._plane.directory / "stage.yaml"
         config.write_text(json.dumps(settings))
         options = ["--kubeconfig", str(self._plane.kubeconfig), "--config", str(config), "--no-leader-elect"]
-        command = [sys.executable, "-m", "aischeduler", "run", *options, "--http-address=none"]
+        command = [sys.executable, "-m", "aischeduler", "run", *options, f"--http-address=127.0.0.1:{self._port}"]
         part = self._plane.program("ai-scheduler-on-stage", command, self._synced)
         part.log.unlink(missing_ok=True)
         self._log_read = 0
         part.start()
         return part
+
+    def _measured(self, name: str) -> list[tuple[dict[str, str], float]]:
+        """Return the samples of one metric, each with its labels."""
+        with urlopen(f"http://127.0.0.1:{self._port}/metrics", timeout=10) as page:
+            families = text_string_to_metric_families(page.read().decode())
+        (found,) = [family for family in families if family.name == name]
+        return [(sample.labels, sample.value) for sample in found.samples if not sample.name.endswith("_created")]
 
     def _synced(self) -> bool:
         return '"event":"synced"' in self._log()
@@ -84,3 +99,11 @@ class RealGround:
     def _log(self) -> str:
         path = self._plane.directory / "ai-scheduler-on-stage.log"
         return path.read_text() if path.exists() else ""
+
+
+def _free_port() -> int:
+    """Return a port that nobody has now."""
+    with socket.socket() as trial:
+        trial.bind(("127.0.0.1", 0))
+        port: int = trial.getsockname()[1]
+        return port

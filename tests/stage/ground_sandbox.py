@@ -81,9 +81,16 @@ class SandboxGround:
         self._wait_for(self._kill())
         self._wait_for(self._start(settings))
 
+    def nodes_of_pools(self) -> dict[str, int]:
+        return self._wait_for(self._count())
+
     def net_saves(self) -> int:
         assert self._daemon is not None
         return self._saves + self._daemon.scheduler.net_saves()
+
+    async def _count(self) -> dict[str, int]:
+        assert self._daemon is not None
+        return {summary.name: summary.nodes for summary in self._daemon.scheduler.summary()}
 
     async def _start(self, settings: dict[str, object]) -> None:
         assert self._sandbox is not None

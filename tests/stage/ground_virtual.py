@@ -63,6 +63,10 @@ class VirtualGround:
         self._cluster.stop(self._shell)
         self._shell = self._start(**settings)
 
+    def nodes_of_pools(self) -> dict[str, int]:
+        assert self._shell is not None
+        return {summary.name: summary.nodes for summary in self._shell.scheduler.summary()}
+
     def net_saves(self) -> int:
         assert self._shell is not None
         return self._saves + self._shell.scheduler.net_saves()

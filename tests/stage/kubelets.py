@@ -7,9 +7,9 @@ pod is gone or changed is no failure, the watch tells what became of it.
 import heapq
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from threading import Thread
+from threading import Event, Thread
 
 from aischeduler.sandbox.standins.kubelet import RUN_SECONDS
 from tests.worlds.over_http import HttpStream, HttpTransport
@@ -29,6 +29,8 @@ class _Due:
     uid: str
     path: str
     action: str
+    containers: tuple[tuple[str, str], ...]
+    """Name and image."""
 
 
 class Kubelets:
@@ -40,6 +42,9 @@ class Kubelets:
         self._due: list[_Due] = []
         self._planned: set[tuple[str, str]] = set()
         self._stopped = False
+        self.ending = Event()
+        """While it is cleared, pods that were deleted run on."""
+        self.ending.set()
         self._thread = Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -61,6 +66,12 @@ class Kubelets:
             while self._due and self._due[0].at <= time.monotonic():
                 self._act(heapq.heappop(self._due))
 
+    def _act(self, due: _Due) -> None:
+        if due.action == "stop" and not self.ending.is_set():
+            heapq.heappush(self._due, replace(due, at=time.monotonic() + LOOK_SECONDS))
+        else:
+            self._write(due)
+
     def _plan(self, kind: str, pod: Json) -> None:
         metadata, phase = pod["metadata"], pod["status"].get("phase")
         if kind == "DELETED" or not pod["spec"].get("nodeName"):
@@ -78,12 +89,19 @@ class Kubelets:
         if (metadata["uid"], action) not in self._planned:
             self._planned.add((metadata["uid"], action))
             path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
-            heapq.heappush(self._due, _Due(time.monotonic() + seconds, metadata["uid"], path, action))
+            containers = tuple((one["name"], one["image"]) for one in pod["spec"]["containers"])
+            due = _Due(time.monotonic() + seconds, metadata["uid"], path, action, containers)
+            heapq.heappush(self._due, due)
 
-    def _act(self, due: _Due) -> None:
+    def _write(self, due: _Due) -> None:
         now = datetime.fromtimestamp(time.time(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         ready = {"type": "Ready", "status": "True", "lastTransitionTime": now}
-        status: Json = {"phase": "Running", "startTime": now, "conditions": [ready]}
+        run = [
+            {"name": name, "image": image, "imageID": "", "ready": True, "restartCount": 0}
+            | {"state": {"running": {"startedAt": now}}}
+            for name, image in due.containers
+        ]
+        status: Json = {"phase": "Running", "startTime": now, "conditions": [ready], "containerStatuses": run}
         ended = ready | {"status": "False", "reason": "PodCompleted"}
         if due.action != "start":
             status = {"phase": "Succeeded" if due.action == "finish" else "Failed", "conditions": [ended]}

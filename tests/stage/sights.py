@@ -83,6 +83,11 @@ class Sights:
         status: Json = self.get("Pool", pool).get("status", {})
         return status
 
+    def amount(self, pool: str, field: str, resource: str = "cpu") -> str:
+        """One amount of a pool's status, as it stands there; empty where there is none."""
+        amount: str = self.status(pool).get(field, {}).get(resource, "")
+        return amount
+
     def victims(self) -> list[str]:
         """The pods that were marked for eviction so far, in that order."""
         self.witness.look()
@@ -97,6 +102,10 @@ class Sights:
             if pod["status"].get("phase") not in {"Succeeded", "Failed"} and "deletionTimestamp" not in pod["metadata"]
         )
 
+    def bound(self, job: str) -> int:
+        """How many unfinished pods of a Job are on a node."""
+        return sum(count for node, count in self.jobs_nodes(job).items() if node)
+
     def report(self) -> str:
         """Tell how everything stands, for a scenario that has failed."""
         lines = []
@@ -110,7 +119,13 @@ class Sights:
                 "why": condition(pod, "PodScheduled").get("message"),
             }
             lines.append(f"pod {name}: " + ", ".join(f"{key} {value}" for key, value in said.items() if value))
-        lines += [f"pool {pool['metadata']['name']}: {pool['spec']} {pool.get('status')}" for pool in self.all("Pool")]
+        for pool in self.all("Pool"):
+            status = pool.get("status", {})
+            numbers = {
+                key: value for key, value in status.items() if key in ("nodes", "pods", "pendingPods", "columns")
+            }
+            conditions = [(one["type"], one["status"]) for one in status.get("conditions", ())]
+            lines.append(f"pool {pool['metadata']['name']}: {numbers} {conditions}")
         lines += [f"event {one['reason']} of {one['regarding']['name']}: {one['note']}" for one in self.all("Event")]
         return "\n".join(lines)
 

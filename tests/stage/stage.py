@@ -7,7 +7,7 @@ from tests.objects import job_object, node_object, pdb_object, pod_object, pool_
 from tests.stage.ground import Ground
 from tests.stage.kubelets import HOLD
 from tests.stage.sights import Sights, refused
-from tests.worlds.world import MERGE_PATCH, Answer, Call, Json, condition, encode
+from tests.worlds.world import MERGE_PATCH, Answer, Call, Json, encode
 
 PATIENCE_SECONDS = 15.0
 """How long a scenario waits for what must come: less than any net, more than any backoff."""
@@ -235,10 +235,12 @@ class Stage(Sights):
         self.witness.look()
 
     def settle(self) -> None:
-        """Wait until every pool is in force with the nodes that it is to have."""
+        """Wait until the scheduler has heard of every pool and of its nodes."""
         if self._unsettled:
             self._unsettled = False
-            self.until(lambda: all(self._in_force(pool) for pool in self._pools))
+            homes = list(self._pool_of.values())
+            due = {self.own(pool): homes.count(pool) for pool in self._pools}
+            self.until(lambda: due.items() <= self._ground.nodes_of_pools().items())
 
     def end(self) -> None:
         """Let go what was held, and hear the judges."""
@@ -251,13 +253,6 @@ class Stage(Sights):
         self.witness.close()
         assert found == [], report
         assert self._ground.net_saves() == 0, report
-
-    def _in_force(self, pool: str) -> bool:
-        found = self.get("Pool", pool)
-        status = found.get("status", {})
-        count = list(self._pool_of.values()).count(pool)
-        accepted = condition(found, "Accepted").get("observedGeneration") == found["metadata"]["generation"]
-        return bool(accepted and status.get("nodes", count) == count)
 
     def _priority_class(self, value: int, *, never_preempts: bool = False) -> str:
         """Return the priority class of this value, made where there is none."""

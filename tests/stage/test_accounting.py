@@ -21,7 +21,7 @@ def test_used_room_is_own_and_lent_and_of_other_schedulers(stage: Stage) -> None
     stage.until(lambda: cpu(stage, "a", "used", "own", "shared", "system", "free") == ["7", "1", "2", "4", "9"])
     stage.until(lambda: cpu(stage, "b", "borrowed", "used") == ["2", "0"])
     assert stage.status("a")["pods"] == 3
-    assert stage.status("a")["allocatable"]["cpu"] == "16"
+    assert stage.amount("a", "allocatable") == "16"
 
 
 def test_pending_is_what_waits_in_the_queue_without_gated_pods(stage: Stage) -> None:
@@ -30,7 +30,7 @@ def test_pending_is_what_waits_in_the_queue_without_gated_pods(stage: Stage) -> 
     stage.pods("p1", "p2", pool="a", cpu="2")
     stage.pod("gated", pool="a", cpu="64", gates=["example.com/quota"])
     stage.until(lambda: stage.status("a").get("pendingPods") == 2)
-    assert stage.status("a")["pending"]["cpu"] == "4"
+    assert stage.amount("a", "pending") == "4"
 
 
 def test_terminating_pods_count_until_they_are_gone(stage: Stage) -> None:
@@ -40,9 +40,9 @@ def test_terminating_pods_count_until_they_are_gone(stage: Stage) -> None:
     stage.runs("slow")
     stage.delete("Pod", "slow")
     stage.until(lambda: stage.status("a").get("pods") == 1)
-    stage.stays(lambda: stage.status("a")["used"]["cpu"] == "3")
+    stage.stays(lambda: stage.amount("a", "used") == "3")
     stage.release("slow")
-    stage.until(lambda: stage.status("a")["pods"] == 0 and stage.status("a")["used"]["cpu"] == "0")
+    stage.until(lambda: stage.status("a").get("pods") == 0 and stage.amount("a", "used") == "0")
 
 
 def test_finished_pods_use_nothing(stage: Stage) -> None:
@@ -50,7 +50,7 @@ def test_finished_pods_use_nothing(stage: Stage) -> None:
     stage.pools("a")
     stage.pod("p", pool="a", gpu=4, annotations={"sandbox.resource.aibee.cn/run-seconds": "0.2"})
     stage.until(lambda: stage.get("Pod", "p")["status"].get("phase") == "Succeeded")
-    stage.until(lambda: stage.status("a")["pods"] == 0 and stage.status("a")["free"]["nvidia.com/gpu"] == "8")
+    stage.until(lambda: stage.status("a").get("pods") == 0 and stage.amount("a", "free", "nvidia.com/gpu") == "8")
 
 
 def test_status_equals_a_recount_after_everything_has_moved(stage: Stage) -> None:
@@ -88,6 +88,6 @@ def test_flags_and_numbers_stand_in_the_columns(stage: Stage) -> None:
     stage.pools("a", disableSharing=True)
     stage.pod("p", pool="a", cpu="2", gpu=1)
     stage.runs("p")
-    stage.until(lambda: stage.status("a").get("columns", {}).get("cpu") == "2/16")
+    stage.until(lambda: stage.amount("a", "columns") == "2/16")
     columns = stage.status("a")["columns"]
     assert (columns["flags"], columns["gpu"], columns["nodes"]) == ("p✓ b✓ s✗", "1/8", "1")

@@ -39,6 +39,7 @@ def test_eviction_that_a_budget_refuses_leaves_the_pod_alone(stage: Stage) -> No
     stage.pod("high", pool="a", cpu=FULL, priority=10)
     stage.waits("high")
     assert not stage.terminating("kept")
+    assert stage.victims() == [], "who is spared bears no mark"
 
 
 def test_eviction_that_a_budget_refuses_is_tried_on_the_next_node(stage: Stage) -> None:
@@ -53,6 +54,15 @@ def test_eviction_that_a_budget_refuses_is_tried_on_the_next_node(stage: Stage) 
 
 
 def test_eviction_that_a_budget_allows_later_is_done_then(stage: Stage) -> None:
+    stage.restart_scheduler(eviction="Evict")
+    a_kept_pod(stage)
+    stage.pod("high", pool="a", cpu=FULL, priority=10)
+    stage.waits("high")
+    stage.patch("PodDisruptionBudget", "keep", {"spec": {"minAvailable": 0}})
+    stage.goes(high="a1")
+
+
+def test_eviction_that_no_budget_stands_against_any_more_is_done(stage: Stage) -> None:
     stage.restart_scheduler(eviction="Evict")
     a_kept_pod(stage)
     stage.pod("high", pool="a", cpu=FULL, priority=10)

@@ -58,12 +58,13 @@ def test_no_second_victim_is_evicted_while_the_first_takes_its_time(stage: Stage
     stage.pods("v1", "v2", pool="a", cpu=FULL, held=True)
     stage.runs("v1", "v2")
     stage.pod("high", pool="a", cpu=FULL, priority=10)
-    stage.until(lambda: len(stage.victims()) == 1)
+    stage.until(lambda: stage.nominated("high") != "" and len(stage.victims()) == 1)
     stage.let_pass(1.2)
     stage.waits("high")
+    node = stage.nominated("high")
     assert len(stage.victims()) == 1
     stage.release(*stage.victims())
-    stage.goes(high=stage.nominated("high"))
+    stage.goes(high=node)
 
 
 def test_room_of_a_deleted_owner_is_free_again(stage: Stage) -> None:
@@ -124,5 +125,5 @@ def test_claim_is_known_to_the_next_scheduler(stage: Stage) -> None:
 
 def test_free_room_of_a_pool_is_less_by_its_claims(stage: Stage) -> None:
     a_victim_that_takes_its_time(stage)
-    stage.until(lambda: stage.status("a")["free"]["cpu"] == "0")
-    assert stage.status("a")["used"]["cpu"] == "3"
+    stage.until(lambda: stage.amount("a", "free") == "0")
+    assert stage.amount("a", "used") == "3"

@@ -44,4 +44,5 @@ def test_selector_of_the_default_pool_is_ignored(stage: Stage) -> None:
     stage.pod("p", pool="a")
     stage.goes(p="a1")
     assert "borrowed" not in stage.marks("p")
+    stage.until(lambda: stage.condition("a", "Conflict").get("status") == "False")
     stage.stays(lambda: stage.condition("a", "Conflict").get("status") == "False")

@@ -12,8 +12,8 @@ def test_running_pods_of_a_deleted_pool_keep_running_as_pods_of_the_default_pool
     stage.pod("p", pool="a", cpu="1")
     stage.runs("p")
     stage.delete("Pool", "a")
-    stage.until(lambda: stage.status("default").get("own", {}).get("cpu") == "1")
-    assert stage.status("default")["shared"]["cpu"] == "0"
+    stage.until(lambda: stage.amount("default", "own") == "1")
+    assert stage.amount("default", "shared") == "0"
     assert not stage.terminating("p")
 
 
@@ -25,8 +25,8 @@ def test_pool_that_is_made_again_owns_its_nodes_and_running_pods_again(stage: St
     stage.delete("Pool", "a")
     stage.until(lambda: stage.status("default").get("nodes") == 1)
     stage.pools("a")
-    stage.until(lambda: stage.status("a").get("own", {}).get("cpu") == "1")
-    assert stage.status("a")["shared"]["cpu"] == "0"
+    stage.until(lambda: stage.amount("a", "own") == "1")
+    assert stage.amount("a", "shared") == "0"
     stage.pod("q", pool="a", cpu="3")
     stage.goes(q="a1")
 
@@ -38,8 +38,8 @@ def test_borrowed_pods_of_a_deleted_pool_keep_running_where_they_are(stage: Stag
     stage.pod("p", pool="a", cpu="1")
     stage.runs("p")
     stage.delete("Pool", "a")
-    stage.until(lambda: stage.status("default").get("borrowed", {}).get("cpu") == "1")
-    assert stage.status("b")["shared"]["cpu"] == "1"
+    stage.until(lambda: stage.amount("default", "borrowed") == "1")
+    assert stage.amount("b", "shared") == "1"
     assert not stage.terminating("p")
 
 
@@ -50,7 +50,7 @@ def test_loans_of_a_deleted_lender_become_loans_of_the_default_pool(stage: Stage
     stage.pod("p", pool="a", cpu=FULL)
     stage.runs("p")
     stage.delete("Pool", "b")
-    stage.until(lambda: stage.status("default").get("shared", {}).get("cpu") == "4")
+    stage.until(lambda: stage.amount("default", "shared") == "4")
     stage.pod("home", cpu=FULL)
     stage.goes(home="b1")
     assert stage.victims() == ["p"]
@@ -87,8 +87,8 @@ def test_selector_that_changes_moves_nodes_and_makes_running_pods_lent(stage: St
     stage.create(pool_object(stage.own("b"), labels={"new": "2"}))
     stage.set_pool("a", nodeSelector={"matchLabels": {POOL_LABEL: None, "new": "2"}})
     stage.set_pool("b", nodeSelector={"matchLabels": {"new": "1"}})
-    stage.until(lambda: stage.status("b").get("shared", {}).get("cpu") == "4")
-    assert stage.status("a")["borrowed"]["cpu"] == "4"
+    stage.until(lambda: stage.amount("b", "shared") == "4")
+    assert stage.amount("a", "borrowed") == "4"
     assert not stage.terminating("p")
     stage.pod("theirs", pool="b", cpu=FULL)
     stage.goes(theirs="n1")
@@ -101,10 +101,10 @@ def test_node_that_changes_pools_takes_capacity_and_pods_with_it_in_one_step(sta
     stage.pod("p", pool="a", cpu="1")
     stage.runs("p")
     stage.move("n1", "b")
-    stage.until(lambda: stage.status("b").get("shared", {}).get("cpu") == "1")
+    stage.until(lambda: stage.amount("b", "shared") == "1")
     stage.until(lambda: stage.status("a").get("nodes") == 0)
-    assert (stage.status("a")["allocatable"]["cpu"], stage.status("b")["allocatable"]["cpu"]) == ("0", "4")
-    assert stage.status("a")["borrowed"]["cpu"] == "1"
+    assert (stage.amount("a", "allocatable"), stage.amount("b", "allocatable")) == ("0", "4")
+    assert stage.amount("a", "borrowed") == "1"
     stage.pod("theirs", pool="b", cpu=FULL)
     stage.goes(theirs="n1")
     assert stage.victims() == ["p"]
@@ -116,9 +116,9 @@ def test_node_that_comes_back_makes_its_lent_pods_own_again(stage: Stage) -> Non
     stage.pod("p", pool="a", cpu="2")
     stage.runs("p")
     stage.move("n1", "b")
-    stage.until(lambda: stage.status("b").get("shared", {}).get("cpu") == "2")
+    stage.until(lambda: stage.amount("b", "shared") == "2")
     stage.move("n1", "a")
-    stage.until(lambda: stage.status("a").get("own", {}).get("cpu") == "2")
+    stage.until(lambda: stage.amount("a", "own") == "2")
     stage.pod("theirs", pool="b", cpu=FULL)
     stage.waits("theirs")
     assert stage.victims() == []
@@ -152,5 +152,5 @@ def test_pool_created_for_pods_that_already_run_elsewhere_takes_them_as_its_own(
     stage.goes(p="n1")
     assert stage.marks("p")["home-pool"] == "default"
     stage.pools("late")
-    stage.until(lambda: stage.status("late").get("own", {}).get("cpu") == "2")
-    assert stage.status("late")["shared"]["cpu"] == "0"
+    stage.until(lambda: stage.amount("late", "own") == "2")
+    assert stage.amount("late", "shared") == "0"

@@ -21,14 +21,15 @@ def test_one_card_jobs_use_idle_eight_card_machines_until_eight_card_jobs_come(s
     stage.node("eight2", pool="eight", cpu="64", gpu=8)
     stage.pools("one", "eight")
     stage.job("small", pool="one", gpu=1, completions=7, parallelism=7)
-    stage.until(lambda: stage.jobs_nodes("small")["one1"] == 4 and stage.jobs_nodes("small")[""] == 0)
+    stage.until(lambda: stage.bound("small") == 7)
     packed = stage.jobs_nodes("small")
+    assert packed["one1"] == 4
     assert sorted((packed["eight1"], packed["eight2"])) == [0, 3], "GPU pods pack, so that a machine stays whole"
     stage.job("large", pool="eight", gpu=8)
-    stage.until(lambda: stage.jobs_nodes("large")[""] == 0)
+    stage.until(lambda: stage.bound("large") == 1)
     assert stage.victims() == []
     stage.job("larger", pool="eight", gpu=8)
-    stage.until(lambda: stage.jobs_nodes("larger")[""] == 0)
+    stage.until(lambda: stage.bound("larger") == 1)
     assert len(stage.victims()) == 3
     assert stage.jobs_nodes("small")["one1"] == 4
 
@@ -39,13 +40,13 @@ def test_team_that_is_idle_lends_its_cluster_and_has_it_back_when_it_works(stage
             stage.node(f"{team}-{number}", pool=team, cpu="4")
     stage.pools("team-a", "team-b")
     stage.job("a-job", pool="team-a", cpu="4", completions=4, parallelism=4)
-    stage.until(lambda: stage.jobs_nodes("a-job")[""] == 0)
-    stage.until(lambda: stage.status("team-b").get("shared", {}).get("cpu") == "8")
+    stage.until(lambda: stage.bound("a-job") == 4)
+    stage.until(lambda: stage.amount("team-b", "shared") == "8")
     stage.job("b-job", pool="team-b", cpu="4", completions=2, parallelism=2)
     stage.until(lambda: stage.jobs_nodes("b-job") == {"team-b-0": 1, "team-b-1": 1})
     stage.until(lambda: stage.jobs_nodes("a-job") == {"team-a-0": 1, "team-a-1": 1, "": 2})
     stage.delete("Job", "b-job", propagationPolicy="Background")
-    stage.until(lambda: stage.jobs_nodes("a-job")[""] == 0)
+    stage.until(lambda: stage.bound("a-job") == 4)
 
 
 def test_masters_are_lent_to_nobody_and_borrow_from_nobody(stage: Stage) -> None:

@@ -10,9 +10,12 @@ from collections.abc import Callable
 
 from aischeduler.model.names import PODS
 from aischeduler.model.resources import parse_amounts
-from tests.worlds.world import Json, Stream
+from tests.worlds.world import Json, Stream, condition
 
 PREEMPTION = "PreemptionByScheduler"
+"""Why a pod is disrupted that the scheduler itself deletes."""
+EVICTION = "EvictionByEvictionAPI"
+"""The same where it asks the Eviction API, which marks and deletes at once."""
 
 
 class Witness:
@@ -83,18 +86,21 @@ class Witness:
     def _deleted_untold(self) -> list[str]:
         first: dict[str, Json] = {}
         for pod in self.pods:
-            if evicted(pod):
+            if disrupted(pod, PREEMPTION):
                 first.setdefault(pod["metadata"]["uid"], pod)
         late = [pod["metadata"]["name"] for pod in first.values() if pod["metadata"].get("deletionTimestamp")]
         return [f"{name} was deleted before its condition said why" for name in late]
 
 
 def evicted(pod: Json) -> bool:
-    """Say whether a scheduler has marked the pod for eviction."""
-    return any(
-        one["type"] == "DisruptionTarget" and one["status"] == "True" and one.get("reason") == PREEMPTION
-        for one in pod["status"].get("conditions") or ()
-    )
+    """Say whether the pod is marked for eviction."""
+    return disrupted(pod, PREEMPTION) or disrupted(pod, EVICTION)
+
+
+def disrupted(pod: Json, reason: str) -> bool:
+    """Say whether the pod is marked for disruption, for this reason."""
+    found = condition(pod, "DisruptionTarget")
+    return (found.get("status"), found.get("reason")) == ("True", reason)
 
 
 def _amounts(pod: Json) -> Counter[str]:
