@@ -68,23 +68,7 @@ def _spec() -> Schema:
             "a node",
         ),
         **_switches(),
-        borrowingPools=array(
-            "The only pools whose idle nodes this pool's pods may use, by name; their order means nothing. Absent or "
-            "empty: any pool that shares. The pool itself cannot be named. Example: [cpu-pool, default].",
-            string("Name of a Pool.", minLength=1, maxLength=POOL_NAME_LENGTH_MAX, pattern=NAME_PATTERN),
-            maxItems=POOLS_NAMED_MAX,
-        )
-        | {"x-kubernetes-list-type": "set"},
-        lendingLimit=amounts(
-            "The most that pods of other pools may ask for, all together, on this pool's nodes. A resource that is not "
-            "named is not limited; 0 lends none of it. Lowering a limit ends no running loan unless reclaimPolicy is "
-            "Evict. Example: {cpu: 64, nvidia.com/gpu: 8, memory: 256Gi}."
-        ),
-        borrowingLimit=amounts(
-            "The most that this pool's pods may ask for, all together, on nodes of other pools. A resource that is not "
-            "named is not limited; 0 borrows none of it. The pool's own nodes never count. Example: "
-            "{nvidia.com/gpu: 4}."
-        ),
+        **_loans(),
         makeRoom=string(
             "What is tried first for a pod of this pool that fits on none of its nodes. PreemptThenBorrow (the "
             "default): evict borrowers and pods of lower priority on the pool's own nodes, then look for idle nodes of "
@@ -126,6 +110,28 @@ def _switches() -> dict[str, Schema]:
         "disableSharing": switch(
             "Whether pods of other pools may not run on this pool's idle nodes. Switching it on starts no new loan; "
             "running ones end by themselves unless reclaimPolicy is Evict. Default: false, they may."
+        ),
+    }
+
+
+def _loans() -> dict[str, Schema]:
+    return {
+        "borrowingPools": array(
+            "The only pools whose idle nodes this pool's pods may use, by name; their order means nothing. Absent or "
+            "empty: any pool that shares. The pool itself cannot be named. Example: [cpu-pool, default].",
+            string("Name of a Pool.", minLength=1, maxLength=POOL_NAME_LENGTH_MAX, pattern=NAME_PATTERN),
+            maxItems=POOLS_NAMED_MAX,
+        )
+        | {"x-kubernetes-list-type": "set"},
+        "lendingLimit": amounts(
+            "The most that pods of other pools may ask for, all together, on this pool's nodes. A resource that is not "
+            "named is not limited; 0 lends none of it. Lowering a limit ends no running loan unless reclaimPolicy is "
+            "Evict. Example: {cpu: 64, nvidia.com/gpu: 8, memory: 256Gi}."
+        ),
+        "borrowingLimit": amounts(
+            "The most that this pool's pods may ask for, all together, on nodes of other pools. A resource that is not "
+            "named is not limited; 0 borrows none of it. The pool's own nodes never count. Example: "
+            "{nvidia.com/gpu: 4}."
         ),
     }
 
