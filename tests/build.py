@@ -6,6 +6,7 @@ Quantities are texts as users write them. The same objects as API documents are 
 from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import blake2b
+from typing import TypedDict, Unpack
 
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, GPU_DEFAULT, MEMORY, PODS, SCHEDULER_NAME
 from aischeduler.model.node import NO_SCHEDULE, Node, Taint
@@ -62,6 +63,17 @@ def a_spec(
     return replace(spec, key=blake2b(repr(spec).encode(), digest_size=16).digest())
 
 
+class SpecFields(TypedDict, total=False):
+    """What of a pod's spec a test may set beside its requests; see `a_spec`."""
+
+    node_selector: Mapping[str, str]
+    required: tuple[NodeTerm, ...] | None
+    preferred: tuple[PreferredTerm, ...]
+    tolerations: tuple[Toleration, ...]
+    host_ports: tuple[HostPort, ...]
+    invalid: str
+
+
 def a_pod(
     name: str = "p",
     *,
@@ -79,34 +91,21 @@ def a_pod(
     phase: str = PENDING,
     terminating: bool = False,
     gates: tuple[str, ...] = (),
-    node_selector: Mapping[str, str] = NOTHING,
-    required: tuple[NodeTerm, ...] | None = None,
-    preferred: tuple[PreferredTerm, ...] = (),
-    tolerations: tuple[Toleration, ...] = (),
-    host_ports: tuple[HostPort, ...] = (),
     wants_node: str = "",
-    invalid: str = "",
     labels: Mapping[str, str] = NOTHING,
     preempts: bool = True,
     guarded: bool = False,
     started: int = 0,
     grace: int = 0,
+    **spec: Unpack[SpecFields],
 ) -> Pod:
     """Return a pod; `node` is where it is bound, `wants_node` the node that it asks for by name."""
+    request = a_request(cpu=cpu, memory=memory, gpu=gpu, extended=extended)
     return Pod(
         uid=uid or f"uid-{name}",
         namespace=namespace,
         name=name,
-        spec=a_spec(
-            request=a_request(cpu=cpu, memory=memory, gpu=gpu, extended=extended),
-            node_selector=node_selector,
-            required=required,
-            preferred=preferred,
-            tolerations=tolerations,
-            host_ports=host_ports,
-            node_name=wants_node,
-            invalid=invalid,
-        ),
+        spec=a_spec(request=request, node_name=wants_node, **spec),
         scheduler_name=scheduler_name,
         node_name=node,
         pool=pool,

@@ -21,7 +21,6 @@ from aischeduler.policies.borrowing import (
     Lender,
     NoLender,
     Refusal,
-    choose_lender,
     may_borrow,
     wanted_at_home,
 )
@@ -279,23 +278,20 @@ def _count_borrowing(tried: Attempt, found: Lender | NoLender) -> None:
 
 def _park(tried: Attempt) -> None:
     """Wait at home for an event that can help."""
-    record, queue = tried.record, tried.queue
-    again = record.visited and _missed_a_lender(tried)
+    cluster, record, queue = tried.cluster, tried.record, tried.queue
+    found = find_lender(cluster, record, (record.home,)) if record.visited else None
     record.visited = ()
-    if again:
+    if isinstance(found, Lender):
+        # Room came up at a lender that the trip had already left: no event will speak of it again.
         queue.retry(record, tried.now)
     else:
         queue.park(record, tried.now)
+    if isinstance(found, NoLender):
+        note_blocked(cluster, found.blocked)
+        tried.clauses[-1] = f"borrowing: {found.message()}"
     tried.nominate("")
     tried.report(_sentence(tried, tried.clauses))
     tried.ended(Result.UNSCHEDULABLE)
-
-
-def _missed_a_lender(tried: Attempt) -> bool:
-    """Say whether room came up at a lender that the trip had already left: no event will speak of it again."""
-    cluster, record = tried.cluster, tried.record
-    ask = cluster.ask(record.pod.spec, record.home)
-    return isinstance(choose_lender(cluster.market, record.home, ask, (record.home,)), Lender)
 
 
 def _hold(tried: Attempt, reason: str) -> None:

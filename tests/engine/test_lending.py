@@ -192,3 +192,11 @@ def test_a_hundred_edits_a_second_are_taken_a_few_times_and_the_last_one_counts(
     assert [(s.name, s.nodes) for s in session.scheduler.summary()] == [("a", 1), ("default", 1)]
     session.see(a_pod("p", cpu="4", pool="a"))
     assert binds(session.decide()) == {"p": "m"}
+
+
+def test_message_after_a_trip_says_of_each_lender_why_and_not_that_it_was_tried() -> None:
+    session = session_of(pool("a"), pool("b"), b1=("b", "1"), d1=("", "1"))
+    session.see(*(a_pod(f"p{i}", cpu="1", pool="a", created=i) for i in range(3)))
+    said = session.decide()
+    assert set(binds(said)) == {"p0", "p1"}
+    assert reports(said)["p2"] == "no nodes available to schedule pods. borrowing: no node fits: b, default."
