@@ -96,7 +96,7 @@ def choose_victims(
 ) -> Chosen | Unhelpful:
     """Return the best row among `rows` and the fewest pods that must leave it so that the pod fits there."""
     nodes, spec = runner.nodes, demand.spec
-    candidates = rows[runner.allowed(spec, rows)]
+    candidates = rows[runner.could_run(spec, rows)]
     slots = running.slots_on(candidates)
     leaving = running.table["leaving"][slots]
     with Clearing(spec, nodes, running, candidates) as clearing:

@@ -68,19 +68,26 @@ class TestAsKubeScheduler:
         )
         assert crowd.victims(demand(SMALL, MID)) == ("n2", ("b",))
 
-    def test_node_too_small_when_empty_is_told_by_its_resource(self) -> None:
-        crowd = Crowd(
-            [node("n1", "200m"), node("n2", "200m")], [held("a", "n1", SMALL, LOW), held("b", "n2", SMALL, LOW)]
+    def test_no_eviction_helps_on_a_node_that_is_too_small_when_empty(self) -> None:
+        crowd = Crowd([node("n1", "200m")], [held("a", "n1", SMALL, LOW)])
+        assert crowd.refusal(demand(LARGE, HIGH)) == (
+            "0/1 nodes are available: 1 Preemption is not helpful for scheduling."
         )
-        assert crowd.refusal(demand(LARGE, HIGH)) == "0/2 nodes are available: 2 Insufficient cpu."
+
+    def test_node_where_too_much_must_stay_is_told_by_its_resource(self) -> None:
+        crowd = Crowd([node("n1")], [held("a", "n1", SMALL, LOW), held("b", "n1", LARGE, HIGH)])
+        assert crowd.refusal(demand(LARGE, HIGH)) == (
+            "0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory."
+        )
 
     def test_reasons_are_counted_side_by_side(self) -> None:
         crowd = Crowd(
-            [node("n1", "200m"), node("n2"), node("n3")],
-            [held("a", "n1", SMALL, LOW), held("b", "n2", WHOLE, HIGH), held("c", "n3", WHOLE, HIGH)],
+            [node("n1"), node("n2"), node("n3", "200m")],
+            [held("a", "n1", SMALL, LOW), held("b", "n1", LARGE, HIGH), held("c", "n2", WHOLE, HIGH)],
         )
         assert crowd.refusal(demand(LARGE, HIGH)) == (
-            "0/3 nodes are available: 1 Insufficient cpu, 2 No preemption victims found for incoming pod."
+            "0/3 nodes are available: 1 Insufficient cpu, 1 Insufficient memory,"
+            " 1 No preemption victims found for incoming pod, 1 Preemption is not helpful for scheduling."
         )
 
     def test_a_small_low_pod_stays_where_the_large_one_has_to_go_anyway(self) -> None:

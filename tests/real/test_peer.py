@@ -4,6 +4,7 @@ Each has a set of nodes of its own, told apart by the label `side`; the pods of 
 Pools, so that both see all nodes, and the same sets give the same numbers in both sentences.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,8 @@ PEER_NAME = "default-scheduler"
 SIDES = {"ours": SCHEDULER_NAME, "theirs": PEER_NAME}
 NAMESPACE = "peers"
 VERDICT_SECONDS = 40.0
+WITHOUT_CLAIMS = re.compile(r" no new claims to deallocate,")
+"""What kube-scheduler says beside it of claims of devices, which none of these pods has."""
 
 
 def nodes(side: str) -> list[Json]:
@@ -173,10 +176,7 @@ CASES = {
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a scheduler made of a pod: whether it is bound, else the sentence about the nodes.
-
-    What kube-scheduler tried after that (preemption, claims of devices) it says in further sentences.
-    """
+    """What a scheduler made of a pod: whether it is bound, else what the nodes lack and whom evicting would help."""
 
     bound: bool
     sentence: str
@@ -217,7 +217,7 @@ def verdicts(control_plane: ControlPlane) -> Verdicts:
         sweep(control_plane)
     found: Verdicts = {side: {} for side in SIDES}
     for full, (side, name) in names.items():
-        sentence = "" if full in bound else refused[full].split(". ")[0].rstrip(".")
+        sentence = "" if full in bound else WITHOUT_CLAIMS.sub("", refused[full])
         found[side][name] = Verdict(full in bound, sentence)
     return found
 

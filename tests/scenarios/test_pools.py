@@ -17,7 +17,7 @@ def test_pod_of_a_pool_that_does_not_borrow_waits_although_another_has_room_and_
     assert h.node_of("p") == ""
     assert h.why("p") == (
         "0/1 nodes are available: 1 Insufficient cpu."
-        " preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
+        " preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
         " borrowing: its pool does not borrow."
     )
     assert h.scheduler.waiting() == {"cpu-pool": {"parked": 1}, "default": {}}
