@@ -108,7 +108,7 @@ def _switches() -> dict[str, Schema]:
             "Whether the pool's own pods may not run on idle nodes of other pools. Default: false, they may."
         ),
         "disableSharing": switch(
-            "Whether pods of other pools may not run on this pool's idle nodes. Switching it on starts no new loan; "
+            "Whether pods of other pools may not run on this pool's idle nodes. Once it is true no new loan starts; "
             "running ones end by themselves unless reclaimPolicy is Evict. Default: false, they may."
         ),
     }

@@ -15,7 +15,7 @@ from aischeduler.sandbox.celsyntax import Call, CelError, Fold, Listing, Name, N
 from aischeduler.sandbox.celtypes import CelType, check, type_of, type_of_root
 from aischeduler.sandbox.celvalues import NO_OVERLOAD, Optional, Undefined, evaluate
 from aischeduler.sandbox.correlation import ABSENT, child, counterpart, same
-from aischeduler.sandbox.objects import JsonObject
+from aischeduler.sandbox.objects import JsonObject, encode
 from aischeduler.sandbox.status import Cause, forbidden_field, invalid_value, required
 
 RULES: Final = "x-kubernetes-validations"
@@ -105,16 +105,13 @@ def _rule_errors(rule: JsonObject, schema: JsonObject, here: CelType, path: str)
         before = CelType("optional_type", here) if rule.get("optionalOldSelf") else here
         check(tree, {"self": here, "oldSelf": before})
     except CelError as error:
+        shown = encode({"Rule": text}).decode()
         why = error.why if error.at < 0 else f"compilation failed: {error.pointed(text)}"
-        return [*causes, Cause(f"{path}.rule", "FieldValueInvalid", f"Invalid value: {_shown(rule)}: {why}")]
+        return [*causes, Cause(f"{path}.rule", "FieldValueInvalid", f"Invalid value: {shown}: {why}")]
     if rule.get("optionalOldSelf") is not None and not _looks_back(tree):
         why = "may not be set if oldSelf is not used in rule"
         causes.append(invalid_value(f"{path}.optionalOldSelf", rule["optionalOldSelf"], why))
     return causes
-
-
-def _shown(rule: JsonObject) -> str:
-    return f'{{"Rule":"{rule["rule"]}"}}'
 
 
 def _leads_somewhere(path: str, schema: JsonObject) -> bool:
