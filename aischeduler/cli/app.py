@@ -59,7 +59,7 @@ def run(
 ) -> None:
     """Run the scheduler until it is told to stop."""
     from aischeduler.cli.run import Options, run_daemon  # noqa: PLC0415
-    from aischeduler.daemon import loop_factory  # noqa: PLC0415
+    from aischeduler.daemon.process import loop_factory  # noqa: PLC0415
 
     options = Options(kubeconfig, context, config, log_format, log_level, http_address)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:

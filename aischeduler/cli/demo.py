@@ -21,7 +21,7 @@ from aischeduler.cli.demo_view import Progress, story
 from aischeduler.cli.sandbox import kubeconfig_file, running_sandbox, stop_signal
 from aischeduler.cli.snapshot import take_snapshot
 from aischeduler.config.schema import Config, Logging
-from aischeduler.daemon import run
+from aischeduler.daemon.process import run
 from aischeduler.engine.profile import default_profile
 from aischeduler.kube.auth import Server, connect
 from aischeduler.kube.client import Client

@@ -10,7 +10,7 @@ import structlog
 
 from aischeduler.config.load import ConfigError, load_config
 from aischeduler.config.schema import ADDRESS_FORM, Config, Http, LogFormat, LogLevel
-from aischeduler.daemon import run
+from aischeduler.daemon.process import run
 from aischeduler.kube.auth import connect
 from aischeduler.model.quantity import shorten
 from aischeduler.observability.http import listen

@@ -9,7 +9,7 @@ import json
 import sys
 import time
 
-from aischeduler.daemon import loop_factory
+from aischeduler.daemon.process import loop_factory
 from aischeduler.kube.auth import connect
 from aischeduler.kube.client import Client
 from aischeduler.kube.requests import binding

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from aischeduler.config.schema import Config
-from aischeduler.daemon import Daemon
+from aischeduler.daemon.process import Daemon
 from aischeduler.kube.auth import Server
 from aischeduler.kube.client import Client
 from aischeduler.kube.crds import pool_crd

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from aischeduler import daemon as module
 from aischeduler.config.schema import Config
-from aischeduler.daemon import run
+from aischeduler.daemon import process as module
+from aischeduler.daemon.process import run
 from tests.daemon.cluster import BUDGETS, EVENTS, NAMESPACES, NODES, PODS, POOLS, Cluster, cluster, schemaless_crd
 from tests.kube.scripted import Script, hang, reply, serving, status, until
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aischeduler.config.schema import Config
-from aischeduler.daemon import Daemon, PoolLoops
+from aischeduler.daemon.pool_loops import PoolLoops
+from aischeduler.daemon.process import Daemon
 from aischeduler.kube.auth import Server
 from aischeduler.kube.pace import Pace
 from aischeduler.model.actions import Action, ObjectRef, Warn

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from aischeduler.config.schema import Config, EvictionWay
-from aischeduler.daemon import run
+from aischeduler.daemon.process import run
 from tests.daemon.cluster import BUDGETS, PODS, POOLS, Cluster, cluster
 from tests.daemon.test_daemon import scripted_cluster
 from tests.kube.scripted import reply, serving, until

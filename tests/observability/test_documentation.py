@@ -16,7 +16,7 @@ from tests.observability.test_metrics import busy_world, scraped
 ROOT = Path(__file__).resolve().parents[2]
 METRICS = (ROOT / "docs" / "metrics.md").read_text()
 DEBUGGING = (ROOT / "docs" / "debugging.md").read_text()
-LOGGING = sorted([*(ROOT / "aischeduler" / "kube").glob("*.py"), ROOT / "aischeduler" / "daemon.py"])
+LOGGING = sorted([*(ROOT / "aischeduler" / "kube").glob("*.py"), *(ROOT / "aischeduler" / "daemon").glob("*.py")])
 LEVELS = ("debug", "info", "warning", "error")
 
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from aischeduler.config.schema import Config
-from aischeduler.daemon import Daemon
+from aischeduler.daemon.process import Daemon
 from aischeduler.kube.auth import Server
 from aischeduler.kube.crds import pool_crd
 from aischeduler.sandbox.http import HttpSandbox

@@ -1,0 +1,125 @@
+"""One loop per pool: wait for work, decide for a slice, hand on, let others run.
+
+Laws:
+- Loops follow the pools: a pool that comes gets one, a pool that goes takes its own with it.
+- A slice of decisions is about 5 ms long; how many attempts that is, is learnt from the last ones.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final, Protocol
+
+from aischeduler.model.actions import Action
+from aischeduler.observability.health import pool_loop
+
+SLICE_SECONDS: Final = 0.005
+"""How long the engine may run before others may."""
+ATTEMPTS_MAX: Final = 512
+"""Most attempts in one call of the engine."""
+NAP_SECONDS: Final = 0.02
+"""Shortest wait for something that moves by itself."""
+
+Job = Callable[[], Awaitable[None]]
+
+
+class Decider(Protocol):
+    """The part of the engine that decides; see `engine.scheduler.Scheduler`."""
+
+    def decide(self, pool: str, now: float, limit: int) -> list[Action]:
+        """Try at most `limit` pods of a pool."""
+
+    def ready(self, now: float) -> tuple[str, ...]:
+        """Return the pools with something to decide."""
+
+    def next_wakeup(self) -> float | None:
+        """Return when something moves by itself."""
+
+    def pools(self) -> tuple[str, ...]:
+        """Return all pools."""
+
+
+class PoolLoops:
+    """One loop per pool of the scheduler: wait for work, decide for a slice, hand on, let others run.
+
+    `perform` takes the actions; `room` waits while too much is decided and not yet bound.
+    """
+
+    def __init__(
+        self, scheduler: Decider, perform: Callable[[list[Action]], None], room: Job, clock: Callable[[], float]
+    ) -> None:
+        self._scheduler = scheduler
+        self._perform = perform
+        self._room = room
+        self._clock = clock
+        self._spawn: Callable[[str, Job], asyncio.Task[None]] | None = None
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._wakes: dict[str, asyncio.Event] = {}
+        self._alarm: asyncio.TimerHandle | None = None
+        self._wake_is_due = False
+
+    def begin(self, spawn: Callable[[str, Job], asyncio.Task[None]]) -> None:
+        """Decide from now on; `spawn` starts a named task that is started again when it fails."""
+        self._spawn = spawn
+        self.wake_soon()
+
+    def end(self) -> None:
+        """Decide no more."""
+        self._spawn = None
+        for task in self._tasks.values():
+            task.cancel()
+        if self._alarm is not None:
+            self._alarm.cancel()
+
+    def wake_soon(self) -> None:
+        """Look for work once, after all that runs now has run."""
+        if not self._wake_is_due:
+            self._wake_is_due = True
+            asyncio.get_running_loop().call_soon(self._wake)
+
+    def _wake(self) -> None:
+        """Follow the scheduler's pools, wake those with something to do, and set the alarm for the next."""
+        self._wake_is_due = False
+        if self._spawn is None:
+            return
+        pools = self._scheduler.pools()
+        for name in [name for name in self._tasks if name not in pools]:
+            self._tasks.pop(name).cancel()
+            del self._wakes[name]
+        for name in pools:
+            if name not in self._tasks:
+                self._wakes[name] = asyncio.Event()
+                self._tasks[name] = self._spawn(pool_loop(name), partial(self._decide_for_ever, name))
+        for name in self._scheduler.ready(self._clock()):
+            self._wakes[name].set()
+        self._set_alarm()
+
+    def _set_alarm(self) -> None:
+        at = self._scheduler.next_wakeup()
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        if at is not None:
+            wait = max(NAP_SECONDS, at - self._clock())
+            self._alarm = asyncio.get_running_loop().call_later(wait, self._wake)
+
+    async def _decide_for_ever(self, pool: str) -> None:
+        wake = self._wakes[pool]
+        wake.set()  # after a failure there may be work that nobody speaks of again
+        attempts = 1
+        while True:
+            await wake.wait()
+            wake.clear()
+            await self._room()
+            begun = self._clock()
+            self._perform(self._scheduler.decide(pool, begun, attempts))
+            attempts = _attempts(attempts, self._clock() - begun)
+            self.wake_soon()
+            await asyncio.sleep(0)
+
+
+def _attempts(attempts: int, seconds: float) -> int:
+    """Return how many attempts fill a slice, from how long the last ones took."""
+    if seconds > SLICE_SECONDS:
+        return max(1, attempts // 2)
+    return min(ATTEMPTS_MAX, attempts * 2) if seconds < SLICE_SECONDS / 2 else attempts
