@@ -71,11 +71,16 @@ def recheck(cluster: Cluster, row: int, now: float) -> None:
 
 def renominate(cluster: Cluster, claims: tuple[Claim, ...], now: float) -> None:
     """Make claims again that were ended to let a pod ahead take their row, as far as they can still be used."""
+    given_up: list[Claim] = []
     for claim in claims:
         if viable(claim.spec, cluster.runner, cluster.running, claim.row):
             cluster.claims.make(claim)
-        elif claim.owner.place is Place.NOMINATED:
+        else:
+            given_up.append(claim)
+    for claim in given_up:
+        if claim.owner.place is Place.NOMINATED:
             cluster.queues[claim.pool].wake_at_once(claim.owner, now)
+        row_changed(cluster, claim.row, now)
 
 
 def _still(cluster: Cluster, claims: tuple[Claim, ...]) -> tuple[Claim, ...]:

@@ -226,7 +226,7 @@ class Cluster:
         """Wake the next parked pod of this class in its home queue: what helped one may help another."""
         queue = self.queues.get(record.home)
         if queue is not None:
-            queue.wake_next(record.pod.spec, now)
+            queue.wake_next(record.pod, now)
 
     def _facts(self, record: PodRecord) -> RunningFacts:
         pod = record.pod

@@ -226,6 +226,7 @@ def _preempt(tried: Attempt) -> bool:
     displaced = _end_for(tried, claims, chosen.row)
     cluster.claims.make(Claim(record, record.pod.spec, chosen.row, pool.name, chosen.victims, tried.now))
     node = cluster.nodes.names[chosen.row]
+    cluster.tally.net_saves[pool.name] += record.saved
     tried.queue.nominate(record, tried.now)
     for uid in chosen.victims:
         tried.actions.append(evict(cluster, cluster.records[uid], record, record.decision))
@@ -302,6 +303,7 @@ def _hold(tried: Attempt, reason: str) -> None:
         end_claim(cluster, claim, tried.now)
     record.visited = ()
     cluster.queues[record.home].hold(record, tried.now)
+    cluster.wake_alike(record, tried.now)  # what keeps this one may not keep the next
     tried.nominate("")
     tried.report(reason)
     tried.ended(Result.HELD)

@@ -24,8 +24,6 @@ LEAVING_SLACK_SECONDS: Final = 60.0
 """How long after its grace a terminating pod is still believed to leave."""
 SPARED_SECONDS: Final = 30.0
 """How long a pod that could not be evicted is no victim again."""
-ENDED_LOANS_MAX: Final = 1000
-"""Loans that one change ends at once; the rest follows as these are gone."""
 
 
 def evict(cluster: Cluster, victim: PodRecord, beneficiary: PodRecord | None, decision: str) -> Evict:
@@ -125,7 +123,7 @@ def end_loans(cluster: Cluster, lender: str) -> None:
         amounts = {**record.pod.spec.request.amounts, PODS: 1}
         if cluster.leaving(record.pod.uid):
             lent.subtract(amounts)
-    for record in _loans(cluster, lender)[:ENDED_LOANS_MAX]:
+    for record in _loans(cluster, lender):
         amounts = {**record.pod.spec.request.amounts, PODS: 1}
         if cluster.may_go(record) and (pool.disable_sharing or _over(pool, lent, amounts)):
             decision = decision or cluster.next_decision()

@@ -32,11 +32,10 @@ def pod_gone(cluster: Cluster, uid: str, now: float) -> None:
     cluster.unsettled.pop(uid, None)
     if record.place in WAITING:
         stop_waiting(cluster, record, now)
-        cluster.strike(record)
     else:
         free_room(cluster, record, now)
-        left(cluster, uid)
-        cluster.strike(record)
+    left(cluster, uid)
+    cluster.strike(record)
 
 
 def free_room(cluster: Cluster, record: PodRecord, now: float) -> None:

@@ -109,12 +109,16 @@ def _remove(cluster: Cluster, name: str, now: float) -> None:
 
 def _rehome(cluster: Cluster, name: str, now: float) -> None:
     """Let all pods that name this pool follow it: it is new, or it is gone."""
+    lenders: set[str] = set()
     for record in tuple(cluster.naming.get(name, {}).values()):
         if record.counted is not None:
             cluster.refresh(record)
             row_changed(cluster, record.row, now)  # own and lent may have changed places
+            lenders.add(cluster.pool_of(record.row))
         elif record.queue:
             _go_home(cluster, record, now)
+    for lender in sorted(lenders - {""}):
+        end_loans(cluster, lender)
 
 
 def _go_home(cluster: Cluster, record: PodRecord, now: float) -> None:
@@ -130,7 +134,7 @@ def _reconsider(cluster: Cluster, before: Pool, pool: Pool, now: float) -> None:
     if before.allowed_namespaces != pool.allowed_namespaces:
         _allow_again(queue, now)
     for alike in queue.parked():
-        queue.wake_next(alike.spec, now)
+        queue.wake_next(alike.head.pod, now)
     lend(cluster, pool.name, now)
 
 

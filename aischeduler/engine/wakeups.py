@@ -52,7 +52,7 @@ def rows_changed(cluster: Cluster, rows: list[int], now: float) -> None:
         room = cluster.nodes.allocatable if evicts else cluster.nodes.allocatable - cluster.nodes.used
         for alike in queue.parked_within(room[:, found].max(axis=1)):
             if could_use(cluster, alike.head, found):
-                queue.wake_next(alike.spec, now)
+                queue.wake_next(alike.head.pod, now)
         for record in queue.in_place(Place.NOMINATED):
             if cluster.runner.passes(record.pod.spec, found).any():
                 queue.wake_at_once(record, now)
@@ -138,7 +138,7 @@ def _wake_home(cluster: Cluster, queue: PoolQueue, row: int, node: Node, now: fl
     rows = np.array([row], dtype=np.intp)
     for alike in classes:
         if cluster.runner.helps(alike.spec, node) and could_use(cluster, alike.head, rows):
-            queue.wake_next(alike.spec, now)
+            queue.wake_next(alike.head.pod, now)
 
 
 def _with_evictors(cluster: Cluster, queue: PoolQueue, row: int, room: Amounts) -> tuple[WaitingClass, ...]:

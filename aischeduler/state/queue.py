@@ -19,7 +19,7 @@ from typing import Final
 
 from sortedcontainers import SortedKeyList
 
-from aischeduler.model.pod import PodSpec
+from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.state.demand import Amounts, DemandTable
 from aischeduler.state.nodes import NodeTable
 from aischeduler.state.records import USABLE, OrderKey, Place, PodRecord
@@ -122,7 +122,7 @@ class PoolQueue:
         """Let a refused pod wait for an event that can help."""
         self._wait(record, Place.PARKED, now)
         record.back_off(now)
-        alike = self._classes[record.pod.spec.key]
+        alike = self._classes[_class_key(record.pod)]
         self._parked_classes += not alike.parked
         alike.parked.add(record)
 
@@ -152,7 +152,7 @@ class PoolQueue:
                 if not record.failed:
                     self._early.remove(record)
             case Place.PARKED:
-                alike = self._classes[record.pod.spec.key]
+                alike = self._classes[_class_key(record.pod)]
                 alike.parked.remove(record)
                 self._parked_classes -= not alike.parked
                 del self._since[record.pod.uid]
@@ -197,9 +197,9 @@ class PoolQueue:
         found = self._named.get(place, self._records)
         return tuple(sorted((record for record in found.values() if record.place is place), key=_order))
 
-    def wake_next(self, spec: PodSpec, now: float) -> None:
-        """Wake the first parked pod of this class, if there is one."""
-        alike = self._classes.get(spec.key)
+    def wake_next(self, pod: Pod, now: float) -> None:
+        """Wake the first parked pod of this pod's class, if there is one."""
+        alike = self._classes.get(_class_key(pod))
         if alike is not None and alike.parked:
             self._wake(alike.head, now)
 
@@ -263,7 +263,7 @@ class PoolQueue:
         home = record.home == self.pool
         if place is Place.ACTIVE and home:
             self.home_active += sign
-        alike = self._class(record.pod.spec)
+        alike = self._class(record.pod)
         alike.pending += sign
         if home and place in USABLE:
             alike.usable += sign
@@ -271,7 +271,7 @@ class PoolQueue:
         if not alike.pending:
             self._demand.drop(alike.slot)
             del self._slots[alike.slot]
-            del self._classes[alike.spec.key]
+            del self._classes[_class_key(record.pod)]
 
     def _name(self, record: PodRecord, place: Place, sign: int) -> None:
         if sign > 0:
@@ -279,13 +279,19 @@ class PoolQueue:
         else:
             del self._named[place][record.pod.uid]
 
-    def _class(self, spec: PodSpec) -> WaitingClass:
-        alike = self._classes.get(spec.key)
+    def _class(self, pod: Pod) -> WaitingClass:
+        key = _class_key(pod)
+        alike = self._classes.get(key)
         if alike is None:
-            slot = self._demand.put(spec)
-            alike = self._classes[spec.key] = WaitingClass(spec, slot, SortedKeyList(key=_order))
+            slot = self._demand.put(pod.spec)
+            alike = self._classes[key] = WaitingClass(pod.spec, slot, SortedKeyList(key=_order))
             self._slots[slot] = alike
         return alike
+
+
+def _class_key(pod: Pod) -> bytes:
+    """Return what tells the classes of one queue apart: a pod that may not preempt cannot speak for one that may."""
+    return pod.spec.key if pod.preempts else pod.spec.key + b"-"
 
 
 def _by_turn(classes: Iterable[WaitingClass]) -> tuple[WaitingClass, ...]:

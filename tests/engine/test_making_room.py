@@ -257,3 +257,29 @@ def test_victim_spared_by_a_budget_that_is_deleted_is_tried_again_at_once() -> N
     assert evictions(session.decide(10)) == {}
     session.tell(BudgetGone("default", "b"))
     assert evictions(session.decide(1)) == {"guest": "Reclaimed"}
+
+
+def test_pod_that_never_preempts_does_not_speak_for_one_of_its_class_that_may() -> None:
+    session = two_pools()
+    session.see(a_node("n", cpu="4", labels=A))
+    session.see(a_pod("peer", cpu="2", pool="a", node="n", priority=9), a_pod("guest", cpu="2", pool="b", node="n"))
+    session.see(a_pod("patient", cpu="4", pool="a", priority=6, preempts=False), a_pod("p", cpu="4", pool="a"))
+    assert evictions(session.decide()) == {}
+    session.tell(PodGone("uid-peer"))
+    assert evictions(session.decide(20)) == {"guest": "Reclaimed"}
+    assert session.scheduler.net_saves() == 0
+
+
+def test_room_of_a_claim_that_is_given_up_for_a_pod_ahead_goes_to_who_can_use_the_rest() -> None:
+    session = two_pools()
+    session.see(a_node("n", cpu="8", labels=A))
+    session.see(*(a_pod(f"g{i}", cpu="4", pool="b", node="n") for i in (1, 2)))
+    session.see(a_pod("large", cpu="8", pool="a", priority=5))
+    assert len(evictions(session.decide())) == 2
+    session.see(a_pod("small", cpu="6", pool="a"))
+    session.decide()
+    session.see(a_pod("first", cpu="2", pool="a", priority=9))
+    session.decide()
+    session.tell(PodGone("uid-g1"), PodGone("uid-g2"))
+    assert set(binds(session.decide(20))) == {"first", "small"}
+    assert session.scheduler.net_saves() == 0

@@ -52,7 +52,7 @@ def test_a_nominated_pod_is_in_no_chain_and_wakes_by_name_without_a_backoff() ->
     nominated.backoff_until = 50
     queue.nominate(nominated, 0)
     queue.park(parked, 0)
-    queue.wake_next(parked.pod.spec, 20)
+    queue.wake_next(parked.pod, 20)
     assert popped(queue, 20) == ["parked"]
     queue.wake_at_once(nominated, 21)
     assert popped(queue, 21) == ["nominated"]
@@ -94,7 +94,7 @@ def test_one_of_a_class_is_woken_at_a_time() -> None:
     queue, new = PoolQueue("q", NodeTable()), Arrivals()
     for name in ("a", "b", "c"):
         queue.park(new(name), 0)
-    queue.wake_next(new("like them").pod.spec, 20)
+    queue.wake_next(new("like them").pod, 20)
     assert popped(queue, 20) == ["a"]
 
 
@@ -102,7 +102,7 @@ def test_the_most_urgent_of_a_class_is_woken_first() -> None:
     queue, new = PoolQueue("q", NodeTable()), Arrivals()
     queue.park(new("low", priority=1), 0)
     queue.park(new("high", priority=2), 0)
-    queue.wake_next(new("like them").pod.spec, 20)
+    queue.wake_next(new("like them").pod, 20)
     assert popped(queue, 20) == ["high"]
 
 
@@ -110,7 +110,7 @@ def test_classes_are_woken_apart() -> None:
     queue, new = PoolQueue("q", NodeTable()), Arrivals()
     queue.park(new("small", cpu="1"), 0)
     queue.park(new("large", cpu="8"), 0)
-    queue.wake_next(new("x", cpu="1").pod.spec, 20)
+    queue.wake_next(new("x", cpu="1").pod, 20)
     assert popped(queue, 20) == ["small"]
     assert [alike.spec for alike in queue.parked()] == [new("x", cpu="8").pod.spec]
 
@@ -118,7 +118,7 @@ def test_classes_are_woken_apart() -> None:
 def test_a_pod_woken_within_its_backoff_waits_behind_what_is_active() -> None:
     queue, new = PoolQueue("q", NodeTable()), Arrivals()
     queue.park(new("refused", priority=9), 0)
-    queue.wake_next(new("like it").pod.spec, 0.5)
+    queue.wake_next(new("like it").pod, 0.5)
     assert queue.counts()[Place.BACKOFF] == 1
     queue.add(new("fresh", cpu="2"), 0.5)
     assert popped(queue, 0.5) == ["fresh", "refused"]
