@@ -1,0 +1,117 @@
+"""The tutorial, done as a user does it: every command in its order, and every output as it is written there."""
+
+import difflib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.controlplane.plane import ControlPlane
+from tests.real.cluster import ROOT
+from tests.real.daemon import Daemon
+from tests.real.walkthrough import Step, comparable, read_steps
+from tests.stage.kubelets import Kubelets
+from tests.worlds.over_http import HttpTransport
+
+NODES = ROOT / "examples" / "tutorial" / "nodes.yaml"
+STEPS = read_steps((ROOT / "docs" / "tutorial.md").read_text())
+START = "ai-scheduler run --no-leader-elect"
+CRD = "pools.resource.aibee.cn"
+PATIENCE_SECONDS = 40.0
+LOOK_AGAIN_SECONDS = 0.2
+
+
+class User:
+    """Somebody with a terminal in the root of the repository, `kubectl` and `ai-scheduler` in the path."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        path = [str(plane.binaries.kubectl.parent), str(Path(sys.executable).parent), os.environ["PATH"]]
+        home = str(plane.directory)
+        self._env = {**os.environ, "PATH": ":".join(path), "KUBECONFIG": str(plane.kubeconfig), "HOME": home}
+
+    def runs(self, command: str) -> str:
+        """Return what a command prints."""
+        finished = subprocess.run(
+            ["bash", "-c", command],
+            cwd=ROOT,
+            env=self._env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+            check=False,
+        )
+        return finished.stdout
+
+    def sees(self, step: Step) -> None:
+        """Run a step until it prints what is written, where looking again is all that it takes."""
+        expected, deadline = comparable(step.output), time.monotonic() + PATIENCE_SECONDS
+        seen = self.runs(step.command)
+        while comparable(seen) != expected and step.looks and time.monotonic() < deadline:
+            time.sleep(LOOK_AGAIN_SECONDS)
+            seen = self.runs(step.command)
+        differences = difflib.unified_diff(expected, comparable(seen), "the tutorial", "here", lineterm="")
+        assert comparable(seen) == expected, "\n".join([f"line {step.line}: {step.command}", *differences, seen])
+
+
+@pytest.fixture
+def kubelets(control_plane: ControlPlane, clean_cluster: None) -> Iterator[Kubelets]:
+    """The cluster of an administrator: machines whose pods run, no Pools, nothing told yet."""
+    for arguments in (
+        ("delete", "crd", CRD, "--ignore-not-found"),
+        ("delete", "events", "--all"),
+        ("create", "-f", str(NODES)),
+    ):
+        finished = control_plane.kubectl(*arguments)
+        assert finished.returncode == 0, finished.stderr
+    kubelets = Kubelets(
+        HttpTransport(control_plane.url, lambda: None, control_plane.tls).watch,
+        HttpTransport(control_plane.url, lambda: None, control_plane.tls),
+    )
+    yield kubelets
+    kubelets.check()
+    kubelets.close()
+
+
+@pytest.fixture
+def scheduler(control_plane: ControlPlane, kubelets: Kubelets) -> Iterator[Daemon]:
+    """The scheduler, not yet started; the tutorial defines Pools first."""
+    daemon = Daemon(control_plane)
+    yield daemon
+    daemon.kill()
+    print(daemon.log)  # pytest shows it when the test has failed
+
+
+def test_every_command_of_the_tutorial_prints_what_is_written_below_it(
+    control_plane: ControlPlane, kubelets: Kubelets, scheduler: Daemon
+) -> None:
+    user = User(control_plane)
+    with_leaving_pods = {step.section for step in STEPS if "Terminating" in step.output}
+    for step in STEPS:
+        if step.section in with_leaving_pods:
+            kubelets.ending.clear()  # pods take their time, so that nobody has to look in time
+        else:
+            kubelets.ending.set()
+        if step.command == START:
+            scheduler.start()
+        else:
+            user.sees(step)
+
+
+def test_tutorial_goes_from_the_installation_to_taking_back_and_starts_the_scheduler_once() -> None:
+    commands = [step.command for step in STEPS]
+    assert commands.count(START) == 1
+    assert [step for step in STEPS if not step.output and step.command != START] == []
+    assert [step.section for step in STEPS if "Terminating" in step.output] == ["## Take it back"]
+
+
+def test_output_that_differs_in_a_number_a_name_or_a_word_is_not_the_one_that_is_written() -> None:
+    written = "NAME NODES CPU\ngpu 2 16/32\npod/more-7kff7 waits 5s (x2 over 1m5s)\n"
+    assert comparable(written) == comparable(written.replace("7kff7", "vz4kw").replace("1m5s", "2h"))
+    for here, other in (("16/32", "15/32"), ("gpu", "cpu"), ("waits", "runs"), ("more", "less")):
+        assert comparable(written) != comparable(written.replace(here, other))
