@@ -28,7 +28,7 @@ from aischeduler.state.claims import Claims
 from aischeduler.state.loans import Loans
 from aischeduler.state.nodes import NO_POOL, NodeTable
 from aischeduler.state.pools import PoolTable
-from aischeduler.state.queue import PoolQueue
+from aischeduler.state.queue import PoolQueue, Stir
 from aischeduler.state.records import NOWHERE, Place, PodRecord
 from aischeduler.state.running import RunningFacts, RunningPods
 from aischeduler.state.timers import Timers
@@ -68,7 +68,9 @@ class Cluster:
         self.records: dict[str, PodRecord] = {}
         self.naming: dict[str, dict[str, PodRecord]] = {}
         """Pool name that pods ask for -> their records by uid."""
-        self.queues: dict[str, PoolQueue] = {DEFAULT_POOL: PoolQueue(DEFAULT_POOL, self.nodes)}
+        self.stir = Stir()
+        self.queues: dict[str, PoolQueue] = {}
+        self.add_queue(DEFAULT_POOL)
         self.running = RunningPods()
         self.claims = Claims(self.nodes)
         self.loans = Loans()
@@ -102,6 +104,10 @@ class Cluster:
         self._run = run
         self._decisions = 0
         self._arrivals = 0
+
+    def add_queue(self, pool: str) -> None:
+        """Give a new pool its queue."""
+        self.queues[pool] = PoolQueue(pool, self.nodes, self.stir)
 
     def next_decision(self) -> str:
         """Return the id of a new decision."""

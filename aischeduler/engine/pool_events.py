@@ -80,7 +80,7 @@ def _change(cluster: Cluster, pool: Pool, now: float) -> None:
     before = cluster.pools.pools.get(pool.name)
     moved = cluster.pools.see(pool)
     if pool.name not in cluster.queues:
-        cluster.queues[pool.name] = PoolQueue(pool.name, cluster.nodes)
+        cluster.add_queue(pool.name)
     if before is None:
         _rehome(cluster, pool.name, now)
     follow(cluster, moved, now)

@@ -16,6 +16,7 @@ from aischeduler.engine.node_events import node_gone, node_seen
 from aischeduler.engine.pod_events import pod_gone, pod_seen
 from aischeduler.engine.pool_events import flush_edits, namespace_gone, namespace_seen, pool_gone, pool_seen
 from aischeduler.engine.profile import Profile
+from aischeduler.engine.readiness import Readiness, looks_again
 from aischeduler.engine.status import StatusReports
 from aischeduler.engine.summary import summarize
 from aischeduler.engine.tally import Tally
@@ -52,6 +53,7 @@ class Scheduler:
     def __init__(self, profile: Profile, run: str) -> None:
         self._cluster = Cluster(profile, run)
         self._status = StatusReports()
+        self._readiness = Readiness(self._status)
 
     @property
     def tally(self) -> Tally:
@@ -99,28 +101,19 @@ class Scheduler:
         while cost < limit and (record := queue.pop(now)) is not None:
             self._warn_of_unknown_pool(record, actions)
             cost += attempt(cluster, queue, record, actions, now)
-        if self._looks_again(pool):
+        if looks_again(cluster, pool):
             del cluster.relook[pool]
             lend(cluster, pool, now)
+        self._readiness.decided(pool)
         return actions
 
     def ready(self, now: float) -> tuple[str, ...]:
         """Return the pools for which `decide` has something to do, sorted."""
-        cluster = self._cluster
-        due = self._due_at()
-        return tuple(
-            name
-            for name in cluster.pools.names()
-            if cluster.outbox.get(name)
-            or cluster.queues[name].ready(now)
-            or self._looks_again(name)
-            or (name == DEFAULT_POOL and due is not None and due <= now)
-        )
+        return self._readiness.ready(self._cluster, now)
 
     def next_wakeup(self) -> float | None:
         """Return the earliest time at which something moves by itself; None when nothing waits for time."""
-        times = [queue.next_wakeup() for queue in self._cluster.queues.values()]
-        return min((time for time in (*times, self._due_at()) if time is not None), default=None)
+        return self._readiness.next_wakeup(self._cluster)
 
     def pools(self) -> tuple[str, ...]:
         """Return every pool that has a queue, sorted."""
@@ -176,29 +169,12 @@ class Scheduler:
             case NamespaceGone(name):
                 namespace_gone(cluster, name)
 
-    def _looks_again(self, pool: str) -> bool:
-        """Say whether the pool's own pods have left room that somebody else was refused because of them."""
-        version, queue = self._cluster.relook.get(pool), self._cluster.queues[pool]
-        return version is not None and version != queue.version and not queue.home_active
-
     def _let_time_act(self, actions: list[Action], now: float) -> None:
         cluster = self._cluster
         flush_edits(cluster, now)
         flush(cluster, now)
         self._settle(actions, now)
         self._status.report(cluster, now)
-
-    def _due_at(self) -> float | None:
-        """Return when time has something to do beside the queues."""
-        cluster = self._cluster
-        times = (
-            next(iter(cluster.unsettled.values()), None),
-            cluster.windows.next(),
-            cluster.departures.next(),
-            cluster.spared.next(),
-            self._status.due_at(cluster),
-        )
-        return min((time for time in times if time is not None), default=None)
 
     def _settle(self, actions: list[Action], now: float) -> None:
         cluster = self._cluster

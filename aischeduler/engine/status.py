@@ -58,8 +58,14 @@ class StatusReports:
 
 
 def _state(cluster: Cluster) -> State:
-    queues = sum(queue.version for queue in cluster.queues.values())
-    return (cluster.nodes.version, cluster.pools.version, cluster.pools.conflicts_version, len(cluster.queues), queues)
+    pools = cluster.pools
+    return (
+        cluster.nodes.version,
+        pools.version,
+        pools.conflicts_version,
+        cluster.running.version,
+        cluster.stir.version,
+    )
 
 
 def _conditions(cluster: Cluster, pool: Pool) -> tuple[Condition, ...]:

@@ -14,7 +14,7 @@ Laws:
 
 from collections import Counter, OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from sortedcontainers import SortedKeyList
@@ -54,11 +54,20 @@ class WaitingClass:
         return self.parked[0]
 
 
-class PoolQueue:
-    """One pool's waiting pods."""
+@dataclass(slots=True)
+class Stir:
+    """Which queues changed: `pools` since somebody last took them out, `version` grows with every change of any."""
 
-    def __init__(self, pool: str, nodes: NodeTable) -> None:
+    pools: set[str] = field(default_factory=set)
+    version: int = 0
+
+
+class PoolQueue:
+    """One pool's waiting pods; what happens here is noted in `stir`."""
+
+    def __init__(self, pool: str, nodes: NodeTable, stir: Stir) -> None:
         self.pool = pool
+        self._stir = stir
         self.version = 0
         """Grows with every pod that comes, goes or changes its place."""
         self.home_active = 0
@@ -220,10 +229,10 @@ class PoolQueue:
             record.saved = True
             self._wake(record, now)
 
-    def ready(self, now: float) -> bool:
-        """Say whether `pop` would return a pod."""
-        wakeup = self.next_wakeup()
-        return bool(self._active or self._early) or (wakeup is not None and wakeup <= now)
+    @property
+    def lively(self) -> bool:
+        """Say whether `pop` would return a pod without time passing."""
+        return bool(self._active or self._early)
 
     def next_wakeup(self) -> float | None:
         """Return when time will move something here; None when nothing waits for time."""
@@ -254,6 +263,8 @@ class PoolQueue:
 
     def _count(self, record: PodRecord, sign: int) -> None:
         self.version += 1
+        self._stir.version += 1
+        self._stir.pools.add(self.pool)
         place = record.place
         self._counts[place] += sign
         if place in self._named:

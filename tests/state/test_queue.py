@@ -1,7 +1,7 @@
 """Queue rows Q1-Q8 of kube-scheduler's cases, on our queue."""
 
 from aischeduler.state.nodes import NodeTable
-from aischeduler.state.queue import NET_SECONDS, PoolQueue
+from aischeduler.state.queue import NET_SECONDS, PoolQueue, Stir
 from aischeduler.state.records import Place, PodRecord
 from tests.build import a_pod
 
@@ -26,7 +26,7 @@ def popped(queue: PoolQueue, now: float) -> list[str]:
 
 
 def test_order_is_priority_then_age_then_arrival() -> None:
-    queue, new = PoolQueue("q", NodeTable()), Arrivals()
+    queue, new = PoolQueue("q", NodeTable(), Stir()), Arrivals()
     for record in (
         new("young", created=2),
         new("second", created=1),
@@ -38,7 +38,7 @@ def test_order_is_priority_then_age_then_arrival() -> None:
 
 
 def test_home_pods_come_before_borrowers_of_any_priority() -> None:
-    queue, new = PoolQueue("q", NodeTable()), Arrivals()
+    queue, new = PoolQueue("q", NodeTable(), Stir()), Arrivals()
     urgent, common = new("borrower", priority=1000), new("home", priority=-5, created=9)
     urgent.home = "elsewhere"
     queue.add(urgent, 0)
@@ -47,7 +47,7 @@ def test_home_pods_come_before_borrowers_of_any_priority() -> None:
 
 
 def test_a_nominated_pod_is_in_no_chain_and_wakes_by_name_without_a_backoff() -> None:
-    queue, new = PoolQueue("q", NodeTable()), Arrivals()
+    queue, new = PoolQueue("q", NodeTable(), Stir()), Arrivals()
     nominated, parked = new("nominated", priority=9), new("parked")
     nominated.backoff_until = 50
     queue.nominate(nominated, 0)
@@ -60,7 +60,7 @@ def test_a_nominated_pod_is_in_no_chain_and_wakes_by_name_without_a_backoff() ->
 
 def test_classes_that_fit_into_a_room_are_found_by_whose_turn_it_is() -> None:
     nodes = NodeTable()
-    queue, new = PoolQueue("q", nodes), Arrivals()
+    queue, new = PoolQueue("q", nodes, Stir()), Arrivals()
     for record in (new("small", cpu="1"), new("middle", cpu="2", priority=1), new("large", cpu="8", priority=2)):
         queue.park(record, 0)
     table = nodes.room(nodes.row("n"))
@@ -81,7 +81,7 @@ def test_backoff_doubles_from_one_second_to_ten() -> None:
 
 
 def test_a_refused_pod_waits_for_an_event_however_long_until_the_net() -> None:
-    queue, new = PoolQueue("q", NodeTable()), Arrivals()
+    queue, new = PoolQueue("q", NodeTable(), Stir()), Arrivals()
     queue.park(new("p"), 0)
     assert popped(queue, NET_SECONDS - 1) == []
     assert queue.next_wakeup() == NET_SECONDS
@@ -91,7 +91,7 @@ def test_a_refused_pod_waits_for_an_event_however_long_until_the_net() -> None:
 
 
 def test_one_of_a_class_is_woken_at_a_time() -> None:
-    queue, new = PoolQueue("q", NodeTable()), Arrivals()
+    queue, new = PoolQueue("q", NodeTable(), Stir()), Arrivals()
     for name in ("a", "b", "c"):
         queue.park(new(name), 0)
     queue.wake_next(new("like them").pod, 20)
@@ -99,7 +99,7 @@ def test_one_of_a_class_is_woken_at_a_time() -> None:
 
 
 def test_the_most_urgent_of_a_class_is_woken_first() -> None:
-    queue, new = PoolQueue("q", NodeTable()), Arrivals()
+    queue, new = PoolQueue("q", NodeTable(), Stir()), Arrivals()
     queue.park(new("low", priority=1), 0)
     queue.park(new("high", priority=2), 0)
     queue.wake_next(new("like them").pod, 20)
@@ -107,7 +107,7 @@ def test_the_most_urgent_of_a_class_is_woken_first() -> None:
 
 
 def test_classes_are_woken_apart() -> None:
-    queue, new = PoolQueue("q", NodeTable()), Arrivals()
+    queue, new = PoolQueue("q", NodeTable(), Stir()), Arrivals()
     queue.park(new("small", cpu="1"), 0)
     queue.park(new("large", cpu="8"), 0)
     queue.wake_next(new("x", cpu="1").pod, 20)
@@ -116,7 +116,7 @@ def test_classes_are_woken_apart() -> None:
 
 
 def test_a_pod_woken_within_its_backoff_waits_behind_what_is_active() -> None:
-    queue, new = PoolQueue("q", NodeTable()), Arrivals()
+    queue, new = PoolQueue("q", NodeTable(), Stir()), Arrivals()
     queue.park(new("refused", priority=9), 0)
     queue.wake_next(new("like it").pod, 0.5)
     assert queue.counts()[Place.BACKOFF] == 1
@@ -125,7 +125,7 @@ def test_a_pod_woken_within_its_backoff_waits_behind_what_is_active() -> None:
 
 
 def test_a_pod_that_failed_waits_its_backoff_out() -> None:
-    queue, new = PoolQueue("q", NodeTable()), Arrivals()
+    queue, new = PoolQueue("q", NodeTable(), Stir()), Arrivals()
     queue.retry(new("failed"), 0)
     assert popped(queue, 0.9) == []
     assert queue.next_wakeup() == 1
@@ -133,7 +133,7 @@ def test_a_pod_that_failed_waits_its_backoff_out() -> None:
 
 
 def test_a_gated_pod_is_never_tried_and_never_netted() -> None:
-    queue, new = PoolQueue("q", NodeTable()), Arrivals()
+    queue, new = PoolQueue("q", NodeTable(), Stir()), Arrivals()
     queue.gate(new("gated"))
     assert popped(queue, 10 * NET_SECONDS) == []
     assert queue.next_wakeup() is None
@@ -141,7 +141,7 @@ def test_a_gated_pod_is_never_tried_and_never_netted() -> None:
 
 
 def test_a_removed_pod_is_nowhere() -> None:
-    queue, new = PoolQueue("q", NodeTable()), Arrivals()
+    queue, new = PoolQueue("q", NodeTable(), Stir()), Arrivals()
     active, gated, parked, held, failed = new("a"), new("g"), new("p"), new("h"), new("f")
     queue.add(active, 0)
     queue.gate(gated)
