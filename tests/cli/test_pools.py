@@ -146,11 +146,14 @@ async def test_watch_on_a_terminal_redraws_in_place(tmp_path: Path) -> None:
             *POOLS, "--kubeconfig", str(path), "-w", stdout=slave, stderr=slave, env={**os.environ, "TERM": "xterm"}
         )
         os.close(slave)
+        said = ""
+        while "masters" not in said:
+            said += (await asyncio.to_thread(os.read, master, 2**16)).decode(errors="replace")
         await create(client, node("late", "cpu"))
-        await asyncio.sleep(3)
+        while said.count("masters") < 2:
+            said += (await asyncio.to_thread(os.read, master, 2**16)).decode(errors="replace")
         running.send_signal(signal.SIGINT)
         assert await asyncio.wait_for(running.wait(), timeout=15) == 0
-    said = os.read(master, 2**20).decode()
     os.close(master)
     assert "cpu-pool" in said
     assert "\x1b[" in said
