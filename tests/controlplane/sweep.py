@@ -26,13 +26,14 @@ class SweepError(Exception):
     """Objects stayed behind; the text names some."""
 
 
-def sweep(plane: ControlPlane) -> None:
-    """Delete every job, budget, pod, node, pool and added priority class; wait until the pods are gone."""
+def sweep(plane: ControlPlane, *, kept_pool: str = "") -> None:
+    """Delete every job, budget, pod, node, pool (but one) and added priority class; wait until the pods are gone."""
     for version, plural in _NAMESPACED:
         for namespace in sorted({item["metadata"]["namespace"] for item in _items(plane, version, plural)}):
             plane.api("DELETE", f"{_root(version)}/namespaces/{namespace}/{plural}", _AT_ONCE)
     for version, plural in _CLUSTER_WIDE:
-        plane.api("DELETE", f"{_root(version)}/{plural}", _AT_ONCE)
+        kept = f"?fieldSelector=metadata.name!={kept_pool}" if kept_pool else ""
+        plane.api("DELETE", f"{_root(version)}/{plural}{kept}", _AT_ONCE)
     for item in _items(plane, "scheduling.k8s.io/v1", "priorityclasses"):
         name = item["metadata"]["name"]
         if not name.startswith("system-"):

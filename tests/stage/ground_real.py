@@ -8,6 +8,7 @@ from urllib.request import urlopen
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from aischeduler.model.names import DEFAULT_POOL, GROUP, VERSION
 from tests.controlplane.part import Part
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.sweep import sweep
@@ -17,13 +18,14 @@ from tests.worlds.over_http import HttpStream, HttpTransport
 from tests.worlds.world import Answer, Call
 
 MOMENT_SECONDS = 0.01
+POOL = f"/apis/{GROUP}/{VERSION}/pools/{DEFAULT_POOL}"
 LOG_CHARACTERS_SHOWN = 20_000
 
 
 class RealGround:
     """etcd, kube-apiserver and its controllers, kubelets of ours, and `ai-scheduler run` in a process."""
 
-    quiet_seconds = 0.25
+    quiet_seconds = 0.2
 
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
@@ -32,7 +34,7 @@ class RealGround:
         self._transport = HttpTransport(plane.url, lambda: plane.restart("kube-apiserver"), plane.tls)
         self._kubelets = Kubelets(self._transport.watch, HttpTransport(plane.url, lambda: None, plane.tls))
         self._settings: dict[str, object] = {}
-        self._log_read = 0
+        self._log_read = self._saves_before = 0
         self._port = _free_port()
         self._scheduler = self._start({})
 
@@ -40,11 +42,14 @@ class RealGround:
         if self._settings:
             self.restart_scheduler()
         self._log_read = len(self._log())
+        self._saves_before = self._saves()
 
     def end(self) -> None:
         print(self._log()[self._log_read :][-LOG_CHARACTERS_SHOWN:])  # pytest shows it when the scenario has failed
         self._kubelets.check()
-        sweep(self._plane)
+        sweep(self._plane, kept_pool=DEFAULT_POOL)
+        self._plane.api("PATCH", POOL, {"spec": None})
+        self._plane.api("PATCH", POOL, {"spec": {}})
 
     def close(self) -> None:
         self._scheduler.kill()
@@ -64,13 +69,18 @@ class RealGround:
         time.sleep(MOMENT_SECONDS)
 
     def restart_scheduler(self, **settings: object) -> None:
+        saves = self._saves()
         self._scheduler.kill()
         self._scheduler = self._start(settings)
+        self._saves_before -= saves
 
     def nodes_of_pools(self) -> dict[str, int]:
         return {labels["pool"]: int(value) for labels, value in self._measured("ai_scheduler_pool_nodes")}
 
     def net_saves(self) -> int:
+        return self._saves() - self._saves_before
+
+    def _saves(self) -> int:
         return int(sum(value for _, value in self._measured("ai_scheduler_net_saves")))
 
     def _start(self, settings: dict[str, object]) -> Part:

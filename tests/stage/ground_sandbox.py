@@ -30,7 +30,7 @@ WITHIN_SECONDS = 15.0
 class SandboxGround:
     """An HttpSandbox and a Daemon on one event loop of their own."""
 
-    quiet_seconds = 0.25
+    quiet_seconds = 0.2
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()

@@ -201,6 +201,11 @@ class Stage(Sights):
             self._ground.pass_time()
         self.witness.look()
 
+    def heeded(self, pool: str) -> None:
+        """The scheduler comes to say that the pool's spec as it now is is in force."""
+        generation = self.get("Pool", pool)["metadata"]["generation"]
+        self.until(lambda: self.condition(pool, "Accepted").get("observedGeneration") == generation)
+
     def goes(self, **nodes: str) -> None:
         """Each of these pods comes to be on its node."""
         for pod, node in nodes.items():

@@ -23,7 +23,7 @@ def test_default_pool_that_is_deleted_comes_back_and_its_pods_go_on(stage: Stage
 def test_flags_of_the_default_pool_count(stage: Stage) -> None:
     stage.until(lambda: stage.get("Pool", "default") != {})
     stage.set_pool("default", disableBorrowing=True, disableSharing=True)
-    stage.until(lambda: stage.condition("default", "Accepted").get("observedGeneration", 0) > 1)
+    stage.heeded("default")
     stage.node("free", cpu="2")
     stage.node("a1", pool="a", cpu="8")
     stage.pools("a")

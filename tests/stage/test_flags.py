@@ -18,7 +18,7 @@ def two_loans(stage: Stage, **lender: object) -> None:
 def test_sharing_that_is_switched_off_starts_no_loan_and_ends_none(stage: Stage) -> None:
     two_loans(stage)
     stage.set_pool("b", disableSharing=True)
-    stage.until(lambda: stage.condition("b", "Accepted").get("observedGeneration") == 2)
+    stage.heeded("b")
     stage.pod("third", pool="a", cpu="2")
     stage.waits("third", "borrowing: ", "b")
     assert stage.victims() == []
@@ -43,7 +43,7 @@ def test_limit_that_is_lowered_ends_the_newest_loans(stage: Stage) -> None:
 def test_limit_that_is_lowered_ends_no_loan_otherwise(stage: Stage) -> None:
     two_loans(stage)
     stage.set_pool("b", lendingLimit={"cpu": "1"})
-    stage.until(lambda: stage.condition("b", "Accepted").get("observedGeneration") == 2)
+    stage.heeded("b")
     stage.stays(lambda: stage.victims() == [])
 
 

@@ -133,8 +133,7 @@ def test_hundred_edits_of_a_pool_end_in_the_last_one(stage: Stage) -> None:
     for number in range(100):
         stage.set_pool("b", disableSharing=number % 2 == 0, lendingLimit={"cpu": str(number + 1)})
     stage.goes(p="b1")
-    generation = stage.get("Pool", "b")["metadata"]["generation"]
-    stage.until(lambda: stage.status("b").get("observedGeneration") == generation)
+    stage.heeded("b")
 
 
 def test_pool_without_a_selector_owns_nothing_and_only_borrows(stage: Stage) -> None:
