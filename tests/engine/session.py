@@ -1,19 +1,19 @@
 """A scheduler under test, spoken to in short words."""
 
 from aischeduler.engine.profile import Profile, default_profile
-from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.actions import Action, Bind, CreatePool, Evict, Nominate, ReportPool, ReportWaiting, Warn
 from aischeduler.model.events import Event, NodeSeen, PodSeen, PoolSeen
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool
+from tests.watched import WatchedScheduler
 
 
 class Session:
-    """An engine and its clock; `said` holds every action so far."""
+    """An engine under watch and its clock; `said` holds every action so far."""
 
     def __init__(self, *objects: Node | Pod | Pool, profile: Profile | None = None) -> None:
-        self.scheduler = Scheduler(profile or default_profile(), "run")
+        self.scheduler = WatchedScheduler(profile or default_profile(), "run")
         self.now = 0.0
         self.said: list[Action] = []
         self.see(*objects)

@@ -1,0 +1,122 @@
+"""What must be true of every decision: judged right after the call of `decide` that took it.
+
+Laws:
+- Whatever the call did after it can only have made the law easier to keep: it bound, parked and claimed, and nobody
+  came or left in between. So what is found here was wrong when it was decided.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from aischeduler.engine import recount
+from aischeduler.engine.cluster import Cluster
+from aischeduler.model.actions import Action, Bind, Cause, Evict
+from aischeduler.model.names import PODS
+from aischeduler.model.pod import HostPort
+from aischeduler.plugins.node_ports import conflict
+from aischeduler.state.records import USABLE, Place, PodRecord
+from aischeduler.state.trial import Trial
+
+Faults = Iterator[tuple[str, str]]
+
+
+def decision_faults(cluster: Cluster, actions: Iterable[Action]) -> Faults:
+    """Judge what one call of `decide` returned, before anything else is observed."""
+    for action in actions:
+        if isinstance(action, Bind):
+            yield from _bind_faults(cluster, action)
+        elif isinstance(action, Evict) and action.beneficiary is not None:
+            yield from _evict_faults(cluster, action)
+
+
+def _bind_faults(cluster: Cluster, bind: Bind) -> Faults:
+    uid, record = bind.pod.uid, cluster.records.get(bind.pod.uid)
+    if record is None or record.place is not Place.ASSUMED or cluster.nodes.names[record.row] != bind.node:
+        yield "I1", f"{uid}: bound to {bind.node}, but not assumed there"
+        return
+    node = cluster.nodes.nodes[record.row]
+    if node is None or cluster.pool_of(record.row) != bind.pool:
+        yield "I4", f"{uid}: bound to {bind.node}, which is no node of {bind.pool}"
+        return
+    taken = recount.total(r.counted for r in cluster.on_row(record.row) if r.counted is not None)
+    over = {name for name in recount.amounts(bind.pod.spec) if taken[name] > node.allocatable.get(name, 0)}
+    if over:
+        yield "I2", f"{uid}: bound to {bind.node}, where {sorted(over)} are overbooked: {taken}"
+    others = [port for r in cluster.on_row(record.row) if r is not record for port in _ports(r)]
+    if any(conflict(wanted, other) for wanted in bind.pod.spec.host_ports for other in others):
+        yield "I2", f"{uid}: bound to {bind.node}, where a port of it is taken"
+    if not cluster.runner.allowed(bind.pod.spec, np.array([record.row], dtype=np.intp))[0]:
+        yield "I2", f"{uid}: bound to {bind.node}, which its spec rules out"
+    if bind.pod.spec.invalid or bind.pod.gates:
+        yield "I14", f"{uid}: bound though it is gated or its spec is invalid"
+    if bind.home_pool != bind.pool:
+        yield from _loan_faults(cluster, bind, record)
+
+
+def _ports(record: PodRecord) -> tuple[HostPort, ...]:
+    return record.counted.host_ports if record.counted is not None else ()
+
+
+def _loan_faults(cluster: Cluster, bind: Bind, record: PodRecord) -> Faults:
+    """Judge a new loan against flags, limits, and the lender's own pods."""
+    uid, home, lender = bind.pod.uid, cluster.pools.pools[bind.home_pool], cluster.pools.pools[bind.pool]
+    if home.disable_borrowing or home.invalid:
+        yield "I8", f"{uid}: borrows from {lender.name}, but {home.name} does not borrow"
+    if lender.disable_sharing or lender.invalid:
+        yield "I8", f"{uid}: borrows from {lender.name}, which does not share"
+    if home.borrowing_pools is not None and lender.name not in home.borrowing_pools:
+        yield "I8", f"{uid}: borrows from {lender.name}, but {home.name} only from {home.borrowing_pools}"
+    asked = {*bind.pod.spec.request.amounts, PODS}
+    loans = cluster.loans
+    for kind, limit, sums in (
+        ("lendingLimit", lender.lending_limit, loans.lent(lender.name)),
+        ("borrowingLimit", home.borrowing_limit, loans.borrowed(home.name)),
+    ):
+        over = [name for name, most in limit.items() if name in asked and sums.get(name, 0) > most]
+        if over:
+            yield "I8", f"{uid}: {home.name} borrows from {lender.name} beyond its {kind} of {over}"
+    with Trial(cluster.nodes) as trial:
+        trial.evict(bind.pod.spec, record.row)
+        wanting = _who_want(cluster, bind.pool, record.row)
+    if wanting:
+        yield "I8", f"{uid}: borrows {bind.node} of {lender.name}, which {wanting} of its own could use"
+
+
+def _who_want(cluster: Cluster, lender: str, row: int) -> list[str]:
+    """Return the waiting home pods that could take the row now, or ever where their pool may not evict."""
+    rows = np.array([row], dtype=np.intp)
+    evicts = cluster.market.may_evict(cluster.pools.pools[lender])
+    could = cluster.runner.passes if evicts else cluster.runner.could_run
+    waiting = cluster.queues[lender].records()
+    return [
+        record.pod.uid
+        for record in waiting
+        if record.home == lender and record.place in USABLE and could(record.pod.spec, rows)[0]
+    ]
+
+
+def _evict_faults(cluster: Cluster, evict: Evict) -> Faults:
+    uid, asker = evict.victim.uid, evict.beneficiary
+    victim = cluster.records.get(uid)
+    if asker is None or victim is None or victim.counted is None:
+        yield "I7", f"{uid}: is to be evicted, but is on no node"
+        return
+    pool, owner = cluster.pool_of(victim.row), cluster.records.get(asker.uid)
+    spec = cluster.pools.pools[evict.pool]
+    if owner is None or owner.home != pool or evict.pool != pool:
+        yield "I7", f"{uid}: is to leave {pool} for {asker.uid}, whose home that is not"
+    if not cluster.ours(victim.pod) or victim.pod.guarded or victim.pod.critical or victim.pod.terminating:
+        yield "I7", f"{uid}: may not be evicted"
+    borrower = victim.home != pool
+    if not borrower and victim.pod.priority >= asker.priority:
+        yield "I7", f"{uid}: is evicted for {asker.uid}, which has no higher priority"
+    if evict.cause is not (Cause.RECLAIMED if borrower else Cause.PREEMPTED):
+        yield "I7", f"{uid}: is {evict.cause}, borrower {borrower}"
+    if not cluster.profile.preemption or spec.disable_preemption or not asker.preempts:
+        yield "I7", f"{uid}: is evicted for {asker.uid}, for which nobody may be"
+    if cluster.victims.get(uid) != asker.uid or uid in cluster.spared:
+        yield "I7", f"{uid}: is evicted for {asker.uid}, noted is {cluster.victims.get(uid)}"
+    claim = cluster.claims.of(asker.uid)
+    if claim is not None and (claim.row != victim.row or uid not in claim.victims):
+        yield "I7", f"{uid}: is evicted for {asker.uid}, who claims room elsewhere"

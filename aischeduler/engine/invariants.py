@@ -1,0 +1,322 @@
+"""What must always be true of the engine: laws that judge a live one, and never change it.
+
+Laws:
+- The names are those of the product's list of invariants. A violation is a bug of ours, never a fault of the world.
+- `check` judges the state between two calls of the engine; `judge` what one call of `decide` returned, before the
+  next call.
+- Nodes that are too full are judged when something is decided, not as a state: pods that others bind, and nodes that
+  shrink, overbook without us. No Bind leaves more of what its pod asks for than the node has, nor two pods on one port.
+- That no parked pod is left lying is judged by `engine.stuck`.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from aischeduler.engine import recount
+from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.decision_laws import decision_faults
+from aischeduler.engine.queue_laws import queue_faults
+from aischeduler.engine.summary import summarize
+from aischeduler.model.actions import Action, ReportPool
+from aischeduler.model.names import DEFAULT_POOL
+from aischeduler.model.summary import PoolSummary
+from aischeduler.state.claims import Claim
+from aischeduler.state.nodes import NO_POOL
+from aischeduler.state.records import NOWHERE, WAITING, Place, PodRecord
+
+Faults = Iterator[tuple[str, str]]
+"""Name of the invariant, and what breaks it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """An invariant that does not hold: `name` as in I2; `message` names the pods, nodes and pools."""
+
+    name: str
+    message: str
+
+
+def check(cluster: Cluster) -> tuple[Violation, ...]:
+    """Judge everything; the cost grows with all pods and nodes."""
+    found = [
+        *records_faults(cluster, cluster.records.values()),
+        *rows_faults(cluster, range(cluster.nodes.width)),
+        *(fault for name in sorted(cluster.queues) for fault in queue_faults(cluster, cluster.queues[name])),
+        *pools_faults(cluster),
+        *claims_faults(cluster),
+        *sums_faults(cluster),
+    ]
+    return tuple(Violation(name, message) for name, message in found)
+
+
+def judge(cluster: Cluster, actions: Iterable[Action]) -> tuple[Violation, ...]:
+    """Judge what one call of `decide` returned, before anything else is observed."""
+    return tuple(Violation(name, message) for name, message in decision_faults(cluster, actions))
+
+
+def records_faults(cluster: Cluster, records: Iterable[PodRecord]) -> Faults:
+    """Judge pods one by one: each is in one place, and all that is known of it says so."""
+    for record in records:
+        uid = record.pod.uid
+        if cluster.records.get(uid) is not record:
+            yield "I1", f"{uid}: its record is kept under another uid"
+        if record.home != recount.home_of(cluster, record):
+            yield "I3", f"{uid}: its home is {record.home}, it names {record.pod.pool}"
+        named = cluster.naming.get(record.pod.pool, {}).get(uid)
+        if record.pod.pool and named is not record:
+            yield "I5", f"{uid}: not found among the pods that name {record.pod.pool}"
+        yield from _waits(cluster, record) if record.place in WAITING else _runs(cluster, record)
+
+
+def _waits(cluster: Cluster, record: PodRecord) -> Faults:
+    uid, queue = record.pod.uid, cluster.queues.get(record.queue)
+    if record.row != NOWHERE or record.counted is not None or record.loan is not None:
+        yield "I1", f"{uid}: waits in {record.queue} and counts on {cluster.nodes.names[record.row]}"
+    if queue is None or queue._records.get(uid) is not record:
+        yield "I3", f"{uid}: waits in {record.queue}, which does not know it"
+    held_by_gate = any(gate.holds(record.pod) for gate in cluster.profile.plugins.gates)
+    if held_by_gate != (record.place is Place.GATED):
+        yield "I3", f"{uid}: {record.place.name} with the gates {record.pod.gates}"
+    if record.borrower:
+        if record.place not in (Place.ACTIVE, Place.BACKOFF):
+            yield "I3", f"{uid}: {record.place.name} in {record.queue}, which is not its home"
+        if record.visited[:1] != (record.home,) or record.queue not in record.visited:
+            yield "I3", f"{uid}: in {record.queue} on a trip that went to {record.visited}"
+    if len(set(record.visited)) != len(record.visited):
+        yield "I3", f"{uid}: its trip visits a pool twice: {record.visited}"
+    if record.visited and record.place not in (Place.ACTIVE, Place.BACKOFF):
+        yield "I3", f"{uid}: {record.place.name} and still on a trip: {record.visited}"
+    if record.pod.spec.invalid and record.place in (Place.PARKED, Place.NOMINATED):
+        yield "I14", f"{uid}: its spec is invalid and it is {record.place.name}"
+    if uid in cluster.unsettled or cluster.leaving(uid) or uid in cluster.overstayed or uid in cluster.spared:
+        yield "I5", f"{uid}: waits, but is believed to be on a node"
+    yield from _claims_while_waiting(cluster, record)
+
+
+def _claims_while_waiting(cluster: Cluster, record: PodRecord) -> Faults:
+    uid = record.pod.uid
+    claims = cluster.claims.of(uid) is not None
+    if record.place is Place.NOMINATED and not claims:
+        yield "claims", f"{uid}: nominated without a claim"
+    if claims and (record.borrower or record.place not in (Place.NOMINATED, Place.ACTIVE, Place.BACKOFF)):
+        yield "claims", f"{uid}: {record.place.name} in {record.queue} with a claim"
+
+
+def _runs(cluster: Cluster, record: PodRecord) -> Faults:
+    uid, row = record.pod.uid, record.row
+    node = cluster.nodes.names[row] if row != NOWHERE else ""
+    if record.queue or not node or record.counted is None:
+        yield "I1", f"{uid}: {record.place.name} on the node '{node}' and in the queue '{record.queue}'"
+        return
+    if record.place is Place.BOUND and record.pod.node_name != node:
+        yield "I1", f"{uid}: counts on {node} and is bound to {record.pod.node_name}"
+    if (uid in cluster.unsettled) != (record.place is Place.ASSUMED):
+        yield "I1", f"{uid}: {record.place.name}, its bind is settled: {uid not in cluster.unsettled}"
+    if cluster.claims.of(uid) is not None:
+        yield "claims", f"{uid}: {record.place.name} with a claim"
+    if record.loan != recount.loan_of(cluster, record):
+        yield "I5", f"{uid}: its loan is {record.loan}, it should be {recount.loan_of(cluster, record)}"
+    departing, overstayed = uid in cluster.departures, uid in cluster.overstayed
+    if (departing and overstayed) or (departing or overstayed) != (
+        record.pod.terminating and record.place is Place.BOUND
+    ):
+        yield "I5", f"{uid}: terminating {record.pod.terminating}, leaving {departing}, overstayed {overstayed}"
+    if uid in cluster.victims and (departing or overstayed):
+        yield "I7", f"{uid}: is to be evicted though it terminates"
+    yield from _running_faults(cluster, record)
+
+
+def _running_faults(cluster: Cluster, record: PodRecord) -> Faults:
+    """Judge the pod's slot among the running pods, and that a victim may be one."""
+    uid, pod, running = record.pod.uid, record.pod, cluster.running
+    slot = running._slots.get(uid)
+    ours = pod.scheduler_name == cluster.profile.scheduler_name
+    if slot is None or running._uids[slot] != uid or running._on_row.get(record.row, {}).get(uid) != slot:
+        yield "I5", f"{uid}: not found among the running pods of {cluster.nodes.names[record.row]}"
+        return
+    has = {name: running.table[name][slot].item() for name in running.table.dtype.names or () if name != "kind"}
+    should = {
+        "row": record.row,
+        "priority": pod.priority,
+        "started_seconds": pod.started_seconds,
+        "home": cluster.pools.id(recount.home_of(cluster, record)),
+        "ours": ours,
+        "borrower": recount.home_of(cluster, record) != recount.pool_of(cluster, record.row),
+        "leaving": cluster.leaving(uid),
+    }
+    odd = {name: (has[name], value) for name, value in should.items() if has[name] != value}
+    if has["evictable"] and (not ours or pod.guarded or pod.critical):
+        odd["evictable"] = (True, False)
+    if odd:
+        yield "I5", f"{uid}: among the running pods as (is, should be): {odd}"
+    if record.counted is not None and running.kinds.spec(int(running.table["kind"][slot])).key != record.counted.key:
+        yield "I5", f"{uid}: among the running pods with another spec than it is counted with"
+    if uid in cluster.victims and (not ours or pod.guarded or pod.critical):
+        yield "I7", f"{uid}: may not be evicted, but is to be"
+
+
+def rows_faults(cluster: Cluster, rows: Iterable[int]) -> Faults:
+    """Judge rows one by one: pool, amounts, scores and ports against the pods and claims that count there."""
+    nodes = cluster.nodes
+    for row in rows:
+        name, node = nodes.names[row], nodes.nodes[row]
+        if bool(nodes.alive[row]) != (node is not None) or (bool(name) and nodes.rows.get(name) != row):
+            yield "I4", f"row {row}: named '{name}', alive {nodes.alive[row]}, node {node is not None}"
+        pool = recount.pool_of(cluster, row)
+        number = NO_POOL if not pool else cluster.pools.id(pool)
+        if nodes.pool[row] != number:
+            yield "I4", f"{name}: in the pool {cluster.pool_of(row)}, by the selectors in '{pool}'"
+        if node is not None and cluster.pools.conflicts.get(row, ()) != _contest(recount.owners(cluster, node)):
+            yield (
+                "I4",
+                f"{name}: claimed by {recount.owners(cluster, node)}, known is {cluster.pools.conflicts.get(row)}",
+            )
+        specs = [record.counted for record in cluster.on_row(row) if record.counted is not None]
+        specs += [claim.spec for claim in cluster.claims.on_row(row)]
+        used = {resource: int(nodes.used[column, row]) for resource, column in nodes.columns.items()}
+        if Counter(used) != recount.total(specs):
+            yield "I2", f"{name}: uses {+Counter(used)}, its pods and claims {recount.total(specs)}"
+        if (int(nodes.scored[0, row]), int(nodes.scored[1, row])) != recount.scored(specs):
+            yield "I2", f"{name}: is scored by {nodes.scored[:, row].tolist()}, its pods by {recount.scored(specs)}"
+        if nodes.ports.get(row, {}) != recount.ports(specs):
+            yield "I2", f"{name}: has the ports {nodes.ports.get(row)} taken, its pods take {recount.ports(specs)}"
+
+
+def _contest(found: tuple[str, ...]) -> tuple[str, ...]:
+    return found if len(found) > 1 else ()
+
+
+def pools_faults(cluster: Cluster) -> Faults:
+    """Judge pools as a whole: queues, rows and timers exist for those that exist, and for nobody else."""
+    pools, nodes = cluster.pools, cluster.nodes
+    names = set(pools.pools)
+    if set(cluster.queues) != names or pools.names() != tuple(sorted(names)) or DEFAULT_POOL not in names:
+        yield "I4", f"the pools are {sorted(names)}, their queues {sorted(cluster.queues)}, listed {pools.names()}"
+    for name in sorted(names):
+        rows = nodes.rows_of_pool(pools.id(name)).tolist()
+        fresh = [row for row, node in enumerate(nodes.nodes) if node is not None and nodes.pool[row] == pools.id(name)]
+        if rows != fresh:
+            yield "I4", f"{name}: its rows are {fresh}, remembered are {rows}"
+        pool = pools.pools[name]
+        if name != DEFAULT_POOL and rows and (pool.invalid or pool.selector is None):
+            yield "I14", f"{name}: owns nodes though its spec is refused or selects nothing"
+    for row in sorted(cluster.pools.conflicts):
+        if nodes.nodes[row] is None:
+            yield "I4", f"row {row}: contested, but no node"
+    strangers = {*cluster.relook, *cluster.reported, *cluster.outbox} - names
+    if strangers:
+        yield "I4", f"something is kept for pools that do not exist: {sorted(strangers)}"
+    yield from _ports_index_faults(cluster)
+
+
+def _ports_index_faults(cluster: Cluster) -> Faults:
+    carried: dict[tuple[str, int], set[int]] = {}
+    for row, counts in cluster.nodes.ports.items():
+        for port in counts:
+            carried.setdefault((port.protocol, port.port), set()).add(row)
+    index = cluster.nodes.port_rows
+    if {value: set(index.rows(value)) for value in index.values()} != carried:
+        yield "I2", f"the index of host ports differs from the ports of the rows: {carried}"
+
+
+def claims_faults(cluster: Cluster) -> Faults:
+    """Judge claims: their owners wait for them, at home, and each can come true."""
+    claims = cluster.claims
+    everywhere = sorted(claims._by_owner.items())
+    by_row = {(claim.row, uid): claim for row in claims._by_row.values() for uid, claim in row.items()}
+    by_pool = {(claim.pool, uid): claim for pool in claims._by_pool.values() for uid, claim in pool.items()}
+    if by_row != {(c.row, uid): c for uid, c in everywhere} or by_pool != {(c.pool, uid): c for uid, c in everywhere}:
+        yield "claims", "the claims by owner, row and pool are not the same"
+    for uid, claim in everywhere:
+        owner = cluster.records.get(uid)
+        if owner is not claim.owner or owner.queue != claim.pool or owner.home != claim.pool:
+            yield "claims", f"{uid}: claims room in {claim.pool} and does not wait there"
+        elif cluster.pool_of(claim.row) != claim.pool or cluster.nodes.nodes[claim.row] is None:
+            yield "claims", f"{uid}: claims room on {cluster.nodes.names[claim.row]}, no node of {claim.pool}"
+        elif claim.spec.key != owner.pod.spec.key:
+            yield "claims", f"{uid}: claims room for another spec than its own"
+        elif not _can_come_true(cluster, claim):
+            yield "claims", f"{uid}: its claim on {cluster.nodes.names[claim.row]} can come to nothing"
+
+
+def _can_come_true(cluster: Cluster, claim: Claim) -> bool:
+    """Say whether the owner fits once those who are leaving are gone, beside the claims of those ahead of it."""
+    pods = [record for record in cluster.on_row(claim.row) if not cluster.leaving(record.pod.uid)]
+    ahead = [other for other in cluster.claims.on_row(claim.row) if other.owner.order < claim.owner.order]
+    specs = [*(r.counted for r in pods if r.counted is not None), *(other.spec for other in ahead), claim.spec]
+    asked, taken = recount.amounts(claim.spec), recount.total(specs)
+    node = cluster.nodes.nodes[claim.row]
+    return node is not None and all(taken[name] <= node.allocatable.get(name, 0) for name in asked)
+
+
+def sums_faults(cluster: Cluster) -> Faults:
+    """Judge what is summed up over all pods: loans, names, running pods, and every pool's summary."""
+    on_nodes = recount.on_nodes(cluster)
+    if len(cluster.running) != len(on_nodes):
+        yield "I5", f"{len(cluster.running)} pods are in the table of running pods, {len(on_nodes)} on nodes"
+    named = sum(len(pods) for pods in cluster.naming.values())
+    if named != sum(bool(record.pod.pool) for record in cluster.records.values()):
+        yield "I5", f"{named} pods are kept by the pool that they name"
+    unknown = {
+        *cluster.unsettled,
+        *cluster.victims,
+        *cluster.overstayed,
+        *cluster.departures.names(),
+        *cluster.spared.names(),
+    }
+    if not unknown <= {record.pod.uid for record in on_nodes}:
+        yield "I5", f"known to be on nodes: {sorted(unknown - {r.pod.uid for r in on_nodes})}, which are not"
+    yield from _loans_faults(cluster, on_nodes)
+    yield from _summary_faults(cluster)
+
+
+def _loans_faults(cluster: Cluster, on_nodes: list[PodRecord]) -> Faults:
+    pods: Counter[tuple[str, str]] = Counter()
+    lent: dict[str, Counter[str]] = {}
+    borrowed: dict[str, Counter[str]] = {}
+    for record in on_nodes:
+        loan = recount.loan_of(cluster, record)
+        if loan is not None and record.counted is not None:
+            pods[loan] += 1
+            taken = Counter({**record.counted.request.amounts, "pods": 1})
+            lent.setdefault(loan[0], Counter()).update(taken)
+            borrowed.setdefault(loan[1], Counter()).update(taken)
+    if cluster.loans.pods() != pods:
+        yield "I5", f"the loans are {dict(pods)}, counted are {cluster.loans.pods()}"
+    for pool in sorted({*cluster.pools.pools, *cluster.loans._lent, *cluster.loans._borrowed}):
+        if cluster.loans.lent(pool) != lent.get(pool, {}) or cluster.loans.borrowed(pool) != borrowed.get(pool, {}):
+            yield "I5", f"{pool}: lends {lent.get(pool)}, counted {cluster.loans.lent(pool)}; or borrows otherwise"
+
+
+def _summary_faults(cluster: Cluster) -> Faults:
+    counted, said = recount.summaries(cluster), summarize(cluster)
+    if [summary.name for summary in said] != sorted(counted):
+        yield "I5", f"summed up are {[summary.name for summary in said]}, the pools are {sorted(counted)}"
+    for summary in said:
+        if odd := _odd(summary, counted[summary.name]):
+            yield "I5", f"{summary.name}: summed up as (is, should be): {odd}"
+    for kind in ("capacity", "allocatable"):
+        column = getattr(cluster.nodes, kind)
+        whole = Counter({name: int(column[i].sum()) for name, i in cluster.nodes.columns.items()})
+        if whole != Counter({name: sum(getattr(s, kind).get(name, 0) for s in said) for name in whole}):
+            yield "I4", f"the {kind} of all pools is not that of the cluster, {+whole}"
+
+
+def _odd(summary: PoolSummary, counted: Mapping[str, Counter[str]]) -> dict[str, tuple[Counter[str], Counter[str]]]:
+    pairs = {kind: (Counter(getattr(summary, kind)), counted[kind]) for kind in recount.KINDS}
+    return {kind: pair for kind, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def report_faults(cluster: Cluster, name: str, told: ReportPool | None) -> Faults:
+    """Judge what a pool was told last, at a time when nothing is left to be told."""
+    pool = cluster.pools.pools[name]
+    summary = next(summary for summary in summarize(cluster) if summary.name == name)
+    if told is None or (told.uid, told.generation, told.summary) != (pool.uid, pool.generation, summary):
+        yield "I13", f"{name}: was told {told}, it is {summary}"
+    elif {c.type: c.status for c in told.conditions} != {
+        "Ready": not pool.invalid,
+        "Accepted": not pool.invalid,
+        "Conflict": any(name in claimants for claimants in cluster.pools.conflicts.values()),
+    }:
+        yield "I13", f"{name}: was told the conditions {told.conditions}"

@@ -1,0 +1,96 @@
+"""What must always be true inside a queue: its lists, classes and counters say what its records say."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from aischeduler.engine import recount
+from aischeduler.engine.cluster import Cluster
+from aischeduler.state.queue import PoolQueue, _class_key
+from aischeduler.state.records import USABLE, WAITING, Place, PodRecord
+
+TIMED = frozenset((Place.PARKED, Place.NOMINATED, Place.HELD))
+"""Places from which the net brings pods back."""
+
+
+def queue_faults(cluster: Cluster, queue: PoolQueue) -> Iterator[tuple[str, str]]:
+    """Judge one queue: every waiting pod is in exactly the lists of its place."""
+    records = list(queue._records.values())
+    for record in records:
+        if record.queue != queue.pool or record.place not in WAITING:
+            yield "I3", f"{record.pod.uid}: {record.place.name} in '{record.queue}', and in the queue of {queue.pool}"
+    for fault in (*_list_faults(queue, records), *_counter_faults(queue, records), *_class_faults(cluster, queue)):
+        yield "I3", f"{queue.pool}: {fault}"
+
+
+def _list_faults(queue: PoolQueue, records: list[PodRecord]) -> Iterator[str]:
+    backoff = [record for record in records if record.place is Place.BACKOFF]
+    lists: tuple[tuple[str, Iterable[PodRecord], list[PodRecord]], ...] = (
+        ("active", queue._active, [record for record in records if record.place is Place.ACTIVE]),
+        ("backing off", queue._backoff, backoff),
+        ("tried early", queue._early, [record for record in backoff if not record.failed]),
+    )
+    for name, kept, should in lists:
+        if Counter(record.pod.uid for record in kept) != Counter(record.pod.uid for record in should):
+            yield f"{name} are {_uids(should)}, kept are {_uids(kept)}"
+    for name, kept in (("active", queue._active), ("tried early", queue._early)):
+        orders = [record.order for record in kept]
+        if orders != sorted(orders):
+            yield f"{name} are out of order: {_uids(kept)}"
+    times = [(record.backoff_until, record.order) for record in queue._backoff]
+    if times != sorted(times):
+        yield f"backing off are out of order: {_uids(queue._backoff)}"
+    if set(queue._since) != {record.pod.uid for record in records if record.place in TIMED}:
+        yield f"the net watches over {sorted(queue._since)}"
+    if list(queue._since.values()) != sorted(queue._since.values()):
+        yield f"the net is out of order: {queue._since}"
+
+
+def _counter_faults(queue: PoolQueue, records: list[PodRecord]) -> Iterator[str]:
+    places = Counter(record.place for record in records)
+    if places != +queue._counts:
+        yield f"its places hold {places}, counted are {queue._counts}"
+    home = [record for record in records if record.home == queue.pool]
+    counts = {
+        "home_active": (queue.home_active, sum(record.place is Place.ACTIVE for record in home)),
+        "usable": (queue._usable, sum(record.place in USABLE for record in home)),
+        "parked classes": (
+            queue._parked_classes,
+            len({_class(record) for record in records if record.place is Place.PARKED}),
+        ),
+    }
+    odd = {name: pair for name, pair in counts.items() if pair[0] != pair[1]}
+    if odd:
+        yield f"counted (is, should be): {odd}"
+
+
+def _class_faults(cluster: Cluster, queue: PoolQueue) -> Iterator[str]:
+    alike: dict[tuple[bytes, bool], list[PodRecord]] = {}
+    for record in queue._records.values():
+        if record.place is not Place.GATED:
+            alike.setdefault(_class(record), []).append(record)
+    if len(alike) != len(queue._classes) or list(queue._slots) != [one.slot for one in queue._slots.values()]:
+        yield f"{len(alike)} classes wait, {len(queue._classes)} are kept"
+        return
+    for key, records in alike.items():
+        kept = queue._classes[_class_key(records[0].pod)]
+        parked = sorted((record for record in records if record.place is Place.PARKED), key=lambda r: r.order)
+        usable = [record for record in records if record.place in USABLE and record.home == queue.pool]
+        if [record.pod.uid for record in kept.parked] != _uids(parked):
+            yield f"of one class {_uids(parked)} are parked, kept are {_uids(kept.parked)}"
+        if (kept.pending, kept.usable) != (len(records), len(usable)):
+            yield f"the class of {_uids(records)} is counted as {kept.pending} pending, {kept.usable} usable"
+        row = queue._demand._amounts[kept.slot]
+        asked = recount.amounts(kept.spec)
+        if queue._slots.get(kept.slot) is not kept or any(
+            row[column] != asked[name] for name, column in cluster.nodes.columns.items() if column < len(row)
+        ):
+            yield f"the class of {_uids(records)} asks for {asked}, kept is {row.tolist()}"
+
+
+def _class(record: PodRecord) -> tuple[bytes, bool]:
+    """Return what pods of one class have in common: the spec, and whether they preempt."""
+    return (record.pod.spec.key, record.pod.preempts)
+
+
+def _uids(records: Iterable[PodRecord]) -> list[str]:
+    return [record.pod.uid for record in records]

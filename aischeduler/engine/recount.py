@@ -1,0 +1,128 @@
+"""The numbers of the engine counted anew, from pod records, nodes and specs alone.
+
+Law: nothing here reads what the engine keeps up to date as it goes; what both say must be equal.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from aischeduler.engine.cluster import Cluster
+from aischeduler.model.names import DEFAULT_POOL, PODS
+from aischeduler.model.node import Node
+from aischeduler.model.pod import HostPort, PodSpec
+from aischeduler.model.resources import Amounts
+from aischeduler.model.summary import GPU
+from aischeduler.state.loans import Loan
+from aischeduler.state.nodes import AMOUNT_MAX, requested
+from aischeduler.state.records import Place, PodRecord
+
+KINDS = ("capacity", "allocatable", "used", "own", "shared", "system", "borrowed", "free", "pending")
+"""The amounts of a summary."""
+
+
+def amounts(spec: PodSpec) -> Counter[str]:
+    """Return what one pod takes, as the node table counts it."""
+    return Counter({**{name: requested(amount) for name, amount in spec.request.amounts.items()}, PODS: 1})
+
+
+def total(specs: Iterable[PodSpec]) -> Counter[str]:
+    """Return what pods of these specs take together."""
+    taken: Counter[str] = Counter()
+    for spec in specs:
+        for name, amount in amounts(spec).items():
+            taken[name] += amount
+    return taken
+
+
+def scored(specs: Iterable[PodSpec]) -> tuple[int, int]:
+    """Return CPU in milli and memory in bytes as scores count them."""
+    asked = [spec.request for spec in specs]
+    return (
+        sum(requested(request.score_cpu_milli) for request in asked),
+        sum(requested(request.score_memory_bytes) for request in asked),
+    )
+
+
+def ports(specs: Iterable[PodSpec]) -> Counter[HostPort]:
+    """Return how many pods take each host port."""
+    return Counter(port for spec in specs for port in spec.host_ports)
+
+
+def owners(cluster: Cluster, node: Node) -> tuple[str, ...]:
+    """Return the pools that select a node, sorted."""
+    return tuple(
+        name
+        for name, pool in sorted(cluster.pools.pools.items())
+        if name != DEFAULT_POOL
+        and not pool.invalid
+        and pool.selector is not None
+        and pool.selector.matches(node.labels)
+    )
+
+
+def pool_of(cluster: Cluster, row: int) -> str:
+    """Return the pool of a row by the selectors; empty where there is no node."""
+    node = cluster.nodes.nodes[row]
+    if node is None:
+        return ""
+    found = owners(cluster, node)
+    return found[0] if len(found) == 1 else DEFAULT_POOL
+
+
+def home_of(cluster: Cluster, record: PodRecord) -> str:
+    """Return the home pool of a pod by what it names."""
+    return record.pod.pool if record.pod.pool in cluster.pools.pools else DEFAULT_POOL
+
+
+def on_nodes(cluster: Cluster) -> list[PodRecord]:
+    """Return the pods that count on nodes."""
+    return [record for record in cluster.records.values() if record.counted is not None]
+
+
+def loan_of(cluster: Cluster, record: PodRecord) -> Loan | None:
+    """Return lender and home of a pod of ours on a node of another pool than its own."""
+    lender, home = pool_of(cluster, record.row), home_of(cluster, record)
+    ours = record.pod.scheduler_name == cluster.profile.scheduler_name
+    return (lender, home) if ours and lender and lender != home else None
+
+
+def summaries(cluster: Cluster) -> dict[str, dict[str, Counter[str]]]:
+    """Return the amounts of every pool: name -> kind -> resource -> amount, GPU summed up."""
+    sums = {name: {kind: Counter[str]() for kind in KINDS} for name in sorted(cluster.pools.pools)}
+    claimed = {name: Counter[str]() for name in sums}
+    for row, node in enumerate(cluster.nodes.nodes):
+        if node is not None:
+            mine = sums[pool_of(cluster, row)]
+            mine["allocatable"].update(_bounded(node.allocatable))
+            mine["capacity"].update(_bounded(node.capacity))
+    for record in on_nodes(cluster):
+        _add_running(cluster, record, sums)
+    for record in cluster.records.values():
+        if record.queue and record.place is not Place.GATED:
+            sums[record.queue]["pending"].update({**record.pod.spec.request.amounts, PODS: 1})
+        claim = cluster.claims.of(record.pod.uid)
+        if claim is not None:
+            claimed[pool_of(cluster, claim.row)].update({**claim.spec.request.amounts, PODS: 1})
+    for name, mine in sums.items():
+        for resource, amount in mine["allocatable"].items():
+            mine["free"][resource] = max(amount - mine["used"][resource] - claimed[name][resource], 0)
+        for kind in mine.values():
+            kind[GPU] = sum(kind[resource] for resource in cluster.profile.gpu_resources)
+    return sums
+
+
+def _add_running(cluster: Cluster, record: PodRecord, sums: dict[str, dict[str, Counter[str]]]) -> None:
+    pool, spec = pool_of(cluster, record.row), record.counted
+    if not pool or spec is None:
+        return
+    loan = loan_of(cluster, record)
+    ours = record.pod.scheduler_name == cluster.profile.scheduler_name
+    taken = amounts(spec)
+    sums[pool]["used"].update(taken)
+    sums[pool]["shared" if loan else "own" if ours else "system"].update(taken)
+    if loan:
+        sums[loan[1]]["borrowed"].update(taken)
+
+
+def _bounded(found: Amounts) -> Mapping[str, int]:
+    return {name: min(amount, AMOUNT_MAX) for name, amount in found.items()}

@@ -1,0 +1,105 @@
+"""Pods that wait although a fresh trial says that they need not: each is a wake-up that was lost.
+
+Laws:
+- A pod that is about to be tried is not stuck, and neither is one of whose class and home another is: the chain goes on
+  from it. Nor is one whose lender is about to be looked at again.
+- Every pod is tried by itself, not only the first of its class: priority and policy are no part of a class.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from aischeduler.engine.claiming import lifted_for, without
+from aischeduler.engine.cluster import Cluster
+from aischeduler.policies.borrowing import Lender, choose_lender
+from aischeduler.policies.preemption import Chosen, Demand, choose_victims
+from aischeduler.state.claims import Claim
+from aischeduler.state.records import Place, PodRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """A pod that could be placed, could preempt or could borrow now, `by` which of these, and waits in `place`."""
+
+    uid: str
+    place: Place
+    by: str
+
+
+def stuck(cluster: Cluster) -> tuple[Stuck, ...]:
+    """Return who waits in vain; costs a trial per parked pod: for tests, and small clusters."""
+    awake = {
+        (record.home, record.pod.spec.key, record.pod.preempts)
+        for queue in cluster.queues.values()
+        for record in queue.records()
+        if record.place in (Place.ACTIVE, Place.BACKOFF)
+    }
+    return tuple(
+        Stuck(record.pod.uid, record.place, by)
+        for name in sorted(cluster.queues)
+        for record in cluster.queues[name].records()
+        if (record.home, record.pod.spec.key, record.pod.preempts) not in awake or record.place is Place.NOMINATED
+        for by in _ways(cluster, record)
+    )
+
+
+def _ways(cluster: Cluster, record: PodRecord) -> Iterator[str]:
+    match record.place:
+        case Place.PARKED:
+            if not _allowed(cluster, record):
+                return
+            if node := _room(cluster, record, lifted_for(cluster, record, record.home)):
+                yield f"taking room on {node}"
+            elif node := _victims_on(cluster, record):
+                yield f"preempting on {node}"
+            elif lender := _lender(cluster, record):
+                yield f"borrowing from {lender}"
+        case Place.NOMINATED:
+            if node := _room(cluster, record, lifted_for(cluster, record, record.home)):
+                yield f"taking room on {node}"
+        case Place.HELD:
+            if record.message == not_allowed_text(record) and _allowed(cluster, record):
+                yield "its pool, which takes pods of its namespace"
+        case Place.GATED | Place.ACTIVE | Place.BACKOFF | Place.ASSUMED | Place.BOUND:
+            return
+
+
+def not_allowed_text(record: PodRecord) -> str:
+    """Return what a pod is told whose pool takes no pods from its namespace."""
+    return (
+        f"The pool {record.home} takes no pods from the namespace {record.pod.namespace}: "
+        "its allowedNamespaces do not match."
+    )
+
+
+def _allowed(cluster: Cluster, record: PodRecord) -> bool:
+    allowed = cluster.pools.pools[record.home].allowed_namespaces
+    labels = cluster.namespaces.get(record.pod.namespace)
+    return allowed is None or (labels is not None and allowed.matches(labels))
+
+
+def _room(cluster: Cluster, record: PodRecord, claims: tuple[Claim, ...]) -> str:
+    """Return a node of the home pool that the pod could take now, claims behind it not counted."""
+    rows = cluster.nodes.rows_of_pool(cluster.pools.id(record.home))
+    with without(cluster, claims):
+        fitting = rows[cluster.runner.passes(record.pod.spec, rows)]
+    return cluster.nodes.names[fitting[0]] if len(fitting) else ""
+
+
+def _victims_on(cluster: Cluster, record: PodRecord) -> str:
+    pool = cluster.pools.pools[record.home]
+    rows = cluster.nodes.rows_of_pool(cluster.pools.id(record.home))
+    if not len(rows) or not record.pod.preempts or not cluster.market.may_evict(pool):
+        return ""
+    demand = Demand(record.pod.spec, record.pod.priority, frozenset(cluster.spared.names()))
+    with without(cluster, lifted_for(cluster, record, record.home)):
+        chosen = choose_victims(demand, cluster.runner, cluster.running, rows, cluster.budgets)
+    return f"{cluster.nodes.names[chosen.row]} {chosen.victims}" if isinstance(chosen, Chosen) else ""
+
+
+def _lender(cluster: Cluster, record: PodRecord) -> str:
+    found = choose_lender(cluster.market, record.home, cluster.ask(record.pod.spec, record.home), (record.home,))
+    if not isinstance(found, Lender):
+        return ""
+    noted = cluster.relook.get(found.name)
+    return "" if noted is not None and noted != cluster.queues[found.name].version else found.name

@@ -1,0 +1,85 @@
+"""The production engine under watch: whatever a test does with it, every invariant is checked on the way."""
+
+from aischeduler.engine.claiming import lifted_for, without
+from aischeduler.engine.invariants import check, judge
+from aischeduler.engine.profile import Profile
+from aischeduler.engine.scheduler import Scheduler
+from aischeduler.engine.stuck import stuck
+from aischeduler.model.actions import Action, Bind, Evict
+from aischeduler.model.events import BindRefused, Event, EvictRefused, PodGone, PodSeen
+from aischeduler.policies.preemption import viable
+
+
+class WatchedScheduler(Scheduler):
+    """Checks itself after each decision, and `closely` also after each event and that nobody waits in vain."""
+
+    def __init__(self, profile: Profile, run: str, *, closely: bool = True) -> None:
+        super().__init__(profile, run)
+        self.closely = closely
+        self._bound: dict[str, str] = {}
+        """Pods by uid -> node to which they were sent, while that was not refused."""
+        self._evicted: dict[str, Evict] = {}
+        """Victims by uid -> their eviction, while it was not refused."""
+
+    def observe(self, event: Event, now: float) -> None:
+        super().observe(event, now)
+        match event:
+            case BindRefused(uid) | PodGone(uid):
+                self._bound.pop(uid, None)
+            case PodSeen(pod) if pod.finished:
+                self._bound.pop(pod.uid, None)
+            case EvictRefused(uid):
+                self._evicted.pop(uid, None)
+        if self.closely:
+            self.look()
+
+    def decide(self, pool: str, now: float, limit: int) -> list[Action]:
+        actions = super().decide(pool, now, limit)
+        violations = judge(self._cluster, actions)
+        assert not violations, violations
+        for action in actions:
+            match action:
+                case Bind(pod, node):
+                    assert pod.uid not in self._bound, f"{pod.uid} is bound twice"
+                    self._bound[pod.uid] = node
+                case Evict():
+                    self._note_eviction(action)
+        self.look()
+        return actions
+
+    def look(self) -> None:
+        """Check every invariant now."""
+        violations = check(self._cluster)
+        assert not violations, violations
+        if self.closely:
+            lost = stuck(self._cluster)
+            assert not lost, lost
+
+    def _note_eviction(self, evict: Evict) -> None:
+        uid, asker = evict.victim.uid, evict.beneficiary
+        assert uid not in self._evicted, f"{uid} is evicted twice"
+        if asker is not None:
+            earlier = [
+                other.victim.uid
+                for other in self._evicted.values()
+                if other.beneficiary is not None
+                and other.beneficiary.uid == asker.uid
+                and other.decision != evict.decision
+                and other.node != evict.node
+            ]
+            for other in earlier:
+                assert not self._would_do(other, asker.uid), (
+                    f"{uid} is evicted for {asker.uid}, for whom {other} leaves"
+                )
+        self._evicted[uid] = evict
+
+    def _would_do(self, victim: str, asker: str) -> bool:
+        """Say whether the room of an earlier victim, who still leaves, would do for the pod after all."""
+        cluster = self._cluster
+        record, owner = cluster.records.get(victim), cluster.records.get(asker)
+        if record is None or owner is None or record.counted is None or not cluster.leaving(victim):
+            return False
+        if cluster.pool_of(record.row) != owner.home:
+            return False
+        with without(cluster, lifted_for(cluster, owner, owner.home)):
+            return viable(owner.pod.spec, cluster.runner, cluster.running, record.row)
