@@ -12,8 +12,10 @@ from typing import Final, Self
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.markup import escape
+from rich.padding import Padding
 from rich.progress_bar import ProgressBar
 from rich.table import Column, Table
+from rich.text import Text
 
 from aischeduler.cli.demo_standing import Standing
 from aischeduler.cli.table import pool_table
@@ -84,7 +86,8 @@ def story(standings: Sequence[Standing]) -> RenderableType:
             nodes.add_row("", f"[cyan]{node}[/cyan]", f"{len(pods)}", _named(pods))
         parts.append(nodes)
         for reason, count in sorted(Counter(standing.waiting.values()).items()):
-            parts.append(f"  [yellow]{count} wait[/yellow]: {escape(reason)}")
+            told = Text.from_markup(f"[yellow]{count} wait[/yellow]: {escape(reason)}")
+            parts.append(Padding(told, (0, 0, 0, 2), expand=False))
     return Group(*parts)
 
 
