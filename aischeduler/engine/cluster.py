@@ -6,7 +6,7 @@ Laws:
 - A loan is counted exactly while a pod of ours counts on a row of a pool that is not its home.
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from typing import Final
 
 from cachetools import LRUCache
@@ -25,7 +25,7 @@ from aischeduler.policies.placement import preference
 from aischeduler.policies.preemption import Unhelpful
 from aischeduler.state.budgets import BudgetTable
 from aischeduler.state.claims import Claims
-from aischeduler.state.loans import Loans
+from aischeduler.state.loans import Loan, Loans
 from aischeduler.state.nodes import NO_POOL, NodeTable
 from aischeduler.state.pools import PoolTable
 from aischeduler.state.queue import PoolQueue, Stir
@@ -188,13 +188,31 @@ class Cluster:
 
     def book(self, record: PodRecord) -> None:
         """Count the pod's loan as its home and the pool of its row now are."""
-        lender = self.pool_of(record.row)
-        loan = (lender, record.home) if lender and lender != record.home and self.ours(record.pod) else None
+        loan = self._loan(record, self.pool_of(record.row))
         if loan != record.loan:
             self._unbook(record)
             record.loan = loan
             if loan is not None and record.counted is not None:
-                self.loans.begin(loan, record.counted)
+                self.loans.count(loan, record.counted, 1)
+
+    def book_rows(self, rows: list[int]) -> None:
+        """Count the loans on rows that are in other pools now, those that are alike together."""
+        changes: Counter[tuple[Loan, bytes]] = Counter()
+        specs: dict[bytes, PodSpec] = {}
+        for row in rows:
+            pool = self.pool_of(row)
+            for record in self.on_row(row):
+                loan, spec = self._loan(record, pool), record.counted
+                if loan == record.loan or spec is None:
+                    continue
+                specs[spec.key] = spec
+                if record.loan is not None:
+                    changes[record.loan, spec.key] -= 1
+                if loan is not None:
+                    changes[loan, spec.key] += 1
+                record.loan = loan
+        for (loan, key), pods in changes.items():
+            self.loans.count(loan, specs[key], pods)
 
     def refresh(self, record: PodRecord) -> None:
         """Take over what changed about a pod on a row: its home, whether it leaves."""
@@ -251,8 +269,12 @@ class Cluster:
 
     def _unbook(self, record: PodRecord) -> None:
         if record.loan is not None and record.counted is not None:
-            self.loans.end(record.loan, record.counted)
+            self.loans.count(record.loan, record.counted, -1)
         record.loan = None
+
+    def _loan(self, record: PodRecord, pool: str) -> Loan | None:
+        """Return what a pod on a row of this pool is: a loan, or None at home, or where we do not schedule it."""
+        return (pool, record.home) if pool and pool != record.home and self.ours(record.pod) else None
 
     def _unname(self, pod: Pod) -> None:
         named = self.naming.get(pod.pool)

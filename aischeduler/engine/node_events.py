@@ -52,9 +52,7 @@ def follow(cluster: Cluster, moved: list[Moved], now: float) -> None:
     for move in moved:
         end_claims_on(cluster, move.row, now)
     cluster.running.follow_pools(np.array([move.row for move in moved], dtype=np.intp), cluster.nodes.pool)
-    for move in moved:
-        for record in cluster.on_row(move.row):
-            cluster.book(record)
+    cluster.book_rows([move.row for move in moved])
     gained = sorted({move.new for move in moved} - {NO_POOL})
     for pool in sorted(cluster.pools.name(number) for number in gained):
         end_loans(cluster, pool)

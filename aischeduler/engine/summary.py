@@ -12,6 +12,7 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.summary import GPU, PoolSummary
 from aischeduler.state.nodes import NO_POOL
+from aischeduler.state.running import Slots
 
 Sums = npt.NDArray[np.int64]
 
@@ -24,13 +25,13 @@ def summarize(cluster: Cluster) -> tuple[PoolSummary, ...]:
     nodes = cluster.nodes
     grouped = nodes.by_pool()
     capacity, allocatable = grouped.sums(nodes.capacity), grouped.sums(nodes.allocatable)
-    by_kind, borrowed = _running(cluster)
+    by_owner, borrowed = _running(cluster)
     empty = np.zeros(len(nodes.columns), dtype=np.int64)
     summaries: list[PoolSummary] = []
     for name in cluster.pools.names():
         number = cluster.pools.id(name)
         place = grouped.places.get(number)
-        own, shared, system = by_kind[number]
+        own, shared, system = by_owner[number]
         used = own + shared + system
         has = allocatable[:, place] if place is not None else empty
         claimed = _claimed(cluster, name)
@@ -64,25 +65,30 @@ def summarize(cluster: Cluster) -> tuple[PoolSummary, ...]:
 
 def _running(cluster: Cluster) -> tuple[Sums, Sums]:
     """Return what pods on nodes ask for: [pool, own|shared|system, column], and as loans [home, column]."""
+    nodes, table = cluster.nodes, cluster.running.table
+    slots = np.flatnonzero(table["row"] >= 0)
+    pool = nodes.pool[table["row"][slots]].astype(np.int64)
+    slots, pool = slots[pool != NO_POOL], pool[pool != NO_POOL]
+    home = table["home"][slots]
+    pools = 1 + max(cluster.pools.id(name) for name in cluster.pools.names())
+    owner = np.where(~table["ours"][slots], SYSTEM, np.where(home == pool, OWN, SHARED))
+    by_owner = _sums(cluster, pool * 3 + owner, slots, pools * 3)
+    lent = owner == SHARED
+    return by_owner.reshape(pools, 3, -1), _sums(cluster, home[lent], slots[lent], pools)
+
+
+def _sums(cluster: Cluster, groups: Sums, slots: Slots, count: int) -> Sums:
+    """Sum up what the pods of these slots ask for by group: [group, column]."""
     nodes, kinds = cluster.nodes, cluster.running.kinds
     columns = [nodes.column(resource) for resource in kinds.resources]
-    pods = cluster.running.table
-    pods = pods[pods["row"] >= 0]
-    pool = nodes.pool[pods["row"]].astype(np.int64)
-    pods, pool = pods[pool != NO_POOL], pool[pool != NO_POOL]
-    count = 1 + max((cluster.pools.id(name) for name in cluster.pools.names()), default=0)
-    kind = np.where(~pods["ours"], SYSTEM, np.where(pods["home"] == pool, OWN, SHARED))
-    by_kind = np.zeros((count * 3, len(nodes.columns)), dtype=np.int64)
-    _add(by_kind, pool * 3 + kind, kinds.amounts[pods["kind"]], columns)
-    borrowed = np.zeros((count, len(nodes.columns)), dtype=np.int64)
-    lent = kind == SHARED
-    _add(borrowed, pods["home"][lent], kinds.amounts[pods["kind"][lent]], columns)
-    return by_kind.reshape(count, 3, -1), borrowed
-
-
-def _add(sums: Sums, rows: Sums, amounts: Sums, columns: list[int]) -> None:
+    sums = np.zeros((count, len(nodes.columns)), dtype=np.int64)
+    # Pods of one group and kind are counted first: there are far fewer kinds than pods.
+    size = len(kinds.amounts)
+    keys, pods = np.unique(groups * size + cluster.running.table["kind"][slots], return_counts=True)
+    amounts = kinds.amounts[keys % size] * pods[:, None]
     for i, column in enumerate(columns):
-        np.add.at(sums[:, column], rows, amounts[:, i])
+        np.add.at(sums[:, column], keys // size, amounts[:, i])
+    return sums
 
 
 def _claimed(cluster: Cluster, pool: str) -> Sums:

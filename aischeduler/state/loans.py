@@ -19,13 +19,20 @@ class Loans:
         self._borrowed: dict[str, Counter[str]] = {}
         self._pods: Counter[Loan] = Counter()
 
-    def begin(self, loan: Loan, spec: PodSpec) -> None:
-        """Count a loan from now on."""
-        self._count(loan, spec, 1)
-
-    def end(self, loan: Loan, spec: PodSpec) -> None:
-        """Count a loan no more."""
-        self._count(loan, spec, -1)
+    def count(self, loan: Loan, spec: PodSpec, pods: int) -> None:
+        """Count so many more loans of pods of this spec, or fewer where `pods` is below zero."""
+        self.version += 1
+        lender, home = loan
+        for sums, pool in ((self._lent, lender), (self._borrowed, home)):
+            total = sums.setdefault(pool, Counter())
+            total[PODS] += pods
+            for resource, amount in spec.request.amounts.items():
+                total[resource] += pods * amount
+            if not total[PODS] and not any(total.values()):
+                del sums[pool]
+        self._pods[loan] += pods
+        if not self._pods[loan]:
+            del self._pods[loan]
 
     def lent(self, lender: str) -> Amounts:
         """Return what the pool has lent, by resource; `pods` counts loans."""
@@ -38,20 +45,6 @@ class Loans:
     def pods(self) -> dict[Loan, int]:
         """Return how many pods are on loan, by lender and home, sorted."""
         return dict(sorted(self._pods.items()))
-
-    def _count(self, loan: Loan, spec: PodSpec, sign: int) -> None:
-        self.version += 1
-        lender, home = loan
-        amounts = {**spec.request.amounts, PODS: 1}
-        for sums, pool in ((self._lent, lender), (self._borrowed, home)):
-            total = sums.setdefault(pool, Counter())
-            for resource, amount in amounts.items():
-                total[resource] += sign * amount
-            if not total[PODS]:
-                del sums[pool]
-        self._pods[loan] += sign
-        if not self._pods[loan]:
-            del self._pods[loan]
 
 
 def within(limit: Amounts, sums: Amounts, spec: PodSpec) -> str:
