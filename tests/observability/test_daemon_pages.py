@@ -1,0 +1,104 @@
+"""What a running daemon says of its own health, from its first list to its end."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import aiohttp
+import pytest
+
+from aischeduler.config.schema import Config
+from aischeduler.daemon.process import Daemon
+from aischeduler.kube.pace import Pace
+from aischeduler.observability.http import listen
+from tests.daemon.cluster import POOLS, brief
+from tests.daemon.test_daemon import scripted_cluster
+from tests.kube.scripted import Half, Script, hang, reply, serving, until
+
+
+@dataclass
+class Pages:
+    """A daemon against an API server that plays a script, and its pages."""
+
+    daemon: Daemon
+    stop: asyncio.Event
+    http: aiohttp.ClientSession
+
+    async def says(self, path: str) -> tuple[int, str]:
+        async with self.http.get(path) as answer:
+            return answer.status, (await answer.text()).strip()
+
+    async def comes_to(self, path: str, status: int) -> str:
+        """Ask until the page answers with this status; return what it says."""
+        async with asyncio.timeout(10):
+            while (said := await self.says(path))[0] != status:
+                await asyncio.sleep(0.01)
+        return said[1]
+
+
+@asynccontextmanager
+async def pages(script: Script) -> AsyncIterator[Pages]:
+    listener, stop = listen("127.0.0.1:0"), asyncio.Event()
+    assert listener is not None
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    async with serving(script) as server, aiohttp.ClientSession(url) as http:
+        daemon = Daemon(server, Config(), stop, Pace(time.monotonic, brief, Half()), listener)
+        task = asyncio.create_task(daemon.run())
+        try:
+            await until(lambda: daemon.works is not None)
+            yield Pages(daemon, stop, http)
+        finally:
+            stop.set()
+            async with asyncio.timeout(10):
+                await task
+
+
+async def test_daemon_that_cannot_list_one_kind_lives_and_names_the_kind_that_is_missing() -> None:
+    script = scripted_cluster()
+    script.always["get", POOLS] = lambda _: hang
+    async with pages(script) as asked:
+        async with asyncio.timeout(10):
+            while await asked.says("/readyz") != (503, "not listed yet: Pool"):
+                await asyncio.sleep(0.01)
+        assert await asked.says("/livez") == (200, "ok")
+
+
+async def test_daemon_that_decides_is_ready() -> None:
+    script = scripted_cluster()
+    script.on("post", "/api/v1/namespaces/default/pods/p/binding", reply(201))
+    async with pages(script) as asked:
+        assert await asked.comes_to("/readyz", 200) == "ok"
+        assert await asked.says("/healthz") == (200, "ok")
+
+
+async def test_loop_that_keeps_failing_ends_the_daemons_life_without_naming_the_pool(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(pool: str, now: float, limit: int) -> None:
+        raise ValueError("a bug")
+
+    async with pages(scripted_cluster()) as asked:
+        monkeypatch.setattr(asked.daemon.scheduler, "decide", broken)
+        said = await asked.comes_to("/livez", 500)
+        assert said.startswith("a loop keeps failing: ")
+        assert "default" not in said
+        assert await asked.comes_to("/readyz", 503) == said
+
+
+async def test_daemon_that_is_told_to_stop_is_ready_no_more_while_it_finishes() -> None:
+    script = scripted_cluster()
+    release = asyncio.Event()
+
+    async def late(writer: asyncio.StreamWriter) -> None:
+        await release.wait()
+        await reply(201)(writer)
+
+    script.on("post", "/api/v1/namespaces/default/pods/p/binding", late)
+    async with pages(script) as asked:
+        await until(lambda: script.asked("post", "/api/v1/namespaces/default/pods/p/binding"))
+        asked.stop.set()
+        assert await asked.comes_to("/readyz", 503) == "stopping"
+        assert await asked.says("/livez") == (200, "ok")
+        release.set()
