@@ -1,9 +1,14 @@
 """The scheduler under test: the production program in a process of its own."""
 
 import json
+import socket
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
+
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from tests.controlplane.plane import ControlPlane
 
@@ -28,9 +33,11 @@ class Daemon:
         *,
         name: str = "ai-scheduler",
         program: tuple[str, ...] = MODULE,
+        metrics: bool = False,
     ) -> None:
         path = str(kubeconfig or plane.kubeconfig)
-        options = ["--kubeconfig", path, "--no-leader-elect", "--http-address=none", "--log-level=info"]
+        self._address = f"127.0.0.1:{_free_port()}" if metrics else "none"
+        options = ["--kubeconfig", path, "--no-leader-elect", f"--http-address={self._address}", "--log-level=info"]
         command = [sys.executable, *program, "run", *options]
         self._part = plane.program(name, command, lambda: bool(self.said("synced")))
         self._part.log.unlink(missing_ok=True)
@@ -66,6 +73,12 @@ class Daemon:
     def resume(self) -> None:
         self._part.resume()
 
+    def samples(self) -> list[Sample]:
+        """Return all that `/metrics` says now."""
+        with urlopen(f"http://{self._address}/metrics", timeout=10) as page:
+            families = text_string_to_metric_families(page.read().decode())
+        return [sample for family in families for sample in family.samples]
+
     @property
     def log(self) -> str:
         """What it has logged since it was started last."""
@@ -76,3 +89,11 @@ class Daemon:
         whole = self.log.rpartition("\n")[0]
         lines: list[Line] = [json.loads(line) for line in whole.splitlines()]
         return [line for line in lines if line["event"] == event]
+
+
+def _free_port() -> int:
+    """Return a port that nobody has now."""
+    with socket.socket() as trial:
+        trial.bind(("127.0.0.1", 0))
+        port: int = trial.getsockname()[1]
+        return port

@@ -11,6 +11,7 @@ from tests.real.bindings import bindings
 from tests.real.cluster import CPU_POOL, backlog, create_pods, events, later
 from tests.real.daemon import MODULE, WITHOUT_UVLOOP, Daemon
 from tests.real.history import History
+from tests.real.judge import judge
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -19,16 +20,6 @@ MIDDLE = 120
 ALL = 600
 AT_ONCE = {"gracePeriodSeconds": 0}
 SUCCEEDED = {"status": {"phase": "Succeeded"}}
-
-
-def check(plane: ControlPlane, history: History, namespace: str) -> None:
-    """Judge the whole record: no pod went to a second node or by a second Binding, and there was always room."""
-    moved = {uid: nodes for uid, nodes in history.nodes_of().items() if len(nodes) > 1}
-    assert moved == {}
-    accepted = [one for one in bindings(plane, namespace) if one.status == 201]
-    assert len({one.uid for one in accepted}) == len(accepted)
-    assert len({one.decision for one in accepted}) == len(accepted)
-    assert history.overcommitted() == []
 
 
 @pytest.mark.parametrize("program", [MODULE, WITHOUT_UVLOOP], ids=["uvloop", "asyncio"])
@@ -45,7 +36,7 @@ def test_backlog_and_pods_created_meanwhile_are_all_bound_once(
         assert daemon.stop() == 0
     finally:
         daemon.kill()
-    check(control_plane, history, namespace)
+    judge(control_plane, history, namespace)
     assert [one.status for one in bindings(control_plane, namespace)] == [201] * ALL
     assert len(daemon.said("bind")) == ALL, "one decision, one line"
 
@@ -81,7 +72,7 @@ def test_killed_scheduler_loses_nothing_and_binds_nothing_twice(
     create_pods(control_plane, namespace, later(namespace))
     daemon.launch()
     history.wait_for_bound(namespace, ALL)
-    check(control_plane, history, namespace)
+    judge(control_plane, history, namespace)
 
 
 def test_killed_api_server_loses_nothing_and_binds_nothing_twice(
@@ -97,7 +88,7 @@ def test_killed_api_server_loses_nothing_and_binds_nothing_twice(
     history.wait_for_bound(namespace, ALL)
     assert daemon.running()
     assert daemon.said("list or watch failed") != []
-    check(control_plane, history, namespace)
+    judge(control_plane, history, namespace)
 
 
 def test_killed_etcd_loses_nothing_and_binds_nothing_twice(
@@ -109,7 +100,7 @@ def test_killed_etcd_loses_nothing_and_binds_nothing_twice(
     control_plane.restart("etcd")
     history.wait_for_bound(namespace, len(backlog(namespace)))
     assert daemon.running()
-    check(control_plane, history, namespace)
+    judge(control_plane, history, namespace)
 
 
 def test_api_server_that_answers_nothing_for_a_while_costs_only_that_while(
@@ -122,7 +113,7 @@ def test_api_server_that_answers_nothing_for_a_while_costs_only_that_while(
     time.sleep(2.0)
     control_plane.resume("kube-apiserver")
     history.wait_for_bound(namespace, len(backlog(namespace)))
-    check(control_plane, history, namespace)
+    judge(control_plane, history, namespace)
 
 
 def test_paused_scheduler_goes_on_where_it_was(
@@ -135,7 +126,7 @@ def test_paused_scheduler_goes_on_where_it_was(
     create_pods(control_plane, namespace, later(namespace))
     daemon.resume()
     history.wait_for_bound(namespace, ALL)
-    check(control_plane, history, namespace)
+    judge(control_plane, history, namespace)
 
 
 def test_terminated_scheduler_finishes_what_is_in_flight_and_exits_with_0(
@@ -152,7 +143,7 @@ def test_terminated_scheduler_finishes_what_is_in_flight_and_exits_with_0(
     assert set(events(control_plane, namespace, "Scheduled")) == {one.pod for one in bindings(control_plane, namespace)}
     daemon.launch()
     history.wait_for_bound(namespace, len(backlog(namespace)))
-    check(control_plane, history, namespace)
+    judge(control_plane, history, namespace)
 
 
 def test_pods_replaced_under_their_names_meanwhile_are_bound_anew(
@@ -167,7 +158,7 @@ def test_pods_replaced_under_their_names_meanwhile_are_bound_anew(
     send(control_plane.connect, [Request("DELETE", f"{path}/{pod['metadata']['name']}", AT_ONCE) for pod in replaced])
     create_pods(control_plane, namespace, replaced)
     history.wait_until(lambda: len(history.bound(namespace)) == len(pods), "every pod, old or new, bound")
-    check(control_plane, history, namespace)
+    judge(control_plane, history, namespace)
     assert len(history.nodes_of()) == len(pods) + len(replaced)
 
 
@@ -186,4 +177,4 @@ def test_room_of_finished_pods_is_used_again_and_never_twice(
         path = f"/api/v1/namespaces/{namespace}/pods"
         send(control_plane.connect, [Request("PATCH", f"{path}/{name}/status", SUCCEEDED) for name in new])
         done |= dict.fromkeys(new)
-    check(control_plane, history, namespace)
+    judge(control_plane, history, namespace)

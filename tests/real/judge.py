@@ -1,0 +1,15 @@
+"""What must hold of every crowd, judged from the whole record of its pods and from the API server's audit."""
+
+from tests.controlplane.plane import ControlPlane
+from tests.real.bindings import bindings
+from tests.real.history import History
+
+
+def judge(plane: ControlPlane, history: History, namespace: str) -> None:
+    """No pod went to a second node or by a second Binding, and there was always room."""
+    moved = {uid: nodes for uid, nodes in history.nodes_of().items() if len(nodes) > 1}
+    assert moved == {}
+    accepted = [one for one in bindings(plane, namespace) if one.status == 201]
+    assert len({one.uid for one in accepted}) == len(accepted)
+    assert len({one.decision for one in accepted}) == len(accepted)
+    assert history.overcommitted() == []
