@@ -11,6 +11,7 @@ from aischeduler.sandbox.protocol import Response
 from aischeduler.sandbox.standins.kubelet import KubeletOptions
 from aischeduler.sim.cluster import VirtualCluster
 from aischeduler.sim.shell import Network, VirtualShell
+from tests.watched import WatchedScheduler
 
 Json = dict[str, Any]
 
@@ -131,7 +132,7 @@ class Harness:
 
     def _start(self) -> VirtualShell:
         self._runs += 1
-        scheduler = Scheduler(default_profile(NAME), f"run{self._runs}")
+        scheduler = WatchedScheduler(default_profile(NAME), f"run{self._runs}", closely=False)
         return self.cluster.start(scheduler, NAME, self._network, self._chance)
 
     def _ask(self, method: str, path: str, document: Any = None, content_type: str = "application/json") -> Json:

@@ -13,6 +13,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from aischeduler.engine import recount
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.decision_laws import decision_faults
@@ -41,7 +43,8 @@ def check(cluster: Cluster) -> tuple[Violation, ...]:
     """Judge everything; the cost grows with all pods and nodes."""
     found = [
         *records_faults(cluster, cluster.records.values()),
-        *rows_faults(cluster, range(cluster.nodes.width)),
+        *rows_faults(cluster, sorted(cluster.nodes.rows.values())),
+        *_free_rows_faults(cluster),
         *(fault for name in sorted(cluster.queues) for fault in queue_faults(cluster, cluster.queues[name])),
         *pools_faults(cluster),
         *claims_faults(cluster),
@@ -174,13 +177,24 @@ def rows_faults(cluster: Cluster, rows: Iterable[int]) -> Faults:
             )
         specs = [record.counted for record in cluster.on_row(row) if record.counted is not None]
         specs += [claim.spec for claim in cluster.claims.on_row(row)]
-        used = {resource: int(nodes.used[column, row]) for resource, column in nodes.columns.items()}
-        if Counter(used) != recount.total(specs):
-            yield "I2", f"{name}: uses {+Counter(used)}, its pods and claims {recount.total(specs)}"
+        used = Counter(dict(zip(nodes.columns, nodes.used[:, row].tolist(), strict=True)))
+        if used != recount.total(specs):
+            yield "I2", f"{name}: uses {+used}, its pods and claims {recount.total(specs)}"
         if (int(nodes.scored[0, row]), int(nodes.scored[1, row])) != recount.scored(specs):
             yield "I2", f"{name}: is scored by {nodes.scored[:, row].tolist()}, its pods by {recount.scored(specs)}"
         if nodes.ports.get(row, {}) != recount.ports(specs):
             yield "I2", f"{name}: has the ports {nodes.ports.get(row)} taken, its pods take {recount.ports(specs)}"
+
+
+def _free_rows_faults(cluster: Cluster) -> Faults:
+    """Judge the rows that no node has: nothing counts there."""
+    nodes = cluster.nodes
+    free = np.ones(nodes.width, dtype=np.bool_)
+    free[list(nodes.rows.values())] = False
+    kept = nodes.used.any(axis=0) | nodes.allocatable.any(axis=0) | nodes.scored.any(axis=0) | nodes.alive
+    odd = free & (kept | (nodes.pool != NO_POOL))
+    if odd.any() or len(nodes._free) != int(free.sum()) or any(nodes.names[row] for row in nodes._free):
+        yield "I2", f"something counts on rows without a node: {np.flatnonzero(odd).tolist()}"
 
 
 def _contest(found: tuple[str, ...]) -> tuple[str, ...]:

@@ -71,7 +71,7 @@ def _class_faults(cluster: Cluster, queue: PoolQueue) -> Iterator[str]:
     if len(alike) != len(queue._classes) or list(queue._slots) != [one.slot for one in queue._slots.values()]:
         yield f"{len(alike)} classes wait, {len(queue._classes)} are kept"
         return
-    for key, records in alike.items():
+    for records in alike.values():
         kept = queue._classes[_class_key(records[0].pod)]
         parked = sorted((record for record in records if record.place is Place.PARKED), key=lambda r: r.order)
         usable = [record for record in records if record.place in USABLE and record.home == queue.pool]
