@@ -6,12 +6,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
 
 from tests.controlplane.plane import ControlPlane
-from tests.real.cluster import ROOT
+from tests.real.cluster import ROOT, install
 from tests.real.daemon import Daemon
 from tests.real.walkthrough import Step, comparable, read_steps
 from tests.stage.kubelets import Kubelets
@@ -20,6 +21,7 @@ from tests.worlds.over_http import HttpTransport
 NODES = ROOT / "examples" / "tutorial" / "nodes.yaml"
 STEPS = read_steps((ROOT / "docs" / "tutorial.md").read_text())
 START = "ai-scheduler run --no-leader-elect"
+PROGRAM = Path(sys.executable).with_name("ai-scheduler")
 CRD = "pools.resource.aibee.cn"
 PATIENCE_SECONDS = 40.0
 LOOK_AGAIN_SECONDS = 0.2
@@ -28,10 +30,10 @@ LOOK_AGAIN_SECONDS = 0.2
 class User:
     """Somebody with a terminal in the root of the repository, `kubectl` and `ai-scheduler` in the path."""
 
-    def __init__(self, plane: ControlPlane) -> None:
-        path = [str(plane.binaries.kubectl.parent), str(Path(sys.executable).parent), os.environ["PATH"]]
+    def __init__(self, plane: ControlPlane, kubeconfig: Path) -> None:
+        path = [str(plane.binaries.kubectl.parent), str(PROGRAM.parent), os.environ["PATH"]]
         home = str(plane.directory)
-        self._env = {**os.environ, "PATH": ":".join(path), "KUBECONFIG": str(plane.kubeconfig), "HOME": home}
+        self._env = {**os.environ, "PATH": ":".join(path), "KUBECONFIG": str(kubeconfig), "HOME": home}
 
     def runs(self, command: str) -> str:
         """Return what a command prints."""
@@ -76,6 +78,7 @@ def kubelets(control_plane: ControlPlane, clean_cluster: None) -> Iterator[Kubel
     yield kubelets
     kubelets.check()
     kubelets.close()
+    install(control_plane)  # others count on it
 
 
 @pytest.fixture
@@ -90,7 +93,7 @@ def scheduler(control_plane: ControlPlane, kubelets: Kubelets) -> Iterator[Daemo
 def test_every_command_of_the_tutorial_prints_what_is_written_below_it(
     control_plane: ControlPlane, kubelets: Kubelets, scheduler: Daemon
 ) -> None:
-    user = User(control_plane)
+    user = User(control_plane, control_plane.kubeconfig)
     with_leaving_pods = {step.section for step in STEPS if "Terminating" in step.output}
     for step in STEPS:
         if step.section in with_leaving_pods:
@@ -101,6 +104,31 @@ def test_every_command_of_the_tutorial_prints_what_is_written_below_it(
             scheduler.start()
         else:
             user.sees(step)
+
+
+@pytest.fixture
+def sandbox(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Path]:
+    """The kubeconfig of `ai-scheduler sandbox`, for which the control plane gives no more than kubectl."""
+    kubeconfig = tmp_path / "sandbox.kubeconfig"
+    command = [str(PROGRAM), "sandbox", "--kubeconfig-out", str(kubeconfig)]
+    part = control_plane.program("sandbox", command, kubeconfig.exists)
+    part.start()
+    yield kubeconfig
+    part.kill()
+
+
+def test_tutorial_goes_the_same_way_without_a_cluster(control_plane: ControlPlane, sandbox: Path) -> None:
+    user = User(control_plane, sandbox)
+    user.runs(f"kubectl apply -f {NODES}")
+    scheduler = Daemon(control_plane, sandbox, name="ai-scheduler-on-sandbox")
+    try:
+        for step in takewhile(lambda step: "Terminating" not in step.output, STEPS):
+            if step.command == START:
+                scheduler.start()
+            else:
+                user.sees(step)
+    finally:
+        scheduler.kill()
 
 
 def test_tutorial_goes_from_the_installation_to_taking_back_and_starts_the_scheduler_once() -> None:
