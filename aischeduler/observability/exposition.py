@@ -11,14 +11,16 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from prometheus_client.exposition import choose_encoder
+from prometheus_client import exposition
 from prometheus_client.metrics_core import Metric
+from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 PIECE_SAMPLES: Final = 50
 """Lines written before others may run: one to two milliseconds."""
 _END: Final = b"# EOF\n"
+_OPENMETRICS: Final = "application/openmetrics-text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +38,16 @@ class Family:
 
 async def render(families: Iterable[Family], accept: str) -> tuple[bytes, str]:
     """Return the text and its content type: OpenMetrics where the Accept header asks for it, else Prometheus' text."""
-    encode, content_type = choose_encoder(accept)
+    asked = _OPENMETRICS in (part.partition(";")[0].strip() for part in accept.split(","))
     pieces: list[bytes] = []
     for family in families:
         for number, metric in enumerate(_metrics(family)):
-            text = encode(_Single(metric)).removesuffix(_END)
+            text = _encoded(metric, asked)
             pieces.append(text if number == 0 else _without_comments(text))
             await asyncio.sleep(0)
-    if content_type.startswith("application/openmetrics-text"):
-        pieces.append(_END)
-    return b"".join(pieces), content_type
+    if not asked:
+        return b"".join(pieces), exposition.CONTENT_TYPE_PLAIN_0_0_4
+    return b"".join((*pieces, _END)), openmetrics.CONTENT_TYPE_LATEST
 
 
 class _Single(Collector):
@@ -68,6 +70,13 @@ def _metrics(family: Family) -> Iterator[Metric]:
         yield metric
         if len(metric.samples) < PIECE_SAMPLES:
             return
+
+
+def _encoded(metric: Metric, as_openmetrics: bool) -> bytes:
+    if not as_openmetrics:
+        return exposition.generate_latest(_Single(metric))
+    text: bytes = openmetrics.generate_latest(_Single(metric))  # type: ignore[no-untyped-call]
+    return text.removesuffix(_END)
 
 
 def _without_comments(text: bytes) -> bytes:

@@ -68,7 +68,19 @@ def busy_world() -> World:
     return world
 
 
-@pytest.mark.parametrize("accept", ["", "text/plain", "*/*", OPENMETRICS, "text/plain; version=1.0.0", "=;,;=,q=x"])
+@pytest.mark.parametrize(
+    "accept",
+    [
+        "",
+        "text/plain",
+        "*/*",
+        OPENMETRICS,
+        "text/plain; version=1.0.0",
+        "application/openmetrics-text; version=abc",
+        "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.1",
+        "=;,;=,q=x",
+    ],
+)
 async def test_every_answer_is_of_the_format_that_its_type_names(accept: str) -> None:
     families = {family.name for family in await scraped(busy_world(), accept)}
     assert {"ai_scheduler_pool_resource", "ai_scheduler_bind_duration_seconds"} <= families
