@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from aischeduler.kube.crds import pool_crd
+from tests.daemon.cluster import schemaless_crd
 from tests.objects import job_object, node_object, pdb_object, pod_object, pool_object, priority_class_object
 from tests.stage.ground import Ground
 from tests.stage.kubelets import HOLD
@@ -11,6 +13,7 @@ from tests.worlds.world import MERGE_PATCH, Answer, Call, Json, encode
 
 PATIENCE_SECONDS = 15.0
 """How long a scenario waits for what must come: less than any net, more than any backoff."""
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 POOL_LABEL = "stage.example/pool"
 NODE_LABEL = "stage.example/node"
 CLOSED = {"key": "closed", "effect": "NoSchedule"}
@@ -125,6 +128,15 @@ class Stage(Sights):
         """Create a disruption budget for the pods with these labels, and wait until it allows what it does."""
         self.create(pdb_object(name, namespace=self.own("ns"), min_available=min_available, labels=labels))
         self.until(lambda: "observedGeneration" in self.get("PodDisruptionBudget", name).get("status", {}))
+
+    def stored_pool(self, name: str, **spec: Any) -> None:
+        """Have a pool that no schema has seen: stored before there was one, or around it."""
+        document = pool_object(self.own(name), **spec)
+        self._define(schemaless_crd())
+        try:
+            self.until(lambda: self._ask(Call("POST", self._url("Pool"), encode(document))).status == 201)
+        finally:
+            self._define(pool_crd())
 
     def set_pool(self, name: str, **spec: Any) -> None:
         """Change fields of a pool's spec; None takes one out."""
@@ -267,6 +279,16 @@ class Stage(Sights):
             policy = {"preemptionPolicy": "Never"} if never_preempts else {}
             self.create(priority_class_object(name, value=value) | policy)
         return name
+
+    def _define(self, definition: Json) -> None:
+        """Let Pools be of this definition from now on."""
+        path = f"{DEFINITIONS}/{definition['metadata']['name']}"
+
+        def replaced() -> bool:
+            now = self._ask(Call("GET", path)).body
+            return self._ask(Call("PUT", path, encode(now | {"spec": definition["spec"]}))).status == 200
+
+        self.until(replaced)
 
     def _spec(self, spec: Mapping[str, Any]) -> Json:
         """Return fields of a pool's spec with the names of pools as the server has them."""

@@ -54,3 +54,31 @@ def test_lender_that_does_not_exist_is_no_lender(stage: Stage) -> None:
     stage.pools("b")
     stage.pod("p", pool="a")
     stage.waits("p", "no nodes available")
+
+
+def test_pool_whose_selector_is_invalid_selects_nothing_and_says_so(stage: Stage) -> None:
+    stage.stored_pool("odd", nodeSelector={"matchExpressions": [{"key": "x", "operator": "Near", "values": ["y"]}]})
+    stage.until(lambda: stage.condition("odd", "Accepted").get("status") == "False")
+    assert "spec.nodeSelector" in stage.condition("odd", "Accepted")["message"]
+    stage.node("free", labels={"x": "y"})
+    stage.node("a1", pool="a")
+    stage.pools("a")
+    stage.pod("p")
+    stage.goes(p="free")
+    stage.pod("q", pool="a")
+    stage.goes(q="a1")
+    stage.pod("r", pool="odd")
+    stage.waits("r")
+
+
+def test_pool_whose_limit_is_below_zero_lends_nothing_until_it_is_corrected(stage: Stage) -> None:
+    stage.pools("a")
+    stage.stored_pool("odd", nodeSelector={"matchLabels": {"odd": "1"}}, lendingLimit={"cpu": "-1"})
+    stage.until(lambda: stage.condition("odd", "Accepted").get("status") == "False")
+    assert "spec.lendingLimit" in stage.condition("odd", "Accepted")["message"]
+    stage.set_pool("odd", lendingLimit={"cpu": "1"})
+    stage.until(lambda: stage.condition("odd", "Accepted").get("status") == "True")
+    stage.node("odd1", labels={"odd": "1"})
+    stage.pod("p", pool="a", cpu="1")
+    stage.goes(p="odd1")
+    assert stage.marks("p")["pool"] == "odd"

@@ -133,6 +133,21 @@ def test_of_equally_idle_lenders_the_one_with_the_fewest_pods_is_taken(stage: St
     stage.goes(p="c1")
 
 
+def test_finished_pods_of_a_lender_are_not_counted(stage: Stage) -> None:
+    stage.pools("a")
+    a_lender(stage, "b", cpu="8")
+    a_lender(stage, "c", cpu="8")
+    stage.pods("b-p1", "b-p2", pool="b", cpu="1", annotations={"sandbox.resource.aibee.cn/run-seconds": "0.1"})
+    stage.pod("b-p3", pool="b", cpu="2")
+    stage.pods("c-p1", "c-p2", pool="c", cpu="1")
+    stage.runs("b-p3", "c-p1", "c-p2")
+    for name in ("b-p1", "b-p2"):
+        stage.until(lambda name=name: stage.get("Pod", name)["status"]["phase"] == "Succeeded")  # type: ignore[misc]
+    stage.until(lambda: stage.status("b").get("pods") == 1)
+    stage.pod("p", pool="a", cpu="2")
+    stage.goes(p="b1")
+
+
 def test_pod_without_gpus_borrows_where_it_strands_none(stage: Stage) -> None:
     stage.pools("a")
     stage.node("b1", pool="b", cpu="8", gpu=8)

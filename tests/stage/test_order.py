@@ -64,3 +64,28 @@ def test_borrower_of_higher_priority_borrows_first(stage: Stage) -> None:
     stage.untaint("c1")
     stage.goes(high="c1")
     stage.waits("low")
+
+
+def test_age_of_waiting_pods_is_known_to_the_next_scheduler(stage: Stage) -> None:
+    stage.node("a1", pool="a", taints=[CLOSED])
+    stage.pools("a")
+    for name in ("z-first", "a-second"):
+        stage.pod(name, pool="a", cpu="4")
+        stage.let_pass(1.1)
+    stage.restart_scheduler()
+    stage.untaint("a1")
+    stage.goes(z_first="a1")
+    stage.waits("a-second")
+
+
+def test_borrowers_from_different_pools_have_their_turn_by_age(stage: Stage) -> None:
+    stage.node("c1", pool="c", taints=[CLOSED])
+    stage.pools("a", "b", "c")
+    stage.pod("first", pool="b", cpu="4")
+    stage.waits("first")
+    stage.let_pass(1.1)
+    stage.pod("second", pool="a", cpu="4")
+    stage.waits("second")
+    stage.untaint("c1")
+    stage.goes(first="c1")
+    stage.waits("second")
