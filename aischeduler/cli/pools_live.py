@@ -23,6 +23,8 @@ from aischeduler.kube.resources import Unreadable
 from aischeduler.model.events import Event, NodeSeen, PodSeen, PoolSeen
 
 DRAW_SECONDS: Final = 1.0
+LOOK_SECONDS: Final = 0.05
+"""How often we look whether everything was listed."""
 TROUBLE_SECONDS: Final = 90.0
 """A failure is told for so long: longer than the longest wait between two tries."""
 NOTES_MAX: Final = 5
@@ -41,20 +43,25 @@ async def follow(client: Client, profile: Profile, draw: Draw) -> None:
     try:
         while not all(reflector.synced.is_set() for reflector in reflectors):
             heard.raise_failure()
-            await asyncio.wait(tasks, timeout=DRAW_SECONDS / 20, return_when=asyncio.FIRST_COMPLETED)
+            await _pass(tasks, LOOK_SECONDS)
         heard.raise_failure()
         drawn: Snapshot | None = None
-        while not any(task.done() for task in tasks):
+        while True:
             if (snapshot := heard.snapshot()) != drawn:
                 draw(snapshot)
                 drawn = snapshot
-            await asyncio.wait(tasks, timeout=DRAW_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-        for task in tasks:
-            task.result()  # a reflector ends only by a bug of ours
+            await _pass(tasks, DRAW_SECONDS)
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _pass(tasks: list[asyncio.Task[None]], seconds: float) -> None:
+    """Wait so long; a reflector that ends, which only a bug of ours makes it do, ends the wait with its error."""
+    done, _ = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    for task in done:
+        task.result()
 
 
 class _Heard:
