@@ -36,8 +36,8 @@ class Ground(Protocol):
         """Return seconds that never go back."""
         ...
 
-    def pass_time(self) -> None:
-        """Let a moment pass in which everybody acts."""
+    def pass_time(self, seconds: float = 0.0) -> None:
+        """Let so much time pass in which everybody acts, at least a moment."""
         ...
 
     def restart_scheduler(self, **settings: object) -> None:

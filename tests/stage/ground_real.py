@@ -65,8 +65,8 @@ class RealGround:
     def now(self) -> float:
         return time.monotonic()
 
-    def pass_time(self) -> None:
-        time.sleep(MOMENT_SECONDS)
+    def pass_time(self, seconds: float = 0.0) -> None:
+        time.sleep(max(seconds, MOMENT_SECONDS))
 
     def restart_scheduler(self, **settings: object) -> None:
         saves = self._saves()

@@ -74,8 +74,8 @@ class SandboxGround:
     def now(self) -> float:
         return time.monotonic()
 
-    def pass_time(self) -> None:
-        time.sleep(MOMENT_SECONDS)
+    def pass_time(self, seconds: float = 0.0) -> None:
+        time.sleep(max(seconds, MOMENT_SECONDS))
 
     def restart_scheduler(self, **settings: object) -> None:
         self._wait_for(self._kill())

@@ -54,8 +54,8 @@ class VirtualGround:
     def now(self) -> float:
         return self._cluster.now
 
-    def pass_time(self) -> None:
-        self._cluster.run(MOMENT_SECONDS)
+    def pass_time(self, seconds: float = 0.0) -> None:
+        self._cluster.run(max(seconds, MOMENT_SECONDS))
 
     def restart_scheduler(self, **settings: object) -> None:
         assert self._shell is not None

@@ -14,6 +14,8 @@ from tests.worlds.world import MERGE_PATCH, Answer, Call, Json, encode
 PATIENCE_SECONDS = 15.0
 """How long a scenario waits for what must come: less than any net, more than any backoff."""
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+QUIET_LOOKS = 10
+"""How often we look while nothing must happen."""
 POOL_LABEL = "stage.example/pool"
 NODE_LABEL = "stage.example/node"
 CLOSED = {"key": "closed", "effect": "NoSchedule"}
@@ -210,7 +212,7 @@ class Stage(Sights):
         end = self._ground.now() + self._ground.quiet_seconds
         while self._ground.now() < end:
             assert claim(), f"held no longer\n{self.report()}"
-            self._ground.pass_time()
+            self._ground.pass_time(self._ground.quiet_seconds / QUIET_LOOKS)
         self.witness.look()
 
     def heeded(self, pool: str) -> None:
@@ -246,9 +248,7 @@ class Stage(Sights):
 
     def let_pass(self, seconds: float) -> None:
         """Let time pass."""
-        end = self._ground.now() + seconds
-        while self._ground.now() < end:
-            self._ground.pass_time()
+        self._ground.pass_time(seconds)
         self.witness.look()
 
     def settle(self) -> None:

@@ -173,3 +173,19 @@ def test_many_borrowers_at_once_share_the_lenders_and_overbook_none(stage: Stage
     stage.pods(*names, pool="a", cpu="1")
     stage.until(lambda: sum(stage.node_of(name) != "" for name in names) == 12)
     stage.stays(lambda: sum(stage.node_of(name) != "" for name in names) == 12)
+
+
+def test_pod_that_asks_for_nothing_may_borrow(stage: Stage) -> None:
+    stage.pools("a")
+    a_lender(stage, "b")
+    stage.pod("p", pool="a", cpu="", memory="")
+    stage.goes(p="b1")
+
+
+def test_pod_that_wants_a_node_of_another_pool_borrows_it_although_it_would_fit_at_home(stage: Stage) -> None:
+    stage.node("a1", pool="a")
+    stage.pools("a")
+    a_lender(stage, "b")
+    stage.pod("p", pool="a", on="b1")
+    stage.goes(p="b1")
+    assert stage.marks("p")["borrowed"] == "true"

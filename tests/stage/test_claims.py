@@ -127,3 +127,37 @@ def test_free_room_of_a_pool_is_less_by_its_claims(stage: Stage) -> None:
     a_victim_that_takes_its_time(stage)
     stage.until(lambda: stage.amount("a", "free") == "0")
     assert stage.amount("a", "used") == "3"
+
+
+def test_two_owners_share_a_node_and_evict_no_more_than_both_need(stage: Stage) -> None:
+    stage.node("a1", pool="a", cpu="8")
+    stage.pools("a")
+    stage.pods("v1", "v2", "v3", "v4", pool="a", cpu="2", held=True)
+    stage.runs("v1", "v2", "v3", "v4")
+    stage.pods("h1", "h2", pool="a", cpu="2", priority=10)
+    stage.until(lambda: stage.nominated("h1") == stage.nominated("h2") == "a1")
+    stage.stays(lambda: len(stage.victims()) == 2)
+    stage.release(*stage.victims())
+    stage.goes(h1="a1", h2="a1")
+    assert len(stage.victims()) == 2
+
+
+def test_owner_whose_node_is_deleted_makes_room_elsewhere(stage: Stage) -> None:
+    stage.node("a1", pool="a")
+    stage.node("a2", pool="a")
+    stage.pools("a")
+    stage.pod("v1", pool="a", cpu=FULL, on="a1", held=True)
+    stage.pod("v2", pool="a", cpu=FULL, on="a2", priority=5)
+    stage.runs("v1", "v2")
+    stage.pod("high", pool="a", cpu=FULL, priority=10)
+    stage.until(lambda: stage.nominated("high") == "a1" and stage.terminating("v1"))
+    stage.delete("Node", "a1")
+    stage.goes(high="a2")
+
+
+def test_room_that_comes_free_elsewhere_is_taken_without_waiting_for_the_victim(stage: Stage) -> None:
+    a_victim_that_takes_its_time(stage)
+    stage.node("a2", pool="a")
+    stage.goes(high="a2")
+    stage.pod("small", pool="a", cpu="1")
+    stage.goes(small="a1")

@@ -59,3 +59,12 @@ def test_loans_that_nobody_may_evict_stay_while_the_pool_may_not_preempt(stage: 
     stage.pod("home", pool="b", cpu="8")
     stage.waits("home", "Insufficient cpu")
     assert stage.victims() == []
+
+
+def test_borrowing_that_is_switched_off_starts_no_loan_and_ends_none(stage: Stage) -> None:
+    two_loans(stage)
+    stage.set_pool("a", disableBorrowing=True)
+    stage.heeded("a")
+    stage.pod("third", pool="a", cpu="2")
+    stage.waits("third", "no nodes available to schedule pods")
+    assert stage.victims() == []

@@ -71,3 +71,35 @@ def test_loan_that_ends_makes_room_under_the_limit(stage: Stage) -> None:
     stage.waits("p2", "borrowing: ")
     stage.delete("Pod", "p1")
     stage.goes(p2="b1")
+
+
+def test_limits_hold_for_many_that_borrow_at_once_from_many_pools(stage: Stage) -> None:
+    stage.pools("a", borrowingLimit={"cpu": "3"})
+    stage.pools("b")
+    stage.node("c1", pool="c", cpu="64")
+    stage.pools("c", lendingLimit={"cpu": "5"})
+    mine = [f"a-p{number}" for number in range(6)]
+    theirs = [f"b-p{number}" for number in range(6)]
+    for own, other in zip(mine, theirs, strict=True):
+        stage.pod(own, pool="a", cpu="1")
+        stage.pod(other, pool="b", cpu="1")
+
+    def bound(names: list[str]) -> int:
+        return sum(stage.node_of(name) == "c1" for name in names)
+
+    stage.until(lambda: bound(mine + theirs) == 5)
+    stage.stays(lambda: bound(mine + theirs) == 5 and bound(mine) <= 3)
+
+
+def test_loans_are_known_to_the_next_scheduler(stage: Stage) -> None:
+    stage.pools("a")
+    stage.node("b1", pool="b", cpu="8")
+    stage.pools("b", lendingLimit={"cpu": "2"})
+    stage.pod("p1", pool="a", cpu="2")
+    stage.runs("p1")
+    stage.restart_scheduler()
+    stage.pod("p2", pool="a", cpu="2")
+    stage.waits("p2", "borrowing: ", "b")
+    stage.pod("home", pool="b", cpu="8")
+    stage.goes(home="b1")
+    assert stage.victims() == ["p1"]

@@ -48,7 +48,7 @@ def test_pod_that_moves_to_another_queue_keeps_its_age(stage: Stage) -> None:
     stage.pools("late")
     stage.pod("young", pool="late", cpu="4")
     stage.waits("young", "untolerated taint")
-    stage.waits("old", "untolerated taint")
+    stage.waits("old")
     stage.untaint("late1")
     stage.goes(old="late1")
     stage.waits("young")

@@ -64,3 +64,15 @@ def test_default_pool_takes_its_lent_room_back_too(stage: Stage) -> None:
     stage.pod("home", cpu="4")
     stage.goes(home="free")
     assert stage.victims() == ["borrower"]
+
+
+def test_borrower_that_ends_by_itself_leaves_its_room_to_the_owner(stage: Stage) -> None:
+    stage.pools("a")
+    stage.node("b1", pool="b", cpu="4")
+    stage.pools("b", disablePreemption=True)
+    stage.pod("p", pool="a", cpu="4", annotations={"sandbox.resource.aibee.cn/run-seconds": "0.3"})
+    stage.goes(p="b1")
+    stage.pod("home", pool="b", cpu="4")
+    stage.goes(home="b1")
+    assert stage.victims() == []
+    assert stage.get("Pod", "p")["status"]["phase"] == "Succeeded"
