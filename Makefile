@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check real bench soak controlplane crds types lock clean
+.PHONY: help demo test check real bench bench-full soak controlplane crds types lock clean
 
 help: ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
 
 $(STAMP): requirements-dev.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info < (3, 14) else "Python 3.11, 3.12 or 3.13 is needed, this is " + sys.version.split()[0])'
@@ -30,7 +30,11 @@ test: $(STAMP) ## everything that everyone runs, the real control plane included
 real: $(STAMP) ## only the tests on a real kube-apiserver
 	@$(BIN)/python -m pytest -m "real and not bench and not soak"
 
-bench: $(STAMP) ## speed and memory, as ratios
+bench: $(STAMP) ## speed and memory as ratios, the short set: under ten minutes on a quiet machine
+	@$(BIN)/python -m tests.bench
+
+bench-full: $(STAMP) ## every benchmark: hours
+	@$(BIN)/python -m tests.bench --full
 	@$(BIN)/python -m pytest -q -s -m bench
 
 soak: $(STAMP) ## what needs long

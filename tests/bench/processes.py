@@ -22,6 +22,14 @@ def resident_bytes(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
 
 
+def peak_bytes(pid: int) -> int:
+    """Return the most memory that a process has had in RAM at once."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    raise ProcessLookupError(f"process {pid} has no memory any more")
+
+
 def wait_quiet(pid: int, seconds: float = 60.0) -> None:
     """Wait until a process has nothing to do."""
     deadline = time.monotonic() + seconds

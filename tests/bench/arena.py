@@ -1,0 +1,208 @@
+"""One real API server with nodes and pools, and those who take turns at binding pods on it.
+
+Laws:
+- Every run has a namespace of its own, so that the server's audit of Bindings tells the runs apart.
+- After a run its pods are gone and the API server is quiet: every run finds the same cluster.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+
+from tests.bench.arrivals import arrive
+from tests.bench.documents import compact
+from tests.bench.processes import cpu_of, wait_quiet
+from tests.bench.spec import OURS, Evidence, VoidRunError
+from tests.controlplane.binaries import Binaries, BinariesUnavailableError, find_binaries, go_problem
+from tests.controlplane.part import PartError
+from tests.controlplane.plane import ControlPlane
+from tests.objects import Json, node_object, pod_object, pool_object
+from tests.real.bindings import bindings
+from tests.real.cluster import create_namespace, create_nodes, create_pods, create_pools, install
+from tests.real.daemon import Daemon
+from tests.real.history import History
+
+FLOOD, PEER = "flood of Bindings", "kube-scheduler"
+SCHEDULER_NAMES = {OURS: "ai-scheduler", PEER: "default-scheduler", FLOOD: "nobody"}
+RUN_SECONDS = 900.0
+ALL_DIFFERENT = 0
+SHAPES = 48
+
+
+class MissingAssetsError(Exception):
+    """The programs of the real control plane are not here; the text says how to get them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What stands before the first run: nodes, dealt to the pools. Pods have so many shapes (0: each its own)."""
+
+    nodes: int
+    pools: int = 1
+    shapes: int = SHAPES
+
+    def pod(self, number: int, namespace: str, side: str) -> Json:
+        """Return a pod that fits beside ten of its like."""
+        shape = number % self.shapes if self.shapes else number
+        return pod_object(
+            f"train-{number:06d}",
+            namespace=namespace,
+            cpu=f"{500 + shape % 500}m",
+            memory=f"{256 * 1024 + shape}Ki",
+            pool=pool_name(number % self.pools),
+            scheduler_name=SCHEDULER_NAMES[side],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """Somebody who binds: `start` returns the process, `end` ends it and raises VoidRunError where it misbehaved."""
+
+    start: Callable[[], int]
+    end: Callable[[], None]
+
+
+def node_name(number: int) -> str:
+    return f"node-{number:05d}"
+
+
+def pool_name(number: int) -> str:
+    return f"pool-{number:03d}"
+
+
+def a_node(number: int, pools: int) -> Json:
+    labels = {"team": f"team-{number % pools}"}
+    return node_object(node_name(number), cpu="64", memory="256Gi", labels=labels)
+
+
+class Arena:
+    """A cluster in which sides take turns."""
+
+    def __init__(self, plane: ControlPlane, scene: Scene) -> None:
+        self.plane = plane
+        self.scene = scene
+        self._namespaces = count(1)
+
+    def new_namespace(self) -> str:
+        """Create a namespace for one run."""
+        name = f"bench-{next(self._namespaces)}"
+        create_namespace(self.plane, name)
+        return name
+
+    def create(self, namespace: str, side: str, pods: int) -> None:
+        """Create waiting pods for a side and let the API server come to rest."""
+        create_pods(self.plane, namespace, [self.scene.pod(number, namespace, side) for number in range(pods)])
+        wait_quiet(self.plane.pid("kube-apiserver"))
+
+    def let_arrive(self, namespace: str, side: str, pods: int, per_second: float) -> dict[str, float]:
+        """Create pods for a side at a pace; return when each was sent."""
+        documents = [compact(self.scene.pod(number, namespace, side)) for number in range(pods)]
+        return arrive(self.plane.kubeconfig, namespace, documents, per_second)
+
+    def runner(self, side: str, namespace: str) -> Runner:
+        """Return how to start and end a side."""
+        plane = self.plane
+        if side == PEER:
+            return Runner(self._start_peer, lambda: plane.kill("kube-scheduler"))
+        if side == FLOOD:
+            nodes = str(self.scene.nodes)
+            command = [sys.executable, "-m", "tests.bench.flood", str(plane.kubeconfig), namespace, nodes]
+            part = plane.program("flood", command, lambda: True)
+
+            def start() -> int:
+                part.launch()
+                return part.pid
+
+            return Runner(start, part.kill)
+        return our_runner(Daemon(plane))
+
+    def server_cpu(self) -> dict[str, float]:
+        """Return the CPU seconds of the API server and of etcd so far."""
+        return {"API server": cpu_of(self.plane.pid("kube-apiserver")), "etcd": cpu_of(self.plane.pid("etcd"))}
+
+    def evidence(self, history: History, namespace: str, pods: int) -> Evidence:
+        """Return what became of the pods of a run: from the audit of Bindings, and from all that a watcher saw."""
+        awaited = [sight.uid for sight in history.pods(namespace)]
+        if len(awaited) != pods:
+            raise VoidRunError(f"{len(awaited)} of {pods} pods are there at the end")
+        accepted = [one for one in bindings(self.plane, namespace) if one.status == 201]
+        moved = [f"{uid} went to {', '.join(nodes)}" for uid, nodes in history.nodes_of().items() if len(nodes) > 1]
+        if moved:
+            raise VoidRunError(f"{len(moved)} pods changed their node: {moved[0]}")
+        return Evidence(awaited, [(one.uid, one.node) for one in accepted], history.overcommitted())
+
+    def empty(self, history: History, namespace: str) -> None:
+        """Remove the pods of a run at once."""
+        self.plane.api("DELETE", f"/api/v1/namespaces/{namespace}/pods", {"gracePeriodSeconds": 0})
+        wait(history, lambda: not history.pods(namespace), "an empty namespace")
+
+    def _start_peer(self) -> int:
+        try:
+            self.plane.start_kube_scheduler()
+        except PartError as error:
+            raise VoidRunError(first_line(error)) from error
+        return self.plane.pid("kube-scheduler")
+
+
+def our_runner(daemon: Daemon) -> Runner:
+    """Return how to start and end a scheduler of ours."""
+
+    def start() -> int:
+        daemon.launch()
+        return daemon.pid
+
+    def end() -> None:
+        status = daemon.stop()
+        refused = daemon.said("bind refused")
+        if status or refused:
+            raise VoidRunError(f"{OURS} ended with status {status} after {len(refused)} refused Bindings")
+
+    return Runner(start, end)
+
+
+@contextmanager
+def arena(scene: Scene) -> Iterator[Arena]:
+    """Start a real API server with the nodes and pools of a scene. Raises MissingAssetsError."""
+    binaries = the_binaries()
+    with ControlPlane(binaries) as plane:
+        install(plane)
+        create_nodes(plane, [a_node(number, scene.pools) for number in range(scene.nodes)])
+        pools = (pool_object(pool_name(n), labels={"team": f"team-{n}"}) for n in range(scene.pools))
+        create_pools(plane, *pools)
+        yield Arena(plane, scene)
+
+
+def the_binaries() -> Binaries:
+    """Return the programs of the control plane. Raises MissingAssetsError where they are not here."""
+    try:
+        found = find_binaries()
+    except BinariesUnavailableError as error:
+        raise MissingAssetsError(first_line(error)) from error
+    if found is None:
+        way = go_problem()
+        then = f"and cannot be built: {way}" if way else "run `make controlplane` once"
+        raise MissingAssetsError(f"the programs of the real control plane are not here: {then}")
+    return found
+
+
+def wait(history: History, holds: Callable[[], bool], what: str, seconds: float = RUN_SECONDS) -> None:
+    """Wait; what does not come voids the run."""
+    try:
+        history.wait_until(holds, what, seconds)
+    except AssertionError as late:
+        raise VoidRunError(first_line(late)) from late
+
+
+def wait_for_bound(history: History, namespace: str, pods: int, seconds: float = RUN_SECONDS) -> None:
+    """Wait until so many pods of the namespace are bound; what does not come voids the run."""
+    try:
+        history.wait_for_bound(namespace, pods, seconds)
+    except AssertionError as late:
+        raise VoidRunError(first_line(late)) from late
+
+
+def first_line(error: BaseException) -> str:
+    """Return an error as one sentence."""
+    return str(error).partition("\n")[0]

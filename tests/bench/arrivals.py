@@ -1,0 +1,67 @@
+"""Pods that arrive: created by a process of its own, at a pace or as fast as the API server takes them.
+
+Run as `python -m tests.bench.arrivals KUBECONFIG PATH PER_SECOND`, the pods as JSON documents on standard input, one a
+line; prints for each its name and the moment at which its POST was sent, in seconds of the machine's monotonic clock.
+"""
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from aischeduler.daemon.process import loop_factory
+from aischeduler.kube.auth import connect
+from aischeduler.kube.wire import Wire
+from tests.bench.spec import VoidRunError
+
+ROOT = Path(__file__).resolve().parents[2]
+IN_FLIGHT = 32
+FLAT_OUT = 0.0
+
+
+def arrive(kubeconfig: Path, namespace: str, documents: Sequence[bytes], per_second: float) -> dict[str, float]:
+    """Create the pods; return when each was sent. Raises VoidRunError where one is refused."""
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    command = [sys.executable, "-m", "tests.bench.arrivals", str(kubeconfig), path, str(per_second)]
+    given = b"\n".join(documents)
+    finished = subprocess.run(command, cwd=ROOT, input=given, capture_output=True, check=False)
+    if finished.returncode:
+        raise VoidRunError(f"pods could not be created: {finished.stderr.decode().strip().rpartition(chr(10))[2]}")
+    words = (line.split() for line in finished.stdout.decode().splitlines())
+    return {name: float(at) for name, at in words}
+
+
+async def post(kubeconfig: str, path: str, per_second: float, documents: Sequence[bytes]) -> list[float]:
+    """Send the documents; return when each was sent. A pace holds as long as answers come faster than it."""
+    wire = Wire(await connect(kubeconfig, None, time.monotonic), IN_FLIGHT)
+    sent = [0.0] * len(documents)
+    waiting = iter(enumerate(documents))
+    begun = time.monotonic()
+
+    async def some() -> None:
+        for number, body in waiting:
+            if per_second:
+                await asyncio.sleep(begun + number / per_second - time.monotonic())
+            sent[number] = time.monotonic()
+            answer = await wire.send(b"POST", path.encode(), body, b"application/json")
+            if answer.status != 201:
+                raise RuntimeError(f"{path}: {answer.status} {answer.body[:200]!r}")
+
+    await asyncio.gather(*(some() for _ in range(IN_FLIGHT)))
+    await wire.close()
+    return sent
+
+
+def main(kubeconfig: str, path: str, per_second: float) -> None:
+    documents = sys.stdin.buffer.read().splitlines()
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        sent = runner.run(post(kubeconfig, path, per_second, documents))
+    for document, at in zip(documents, sent, strict=True):
+        print(json.loads(document)["metadata"]["name"], at)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], float(sys.argv[3]))

@@ -1,0 +1,99 @@
+"""What a run of the benchmark found, as it is kept: every run's figures, so that any ratio can be taken from them."""
+
+import statistics
+from pathlib import Path
+
+import msgspec
+
+from tests.bench.spec import OURS, Goal
+
+
+class Target(msgspec.Struct, frozen=True):
+    """What a figure of ours should reach: `bound` times the peer's, or without a `peer` the `bound` itself."""
+
+    figure: str
+    bound: float
+    at_least: bool
+    peer: str
+
+
+class CaseResult(msgspec.Struct):
+    """One case: side -> figure -> its value in each round. Without figures, `void` says why."""
+
+    name: str
+    about: str
+    sides: dict[str, dict[str, list[float]]]
+    goals: list[Target]
+    void: str = ""
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """On what it ran; `loads` are the machine's load averages over one minute at start and end."""
+
+    cores: int
+    memory_gib: float
+    python: str
+    commit: str
+    loads: list[float]
+
+
+class Results(msgspec.Struct):
+    """One run of the benchmark. `shrink` divides the sizes: above 1 the figures are for trying the harness only."""
+
+    begun: str
+    shrink: int
+    machine: Machine
+    cases: list[CaseResult]
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """The least, the middle and the largest of several values."""
+
+    least: float
+    median: float
+    most: float
+
+
+def spread(values: list[float]) -> Spread:
+    """Return min, median and max."""
+    return Spread(min(values), statistics.median(values), max(values))
+
+
+def ratios(case: CaseResult, figure: str, peer: str) -> Spread | None:
+    """Return ours over the peer's, round by round; None where either has no such figure or the peer's is 0."""
+    ours, theirs = case.sides[OURS].get(figure, []), case.sides[peer].get(figure, [])
+    if not ours or len(ours) != len(theirs) or 0 in theirs:
+        return None
+    return spread([one / other for one, other in zip(ours, theirs, strict=True)])
+
+
+def reached(case: CaseResult, goal: Target) -> tuple[Spread, float] | None:
+    """Return what a goal is about, and how many times better than the goal its median is; None without a figure."""
+    values = ratios(case, goal.figure, goal.peer) if goal.peer else spread_of(case, goal.figure)
+    if values is None:
+        return None
+    if goal.at_least:
+        return values, values.median / goal.bound
+    return values, goal.bound / values.median if values.median else float("inf")
+
+
+def spread_of(case: CaseResult, figure: str, side: str = OURS) -> Spread | None:
+    """Return a figure of a side over the rounds."""
+    values = case.sides.get(side, {}).get(figure, [])
+    return spread(values) if values else None
+
+
+def target(goal: Goal) -> Target:
+    """Return a goal as it is kept."""
+    return Target(goal.figure, goal.bound, goal.at_least, goal.peer)
+
+
+def save(results: Results, path: Path) -> None:
+    """Write JSON."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n")
+
+
+def load(path: Path) -> Results:
+    """Read what `save` wrote; raises OSError and msgspec.MsgspecError."""
+    return msgspec.json.decode(path.read_bytes(), type=Results)
