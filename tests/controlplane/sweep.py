@@ -6,9 +6,7 @@ cluster itself made (its namespaces, its priority classes) stays, and so do CRDs
 
 import time
 from collections.abc import Mapping
-from typing import Any
-
-from tests.controlplane.plane import ControlPlane
+from typing import Any, Protocol
 
 EMPTY_WITHIN_SECONDS = 60.0
 POLL_EVERY_SECONDS = 0.05
@@ -22,11 +20,27 @@ _NAMESPACED = (
 _CLUSTER_WIDE = (("v1", "nodes"), ("resource.aibee.cn/v1alpha1", "pools"))
 
 
+class Reply(Protocol):
+    """An answer of the API server: its status code and its JSON body."""
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def body(self) -> Any: ...
+
+
+class Server(Protocol):
+    """Whatever asks the API server, as `plane.ControlPlane` does; PATCH is a merge patch."""
+
+    def api(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Reply: ...
+
+
 class SweepError(Exception):
     """Objects stayed behind; the text names some."""
 
 
-def sweep(plane: ControlPlane, *, kept_pool: str = "") -> None:
+def sweep(plane: Server, *, kept_pool: str = "") -> None:
     """Delete every job, budget, pod, node, pool (but one) and added priority class; wait until the pods are gone."""
     for version, plural in _NAMESPACED:
         for namespace in sorted({item["metadata"]["namespace"] for item in _items(plane, version, plural)}):
@@ -41,7 +55,7 @@ def sweep(plane: ControlPlane, *, kept_pool: str = "") -> None:
     _wait_for_no_pods(plane)
 
 
-def _wait_for_no_pods(plane: ControlPlane) -> None:
+def _wait_for_no_pods(plane: Server) -> None:
     """Pods of a Job leave when the controller has taken its finalizer off; one that stays is freed from all of them."""
     deadline = time.monotonic() + EMPTY_WITHIN_SECONDS
     patience = time.monotonic() + EMPTY_WITHIN_SECONDS / 20
@@ -58,7 +72,7 @@ def _wait_for_no_pods(plane: ControlPlane) -> None:
         time.sleep(POLL_EVERY_SECONDS)
 
 
-def _items(plane: ControlPlane, version: str, plural: str) -> list[Mapping[str, Any]]:
+def _items(plane: Server, version: str, plural: str) -> list[Mapping[str, Any]]:
     """Answer the objects of all namespaces."""
     answer = plane.api("GET", f"{_root(version)}/{plural}")
     if answer.status != 200:

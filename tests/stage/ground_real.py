@@ -4,6 +4,8 @@ import json
 import socket
 import sys
 import time
+from collections.abc import Mapping
+from typing import Any
 from urllib.request import urlopen
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -15,7 +17,7 @@ from tests.controlplane.sweep import sweep
 from tests.real.cluster import install
 from tests.stage.kubelets import Kubelets
 from tests.worlds.over_http import HttpStream, HttpTransport
-from tests.worlds.world import Answer, Call
+from tests.worlds.world import JSON, MERGE_PATCH, Answer, Call, encode
 
 MOMENT_SECONDS = 0.01
 POOL = f"/apis/{GROUP}/{VERSION}/pools/{DEFAULT_POOL}"
@@ -47,9 +49,9 @@ class RealGround:
     def end(self) -> None:
         print(self._log()[self._log_read :][-LOG_CHARACTERS_SHOWN:])  # pytest shows it when the scenario has failed
         self._kubelets.check()
-        sweep(self._plane, kept_pool=DEFAULT_POOL)
-        self._plane.api("PATCH", POOL, {"spec": None})
-        self._plane.api("PATCH", POOL, {"spec": {}})
+        sweep(self, kept_pool=DEFAULT_POOL)
+        self.api("PATCH", POOL, {"spec": None})
+        self.api("PATCH", POOL, {"spec": {}})
 
     def close(self) -> None:
         self._scheduler.kill()
@@ -58,6 +60,11 @@ class RealGround:
 
     def request(self, call: Call) -> Answer:
         return self._transport.request(call)
+
+    def api(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Answer:
+        """One request for the sweep, on the connection that is open already."""
+        content_type = MERGE_PATCH if method == "PATCH" else JSON
+        return self.request(Call(method, path, b"" if body is None else encode(body), content_type))
 
     def watch(self, url: str) -> HttpStream:
         return self._transport.watch(url)
@@ -99,8 +106,8 @@ class RealGround:
     def _measured(self, name: str) -> list[tuple[dict[str, str], float]]:
         """Return the samples of one metric, each with its labels."""
         with urlopen(f"http://127.0.0.1:{self._port}/metrics", timeout=10) as page:
-            families = text_string_to_metric_families(page.read().decode())
-        (found,) = [family for family in families if family.name == name]
+            lines = [line for line in page.read().decode().splitlines(keepends=True) if name in line]
+        (found,) = text_string_to_metric_families("".join(lines))
         return [(sample.labels, sample.value) for sample in found.samples if not sample.name.endswith("_created")]
 
     def _synced(self) -> bool:
