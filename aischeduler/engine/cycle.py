@@ -12,6 +12,7 @@ from aischeduler.engine.claiming import end_claim, lifted_for, renominate, witho
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.evictions import evict
 from aischeduler.engine.searches import find_lender, find_victims
+from aischeduler.engine.sentences import PREEMPTION, borrowing_clause, sentence
 from aischeduler.engine.tally import Result
 from aischeduler.engine.wakeups import note_blocked, row_changed, travel
 from aischeduler.framework.plugin import Ask
@@ -27,7 +28,6 @@ from aischeduler.policies.borrowing import (
 from aischeduler.policies.placement import Placed, place
 from aischeduler.policies.preemption import Chosen, viable
 from aischeduler.state.claims import Claim
-from aischeduler.state.diagnosis import MESSAGE_LENGTH_MAX
 from aischeduler.state.index import Rows
 from aischeduler.state.queue import PoolQueue
 from aischeduler.state.records import Place, PodRecord
@@ -216,12 +216,12 @@ def _preempt(tried: Attempt) -> bool:
         return False
     refusal = _may_not_evict(tried)
     if refusal:
-        tried.clauses.append(f"preemption: {refusal}")
+        tried.clauses.append(PREEMPTION + refusal)
         return False
     claims = lifted_for(cluster, record, pool.name)
     chosen = find_victims(cluster, record, tried.rows, claims)
     if not isinstance(chosen, Chosen):
-        tried.clauses.append(f"preemption: {chosen.message()}")
+        tried.clauses.append(PREEMPTION + chosen.message())
         return False
     displaced = _end_for(tried, claims, chosen.row)
     cluster.claims.make(Claim(record, record.pod.spec, chosen.row, pool.name, chosen.victims, tried.now))
@@ -232,8 +232,9 @@ def _preempt(tried: Attempt) -> bool:
         tried.actions.append(evict(cluster, cluster.records[uid], record, record.decision))
     renominate(cluster, displaced, tried.now)
     tried.nominate(node)
-    waits = f"{len(chosen.victims)} evicted for it" if chosen.victims else "pods that are leaving"
-    tried.report(_sentence(tried, [f"preemption: nominated to node {node}, waits for {waits}"]))
+    count = len(chosen.victims)
+    waits = f"{count} evicted pod{'s' * (count > 1)}" if count else "pods that are leaving"
+    tried.report(_sentence(tried, [f"{PREEMPTION}nominated to node {node}, waits for {waits}"]))
     record.visited = ()
     tried.ended(Result.NOMINATED)
     cluster.wake_alike(record, tried.now)
@@ -257,8 +258,7 @@ def _borrow(tried: Attempt) -> bool:
     _count_borrowing(tried, found)
     note_blocked(cluster, found.blocked)
     if isinstance(found, NoLender):
-        if found.message():
-            tried.clauses.append(f"borrowing: {found.message()}")
+        tried.clauses.extend(borrowing_clause(found))
         return False
     tried.nominate("")
     record.backoff_until = tried.now
@@ -289,7 +289,7 @@ def _park(tried: Attempt) -> None:
         queue.park(record, tried.now)
     if isinstance(found, NoLender):
         note_blocked(cluster, found.blocked)
-        tried.clauses[-1] = f"borrowing: {found.message()}"
+        tried.clauses[-1:] = borrowing_clause(found)
     tried.nominate("")
     tried.report(_sentence(tried, tried.clauses))
     tried.ended(Result.UNSCHEDULABLE)
@@ -344,7 +344,4 @@ def _not_allowed(cluster: Cluster, record: PodRecord) -> str:
 
 
 def _sentence(tried: Attempt, clauses: list[str]) -> str:
-    """Return kube-scheduler's sentence, then what was tried after it, one clause each."""
-    refused = tried.cluster.runner.diagnose(tried.ask, tried.rows).message()
-    text = " ".join(part if part.endswith(".") else f"{part}." for part in (refused, *clauses)) if clauses else refused
-    return text if len(text) <= MESSAGE_LENGTH_MAX else text[: MESSAGE_LENGTH_MAX - 4] + " ..."
+    return sentence(tried.cluster.runner.diagnose(tried.ask, tried.rows).message(), clauses)

@@ -14,16 +14,22 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.evictions import end_loans
 from aischeduler.engine.node_events import follow
 from aischeduler.engine.pod_events import admit, stop_waiting
+from aischeduler.engine.searches import find_lender
+from aischeduler.engine.sentences import with_borrowing
 from aischeduler.engine.wakeups import lend, row_changed
+from aischeduler.model.actions import ReportWaiting
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pool import Pool
 from aischeduler.model.selectors import Labels
+from aischeduler.policies.borrowing import Lender
 from aischeduler.state.queue import PoolQueue
 from aischeduler.state.records import Place, PodRecord
 
 EDITS_MAX: Final = 5
 """Edits of one Pool that are taken at once within a window; the last of those that follow waits for its end."""
 WINDOW_SECONDS: Final = 0.5
+REWORDED_MAX: Final = 1000
+"""Parked pods that are told anew why nobody lends to them when a Pool changes; more would only flood the API server."""
 
 
 def pool_seen(cluster: Cluster, pool: Pool, now: float) -> None:
@@ -136,6 +142,23 @@ def _reconsider(cluster: Cluster, before: Pool, pool: Pool, now: float) -> None:
     for alike in queue.parked():
         queue.wake_next(alike.head.pod, now)
     lend(cluster, pool.name, now)
+    _reword(cluster)
+
+
+def _reword(cluster: Cluster) -> None:
+    """Let parked pods say what is so after a change: no event may ever come that makes them be tried again."""
+    left = REWORDED_MAX
+    for name in cluster.pools.names():
+        for alike in cluster.queues[name].parked():
+            found = find_lender(cluster, alike.head, (name,))
+            if isinstance(found, Lender):
+                continue
+            for record in alike.parked[:left]:
+                message = with_borrowing(record.message, found)
+                if message != record.message:
+                    left -= 1
+                    record.message = message
+                    cluster.say(name, ReportWaiting(record.pod, name, name, message, record.decision))
 
 
 def _allow_again(queue: PoolQueue, now: float, namespace: str = "") -> None:

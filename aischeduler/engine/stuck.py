@@ -3,6 +3,8 @@
 Laws:
 - A pod that is about to be tried is not stuck, and neither is one of whose class and home another is: the chain goes on
   from it. Nor is one whose lender is about to be looked at again.
+- A nominated pod waits for its own room; it is stuck when there is room that nobody claims, not when it could take that
+  of an owner behind it.
 - Every pod is tried by itself, not only the first of its class: priority and policy are no part of a class.
 """
 
@@ -55,7 +57,8 @@ def _ways(cluster: Cluster, record: PodRecord) -> Iterator[str]:
             elif lender := _lender(cluster, record):
                 yield f"borrowing from {lender}"
         case Place.NOMINATED:
-            if node := _room(cluster, record, lifted_for(cluster, record, record.home)):
+            own = cluster.claims.of(record.pod.uid)
+            if own is not None and (node := _room(cluster, record, (own,))):
                 yield f"taking room on {node}"
         case Place.HELD:
             if record.message == not_allowed_text(record) and _allowed(cluster, record):

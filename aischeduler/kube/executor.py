@@ -165,7 +165,8 @@ class Executor:
     def _log_bind(self, action: Bind) -> None:
         if self._log.is_enabled_for(logging.INFO):
             fields: dict[str, Any] = {**_decision(action), "node": action.node}
-            reason = f"best of {action.feasible_nodes} nodes that fit"
+            count = action.feasible_nodes
+            reason = f"best of {count} nodes that fit" if count > 1 else "the only node that fits"
             if action.borrowed:
                 fields["borrowed"] = True
                 reason += f", lent by pool {action.pool}"

@@ -200,3 +200,14 @@ def test_message_after_a_trip_says_of_each_lender_why_and_not_that_it_was_tried(
     said = session.decide()
     assert set(binds(said)) == {"p0", "p1"}
     assert reports(said)["p2"] == "no nodes available to schedule pods. borrowing: no node fits: b, default."
+
+
+def test_parked_pods_say_so_when_a_lender_closes_although_nothing_wakes_them() -> None:
+    session = session_of(pool("a"), pool("b"), b1=("b", "1"))
+    session.see(*(a_pod(f"p{i}", cpu="4", pool="a", created=i) for i in range(3)))
+    assert "no node fits: b, default" in reports(session.decide())["p2"]
+    session.see(replace(pool("b"), disable_sharing=True, generation=2))
+    said = reports(session.decide(1))
+    assert {name: text.partition("borrowing: ")[2] for name, text in said.items()} == dict.fromkeys(
+        ("p0", "p1", "p2"), "not sharing: b; no node fits: default."
+    )
