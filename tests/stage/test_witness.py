@@ -1,0 +1,78 @@
+"""The judges of the scenarios notice what they are there for."""
+
+from typing import Any
+
+from tests.objects import node_object, pod_object
+from tests.stage.witness import Witness
+from tests.worlds.world import Json
+
+MARK = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+
+
+class Told:
+    """A watch that tells these objects, each as changed unless its `told` says otherwise."""
+
+    ended = False
+
+    def __init__(self, *objects: Json) -> None:
+        self._events = [{"type": one.pop("told", "MODIFIED"), "object": one} for one in objects]
+
+    def next(self, seconds: float) -> Json | None:
+        return self._events.pop(0) if self._events else None
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def a_pod(name: str, node: str, *, cpu: str = "3", told: str = "MODIFIED", **status: Any) -> Json:
+    document = pod_object(name, cpu=cpu, node=node) | {"status": status, "told": told}
+    document["metadata"]["uid"] = f"uid-{name}"
+    return document
+
+
+def verdict(*pods: Json) -> list[str]:
+    """What the judges say of this record on a node of four CPUs."""
+    witness = Witness(
+        Told(*pods), Told(node_object("n", cpu="4"), node_object("m", cpu="4")), lambda document: document
+    )
+    witness.look()
+    return witness.judge()
+
+
+def test_node_with_more_than_it_has_is_noticed() -> None:
+    assert verdict(a_pod("a", "n"), a_pod("b", "m")) == []
+    (found,) = verdict(a_pod("a", "n"), a_pod("b", "n"))
+    assert found.startswith("n has ")
+    assert "used since b: {'cpu': 6000}" in found
+
+
+def test_room_of_pods_that_are_gone_or_finished_is_free() -> None:
+    assert verdict(a_pod("a", "n"), a_pod("a", "n", told="DELETED"), a_pod("b", "n")) == []
+    assert verdict(a_pod("a", "n"), a_pod("a", "n", phase="Succeeded"), a_pod("b", "n")) == []
+    assert verdict(a_pod("a", "n"), a_pod("a", "n", phase="Running"), a_pod("b", "n")) != []
+
+
+def test_pod_that_was_bound_twice_is_noticed() -> None:
+    assert verdict(a_pod("a", "n"), a_pod("a", "m")) == ["uid-a was bound to ['n', 'm']"]
+
+
+def test_delete_before_its_reason_is_noticed() -> None:
+    marked = a_pod("a", "n", conditions=[MARK])
+    going = a_pod("a", "n", conditions=[MARK])
+    going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert verdict(marked, going) == []
+    going = a_pod("a", "n", conditions=[MARK])
+    going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert verdict(a_pod("a", "n"), going) == ["a was deleted before its condition said why"]
+
+
+def test_victims_are_named_once_in_their_order() -> None:
+    witness = Witness(
+        Told(
+            a_pod("b", "n", conditions=[MARK]), a_pod("a", "m", conditions=[MARK]), a_pod("b", "n", conditions=[MARK])
+        ),
+        Told(),
+        lambda document: document,
+    )
+    witness.look()
+    assert witness.victims() == ["b", "a"]
