@@ -11,11 +11,15 @@ from aischeduler.policies.preemption import viable
 
 
 class WatchedScheduler(Scheduler):
-    """Checks itself after each decision, and `closely` also after each event and that nobody waits in vain."""
+    """Judges each decision, and checks the state after it; `closely` also after each event, and who waits in vain.
 
-    def __init__(self, profile: Profile, run: str, *, closely: bool = True) -> None:
+    With `often` False the state is only checked when somebody calls `look`.
+    """
+
+    def __init__(self, profile: Profile, run: str, *, closely: bool = True, often: bool = True) -> None:
         super().__init__(profile, run)
         self.closely = closely
+        self.often = often
         self._bound: dict[str, str] = {}
         """Pods by uid -> node to which they were sent, while that was not refused."""
         self._evicted: dict[str, Evict] = {}
@@ -30,7 +34,7 @@ class WatchedScheduler(Scheduler):
                 self._bound.pop(pod.uid, None)
             case EvictRefused(uid):
                 self._evicted.pop(uid, None)
-        if self.closely:
+        if self.closely and self.often:
             self.look()
 
     def decide(self, pool: str, now: float, limit: int) -> list[Action]:
@@ -44,7 +48,8 @@ class WatchedScheduler(Scheduler):
                     self._bound[pod.uid] = node
                 case Evict():
                     self._note_eviction(action)
-        self.look()
+        if self.often:
+            self.look()
         return actions
 
     def look(self) -> None:

@@ -5,7 +5,8 @@ Laws:
   from it. Nor is one whose lender is about to be looked at again.
 - A nominated pod waits for its own room; it is stuck when there is room that nobody claims, not when it could take that
   of an owner behind it.
-- Every pod is tried by itself, not only the first of its class: priority and policy are no part of a class.
+- Of pods that are alike in all that decides, the one whose turn it is speaks for the others: what it cannot have, they
+  cannot. Priority, policy and namespace decide too, though they are no part of a class.
 """
 
 from collections.abc import Iterator
@@ -36,13 +37,15 @@ def stuck(cluster: Cluster) -> tuple[Stuck, ...]:
         for record in queue.records()
         if record.place in (Place.ACTIVE, Place.BACKOFF)
     }
-    return tuple(
-        Stuck(record.pod.uid, record.place, by)
-        for name in sorted(cluster.queues)
-        for record in cluster.queues[name].records()
-        if (record.home, record.pod.spec.key, record.pod.preempts) not in awake or record.place is Place.NOMINATED
-        for by in _ways(cluster, record)
-    )
+    first: dict[tuple[object, ...], PodRecord] = {}
+    for name in sorted(cluster.queues):
+        for record in sorted(cluster.queues[name].records(), key=lambda r: r.order):
+            chain = (record.home, record.pod.spec.key, record.pod.preempts)
+            if record.place is Place.NOMINATED or record.place is Place.HELD:
+                first[record.pod.uid,] = record
+            elif record.place is Place.PARKED and chain not in awake:
+                first.setdefault((*chain, record.pod.priority, record.pod.namespace), record)
+    return tuple(Stuck(record.pod.uid, record.place, by) for record in first.values() for by in _ways(cluster, record))
 
 
 def _ways(cluster: Cluster, record: PodRecord) -> Iterator[str]:

@@ -1,0 +1,340 @@
+"""The truth about a cluster as an API server would hold it, and the way between it and one engine.
+
+What the engine asks for takes effect when a test lets it: binds and evictions are in flight until then. What happens in
+the world is heard through a watch that can stall: then the engine decides on what was true before.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from aischeduler.engine.profile import default_profile
+from aischeduler.model.actions import Action, Bind, CreatePool, Evict, Nominate, Settle
+from aischeduler.model.budget import Budget
+from aischeduler.model.events import (
+    BindAccepted,
+    BindRefused,
+    BudgetGone,
+    BudgetSeen,
+    Event,
+    EvictRefused,
+    NamespaceGone,
+    NamespaceSeen,
+    NodeGone,
+    NodeSeen,
+    PodGone,
+    PodSeen,
+    PoolGone,
+    PoolSeen,
+    Refusal,
+    Spared,
+)
+from aischeduler.model.node import Node
+from aischeduler.model.pod import Pod
+from aischeduler.model.pool import Pool
+from aischeduler.model.selectors import Labels
+from tests.watched import WatchedScheduler
+
+ROUNDS_MAX = 1000
+"""Rounds within one instant; more would never end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """What happens by itself after each step; the rest waits until a test lets it happen, or the pace changes."""
+
+    decides: bool = True
+    hears: bool = True
+    binds: bool = True
+    evicts: bool = True
+    ends: bool = True
+
+
+class World:
+    """Objects by name (pods by uid), the engine that follows them, and its clock."""
+
+    def __init__(self, *, often: bool = False) -> None:
+        self.runs = 0
+        self._often = often
+        self.now = 0.0
+        self.pods: dict[str, Pod] = {}
+        self.nodes: dict[str, Node] = {}
+        self.pools: dict[str, Pool] = {}
+        self.budgets: dict[str, Budget] = {}
+        self.namespaces: dict[str, Labels] = {}
+        self.binds: list[Bind] = []
+        self.evictions: list[Evict] = []
+        self.given_up: set[str] = set()
+        """Pods that the API server will never take."""
+        self.said: list[Action] = []
+        self.pace = Pace()
+        self._unheard: list[Event] = []
+        self._pods_made = 0
+        self.scheduler = self._start()
+
+    def _start(self) -> WatchedScheduler:
+        self.runs += 1
+        return WatchedScheduler(default_profile(), f"run{self.runs}", often=self._often)
+
+    # What happens in the world.
+
+    def put(self, thing: Pod | Node | Pool | Budget) -> None:
+        """Create or change an object."""
+        match thing:
+            case Pod():
+                self.pods[thing.uid] = thing
+                self._happens(PodSeen(thing))
+            case Node():
+                self.nodes[thing.name] = thing
+                self._happens(NodeSeen(thing))
+            case Pool():
+                self.pools[thing.name] = thing
+                self._happens(PoolSeen(thing))
+            case Budget():
+                self.budgets[thing.name] = thing
+                self._happens(BudgetSeen(thing))
+
+    def label_namespace(self, name: str, labels: Labels) -> None:
+        """Create or change a namespace."""
+        self.namespaces[name] = labels
+        self._happens(NamespaceSeen(name, labels))
+
+    def next_pod_name(self) -> str:
+        """Return a name that no pod had yet."""
+        self._pods_made += 1
+        return f"p{self._pods_made}"
+
+    def end_pod(self, uid: str, *, finished: bool = False) -> None:
+        """Let a pod be gone, or finished, which is final too."""
+        pod = self.pods.pop(uid)
+        self._happens(PodSeen(replace(pod, phase="Succeeded")) if finished else PodGone(uid))
+
+    def delete_pod(self, uid: str, grace_seconds: int) -> None:
+        """Delete a pod as a user does: one on a node is given time to end."""
+        pod = self.pods[uid]
+        if not pod.node_name:
+            self.end_pod(uid)
+        elif not pod.terminating:
+            self.put(replace(pod, terminating=True, grace_seconds=grace_seconds))
+
+    def end_node(self, name: str) -> None:
+        """Let a node be gone; its pods stay until they are deleted."""
+        if self.nodes.pop(name, None) is not None:
+            self._happens(NodeGone(name))
+
+    def end_pool(self, name: str) -> None:
+        """Delete a Pool."""
+        if self.pools.pop(name, None) is not None:
+            self._happens(PoolGone(name))
+
+    def end_budget(self, name: str) -> None:
+        """Delete a budget."""
+        budget = self.budgets.pop(name, None)
+        if budget is not None:
+            self._happens(BudgetGone(budget.namespace, budget.name))
+
+    def end_namespace(self, name: str) -> None:
+        """Delete a namespace that has no pods any more."""
+        if name in self.namespaces and all(pod.namespace != name for pod in self.pods.values()):
+            del self.namespaces[name]
+            self._happens(NamespaceGone(name))
+
+    # The way to the engine.
+
+    def _happens(self, event: Event) -> None:
+        if not self.pace.hears:
+            self._unheard.append(event)
+        else:
+            self._tell(event)
+
+    def hear(self) -> None:
+        """Let the watch catch up."""
+        unheard, self._unheard = self._unheard, []
+        for event in unheard:
+            self._tell(event)
+
+    def list_again(self, things: Iterable[Event] = ()) -> None:
+        """Let everything be seen once more, as after a restart of the API server."""
+        self.hear()
+        for event in (*things, *self._everything()):
+            self._tell(event)
+
+    def tell_again(self, uid: str, *, old: bool) -> None:
+        """Let a pod be seen once more as it is, or first as it was before it was bound."""
+        pod = self.pods[uid]
+        if not self._unheard:
+            if old:
+                self._tell(PodSeen(replace(pod, node_name="", terminating=False)))
+            self._tell(PodSeen(pod))
+
+    def _everything(self) -> list[Event]:
+        return [
+            *(NamespaceSeen(name, labels) for name, labels in sorted(self.namespaces.items())),
+            *(PoolSeen(pool) for _, pool in sorted(self.pools.items())),
+            *(NodeSeen(node) for _, node in sorted(self.nodes.items())),
+            *(BudgetSeen(budget) for _, budget in sorted(self.budgets.items())),
+            *(PodSeen(pod) for _, pod in sorted(self.pods.items())),
+        ]
+
+    def _tell(self, event: Event) -> None:
+        self.scheduler.observe(event, self.now)
+
+    # What the engine asks for.
+
+    def decide(self, limit: int = 1, rounds: int = 1) -> int:
+        """Let every pool that is ready decide, so many times; return how many actions that gave."""
+        count = 0
+        for _ in range(rounds):
+            pools = self.scheduler.ready(self.now)
+            if not pools:
+                break
+            for pool in pools:
+                actions = self.scheduler.decide(pool, self.now, limit)
+                count += len(actions)
+                for action in actions:
+                    self._take(action)
+        return count
+
+    def _take(self, action: Action) -> None:
+        self.said.append(action)
+        match action:
+            case Bind():
+                self.binds.append(action)
+            case Evict():
+                self.evictions.append(action)
+            case CreatePool(name):
+                if name not in self.pools:
+                    self.put(Pool(name, uid=f"uid-{name}", generation=1))
+            case Settle(pod):
+                if all(bind.pod.uid != pod.uid for bind in self.binds):
+                    self._read(pod.uid)
+            case Nominate(pod, node):
+                if pod.uid in self.pods and not self.pods[pod.uid].node_name:
+                    self.put(replace(self.pods[pod.uid], nominated_node=node))
+            case _:
+                pass
+
+    def _read(self, uid: str) -> None:
+        """Read a pod past the watch."""
+        pod = self.pods.get(uid)
+        self._tell(PodGone(uid) if pod is None else PodSeen(pod))
+
+    def conclude(self, number: int, wish: Refusal | None) -> None:
+        """Let a bind that is in flight have its outcome; `wish` is a fault, where the world allows one."""
+        if not self.binds:
+            return
+        bind = self.binds.pop(number % len(self.binds))
+        uid, pod = bind.pod.uid, self.pods.get(bind.pod.uid)
+        refusal = Refusal.INVALID if uid in self.given_up else wish
+        if pod is None:
+            refusal = Refusal.GONE
+        elif pod.node_name and pod.node_name != bind.node:
+            refusal = Refusal.TAKEN
+        elif pod.terminating or pod.gates:
+            refusal = Refusal.HELD
+        elif pod.node_name:
+            refusal = None
+        if refusal is None and pod is not None:
+            started = 1 + int(self.now)
+            if not pod.node_name:
+                self.put(replace(pod, node_name=bind.node, started_seconds=started, nominated_node=""))
+            self._tell(BindAccepted(uid, bind.node))
+        elif refusal is not None:
+            if refusal is Refusal.INVALID:
+                self.given_up.add(uid)
+            self._tell(BindRefused(uid, bind.node, refusal, "no"))
+
+    def lose(self, number: int) -> None:
+        """Let the answer to a bind be lost, but not the bind; the engine hears of it by the watch or by reading."""
+        if self.binds and self.binds[number % len(self.binds)].pod.uid not in self.given_up:
+            bind = self.binds.pop(number % len(self.binds))
+            pod = self.pods.get(bind.pod.uid)
+            if pod is None:
+                self._tell(BindRefused(bind.pod.uid, bind.node, Refusal.GONE, "no"))
+            elif not pod.node_name and not pod.gates:
+                self.put(replace(pod, node_name=bind.node, started_seconds=1 + int(self.now), nominated_node=""))
+            else:
+                self.binds.append(bind)
+
+    def evict(self, number: int, wish: Spared | None, grace_seconds: int) -> None:
+        """Let an eviction that is in flight have its outcome."""
+        if not self.evictions:
+            return
+        evict = self.evictions.pop(number % len(self.evictions))
+        pod = self.pods.get(evict.victim.uid)
+        if pod is None or pod.terminating:
+            return
+        if wish is not None:
+            self._tell(EvictRefused(pod.uid, wish, "no"))
+        else:
+            self.delete_pod(pod.uid, grace_seconds)
+
+    def restart_scheduler(self) -> None:
+        """End the engine; what it had in flight may or may not have arrived; a new one lists everything."""
+        for number in range(len(self.binds)):
+            if number % 2:
+                self.lose(0)
+        self.binds.clear()
+        self.evictions.clear()
+        self._unheard.clear()
+        self.scheduler = self._start()
+        self.list_again()
+
+    # The end.
+
+    def calm_down(self, seconds: float) -> None:
+        """Let the faults stop, and time pass until nothing moves."""
+        self.pace = Pace()
+        self.hear()
+        end = self.now + seconds
+        while self.now < end:
+            self.settle()
+            self.now += 6.0
+        self.settle()
+
+    def settle(self) -> None:
+        """Let all that can happen at once happen."""
+        for _ in range(ROUNDS_MAX):
+            if not self._round(1000):
+                return
+        raise AssertionError(f"something moves for ever: {self.said[-10:]}")
+
+    def go_on(self) -> None:
+        """Let happen what happens by itself at this pace, a few rounds of it."""
+        for _ in range(3):
+            if not self._round(3):
+                break
+        self.scheduler.look()
+
+    def _round(self, most: int) -> bool:
+        """Let each part of the world act, at most so often; say whether something moved."""
+        pace, moved = self.pace, False
+        if pace.hears:
+            self.hear()
+        if pace.decides:
+            moved = bool(self.decide(rounds=most))
+        for _ in range(min(most, len(self.binds)) if pace.binds else 0):
+            self.conclude(0, None)
+            moved = True
+        for _ in range(min(most, len(self.evictions)) if pace.evicts else 0):
+            self.evict(0, None, 0)
+            moved = True
+        for uid in [uid for uid, pod in sorted(self.pods.items()) if pod.terminating and pace.ends][:most]:
+            self.end_pod(uid)
+            moved = True
+        return moved
+
+    def fresh(self) -> list[Action]:
+        """Return what a new engine would do with the world as it is."""
+        scheduler = WatchedScheduler(default_profile(), "fresh", often=False)
+        for event in self._everything():
+            scheduler.observe(event, self.now)
+        said: list[Action] = []
+        while pools := scheduler.ready(self.now):
+            for pool in pools:
+                said += scheduler.decide(pool, self.now, 1)
+        return [a for a in said if isinstance(a, Bind | Evict) and a_pod_of(a) not in self.given_up]
+
+
+def a_pod_of(action: Bind | Evict) -> str:
+    """Return the pod that is to be placed, or evicted."""
+    return action.pod.uid if isinstance(action, Bind) else action.victim.uid
