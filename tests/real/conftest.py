@@ -1,12 +1,15 @@
 """What every test on the real control plane has: a namespace of its own, and a clean cluster after it."""
 
 import json
+import sys
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 
 import pytest
 
 from aischeduler.model.names import DEFAULT_POOL
+from tests.controlplane.part import Part
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.sweep import sweep
 from tests.objects import pool_object
@@ -24,6 +27,7 @@ from tests.real.daemon import Daemon
 from tests.real.history import History
 
 LOG_CHARACTERS_SHOWN = 3_000
+KUBELETS = Path(__file__).with_name("kubelets.py")
 _numbers = count(1)
 
 
@@ -78,3 +82,17 @@ def history(control_plane: ControlPlane, clean_cluster: None) -> Iterator[Histor
     """The record of all pods during the test."""
     with History(control_plane) as history:
         yield history
+
+
+@pytest.fixture
+def kubelets(control_plane: ControlPlane, clean_cluster: None) -> Iterator[Part]:
+    """Bound pods run, and go when they are deleted."""
+    identity = (control_plane.authority, control_plane.admin.certificate, control_plane.admin.key)
+    command = [sys.executable, str(KUBELETS), control_plane.url, *map(str, identity)]
+    log = control_plane.directory / "kubelets.log"
+    part = control_plane.program("kubelets", command, lambda: "watching" in log.read_text())
+    part.start()
+    yield part
+    assert part.running()
+    part.kill()
+    print(log.read_text()[-LOG_CHARACTERS_SHOWN:])

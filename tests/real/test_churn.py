@@ -7,12 +7,10 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from random import Random  # noqa: TID251 - here the seed becomes chance
 
-import pytest
-
 from tests.controlplane.many import Request, send
+from tests.controlplane.part import Part
 from tests.controlplane.plane import ControlPlane
 from tests.objects import Json, eviction_object, node_object, pod_object, pool_object, priority_class_object
 from tests.real.cluster import create_nodes, create_pods, create_pools
@@ -20,8 +18,6 @@ from tests.real.daemon import Daemon
 from tests.real.history import History
 from tests.real.judge import judge
 from tests.real.recount import Numbers, difference, from_command, from_metrics, from_status, recount, without_loans
-from tests.stage.kubelets import Kubelets
-from tests.worlds.over_http import HttpTransport
 
 SEED = 20_260_102
 EVENTS = 5_000
@@ -169,15 +165,6 @@ class Churn:
         return node_object(f"node-{number:02d}", cpu="8", memory="32Gi", gpu=8 * (number % 4 == 0), labels=labels)
 
 
-@pytest.fixture
-def kubelets(control_plane: ControlPlane, clean_cluster: None) -> Iterator[Kubelets]:
-    """Bound pods run, and go when they are deleted."""
-    server = HttpTransport(control_plane.url, lambda: None, control_plane.tls)
-    kubelets = Kubelets(server.watch, server)
-    yield kubelets
-    kubelets.close()
-
-
 def listed(plane: ControlPlane) -> list[Json]:
     """Return what `kubectl get` shows of pods, nodes and pools."""
     shown = plane.kubectl("get", "pods,nodes,pools.resource.aibee.cn", "--all-namespaces", "-o", "json")
@@ -214,7 +201,7 @@ def wait_until_calm(history: History) -> None:
 
 
 def test_after_five_thousand_events_everybody_tells_what_there_is(
-    control_plane: ControlPlane, namespace: str, pools_served: None, history: History, kubelets: Kubelets
+    control_plane: ControlPlane, namespace: str, pools_served: None, history: History, kubelets: Part
 ) -> None:
     print(f"seed {SEED}")
     churn = Churn(control_plane, namespace, history)
@@ -225,7 +212,6 @@ def test_after_five_thousand_events_everybody_tells_what_there_is(
         while churn.events < EVENTS:
             churn.round()
             churn.evict_marked()
-            kubelets.check()
             time.sleep(ROUND_SECONDS)
         wait_until_calm(history)
         deadline = time.monotonic() + AGREE_WITHIN_SECONDS

@@ -1,0 +1,145 @@
+"""The kubelets of all nodes, as a program of its own: bound pods run, and go when they are deleted.
+
+Run as `kubelets.py URL AUTHORITY CERTIFICATE KEY`; it says `watching` once it has listed all pods.
+
+Laws:
+- It keeps up with crowds: a process of its own, many requests at a time, and a watch that ended is begun again.
+- That a write is refused because its pod is gone or changed is no failure: the watch tells what became of it.
+"""
+
+import asyncio
+import ssl
+import sys
+import time
+from contextlib import suppress
+from datetime import UTC, datetime
+
+import aiohttp
+import msgspec
+
+IN_FLIGHT = 16
+START_SECONDS = 0.01
+STOP_SECONDS = 0.05
+AGAIN_SECONDS = 0.05
+LINE_BYTES_MAX = 2**22
+PODS = "/api/v1/pods"
+PATCH = {"Content-Type": "application/strategic-merge-patch+json"}
+EXPECTED = (200, 404, 409)
+
+
+class Metadata(msgspec.Struct, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    deletion_timestamp: str = ""
+
+
+class Spec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+
+
+class Status(msgspec.Struct):
+    phase: str = ""
+
+
+class Pod(msgspec.Struct):
+    metadata: Metadata
+    spec: Spec = msgspec.field(default_factory=Spec)
+    status: Status = msgspec.field(default_factory=Status)
+
+
+class Line(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class Pods(msgspec.Struct):
+    metadata: Metadata
+    items: list[Pod]
+
+
+class Kubelets:
+    """Follows all pods over one session."""
+
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        self._session = session
+        self._in_flight = asyncio.Semaphore(IN_FLIGHT)
+        self._planned: dict[tuple[str, str], None] = {}
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._version = ""
+
+    async def run(self) -> None:
+        while True:
+            with suppress(aiohttp.ClientError, ConnectionError):
+                if not self._version:
+                    await self._list()
+                await self._watch()
+            await asyncio.sleep(AGAIN_SECONDS)
+
+    async def _list(self) -> None:
+        async with self._session.get(PODS) as answer:
+            listed = msgspec.json.decode(await answer.read(), type=Pods)
+        for pod in listed.items:
+            self._plan(pod)
+        self._version = listed.metadata.resource_version
+        print("watching", flush=True)
+
+    async def _watch(self) -> None:
+        query = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": self._version}
+        self._version = ""
+        async with self._session.get(PODS, params=query) as answer:
+            while answer.status == 200 and (line := await answer.content.readline()):
+                told = msgspec.json.decode(line, type=Line)
+                if told.type == "ERROR":
+                    return
+                pod = msgspec.json.decode(told.object, type=Pod)
+                if told.type in ("ADDED", "MODIFIED"):
+                    self._plan(pod)
+
+    def _plan(self, pod: Pod) -> None:
+        """Do what a kubelet would about this pod, once."""
+        action, seconds = "", 0.0
+        if pod.metadata.deletion_timestamp:
+            action, seconds = "stop", STOP_SECONDS
+        elif pod.status.phase == "Pending":
+            action, seconds = "start", START_SECONDS
+        key = pod.metadata.uid, action
+        if pod.spec.node_name and action and key not in self._planned:
+            self._planned[key] = None
+            task = asyncio.create_task(self._act(pod.metadata, action, seconds))
+            self._tasks[task] = None
+            task.add_done_callback(self._tasks.pop)
+
+    async def _act(self, metadata: Metadata, action: str, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        path = f"/api/v1/namespaces/{metadata.namespace}/pods/{metadata.name}"
+        async with self._in_flight:
+            if action == "stop":
+                options = {"gracePeriodSeconds": 0, "preconditions": {"uid": metadata.uid}}
+                request = self._session.delete(path, data=msgspec.json.encode(options))
+            else:
+                now = datetime.fromtimestamp(time.time(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+                ready = {"type": "Ready", "status": "True", "lastTransitionTime": now}
+                status = {"phase": "Running", "startTime": now, "conditions": [ready]}
+                change = {"metadata": {"uid": metadata.uid}, "status": status}
+                request = self._session.patch(f"{path}/status", data=msgspec.json.encode(change), headers=PATCH)
+            async with request as answer:
+                said = await answer.read()
+                assert answer.status in EXPECTED, said
+
+
+async def main(url: str, authority: str, certificate: str, key: str) -> None:
+    tls = ssl.create_default_context(cafile=authority)
+    tls.load_cert_chain(certificate, key)
+    connector = aiohttp.TCPConnector(ssl=tls, limit=IN_FLIGHT + 2)
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=5)
+    headers = {"Content-Type": "application/json"}
+    async with aiohttp.ClientSession(
+        url, connector=connector, timeout=timeout, headers=headers, read_bufsize=LINE_BYTES_MAX
+    ) as session:
+        await Kubelets(session).run()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:5]))
