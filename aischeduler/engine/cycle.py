@@ -221,7 +221,7 @@ def _preempt(tried: Attempt) -> bool:
     claims = lifted_for(cluster, record, pool.name)
     chosen = find_victims(cluster, record, tried.rows, claims)
     if not isinstance(chosen, Chosen):
-        tried.clauses.append(PREEMPTION + chosen.message())
+        tried.clauses.append(PREEMPTION + chosen.message() + _protected(cluster, pool.name))
         return False
     displaced = _end_for(tried, claims, chosen.row)
     cluster.claims.make(Claim(record, record.pod.spec, chosen.row, pool.name, chosen.victims, tried.now))
@@ -239,6 +239,13 @@ def _preempt(tried: Attempt) -> bool:
     tried.ended(Result.NOMINATED)
     cluster.wake_alike(record, tried.now)
     return True
+
+
+def _protected(cluster: Cluster, pool: str) -> str:
+    """Return how many pods of this pool's nodes a disruption budget keeps there, where that is so."""
+    spared = (cluster.records[uid] for uid in cluster.spared.names())
+    count = sum(record.protected and cluster.pool_of(record.row) == pool for record in spared)
+    return f" Disruption budgets forbid to evict {count} pod{'s' * (count > 1)} now." if count else ""
 
 
 def _may_not_evict(tried: Attempt) -> str:

@@ -15,7 +15,7 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.wakeups import row_changed
 from aischeduler.model.actions import Cause, Evict
 from aischeduler.model.budget import Budget
-from aischeduler.model.events import EvictRefused
+from aischeduler.model.events import EvictRefused, Spared
 from aischeduler.model.names import PODS
 from aischeduler.model.pool import Pool, ReclaimPolicy
 from aischeduler.state.records import PodRecord
@@ -24,6 +24,8 @@ LEAVING_SLACK_SECONDS: Final = 60.0
 """How long after its grace a terminating pod is still believed to leave."""
 SPARED_SECONDS: Final = 30.0
 """How long a pod that could not be evicted is no victim again."""
+PROTECTED_SECONDS: Final = 300.0
+"""The same where a disruption budget forbade it: a change of the budget ends it sooner."""
 
 
 def evict(cluster: Cluster, victim: PodRecord, beneficiary: PodRecord | None, decision: str) -> Evict:
@@ -74,7 +76,9 @@ def evict_refused(cluster: Cluster, event: EvictRefused, now: float) -> None:
     record = cluster.records.get(event.uid)
     if record is None or cluster.victims.pop(event.uid, None) is None:
         return
-    cluster.spared.set(event.uid, now + SPARED_SECONDS)
+    record.protected = event.why is Spared.BUDGET
+    seconds = PROTECTED_SECONDS if record.protected else SPARED_SECONDS
+    cluster.spared.set(event.uid, now + seconds)
     cluster.budgets.note_refusal(record.pod)
     if record.counted is not None:
         cluster.refresh(record)

@@ -5,6 +5,8 @@ Laws:
 - Whom the change helps is woken; whose claim it breaks looks elsewhere.
 """
 
+from collections import Counter
+
 import numpy as np
 
 from aischeduler.engine.claiming import end_claims_on, recheck
@@ -15,6 +17,8 @@ from aischeduler.model.actions import ObjectRef, Warn
 from aischeduler.model.node import Node
 from aischeduler.state.nodes import NO_POOL, Change
 from aischeduler.state.pools import Moved
+from aischeduler.state.queue import PoolQueue
+from aischeduler.state.records import Place
 
 
 def node_seen(cluster: Cluster, node: Node, now: float) -> None:
@@ -53,7 +57,15 @@ def follow(cluster: Cluster, moved: list[Moved], now: float) -> None:
         end_claims_on(cluster, move.row, now)
     cluster.running.follow_pools(np.array([move.row for move in moved], dtype=np.intp), cluster.nodes.pool)
     cluster.book_rows([move.row for move in moved])
-    gained = sorted({move.new for move in moved} - {NO_POOL})
-    for pool in sorted(cluster.pools.name(number) for number in gained):
+    gained = Counter(move.new for move in moved if move.new != NO_POOL)
+    for pool, rows in sorted((cluster.pools.name(number), rows) for number, rows in gained.items()):
         end_loans(cluster, pool)
+        if rows == len(cluster.nodes.rows_of_pool(cluster.pools.id(pool))):
+            _try_all(cluster.queues[pool], now)
     rows_changed(cluster, [move.row for move in moved if move.new != NO_POOL], now)
+
+
+def _try_all(queue: PoolQueue, now: float) -> None:
+    """Let every parked pod be tried where a pool gets its first nodes: none of them was refused by a node yet."""
+    for record in queue.in_place(Place.PARKED):
+        queue.wake_at_once(record, now)

@@ -68,6 +68,8 @@ class PodRecord:
     saved: bool = False
     """The net, not an event, brought it back into the queue."""
     message: str = ""
+    protected: bool = False
+    """It was spared because a disruption budget forbade its eviction."""
     nominated: str = ""
     """The node that its status was last told to name."""
     decision: str = ""

@@ -6,7 +6,7 @@ import pytest
 
 from aischeduler.model.events import NamespaceSeen, PodGone, PoolGone
 from aischeduler.model.pool import Pool
-from tests.build import a_node, a_pod, a_pool
+from tests.build import a_node, a_pod, a_pool, a_taint
 from tests.engine.session import Session, binds, evictions, reports
 
 
@@ -211,3 +211,13 @@ def test_parked_pods_say_so_when_a_lender_closes_although_nothing_wakes_them() -
     assert {name: text.partition("borrowing: ")[2] for name, text in said.items()} == dict.fromkeys(
         ("p0", "p1", "p2"), "not sharing: b; no node fits: default."
     )
+
+
+def test_first_node_of_a_pool_lets_every_waiting_pod_say_what_it_now_waits_for() -> None:
+    session = session_of(pool("a", disable_borrowing=True))
+    session.see(*(a_pod(f"p{i}", cpu="1", pool="a") for i in range(3)))
+    session.decide()
+    session.see(a_node("n", labels={"pool": "a"}, taints=(a_taint(),)))
+    said = reports(session.decide(1))
+    assert len(said) == 3
+    assert all("1 node(s) had untolerated taint(s)" in text for text in said.values())

@@ -283,3 +283,15 @@ def test_room_of_a_claim_that_is_given_up_for_a_pod_ahead_goes_to_who_can_use_th
     session.tell(PodGone("uid-g1"), PodGone("uid-g2"))
     assert set(binds(session.decide(20))) == {"first", "small"}
     assert session.scheduler.net_saves() == 0
+
+
+def test_pod_kept_waiting_by_a_budget_says_so_and_does_not_try_every_few_seconds() -> None:
+    session = two_pools()
+    selector = label_selector("spec.selector", {"app": "guest"}, ())
+    session.tell(BudgetSeen(Budget("default", "b", "u", selector, disruptions_allowed=0)))
+    session.see(a_node("n", cpu="4", labels=A), a_pod("guest", cpu="4", pool="b", node="n", labels={"app": "guest"}))
+    session.see(a_pod("owner", cpu="4", pool="a"))
+    session.decide()
+    session.tell(EvictRefused("uid-guest", Spared.BUDGET, "x"))
+    assert "Disruption budgets forbid to evict 1 pod now." in reports(session.decide())["owner"]
+    assert session.decide(290) == []
