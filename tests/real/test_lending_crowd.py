@@ -1,0 +1,176 @@
+"""Two thousand pods over twenty pools: all idle room is lent, and comes back when its owners need it.
+
+Ten pools have more pods than room and borrow; the other ten lend up to a limit, and then their own pods come. Who is
+evicted is created again under a new name, as a controller would. Then half of the owners' pods finish.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.controlplane.many import Request, send
+from tests.controlplane.part import Part
+from tests.controlplane.plane import ControlPlane
+from tests.objects import Json, node_object, pod_object, pool_object
+from tests.real.cluster import condition, create_nodes, create_pods, create_pools
+from tests.real.daemon import Daemon
+from tests.real.history import History
+from tests.real.judge import judge
+
+EACH = 10
+"""Pools that borrow, and as many that lend."""
+NODES_EACH, NODE_CPU = 5, 15
+ROOM = NODES_EACH * NODE_CPU
+"""Pods of one CPU that a pool's nodes hold."""
+LENT_MOST = 65
+BORROWERS_EACH, OWNERS_EACH = ROOM + LENT_MOST, 60
+KEPT = ROOM - LENT_MOST
+"""Room in each lender that is never lent: its own pods start there without evicting anybody."""
+RECLAIMED_EACH = OWNERS_EACH - KEPT
+PATIENCE_SECONDS = 90.0
+TURN_SECONDS = 0.25
+SUCCEEDED = {"status": {"phase": "Succeeded"}}
+
+BORROWING = [f"borrow-{number}" for number in range(EACH)]
+LENDING = [f"lend-{number}" for number in range(EACH)]
+
+
+def nodes() -> list[Json]:
+    return [
+        node_object(f"{pool}-n{number}", cpu=str(NODE_CPU), memory="64Gi", labels={"team": pool})
+        for pool in (*BORROWING, *LENDING)
+        for number in range(NODES_EACH)
+    ]
+
+
+def pools() -> list[Json]:
+    """Borrowers lend nothing, lenders borrow nothing, and each lender keeps some room to itself."""
+    borrowing = [pool_object(name, labels={"team": name}, disableSharing=True) for name in BORROWING]
+    lending = [
+        pool_object(name, labels={"team": name}, disableBorrowing=True, lendingLimit={"cpu": str(LENT_MOST)})
+        for name in LENDING
+    ]
+    default = pool_object("default", disableSharing=True)
+    return [*borrowing, *lending, default]
+
+
+@dataclass
+class Crowd:
+    """The pods of this test, and the controller that replaces those who were evicted."""
+
+    plane: ControlPlane
+    namespace: str
+    history: History
+    replaced: int = 0
+
+    def create(self, homes: list[str], each: int) -> None:
+        create_pods(
+            self.plane, self.namespace, [self._pod(home, f"{number}") for number in range(each) for home in homes]
+        )
+
+    def victims(self) -> list[str]:
+        """Return the pods that are gone without having finished."""
+        return [sight.name for sight in list(self.history.sights) if sight.gone and sight.namespace == self.namespace]
+
+    def replace(self) -> None:
+        """Create a pod for each that has been evicted since."""
+        new = self.victims()[self.replaced :]
+        self.replaced += len(new)
+        create_pods(self.plane, self.namespace, [self._pod(home_of(name), f"again-{name}") for name in new])
+
+    def until(self, holds: Callable[[], bool], what: str) -> None:
+        """Go on until it holds, and replace who is evicted meanwhile; seldom, for others need this process too."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not holds():
+            assert time.monotonic() < deadline, f"{what}: not within {PATIENCE_SECONDS:.0f} s"
+            time.sleep(TURN_SECONDS)
+            self.replace()
+
+    def where(self) -> Counter[tuple[str, str]]:
+        """Count the unfinished pods by home and by the pool of their node; those that wait are nowhere."""
+        there = [sight for sight in self.history.pods(self.namespace) if not sight.finished]
+        return Counter((home_of(sight.name), sight.node.rpartition("-")[0]) for sight in there)
+
+    def lent(self) -> int:
+        return sum(count for (home, pool), count in self.where().items() if pool and pool != home)
+
+    def _pod(self, home: str, name: str) -> Json:
+        full = name if name.startswith("again-") else f"{home}-p{name}"
+        return pod_object(full, namespace=self.namespace, cpu="1", memory="64Mi", pool=home)
+
+
+def home_of(name: str) -> str:
+    """Return the pool of a pod of this name."""
+    return name.replace("again-", "").rpartition("-")[0]
+
+
+def at_home(homes: list[str], count: int) -> dict[tuple[str, str], int]:
+    return {(home, home): count for home in homes}
+
+
+def test_two_thousand_pods_borrow_give_back_and_borrow_again(
+    control_plane: ControlPlane, namespace: str, pools_served: None, history: History, kubelets: Part
+) -> None:
+    create_nodes(control_plane, nodes())
+    create_pools(control_plane, *pools())
+    crowd = Crowd(control_plane, namespace, history)
+    daemon = Daemon(control_plane, metrics=True)
+    try:
+        daemon.start()
+        crowd.create(BORROWING, BORROWERS_EACH)
+        crowd.until(lambda: crowd.lent() == EACH * LENT_MOST, "all room lent that may be")
+        assert crowd.victims() == []
+
+        crowd.create(LENDING, OWNERS_EACH)
+        owners = at_home(LENDING, OWNERS_EACH)
+        crowd.until(lambda: owners.items() <= crowd.where().items(), "every owner at home")
+        crowd.until(lambda: len(crowd.victims()) == crowd.replaced == EACH * RECLAIMED_EACH, "the evicted replaced")
+        judge_the_reclaim(crowd, daemon)
+        crowd.until(lambda: len(reasons(crowd)) == EACH * RECLAIMED_EACH, "a reason for each that waits")
+        assert all("; no node fits: lend-0, lend-1, " in reason for reason in reasons(crowd)), reasons(crowd)[:3]
+
+        ending = [f"{home}-p{number}" for home in LENDING for number in range(OWNERS_EACH // 2)]
+        path = f"/api/v1/namespaces/{namespace}/pods"
+        send(control_plane.connect, [Request("PATCH", f"{path}/{name}/status", SUCCEEDED) for name in ending])
+        crowd.until(lambda: crowd.lent() == lent_again(), "the room that the finished pods left, lent again")
+        assert len(crowd.victims()) == EACH * RECLAIMED_EACH
+        saves = sum(one.value for one in daemon.samples() if one.name == "ai_scheduler_net_saves_total")
+    finally:
+        daemon.kill()
+        print(daemon.log[-3_000:])
+    judge(control_plane, history, namespace)
+    assert saves == 0
+
+
+def lent_again() -> int:
+    """Return how many pods are on loan at the end: what was left lent, and half of the owners' room."""
+    return EACH * (LENT_MOST - RECLAIMED_EACH + OWNERS_EACH // 2)
+
+
+def judge_the_reclaim(crowd: Crowd, daemon: Daemon) -> None:
+    """All are where they should be, and nobody went in vain.
+
+    Each lender had room for some of its pods; exactly as many borrowers went as it had more pods than that.
+    """
+    where = crowd.where()
+    assert where.items() >= at_home(BORROWING, ROOM).items()
+    on_loan = {(home, pool): count for (home, pool), count in where.items() if pool not in ("", home)}
+    assert Counter(pool for _, pool in on_loan for _ in range(on_loan[_, pool])) == Counter(
+        dict.fromkeys(LENDING, LENT_MOST - RECLAIMED_EACH)
+    )
+    evictions = daemon.said("evict")
+    assert {line["cause"] for line in evictions} == {"Reclaimed"}
+    assert {line["home_pool"] for line in evictions} <= set(BORROWING)
+    assert Counter(line["pool"] for line in evictions) == Counter(dict.fromkeys(LENDING, RECLAIMED_EACH))
+    assert all(home_of(line["beneficiary"].partition("/")[2]) == line["pool"] for line in evictions)
+    assert {line["pod"] for line in evictions} == set(crowd.victims())
+
+
+def reasons(crowd: Crowd) -> list[str]:
+    """Return what those who wait were told last."""
+    items = crowd.plane.api("GET", f"/api/v1/namespaces/{crowd.namespace}/pods?fieldSelector=spec.nodeName=").body[
+        "items"
+    ]
+    told = [condition(pod, "PodScheduled").get("message", "") for pod in items]
+    return [reason for reason in told if reason]
