@@ -1,7 +1,11 @@
 """CPU and memory of other processes, as the kernel counts them."""
 
 import os
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -40,3 +44,15 @@ def wait_quiet(pid: int, seconds: float = 60.0) -> None:
         if now - before < QUIET_SHARE * LOOK_EVERY_SECONDS:
             return
         before = now
+
+
+@contextmanager
+def program(*arguments: str, log: Path) -> Iterator[int]:
+    """Run `ai-scheduler` with these arguments; yield its pid."""
+    with log.open("ab") as file:
+        process = subprocess.Popen([sys.executable, "-m", "aischeduler", *arguments], stdout=file, stderr=file)
+        try:
+            yield process.pid
+        finally:
+            process.terminate()
+            process.wait()

@@ -5,8 +5,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import pytest
 from aischeduler.kube.crds import pool_crd
 from tests.bench.board import show
 from tests.bench.documents import as_sent, compact, real_node, real_pod
-from tests.bench.processes import resident_bytes, wait_quiet
+from tests.bench.processes import program, resident_bytes, wait_quiet
 from tests.controlplane.many import Connect, create
 from tests.objects import POOL_API, pool_object
 
@@ -44,18 +43,6 @@ def in_process() -> Row:
     before, after, held = map(int, printed.split())
     assert held == PODS
     return row("reflector and engine alone, pods running", before, after)
-
-
-@contextmanager
-def program(*arguments: str, log: Path) -> Iterator[int]:
-    """Run `ai-scheduler` with these arguments; yield its pid."""
-    with log.open("ab") as file:
-        process = subprocess.Popen([sys.executable, "-m", "aischeduler", *arguments], stdout=file, stderr=file)
-        try:
-            yield process.pid
-        finally:
-            process.terminate()
-            process.wait()
 
 
 def wait_for(path: Path, seconds: float = 30.0) -> str:
