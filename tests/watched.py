@@ -24,6 +24,8 @@ class WatchedScheduler(Scheduler):
         """Pods by uid -> node to which they were sent, while that was not refused."""
         self._evicted: dict[str, Evict] = {}
         """Victims by uid -> their eviction, while it was not refused."""
+        self._trips: dict[str, tuple[str, ...]] = {}
+        """Pods that wait abroad by uid -> the pools in which they were seen since they last waited at home."""
 
     def observe(self, event: Event, now: float) -> None:
         super().observe(event, now)
@@ -48,9 +50,22 @@ class WatchedScheduler(Scheduler):
                     self._bound[pod.uid] = node
                 case Evict():
                     self._note_eviction(action)
+        self._follow_trips()
         if self.often:
             self.look()
         return actions
+
+    def _follow_trips(self) -> None:
+        """Check that no pod comes twice to a lender before it has waited at home again."""
+        for queue in self._cluster.queues.values():
+            for record in queue.records():
+                trip = self._trips.get(record.pod.uid, ())
+                if not record.visited:
+                    self._trips.pop(record.pod.uid, None)
+                elif record.borrower and trip[-1:] != (record.queue,):
+                    assert record.queue not in trip, f"{record.pod.uid} comes to {record.queue} again: {trip}"
+                    assert set(trip) <= set(record.visited), f"{record.pod.uid} forgets where it was: {trip}"
+                    self._trips[record.pod.uid] = (*trip, record.queue)
 
     def look(self) -> None:
         """Check every invariant now."""
