@@ -7,6 +7,9 @@ import msgspec
 
 from tests.bench.spec import OURS, Goal
 
+SMALLEST = 1e-9
+"""Stands for 0 where something is divided by it."""
+
 
 class Target(msgspec.Struct, frozen=True):
     """What a figure of ours should reach: `bound` times the peer's, or without a `peer` the `bound` itself."""
@@ -67,14 +70,14 @@ def ratios(case: CaseResult, figure: str, peer: str) -> Spread | None:
     return spread([one / other for one, other in zip(ours, theirs, strict=True)])
 
 
-def reached(case: CaseResult, goal: Target) -> tuple[Spread, float] | None:
-    """Return what a goal is about, and how many times better than the goal its median is; None without a figure."""
+def margins(case: CaseResult, goal: Target) -> Spread | None:
+    """Return how many times better than its goal a figure is, from the worst round to the best; None without one."""
     values = ratios(case, goal.figure, goal.peer) if goal.peer else spread_of(case, goal.figure)
     if values is None:
         return None
     if goal.at_least:
-        return values, values.median / goal.bound
-    return values, goal.bound / values.median if values.median else float("inf")
+        return Spread(*(value / goal.bound for value in (values.least, values.median, values.most)))
+    return Spread(*(goal.bound / max(value, SMALLEST) for value in (values.most, values.median, values.least)))
 
 
 def spread_of(case: CaseResult, figure: str, side: str = OURS) -> Spread | None:

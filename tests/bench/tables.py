@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench.results import CaseResult, Spread, ratios, reached, spread_of
+from tests.bench.results import CaseResult, Spread, margins, ratios, spread_of
 from tests.bench.spec import OURS
 
 
@@ -34,8 +34,8 @@ def goal_texts(case: CaseResult, figure: str, peer: str) -> tuple[str, str]:
     """Return the goal of a figure beside a peer (or alone) and whether the median reaches it; empty without one."""
     for goal in case.goals:
         if (goal.figure, goal.peer) == (figure, peer):
-            found = reached(case, goal)
-            verdict = "not measured" if found is None else "reached" if found[1] >= 1 else "missed"
+            found = margins(case, goal)
+            verdict = "not measured" if found is None else "reached" if found.median >= 1 else "missed"
             return f"{'≥' if goal.at_least else '≤'} {digits(goal.bound)}", verdict
     return "", ""
 
