@@ -1,6 +1,7 @@
 """The sandbox over HTTP with the production daemon as a ground: both fresh for each scenario, in a thread's loop."""
 
 import asyncio
+import gc
 import json
 import time
 from collections.abc import Coroutine
@@ -97,6 +98,7 @@ class SandboxGround:
         address = urlsplit(self._sandbox.url)
         server = Server(address.hostname or "", address.port or 0, time.monotonic)
         config = msgspec.convert(json.loads(json.dumps(settings)), Config)
+        gc.freeze()  # a daemon that starts collects; what the tests hold is theirs and large
         self._daemon = Daemon(server, config, asyncio.Event())
         self._daemon_task = asyncio.create_task(self._daemon.run(), name="daemon")
         deciding = asyncio.create_task(self._daemon.deciding.wait(), name="deciding")

@@ -81,9 +81,9 @@ def test_slow_victims_cost_no_further_victims_at_each_retry(stage: Stage) -> Non
     stage.runs("b1", "b2", "b3", "b4")
     stage.pod("home", pool="a", cpu="2")
     stage.until(lambda: len(stage.victims()) == 1)
-    for _ in range(3):
-        stage.patch("Pod", "home", {"metadata": {"labels": {"touched": str(_)}}})
-        stage.let_pass(1.0)
+    for touch in ("first", "second"):
+        stage.patch("Pod", "home", {"metadata": {"labels": {"touched": touch}}})
+        stage.let_pass(0.8)
     assert len(stage.victims()) == 1
     stage.release(*stage.victims())
     stage.goes(home="a1")
@@ -143,7 +143,7 @@ def test_pod_that_no_lender_takes_does_not_run_in_circles(stage: Stage) -> None:
     begun = stage.decision("before")
     stage.pod("p", pool="a", cpu="3")
     stage.waits("p", "borrowing: ")
-    stage.let_pass(2.0)
+    stage.let_pass(1.2)
     assert len(stage.events("p", "FailedScheduling")) == 1
     stage.delete("Pod", "before")
     stage.goes(p="a1")
@@ -161,7 +161,7 @@ def test_pod_for_which_a_lender_has_room_but_no_right_node_stays_at_home(stage: 
     stage.goes(first="probe1")
     stage.pod("p", pool="a", node_selector={"zone": "east"})
     stage.waits("p", "borrowing: ")
-    stage.let_pass(2.0)
+    stage.let_pass(1.2)
     stage.pod("last", pool="probe")
     stage.goes(last="probe1")
     assert stage.decision("last") - stage.decision("first") <= 8

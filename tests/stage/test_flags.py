@@ -3,14 +3,14 @@
 from tests.stage.stage import Stage
 
 
-def two_loans(stage: Stage, **lender: object) -> None:
+def two_loans(stage: Stage, *, apart_seconds: float = 0.0, **lender: object) -> None:
     """Pool b lends 2 CPUs each to `older` and `newer` of pool a."""
     stage.pools("a")
     stage.node("b1", pool="b", cpu="8")
     stage.pools("b", **lender)
     stage.pod("older", pool="a", cpu="2")
     stage.runs("older")
-    stage.let_pass(1.1)
+    stage.let_pass(apart_seconds)
     stage.pod("newer", pool="a", cpu="2")
     stage.runs("newer")
 
@@ -33,7 +33,7 @@ def test_sharing_that_is_switched_off_ends_every_loan_where_the_pool_says_so(sta
 
 
 def test_limit_that_is_lowered_ends_the_newest_loans(stage: Stage) -> None:
-    two_loans(stage, reclaimPolicy="Evict")
+    two_loans(stage, apart_seconds=1.1, reclaimPolicy="Evict")
     stage.set_pool("b", lendingLimit={"cpu": "3"})
     stage.evicts("newer")
     stage.stays(lambda: stage.victims() == ["newer"])
