@@ -52,6 +52,8 @@ from aischeduler.observability.observatory import Observatory
 
 GRACE_SECONDS: Final = 25.0
 """How long we finish what is in flight; the kubelet kills after 30 seconds."""
+CHECK_SECONDS: Final = 2.0
+"""How often the engine is asked to judge itself; while it decides it does so less often."""
 REPORTS_GRACE_SECONDS: Final = 5.0
 """How long we finish saying what happened, within the grace."""
 RESTART_FIRST_SECONDS: Final = 0.5
@@ -150,6 +152,7 @@ class Daemon:
             job = self._restarting(f"reflector of {reflector.resource.kind}", reflector.run)
             running.append(tasks.create_task(job))
         running.append(tasks.create_task(self._take_in(loops), name="intake"))
+        running.append(tasks.create_task(self._restarting("self-check", self._check), name="self-check"))
         starting = tasks.create_task(self._start(works.reflectors, loops, tasks), name="start")
         async with self._pages(works):
             await self._stop.wait()
@@ -207,6 +210,15 @@ class Daemon:
             self.scheduler.observe(event, self._pace.clock())
         except Exception as error:  # noqa: BLE001 - an event that the engine cannot take must not stop the others
             self._log.error("event not taken in", kind=type(event).__name__, exc_info=error)
+
+    async def _check(self) -> None:
+        """Let the engine judge itself from time to time; what is broken is a bug of ours."""
+        while True:
+            await self._pace.sleep(CHECK_SECONDS)
+            violations = self.scheduler.self_check(self._pace.clock())
+            told = self.scheduler.digest() if violations else {}
+            for violation in violations:
+                self._log.error("invariant violated", invariant=violation.name, reason=violation.message, **told)
 
     async def _finish(self, crew: Crew) -> None:
         """Wait for the outcomes of what is in flight, then a little for the reports."""

@@ -145,7 +145,7 @@ def _running_faults(cluster: Cluster, record: PodRecord) -> Faults:
         "started_seconds": pod.started_seconds,
         "home": cluster.pools.id(recount.home_of(cluster, record)),
         "ours": ours,
-        "borrower": recount.home_of(cluster, record) != recount.pool_of(cluster, record.row),
+        "borrower": recount.home_of(cluster, record) != cluster.pool_of(record.row),
         "leaving": cluster.leaving(uid),
     }
     odd = {name: (has[name], value) for name, value in should.items() if has[name] != value}
@@ -166,7 +166,7 @@ def rows_faults(cluster: Cluster, rows: Iterable[int]) -> Faults:
         name, node = nodes.names[row], nodes.nodes[row]
         if bool(nodes.alive[row]) != (node is not None) or (bool(name) and nodes.rows.get(name) != row):
             yield "I4", f"row {row}: named '{name}', alive {nodes.alive[row]}, node {node is not None}"
-        pool = recount.pool_of(cluster, row)
+        pool = recount.pool_by_selectors(cluster, row)
         number = NO_POOL if not pool else cluster.pools.id(pool)
         if nodes.pool[row] != number:
             yield "I4", f"{name}: in the pool {cluster.pool_of(row)}, by the selectors in '{pool}'"
@@ -208,13 +208,7 @@ def pools_faults(cluster: Cluster) -> Faults:
     if set(cluster.queues) != names or pools.names() != tuple(sorted(names)) or DEFAULT_POOL not in names:
         yield "I4", f"the pools are {sorted(names)}, their queues {sorted(cluster.queues)}, listed {pools.names()}"
     for name in sorted(names):
-        rows = nodes.rows_of_pool(pools.id(name)).tolist()
-        fresh = [row for row, node in enumerate(nodes.nodes) if node is not None and nodes.pool[row] == pools.id(name)]
-        if rows != fresh:
-            yield "I4", f"{name}: its rows are {fresh}, remembered are {rows}"
-        pool = pools.pools[name]
-        if name != DEFAULT_POOL and rows and (pool.invalid or pool.selector is None):
-            yield "I14", f"{name}: owns nodes though its spec is refused or selects nothing"
+        yield from pool_faults(cluster, name)
     for row in sorted(cluster.pools.conflicts):
         if nodes.nodes[row] is None:
             yield "I4", f"row {row}: contested, but no node"
@@ -222,6 +216,17 @@ def pools_faults(cluster: Cluster) -> Faults:
     if strangers:
         yield "I4", f"something is kept for pools that do not exist: {sorted(strangers)}"
     yield from _ports_index_faults(cluster)
+
+
+def pool_faults(cluster: Cluster, name: str) -> Faults:
+    """Judge which rows one pool owns."""
+    nodes, number, pool = cluster.nodes, cluster.pools.id(name), cluster.pools.pools[name]
+    rows = nodes.rows_of_pool(number).tolist()
+    fresh = [row for row, other in enumerate(nodes.pool.tolist()) if other == number and nodes.nodes[row] is not None]
+    if rows != fresh:
+        yield "I4", f"{name}: its rows are {fresh}, remembered are {rows}"
+    if name != DEFAULT_POOL and rows and (pool.invalid or pool.selector is None):
+        yield "I14", f"{name}: owns nodes though its spec is refused or selects nothing"
 
 
 def _ports_index_faults(cluster: Cluster) -> Faults:
@@ -238,10 +243,15 @@ def claims_faults(cluster: Cluster) -> Faults:
     """Judge claims: their owners wait for them, at home, and each can come true."""
     claims = cluster.claims
     everywhere = sorted(claims._by_owner.items())
-    by_row = {(claim.row, uid): claim for row in claims._by_row.values() for uid, claim in row.items()}
-    by_pool = {(claim.pool, uid): claim for pool in claims._by_pool.values() for uid, claim in pool.items()}
-    if by_row != {(c.row, uid): c for uid, c in everywhere} or by_pool != {(c.pool, uid): c for uid, c in everywhere}:
+    by_owner = Counter(claim.owner.pod.uid for _, claim in everywhere)
+    by_row = Counter(c.owner.pod.uid for row in claims._by_row for c in claims.on_row(row) if c.row == row)
+    by_pool = Counter(c.owner.pod.uid for pool in claims._by_pool for c in claims.in_pool(pool) if c.pool == pool)
+    if not by_owner == by_row == by_pool:
         yield "claims", "the claims by owner, row and pool are not the same"
+    for pool in sorted(claims._by_pool):
+        orders = [claim.owner.order for claim in claims.in_pool(pool)]
+        if orders != sorted(orders):
+            yield "claims", f"{pool}: its claims are out of order: {orders}"
     for uid, claim in everywhere:
         owner = cluster.records.get(uid)
         if owner is not claim.owner or owner.queue != claim.pool or owner.home != claim.pool:

@@ -1,6 +1,7 @@
 """The numbers of the engine counted anew, from pod records, nodes and specs alone.
 
-Law: nothing here reads what the engine keeps up to date as it goes; what both say must be equal.
+Law: nothing here reads what the engine keeps up to date as it goes, but for the pool of each row, which is judged by
+itself (`pool_by_selectors`); what both say must be equal.
 """
 
 from collections import Counter
@@ -60,7 +61,7 @@ def owners(cluster: Cluster, node: Node) -> tuple[str, ...]:
     )
 
 
-def pool_of(cluster: Cluster, row: int) -> str:
+def pool_by_selectors(cluster: Cluster, row: int) -> str:
     """Return the pool of a row by the selectors; empty where there is no node."""
     node = cluster.nodes.nodes[row]
     if node is None:
@@ -81,7 +82,7 @@ def on_nodes(cluster: Cluster) -> list[PodRecord]:
 
 def loan_of(cluster: Cluster, record: PodRecord) -> Loan | None:
     """Return lender and home of a pod of ours on a node of another pool than its own."""
-    lender, home = pool_of(cluster, record.row), home_of(cluster, record)
+    lender, home = cluster.pool_of(record.row), home_of(cluster, record)
     ours = record.pod.scheduler_name == cluster.profile.scheduler_name
     return (lender, home) if ours and lender and lender != home else None
 
@@ -92,7 +93,7 @@ def summaries(cluster: Cluster) -> dict[str, dict[str, Counter[str]]]:
     claimed = {name: Counter[str]() for name in sums}
     for row, node in enumerate(cluster.nodes.nodes):
         if node is not None:
-            mine = sums[pool_of(cluster, row)]
+            mine = sums[cluster.pool_of(row)]
             mine["allocatable"].update(_bounded(node.allocatable))
             mine["capacity"].update(_bounded(node.capacity))
     for record in on_nodes(cluster):
@@ -102,7 +103,7 @@ def summaries(cluster: Cluster) -> dict[str, dict[str, Counter[str]]]:
             sums[record.queue]["pending"].update({**record.pod.spec.request.amounts, PODS: 1})
         claim = cluster.claims.of(record.pod.uid)
         if claim is not None:
-            claimed[pool_of(cluster, claim.row)].update({**claim.spec.request.amounts, PODS: 1})
+            claimed[cluster.pool_of(claim.row)].update({**claim.spec.request.amounts, PODS: 1})
     for name, mine in sums.items():
         for resource, amount in mine["allocatable"].items():
             mine["free"][resource] = max(amount - mine["used"][resource] - claimed[name][resource], 0)
@@ -112,7 +113,7 @@ def summaries(cluster: Cluster) -> dict[str, dict[str, Counter[str]]]:
 
 
 def _add_running(cluster: Cluster, record: PodRecord, sums: dict[str, dict[str, Counter[str]]]) -> None:
-    pool, spec = pool_of(cluster, record.row), record.counted
+    pool, spec = cluster.pool_of(record.row), record.counted
     if not pool or spec is None:
         return
     loan = loan_of(cluster, record)

@@ -12,11 +12,13 @@ from aischeduler.engine.bind_events import bind_refused
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.cycle import SETTLE_SECONDS, attempt
 from aischeduler.engine.evictions import budget_gone, budget_seen, evict_refused, flush
+from aischeduler.engine.invariants import Violation
 from aischeduler.engine.node_events import node_gone, node_seen
 from aischeduler.engine.pod_events import pod_gone, pod_seen
 from aischeduler.engine.pool_events import flush_edits, namespace_gone, namespace_seen, pool_gone, pool_seen
 from aischeduler.engine.profile import Profile
 from aischeduler.engine.readiness import Readiness, looks_again
+from aischeduler.engine.self_check import SelfCheck, digest
 from aischeduler.engine.status import StatusReports
 from aischeduler.engine.summary import summarize
 from aischeduler.engine.tally import Tally
@@ -54,6 +56,7 @@ class Scheduler:
         self._cluster = Cluster(profile, run)
         self._status = StatusReports()
         self._readiness = Readiness(self._status)
+        self._self_check = SelfCheck()
 
     @property
     def tally(self) -> Tally:
@@ -143,6 +146,16 @@ class Scheduler:
             name: {place.name.lower(): count for place, count in queue.counts().items() if count}
             for name, queue in queues
         }
+
+    def self_check(self, now: float) -> tuple[Violation, ...]:
+        """Judge the next part of the state when that is due and nothing is to be decided; return what is broken."""
+        if not self._self_check.is_due(now, busy=bool(self.ready(now))):
+            return ()
+        return self._self_check.look(self._cluster, now)
+
+    def digest(self) -> dict[str, str | int]:
+        """Return the whole state in a few numbers and a hash, to go with a violation."""
+        return digest(self._cluster)
 
     def why(self, uid: str) -> str:
         """Return the reason that a waiting pod was given last; empty when there is none."""

@@ -336,7 +336,7 @@ class SeededEngine(Engine):
 
 HEALTH = list(HealthCheck)
 SeededEngine.TestCase.settings = settings(
-    max_examples=300,
+    max_examples=280,
     stateful_step_count=100,
     deadline=None,
     derandomize=False,

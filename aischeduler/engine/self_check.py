@@ -1,0 +1,118 @@
+"""The engine judges itself as it runs, a part at a time: a violation is a bug of ours that nobody would see otherwise.
+
+Laws:
+- A check takes some milliseconds, however large the cluster is: it goes on where the last one ended, and has seen all
+  pods, nodes, queues and pools after a while. Sums over everything are only judged in small clusters.
+- It changes nothing. What it finds is returned and counted; what to do about it is for people to decide.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import islice
+from typing import Final
+
+from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.invariants import (
+    Faults,
+    Violation,
+    check,
+    claims_faults,
+    pool_faults,
+    records_faults,
+    rows_faults,
+)
+from aischeduler.engine.queue_laws import queue_faults
+
+SELF_CHECK_SECONDS: Final = 2.0
+"""Time between two checks."""
+POSTPONED_MAX_SECONDS: Final = 60.0
+"""So long after the last one a check is made even when there is something to decide."""
+RECORDS_MAX: Final = 200
+"""Pods of one check."""
+ROWS_MAX: Final = 10
+"""Nodes of one check."""
+QUEUE_MAX: Final = 300
+"""Pods of a queue that is judged; longer ones are left out."""
+CLAIMS_MAX: Final = 100
+"""Claims that are judged together; more are left out."""
+SMALL_MAX: Final = 200
+"""Pods and nodes together that are all judged in every check."""
+VIOLATIONS_MAX: Final = 10
+"""Violations that one check returns; all are counted."""
+
+
+@dataclass(slots=True)
+class SelfCheck:
+    """Where the last check ended, and when it was."""
+
+    checked_at: float = float("-inf")
+    turn: int = 0
+    record: int = 0
+    row: int = 0
+    pool: int = 0
+
+    def is_due(self, now: float, *, busy: bool) -> bool:
+        """Say whether it is time; while there is something to decide, a check waits a little longer."""
+        return now - self.checked_at >= (POSTPONED_MAX_SECONDS if busy else SELF_CHECK_SECONDS)
+
+    def look(self, cluster: Cluster, now: float) -> tuple[Violation, ...]:
+        """Judge the next part and count what is broken; return the first few violations."""
+        self.checked_at = now
+        if len(cluster.records) + len(cluster.nodes.rows) <= SMALL_MAX:
+            found = check(cluster)
+        else:
+            found = tuple(Violation(name, message) for name, message in self._next_part(cluster))
+        cluster.tally.violations.update(violation.name for violation in found)
+        return found[:VIOLATIONS_MAX]
+
+    def _next_part(self, cluster: Cluster) -> Faults:
+        self.turn += 1
+        match self.turn % 3:
+            case 0:
+                records = cluster.records
+                self.record = self.record if self.record < len(records) else 0
+                part = islice(records.values(), self.record, self.record + RECORDS_MAX)
+                self.record += RECORDS_MAX
+                yield from records_faults(cluster, tuple(part))
+            case 1:
+                rows = cluster.nodes.rows
+                self.row = self.row if self.row < len(rows) else 0
+                yield from rows_faults(cluster, tuple(islice(rows.values(), self.row, self.row + ROWS_MAX)))
+                self.row += ROWS_MAX
+            case _:
+                names = cluster.pools.names()
+                self.pool = (self.pool + 1) % len(names)
+                yield from _pool_and_queue(cluster, names[self.pool])
+
+
+def _pool_and_queue(cluster: Cluster, pool: str) -> Faults:
+    yield from pool_faults(cluster, pool)
+    if len(cluster.queues[pool]) <= QUEUE_MAX:
+        yield from queue_faults(cluster, cluster.queues[pool])
+    if len(cluster.claims) <= CLAIMS_MAX:
+        yield from claims_faults(cluster)
+
+
+def digest(cluster: Cluster) -> dict[str, str | int]:
+    """Return the state in a few numbers, and as a hash that is the same for the same state."""
+    places: Counter[str] = Counter()
+    told = blake2b(digest_size=8)
+    for uid in sorted(cluster.records):
+        record = cluster.records[uid]
+        places[record.place.name.lower()] += 1
+        node = cluster.nodes.names[record.row] if record.counted is not None else ""
+        told.update(repr((uid, record.place.name, record.home, record.queue, node, record.loan)).encode())
+    for name, row in sorted(cluster.nodes.rows.items()):
+        used = sorted((resource, int(cluster.nodes.used[i, row])) for resource, i in cluster.nodes.columns.items())
+        told.update(repr((name, cluster.pool_of(row), used)).encode())
+    return {
+        "digest": told.hexdigest(),
+        "pods": len(cluster.records),
+        **{f"pods_{place}": count for place, count in sorted(places.items())},
+        "nodes": len(cluster.nodes.rows),
+        "pools": len(cluster.pools.pools),
+        "claims": len(cluster.claims),
+        "loans": sum(cluster.loans.pods().values()),
+        "victims": len(cluster.victims),
+    }

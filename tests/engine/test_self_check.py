@@ -1,0 +1,122 @@
+"""The engine judges itself: what is broken is found, counted and told; what is whole costs little and says nothing."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.invariants import check
+from aischeduler.engine.self_check import POSTPONED_MAX_SECONDS, SELF_CHECK_SECONDS, SMALL_MAX
+from aischeduler.engine.stuck import stuck
+from aischeduler.model.events import PodSeen
+from aischeduler.model.pod import HostPort
+from aischeduler.state.records import Place
+from tests.build import a_node, a_pod, a_pool
+from tests.engine.session import Session
+
+A = {"pool": "a"}
+PORT = HostPort("TCP", 80)
+
+
+def a_busy_cluster() -> Session:
+    """Two pools: a loan, a claim with its victim, a parked pod and one of another scheduler."""
+    session = Session(
+        a_pool("a", labels=A),
+        a_node("n", cpu="4", labels=A),
+        a_node("m", cpu="4", pods=2),
+        a_pod("other", node="m", cpu="1", scheduler_name="default-scheduler"),
+        a_pod("guest", cpu="3", node="n"),
+    )
+    session.see(a_pod("owner", cpu="4", pool="a"), a_pod("large", cpu="9", pool="a"))
+    session.decide()
+    assert check(session.scheduler._cluster) == ()
+    assert stuck(session.scheduler._cluster) == ()
+    return session
+
+
+def names_of(session: Session) -> set[str]:
+    return {violation.name for violation in check(session.scheduler._cluster)}
+
+
+def a_lost_claim(cluster: Cluster) -> None:
+    claim = cluster.claims.of("uid-owner")
+    assert claim is not None
+    cluster.claims.end(claim)
+
+
+BREACHES: list[tuple[str, str, Callable[[Cluster], object]]] = [
+    ("I1", "a waiting pod counts on a node", lambda c: setattr(c.records["uid-large"], "row", 0)),
+    ("I2", "a node counts too much", lambda c: c.nodes.used.__setitem__((0, 0), 1)),
+    ("I2", "a free row counts something", lambda c: c.nodes.used.__setitem__((0, 63), 1)),
+    ("I2", "scores see too little", lambda c: c.nodes.scored.__setitem__((0, 0), 0)),
+    ("I2", "a port is taken by nobody", lambda c: c.nodes.take_ports(a_pod(host_ports=(PORT,)).spec, 0)),
+    ("I3", "a queue forgets a pod", lambda c: c.queues["a"]._records.pop("uid-large")),
+    ("I3", "a queue counts a pod twice", lambda c: setattr(c.queues["a"], "_usable", 7)),
+    ("I3", "a pod has another home", lambda c: setattr(c.records["uid-large"], "home", "default")),
+    ("I4", "a node is in the wrong pool", lambda c: c.nodes.pool.__setitem__(c.nodes.rows["n"], 0)),
+    ("I5", "a loan is counted twice", lambda c: c.loans._pods.update({("a", "default"): 1})),
+    ("I5", "a borrower passes for a home pod", lambda c: c.running.table["borrower"].fill(False)),
+    ("I5", "a pod is not found by its pool", lambda c: c.naming.clear()),
+    ("claims", "a pod is nominated without a claim", a_lost_claim),
+]
+
+
+@pytest.mark.parametrize(("name", "what", "breach"), BREACHES, ids=[what for _, what, _ in BREACHES])
+def test_breach_is_found(name: str, what: str, breach: Callable[[Cluster], object]) -> None:
+    session = a_busy_cluster()
+    breach(session.scheduler._cluster)
+    assert name in names_of(session)
+
+
+def test_pod_that_waits_in_vain_is_found() -> None:
+    session = a_busy_cluster()
+    cluster = session.scheduler._cluster
+    cluster.nodes.allocatable[0, cluster.nodes.rows["n"]] = 20_000  # as if the wake-up had been lost
+    assert {(lost.uid, lost.place) for lost in stuck(cluster)} >= {("uid-large", Place.PARKED)}
+
+
+def test_broken_state_is_told_and_counted_at_the_next_check() -> None:
+    session = a_busy_cluster()
+    assert session.scheduler.self_check(session.now) == ()
+    session.scheduler._cluster.nodes.used[0, 0] += 1
+    assert session.scheduler.self_check(session.now) == ()
+    found = session.scheduler.self_check(session.now + POSTPONED_MAX_SECONDS)
+    assert [violation.name for violation in found] == ["I2"]
+    assert session.scheduler.tally.violations == {"I2": 1}
+
+
+def test_check_waits_while_there_is_something_to_decide() -> None:
+    session = a_busy_cluster()
+    session.scheduler._cluster.nodes.used[0, 0] += 1
+    assert session.scheduler.self_check(session.now) != ()
+    session.scheduler.closely = False
+    session.scheduler.observe(PodSeen(a_pod("new")), session.now)
+    assert session.scheduler.self_check(session.now + SELF_CHECK_SECONDS) == ()
+    assert session.scheduler.self_check(session.now + POSTPONED_MAX_SECONDS) != ()
+
+
+def test_large_cluster_is_judged_part_by_part_until_all_was_seen() -> None:
+    session = Session()
+    session.scheduler.closely = False
+    session.see(a_pool("a", labels=A), *(a_node(f"n{i}", labels=A) for i in range(30)))
+    session.see(*(a_pod(f"p{i}", pool="a", cpu="0.01", memory="1Mi") for i in range(SMALL_MAX + 50)))
+    session.scheduler.decide("a", 0.0, 10_000)
+    cluster = session.scheduler._cluster
+    last = cluster.records[f"uid-p{SMALL_MAX + 49}"]
+    cluster.running.table["priority"][cluster.running.slots_of([last.pod.uid])] = 7
+    cluster.nodes.used[0, cluster.nodes.rows["n29"]] += 1
+    found = [v for turn in range(15) for v in session.scheduler.self_check(100.0 * (turn + 1))]
+    assert {violation.name for violation in found} == {"I2", "I5"}
+    assert any(last.pod.uid in violation.message for violation in found)
+    assert any("n29" in violation.message for violation in found)
+
+
+def test_digest_is_the_same_for_the_same_state_and_changes_with_it() -> None:
+    session, other = a_busy_cluster(), a_busy_cluster()
+    assert session.scheduler.digest() == other.scheduler.digest()
+    other.see(a_pod("more", pool="a"))
+    told, after = session.scheduler.digest(), other.scheduler.digest()
+    assert told["digest"] != after["digest"]
+    assert (told["pods"], after["pods"]) == (4, 5)
+    assert np.sum([told[f"pods_{place}"] for place in ("bound", "nominated", "parked")]) == 4
