@@ -16,17 +16,18 @@ from pathlib import Path
 from rich.console import Console
 
 from tests.bench.arena import MissingAssetsError, the_binaries
-from tests.bench.cases import backlog, pathological, restart, scale, tail, trouble
+from tests.bench.cases import backlog, mixed, pathological, restart, scale, tail, trouble
 from tests.bench.results import Machine, Results, save
 from tests.bench.rounds import play
 from tests.bench.spec import Case
 from tests.bench.tables import print_case
 from tests.controlplane.part import PartError
 
-MODULES = (scale, pathological, restart, backlog, tail, trouble)
+MODULES = (scale, pathological, restart, backlog, tail, mixed, trouble)
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = Path(__file__).resolve().parent / "results" / "latest.json"
 ROUNDS_MAX = 50
+SHORT_ROUNDS = 2
 SHRINK_MAX = 100
 
 
@@ -89,7 +90,11 @@ def run(words: Sequence[str], console: Console) -> int:
         raise UsageError(f"results cannot be written to {asked.out}: {error.strerror}") from error
     results = Results(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), shrink, the_machine(), [])
     for case in cases:
-        found = play(case, rounds or case.rounds, lambda line: console.print(f"[dim]{line}[/dim]", highlight=False))
+        found = play(
+            case,
+            rounds or (case.rounds if asked.full else min(case.rounds, SHORT_ROUNDS)),
+            lambda line: console.print(f"[dim]{line}[/dim]", highlight=False),
+        )
         results.cases.append(found)
         print_case(console, found)
         results.machine.loads.append(round(os.getloadavg()[0], 2))

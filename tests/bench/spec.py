@@ -63,8 +63,8 @@ class Case:
     name: str
     about: str
     sides: tuple[str, ...]
-    rounds: int
     open: Callable[[], AbstractContextManager[Measure]]
+    rounds: int = 3
     goals: tuple[Goal, ...] = ()
     short: bool = False
     needs_server: bool = False

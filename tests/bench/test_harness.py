@@ -31,7 +31,7 @@ def a_case(*evidence: Evidence, goals: tuple[Goal, ...] = ()) -> Case:
     def opened() -> Iterator[Measure]:
         yield lambda side: Measured(next(runs), {RATE: next(rates) if side == OURS else 50.0})
 
-    return Case("case", "a case", (OURS, PEER), 2, opened, goals)
+    return Case("case", "a case", (OURS, PEER), opened, goals=goals)
 
 
 def results_of(*cases: CaseResult, shrink: int = 1) -> Results:
@@ -91,7 +91,7 @@ def test_side_that_cannot_run_voids_the_case() -> None:
 
         yield measure
 
-    assert play(Case("case", "a case", (OURS,), 1, opened), 1, lambda _: None).void == f"{OURS} did not start"
+    assert play(Case("case", "a case", (OURS,), opened), 1, lambda _: None).void == f"{OURS} did not start"
 
 
 def test_margin_is_how_many_times_better_than_the_goal() -> None:
@@ -189,3 +189,10 @@ def test_case_in_process_runs_whole(tmp_path: Path) -> None:
 @pytest.mark.whole
 def test_work_apart_is_done_in_a_fresh_interpreter() -> None:
     assert apart(os.getpid) != os.getpid()
+
+
+@pytest.mark.whole
+def test_work_apart_that_fails_voids_its_run(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(VoidRunError, match="failed"):
+        apart(int, "no number")
+    assert "no number" in capfd.readouterr().err

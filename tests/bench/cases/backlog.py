@@ -54,7 +54,6 @@ def backlog(scene: Scene, pods: int, *, short: bool = False) -> Case:
         name=named("backlog", scene, pods),
         about=f"{pods:,} waiting pods, {described(scene)}, one API server",
         sides=(OURS, FLOOD, PEER),
-        rounds=2 if short else 3,
         open=partial(opened, scene, pods),
         goals=(
             Goal("pods/s", 0.9, peer=FLOOD),
@@ -72,7 +71,6 @@ def live(scene: Scene, pods: int) -> Case:
         name=named("live", scene, pods),
         about=f"{pods:,} pods that arrive as fast as they can be created, {described(scene)}, one API server",
         sides=(OURS, PEER),
-        rounds=3,
         open=partial(opened, scene, pods, waiting=False),
         goals=(
             Goal("pods/s", 1.0, peer=PEER),

@@ -49,7 +49,7 @@ def alone(name: str, about: str, measure: Callable[[], Measured], figure: str = 
         yield lambda _: apart(measure)
 
     goals = (Goal(figure, DECIDE_ALL_SECONDS, at_least=False),) if figure else ()
-    return Case(name, about, (OURS,), rounds=3, open=opened, goals=goals, short=True)
+    return Case(name, about, (OURS,), open=opened, goals=goals, short=True)
 
 
 def never_fit(nodes: int, stuck: int, shapes: int) -> Measured:

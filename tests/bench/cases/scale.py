@@ -65,7 +65,6 @@ def scaled(name: str, size: Size, *, goal: bool) -> Case:
         about=f"in process: {size.nodes:,} nodes, {size.pools} pools, {size.running:,} running pods,"
         f" {size.waiting:,} pods decided, {shapes}",
         sides=(OURS, FLOOR),
-        rounds=3,
         open=partial(opened, size),
         goals=(Goal("decisions/s of CPU", DECISIONS_GOAL),) if goal else (),
         short=name in SHORT,

@@ -27,7 +27,6 @@ def cases(shrink: int) -> tuple[Case, ...]:
             name=f"tail-{rate}-a-second",
             about=f"{rate} pods a second for {seconds} s, {nodes:,} nodes, one API server",
             sides=(OURS, PEER),
-            rounds=3,
             open=partial(opened, nodes, rate, rate * seconds),
             goals=(Goal(P99, share, at_least=False, peer=PEER),),
             needs_server=True,

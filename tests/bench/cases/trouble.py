@@ -41,7 +41,6 @@ def cases(shrink: int) -> tuple[Case, ...]:
             name=f"server-{trouble}",
             about=f"{about}; {pods:,} waiting pods, {nodes:,} nodes, {POOLS} pools",
             sides=(OURS, HEALTHY),
-            rounds=3,
             open=partial(opened, Scene(nodes, POOLS), pods, trouble),
             goals=GOALS[trouble],
             needs_server=True,
