@@ -1,7 +1,7 @@
 """The production engine under watch: whatever a test does with it, every invariant is checked on the way."""
 
 from aischeduler.engine.claiming import lifted_for, without
-from aischeduler.engine.invariants import check, judge
+from aischeduler.engine.invariants import check, check_reports, judge
 from aischeduler.engine.profile import Profile
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.engine.stuck import stuck
@@ -71,6 +71,9 @@ class WatchedScheduler(Scheduler):
         """Check every invariant now."""
         violations = check(self._cluster)
         assert not violations, violations
+        if self._status.due_at(self._cluster) is None:
+            violations = check_reports(self._cluster)
+            assert not violations, violations
         if self.closely:
             lost = stuck(self._cluster)
             assert not lost, lost

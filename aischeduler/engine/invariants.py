@@ -20,7 +20,7 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.decision_laws import decision_faults
 from aischeduler.engine.queue_laws import queue_faults
 from aischeduler.engine.summary import summarize
-from aischeduler.model.actions import Action, ReportPool
+from aischeduler.model.actions import Action
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.summary import PoolSummary
 from aischeduler.state.claims import Claim
@@ -332,15 +332,21 @@ def _odd(summary: PoolSummary, counted: Mapping[str, Counter[str]]) -> dict[str,
     return {kind: pair for kind, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def report_faults(cluster: Cluster, name: str, told: ReportPool | None) -> Faults:
-    """Judge what a pool was told last, at a time when nothing is left to be told."""
-    pool = cluster.pools.pools[name]
-    summary = next(summary for summary in summarize(cluster) if summary.name == name)
-    if told is None or (told.uid, told.generation, told.summary) != (pool.uid, pool.generation, summary):
-        yield "I13", f"{name}: was told {told}, it is {summary}"
-    elif {c.type: c.status for c in told.conditions} != {
-        "Ready": not pool.invalid,
-        "Accepted": not pool.invalid,
-        "Conflict": any(name in claimants for claimants in cluster.pools.conflicts.values()),
-    }:
-        yield "I13", f"{name}: was told the conditions {told.conditions}"
+def check_reports(cluster: Cluster) -> tuple[Violation, ...]:
+    """Judge what pools were told last, at a time when nothing is left to be told."""
+    summaries = {summary.name: summary for summary in summarize(cluster)}
+    found: list[Violation] = []
+    for name, pool in sorted(cluster.pools.pools.items()):
+        told, summary = cluster.reported.get(name), summaries[name]
+        conflict = any(name in claimants for claimants in cluster.pools.conflicts.values())
+        if not pool.uid:
+            continue
+        if told is None or (told.uid, told.generation, told.summary) != (pool.uid, pool.generation, summary):
+            found.append(Violation("I13", f"{name}: was told {told}, it is {summary}"))
+        elif {c.type: c.status for c in told.conditions} != {
+            "Ready": not pool.invalid,
+            "Accepted": not pool.invalid,
+            "Conflict": conflict,
+        }:
+            found.append(Violation("I13", f"{name}: was told the conditions {told.conditions}"))
+    return tuple(found)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from tests.daemon.cluster import Cluster, cluster
+from tests.daemon.cluster import cluster
 
 
 async def test_broken_invariant_is_logged_with_a_digest_of_the_state(
