@@ -20,7 +20,7 @@ from aischeduler.state.trial import Trial
 
 def lifted_for(cluster: Cluster, record: PodRecord, pool: str) -> tuple[Claim, ...]:
     """Return the claims of this pool that do not bind the pod: its own, and those of home pods behind it."""
-    return tuple(claim for claim in cluster.claims.in_pool(pool) if not claim.owner.order < record.order)
+    return cluster.claims.not_ahead(pool, record.order)
 
 
 @contextmanager

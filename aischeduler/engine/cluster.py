@@ -95,6 +95,8 @@ class Cluster:
         self.edit_counts: dict[str, int] = {}
         self.reported: dict[str, ReportPool] = {}
         """Pool -> the status that it was told last."""
+        self.offers: dict[int, dict[str, PodSpec]] = {}
+        """Row -> pods that were woken for its room and not tried yet, with what they ask for."""
         self.relook: dict[str, int] = {}
         """Lenders whose room somebody was refused because their own pods wait for it -> version of their queue then."""
         self.outbox: dict[str, list[Action]] = {}
@@ -246,10 +248,28 @@ class Cluster:
         if tried:
             self.wake_alike(record, now)
 
+    def offer(self, record: PodRecord, row: int) -> None:
+        """Note that a pod was woken for the room of a row."""
+        record.offered = row
+        self.offers.setdefault(row, {})[record.pod.uid] = record.pod.spec
+
+    def withdraw(self, record: PodRecord) -> int:
+        """Forget what a pod was woken for; return the row, NOWHERE where there is none."""
+        row = record.offered
+        if row != NOWHERE:
+            record.offered = NOWHERE
+            del self.offers[row][record.pod.uid]
+            if not self.offers[row]:
+                del self.offers[row]
+        return row
+
     def wake_alike(self, record: PodRecord, now: float) -> None:
-        """Wake the next parked pod of this class in its home queue: what helped one may help another."""
+        """Wake the next parked pod of this class in its home queue: what helped one may help another.
+
+        Not after a pod that was woken for a row: as many were woken with it as the row has room for.
+        """
         queue = self.queues.get(record.home)
-        if queue is not None:
+        if queue is not None and record.offered == NOWHERE:
             queue.wake_next(record.pod, now)
 
     def _facts(self, record: PodRecord) -> RunningFacts:

@@ -14,7 +14,7 @@ from aischeduler.engine.evictions import evict
 from aischeduler.engine.searches import find_lender, find_victims
 from aischeduler.engine.sentences import PREEMPTION, borrowing_clause, sentence
 from aischeduler.engine.tally import Result
-from aischeduler.engine.wakeups import note_blocked, row_changed, travel
+from aischeduler.engine.wakeups import note_blocked, offer_ends, row_changed, travel
 from aischeduler.framework.plugin import Ask
 from aischeduler.model.actions import Action, Bind, Nominate, ReportWaiting
 from aischeduler.model.pool import MakeRoom, Pool
@@ -103,6 +103,7 @@ def attempt(cluster: Cluster, queue: PoolQueue, record: PodRecord, actions: list
         _at_home(tried)
     else:
         _abroad(tried)
+    offer_ends(cluster, record, now)
     return 1 + SEARCH_COST * (cluster.searches.made - searches)
 
 

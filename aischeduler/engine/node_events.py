@@ -6,6 +6,7 @@ Laws:
 """
 
 from collections import Counter
+from typing import Final
 
 import numpy as np
 
@@ -19,6 +20,9 @@ from aischeduler.state.nodes import NO_POOL, Change
 from aischeduler.state.pools import Moved
 from aischeduler.state.queue import PoolQueue
 from aischeduler.state.records import Place
+
+TRIED_MAX: Final = 1000
+"""Pods that are tried at once when their pool gets its first nodes; the others as the room allows."""
 
 
 def node_seen(cluster: Cluster, node: Node, now: float) -> None:
@@ -66,6 +70,6 @@ def follow(cluster: Cluster, moved: list[Moved], now: float) -> None:
 
 
 def _try_all(queue: PoolQueue, now: float) -> None:
-    """Let every parked pod be tried where a pool gets its first nodes: none of them was refused by a node yet."""
-    for record in queue.in_place(Place.PARKED):
+    """Let parked pods be tried where a pool gets its first nodes: none of them was refused by a node yet."""
+    for record in queue.in_place(Place.PARKED)[:TRIED_MAX]:
         queue.wake_at_once(record, now)

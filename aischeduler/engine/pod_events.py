@@ -9,7 +9,7 @@ Laws:
 from aischeduler.engine.claiming import end_claim_of, recheck
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.evictions import left, terminates
-from aischeduler.engine.wakeups import lend, row_changed, seek_lenders
+from aischeduler.engine.wakeups import lend, offer_ends, row_changed, seek_lenders
 from aischeduler.model.pod import Pod
 from aischeduler.state.records import WAITING, Place, PodRecord
 
@@ -52,6 +52,7 @@ def free_room(cluster: Cluster, record: PodRecord, now: float) -> None:
 def stop_waiting(cluster: Cluster, record: PodRecord, now: float) -> None:
     """Take a waiting pod out of its queue, and give up what it claims."""
     cluster.leave_queue(record, now)
+    offer_ends(cluster, record, now)
     end_claim_of(cluster, record, now)
 
 

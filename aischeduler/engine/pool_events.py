@@ -102,6 +102,7 @@ def _remove(cluster: Cluster, name: str, now: float) -> None:
     queue = cluster.queues[name]
     for record in queue.records():
         queue.remove(record)
+        cluster.withdraw(record)
         admit(cluster, record, now)
     del cluster.queues[name]
     _rehome(cluster, name, now)

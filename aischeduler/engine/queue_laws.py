@@ -54,7 +54,7 @@ def _counter_faults(queue: PoolQueue, records: list[PodRecord]) -> Iterator[str]
         "home_active": (queue.home_active, sum(record.place is Place.ACTIVE for record in home)),
         "usable": (queue._usable, sum(record.place in USABLE for record in home)),
         "parked classes": (
-            queue._parked_classes,
+            len(queue._heads),
             len({_class(record) for record in records if record.place is Place.PARKED}),
         ),
     }

@@ -2,7 +2,8 @@
 
 Laws:
 - A pod that is about to be tried is not stuck, and neither is one of whose class and home another is: the chain goes on
-  from it. Nor is one whose lender is about to be looked at again.
+  from it. Nor is one whose lender is about to be looked at again, nor one that waits for a row which was offered to
+  another: who does not take it leaves it to the next.
 - A nominated pod waits for its own room; it is stuck when there is room that nobody claims, not when it could take that
   of an owner behind it.
 - Of pods that are alike in all that decides, the one whose turn it is speaks for the others: what it cannot have, they
@@ -12,11 +13,14 @@ Laws:
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from aischeduler.engine.claiming import lifted_for, without
 from aischeduler.engine.cluster import Cluster
 from aischeduler.policies.borrowing import Lender, choose_lender
 from aischeduler.policies.preemption import Chosen, Demand, choose_victims
 from aischeduler.state.claims import Claim
+from aischeduler.state.index import Rows
 from aischeduler.state.records import Place, PodRecord
 
 
@@ -86,7 +90,7 @@ def _allowed(cluster: Cluster, record: PodRecord) -> bool:
 
 def _room(cluster: Cluster, record: PodRecord, claims: tuple[Claim, ...]) -> str:
     """Return a node of the home pool that the pod could take now, claims behind it not counted."""
-    rows = cluster.nodes.rows_of_pool(cluster.pools.id(record.home))
+    rows = _not_offered(cluster, record.home)
     with without(cluster, claims):
         fitting = rows[cluster.runner.passes(record.pod.spec, rows)]
     return cluster.nodes.names[fitting[0]] if len(fitting) else ""
@@ -94,7 +98,7 @@ def _room(cluster: Cluster, record: PodRecord, claims: tuple[Claim, ...]) -> str
 
 def _victims_on(cluster: Cluster, record: PodRecord) -> str:
     pool = cluster.pools.pools[record.home]
-    rows = cluster.nodes.rows_of_pool(cluster.pools.id(record.home))
+    rows = _not_offered(cluster, record.home)
     if not len(rows) or not record.pod.preempts or not cluster.market.may_evict(pool):
         return ""
     demand = Demand(record.pod.spec, record.pod.priority, frozenset(cluster.spared.names()))
@@ -107,5 +111,12 @@ def _lender(cluster: Cluster, record: PodRecord) -> str:
     found = choose_lender(cluster.market, record.home, cluster.ask(record.pod.spec, record.home), (record.home,))
     if not isinstance(found, Lender):
         return ""
-    noted = cluster.relook.get(found.name)
-    return "" if noted is not None and noted != cluster.queues[found.name].version else found.name
+    queue, noted = cluster.queues[found.name], cluster.relook.get(found.name)
+    looked_at_again = noted is not None and (noted != queue.version or len(queue))
+    offered = any(cluster.pool_of(row) == found.name for row in cluster.offers)
+    return "" if looked_at_again or offered else found.name
+
+
+def _not_offered(cluster: Cluster, pool: str) -> Rows:
+    rows = cluster.nodes.rows_of_pool(cluster.pools.id(pool))
+    return rows[~np.isin(rows, list(cluster.offers))]

@@ -3,13 +3,19 @@
 Laws:
 - A parked pod is refused by every row of its pool, even with all whom it may evict gone, and by every lender. So an
   event that changes one row is judged on that row alone, and exactly: with all filters, claims, victims and loans.
+- No more pods are woken than the room can hold, by whose turn it is. Who was woken for a row and does not take it
+  leaves it to the next.
 - Home pods come first. Borrowers are sent straight into the lender's queue, where their order decides between pools;
   while a home pod of the lender could use the room, they wait until it has gone.
-- Judged once per class; the chain in the queue decides how many of the class are tried. What cannot fit into the room
-  is sorted out for all classes at once.
+- What cannot fit into the room is sorted out for all classes at once.
 
 Source: kube-scheduler's QueueingHints, which judge by plugin; here the filters themselves judge by row.
 """
+
+from collections.abc import Callable, Sequence
+from heapq import merge
+from operator import attrgetter
+from typing import Final
 
 import numpy as np
 
@@ -20,10 +26,11 @@ from aischeduler.policies.preemption import Chosen, Demand, choose_victims
 from aischeduler.state.demand import Amounts
 from aischeduler.state.index import Rows
 from aischeduler.state.queue import PoolQueue, WaitingClass
-from aischeduler.state.records import Place, PodRecord
+from aischeduler.state.records import NOWHERE, OrderKey, Place, PodRecord
 from aischeduler.state.trial import Trial
 
-FEW_ROWS = 8
+PRIORITY_MAX: Final = 2**31 - 1
+FEW_ROWS: Final = 8
 """So many changed rows are judged one by one; more of them together."""
 
 
@@ -32,9 +39,18 @@ def row_changed(cluster: Cluster, row: int, now: float) -> None:
     pool, node = cluster.pool_of(row), cluster.nodes.nodes[row]
     if not pool or node is None:
         return
-    _wake_home(cluster, cluster.queues[pool], row, node, now)
-    _wake_nominated(cluster, cluster.queues[pool], row, now)
-    _lend_row(cluster, pool, row, node, now)
+    room = RowRoom(cluster, row)
+    _offer_to_nominated(cluster, room, now)
+    if cluster.queues[pool].has_parked:
+        _offer_at_home(cluster, room, node, now)
+    _offer_abroad(cluster, room, node, now)
+
+
+def offer_ends(cluster: Cluster, record: PodRecord, now: float) -> None:
+    """Let others have the room for which a pod was woken, unless it took it."""
+    row = cluster.withdraw(record)
+    if row not in (NOWHERE, record.row):
+        row_changed(cluster, row, now)
 
 
 def rows_changed(cluster: Cluster, rows: list[int], now: float) -> None:
@@ -50,7 +66,7 @@ def rows_changed(cluster: Cluster, rows: list[int], now: float) -> None:
         queue, found = cluster.queues[pool], np.array(by_pool[pool], dtype=np.intp)
         evicts = cluster.market.may_evict(cluster.pools.pools[pool])
         room = cluster.nodes.allocatable if evicts else cluster.nodes.allocatable - cluster.nodes.used
-        for alike in queue.parked_within(room[:, found].max(axis=1)):
+        for alike in tuple(queue.parked_within(room[:, found].max(axis=1))):
             if could_use(cluster, alike.head, found):
                 queue.wake_next(alike.head.pod, now)
         for record in queue.in_place(Place.NOMINATED):
@@ -66,7 +82,7 @@ def could_use(cluster: Cluster, record: PodRecord, rows: Rows) -> bool:
     if cluster.runner.passes(spec, rows).any():
         return True
     evicts = cluster.market.may_evict(pool) and record.pod.preempts
-    behind = [c for c in cluster.claims.in_pool(pool.name) if record.order < c.owner.order and c.row in rows]
+    behind = [claim for row in rows.tolist() for claim in cluster.claims.on_row(row) if record.order < claim.turn]
     if not behind and not evicts:
         return False
     with Trial(cluster.nodes) as trial:
@@ -81,21 +97,33 @@ def could_use(cluster: Cluster, record: PodRecord, rows: Rows) -> bool:
 
 
 def lend(cluster: Cluster, lender: str, now: float) -> None:
-    """Send those to this lender who wait at home and could borrow some room of it."""
+    """Send those to this lender who wait at home and could borrow some room of it, as far as all its room goes."""
     nodes, market = cluster.nodes, cluster.market
     rows = nodes.rows_of_pool(cluster.pools.id(lender))
     if not len(rows):
         return
-    room = (nodes.allocatable[:, rows] - nodes.used[:, rows]).max(axis=1)
-    for alike in _may_borrow(cluster, lender, room):
-        head = alike.head
-        fitting = rows[cluster.runner.feasible(cluster.ask(alike.spec, head.home))[rows]]
+    left = np.maximum(nodes.allocatable[:, rows] - nodes.used[:, rows], 0)
+    room = left.sum(axis=1)
+
+    def wake(alike: WaitingClass) -> bool:
+        home = alike.head.home
+        if not (cluster.queues[home].request(alike) <= left.max(axis=1)).all():
+            return False
+        if not may_borrow(market, home, lender, alike.spec):
+            return False
+        fitting = rows[cluster.runner.feasible(cluster.ask(alike.spec, home))[rows]]
         if not len(fitting):
-            continue
+            return False
         if wanted_at_home(market, lender, fitting).all():
             cluster.relook[lender] = cluster.queues[lender].version
-        else:
-            send(cluster, head, lender, now)
+            return False
+        np.subtract(room, cluster.queues[home].request(alike), out=room)
+        send(cluster, alike.head, lender, now)
+        return True
+
+    _walk(_borrowers(cluster, lender), room, wake)
+    if len(cluster.queues[lender]):
+        note_blocked(cluster, (lender,))  # whoever was sent and takes nothing leaves the room to others
 
 
 def seek_lenders(cluster: Cluster, home: str, now: float) -> None:
@@ -125,74 +153,127 @@ def note_blocked(cluster: Cluster, lenders: tuple[str, ...]) -> None:
         cluster.relook[lender] = cluster.queues[lender].version
 
 
-def _wake_home(cluster: Cluster, queue: PoolQueue, row: int, node: Node, now: float) -> None:
-    if not queue.has_parked:
-        return
-    room = cluster.nodes.room(row)
-    for claim in cluster.claims.on_row(row):
-        for resource, amount in claim.spec.request.amounts.items():
-            room[cluster.nodes.column(resource)] += amount
-    classes = queue.parked_within(room)
-    if cluster.market.may_evict(cluster.pools.pools[queue.pool]):
-        classes = _with_evictors(cluster, queue, row, room)
-    rows = np.array([row], dtype=np.intp)
-    for alike in classes:
-        if cluster.runner.helps(alike.spec, node) and could_use(cluster, alike.head, rows):
-            queue.wake_next(alike.head.pod, now)
+class RowRoom:
+    """What a row offers to whom, by column; who is woken for it takes what he asks for off all of it.
+
+    `free` is what nobody has, `unclaimed` also what is only claimed. With `evict`, home pods may count on more:
+    `lent` what those have as well who leave or are on loan, `lower` what home pods of priority `lowest` or more have.
+    """
+
+    def __init__(self, cluster: Cluster, row: int) -> None:
+        nodes = cluster.nodes
+        self.row = row
+        self.pool = cluster.pool_of(row)
+        self.rows = np.array([row], dtype=np.intp)
+        self.free = nodes.room(row)
+        for spec in cluster.offers.get(row, {}).values():
+            self.free -= nodes.request(spec)
+        self.lent = self.free.copy()
+        for claim in cluster.claims.on_row(row):
+            self.lent += nodes.request(claim.spec)
+        self.lower = self.lent.copy()
+        self.lowest = PRIORITY_MAX
+
+    def evict(self, cluster: Cluster) -> None:
+        """Count on the room of those who leave or can be evicted."""
+        running = cluster.running
+        pods = running.table[running.slots_on(self.rows)]
+        first = pods["leaving"] | (pods["evictable"] & pods["borrower"])
+        lower = pods["evictable"] & ~first
+        columns = [cluster.nodes.column(resource) for resource in running.kinds.resources]
+        self.lent[columns] += running.kinds.amounts[pods["kind"][first]].sum(axis=0)
+        self.lower = self.lent.copy()
+        if lower.any():
+            self.lower[columns] += running.kinds.amounts[pods["kind"][lower]].sum(axis=0)
+            self.lowest = int(pods["priority"][lower].min())
+
+    def may_hold(self, request: Amounts, priority: int) -> bool:
+        """Say whether a home pod could find room here, as far as amounts tell."""
+        return priority > self.lowest or bool((request <= np.maximum(self.lent, 0)).all())
+
+    def take(self, request: Amounts) -> None:
+        """Count on this room less by what a woken pod asks for."""
+        self.free -= request
+        self.lent -= request
+        self.lower -= request
 
 
-def _with_evictors(cluster: Cluster, queue: PoolQueue, row: int, room: Amounts) -> tuple[WaitingClass, ...]:
-    """Return the parked classes that fit into `room`, or would with those gone whom they may evict."""
-    running, nodes = cluster.running, cluster.nodes
-    slots = running.slots_on(np.array([row], dtype=np.intp))
-    pods = running.table[slots]
-    goes_first = pods["leaving"] | (pods["evictable"] & pods["borrower"])
-    goes_for_priority = pods["evictable"] & ~goes_first
-    columns = [nodes.column(resource) for resource in running.kinds.resources]
-    most = room.copy()
-    most[columns] += running.kinds.amounts[pods["kind"][goes_first]].sum(axis=0)
-    found = queue.parked_within(most)
-    if not goes_for_priority.any():
-        return found
-    lowest = int(pods["priority"][goes_for_priority].min())
-    most[columns] += running.kinds.amounts[pods["kind"][goes_for_priority]].sum(axis=0)
-    with_priority = queue.parked_within(most)
-    return tuple(alike for alike in with_priority if alike in found or alike.head.pod.priority > lowest)
+def _walk(queues: Sequence[PoolQueue], room: Amounts, wake: Callable[[WaitingClass], bool]) -> None:
+    """Go through the parked classes that fit into `room`, by whose turn it is, as long as some do.
+
+    `wake` says whether it woke the head of a class; it lowers `room` when it does.
+    """
+    after: OrderKey | None = None
+    going = True
+    while going:
+        going = False
+        for alike in merge(*(queue.parked_within(room, after) for queue in queues), key=attrgetter("turn")):
+            turn = alike.turn
+            if wake(alike):
+                after, going = turn, True
+                break
 
 
-def _wake_nominated(cluster: Cluster, queue: PoolQueue, row: int, now: float) -> None:
+def _offer_at_home(cluster: Cluster, room: RowRoom, node: Node, now: float) -> None:
+    queue = cluster.queues[room.pool]
+    if cluster.market.may_evict(cluster.pools.pools[room.pool]):
+        room.evict(cluster)
+
+    def wake(alike: WaitingClass) -> bool:
+        head, request = alike.head, queue.request(alike)
+        if not room.may_hold(request, head.pod.priority) or not cluster.runner.helps(alike.spec, node):
+            return False
+        if not could_use(cluster, head, room.rows):
+            return False
+        room.take(request)
+        cluster.offer(head, room.row)
+        queue.wake_next(head.pod, now)
+        return True
+
+    _walk([queue], room.lower, wake)
+
+
+def _offer_to_nominated(cluster: Cluster, room: RowRoom, now: float) -> None:
     """Let owners of claims elsewhere in the pool take room that is there already."""
-    rows = np.array([row], dtype=np.intp)
+    queue = cluster.queues[room.pool]
     for record in queue.in_place(Place.NOMINATED):
         claim = cluster.claims.of(record.pod.uid)
-        if claim is not None and claim.row != row and cluster.runner.passes(record.pod.spec, rows)[0]:
+        request = cluster.nodes.request(record.pod.spec)
+        if claim is None or claim.row == room.row or (request > np.maximum(room.free, 0)).any():
+            continue
+        if cluster.runner.passes(record.pod.spec, room.rows)[0]:
+            room.take(request)
+            cluster.offer(record, room.row)
             queue.wake_at_once(record, now)
 
 
-def _lend_row(cluster: Cluster, lender: str, row: int, node: Node, now: float) -> None:
-    rows = np.array([row], dtype=np.intp)
-    wanted: bool | None = None
-    for alike in _may_borrow(cluster, lender, cluster.nodes.room(row)):
-        if not cluster.runner.helps(alike.spec, node) or not cluster.runner.passes(alike.spec, rows)[0]:
-            continue
-        if wanted is None:
-            wanted = bool(wanted_at_home(cluster.market, lender, rows)[0])
-        if wanted:
-            cluster.relook[lender] = cluster.queues[lender].version
-            return
-        send(cluster, alike.head, lender, now)
+def _offer_abroad(cluster: Cluster, room: RowRoom, node: Node, now: float) -> None:
+    """Send parked pods of other pools to the row's pool."""
+
+    def wake(alike: WaitingClass) -> bool:
+        head = alike.head
+        if not cluster.runner.helps(alike.spec, node) or not cluster.runner.passes(alike.spec, room.rows)[0]:
+            return False
+        if not may_borrow(cluster.market, head.home, room.pool, alike.spec):
+            return False
+        if wanted_at_home(cluster.market, room.pool, room.rows)[0]:
+            cluster.relook[room.pool] = cluster.queues[room.pool].version
+            return False
+        room.take(cluster.queues[head.home].request(alike))
+        cluster.offer(head, room.row)
+        send(cluster, head, room.pool, now)
+        return True
+
+    _walk(_borrowers(cluster, room.pool), room.free, wake)
 
 
-def _may_borrow(cluster: Cluster, lender: str, room: Amounts) -> list[WaitingClass]:
-    """Return the parked classes of other pools that fit into `room` and may borrow it, by whose turn it is."""
+def _borrowers(cluster: Cluster, lender: str) -> list[PoolQueue]:
+    """Return the queues in which somebody waits who might borrow from this pool."""
     pool = cluster.pools.pools[lender]
     if pool.disable_sharing or pool.invalid:
         return []
-    found = [
-        alike
+    return [
+        cluster.queues[name]
         for name in cluster.pools.names()
-        if name != lender and cluster.queues[name].has_parked
-        for alike in cluster.queues[name].parked_within(room)
-        if may_borrow(cluster.market, name, lender, alike.spec)
+        if name != lender and cluster.queues[name].has_parked and not cluster.pools.pools[name].disable_borrowing
     ]
-    return sorted(found, key=lambda alike: alike.head.order)

@@ -7,13 +7,12 @@ Laws:
 """
 
 from dataclasses import dataclass
-from typing import TypeVar
+
+from sortedcontainers import SortedKeyList
 
 from aischeduler.model.pod import PodSpec
 from aischeduler.state.nodes import NodeTable
-from aischeduler.state.records import PodRecord
-
-K = TypeVar("K", int, str)
+from aischeduler.state.records import OrderKey, PodRecord
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,6 +26,12 @@ class Claim:
     victims: tuple[str, ...]
     since: float
 
+    @property
+    def turn(self) -> OrderKey:
+        """The owner's place in the order of its home pool, which never changes while it waits."""
+        pod = self.owner.pod
+        return (False, -pod.priority, pod.created_seconds, self.owner.arrival, pod.uid)
+
 
 class Claims:
     """All claims, by owner, row and pool."""
@@ -35,7 +40,7 @@ class Claims:
         self._nodes = nodes
         self._by_owner: dict[str, Claim] = {}
         self._by_row: dict[int, dict[str, Claim]] = {}
-        self._by_pool: dict[str, dict[str, Claim]] = {}
+        self._by_pool: dict[str, SortedKeyList[Claim, OrderKey]] = {}
 
     def __len__(self) -> int:
         return len(self._by_owner)
@@ -50,7 +55,12 @@ class Claims:
 
     def in_pool(self, pool: str) -> tuple[Claim, ...]:
         """Return the claims in a pool, by the order of their owners."""
-        return _ordered(self._by_pool.get(pool, {}))
+        return tuple(self._by_pool.get(pool, ()))
+
+    def not_ahead(self, pool: str, order: OrderKey) -> tuple[Claim, ...]:
+        """Return the claims in a pool whose owners do not come before this place in the order."""
+        claims = self._by_pool.get(pool)
+        return tuple(claims.irange_key(order)) if claims is not None else ()
 
     def make(self, claim: Claim) -> None:
         """Count the claim from now on."""
@@ -58,7 +68,9 @@ class Claims:
         uid = claim.owner.pod.uid
         self._by_owner[uid] = claim
         self._by_row.setdefault(claim.row, {})[uid] = claim
-        self._by_pool.setdefault(claim.pool, {})[uid] = claim
+        if claim.pool not in self._by_pool:
+            self._by_pool[claim.pool] = SortedKeyList(key=_turn)
+        self._by_pool[claim.pool].add(claim)
 
     def end(self, claim: Claim) -> None:
         """Count the claim no more."""
@@ -69,17 +81,17 @@ class Claims:
         """Forget a claim that a committed trial has already taken off its row."""
         uid = claim.owner.pod.uid
         del self._by_owner[uid]
-        _drop(self._by_row, claim.row, uid)
-        _drop(self._by_pool, claim.pool, uid)
+        del self._by_row[claim.row][uid]
+        if not self._by_row[claim.row]:
+            del self._by_row[claim.row]
+        self._by_pool[claim.pool].remove(claim)
+        if not self._by_pool[claim.pool]:
+            del self._by_pool[claim.pool]
 
 
-def _drop(index: dict[K, dict[str, Claim]], key: K, uid: str) -> None:
-    del index[key][uid]
-    if not index[key]:
-        del index[key]
+def _turn(claim: Claim) -> OrderKey:
+    return claim.turn
 
 
 def _ordered(claims: dict[str, Claim]) -> tuple[Claim, ...]:
-    if len(claims) < 2:
-        return tuple(claims.values())
-    return tuple(sorted(claims.values(), key=lambda claim: claim.owner.order))
+    return tuple(sorted(claims.values(), key=_turn))

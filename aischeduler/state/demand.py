@@ -10,12 +10,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from aischeduler.model.names import PODS
 from aischeduler.model.pod import PodSpec
-from aischeduler.state.nodes import NodeTable, requested
+from aischeduler.state.index import Mask
+from aischeduler.state.nodes import NodeTable
 
 Amounts = npt.NDArray[np.int64]
-Slots = npt.NDArray[np.intp]
 
 SLOTS_FIRST: Final = 16
 FREE_SLOT: Final = np.iinfo(np.int64).max
@@ -32,15 +31,12 @@ class DemandTable:
 
     def put(self, spec: PodSpec) -> int:
         """Take a class in; return its slot."""
-        columns = [(self._nodes.column(name), requested(amount)) for name, amount in spec.request.amounts.items()]
+        request = self._nodes.request(spec)
         self._widen()
         if not self._free:
             self._grow()
         slot = self._free.pop()
-        self._amounts[slot] = 0
-        self._amounts[slot, self._nodes.columns[PODS]] = 1
-        for column, amount in columns:
-            self._amounts[slot, column] = amount
+        self._amounts[slot] = request
         return slot
 
     def drop(self, slot: int) -> None:
@@ -48,10 +44,16 @@ class DemandTable:
         self._amounts[slot] = FREE_SLOT
         self._free.append(slot)
 
-    def within(self, room: Amounts) -> Slots:
-        """Return the slots that fit into `room` (a vector by column), ascending."""
+    def fitting(self, room: Amounts) -> Mask:
+        """Return which slots fit into `room` (a vector by column), as a mask."""
         self._widen()
-        return np.flatnonzero((self._amounts <= np.maximum(room, 0)).all(axis=1))
+        return np.asarray((self._amounts <= np.maximum(room, 0)).all(axis=1))
+
+    def request(self, slot: int) -> Amounts:
+        """Return what a slot asks for, by column."""
+        self._widen()
+        request: Amounts = self._amounts[slot].copy()
+        return request
 
     def _widen(self) -> None:
         missing = len(self._nodes.columns) - self._amounts.shape[1]

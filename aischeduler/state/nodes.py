@@ -242,6 +242,15 @@ class NodeTable:
             self._grouped, self._grouped_version = PoolRows(self.pool, self.alive), self.pool_version
         return self._grouped
 
+    def request(self, spec: PodSpec) -> Column:
+        """Return what a pod asks for, by column."""
+        columns = [(self.column(resource), requested(amount)) for resource, amount in spec.request.amounts.items()]
+        asked = np.zeros(len(self.columns), dtype=np.int64)
+        asked[self.columns[PODS]] = 1
+        for column, amount in columns:
+            asked[column] = amount
+        return asked
+
     def room(self, row: int) -> Column:
         """Return what is left on one row, by column; below zero where claims are counted beside those who leave."""
         left: Column = self.allocatable[:, row] - self.used[:, row]

@@ -13,10 +13,11 @@ Laws:
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
 from sortedcontainers import SortedKeyList
 
 from aischeduler.model.pod import Pod, PodSpec
@@ -35,6 +36,10 @@ def _time(record: PodRecord) -> tuple[float, OrderKey]:
     return (record.backoff_until, record.order)
 
 
+def _turn(alike: "WaitingClass") -> OrderKey:
+    return alike.turn
+
+
 @dataclass(slots=True, eq=False)
 class WaitingClass:
     """The waiting pods of one class.
@@ -47,6 +52,8 @@ class WaitingClass:
     parked: "SortedKeyList[PodRecord, OrderKey]"
     pending: int = 0
     usable: int = 0
+    turn: OrderKey = (False, 0, 0, 0, "")
+    """The order of the head, while pods are parked."""
 
     @property
     def head(self) -> PodRecord:
@@ -78,7 +85,7 @@ class PoolQueue:
         self._early: SortedKeyList[PodRecord, OrderKey] = SortedKeyList(key=_order)
         self._classes: dict[bytes, WaitingClass] = {}
         self._slots: dict[int, WaitingClass] = {}
-        self._parked_classes = 0
+        self._heads: SortedKeyList[WaitingClass, OrderKey] = SortedKeyList(key=_turn)
         self._usable = 0
         self._demand = DemandTable(nodes)
         self._since: OrderedDict[str, float] = OrderedDict()
@@ -132,8 +139,13 @@ class PoolQueue:
         self._wait(record, Place.PARKED, now)
         record.back_off(now)
         alike = self._classes[_class_key(record.pod)]
-        self._parked_classes += not alike.parked
+        first = not alike.parked or record.order < alike.turn
+        if first and alike.parked:
+            self._heads.remove(alike)
         alike.parked.add(record)
+        if first:
+            alike.turn = record.order
+            self._heads.add(alike)
 
     def nominate(self, record: PodRecord, now: float) -> None:
         """Let a pod wait for the room that it claims."""
@@ -162,8 +174,7 @@ class PoolQueue:
                     self._early.remove(record)
             case Place.PARKED:
                 alike = self._classes[_class_key(record.pod)]
-                alike.parked.remove(record)
-                self._parked_classes -= not alike.parked
+                self._unpark(alike, record)
                 del self._since[record.pod.uid]
             case Place.NOMINATED | Place.HELD:
                 del self._since[record.pod.uid]
@@ -174,20 +185,25 @@ class PoolQueue:
     @property
     def has_parked(self) -> bool:
         """Say whether some pod is parked."""
-        return self._parked_classes > 0
+        return bool(self._heads)
 
     def parked(self) -> tuple[WaitingClass, ...]:
         """Return the classes with parked pods, by whose turn it is."""
-        if not self._parked_classes:
-            return ()
-        return _by_turn(alike for alike in self._classes.values() if alike.parked)
+        return tuple(self._heads)
 
-    def parked_within(self, room: Amounts) -> tuple[WaitingClass, ...]:
-        """Return the classes with parked pods whose request fits into `room`, by whose turn it is."""
-        if not self._parked_classes:
-            return ()
-        found = (self._slots[slot] for slot in self._demand.within(room).tolist())
-        return _by_turn(alike for alike in found if alike.parked)
+    def parked_within(self, room: Amounts, after: OrderKey | None = None) -> Iterator[WaitingClass]:
+        """Yield the classes with parked pods whose request fits into `room`, by whose turn it is.
+
+        With `after` only those whose turn is later. The queue must not change meanwhile.
+        """
+        if self._heads:
+            fitting = self._demand.fitting(room)
+            later = self._heads if after is None else self._heads.irange_key(after, inclusive=(False, True))
+            yield from (alike for alike in later if fitting[alike.slot])
+
+    def request(self, alike: WaitingClass) -> Amounts:
+        """Return what a pod of this class asks for, by column of the node table."""
+        return self._demand.request(alike.slot)
 
     @property
     def has_usable(self) -> bool:
@@ -196,8 +212,8 @@ class PoolQueue:
 
     def usable_within(self, room: Amounts) -> tuple[WaitingClass, ...]:
         """Return the classes of which some home pod could take room and whose request fits into `room`, by slot."""
-        found = (self._slots[slot] for slot in self._demand.within(room).tolist())
-        return tuple(alike for alike in found if alike.usable)
+        slots = np.flatnonzero(self._demand.fitting(room)).tolist()
+        return tuple(self._slots[slot] for slot in slots if self._slots[slot].usable)
 
     def in_place(self, place: Place) -> tuple[PodRecord, ...]:
         """Return the pods that wait in this place, by whose turn it is."""
@@ -261,6 +277,16 @@ class PoolQueue:
         self._count(record, -1)
         record.queue = ""
 
+    def _unpark(self, alike: WaitingClass, record: PodRecord) -> None:
+        if record.order != alike.turn:
+            alike.parked.remove(record)
+            return
+        self._heads.remove(alike)
+        alike.parked.remove(record)
+        if alike.parked:
+            alike.turn = alike.head.order
+            self._heads.add(alike)
+
     def _count(self, record: PodRecord, sign: int) -> None:
         self.version += 1
         self._stir.version += 1
@@ -303,7 +329,3 @@ class PoolQueue:
 def _class_key(pod: Pod) -> bytes:
     """Return what tells the classes of one queue apart: a pod that may not preempt cannot speak for one that may."""
     return pod.spec.key if pod.preempts else pod.spec.key + b"-"
-
-
-def _by_turn(classes: Iterable[WaitingClass]) -> tuple[WaitingClass, ...]:
-    return tuple(sorted(classes, key=lambda alike: alike.head.order))

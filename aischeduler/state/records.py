@@ -75,6 +75,8 @@ class PodRecord:
     decision: str = ""
     row: int = NOWHERE
     counted: PodSpec | None = None
+    offered: int = NOWHERE
+    """The row for whose room it was woken, until it was tried."""
     loan: tuple[str, str] | None = None
     """Lender and home, while it counts as a loan."""
 

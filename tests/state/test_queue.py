@@ -68,7 +68,7 @@ def test_classes_that_fit_into_a_room_are_found_by_whose_turn_it_is() -> None:
     table[nodes.columns["cpu"]] = 2000
     assert [alike.head.pod.name for alike in queue.parked_within(table)] == ["middle", "small"]
     table[nodes.columns["pods"]] = 0
-    assert queue.parked_within(table) == ()
+    assert list(queue.parked_within(table)) == []
 
 
 def test_backoff_doubles_from_one_second_to_ten() -> None:
