@@ -74,6 +74,8 @@ class Cluster:
         self.running = RunningPods()
         self.claims = Claims(self.nodes)
         self.loans = Loans()
+        self.ended_loans: set[Loan] = set()
+        """Loans that ended and whose limits nobody has been told of."""
         self.budgets = BudgetTable(lambda uid: self.records[uid].pod)
         self.namespaces: dict[str, Labels] = {}
         self.market = Market(self.pools, self.queues, self.loans, self.runner, profile.preemption)
@@ -210,6 +212,7 @@ class Cluster:
                 specs[spec.key] = spec
                 if record.loan is not None:
                     changes[record.loan, spec.key] -= 1
+                    self.ended_loans.add(record.loan)
                 if loan is not None:
                     changes[loan, spec.key] += 1
                 record.loan = loan
@@ -290,6 +293,7 @@ class Cluster:
     def _unbook(self, record: PodRecord) -> None:
         if record.loan is not None and record.counted is not None:
             self.loans.count(record.loan, record.counted, -1)
+            self.ended_loans.add(record.loan)
         record.loan = None
 
     def _loan(self, record: PodRecord, pool: str) -> Loan | None:

@@ -13,7 +13,7 @@ import numpy as np
 from aischeduler.engine.claiming import end_claims_on, recheck
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.evictions import end_loans
-from aischeduler.engine.wakeups import row_changed, rows_changed
+from aischeduler.engine.wakeups import limits_freed, row_changed, rows_changed
 from aischeduler.model.actions import ObjectRef, Warn
 from aischeduler.model.node import Node
 from aischeduler.state.nodes import NO_POOL, Change
@@ -67,6 +67,7 @@ def follow(cluster: Cluster, moved: list[Moved], now: float) -> None:
         if rows == len(cluster.nodes.rows_of_pool(cluster.pools.id(pool))):
             _try_all(cluster.queues[pool], now)
     rows_changed(cluster, [move.row for move in moved if move.new != NO_POOL], now)
+    limits_freed(cluster, now)
 
 
 def _try_all(queue: PoolQueue, now: float) -> None:

@@ -9,7 +9,7 @@ Laws:
 from aischeduler.engine.claiming import end_claim_of, recheck
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.evictions import left, terminates
-from aischeduler.engine.wakeups import lend, offer_ends, row_changed, seek_lenders
+from aischeduler.engine.wakeups import limits_freed, offer_ends, row_changed
 from aischeduler.model.pod import Pod
 from aischeduler.state.records import WAITING, Place, PodRecord
 
@@ -40,13 +40,11 @@ def pod_gone(cluster: Cluster, uid: str, now: float) -> None:
 
 def free_room(cluster: Cluster, record: PodRecord, now: float) -> None:
     """Count a pod on its node no more and wake whom that helps."""
-    loan = record.loan
     row = cluster.uncount(record)
     cluster.nodes.release_stub(row)
     recheck(cluster, row, now)
     row_changed(cluster, row, now)
-    if loan is not None:
-        _loan_ended(cluster, *loan, now)
+    limits_freed(cluster, now)
 
 
 def stop_waiting(cluster: Cluster, record: PodRecord, now: float) -> None:
@@ -106,6 +104,7 @@ def _changed(cluster: Cluster, record: PodRecord, pod: Pod, now: float) -> None:
         cluster.refresh(record)
         if old.pool != pod.pool:
             row_changed(cluster, record.row, now)  # own and lent may have changed places
+            limits_freed(cluster, now)
 
 
 def _unbound(cluster: Cluster, pod: Pod, now: float) -> None:
@@ -125,15 +124,6 @@ def _unbound(cluster: Cluster, pod: Pod, now: float) -> None:
         stop_waiting(cluster, record, now)
         cluster.rename(record, pod)
         admit(cluster, record, now)
-
-
-def _loan_ended(cluster: Cluster, lender: str, home: str, now: float) -> None:
-    """Let those try again whom a limit refused."""
-    pools = cluster.pools.pools
-    if lender in pools and pools[lender].lending_limit:
-        lend(cluster, lender, now)
-    if home in pools and pools[home].borrowing_limit:
-        seek_lenders(cluster, home, now)
 
 
 def _same_to_us(old: Pod, new: Pod) -> bool:

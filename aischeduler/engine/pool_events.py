@@ -16,7 +16,7 @@ from aischeduler.engine.node_events import follow
 from aischeduler.engine.pod_events import admit, stop_waiting
 from aischeduler.engine.searches import find_lender
 from aischeduler.engine.sentences import with_borrowing
-from aischeduler.engine.wakeups import lend, row_changed
+from aischeduler.engine.wakeups import lend, limits_freed, row_changed
 from aischeduler.model.actions import ReportWaiting
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pool import Pool
@@ -126,6 +126,7 @@ def _rehome(cluster: Cluster, name: str, now: float) -> None:
             _go_home(cluster, record, now)
     for lender in sorted(lenders - {""}):
         end_loans(cluster, lender)
+    limits_freed(cluster, now)
 
 
 def _go_home(cluster: Cluster, record: PodRecord, now: float) -> None:

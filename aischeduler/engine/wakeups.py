@@ -135,6 +135,18 @@ def seek_lenders(cluster: Cluster, home: str, now: float) -> None:
         note_blocked(cluster, found.blocked)
 
 
+def limits_freed(cluster: Cluster, now: float) -> None:
+    """Let those try again whom a limit refused, now that loans have ended."""
+    ended, cluster.ended_loans = sorted(cluster.ended_loans), set()
+    pools = cluster.pools.pools
+    for lender in sorted({lender for lender, _ in ended}):
+        if lender in pools and pools[lender].lending_limit:
+            lend(cluster, lender, now)
+    for home in sorted({home for _, home in ended}):
+        if home in pools and pools[home].borrowing_limit:
+            seek_lenders(cluster, home, now)
+
+
 def send(cluster: Cluster, record: PodRecord, lender: str, now: float) -> None:
     """Send a pod that waits at home into the lender's queue."""
     cluster.queues[record.queue].remove(record)

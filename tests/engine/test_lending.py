@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from aischeduler.model.events import NamespaceSeen, PodGone, PoolGone
+from aischeduler.model.events import NamespaceSeen, NodeGone, PodGone, PoolGone
 from aischeduler.model.pool import Pool
 from tests.build import a_node, a_pod, a_pool, a_taint
 from tests.engine.session import Session, binds, evictions, reports
@@ -221,3 +221,11 @@ def test_first_node_of_a_pool_lets_every_waiting_pod_say_what_it_now_waits_for()
     said = reports(session.decide(1))
     assert len(said) == 3
     assert all("1 node(s) had untolerated taint(s)" in text for text in said.values())
+
+
+def test_node_that_goes_with_a_loan_lets_the_next_borrow_within_the_limit() -> None:
+    session = session_of(pool("a"), pool("b", lending_limit={"pods": 1}), b1=("b", "4"), b2=("b", "4"))
+    session.see(a_pod("guest", cpu="1", pool="a", node="b1"), a_pod("next", cpu="1", pool="a"))
+    assert binds(session.decide()) == {}
+    session.tell(NodeGone("b1"))
+    assert binds(session.decide(11)) == {"next": "b2"}
