@@ -42,6 +42,11 @@ class Sights:
         node: str = self.get("Pod", pod).get("spec", {}).get("nodeName", "")
         return node
 
+    def phase(self, pod: str) -> str:
+        """The phase of a pod, empty where there is none."""
+        phase: str = self.get("Pod", pod).get("status", {}).get("phase", "")
+        return phase
+
     def why(self, pod: str) -> str:
         """What users read about why a pod waits."""
         scheduled = condition(self.get("Pod", pod), "PodScheduled")

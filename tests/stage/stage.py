@@ -1,6 +1,7 @@
 """The words in which scenarios are written: what a user does, what is to come, and what must never be."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from aischeduler.kube.crds import pool_crd
@@ -207,6 +208,11 @@ class Stage(Sights):
             self._ground.pass_time()
             self.witness.look()
 
+    def until_each(self, names: Iterable[str], claim: Callable[[str], bool]) -> None:
+        """Let time pass until the claim holds of one after the other."""
+        for name in names:
+            self.until(partial(claim, name))
+
     def stays(self, claim: Callable[[], bool]) -> None:
         """Let time pass in which the claim always holds."""
         end = self._ground.now() + self._ground.quiet_seconds
@@ -224,7 +230,7 @@ class Stage(Sights):
         """Each of these pods comes to be on its node."""
         for pod, node in nodes.items():
             name = pod.replace("_", "-")
-            self.until(lambda name=name: self.node_of(name) != "")  # type: ignore[misc]
+            self.until_each([name], lambda one: self.node_of(one) != "")
             assert self.node_of(name) == node, f"{name} is on {self.node_of(name)}, not {node}\n{self.report()}"
 
     def waits(self, pod: str, *parts: str) -> None:
@@ -239,8 +245,7 @@ class Stage(Sights):
 
     def runs(self, *pods: str) -> None:
         """These pods come to be on a node and to run there."""
-        for pod in pods:
-            self.until(lambda pod=pod: self.get("Pod", pod).get("status", {}).get("phase") == "Running")  # type: ignore[misc]
+        self.until_each(pods, lambda pod: self.phase(pod) == "Running")
 
     def goes_away(self, pod: str) -> None:
         """There comes to be no such pod."""
@@ -268,8 +273,8 @@ class Stage(Sights):
             if self.get("Pod", pod):
                 self.release(pod)
         self.witness.close()
-        assert found == [], report
-        assert self._ground.net_saves() == 0, report
+        assert found == [], f"{found}\n{report}"
+        assert self._ground.net_saves() == 0, f"the net had to save pods\n{report}"
 
     def _priority_class(self, value: int, *, never_preempts: bool = False) -> str:
         """Return the priority class of this value, made where there is none."""

@@ -49,7 +49,7 @@ def test_finished_pods_use_nothing(stage: Stage) -> None:
     stage.node("a1", pool="a", gpu=8)
     stage.pools("a")
     stage.pod("p", pool="a", gpu=4, annotations={"sandbox.resource.aibee.cn/run-seconds": "0.2"})
-    stage.until(lambda: stage.get("Pod", "p")["status"].get("phase") == "Succeeded")
+    stage.until(lambda: stage.phase("p") == "Succeeded")
     stage.until(lambda: stage.status("a").get("pods") == 0 and stage.amount("a", "free", "nvidia.com/gpu") == "8")
 
 

@@ -32,8 +32,8 @@ def test_many_unknown_pools_are_all_the_default_pool(stage: Stage) -> None:
     names = [f"p{number:02d}" for number in range(40)]
     for name in names:
         stage.pod(name, pool=f"nowhere-{name}", cpu="1")
-    stage.until(lambda: all(stage.node_of(name) == "free" for name in names))
-    stage.until(lambda: all(len(stage.events(name, "UnknownPool")) == 1 for name in names))
+    stage.until_each(names, lambda name: stage.node_of(name) == "free")
+    stage.until_each(names, lambda name: len(stage.events(name, "UnknownPool")) == 1)
     assert [pool["metadata"]["name"] for pool in stage.all("Pool")] == ["default"]
 
 

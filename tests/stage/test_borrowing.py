@@ -141,8 +141,7 @@ def test_finished_pods_of_a_lender_are_not_counted(stage: Stage) -> None:
     stage.pod("b-p3", pool="b", cpu="2")
     stage.pods("c-p1", "c-p2", pool="c", cpu="1")
     stage.runs("b-p3", "c-p1", "c-p2")
-    for name in ("b-p1", "b-p2"):
-        stage.until(lambda name=name: stage.get("Pod", name)["status"]["phase"] == "Succeeded")  # type: ignore[misc]
+    stage.until_each(("b-p1", "b-p2"), lambda name: stage.phase(name) == "Succeeded")
     stage.until(lambda: stage.status("b").get("pods") == 1)
     stage.pod("p", pool="a", cpu="2")
     stage.goes(p="b1")

@@ -15,7 +15,7 @@ def test_pod_on_a_trip_when_its_pool_is_deleted_is_not_lost(stage: Stage) -> Non
     stage.pods(*names, pool="a")
     stage.delete("Pool", "a")
     stage.untaint("b1")
-    stage.until(lambda: all(stage.node_of(name) == "b1" for name in names))
+    stage.until_each(names, lambda name: stage.node_of(name) == "b1")
     stage.until(lambda: stage.amount("default", "borrowed") == "4")
 
 
@@ -27,7 +27,7 @@ def test_pool_deleted_and_made_again_at_once_loses_no_pod(stage: Stage) -> None:
     stage.delete("Pool", "a")
     stage.pools("a")
     stage.pods(*names[10:], pool="a")
-    stage.until(lambda: all(stage.node_of(name) == "a1" for name in names))
+    stage.until_each(names, lambda name: stage.node_of(name) == "a1")
     stage.until(lambda: stage.amount("a", "own") == "20")
 
 
@@ -37,7 +37,7 @@ def test_room_of_pods_bound_while_their_pool_was_deleted_is_not_leaked(stage: St
     stage.pods("p1", "p2", "p3", "p4", pool="a")
     stage.delete("Pool", "a")
     for name in ("p1", "p2", "p3", "p4"):
-        stage.until(lambda name=name: stage.node_of(name) == "a1")  # type: ignore[misc]
+        stage.goes(**{name: "a1"})
         stage.delete("Pod", name)
     stage.pod("next", cpu=FULL)
     stage.goes(next="a1")

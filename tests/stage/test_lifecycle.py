@@ -76,7 +76,7 @@ def test_pods_in_flight_when_their_pool_is_deleted_are_all_bound(stage: Stage) -
     stage.pods(*names[:15], pool="a")
     stage.delete("Pool", "a")
     stage.pods(*names[15:], pool="a")
-    stage.until(lambda: all(stage.node_of(name) == "a1" for name in names))
+    stage.until_each(names, lambda name: stage.node_of(name) == "a1")
 
 
 def test_selector_that_changes_moves_nodes_and_makes_running_pods_lent(stage: Stage) -> None:

@@ -75,4 +75,4 @@ def test_borrower_that_ends_by_itself_leaves_its_room_to_the_owner(stage: Stage)
     stage.pod("home", pool="b", cpu="4")
     stage.goes(home="b1")
     assert stage.victims() == []
-    assert stage.get("Pod", "p")["status"]["phase"] == "Succeeded"
+    assert stage.phase("p") == "Succeeded"

@@ -64,14 +64,13 @@ def test_node_that_two_pools_select_is_the_default_pools_and_both_say_so(stage: 
     stage.node("n1", labels={"one": "1", "two": "1"})
     for name, label in (("one", "one"), ("two", "two")):
         stage.create(pool_object(stage.own(name), labels={label: "1"}))
+    stage.until_each(("one", "two"), lambda name: stage.condition(name, "Conflict").get("status") == "True")
     for name in ("one", "two"):
-        stage.until(lambda name=name: stage.condition(name, "Conflict").get("status") == "True")  # type: ignore[misc]
         assert stage.condition(name, "Conflict")["message"].endswith(": n1.")
     stage.pod("p")
     stage.goes(p="n1")
     stage.patch("Node", "n1", {"metadata": {"labels": {"two": None}}})
-    for name in ("one", "two"):
-        stage.until(lambda name=name: stage.condition(name, "Conflict").get("status") == "False")  # type: ignore[misc]
+    stage.until_each(("one", "two"), lambda name: stage.condition(name, "Conflict").get("status") == "False")
     stage.pod("q", pool="one")
     stage.goes(q="n1")
 

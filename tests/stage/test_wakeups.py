@@ -28,7 +28,7 @@ def test_room_freed_by_a_pod_that_finished_wakes_too(stage: Stage) -> None:
     stage.goes(first="a1")
     stage.pod("second", pool="a", cpu=FULL)
     stage.goes(second="a1")
-    assert stage.get("Pod", "first")["status"]["phase"] == "Succeeded"
+    assert stage.phase("first") == "Succeeded"
 
 
 def test_freed_room_of_a_lender_wakes_pods_that_may_borrow_it(stage: Stage) -> None:
