@@ -10,7 +10,7 @@ from tests.bench.spec import VoidRunError
 Answer = TypeVar("Answer")
 Arguments = ParamSpec("Arguments")
 
-WITHIN_SECONDS = 300.0
+WITHIN_SECONDS = 120.0
 
 
 def apart(function: Callable[Arguments, Answer], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Answer:

@@ -30,7 +30,10 @@ def cases(shrink: int) -> tuple[Case, ...]:
     preempting = f"in process: {gpu_nodes} nodes of {GPUS_EACH} GPUs, {gpus} GPU pods run, {gpus} of more priority wait"
     return (
         alone("never-fit", f"{where}, {stuck:,} pods that fit nowhere", partial(never_fit, nodes, stuck, 48)),
-        alone("never-fit-unlike", f"{where}, {stuck:,} pods, all unlike", partial(never_fit, nodes, stuck, 0)),
+        replace(
+            alone("never-fit-unlike", f"{where}, {stuck:,} pods, all unlike", partial(never_fit, nodes, stuck, 0)),
+            short=False,
+        ),
         alone("one-hole", f"{where}, one empty; {stuck:,} pods of a whole node", partial(one_hole, nodes, stuck)),
         alone("all-preemptible", preempting, partial(all_preemptible, gpu_nodes), DECIDING),
         alone(
