@@ -6,7 +6,7 @@ What `test_engine` does to the engine with events, this does through everything 
 from typing import Any, Final
 
 import pytest
-from hypothesis import HealthCheck, seed, settings
+from hypothesis import seed
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
@@ -17,6 +17,7 @@ from aischeduler.sim.shell import Network
 from aischeduler.state.records import Place
 from tests.harness import Harness, Json
 from tests.objects import binding_object, node_object, pdb_object, pod_object, pool_object, priority_class_object
+from tests.properties.test_engine import played
 from tests.watched import WatchedScheduler
 
 NODES: Final = [f"n{i}" for i in range(4)]
@@ -230,34 +231,13 @@ class Days(RuleBasedStateMachine):
         assert [action for action in h.actions[before:] if isinstance(action, Bind | Evict)] == []
 
 
-HEALTH = list(HealthCheck)
-
-
-@seed(1)
-class SeededDays(Days):
-    """The same days each time."""
-
-
-SeededDays.TestCase.settings = settings(
-    max_examples=30,
-    stateful_step_count=100,
-    deadline=None,
-    derandomize=False,
-    database=None,
-    suppress_health_check=HEALTH,
-)
-TestDays = SeededDays.TestCase
+@pytest.mark.whole
+def test_random_days() -> None:
+    run_state_machine_as_test(seed(1)(Days), settings=played(30))
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
-def test_days_at_length() -> None:
-    at_length = settings(
-        max_examples=1_000,
-        stateful_step_count=100,
-        deadline=None,
-        derandomize=False,
-        database=None,
-        suppress_health_check=HEALTH,
-    )
-    run_state_machine_as_test(Days, settings=at_length)
+@pytest.mark.parametrize("number", range(2, 22))
+def test_random_days_at_length(number: int) -> None:
+    run_state_machine_as_test(seed(number)(Days), settings=played(50))

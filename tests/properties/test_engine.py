@@ -329,32 +329,29 @@ class Engine(RuleBasedStateMachine):
         assert world.fresh() == []
 
 
-@seed(1)
-class SeededEngine(Engine):
-    """The same runs each time. Left to derandomize, Hypothesis would try only short ones, which find nothing."""
+def played(runs: int) -> settings:
+    """Return how a machine is played: so many runs of 100 steps, the same ones for the same seed."""
+    return settings(
+        max_examples=runs,
+        stateful_step_count=100,
+        deadline=None,
+        derandomize=False,  # it would try only short runs, which find nothing
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
 
 
-HEALTH = list(HealthCheck)
-SeededEngine.TestCase.settings = settings(
-    max_examples=280,
-    stateful_step_count=100,
-    deadline=None,
-    derandomize=False,
-    database=None,
-    suppress_health_check=HEALTH,
-)
-TestEngine = SeededEngine.TestCase
+def test_random_days_briefly() -> None:
+    run_state_machine_as_test(seed(0)(Engine), settings=played(10))
+
+
+@pytest.mark.whole
+def test_random_days() -> None:
+    run_state_machine_as_test(seed(1)(Engine), settings=played(280))
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
-def test_engine_at_length() -> None:
-    at_length = settings(
-        max_examples=10_000,
-        stateful_step_count=100,
-        deadline=None,
-        derandomize=False,
-        database=None,
-        suppress_health_check=HEALTH,
-    )
-    run_state_machine_as_test(Engine, settings=at_length)
+@pytest.mark.parametrize("number", range(2, 22))
+def test_random_days_at_length(number: int) -> None:
+    run_state_machine_as_test(seed(number)(Engine), settings=played(500))
