@@ -324,17 +324,13 @@ class World:
         return moved
 
     def fresh(self) -> list[Action]:
-        """Return what a new engine would do with the world as it is."""
+        """Return what a new engine would do with the world as it is, but for pods that the API server never takes."""
         scheduler = WatchedScheduler(default_profile(), "fresh", often=False)
         for event in self._everything():
-            scheduler.observe(event, self.now)
+            if not isinstance(event, PodSeen) or event.pod.uid not in self.given_up or event.pod.node_name:
+                scheduler.observe(event, self.now)
         said: list[Action] = []
         while pools := scheduler.ready(self.now):
             for pool in pools:
                 said += scheduler.decide(pool, self.now, 1)
-        return [a for a in said if isinstance(a, Bind | Evict) and a_pod_of(a) not in self.given_up]
-
-
-def a_pod_of(action: Bind | Evict) -> str:
-    """Return the pod that is to be placed, or evicted."""
-    return action.pod.uid if isinstance(action, Bind) else action.victim.uid
+        return [action for action in said if isinstance(action, Bind | Evict)]
