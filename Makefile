@@ -33,7 +33,7 @@ real: $(STAMP) ## only the tests on a real kube-apiserver
 bench: $(STAMP) ## speed and memory as ratios, the short set: under ten minutes on a quiet machine
 	@$(BIN)/python -m tests.bench
 
-bench-full: $(STAMP) ## every benchmark: hours
+bench-full: $(STAMP) ## every benchmark: about two hours
 	@$(BIN)/python -m tests.bench --full
 	@$(BIN)/python -m pytest -q -s -m bench
 

@@ -62,7 +62,7 @@ def rows(case: CaseResult) -> Iterator[list[str]]:
 
 def title(case: CaseResult) -> str:
     rounds = max((len(values) for side in case.sides.values() for values in side.values()), default=0)
-    return f"{case.name}: {case.about}; medians of {rounds} rounds in turn"
+    return f"{case.name}: {case.about}; medians of {rounds} round{'' if rounds == 1 else 's'} in turn"
 
 
 def print_case(console: Console, case: CaseResult) -> None:
