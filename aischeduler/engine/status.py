@@ -7,7 +7,7 @@ from typing import Final
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.summary import summarize
-from aischeduler.model.actions import Condition, CreatePool, ReportPool
+from aischeduler.model.actions import Condition, CreatePool, ObjectRef, ReportPool, Warn
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pool import Pool
 
@@ -16,6 +16,9 @@ CONFLICT_NODES_MAX: Final = 10
 STATUS_SECONDS: Final = 1.0
 CREATE_SECONDS: Final = 30.0
 """How often the default Pool object is asked for while there is none."""
+
+ACCEPTED: Final = "Accepted"
+CONFLICT: Final = "Conflict"
 
 State = tuple[int, ...]
 """Versions of all that a status is made of."""
@@ -55,6 +58,16 @@ class StatusReports:
                 if cluster.reported.get(pool.name) != told:
                     cluster.reported[pool.name] = told
                     cluster.say(pool.name, told)
+                    _warn(cluster, told)
+
+
+def _warn(cluster: Cluster, told: ReportPool) -> None:
+    """Put a warning on a Pool whose spec is refused, or whose nodes another Pool claims as well."""
+    about = ObjectRef("Pool", told.name, told.uid)
+    for condition in told.conditions:
+        wrong = (condition.type, condition.status) in ((ACCEPTED, False), (CONFLICT, True))
+        if wrong and cluster.warned(f"Pool/{told.uid}/{condition.type}", condition.message):
+            cluster.say(told.name, Warn(about, condition.reason, condition.message))
 
 
 def _state(cluster: Cluster) -> State:
@@ -81,15 +94,15 @@ def _conditions(cluster: Cluster, pool: Pool) -> tuple[Condition, ...]:
 
 def _accepted(pool: Pool) -> Condition:
     if pool.invalid:
-        return Condition("Accepted", status=False, reason="InvalidSpec", message=pool.invalid)
-    return Condition("Accepted", status=True, reason="Valid", message="The spec is in force.")
+        return Condition(ACCEPTED, status=False, reason="InvalidSpec", message=pool.invalid)
+    return Condition(ACCEPTED, status=True, reason="Valid", message="The spec is in force.")
 
 
 def _conflict(cluster: Cluster, pool: Pool) -> Condition:
     nodes = cluster.pools.conflicting_nodes(pool.name)
     if not nodes:
-        return Condition("Conflict", status=False, reason="NoConflict", message="No other pool claims its nodes.")
+        return Condition(CONFLICT, status=False, reason="NoConflict", message="No other pool claims its nodes.")
     more = f" and {len(nodes) - CONFLICT_NODES_MAX} more" if len(nodes) > CONFLICT_NODES_MAX else ""
     named = ", ".join(nodes[:CONFLICT_NODES_MAX])
     message = f"In the default pool because another pool selects them too: {named}{more}."
-    return Condition("Conflict", status=True, reason="NodesClaimedTwice", message=message)
+    return Condition(CONFLICT, status=True, reason="NodesClaimedTwice", message=message)

@@ -143,6 +143,7 @@ def test_a_node_in_two_pools_is_in_the_default_pool_and_both_are_told() -> None:
         status, message = conditions(session.said, pool)["Conflict"]
         assert status
         assert message.endswith("too: n.")
+    assert [name for name, reason in warnings(session.said) if reason == "NodesClaimedTwice"] == ["a", "b"]
     session.tell(PoolGone("b"))
     session.decide(1)
     assert conditions(session.said, "a")["Conflict"][0] is False
@@ -158,6 +159,7 @@ def test_a_refused_pool_is_told_why_and_the_others_go_on() -> None:
     said = session.decide()
     assert conditions(session.said, "bad")["Accepted"] == (False, "spec.nodeSelector.matchLabels: nonsense")
     assert conditions(session.said, "good")["Accepted"][0]
+    assert warnings(session.said) == [("bad", "InvalidSpec")]
     assert binds(said) == {"p": "n"}
 
 

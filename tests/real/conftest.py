@@ -27,6 +27,8 @@ from tests.real.daemon import Daemon
 from tests.real.history import History
 
 LOG_CHARACTERS_SHOWN = 3_000
+BUGS = ("event not taken in", "invariant violated", "failed")
+"""Lines of log that no fault of the world explains."""
 KUBELETS = Path(__file__).with_name("kubelets.py")
 _numbers = count(1)
 
@@ -75,6 +77,8 @@ def daemon(control_plane: ControlPlane, clean_cluster: None, pools_served: None)
     yield daemon
     daemon.kill()
     print(daemon.log[-LOG_CHARACTERS_SHOWN:])  # pytest shows it when the test has failed
+    bugs = [line for event in BUGS for line in daemon.said(event)]
+    assert bugs == [], "the daemon met a bug of ours"
 
 
 @pytest.fixture
