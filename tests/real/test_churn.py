@@ -57,6 +57,14 @@ class Churn:
             document = priority_class_object(f"{name}-{self._namespace}", value=value)
             assert self._plane.api("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", document).status == 201
 
+    def lend(self) -> None:
+        """See to it that there is a loan in the end, whatever chance has left."""
+        create_nodes(self._plane, [node_object("spare", cpu="2", labels={"lends": "true"})])
+        create_pools(self._plane, pool_object("lender", labels={"lends": "true"}), pool_object("guest"))
+        create_pods(
+            self._plane, self._namespace, [pod_object("guest", namespace=self._namespace, cpu="100m", pool="guest")]
+        )
+
     def round(self) -> None:
         """Let some things happen at once: pods come, end, are deleted and evicted; nodes and pools change."""
         chance = self._chance
@@ -214,6 +222,7 @@ def test_after_five_thousand_events_everybody_tells_what_there_is(
             churn.round()
             churn.evict_marked()
             time.sleep(ROUND_SECONDS)
+        churn.lend()
         wait_until_calm(history)
         deadline = time.monotonic() + AGREE_WITHIN_SECONDS
         while (found := disagreements(control_plane, daemon)) and time.monotonic() < deadline:
