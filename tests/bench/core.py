@@ -6,13 +6,13 @@ Law: what is timed is CPU of this process, with everything that stands before fr
 import gc
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from aischeduler.engine.profile import default_profile
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.actions import Action, Bind
-from aischeduler.model.events import NodeSeen, PodSeen, PoolSeen
+from aischeduler.model.events import Event, NodeSeen, PodSeen, PoolSeen
 from aischeduler.model.node import Node
 from aischeduler.model.pod import RUNNING, Pod
 from tests.bench.arena import node_name, pool_name
@@ -85,10 +85,15 @@ def running(pods: Sequence[Pod], nodes: Sequence[Node]) -> list[Pod]:
     ]
 
 
-def see(scheduler: Scheduler, pods: Sequence[Pod], now: float = 0.0) -> None:
+def tell(scheduler: Scheduler, events: Iterable[Event], now: float = 0.0) -> None:
+    """Let the engine observe events."""
+    for event in events:
+        scheduler.observe(event, now)
+
+
+def see(scheduler: Scheduler, pods: Sequence[Pod]) -> None:
     """Tell the engine of pods."""
-    for pod in pods:
-        scheduler.observe(PodSeen(pod), now)
+    tell(scheduler, (PodSeen(pod) for pod in pods))
 
 
 def decide_all(scheduler: Scheduler, now: float = 0.0) -> list[Action]:

@@ -12,9 +12,9 @@ from functools import partial
 import msgspec
 
 from aischeduler.model.actions import Bind
-from aischeduler.model.events import BindAccepted, PodSeen
+from aischeduler.model.events import BindAccepted, Event, PodSeen
 from tests.bench.apart import apart
-from tests.bench.core import Crowd, cpu_of_all, decide_all, evidence, peak_mib, running, see, world
+from tests.bench.core import Crowd, cpu_of_all, decide_all, evidence, peak_mib, running, see, tell, world
 from tests.bench.documents import compact, real_pod
 from tests.bench.processes import resident_bytes
 from tests.bench.spec import OURS, Case, Evidence, Goal, Measure, Measured
@@ -95,14 +95,10 @@ def decide(size: Size) -> Measured:
     said = []
     deciding = cpu_of_all(lambda: said.extend(decide_all(scheduler)))
     binds = [action for action in said if isinstance(action, Bind)]
-    shown = [(bind.pod.uid, bind.node, replace(bind.pod, node_name=bind.node)) for bind in binds]
-
-    def confirm() -> None:
-        for uid, node, pod in shown:
-            scheduler.observe(BindAccepted(uid, node), 0.0)
-            scheduler.observe(PodSeen(pod), 0.0)
-
-    whole = seeing + deciding + cpu_of_all(confirm)
+    confirmed: list[Event] = []
+    for bind in binds:
+        confirmed += (BindAccepted(bind.pod.uid, bind.node), PodSeen(replace(bind.pod, node_name=bind.node)))
+    whole = seeing + deciding + cpu_of_all(lambda: tell(scheduler, confirmed))
     figures = {
         "decisions/s of CPU": size.waiting / deciding,
         "CPU µs/decision": deciding / size.waiting * 1e6,
