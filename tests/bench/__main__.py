@@ -99,6 +99,7 @@ def run(words: Sequence[str], console: Console) -> int:
         print_case(console, found)
         results.machine.loads.append(round(os.getloadavg()[0], 2))
         save(results, asked.out)
+    console.print(f"\nall figures: {asked.out}", highlight=False)
     return 1 if any(case.void for case in results.cases) else 0
 
 
@@ -107,6 +108,8 @@ def main(words: Sequence[str]) -> int:
         return run(words, Console(width=140))
     except (UsageError, MissingAssetsError) as error:
         print(f"bench: {error}", file=sys.stderr)
+    except KeyboardInterrupt:
+        print("bench: interrupted; the cases that were finished are written", file=sys.stderr)
     except PartError as error:
         print(f"bench: the control plane did not start: {str(error).partition(chr(10))[0]}", file=sys.stderr)
     return 2
