@@ -256,15 +256,11 @@ class Cluster:
         record.offered = row
         self.offers.setdefault(row, {})[record.pod.uid] = record.pod.spec
 
-    def withdraw(self, record: PodRecord) -> int:
-        """Forget what a pod was woken for; return the row, NOWHERE where there is none."""
-        row = record.offered
-        if row != NOWHERE:
-            record.offered = NOWHERE
-            del self.offers[row][record.pod.uid]
-            if not self.offers[row]:
-                del self.offers[row]
-        return row
+    def withdraw(self, record: PodRecord) -> None:
+        """Take back what a pod was woken for: it is about to be tried, or to leave."""
+        offered = self.offers.get(record.offered, {})
+        if offered.pop(record.pod.uid, None) is not None and not offered:
+            del self.offers[record.offered]
 
     def wake_alike(self, record: PodRecord, now: float) -> None:
         """Wake the next parked pod of this class in its home queue: what helped one may help another.

@@ -95,6 +95,7 @@ def attempt(cluster: Cluster, queue: PoolQueue, record: PodRecord, actions: list
     Return what it cost, where 1 is an attempt that only looked for a node.
     """
     record.decision, searches = cluster.next_decision(), cluster.searches.made
+    cluster.withdraw(record)
     tried = Attempt(cluster, queue, record, actions, now, [])
     refused = record.pod.spec.invalid or _not_allowed(cluster, record)
     if refused:

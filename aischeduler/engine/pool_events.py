@@ -23,7 +23,7 @@ from aischeduler.model.pool import Pool
 from aischeduler.model.selectors import Labels
 from aischeduler.policies.borrowing import Lender
 from aischeduler.state.queue import PoolQueue
-from aischeduler.state.records import Place, PodRecord
+from aischeduler.state.records import NOWHERE, Place, PodRecord
 
 EDITS_MAX: Final = 5
 """Edits of one Pool that are taken at once within a window; the last of those that follow waits for its end."""
@@ -103,6 +103,7 @@ def _remove(cluster: Cluster, name: str, now: float) -> None:
     for record in queue.records():
         queue.remove(record)
         cluster.withdraw(record)
+        record.offered = NOWHERE
         admit(cluster, record, now)
     del cluster.queues[name]
     _rehome(cluster, name, now)

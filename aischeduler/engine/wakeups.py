@@ -47,9 +47,10 @@ def row_changed(cluster: Cluster, row: int, now: float) -> None:
 
 
 def offer_ends(cluster: Cluster, record: PodRecord, now: float) -> None:
-    """Let others have the room for which a pod was woken, unless it took it."""
-    row = cluster.withdraw(record)
-    if row not in (NOWHERE, record.row):
+    """Let others have the room for which a pod was woken, as far as it did not take it."""
+    cluster.withdraw(record)
+    row, record.offered = record.offered, NOWHERE
+    if row != NOWHERE:
         row_changed(cluster, row, now)
 
 

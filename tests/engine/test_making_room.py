@@ -295,3 +295,28 @@ def test_pod_kept_waiting_by_a_budget_says_so_and_does_not_try_every_few_seconds
     session.tell(EvictRefused("uid-guest", Spared.BUDGET, "x"))
     assert "Disruption budgets forbid to evict 1 pod now." in reports(session.decide())["owner"]
     assert session.decide(290) == []
+
+
+def test_room_that_grows_after_it_was_offered_goes_to_the_higher_pod() -> None:
+    session = Session(a_pool("a", labels=A), a_node("n", cpu="4", labels=A))
+    session.see(
+        a_pod("x", cpu="2", pool="a", priority=10, node="n"), a_pod("y", cpu="2", pool="a", priority=10, node="n")
+    )
+    session.see(a_pod("large", cpu="4", pool="a", priority=5), a_pod("small", cpu="1", pool="a"))
+    assert binds(session.decide()) == {}
+    session.tell(
+        PodGone("uid-x"), PodGone("uid-y")
+    )  # after the first only the small one fits, after both the large one
+    session.decide(seconds=15)
+    assert session.scheduler._cluster.claims.of("uid-large") is not None
+
+
+def test_room_that_a_displaced_claim_leaves_is_lent() -> None:
+    session = Session(a_pool("b", labels=B), a_node("n", cpu="3", gpu=1, labels=B))
+    session.see(a_pod("guest", cpu="3", gpu=1, node="n"))
+    session.see(a_pod("owner", cpu="3", gpu=1, pool="b", priority=5))
+    assert evictions(session.decide()) == {"guest": "Reclaimed"}
+    session.see(a_pod("first", cpu="1", gpu=1, pool="b", priority=10, preempts=False), a_pod("borrower", cpu="2"))
+    assert binds(session.decide()) == {}
+    session.tell(PodGone("uid-guest"))
+    assert binds(session.decide(seconds=15)) == {"first": "n", "borrower": "n"}
