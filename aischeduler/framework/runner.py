@@ -125,10 +125,14 @@ class Runner:
 
     def _score(self, view: ClassView, ask: Ask, rows: Rows) -> None:
         feasible = view.static[rows] & self.fits(ask.spec, rows)
-        total: Scores = NODES_MAX - 1 - self.nodes.ranks()[rows]
-        for score in self._live_scores:
-            total = self._added(total, score, ask, rows)
-        view.keys[rows] = np.where(feasible, total, INFEASIBLE)
+        if not feasible.all():
+            view.keys[rows] = INFEASIBLE
+            rows = rows[feasible]
+        if len(rows):
+            total: Scores = NODES_MAX - 1 - self.nodes.ranks()[rows]
+            for score in self._live_scores:
+                total = self._added(total, score, ask, rows)
+            view.keys[rows] = total
 
     def _passing(self, filters: tuple[Filter, ...], spec: PodSpec, rows: Rows) -> Mask:
         passing: Mask = np.ones(len(rows), dtype=np.bool_)
