@@ -67,14 +67,14 @@ class WatchedScheduler(Scheduler):
                     assert set(trip) <= set(record.visited), f"{record.pod.uid} forgets where it was: {trip}"
                     self._trips[record.pod.uid] = (*trip, record.queue)
 
-    def look(self) -> None:
-        """Check every invariant now."""
+    def look(self, *, closely: bool = False) -> None:
+        """Check every invariant now, and `closely` that nobody waits in vain."""
         violations = check(self._cluster)
         assert not violations, violations
         if self._status.due_at(self._cluster) is None:
             violations = check_reports(self._cluster)
             assert not violations, violations
-        if self.closely:
+        if self.closely or closely:
             lost = stuck(self._cluster)
             assert not lost, lost
 

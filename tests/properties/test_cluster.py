@@ -71,6 +71,13 @@ class Days(RuleBasedStateMachine):
         content = kind if method == "PATCH" else "application/json"
         return self.harness.cluster.ask(method, path, document, content).status
 
+    def go_on(self, seconds: float) -> None:
+        """Let time pass, then check every invariant, and that nobody waits in vain."""
+        self.harness.run(seconds)
+        scheduler = self.harness.scheduler
+        assert isinstance(scheduler, WatchedScheduler)
+        scheduler.look(closely=True)
+
     def pods(self, *, bound: bool | None = None) -> list[Json]:
         found: list[Json] = self.harness.all("Pod")
         return [pod for pod in found if bound is None or bool(pod["spec"].get("nodeName")) == bound]
@@ -102,7 +109,7 @@ class Days(RuleBasedStateMachine):
             self.names.append(name)
             if len(self.names) > PODS_MAX:
                 self.ask("DELETE", f"{NAMESPACE}/pods/{self.names.pop(0)}")
-        self.harness.run(1.0)
+        self.go_on(1.0)
 
     @rule(node=st.sampled_from(NODES), cpu=st.sampled_from(["1", "2"]))
     def a_pod_comes_that_others_placed(self, node: str, cpu: str) -> None:
@@ -110,7 +117,7 @@ class Days(RuleBasedStateMachine):
         pod = pod_object(f"p{self.made}", cpu=cpu, node=node, scheduler_name="default-scheduler")
         assert self.ask("POST", f"{NAMESPACE}/pods", pod) == 201
         self.names.append(f"p{self.made}")
-        self.harness.run(0.1)
+        self.go_on(0.1)
 
     @rule(number=NUMBER, node=st.sampled_from(NODES))
     def another_scheduler_binds_a_pod(self, number: int, node: str) -> None:
@@ -118,7 +125,7 @@ class Days(RuleBasedStateMachine):
         if waiting:
             name = waiting[number % len(waiting)]["metadata"]["name"]
             self.ask("POST", f"{NAMESPACE}/pods/{name}/binding", binding_object(name, node))
-        self.harness.run(0.1)
+        self.go_on(0.1)
 
     @rule(
         name=st.sampled_from(NODES),
@@ -146,7 +153,7 @@ class Days(RuleBasedStateMachine):
                 self.ask("PATCH", path, {"metadata": {"labels": {"pool": label}}})
             case _:
                 self.ask("PATCH", f"{path}/status", {"status": {"allocatable": amounts, "capacity": amounts}})
-        self.harness.run(0.1)
+        self.go_on(0.1)
 
     @rule(name=st.sampled_from([*POOLS, *POOLS, "default"]), spec=SPECS, goes=st.sampled_from([False, False, True]))
     def a_pool_changes(self, name: str, spec: Json, goes: bool) -> None:
@@ -158,7 +165,7 @@ class Days(RuleBasedStateMachine):
         elif self.ask("PATCH", path, {"spec": spec}) == 404:
             labels = None if name == "default" else {"pool": name}
             self.ask("POST", path.rpartition("/")[0], pool_object(name, labels=labels, **spec))
-        self.harness.run(0.1)
+        self.go_on(0.1)
 
     @rule(app=st.sampled_from(["x", "y"]), least=st.sampled_from([-1, 0, 1, 5]))
     def a_budget_comes_or_goes(self, app: str, least: int) -> None:
@@ -166,7 +173,7 @@ class Days(RuleBasedStateMachine):
         if least >= 0:
             budget = pdb_object(app, namespace="default", min_available=least, labels={"app": app})
             assert self.ask("POST", BUDGETS, budget) == 201
-        self.harness.run(0.1)
+        self.go_on(0.1)
 
     @rule(number=NUMBER, how=st.sampled_from(["deleted", "deleted", "finished", "pool", "gates", "killed"]))
     def something_becomes_of_a_pod(self, number: int, how: str) -> None:
@@ -184,7 +191,7 @@ class Days(RuleBasedStateMachine):
                     self.ask("PATCH", path, {"spec": {"schedulingGates": None}})
                 case _:
                     self.ask("PATCH", path, {"metadata": {"annotations": {POOL_KEY: POOLS[number % 2]}}})
-        self.harness.run(0.1)
+        self.go_on(0.1)
 
     @rule(who=st.sampled_from(["server", "server", "scheduler", "nobody", "nobody", "nobody"]))
     def somebody_restarts(self, who: str) -> None:
@@ -192,7 +199,7 @@ class Days(RuleBasedStateMachine):
             self.harness.restart_server()
         elif who == "scheduler":
             self._restart_scheduler()
-        self.harness.run(0.1)
+        self.go_on(0.1)
 
     def _restart_scheduler(self) -> None:
         network, honours = self.harness.shell._network, self.harness.shell.honours_budgets
@@ -202,11 +209,11 @@ class Days(RuleBasedStateMachine):
     @rule(honours=st.booleans())
     def budgets_are_honoured_or_only_preferred(self, honours: bool) -> None:
         self.harness.shell.honours_budgets = honours
-        self.harness.run(0.1)
+        self.go_on(0.1)
 
     @rule(seconds=st.sampled_from([0.3, 1.0, 3.0, 12.0, 40.0, 120.0]))
     def time_passes(self, seconds: float) -> None:
-        self.harness.run(seconds)
+        self.go_on(seconds)
 
     def teardown(self) -> None:
         """The faults stop: everybody who can run does, by wake-ups alone, and a new scheduler would change nothing."""
@@ -217,8 +224,7 @@ class Days(RuleBasedStateMachine):
         h.run(SECONDS_OF_CALM)
         scheduler = h.scheduler
         assert isinstance(scheduler, WatchedScheduler)
-        scheduler.closely = True
-        scheduler.look()
+        scheduler.look(closely=True)
         cluster = scheduler._cluster
         for record in cluster.records.values():
             assert record.place in (Place.PARKED, Place.HELD, Place.GATED, Place.BOUND), record
