@@ -4,6 +4,7 @@ Laws:
 - A pod that is about to be tried is not stuck, and neither is one of whose class and home another is: the chain goes on
   from it. Nor is one whose lender is about to be looked at again, nor one that waits for a row which was offered to
   another: who does not take it leaves it to the next.
+- A pod that would only wait for others who are leaving already is not stuck: it is woken when they are gone.
 - A nominated pod waits for its own room; it is stuck when there is room that nobody claims, not when it could take that
   of an owner behind it.
 - Of pods that are alike in all that decides, the one whose turn it is speaks for the others: what it cannot have, they
@@ -104,7 +105,9 @@ def _victims_on(cluster: Cluster, record: PodRecord) -> str:
     demand = Demand(record.pod.spec, record.pod.priority, frozenset(cluster.spared.names()))
     with without(cluster, lifted_for(cluster, record, record.home)):
         chosen = choose_victims(demand, cluster.runner, cluster.running, rows, cluster.budgets)
-    return f"{cluster.nodes.names[chosen.row]} {chosen.victims}" if isinstance(chosen, Chosen) else ""
+    if not isinstance(chosen, Chosen) or not chosen.victims:
+        return ""
+    return f"{cluster.nodes.names[chosen.row]} {chosen.victims}"
 
 
 def _lender(cluster: Cluster, record: PodRecord) -> str:
