@@ -76,6 +76,8 @@ class Cluster:
         self.loans = Loans()
         self.ended_loans: set[Loan] = set()
         """Loans that ended and whose limits nobody has been told of."""
+        self.review: set[str] = set()
+        """Pools whose loans have changed, or the rules for them: those that are allowed no more are to be ended."""
         self.budgets = BudgetTable(lambda uid: self.records[uid].pod)
         self.namespaces: dict[str, Labels] = {}
         self.market = Market(self.pools, self.queues, self.loans, self.runner, profile.preemption)

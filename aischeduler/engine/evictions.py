@@ -13,7 +13,7 @@ from typing import Final
 from aischeduler.engine.claiming import recheck
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.wakeups import row_changed
-from aischeduler.model.actions import Cause, Evict
+from aischeduler.model.actions import Action, Cause, Evict
 from aischeduler.model.budget import Budget
 from aischeduler.model.events import EvictRefused, Spared
 from aischeduler.model.names import PODS
@@ -114,8 +114,9 @@ def flush(cluster: Cluster, now: float) -> None:
     _spare_no_more(cluster, cluster.spared.pop_due(now), now)
 
 
-def end_loans(cluster: Cluster, lender: str) -> None:
+def end_loans(cluster: Cluster, lender: str, actions: list[Action]) -> None:
     """End the loans that the lender's spec allows no more, the newest first, where its policy says so."""
+    cluster.review.discard(lender)
     pool = cluster.pools.pools[lender]
     if pool.reclaim_policy is not ReclaimPolicy.EVICT or not cluster.market.may_evict(pool):
         return
@@ -132,7 +133,7 @@ def end_loans(cluster: Cluster, lender: str) -> None:
         if cluster.may_go(record) and (pool.disable_sharing or _over(pool, lent, amounts)):
             decision = decision or cluster.next_decision()
             lent.subtract(amounts)
-            cluster.say(lender, evict(cluster, record, None, decision))
+            actions.append(evict(cluster, record, None, decision))
 
 
 def _loans(cluster: Cluster, lender: str) -> list[PodRecord]:
@@ -153,6 +154,4 @@ def _spare_no_more(cluster: Cluster, uids: list[str], now: float) -> None:
         record = cluster.records.get(uid)
         if record is not None and record.counted is not None:
             row_changed(cluster, record.row, now)
-            pool = cluster.pool_of(record.row)
-            if pool:
-                end_loans(cluster, pool)
+            cluster.review.add(cluster.pool_of(record.row))

@@ -12,7 +12,6 @@ import numpy as np
 
 from aischeduler.engine.claiming import end_claims_on, recheck
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.evictions import end_loans
 from aischeduler.engine.wakeups import limits_freed, row_changed, rows_changed
 from aischeduler.model.actions import ObjectRef, Warn
 from aischeduler.model.node import Node
@@ -63,7 +62,7 @@ def follow(cluster: Cluster, moved: list[Moved], now: float) -> None:
     cluster.book_rows([move.row for move in moved])
     gained = Counter(move.new for move in moved if move.new != NO_POOL)
     for pool, rows in sorted((cluster.pools.name(number), rows) for number, rows in gained.items()):
-        end_loans(cluster, pool)
+        cluster.review.add(pool)
         if rows == len(cluster.nodes.rows_of_pool(cluster.pools.id(pool))):
             _try_all(cluster.queues[pool], now)
     rows_changed(cluster, [move.row for move in moved if move.new != NO_POOL], now)

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Final
 
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.evictions import end_loans
 from aischeduler.engine.node_events import follow
 from aischeduler.engine.pod_events import admit, stop_waiting
 from aischeduler.engine.searches import find_lender
@@ -108,6 +107,7 @@ def _remove(cluster: Cluster, name: str, now: float) -> None:
     del cluster.queues[name]
     _rehome(cluster, name, now)
     cluster.relook.pop(name, None)
+    cluster.review.discard(name)
     cluster.tally.forget(name)
     cluster.reported.pop(name, None)
     cluster.outbox.setdefault(DEFAULT_POOL, []).extend(cluster.outbox.pop(name, []))
@@ -117,16 +117,13 @@ def _remove(cluster: Cluster, name: str, now: float) -> None:
 
 def _rehome(cluster: Cluster, name: str, now: float) -> None:
     """Let all pods that name this pool follow it: it is new, or it is gone."""
-    lenders: set[str] = set()
     for record in tuple(cluster.naming.get(name, {}).values()):
         if record.counted is not None:
             cluster.refresh(record)
             row_changed(cluster, record.row, now)  # own and lent may have changed places
-            lenders.add(cluster.pool_of(record.row))
+            cluster.review.add(cluster.pool_of(record.row))
         elif record.queue:
             _go_home(cluster, record, now)
-    for lender in sorted(lenders - {""}):
-        end_loans(cluster, lender)
     limits_freed(cluster, now)
 
 
@@ -139,7 +136,7 @@ def _go_home(cluster: Cluster, record: PodRecord, now: float) -> None:
 def _reconsider(cluster: Cluster, before: Pool, pool: Pool, now: float) -> None:
     """Let a changed spec reach those who wait: the pool's own pods, those who borrow, and those on loan."""
     queue = cluster.queues[pool.name]
-    end_loans(cluster, pool.name)
+    cluster.review.add(pool.name)
     if before.allowed_namespaces != pool.allowed_namespaces:
         _allow_again(queue, now)
     for alike in queue.parked():

@@ -11,7 +11,7 @@ from typing import Final, assert_never
 from aischeduler.engine.bind_events import bind_refused
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.cycle import SETTLE_SECONDS, attempt
-from aischeduler.engine.evictions import budget_gone, budget_seen, evict_refused, flush
+from aischeduler.engine.evictions import budget_gone, budget_seen, end_loans, evict_refused, flush
 from aischeduler.engine.invariants import Violation
 from aischeduler.engine.node_events import node_gone, node_seen
 from aischeduler.engine.pod_events import pod_gone, pod_seen
@@ -100,6 +100,8 @@ class Scheduler:
         if queue is None:
             return actions
         actions += cluster.outbox.pop(pool, [])
+        if limit and pool in cluster.review:
+            end_loans(cluster, pool, actions)
         cost = 0
         while cost < limit and (record := queue.pop(now)) is not None:
             self._warn_of_unknown_pool(record, actions)

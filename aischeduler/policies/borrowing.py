@@ -196,7 +196,7 @@ def _in_order(
         return []
     nodes, grouped = market.nodes, market.nodes.by_pool()
     fitting = grouped.any(fits)
-    shares = _idle_shares(nodes, spec)
+    shares = _idle_shares(market, willing, spec)
     pods = grouped.sums(nodes.used[nodes.columns[PODS]])
     scarce = _scarce(nodes, spec)
     ranked: list[tuple[float, int, int, str]] = []
@@ -209,14 +209,20 @@ def _in_order(
     return [name for *_, name in sorted(ranked)]
 
 
-def _idle_shares(nodes: NodeTable, spec: PodSpec) -> npt.NDArray[np.float64]:
-    """Return per pool the smallest share left over what the pod asks for, once it is placed."""
-    grouped = nodes.by_pool()
+def _idle_shares(market: Market, willing: list[str], spec: PodSpec) -> npt.NDArray[np.float64]:
+    """Return per pool the smallest share left over what the pod asks for, once it is placed.
+
+    Borrowers that wait there already count as placed, so that those who come together do not all run to one lender.
+    """
+    nodes, grouped = market.nodes, market.nodes.by_pool()
     shares = np.full(len(grouped.numbers), np.inf)
+    places = [(grouped.places[number], name) for name in willing if (number := market.pools.id(name)) in grouped.places]
     for resource, amount in spec.request.amounts.items():
         column = nodes.column(resource)
         allocatable = grouped.sums(nodes.allocatable[column])
         idle = allocatable - grouped.sums(nodes.used[column]) - requested(amount)
+        for place, name in places:
+            idle[place] -= market.queues[name].borrowers_ask[resource]
         shares = np.minimum(shares, idle / np.maximum(allocatable, 1))
     return shares
 

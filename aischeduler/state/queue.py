@@ -79,6 +79,8 @@ class PoolQueue:
         """Grows with every pod that comes, goes or changes its place."""
         self.home_active = 0
         """Home pods that are tried as soon as their turn comes."""
+        self.borrowers_ask: Counter[str] = Counter()
+        """What the borrowers that wait here ask for, by resource."""
         self._records: dict[str, PodRecord] = {}
         self._active: SortedKeyList[PodRecord, OrderKey] = SortedKeyList(key=_order)
         self._backoff: SortedKeyList[PodRecord, tuple[float, OrderKey]] = SortedKeyList(key=_time)
@@ -298,6 +300,9 @@ class PoolQueue:
         if place is Place.GATED:
             return
         home = record.home == self.pool
+        if not home:
+            for resource, amount in record.pod.spec.request.amounts.items():
+                self.borrowers_ask[resource] += sign * amount
         if place is Place.ACTIVE and home:
             self.home_active += sign
         alike = self._class(record.pod)

@@ -320,3 +320,20 @@ def test_room_that_a_displaced_claim_leaves_is_lent() -> None:
     assert binds(session.decide()) == {}
     session.tell(PodGone("uid-guest"))
     assert binds(session.decide(seconds=15)) == {"first": "n", "borrower": "n"}
+
+
+def test_running_pod_that_becomes_a_loan_beyond_the_limit_is_ended() -> None:
+    evicting = ReclaimPolicy.EVICT
+    session = Session(a_pool("a", labels=A, reclaim_policy=evicting, lending_limit={"pods": 1}), a_pool("b", labels=B))
+    session.see(a_node("n", cpu="4", labels=A), a_pod("guest", cpu="1", pool="b", node="n", started=1))
+    session.see(a_pod("own", cpu="1", pool="a", node="n", started=2))
+    assert evictions(session.decide()) == {}
+    session.see(a_pod("own", cpu="1", pool="b", node="n", started=2))
+    assert evictions(session.decide()) == {"own": "LoanEnded"}
+
+
+def test_no_loan_is_ended_before_all_pools_are_known() -> None:
+    session = Session(a_node("n", cpu="4", labels={**A, "second": "true"}), a_pod("guest", cpu="1", pool="b", node="n"))
+    session.see(a_pool("a", labels=A, reclaim_policy=ReclaimPolicy.EVICT, disable_sharing=True))
+    session.see(a_pool("b", labels={"second": "true"}))  # the node belongs to the default pool: both select it
+    assert evictions(session.decide()) == {}
