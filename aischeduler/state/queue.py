@@ -244,7 +244,7 @@ class PoolQueue:
             if since + NET_SECONDS > now:
                 break
             record = self._records[uid]
-            record.saved = True
+            record.saved = record.place is not Place.HELD  # who is held waits for itself; no event was missed
             self._wake(record, now)
 
     @property

@@ -90,6 +90,14 @@ def test_a_refused_pod_waits_for_an_event_however_long_until_the_net() -> None:
     assert record.saved
 
 
+def test_a_held_pod_that_the_net_lets_try_again_is_not_saved_by_it() -> None:
+    queue, new = PoolQueue("q", NodeTable(), Stir()), Arrivals()
+    queue.hold(new("p"), 0)
+    record = queue.pop(NET_SECONDS)
+    assert record is not None
+    assert not record.saved
+
+
 def test_one_of_a_class_is_woken_at_a_time() -> None:
     queue, new = PoolQueue("q", NodeTable(), Stir()), Arrivals()
     for name in ("a", "b", "c"):
