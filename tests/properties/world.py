@@ -31,7 +31,7 @@ from aischeduler.model.events import (
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool
-from aischeduler.model.selectors import Labels
+from aischeduler.model.selectors import Labels, label_selector, requirement
 from tests.watched import WatchedScheduler
 
 ROUNDS_MAX = 1000
@@ -285,11 +285,19 @@ class World:
         """Let the faults stop, and time pass until nothing moves."""
         self.pace = Pace()
         self.hear()
+        self._let_budgets_allow()
         end = self.now + seconds
         while self.now < end:
             self.settle()
             self.now += 6.0
         self.settle()
+
+    def _let_budgets_allow(self) -> None:
+        """Tell that no budget stands against anybody any more; the pods that one spared are not spared for long."""
+        everybody = label_selector("spec.selector", {}, (requirement("key", "nobody-has-this", "DoesNotExist", ()),))
+        for namespace in sorted({pod.namespace for pod in self.pods.values()}):
+            self._tell(BudgetSeen(Budget(namespace, "calm", "uid-calm", everybody, disruptions_allowed=1000)))
+            self._tell(BudgetGone(namespace, "calm"))
 
     def settle(self) -> None:
         """Let all that can happen at once happen."""
