@@ -7,6 +7,7 @@ Laws:
 """
 
 from collections import Counter, OrderedDict
+from dataclasses import dataclass, field
 from typing import Final
 
 from cachetools import LRUCache
@@ -57,6 +58,27 @@ class Searches:
         """Class and pools visited, the home first -> versions, and why nobody lends."""
 
 
+@dataclass(slots=True)
+class Errands:
+    """What events leave for the loops of pools to do, a bit with each decision; keys and members are pools."""
+
+    review: set[str] = field(default_factory=set)
+    """Its loans have changed, or the rules for them: those that are allowed no more are to be ended."""
+    waking: dict[str, OrderedDict[str, PodRecord]] = field(default_factory=dict)
+    """It gained rows, or its rules changed: these pods, by uid, are to be tried."""
+    rewording: set[str] = field(default_factory=set)
+    """Its parked pods are to be told anew why nobody lends to them."""
+    relook: dict[str, int] = field(default_factory=dict)
+    """Somebody was refused its room because its own pods wait for that -> version of its queue then."""
+
+    def cancel(self, pool: str) -> None:
+        """Leave nothing to do for a pool that is gone."""
+        self.review.discard(pool)
+        self.waking.pop(pool, None)
+        self.rewording.discard(pool)
+        self.relook.pop(pool, None)
+
+
 class Cluster:
     """The state of one engine. `run` makes decision ids unique over restarts."""
 
@@ -76,8 +98,6 @@ class Cluster:
         self.loans = Loans()
         self.ended_loans: set[Loan] = set()
         """Loans that ended and whose limits nobody has been told of."""
-        self.review: set[str] = set()
-        """Pools whose loans have changed, or the rules for them: those that are allowed no more are to be ended."""
         self.budgets = BudgetTable(lambda uid: self.records[uid].pod)
         self.namespaces: dict[str, Labels] = {}
         self.market = Market(self.pools, self.queues, self.loans, self.runner, profile.preemption)
@@ -99,10 +119,9 @@ class Cluster:
         self.edit_counts: dict[str, int] = {}
         self.reported: dict[str, ReportPool] = {}
         """Pool -> the status that it was told last."""
+        self.errands = Errands()
         self.offers: dict[int, dict[str, PodSpec]] = {}
         """Row -> pods that were woken for its room and not tried yet, with what they ask for."""
-        self.relook: dict[str, int] = {}
-        """Lenders whose room somebody was refused because their own pods wait for it -> version of their queue then."""
         self.outbox: dict[str, list[Action]] = {}
         """Pool -> actions that the next decision of its loop carries out."""
         self.searches = Searches()

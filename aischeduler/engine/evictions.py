@@ -116,7 +116,7 @@ def flush(cluster: Cluster, now: float) -> None:
 
 def end_loans(cluster: Cluster, lender: str, actions: list[Action]) -> None:
     """End the loans that the lender's spec allows no more, the newest first, where its policy says so."""
-    cluster.review.discard(lender)
+    cluster.errands.review.discard(lender)
     pool = cluster.pools.pools[lender]
     if pool.reclaim_policy is not ReclaimPolicy.EVICT or not cluster.market.may_evict(pool):
         return
@@ -154,4 +154,4 @@ def _spare_no_more(cluster: Cluster, uids: list[str], now: float) -> None:
         record = cluster.records.get(uid)
         if record is not None and record.counted is not None:
             row_changed(cluster, record.row, now)
-            cluster.review.add(cluster.pool_of(record.row))
+            cluster.errands.review.add(cluster.pool_of(record.row))

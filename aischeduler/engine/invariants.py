@@ -212,7 +212,7 @@ def pools_faults(cluster: Cluster) -> Faults:
     for row in sorted(cluster.pools.conflicts):
         if nodes.nodes[row] is None:
             yield "I4", f"row {row}: contested, but no node"
-    strangers = {*cluster.relook, *cluster.reported, *cluster.outbox} - names
+    strangers = {*cluster.errands.relook, *cluster.reported, *cluster.outbox} - names
     if strangers:
         yield "I4", f"something is kept for pools that do not exist: {sorted(strangers)}"
     yield from _ports_index_faults(cluster)

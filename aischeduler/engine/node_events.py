@@ -5,9 +5,6 @@ Laws:
 - Whom the change helps is woken; whose claim it breaks looks elsewhere.
 """
 
-from collections import Counter
-from typing import Final
-
 import numpy as np
 
 from aischeduler.engine.claiming import end_claims_on, recheck
@@ -17,11 +14,6 @@ from aischeduler.model.actions import ObjectRef, Warn
 from aischeduler.model.node import Node
 from aischeduler.state.nodes import NO_POOL, Change
 from aischeduler.state.pools import Moved
-from aischeduler.state.queue import PoolQueue
-from aischeduler.state.records import Place
-
-TRIED_MAX: Final = 1000
-"""Pods that are tried at once when their pool gets its first nodes; the others as the room allows."""
 
 
 def node_seen(cluster: Cluster, node: Node, now: float) -> None:
@@ -60,16 +52,6 @@ def follow(cluster: Cluster, moved: list[Moved], now: float) -> None:
         end_claims_on(cluster, move.row, now)
     cluster.running.follow_pools(np.array([move.row for move in moved], dtype=np.intp), cluster.nodes.pool)
     cluster.book_rows([move.row for move in moved])
-    gained = Counter(move.new for move in moved if move.new != NO_POOL)
-    for pool, rows in sorted((cluster.pools.name(number), rows) for number, rows in gained.items()):
-        cluster.review.add(pool)
-        if rows == len(cluster.nodes.rows_of_pool(cluster.pools.id(pool))):
-            _try_all(cluster.queues[pool], now)
+    cluster.errands.review.update(cluster.pools.name(move.new) for move in moved if move.new != NO_POOL)
     rows_changed(cluster, [move.row for move in moved if move.new != NO_POOL], now)
     limits_freed(cluster, now)
-
-
-def _try_all(queue: PoolQueue, now: float) -> None:
-    """Let parked pods be tried where a pool gets its first nodes: none of them was refused by a node yet."""
-    for record in queue.in_place(Place.PARKED)[:TRIED_MAX]:
-        queue.wake_at_once(record, now)

@@ -92,7 +92,7 @@ def _bound(cluster: Cluster, pod: Pod, now: float) -> None:
 def _count(cluster: Cluster, record: PodRecord, now: float) -> None:
     """Count a pod where the world shows it; claims may have lost their room to it."""
     cluster.count(record, record.pod.node_name)
-    cluster.review.add(cluster.pool_of(record.row))
+    cluster.errands.review.add(cluster.pool_of(record.row))
     recheck(cluster, record.row, now)
 
 
@@ -105,7 +105,7 @@ def _changed(cluster: Cluster, record: PodRecord, pod: Pod, now: float) -> None:
         cluster.refresh(record)
         if old.pool != pod.pool:
             row_changed(cluster, record.row, now)  # own and lent may have changed places
-            cluster.review.add(cluster.pool_of(record.row))
+            cluster.errands.review.add(cluster.pool_of(record.row))
             limits_freed(cluster, now)
 
 

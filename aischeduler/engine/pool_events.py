@@ -15,8 +15,8 @@ from aischeduler.engine.node_events import follow
 from aischeduler.engine.pod_events import admit, stop_waiting
 from aischeduler.engine.searches import find_lender
 from aischeduler.engine.sentences import with_borrowing
-from aischeduler.engine.wakeups import lend, limits_freed, row_changed
-from aischeduler.model.actions import ReportWaiting
+from aischeduler.engine.wakeups import limits_freed, row_changed, wake_later
+from aischeduler.model.actions import Action, ReportWaiting
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pool import Pool
 from aischeduler.model.selectors import Labels
@@ -28,7 +28,9 @@ EDITS_MAX: Final = 5
 """Edits of one Pool that are taken at once within a window; the last of those that follow waits for its end."""
 WINDOW_SECONDS: Final = 0.5
 REWORDED_MAX: Final = 1000
-"""Parked pods that are told anew why nobody lends to them when a Pool changes; more would only flood the API server."""
+"""Parked pods of a pool that are told anew why nobody lends when a Pool changes; more would flood the API server."""
+REWORDED_CLASSES_MAX: Final = 64
+"""Classes of them, each of which takes a search for a lender."""
 
 
 def pool_seen(cluster: Cluster, pool: Pool, now: float) -> None:
@@ -106,8 +108,7 @@ def _remove(cluster: Cluster, name: str, now: float) -> None:
         admit(cluster, record, now)
     del cluster.queues[name]
     _rehome(cluster, name, now)
-    cluster.relook.pop(name, None)
-    cluster.review.discard(name)
+    cluster.errands.cancel(name)
     cluster.tally.forget(name)
     cluster.reported.pop(name, None)
     cluster.outbox.setdefault(DEFAULT_POOL, []).extend(cluster.outbox.pop(name, []))
@@ -121,7 +122,7 @@ def _rehome(cluster: Cluster, name: str, now: float) -> None:
         if record.counted is not None:
             cluster.refresh(record)
             row_changed(cluster, record.row, now)  # own and lent may have changed places
-            cluster.review.add(cluster.pool_of(record.row))
+            cluster.errands.review.add(cluster.pool_of(record.row))
         elif record.queue:
             _go_home(cluster, record, now)
     limits_freed(cluster, now)
@@ -136,29 +137,27 @@ def _go_home(cluster: Cluster, record: PodRecord, now: float) -> None:
 def _reconsider(cluster: Cluster, before: Pool, pool: Pool, now: float) -> None:
     """Let a changed spec reach those who wait: the pool's own pods, those who borrow, and those on loan."""
     queue = cluster.queues[pool.name]
-    cluster.review.add(pool.name)
+    cluster.errands.review.add(pool.name)
     if before.allowed_namespaces != pool.allowed_namespaces:
         _allow_again(queue, now)
-    for alike in queue.parked():
-        queue.wake_next(alike.head.pod, now)
-    lend(cluster, pool.name, now)
-    _reword(cluster)
+    wake_later(cluster, pool.name, (alike.head for alike in queue.parked()))
+    cluster.errands.rewording.update(cluster.queues)
 
 
-def _reword(cluster: Cluster) -> None:
+def reword(cluster: Cluster, pool: str, actions: list[Action]) -> None:
     """Let parked pods say what is so after a change: no event may ever come that makes them be tried again."""
+    cluster.errands.rewording.discard(pool)
     left = REWORDED_MAX
-    for name in cluster.pools.names():
-        for alike in cluster.queues[name].parked():
-            found = find_lender(cluster, alike.head, (name,))
-            if isinstance(found, Lender):
-                continue
-            for record in alike.parked[:left]:
-                message = with_borrowing(record.message, found)
-                if message != record.message:
-                    left -= 1
-                    record.message = message
-                    cluster.say(name, ReportWaiting(record.pod, name, name, message, record.decision))
+    for alike in cluster.queues[pool].parked()[:REWORDED_CLASSES_MAX]:
+        found = find_lender(cluster, alike.head, (pool,))
+        if isinstance(found, Lender):
+            continue
+        for record in alike.parked[:left]:
+            message = with_borrowing(record.message, found)
+            if message != record.message:
+                left -= 1
+                record.message = message
+                actions.append(ReportWaiting(record.pod, pool, pool, message, record.decision))
 
 
 def _allow_again(queue: PoolQueue, now: float, namespace: str = "") -> None:

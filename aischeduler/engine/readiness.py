@@ -11,7 +11,7 @@ from aischeduler.state.timers import Timers
 
 def looks_again(cluster: Cluster, pool: str) -> bool:
     """Say whether the pool's own pods have left room that somebody else was refused because of them."""
-    version, queue = cluster.relook.get(pool), cluster.queues[pool]
+    version, queue = cluster.errands.relook.get(pool), cluster.queues[pool]
     return version is not None and version != queue.version and not queue.home_active
 
 
@@ -34,8 +34,9 @@ class Readiness:
         self._lively.update(self._wakeups.pop_due(now))
         due = self._due_at(cluster)
         found = {pool for pool, actions in cluster.outbox.items() if actions} | self._lively
-        found.update(pool for pool in cluster.review if pool in cluster.queues)
-        found.update(pool for pool in cluster.relook if looks_again(cluster, pool))
+        left = cluster.errands.review | cluster.errands.rewording | cluster.errands.waking.keys()
+        found.update(pool for pool in left if pool in cluster.queues)
+        found.update(pool for pool in cluster.errands.relook if looks_again(cluster, pool))
         if due is not None and due <= now:
             found.add(DEFAULT_POOL)
         return tuple(sorted(found))

@@ -15,14 +15,14 @@ from aischeduler.engine.evictions import budget_gone, budget_seen, end_loans, ev
 from aischeduler.engine.invariants import Violation
 from aischeduler.engine.node_events import node_gone, node_seen
 from aischeduler.engine.pod_events import pod_gone, pod_seen
-from aischeduler.engine.pool_events import flush_edits, namespace_gone, namespace_seen, pool_gone, pool_seen
+from aischeduler.engine.pool_events import flush_edits, namespace_gone, namespace_seen, pool_gone, pool_seen, reword
 from aischeduler.engine.profile import Profile
 from aischeduler.engine.readiness import Readiness, looks_again
 from aischeduler.engine.self_check import SelfCheck, digest
 from aischeduler.engine.status import StatusReports
 from aischeduler.engine.summary import summarize
 from aischeduler.engine.tally import Tally
-from aischeduler.engine.wakeups import lend
+from aischeduler.engine.wakeups import lend, wake_some
 from aischeduler.model.actions import Action, ObjectRef, Settle, Warn
 from aischeduler.model.events import (
     BindAccepted,
@@ -100,14 +100,14 @@ class Scheduler:
         if queue is None:
             return actions
         actions += cluster.outbox.pop(pool, [])
-        if limit and pool in cluster.review:
-            end_loans(cluster, pool, actions)
+        if limit:
+            self._look_after(pool, actions, now)
         cost = 0
         while cost < limit and (record := queue.pop(now)) is not None:
             self._warn_of_unknown_pool(record, actions)
             cost += attempt(cluster, queue, record, actions, now)
         if looks_again(cluster, pool):
-            del cluster.relook[pool]
+            del cluster.errands.relook[pool]
             lend(cluster, pool, now)
         self._readiness.decided(pool)
         return actions
@@ -183,6 +183,16 @@ class Scheduler:
                 namespace_seen(cluster, name, labels, now)
             case NamespaceGone(name):
                 namespace_gone(cluster, name)
+
+    def _look_after(self, pool: str, actions: list[Action], now: float) -> None:
+        """Do what events have left for the pool's loop, a bit at a time."""
+        cluster = self._cluster
+        if pool in cluster.errands.review:
+            end_loans(cluster, pool, actions)
+        if pool in cluster.errands.waking:
+            wake_some(cluster, pool, now)
+        if pool in cluster.errands.rewording:
+            reword(cluster, pool, actions)
 
     def _let_time_act(self, actions: list[Action], now: float) -> None:
         cluster = self._cluster

@@ -48,7 +48,7 @@ def stuck(cluster: Cluster) -> tuple[Stuck, ...]:
             chain = (record.home, record.pod.spec.key, record.pod.preempts)
             if record.place is Place.NOMINATED or record.place is Place.HELD:
                 first[record.pod.uid,] = record
-            elif record.place is Place.PARKED and chain not in awake:
+            elif record.place is Place.PARKED and chain not in awake and name not in cluster.errands.waking:
                 first.setdefault((*chain, record.pod.priority, record.pod.namespace), record)
     return tuple(Stuck(record.pod.uid, record.place, by) for record in first.values() for by in _ways(cluster, record))
 
@@ -114,7 +114,7 @@ def _lender(cluster: Cluster, record: PodRecord) -> str:
     found = choose_lender(cluster.market, record.home, cluster.ask(record.pod.spec, record.home), (record.home,))
     if not isinstance(found, Lender):
         return ""
-    queue, noted = cluster.queues[found.name], cluster.relook.get(found.name)
+    queue, noted = cluster.queues[found.name], cluster.errands.relook.get(found.name)
     looked_at_again = noted is not None and (noted != queue.version or len(queue))
     offered = any(cluster.pool_of(row) == found.name for row in cluster.offers)
     return "" if looked_at_again or offered else found.name

@@ -12,7 +12,8 @@ Laws:
 Source: kube-scheduler's QueueingHints, which judge by plugin; here the filters themselves judge by row.
 """
 
-from collections.abc import Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
 from heapq import merge
 from operator import attrgetter
 from typing import Final
@@ -31,7 +32,13 @@ from aischeduler.state.trial import Trial
 
 PRIORITY_MAX: Final = 2**31 - 1
 FEW_ROWS: Final = 8
-"""So many changed rows are judged one by one; more of them together."""
+"""So many rows that a pool gains are judged one by one; of more, only what they may hold at most."""
+WOKEN_MAX: Final = 1000
+"""Pods that are tried because their pool gets its first rows; the others as the room allows."""
+WOKEN_AT_ONCE: Final = 64
+"""Of them, pods woken in one decision."""
+NEVER_LOOKED: Final = -1
+"""No version of a queue: it is looked at again whatever happens to it."""
 
 
 def row_changed(cluster: Cluster, row: int, now: float) -> None:
@@ -55,25 +62,49 @@ def offer_ends(cluster: Cluster, record: PodRecord, now: float) -> None:
 
 
 def rows_changed(cluster: Cluster, rows: list[int], now: float) -> None:
-    """Wake those who can use what these rows, new to their pools, now offer."""
-    if len(rows) <= FEW_ROWS:
-        for row in rows:
-            row_changed(cluster, row, now)
-        return
+    """Wake those who can use what these rows, new to their pools, now offer.
+
+    Where a pool gains many rows, or its first, who may use them is tried bit by bit as the pool decides.
+    """
     by_pool: dict[str, list[int]] = {}
     for row in rows:
         by_pool.setdefault(cluster.pool_of(row), []).append(row)
     for pool in sorted(name for name in by_pool if name):
-        queue, found = cluster.queues[pool], np.array(by_pool[pool], dtype=np.intp)
-        evicts = cluster.market.may_evict(cluster.pools.pools[pool])
-        room = cluster.nodes.allocatable if evicts else cluster.nodes.allocatable - cluster.nodes.used
-        for alike in tuple(queue.parked_within(room[:, found].max(axis=1))):
-            if could_use(cluster, alike.head, found):
-                queue.wake_next(alike.head.pod, now)
-        for record in queue.in_place(Place.NOMINATED):
-            if cluster.runner.passes(record.pod.spec, found).any():
-                queue.wake_at_once(record, now)
-        lend(cluster, pool, now)
+        found = by_pool[pool]
+        if len(found) == len(cluster.nodes.rows_of_pool(cluster.pools.id(pool))):
+            wake_later(cluster, pool, cluster.queues[pool].parked_first(WOKEN_MAX))
+        elif len(found) > FEW_ROWS:
+            wake_later(cluster, pool, _heads_for(cluster, pool, np.array(found, dtype=np.intp)))
+        else:
+            for row in found:
+                row_changed(cluster, row, now)
+
+
+def wake_some(cluster: Cluster, pool: str, now: float) -> None:
+    """Wake the next few of those who are to be tried because their pool gained rows."""
+    waking, queue = cluster.errands.waking[pool], cluster.queues[pool]
+    for _ in range(min(WOKEN_AT_ONCE, len(waking))):
+        _, record = waking.popitem(last=False)
+        if record.queue == pool and record.place in (Place.PARKED, Place.NOMINATED):
+            queue.wake_at_once(record, now)
+    if not waking:
+        del cluster.errands.waking[pool]
+
+
+def wake_later(cluster: Cluster, pool: str, records: Iterable[PodRecord]) -> None:
+    """Leave these pods to be tried bit by bit as the pool decides; then others may borrow what they leave."""
+    waking = {record.pod.uid: record for record in records}
+    if waking:
+        cluster.errands.waking.setdefault(pool, OrderedDict()).update(waking)
+    cluster.errands.relook[pool] = NEVER_LOOKED
+
+
+def _heads_for(cluster: Cluster, pool: str, rows: Rows) -> list[PodRecord]:
+    """Return the pods that may fit on some of these rows, one of each class, and all owners of claims elsewhere."""
+    queue, nodes = cluster.queues[pool], cluster.nodes
+    evicts = cluster.market.may_evict(cluster.pools.pools[pool])
+    room = nodes.allocatable[:, rows] if evicts else nodes.allocatable[:, rows] - nodes.used[:, rows]
+    return [*queue.in_place(Place.NOMINATED), *(alike.head for alike in queue.parked_within(room.max(axis=1)))]
 
 
 def could_use(cluster: Cluster, record: PodRecord, rows: Rows) -> bool:
@@ -87,8 +118,7 @@ def could_use(cluster: Cluster, record: PodRecord, rows: Rows) -> bool:
     if not behind and not evicts:
         return False
     with Trial(cluster.nodes) as trial:
-        for claim in behind:
-            trial.evict(claim.spec, claim.row)
+        trial.evict_all((claim.spec, claim.row) for claim in behind)
         if behind and cluster.runner.passes(spec, rows).any():
             return True
         demand = Demand(spec, record.pod.priority, frozenset(cluster.spared.names()))
@@ -116,7 +146,7 @@ def lend(cluster: Cluster, lender: str, now: float) -> None:
         if not len(fitting):
             return False
         if wanted_at_home(market, lender, fitting).all():
-            cluster.relook[lender] = cluster.queues[lender].version
+            cluster.errands.relook[lender] = cluster.queues[lender].version
             return False
         np.subtract(room, cluster.queues[home].request(alike), out=room)
         send(cluster, alike.head, lender, now)
@@ -163,7 +193,7 @@ def travel(cluster: Cluster, record: PodRecord, lender: str, now: float) -> None
 def note_blocked(cluster: Cluster, lenders: tuple[str, ...]) -> None:
     """Remember lenders whose own pods wait for the room that somebody would borrow."""
     for lender in lenders:
-        cluster.relook[lender] = cluster.queues[lender].version
+        cluster.errands.relook[lender] = cluster.queues[lender].version
 
 
 class RowRoom:
@@ -249,12 +279,17 @@ def _offer_at_home(cluster: Cluster, room: RowRoom, node: Node, now: float) -> N
 def _offer_to_nominated(cluster: Cluster, room: RowRoom, now: float) -> None:
     """Let owners of claims elsewhere in the pool take room that is there already."""
     queue = cluster.queues[room.pool]
+    too_large: set[bytes] = set()
     for record in queue.in_place(Place.NOMINATED):
-        claim = cluster.claims.of(record.pod.uid)
-        request = cluster.nodes.request(record.pod.spec)
-        if claim is None or claim.row == room.row or (request > np.maximum(room.free, 0)).any():
+        spec = record.pod.spec
+        claim = None if spec.key in too_large else cluster.claims.of(record.pod.uid)
+        if claim is None or claim.row == room.row:
             continue
-        if cluster.runner.passes(record.pod.spec, room.rows)[0]:
+        request = cluster.nodes.request(spec)
+        if (request > np.maximum(room.free, 0)).any():
+            too_large.add(spec.key)
+            continue
+        if cluster.runner.passes(spec, room.rows)[0]:
             room.take(request)
             cluster.offer(record, room.row)
             queue.wake_at_once(record, now)
@@ -270,7 +305,7 @@ def _offer_abroad(cluster: Cluster, room: RowRoom, node: Node, now: float) -> No
         if not may_borrow(cluster.market, head.home, room.pool, alike.spec):
             return False
         if wanted_at_home(cluster.market, room.pool, room.rows)[0]:
-            cluster.relook[room.pool] = cluster.queues[room.pool].version
+            cluster.errands.relook[room.pool] = cluster.queues[room.pool].version
             return False
         room.take(cluster.queues[head.home].request(alike))
         cluster.offer(head, room.row)

@@ -15,6 +15,8 @@ Laws:
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from heapq import merge
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -192,6 +194,11 @@ class PoolQueue:
     def parked(self) -> tuple[WaitingClass, ...]:
         """Return the classes with parked pods, by whose turn it is."""
         return tuple(self._heads)
+
+    def parked_first(self, most: int) -> list[PodRecord]:
+        """Return the first parked pods by whose turn it is, at most so many."""
+        classes = self._heads[:most]  # of the others, each head comes after as many
+        return list(islice(merge(*(alike.parked for alike in classes), key=_order), most))
 
     def parked_within(self, room: Amounts, after: OrderKey | None = None) -> Iterator[WaitingClass]:
         """Yield the classes with parked pods whose request fits into `room`, by whose turn it is.

@@ -6,6 +6,7 @@ Laws:
 - A trial that is dropped without commit puts everything back (use it as a context manager).
 """
 
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
@@ -18,7 +19,7 @@ class Trial:
 
     def __init__(self, nodes: NodeTable) -> None:
         self.nodes = nodes
-        self._steps: list[tuple[bool, PodSpec, int]] = []
+        self._steps: list[tuple[bool, PodSpec, list[int]]] = []
 
     def __enter__(self) -> Self:
         return self
@@ -31,12 +32,21 @@ class Trial:
     def place(self, spec: PodSpec, row: int) -> None:
         """Count a pod on the row, as if it were bound there."""
         self.nodes.add(spec, row)
-        self._steps.append((True, spec, row))
+        self._steps.append((True, spec, [row]))
 
     def evict(self, spec: PodSpec, row: int) -> None:
         """Count a pod on the row no more, as if it were gone."""
         self.nodes.remove(spec, row)
-        self._steps.append((False, spec, row))
+        self._steps.append((False, spec, [row]))
+
+    def evict_all(self, pods: Iterable[tuple[PodSpec, int]]) -> None:
+        """Count many pods on their rows no more, those that are alike together."""
+        alike: dict[bytes, tuple[PodSpec, list[int]]] = {}
+        for spec, row in pods:
+            alike.setdefault(spec.key, (spec, []))[1].append(row)
+        for spec, rows in alike.values():
+            self.nodes.remove_all(spec, rows)
+            self._steps.append((False, spec, rows))
 
     def mark(self) -> int:
         """Return a mark to which `put_back` can return."""
@@ -45,11 +55,11 @@ class Trial:
     def put_back(self, mark: int = 0) -> None:
         """Undo every step after the mark, the last one first."""
         while len(self._steps) > mark:
-            placed, spec, row = self._steps.pop()
+            placed, spec, rows = self._steps.pop()
             if placed:
-                self.nodes.remove(spec, row)
+                self.nodes.remove_all(spec, rows)
             else:
-                self.nodes.add(spec, row)
+                self.nodes.add_all(spec, rows)
 
     def commit(self) -> None:
         """Make the steps so far final."""

@@ -1,5 +1,6 @@
 """CPU of pools at work in the core alone: evicting, borrowing, editing, waking up and summing up."""
 
+import gc
 import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -43,6 +44,8 @@ def scheduler_of(events: Iterable[Event]) -> Scheduler:
     for event in events:
         scheduler.observe(event, 0.0)
     finish(scheduler)
+    gc.collect()
+    gc.freeze()  # as the daemon does when it has listed the cluster
     return scheduler
 
 

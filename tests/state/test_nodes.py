@@ -1,7 +1,10 @@
+from copy import deepcopy
+
 import numpy as np
 
 from aischeduler.model.node import Node
-from aischeduler.state.nodes import AMOUNT_MAX, WIDTH_FIRST, Change, NodeTable
+from aischeduler.model.pod import HostPort
+from aischeduler.state.nodes import AMOUNT_MAX, FEW_ROWS, WIDTH_FIRST, Change, NodeTable
 from aischeduler.state.trial import Trial
 from tests.build import a_node, a_pod, a_taint
 
@@ -126,6 +129,32 @@ def test_a_trial_puts_back_every_bit() -> None:
         assert free(table, row)["cpu"] == 4000
     after = (table.used, table.scored)
     assert all(np.array_equal(b, a[..., : b.shape[-1]]) for b, a in zip(before, after, strict=True))
+
+
+def test_pods_taken_off_together_count_as_if_one_by_one_and_come_back_to_the_bit() -> None:
+    table = NodeTable()
+    rows = [table.see(a_node(f"n{number}", gpu=8))[0] for number in range(3)]
+    kinds = [a_pod(cpu="1", gpu=1, host_ports=(HostPort("TCP", 80),)).spec, a_pod(cpu="500m").spec]
+    pods = [(kinds[number % 2], rows[number // 2 % 3]) for number in range(3 * FEW_ROWS)]
+    for spec, row in pods:
+        table.add(spec, row)
+    before = (table.used.copy(), table.scored.copy(), deepcopy(table.ports))
+    gone = pods[: 2 * FEW_ROWS + 5]
+    with Trial(table) as single:
+        for spec, row in gone:
+            single.evict(spec, row)
+        expected = (table.used.copy(), table.scored.copy(), deepcopy(table.ports))
+    with Trial(table) as trial:
+        version = table.version
+        trial.evict_all(gone)
+        assert table.changed_since(version) == rows
+        version = table.version
+        found = (table.used, table.scored, table.ports)
+        assert all(np.array_equal(a, b) for a, b in zip(found[:2], expected[:2], strict=True))
+        assert found[2] == expected[2]
+    assert all(np.array_equal(a, b) for a, b in zip((table.used, table.scored), before[:2], strict=True))
+    assert table.ports == before[2]
+    assert table.changed_since(version) == rows, "scores of all these rows are to be read again"
 
 
 def test_a_committed_trial_stays() -> None:

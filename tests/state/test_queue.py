@@ -71,6 +71,19 @@ def test_classes_that_fit_into_a_room_are_found_by_whose_turn_it_is() -> None:
     assert list(queue.parked_within(table)) == []
 
 
+def test_the_first_parked_pods_are_of_all_classes_by_whose_turn_it_is() -> None:
+    queue, new = PoolQueue("q", NodeTable(), Stir()), Arrivals()
+    for record in (
+        new("last", created=9, cpu="1"),
+        new("third", created=3, cpu="1"),
+        new("second", created=2, cpu="2"),
+        new("first", created=1, cpu="3"),
+    ):
+        queue.park(record, 0)
+    assert [record.pod.name for record in queue.parked_first(3)] == ["first", "second", "third"]
+    assert [record.pod.name for record in queue.parked_first(9)] == ["first", "second", "third", "last"]
+
+
 def test_backoff_doubles_from_one_second_to_ten() -> None:
     record = Arrivals()("p")
     waits = []

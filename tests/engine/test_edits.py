@@ -1,0 +1,88 @@
+"""What an edit of a Pool leaves for the pool's loop to do, and that it is done bit by bit and in order."""
+
+from aischeduler.engine.wakeups import FEW_ROWS, WOKEN_AT_ONCE
+from aischeduler.model.actions import Bind
+from aischeduler.model.events import PoolGone
+from aischeduler.model.node import Node
+from aischeduler.model.pod import Pod
+from tests.build import a_node, a_pod, a_pool
+from tests.engine.session import Session, binds
+
+WAITING = 2 * WOKEN_AT_ONCE + 10
+
+
+def nodes(count: int, *, cpu: str, team: str) -> list[Node]:
+    return [
+        a_node(f"{team}-{number:02d}", cpu=cpu, memory="1Ti", pods=1000, labels={"team": team})
+        for number in range(count)
+    ]
+
+
+def in_turns(*, count: int) -> list[Pod]:
+    """Pods of two classes that are asked for in turn."""
+    return [a_pod(f"p{n:03d}", cpu="1", memory=f"{1 + n % 2}Gi", pool="b", created=n) for n in range(count)]
+
+
+def test_an_edit_tries_no_pod_itself_and_each_decision_a_few() -> None:
+    session = Session(a_pool("a", labels={"team": "a"}), a_pool("b"), *nodes(1, cpu="500", team="a"))
+    session.see(a_pool("a", labels={"team": "a"}, disable_sharing=True), *in_turns(count=WAITING))
+    session.decide()
+    session.see(a_pool("a", labels={"team": "b"}, generation=2))
+    session.see(a_pool("b", labels={"team": "a"}, generation=2))
+    assert session.scheduler.waiting()["b"] == {"parked": WAITING}
+    session.scheduler.decide("b", session.now, 1)
+    waiting = session.scheduler.waiting()["b"]
+    assert waiting["active"] == WOKEN_AT_ONCE - 1
+    assert waiting["backoff"] == 1, "whom the pod that was placed has woken after it"
+    assert waiting["parked"] == WAITING - WOKEN_AT_ONCE - 1
+
+
+def test_pods_keep_their_order_where_their_pool_gets_its_first_nodes() -> None:
+    session = Session(a_pool("b"), *in_turns(count=WAITING))
+    session.decide()
+    session.see(*nodes(1, cpu="500", team="b"))
+    session.see(a_pool("b", labels={"team": "b"}, generation=2))
+    placed = [action.pod.name for action in session.decide() if isinstance(action, Bind)]
+    names = [f"p{n:03d}" for n in range(WAITING)]
+    assert placed[:WOKEN_AT_ONCE] == names[:WOKEN_AT_ONCE]
+    assert sorted(placed) == names
+
+
+def test_a_pool_that_gains_many_nodes_tries_only_who_may_fit() -> None:
+    session = Session(
+        a_pool("default", disable_sharing=True),
+        a_pool("b", labels={"team": "b", "rack": "1"}),
+        a_node("first", cpu="2", labels={"team": "b", "rack": "1"}),
+        *nodes(FEW_ROWS + 1, cpu="4", team="b"),
+        a_pod("fits", cpu="3", pool="b"),
+        a_pod("too-large", cpu="5", pool="b"),
+    )
+    session.decide()
+    tried = session.scheduler.tally.attempts.total()
+    session.see(a_pool("b", labels={"team": "b"}, generation=2))
+    assert binds(session.decide()) == {"fits": "b-00"}
+    assert session.scheduler.tally.attempts.total() - tried == 1
+
+
+def test_pods_that_were_to_be_tried_follow_their_pool_when_it_goes() -> None:
+    session = Session(a_pool("b"), *in_turns(count=WAITING))
+    session.decide()
+    session.see(*nodes(1, cpu="500", team="b"))
+    session.see(a_pool("b", labels={"team": "b"}, generation=2))
+    session.tell(PoolGone("b"))
+    assert len(binds(session.decide())) == WAITING
+    assert session.scheduler.waiting() == {"default": {}}
+
+
+def test_a_flag_lets_those_who_wait_be_tried_in_the_decisions_that_follow() -> None:
+    session = Session(
+        a_pool("b", labels={"team": "b"}, disable_preemption=True),
+        *nodes(1, cpu="1", team="b"),
+        a_pod("running", cpu="1", pool="b", node="b-00"),
+        a_pod("important", cpu="1", pool="b", priority=9),
+    )
+    session.decide()
+    session.see(a_pool("b", labels={"team": "b"}, generation=2))
+    assert session.scheduler.waiting()["b"] == {"parked": 1}
+    session.decide()
+    assert session.scheduler.waiting()["b"] == {"nominated": 1}
