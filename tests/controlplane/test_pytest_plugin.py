@@ -14,8 +14,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SUITE = """
 import pytest
 
-def test_plain():
-    assert True
+def test_plain(tmp_path):
+    assert tmp_path.is_dir()
 
 def test_on_the_plane(control_plane):
     raise AssertionError("ran without a control plane")

@@ -16,18 +16,23 @@ import yaml
 
 from aischeduler.sandbox.http import HttpSandbox
 from aischeduler.sandbox.standins.kubelet import KubeletOptions
+from tests.controlplane.absent import leave_out
 from tests.controlplane.binaries import find_binaries
 
 SECONDS_MAX = 20
 
 
-def find_kubectl() -> str | None:
-    """Where kubectl is: named by KUBECTL, built for the real control plane, or on the path."""
+def find_kubectl() -> str:
+    """Where kubectl is: named by KUBECTL, built for the real control plane, or on the path. Without it the test that
+    asks is left out."""
     named = os.environ.get("KUBECTL")
     if named:
         return named
     built = find_binaries()
-    return str(built.kubectl) if built is not None else shutil.which("kubectl")
+    program = str(built.kubectl) if built is not None else shutil.which("kubectl")
+    if program is None:
+        leave_out("no kubectl: set KUBECTL, put it on PATH, or build it with tools/controlplane/build.py")
+    return program
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +91,15 @@ class Kubectl:
 
 def as_yaml(*documents: Any) -> str:
     return yaml.safe_dump_all(documents)
+
+
+@contextmanager
+def kubectl_on_sandbox(home: Path, kubelet: KubeletOptions) -> Iterator[Kubectl]:
+    """kubectl with this home, on a sandbox of its own."""
+    program = find_kubectl()
+    with running_sandbox(kubelet) as sandbox:
+        (home / "kubeconfig").write_text(sandbox.kubeconfig)
+        yield Kubectl(program, home, sandbox.url)
 
 
 @contextmanager

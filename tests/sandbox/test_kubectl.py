@@ -2,26 +2,20 @@
 
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from aischeduler.sandbox.standins.kubelet import RUN_SECONDS, KubeletOptions
-from tests.sandbox.kubectl import Kubectl, as_yaml, find_kubectl, running_sandbox
+from tests.sandbox.kubectl import Kubectl, as_yaml, kubectl_on_sandbox
 
 pytestmark = pytest.mark.whole
 
 
 @pytest.fixture(scope="module")
 def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
-    program = find_kubectl()
-    if program is None:
-        pytest.skip("no kubectl: set KUBECTL, put it on PATH, or build it with tools/controlplane/build.py")
-    home: Path = tmp_path_factory.mktemp("home")
-    with running_sandbox(KubeletOptions(start_seconds=0.0, stop_seconds=0.0)) as sandbox:
-        (home / "kubeconfig").write_text(sandbox.kubeconfig)
-        run = Kubectl(program, home, sandbox.url)
+    home = tmp_path_factory.mktemp("home")
+    with kubectl_on_sandbox(home, KubeletOptions(start_seconds=0.0, stop_seconds=0.0)) as run:
         run.apply(GIZMO_CRD, *(a_node(f"node-{number}") for number in range(3)))
         yield run
 

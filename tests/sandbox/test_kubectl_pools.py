@@ -1,27 +1,21 @@
 """Pools through the real kubectl on the sandbox, as a user of the sandbox sees them."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from aischeduler.kube.crds import COLUMNS, WIDE_COLUMNS, pool_crd
 from aischeduler.sandbox.standins.kubelet import KubeletOptions
 from tests.objects import pool_object
-from tests.sandbox.kubectl import Kubectl, as_yaml, find_kubectl, running_sandbox
+from tests.sandbox.kubectl import Kubectl, as_yaml, kubectl_on_sandbox
 
 pytestmark = pytest.mark.whole
 
 
 @pytest.fixture(scope="module")
 def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
-    program = find_kubectl()
-    if program is None:
-        pytest.skip("no kubectl: set KUBECTL, put it on PATH, or build it with tools/controlplane/build.py")
-    home: Path = tmp_path_factory.mktemp("home")
-    with running_sandbox(KubeletOptions()) as sandbox:
-        (home / "kubeconfig").write_text(sandbox.kubeconfig)
-        run = Kubectl(program, home, sandbox.url)
+    home = tmp_path_factory.mktemp("home")
+    with kubectl_on_sandbox(home, KubeletOptions()) as run:
         run.apply(pool_crd())
         yield run
 
