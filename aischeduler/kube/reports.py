@@ -2,9 +2,10 @@
 
 Laws:
 - Nothing is written while a Binding or an eviction waits; reports never hold back scheduling and never fail it.
-- What waits to be said is bounded: a newer word about the same thing replaces the older, and the oldest is dropped.
-- A Pool's status is written at the version at which it was read, and only the newest that we have; what could not be
-  written is tried again until it is, or a newer one is there.
+- What waits to be said is bounded: a newer word about the same thing replaces the older, also one that is being tried
+  again, and the oldest is dropped. A Pool's status is never dropped: there are no more of them than Pools.
+- What stands in a status (of a Pool: at the version at which it was read) is said by nobody again: it is tried until it
+  is written, refused, or no longer so. Events are dropped after a few tries.
 - The same is not said twice in a row about the same object.
 
 Source: Kubernetes events.k8s.io/v1, pods/status, and the conventions of conditions.
@@ -21,14 +22,14 @@ from cachetools import LRUCache, TTLCache
 
 from aischeduler.kube import pool_requests, requests
 from aischeduler.kube.client import Client, refusal
-from aischeduler.kube.errors import ApiError, Failed, GarbledError, RefusedError, UnreachableError
+from aischeduler.kube.errors import ApiError, Failed, GarbledError, RefusedError
 from aischeduler.kube.pace import Backoff, Pace, Rate, Throttle
 from aischeduler.kube.wire import Wire
 from aischeduler.model.actions import CreatePool, Evict, Nominate, ObjectRef, ReportPool, ReportWaiting, Warn
 from aischeduler.model.pod import Pod
 
-WAITING_MAX: Final = 20_000
-"""Reports that wait to be written; beyond that the oldest are dropped."""
+WAITING_MAX: Final = 100_000
+"""Reports that wait to be written, two for each pod of a crowd; beyond that the oldest are dropped."""
 WRITERS: Final = 8
 PER_SECOND: Final = 300.0
 BURST: Final = 600
@@ -56,6 +57,10 @@ class _Waiting:
 
 
 _Report = _Event | _Waiting | Nominate | ReportPool | CreatePool
+_Lasting = _Waiting | Nominate | ReportPool
+"""What stands in a status until something else does."""
+_Key = tuple[str, str]
+"""What a report speaks of: the newest one of a key replaces the others."""
 
 
 @dataclass(slots=True)
@@ -87,36 +92,38 @@ class Reports:
         self._failed = failed
         self._throttle = Throttle(pace)
         self._rate = Rate(pace, PER_SECOND, BURST)
-        self._queue: OrderedDict[tuple[str, str], _Report] = OrderedDict()
+        self._queue: OrderedDict[_Key, _Report] = OrderedDict()
+        self._statuses: OrderedDict[_Key, _Report] = OrderedDict()
+        self._newest: dict[_Key, _Report] = {}
+        self._pools_turn = True
         self._work = asyncio.Semaphore(0)
         self._unwritten = 0
         self._quiet = asyncio.Event()
         self._quiet.set()
-        self._said: TTLCache[tuple[str, str], str] = TTLCache(REMEMBERED_MAX, QUIET_SECONDS, timer=pace.clock)
+        self._said: TTLCache[_Key, str] = TTLCache(REMEMBERED_MAX, QUIET_SECONDS, timer=pace.clock)
         self._conditions: LRUCache[str, str] = LRUCache(REMEMBERED_MAX)
-        self._statuses: dict[str, ReportPool] = {}
         self._number = int(voice.wall() * 1e6)
 
     def binding(self, pod: Pod) -> None:
         """Say no more that a pod waits: it is about to be bound, and the API server will say so in its status."""
         self._conditions.pop(pod.uid, None)
-        for key in (("condition", pod.uid), ("nomination", pod.uid)):
+        for key in (_condition_key(pod), _nomination_key(pod)):
+            self._newest.pop(key, None)
             if self._queue.pop(key, None) is not None:
                 self._finish_one()
 
     def scheduled(self, pod: Pod, node: str) -> None:
         """Say that a pod was bound."""
         text = f"Successfully assigned {pod.namespace}/{pod.name} to {node}"
-        self._enqueue(("Scheduled", pod.uid), _Event(_about(pod), "Normal", "Scheduled", "Binding", text))
+        self._enqueue(_Event(_about(pod), "Normal", "Scheduled", "Binding", text))
 
     def evicted(self, action: Evict) -> None:
         """Say for whom a pod was evicted."""
-        event = _Event(_about(action.victim), "Normal", "Preempted", "Preempting", action.message)
-        self._enqueue(("Preempted", action.victim.uid), event)
+        self._enqueue(_Event(_about(action.victim), "Normal", "Preempted", "Preempting", action.message))
 
     def nominated(self, action: Nominate) -> None:
         """Write for which node a pod holds room; only the newest word on a pod is written."""
-        self._enqueue(("nomination", action.pod.uid), action)
+        self._enqueue(action)
 
     def waiting(self, report: ReportWaiting) -> None:
         """Say why a pod waits: by an event and in its status."""
@@ -124,7 +131,7 @@ class Reports:
         self._put(_Event(_about(pod), "Warning", "FailedScheduling", "Scheduling", report.message))
         if self._conditions.get(pod.uid) != report.message:
             self._conditions[pod.uid] = report.message
-            self._enqueue(("condition", pod.uid), _Waiting(pod, report.message))
+            self._enqueue(_Waiting(pod, report.message))
 
     def warn(self, warning: Warn) -> None:
         """Put a warning on an object."""
@@ -132,12 +139,11 @@ class Reports:
 
     def pool(self, report: ReportPool) -> None:
         """Write a Pool's status; only the newest is written."""
-        self._statuses[report.name] = report
-        self._enqueue(("pool", report.name), report)
+        self._enqueue(report)
 
     def create(self, action: CreatePool) -> None:
         """Create a Pool object unless there is one."""
-        self._enqueue(("create", action.name), action)
+        self._enqueue(action)
 
     async def none_unwritten(self) -> None:
         """Return once everything has been said or dropped."""
@@ -150,29 +156,31 @@ class Reports:
                 group.create_task(self._write_all(binds_first), name=f"reports {number}")
 
     def _put(self, event: _Event) -> None:
-        key = (event.reason, event.about.uid)
+        key = _key(event)
         if self._said.get(key) == event.text:
             return
         self._said[key] = event.text
-        self._enqueue(key, event)
+        self._enqueue(event)
 
-    def _enqueue(self, key: tuple[str, str], report: _Report) -> None:
-        if key not in self._queue:
+    def _enqueue(self, report: _Report) -> None:
+        key = _key(report)
+        queue = self._statuses if isinstance(report, ReportPool) else self._queue
+        if key not in queue:
             self._unwritten += 1
             self._quiet.clear()
             self._work.release()
-        self._queue[key] = report
+        queue[key] = self._newest[key] = report
         if len(self._queue) > WAITING_MAX:
-            self._drop_oldest()
+            _, oldest = self._queue.popitem(last=False)
+            self._drop(oldest)
+            self._finish_one()
 
-    def _drop_oldest(self) -> None:
-        oldest, report = self._queue.popitem(last=False)
-        if isinstance(report, ReportPool):  # nobody would say it again, and of pools there are few: the next one goes
-            self._queue[oldest] = report
-            _, report = self._queue.popitem(last=False)
-            self._forget(report)
-        self.counts.dropped += 1
-        self._finish_one()
+    def _take(self) -> _Report | None:
+        """Return the oldest report, by turns of Pools and of everything else; what was dropped left its turn behind."""
+        first, second = (self._statuses, self._queue) if self._pools_turn else (self._queue, self._statuses)
+        self._pools_turn = not self._pools_turn
+        queue = first or second
+        return queue.popitem(last=False)[1] if queue else None
 
     def _finish_one(self) -> None:
         self._unwritten -= 1
@@ -184,48 +192,53 @@ class Reports:
             await self._work.acquire()
             await self._rate.pass_through()
             await binds_first()
-            if self._queue:  # what was dropped left its turn behind
-                _, report = self._queue.popitem(last=False)
+            report = self._take()
+            if report is not None:
                 await self._write(report)
                 self._finish_one()
 
     async def _write(self, report: _Report) -> None:
-        """Send a report a few times; then it is dropped, and so is what the server refuses.
+        """Send a report a few times; then what lasts waits anew, and the others are dropped.
 
-        The status of a Pool is dropped for a newer one alone: nobody would say it again while the Pool rests.
+        What the server refuses is dropped, and so is what is no longer so.
         """
         backoff = Backoff(self._pace)
         for _ in range(TRIES_MAX):
             await self._throttle.pass_through()
-            try:
-                await self._send(report)
-            except UnreachableError:
-                await backoff.wait()
-            except RefusedError as error:
-                if error.status == 401:
-                    await self._wire.renew()
-                elif error.status == 429 or error.status >= 500:
-                    self._throttle.hold(error.retry_after_seconds or backoff.next_seconds())
-                elif not (error.status == 409 and isinstance(report, ReportPool)):
-                    self.counts.refused += 1
-                    self._forget(report)
-                    return
-            except ApiError:
-                break
-            except Exception as error:  # noqa: BLE001 - a bug costs one report, not all that follow
-                self._failed("reports", error)
-                self._forget(report)
-                break
-            else:
-                self.counts.written += 1
-                self._forget(report)
+            if not self._is_newest(report) or await self._try(report, backoff):
                 return
-        if isinstance(report, ReportPool) and self._is_newest(report):
+        if isinstance(report, _Lasting):
             await backoff.wait()
-            if ("pool", report.name) not in self._queue:
-                self._enqueue(("pool", report.name), report)
+            if self._is_newest(report):
+                self._enqueue(report)
+        elif self._is_newest(report):
+            self._drop(report)
+
+    async def _try(self, report: _Report, backoff: Backoff) -> bool:
+        """Send a report once; say whether that was the end of it."""
+        try:
+            await self._send(report)
+        except RefusedError as error:
+            if error.status == 401:
+                await self._wire.renew()
+                return False
+            if error.status == 429 or error.status >= 500:
+                self._throttle.hold(error.retry_after_seconds or backoff.next_seconds())
+                return False
+            if error.status == 409 and isinstance(report, ReportPool):
+                return False
+            self.counts.refused += 1
+            self._forget(report)
+        except ApiError:
+            await backoff.wait()
+            return False
+        except Exception as error:  # noqa: BLE001 - a bug costs one report, not all that follow
+            self._failed("reports", error)
+            self._drop(report)
         else:
-            self.counts.dropped += 1
+            self.counts.written += 1
+            self._forget(report)
+        return True
 
     async def _send(self, report: _Report) -> None:
         match report:
@@ -275,12 +288,16 @@ class Reports:
         if patch is not None:
             await self._client.patch(f"{path}/status", patch, requests.MERGE_PATCH)
 
-    def _is_newest(self, report: ReportPool) -> bool:
-        return self._statuses.get(report.name) is report
+    def _is_newest(self, report: _Report) -> bool:
+        return self._newest.get(_key(report)) is report
+
+    def _drop(self, report: _Report) -> None:
+        self.counts.dropped += 1
+        self._forget(report)
 
     def _forget(self, report: _Report) -> None:
-        if isinstance(report, ReportPool) and self._is_newest(report):
-            del self._statuses[report.name]
+        if self._is_newest(report):
+            del self._newest[_key(report)]
 
     def _time(self, precision: str) -> str:
         return requests.time_text(self._voice.wall(), precision)
@@ -288,3 +305,27 @@ class Reports:
 
 def _about(pod: Pod) -> ObjectRef:
     return ObjectRef("Pod", pod.name, pod.uid, pod.namespace)
+
+
+def _key(report: _Report) -> _Key:
+    match report:
+        case _Event(about, _, reason):
+            return reason, about.uid
+        case _Waiting(pod):
+            return _condition_key(pod)
+        case Nominate(pod):
+            return _nomination_key(pod)
+        case ReportPool(name):
+            return "pool", name
+        case CreatePool(name):
+            return "create", name
+        case _:
+            assert_never(report)
+
+
+def _condition_key(pod: Pod) -> _Key:
+    return "condition", pod.uid
+
+
+def _nomination_key(pod: Pod) -> _Key:
+    return "nomination", pod.uid

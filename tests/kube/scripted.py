@@ -163,16 +163,28 @@ class Half:
 
 
 class Waits:
-    """A pace that remembers how long it was asked to wait and hardly waits."""
+    """A pace that remembers how long it was asked to wait and hardly waits; while it is held, waits do not end."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
         self.now = 1000.0
+        self.held = 0
+        self._open = asyncio.Event()
+        self._open.set()
 
     async def sleep(self, seconds: float) -> None:
         self.seconds.append(seconds)
+        self.held += 1
+        await self._open.wait()
+        self.held -= 1
         self.now += seconds
         await asyncio.sleep(0.001)
+
+    def hold(self) -> None:
+        self._open.clear()
+
+    def release(self) -> None:
+        self._open.set()
 
     def pace(self) -> Pace:
         return Pace(lambda: self.now, self.sleep, Half())

@@ -100,20 +100,23 @@ async def test_older_status_never_overwrites_a_newer_one() -> None:
     assert [request.json["status"]["observedGeneration"] for request in world.script.asked("patch")] == [2]
 
 
-async def test_status_outlives_the_reports_that_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_status_is_lost_among_the_reports_that_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "WAITING_MAX", 2)
     world = World().accept_all()
     world.binds_done.clear()
-    world.script.on("get", POOL, pool_document())
-    world.script.on("patch", f"{POOL}/status", reply(200))
+    names = ("cpu", "gpu", "masters")
+    for name in names:
+        world.script.on("get", f"{POOLS}/{name}", pool_document())
+        world.script.on("patch", f"{POOLS}/{name}/status", reply(200))
     async with world.running() as reports:
-        reports.pool(a_report("cpu"))
-        for name in ("a", "b", "c"):
+        for name in names:
+            reports.pool(a_report(name, uid="u-cpu"))
+        for name in ("a", "b", "c", "d"):
             reports.scheduled(a_pod(name), "n1")
         world.binds_done.set()
         await written(reports)
-        assert reports.counts.dropped == 2
-    assert len(world.script.asked("patch", POOL)) == 1
+        assert (reports.counts.dropped, reports.counts.written) == (2, 5)
+    assert len(world.script.asked("patch", POOLS)) == 3
 
 
 @pytest.mark.parametrize(

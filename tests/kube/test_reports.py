@@ -7,8 +7,8 @@ from aischeduler.kube import wire as wire_module
 from aischeduler.kube.wire import Wire
 from aischeduler.model.actions import Cause, Evict, Nominate, ObjectRef, ReportWaiting, Warn
 from tests.build import a_pod
-from tests.kube.reporting import EVENTS, POD, World, written
-from tests.kube.scripted import reply, slam, status
+from tests.kube.reporting import EVENTS, POD, STATUS, World, written
+from tests.kube.scripted import reply, slam, status, until
 
 
 def waiting(message: str, pod: str = "p") -> ReportWaiting:
@@ -221,3 +221,51 @@ async def test_bug_costs_one_report_and_not_those_that_follow(monkeypatch: pytes
     assert bugs == ["reports: a bug"]
     assert [event["reason"] for event in world.events] == ["Scheduled"]
     assert (reports.counts.dropped, reports.counts.written) == (1, 1)
+
+
+async def test_condition_that_cannot_be_written_is_tried_until_it_is() -> None:
+    world = World().accept_all()
+    world.script.on("patch", STATUS, *[slam] * 4, status(503, "ServiceUnavailable"), reply(200))
+    async with world.running() as reports:
+        reports.waiting(waiting("no room"))
+        await written(reports)
+        assert reports.counts.dropped == 0
+    assert len(world.script.asked("patch")) == 6
+
+
+async def test_pod_that_is_being_bound_is_not_said_to_wait_by_a_patch_that_failed_before() -> None:
+    world = World().accept_all()
+    world.script.on("patch", STATUS, slam, slam)
+    async with world.running() as reports:
+        world.waits.hold()
+        reports.waiting(waiting("no room"))
+        reports.nominated(Nominate(a_pod("p", uid="u-p"), "n1", "cpu", "d"))
+        await until(lambda: world.waits.held == 2)
+        reports.binding(a_pod("p", uid="u-p"))
+        world.waits.release()
+        await written(reports)
+    assert len(world.script.asked("patch")) == 2
+
+
+async def test_older_nomination_is_not_written_after_a_newer_one() -> None:
+    world = World().accept_all()
+    world.script.on("patch", STATUS, slam)
+    async with world.running() as reports:
+        world.waits.hold()
+        reports.nominated(Nominate(POD, "n1", "cpu", "d"))
+        await until(lambda: world.waits.held)
+        reports.nominated(Nominate(POD, "", "cpu", "d"))
+        await until(lambda: len(world.script.asked("patch")) == 2)
+        world.waits.release()
+        await written(reports)
+    nominated = [request.json["status"]["nominatedNodeName"] for request in world.script.asked("patch")]
+    assert nominated == ["n1", None]
+
+
+async def test_crowd_that_begins_to_wait_at_once_is_told_in_full() -> None:
+    world = World()
+    world.binds_done.clear()
+    async with world.running() as reports:
+        for number in range(20_000):
+            reports.waiting(waiting("no room", pod=f"p{number}"))
+        assert reports.counts.dropped == 0
