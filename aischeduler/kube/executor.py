@@ -1,7 +1,7 @@
 """Perform actions: the one place where what the core asks for becomes requests and lines of log.
 
 Laws:
-- `perform` only puts work into queues; it never waits.
+- `perform` only puts work into queues; it never waits. What cannot be said of an action keeps no other from its way.
 - One decision, one line of log; a Binding or an eviction that is refused has a second one that says so.
 - Fields of a line are built only where the line will be written.
 """
@@ -81,36 +81,43 @@ class Executor:
     def perform(self, actions: Iterable[Action]) -> None:
         """Put the actions into the queues of those who carry them out, in order."""
         for action in actions:
-            match action:
-                case Bind(pod):
-                    self._crew.reports.binding(pod)
-                    self._crew.binder.submit(action)
-                    self._log_bind(action)
-                case Evict():
-                    self._log_evict(action)
-                    if not self._crew.evictor.submit(action):
-                        message = "too many evictions wait"
-                        self._evicted(action, EvictRefused(action.victim.uid, Spared.UNAVAILABLE, message), 0.0)
-                case ReportWaiting():
-                    self._crew.reports.waiting(action)
-                    self._log_waiting(action)
-                case Nominate():
-                    self._crew.reports.nominated(action)
-                    self._log_nominated(action)
-                case Settle():
-                    if not self._settles.full():  # the core asks again after a while
-                        self._settles.put_nowait(action)
-                case Warn():
-                    self._crew.reports.warn(action)
-                    self._log_warning(action)
-                case ReportPool():
-                    self._crew.reports.pool(action)
-                    self._log_pool(action)
-                case CreatePool(name):
-                    self._crew.reports.create(action)
-                    self._log.info("create pool", pool=name, reason="there is no Pool object of this name")
-                case _:
-                    assert_never(action)
+            try:
+                self._perform(action)
+            except Exception as error:  # noqa: BLE001 - a bug costs one action; pods wait for those that follow
+                self._log.error("failed", job="executor", action=type(action).__name__, exc_info=error)
+
+    def _perform(self, action: Action) -> None:
+        match action:
+            case Bind(pod):
+                self._crew.binder.submit(action)
+                self._crew.reports.binding(pod)
+                self._log_bind(action)
+            case Evict():
+                accepted = self._crew.evictor.submit(action)
+                self._log_evict(action)
+                if not accepted:
+                    message = "too many evictions wait"
+                    self._evicted(action, EvictRefused(action.victim.uid, Spared.UNAVAILABLE, message), 0.0)
+            case ReportWaiting():
+                self._crew.reports.waiting(action)
+                self._log_waiting(action)
+            case Nominate():
+                self._crew.reports.nominated(action)
+                self._log_nominated(action)
+            case Settle():
+                if not self._settles.full():  # the core asks again after a while
+                    self._settles.put_nowait(action)
+            case Warn():
+                self._crew.reports.warn(action)
+                self._log_warning(action)
+            case ReportPool():
+                self._crew.reports.pool(action)
+                self._log_pool(action)
+            case CreatePool(name):
+                self._crew.reports.create(action)
+                self._log.info("create pool", pool=name, reason="there is no Pool object of this name")
+            case _:
+                assert_never(action)
 
     async def run(self) -> None:
         """Carry out until cancelled."""

@@ -331,3 +331,22 @@ async def test_settle_that_fails_is_logged_and_left_for_the_next_time() -> None:
         await until(lambda: len(world.logged()) == 2)
     assert world.events == []
     assert [line["event"] for line in world.logged()] == ["pod not read"] * 2
+
+
+async def test_bug_in_one_action_costs_no_pod_its_binding(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    world.script.on("post", f"{PATH}/binding", reply(201))
+
+    def fail(_reports: Reports, _about: object) -> None:
+        raise TypeError("a bug")
+
+    monkeypatch.setattr(Reports, "waiting", fail)
+    monkeypatch.setattr(Reports, "binding", fail)
+    async with world.running() as executor:
+        executor.perform([ReportWaiting(POD, "cpu", "cpu", "no room", "d-2"), BIND])
+        await until(lambda: world.events)
+    assert world.events == [BindAccepted("uid-p", "n1")]
+    assert [(line["event"], line["action"]) for line in world.logged()] == [
+        ("failed", "ReportWaiting"),
+        ("failed", "Bind"),
+    ]
