@@ -3,12 +3,14 @@
 Laws:
 - A line is one line: every character that is not printable is written as an escape, in values of any depth.
 - A value is short: texts are cut, and what is no text, number or truth value is shown as Python shows it.
+- A line that cannot be written (a full disk, a reader that has gone) is lost, and nothing else is.
 - Lines of libraries (asyncio, aiohttp) take the same way as ours, from WARNING on.
 """
 
 import logging
 from collections.abc import MutableMapping
-from typing import Any, BinaryIO, Final
+from contextlib import suppress
+from typing import Any, BinaryIO, Final, cast
 
 import orjson
 import structlog
@@ -38,7 +40,7 @@ def configure(settings: Logging, out: BinaryIO) -> None:
             _json if settings.format is LogFormat.JSON else _Console(colors=out.isatty()),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.BytesLoggerFactory(out),
+        logger_factory=structlog.BytesLoggerFactory(cast("BinaryIO", _Sink(out))),
         cache_logger_on_first_use=False,
     )
     logging.basicConfig(handlers=[_Libraries(max(level, logging.WARNING))], force=True)
@@ -77,6 +79,21 @@ def _clean(value: object) -> str | int | float | bool | None:
 def _json(_logger: object, _method: str, line: Line) -> bytes:
     first = {key: line.pop(key) for key in ("timestamp", "level", "event")}
     return orjson.dumps({**first, **line})
+
+
+class _Sink:
+    """The part of a file that lines need; it never fails."""
+
+    def __init__(self, out: BinaryIO) -> None:
+        self._out = out
+
+    def write(self, line: bytes) -> None:
+        with suppress(OSError):
+            self._out.write(line)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._out.flush()
 
 
 class _Console:

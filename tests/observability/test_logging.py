@@ -1,5 +1,6 @@
 """What a line of log may hold, in both formats."""
 
+import errno
 import io
 import json
 import logging
@@ -131,3 +132,15 @@ def test_lines_of_libraries_are_lines_like_ours() -> None:
 def test_usual_text_is_returned_unchanged() -> None:
     text = "0/3 nodes are available: 1 Insufficient cpu — 資源池"
     assert printable(text) is text
+
+
+class FullDisk(io.BytesIO):
+    def flush(self) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_line_that_cannot_be_written_stops_nobody() -> None:
+    out = FullDisk()
+    configure(Logging(), out)
+    structlog.get_logger().info("bound", pod="team/a")
+    assert b"bound" in out.getvalue()
