@@ -9,6 +9,14 @@ def a_lender(stage: Stage, name: str, cpu: str = "4", **spec: object) -> None:
     stage.pools(name, **spec)
 
 
+def a_home_pod_that_waits(stage: Stage, *, running: str, waiting: str) -> None:
+    """In pool b `waiting` asks for more CPU than `running` leaves on b1, or any other node has."""
+    stage.pod("running", pool="b", cpu=running, on="b1")
+    stage.goes(running="b1")
+    stage.pod("waiting", pool="b", cpu=waiting)
+    stage.waits("waiting", "Insufficient cpu")
+
+
 def test_loan_is_marked_with_home_and_lender(stage: Stage) -> None:
     stage.pools("a")
     a_lender(stage, "b")
@@ -28,7 +36,7 @@ def test_pool_that_does_not_share_lends_nothing(stage: Stage) -> None:
     stage.pools("a")
     a_lender(stage, "b", disableSharing=True)
     stage.pod("p", pool="a")
-    stage.waits("p", "borrowing: ", "b")
+    stage.waits("p", "borrowing: not sharing: b;")
 
 
 def test_pods_of_the_default_pool_borrow_too(stage: Stage) -> None:
@@ -62,7 +70,7 @@ def test_node_that_refuses_a_pod_lends_it_nothing(stage: Stage) -> None:
     stage.node("c1", pool="c", labels={"disk": "hdd"})
     stage.pools("b", "c")
     stage.pod("p", pool="a", node_selector={"disk": "ssd"}, tolerations=[{"key": "other", "operator": "Exists"}])
-    stage.waits("p", "borrowing: ")
+    stage.waits("p", "borrowing: no node fits: default, b, c.")
 
 
 def test_home_pod_that_needs_more_than_is_free_stops_no_loan(stage: Stage) -> None:
@@ -79,24 +87,18 @@ def test_lender_that_may_not_evict_keeps_the_nodes_on_which_its_waiting_pod_coul
     stage.node("b1", pool="b", cpu="8")
     stage.node("b2", pool="b", cpu="4")
     stage.pools("b", disablePreemption=True)
-    stage.pod("running", pool="b", cpu="4", on="b1")
-    stage.goes(running="b1")
-    stage.pod("waiting", pool="b", cpu="8")
-    stage.waits("waiting", "Insufficient cpu")
+    a_home_pod_that_waits(stage, running="4", waiting="8")
     stage.pod("p", pool="a", cpu="4")
     stage.goes(p="b2")
     stage.pod("q", pool="a", cpu="4")
-    stage.waits("q", "borrowing: ", "b")
+    stage.waits("q", "own pods wait for that room: b.")
 
 
 def test_next_lender_is_asked_when_one_refuses(stage: Stage) -> None:
     stage.pools("a")
     a_lender(stage, "b", cpu="64", disablePreemption=True)
     a_lender(stage, "c", cpu="4")
-    stage.pod("running", pool="b", cpu="1")
-    stage.goes(running="b1")
-    stage.pod("waiting", pool="b", cpu="64")
-    stage.waits("waiting", "Insufficient cpu")
+    a_home_pod_that_waits(stage, running="1", waiting="64")
     stage.pod("p", pool="a", cpu="4")
     stage.goes(p="c1")
 

@@ -15,6 +15,18 @@ def a_victim_that_takes_its_time(stage: Stage) -> None:
     stage.until(lambda: stage.nominated("high") == "a1" and stage.terminating("victim"))
 
 
+def a_victim_on_each_node(stage: Stage) -> None:
+    """`high` is nominated to a1, where `v1` takes its time; `v2`, more important than `v1`, runs on a2."""
+    stage.node("a1", pool="a")
+    stage.node("a2", pool="a")
+    stage.pools("a")
+    stage.pod("v1", pool="a", cpu=FULL, on="a1", held=True)
+    stage.pod("v2", pool="a", cpu=FULL, on="a2", priority=5)
+    stage.runs("v1", "v2")
+    stage.pod("high", pool="a", cpu=FULL, priority=10)
+    stage.until(lambda: stage.nominated("high") == "a1" and stage.terminating("v1"))
+
+
 def test_nominated_pod_waits_for_its_victim_and_gets_the_room(stage: Stage) -> None:
     a_victim_that_takes_its_time(stage)
     stage.waits("high")
@@ -76,14 +88,7 @@ def test_room_of_a_deleted_owner_is_free_again(stage: Stage) -> None:
 
 
 def test_owner_that_cannot_use_its_room_any_more_makes_room_elsewhere(stage: Stage) -> None:
-    stage.node("a1", pool="a")
-    stage.node("a2", pool="a")
-    stage.pools("a")
-    stage.pod("v1", pool="a", cpu=FULL, on="a1", held=True)
-    stage.pod("v2", pool="a", cpu=FULL, on="a2", priority=5)
-    stage.runs("v1", "v2")
-    stage.pod("high", pool="a", cpu=FULL, priority=10)
-    stage.until(lambda: stage.nominated("high") == "a1" and stage.terminating("v1"))
+    a_victim_on_each_node(stage)
     stage.taint("a1")
     stage.goes(high="a2")
     assert stage.victims() == ["v1", "v2"]
@@ -144,14 +149,7 @@ def test_two_owners_share_a_node_and_evict_no_more_than_both_need(stage: Stage) 
 
 
 def test_owner_whose_node_is_deleted_makes_room_elsewhere(stage: Stage) -> None:
-    stage.node("a1", pool="a")
-    stage.node("a2", pool="a")
-    stage.pools("a")
-    stage.pod("v1", pool="a", cpu=FULL, on="a1", held=True)
-    stage.pod("v2", pool="a", cpu=FULL, on="a2", priority=5)
-    stage.runs("v1", "v2")
-    stage.pod("high", pool="a", cpu=FULL, priority=10)
-    stage.until(lambda: stage.nominated("high") == "a1" and stage.terminating("v1"))
+    a_victim_on_each_node(stage)
     stage.delete("Node", "a1")
     stage.goes(high="a2")
 

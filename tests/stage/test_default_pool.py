@@ -32,7 +32,7 @@ def test_flags_of_the_default_pool_count(stage: Stage) -> None:
     stage.pod("q", pool="a", cpu="8")
     stage.goes(q="a1")
     stage.pod("r", pool="a", cpu="1")
-    stage.waits("r", "borrowing: ", "default")
+    stage.waits("r", "borrowing: not sharing: default.")
 
 
 def test_selector_of_the_default_pool_is_ignored(stage: Stage) -> None:

@@ -6,6 +6,16 @@ from tests.stage.stage import POOL_LABEL, Stage
 FULL = "4"
 
 
+def a_node_that_moved(stage: Stage, *, cpu: str) -> None:
+    """Node n1 went from pool a to pool b, and with it `p` of pool a, which is lent room now."""
+    stage.node("n1", pool="a")
+    stage.pools("a", "b")
+    stage.pod("p", pool="a", cpu=cpu)
+    stage.runs("p")
+    stage.move("n1", "b")
+    stage.until(lambda: stage.amount("b", "shared") == cpu)
+
+
 def test_running_pods_of_a_deleted_pool_keep_running_as_pods_of_the_default_pool(stage: Stage) -> None:
     stage.node("a1", pool="a")
     stage.pools("a")
@@ -96,12 +106,7 @@ def test_selector_that_changes_moves_nodes_and_makes_running_pods_lent(stage: St
 
 
 def test_node_that_changes_pools_takes_capacity_and_pods_with_it_in_one_step(stage: Stage) -> None:
-    stage.node("n1", pool="a")
-    stage.pools("a", "b")
-    stage.pod("p", pool="a", cpu="1")
-    stage.runs("p")
-    stage.move("n1", "b")
-    stage.until(lambda: stage.amount("b", "shared") == "1")
+    a_node_that_moved(stage, cpu="1")
     stage.until(lambda: stage.status("a").get("nodes") == 0)
     assert (stage.amount("a", "allocatable"), stage.amount("b", "allocatable")) == ("0", "4")
     stage.until(lambda: stage.amount("a", "borrowed") == "1")
@@ -111,12 +116,7 @@ def test_node_that_changes_pools_takes_capacity_and_pods_with_it_in_one_step(sta
 
 
 def test_node_that_comes_back_makes_its_lent_pods_own_again(stage: Stage) -> None:
-    stage.node("n1", pool="a")
-    stage.pools("a", "b")
-    stage.pod("p", pool="a", cpu="2")
-    stage.runs("p")
-    stage.move("n1", "b")
-    stage.until(lambda: stage.amount("b", "shared") == "2")
+    a_node_that_moved(stage, cpu="2")
     stage.move("n1", "a")
     stage.until(lambda: stage.amount("a", "own") == "2")
     stage.pod("theirs", pool="b", cpu=FULL)

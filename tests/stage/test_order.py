@@ -1,5 +1,7 @@
 """Who is tried first: home pods before borrowers, then priority, then age."""
 
+import pytest
+
 from tests.stage.stage import CLOSED, Stage
 
 
@@ -15,15 +17,16 @@ def test_home_pod_gets_the_room_before_a_borrower_of_higher_priority(stage: Stag
     stage.waits("borrower")
 
 
-def test_pod_of_higher_priority_is_tried_first(stage: Stage) -> None:
-    stage.node("a1", pool="a", taints=[CLOSED])
-    stage.pools("a")
+@pytest.mark.parametrize("owner", ["a", "c"], ids=["at-home", "at-a-lender"])
+def test_pod_of_higher_priority_is_tried_first(stage: Stage, owner: str) -> None:
+    stage.node("n1", pool=owner, taints=[CLOSED])
+    stage.pools("a", "b", "c")
     stage.pod("low", pool="a", cpu="4", priority=1)
     stage.pod("high", pool="a", cpu="4", priority=2)
     stage.waits("low")
     stage.waits("high")
-    stage.untaint("a1")
-    stage.goes(high="a1")
+    stage.untaint("n1")
+    stage.goes(high="n1")
     stage.waits("low")
 
 
@@ -52,18 +55,6 @@ def test_pod_that_moves_to_another_queue_keeps_its_age(stage: Stage) -> None:
     stage.untaint("late1")
     stage.goes(old="late1")
     stage.waits("young")
-
-
-def test_borrower_of_higher_priority_borrows_first(stage: Stage) -> None:
-    stage.node("c1", pool="c", taints=[CLOSED])
-    stage.pools("a", "b", "c")
-    stage.pod("low", pool="a", cpu="4", priority=1)
-    stage.pod("high", pool="a", cpu="4", priority=2)
-    stage.waits("low")
-    stage.waits("high")
-    stage.untaint("c1")
-    stage.goes(high="c1")
-    stage.waits("low")
 
 
 def test_age_of_waiting_pods_is_known_to_the_next_scheduler(stage: Stage) -> None:

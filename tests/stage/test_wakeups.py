@@ -10,6 +10,17 @@ FULL = "4"
 Change = Callable[[Stage], None]
 
 
+def a_full_lender(stage: Stage, *, priority: int = 0) -> None:
+    """`theirs` fills b1, the node of pool b; `p` of pool a, which has no nodes, waits."""
+    stage.pools("a")
+    stage.node("b1", pool="b")
+    stage.pools("b")
+    stage.pod("theirs", pool="b", cpu=FULL)
+    stage.runs("theirs")
+    stage.pod("p", pool="a", cpu=FULL, priority=priority)
+    stage.waits("p", "borrowing: ")
+
+
 def test_freed_room_wakes_the_pools_own_waiting_pod(stage: Stage) -> None:
     stage.node("a1", pool="a")
     stage.pools("a")
@@ -32,25 +43,13 @@ def test_room_freed_by_a_pod_that_finished_wakes_too(stage: Stage) -> None:
 
 
 def test_freed_room_of_a_lender_wakes_pods_that_may_borrow_it(stage: Stage) -> None:
-    stage.pools("a")
-    stage.node("b1", pool="b")
-    stage.pools("b")
-    stage.pod("theirs", pool="b", cpu=FULL)
-    stage.runs("theirs")
-    stage.pod("p", pool="a", cpu=FULL)
-    stage.waits("p", "borrowing: ")
+    a_full_lender(stage)
     stage.delete("Pod", "theirs")
     stage.goes(p="b1")
 
 
 def test_freed_room_of_a_lender_goes_to_its_own_waiting_pod_first(stage: Stage) -> None:
-    stage.pools("a")
-    stage.node("b1", pool="b")
-    stage.pools("b")
-    stage.pod("theirs", pool="b", cpu=FULL)
-    stage.runs("theirs")
-    stage.pod("p", pool="a", cpu=FULL, priority=1000)
-    stage.waits("p", "borrowing: ")
+    a_full_lender(stage, priority=1000)
     stage.pod("home", pool="b", cpu=FULL)
     stage.waits("home")
     stage.delete("Pod", "theirs")
@@ -72,7 +71,7 @@ def test_freed_room_wakes_no_more_pods_than_can_use_it(stage: Stage) -> None:
     first = stage.decision("p00")
     stage.delete("Pod", "t2")
     stage.until(lambda: stage.node_of("p01") != "")
-    assert stage.decision("p01") - first <= 5
+    assert 0 < stage.decision("p01") - first <= 5
 
 
 def waiting_borrower(stage: Stage, home: dict[str, object], lender: dict[str, object], taint: bool) -> None:
