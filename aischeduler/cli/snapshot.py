@@ -16,7 +16,7 @@ from aischeduler.engine.profile import Profile
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.kube import resources
 from aischeduler.kube.client import Client
-from aischeduler.kube.documents import Named
+from aischeduler.kube.documents import UNREADABLE, Named
 from aischeduler.kube.paging import pages
 from aischeduler.kube.podspec import SpecCache
 from aischeduler.model.events import Event
@@ -66,7 +66,7 @@ async def _listed(client: Client, resource: resources.Resource[Any]) -> AsyncIte
         for item in page.items or ():
             try:
                 document = resource.document.decode(item)
-            except msgspec.MsgspecError as error:
+            except UNREADABLE as error:
                 yield f"{resource.kind} {_name(item)}: {error}"
             else:
                 yield resource.seen(document)
@@ -75,6 +75,6 @@ async def _listed(client: Client, resource: resources.Resource[Any]) -> AsyncIte
 def _name(item: msgspec.Raw) -> str:
     try:
         metadata = _NAMED.decode(item).metadata
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return "without a name"
     return f"{metadata.namespace}/{metadata.name}".removeprefix("/")

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from aischeduler.kube.documents import NodeDocument, PodDocument, PodStatus, Quantities
+from aischeduler.kube.documents import UNREADABLE, NodeDocument, PodDocument, PodStatus, Quantities
 from aischeduler.kube.podspec import INVALID_LENGTH_MAX, SpecCache
 from aischeduler.model.names import POOL_KEY, POOL_NAME_LENGTH_MAX
 from aischeduler.model.node import NO_SCHEDULE, Node, Taint
@@ -80,7 +80,7 @@ def _amounts(path: str, raw: bytes) -> tuple[dict[str, int], str]:
     """Return what can be read and the problems with the rest; nodes of one make share their amounts."""
     try:
         quantities = (msgspec.json.decode(raw, type=Quantities | None) if raw else None) or {}
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         return {}, f"{path}: {error}"
     amounts: dict[str, int] = {}
     problems: list[str] = []

@@ -8,7 +8,7 @@ Source: policy/v1 PodDisruptionBudget.
 
 import msgspec
 
-from aischeduler.kube.documents import BudgetDocument, NamespaceDocument, SelectorPart
+from aischeduler.kube.documents import UNREADABLE, BudgetDocument, NamespaceDocument, SelectorPart
 from aischeduler.model.budget import Budget
 from aischeduler.model.events import NamespaceSeen
 from aischeduler.model.selectors import LabelSelector, SelectorError, label_selector, requirement
@@ -21,7 +21,7 @@ def read_budget(document: BudgetDocument) -> Budget:
     metadata, status = document.metadata, document.status
     try:
         selector = _selector(document)
-    except (SelectorError, msgspec.MsgspecError):
+    except (SelectorError, *UNREADABLE):
         selector = None
     return Budget(
         namespace=metadata.namespace,
@@ -39,7 +39,7 @@ def budget_problem(document: BudgetDocument) -> str:
         _selector(document)
     except SelectorError as error:
         return str(error)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         return f"{SELECTOR}: {error}"
     return ""
 

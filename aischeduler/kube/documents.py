@@ -7,7 +7,7 @@ Laws:
 """
 
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct, field
@@ -15,6 +15,8 @@ from msgspec import Raw, Struct, field
 from aischeduler.model.names import POOL_KEY
 
 NONE = Raw(b"")
+UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What reading raises where bytes are no JSON, of another shape, no UTF-8, or nested too deeply."""
 
 
 class PodAnnotations(Struct, gc=False):
@@ -310,7 +312,7 @@ def read_status(body: bytes) -> StatusDocument:
     """Return the Status in a body, or an empty one where there is none."""
     try:
         return msgspec.json.decode(body, type=StatusDocument)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except UNREADABLE:
         return StatusDocument()
 
 

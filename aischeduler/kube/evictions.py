@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from aischeduler.kube.documents import Named, read_status, retry_after_seconds
+from aischeduler.kube.documents import UNREADABLE, Named, read_status, retry_after_seconds
 from aischeduler.kube.requests import (
     JSON,
     RETRY_AFTER_SECONDS,
@@ -193,5 +193,5 @@ def _by_eviction(action: Evict) -> Write:
 def _is_terminating(body: bytes) -> bool:
     try:
         return msgspec.json.decode(body, type=Named).metadata.deletion_timestamp is not None
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except UNREADABLE:
         return False

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from aischeduler.kube.client import Client
-from aischeduler.kube.documents import Page
+from aischeduler.kube.documents import UNREADABLE, Page
 from aischeduler.kube.errors import GarbledError
 from aischeduler.kube.resources import Resource
 
@@ -24,7 +24,7 @@ async def pages(client: Client, resource: Resource[Any]) -> AsyncIterator[Page]:
         body = await client.get(resource.path, query)
         try:
             page = _PAGE.decode(body)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             raise GarbledError(f"GET {resource.path}: the list cannot be read: {error}") from error
         yield page
         if not page.metadata.continue_:

@@ -8,7 +8,7 @@ import msgspec
 
 from aischeduler.kube.client import Client
 from aischeduler.kube.decode import read_pod
-from aischeduler.kube.documents import Metadata, PodDocument
+from aischeduler.kube.documents import UNREADABLE, Metadata, PodDocument
 from aischeduler.kube.errors import GarbledError, RefusedError
 from aischeduler.kube.podspec import SpecCache
 from aischeduler.kube.reflector import Reflector
@@ -38,7 +38,7 @@ class PodReader:
             raise
         try:
             document = _DOCUMENT.decode(body)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             raise GarbledError(f"GET {path}: the pod cannot be read: {error}") from error
         self._pods.read(body)
         return read_pod(document, self._specs)

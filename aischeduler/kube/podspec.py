@@ -18,6 +18,7 @@ from msgspec import Raw
 
 from aischeduler.kube.documents import (
     NONE,
+    UNREADABLE,
     ContainerPart,
     ContainerStatus,
     ExpressionPart,
@@ -101,14 +102,14 @@ def _labels(raw: Raw) -> Labels:
     """Read labels; what is no object of texts are none, and the API server stores no such thing."""
     try:
         return (msgspec.json.decode(raw, type=dict[str, str] | None) if raw else None) or {}
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return {}
 
 
 def _of_daemon_set(raw: Raw) -> bool:
     try:
         owners = msgspec.json.decode(raw, type=list[Owner] | None) if raw else None
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return False
     return any(owner.controller and owner.kind == "DaemonSet" for owner in owners or ())
 
@@ -168,7 +169,7 @@ class _Reader:
             return None
         try:
             return msgspec.json.decode(raw, type=kind | None)
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             self._note(f"{path}: {error}")
             return None
 

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Raw
 
 from aischeduler.kube.client import Client
-from aischeduler.kube.documents import Envelope, Metadata, Named, read_status
+from aischeduler.kube.documents import UNREADABLE, Envelope, Metadata, Named, read_status
 from aischeduler.kube.errors import ApiError, GarbledError, RefusedError, UnreachableError
 from aischeduler.kube.lines import LineSplitter
 from aischeduler.kube.pace import Backoff, Pace
@@ -146,7 +146,7 @@ class Reflector(Generic[D]):
         groups = await self._client.get("/apis")
         try:
             found = msgspec.json.decode(groups, type=Named).kind
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except UNREADABLE:
             found = ""
         if found != "APIGroupList":
             raise GarbledError("GET /apis: the answer is not the list of an API server's groups")
@@ -206,7 +206,7 @@ class Reflector(Generic[D]):
         """Take in one line of the watch; the usual ones are read in one go."""
         try:
             told = self.resource.line.decode(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except UNREADABLE:
             self._read_odd_line(line)
             return
         metadata = told.object.metadata
@@ -227,7 +227,7 @@ class Reflector(Generic[D]):
         """Take in an error of the server, an object that cannot be read, or an event of a type we do not know."""
         try:
             told = msgspec.json.decode(line, type=Envelope)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             self.counts.unreadable_lines += 1
             raise GarbledError(f"GET {self.resource.path}: a line cannot be read: {error}") from error
         if told.type == "ERROR":
@@ -250,7 +250,7 @@ class Reflector(Generic[D]):
     def _read_object(self, raw: Raw) -> None:
         try:
             document = self.resource.document.decode(raw)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             self._refuse_object(raw, str(error))
             return
         if document.metadata.name:
@@ -291,5 +291,5 @@ def _metadata(raw: Raw) -> Metadata:
     """Return what an object that cannot be read says of itself, as far as that can be read."""
     try:
         return msgspec.json.decode(raw, type=Named).metadata
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except UNREADABLE:
         return Metadata()

@@ -22,6 +22,7 @@ from cachetools import LRUCache, TTLCache
 
 from aischeduler.kube import pool_requests, requests
 from aischeduler.kube.client import Client, refusal
+from aischeduler.kube.documents import UNREADABLE
 from aischeduler.kube.errors import ApiError, Failed, GarbledError, RefusedError
 from aischeduler.kube.pace import Backoff, Pace, Rate, Throttle
 from aischeduler.kube.wire import Wire
@@ -278,7 +279,7 @@ class Reports:
         path = pool_requests.pool_path(report.name)
         try:
             document: dict[str, Any] = msgspec.json.decode(await self._client.get(path), type=dict[str, Any])
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             raise GarbledError(f"GET {path}: {error}") from error
         if not self._is_newest(report):
             return
