@@ -38,12 +38,12 @@ from aischeduler.kube.evictor import IN_FLIGHT as EVICTIONS_IN_FLIGHT
 from aischeduler.kube.evictor import Evictor, Mandate
 from aischeduler.kube.executor import Crew, Executor
 from aischeduler.kube.inbox import Inbox
+from aischeduler.kube.notes import Reporter
 from aischeduler.kube.pace import Backoff, Pace
 from aischeduler.kube.podreader import PodReader
 from aischeduler.kube.podspec import SpecCache
 from aischeduler.kube.reflector import Ears, Reflector
 from aischeduler.kube.reports import WRITERS, Reports, Voice
-from aischeduler.kube.requests import Reporter
 from aischeduler.kube.resources import Unreadable
 from aischeduler.kube.wire import Wire
 from aischeduler.model.actions import ObjectRef, Warn

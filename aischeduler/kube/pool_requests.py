@@ -45,11 +45,13 @@ def new_pool(name: str) -> bytes:
 
 
 def status_patch(report: ReportPool, document: Mapping[str, Any], time_text: str) -> bytes | None:
-    """Return the merge patch that brings a Pool's status up to date, or None where it is.
+    """Return the merge patch that brings a Pool's status up to date, or None where it is, or is that of another Pool.
 
     `document` is the Pool as it was read; the patch holds for its resource version alone.
     """
     metadata, before = document.get("metadata") or {}, document.get("status") or {}
+    if metadata.get("uid") != report.uid:
+        return None
     patch = _difference(before, pool_status(report, before, time_text))
     if not patch:
         return None

@@ -20,13 +20,14 @@ from typing import Any, Final, assert_never
 import msgspec
 from cachetools import LRUCache, TTLCache
 
-from aischeduler.kube import pool_requests, requests
+from aischeduler.kube import notes, pool_requests, requests
 from aischeduler.kube.client import Client, refusal
 from aischeduler.kube.documents import UNREADABLE
 from aischeduler.kube.errors import ApiError, Failed, GarbledError, RefusedError
+from aischeduler.kube.notes import Note
 from aischeduler.kube.pace import Backoff, Pace, Rate, Throttle
 from aischeduler.kube.wire import Wire
-from aischeduler.model.actions import CreatePool, Evict, Nominate, ObjectRef, ReportPool, ReportWaiting, Warn
+from aischeduler.model.actions import CreatePool, Evict, Nominate, ReportPool, ReportWaiting, Warn
 from aischeduler.model.pod import Pod
 
 WAITING_MAX: Final = 100_000
@@ -43,21 +44,12 @@ QUIET_SECONDS: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Event:
-    about: ObjectRef
-    kind: str
-    reason: str
-    action: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class _Waiting:
     pod: Pod
     message: str
 
 
-_Report = _Event | _Waiting | Nominate | ReportPool | CreatePool
+_Report = Note | _Waiting | Nominate | ReportPool | CreatePool
 _Lasting = _Waiting | Nominate | ReportPool
 """What stands in a status until something else does."""
 _Key = tuple[str, str]
@@ -77,7 +69,7 @@ class ReportCounts:
 class Voice:
     """In whose name events are written, and a clock of unix time in seconds."""
 
-    reporter: requests.Reporter
+    reporter: notes.Reporter
     wall: Callable[[], float]
 
 
@@ -115,12 +107,11 @@ class Reports:
 
     def scheduled(self, pod: Pod, node: str) -> None:
         """Say that a pod was bound."""
-        text = f"Successfully assigned {pod.namespace}/{pod.name} to {node}"
-        self._enqueue(_Event(_about(pod), "Normal", "Scheduled", "Binding", text))
+        self._enqueue(notes.scheduled(pod, node))
 
     def evicted(self, action: Evict) -> None:
         """Say for whom a pod was evicted."""
-        self._enqueue(_Event(_about(action.victim), "Normal", "Preempted", "Preempting", action.message))
+        self._enqueue(notes.preempted(action))
 
     def nominated(self, action: Nominate) -> None:
         """Write for which node a pod holds room; only the newest word on a pod is written."""
@@ -129,14 +120,14 @@ class Reports:
     def waiting(self, report: ReportWaiting) -> None:
         """Say why a pod waits: by an event and in its status."""
         pod = report.pod
-        self._put(_Event(_about(pod), "Warning", "FailedScheduling", "Scheduling", report.message))
+        self._put(notes.failed_scheduling(report))
         if self._conditions.get(pod.uid) != report.message:
             self._conditions[pod.uid] = report.message
             self._enqueue(_Waiting(pod, report.message))
 
     def warn(self, warning: Warn) -> None:
         """Put a warning on an object."""
-        self._put(_Event(warning.about, "Warning", warning.reason, "Scheduling", warning.message))
+        self._put(notes.warning(warning))
 
     def pool(self, report: ReportPool) -> None:
         """Write a Pool's status; only the newest is written."""
@@ -156,12 +147,12 @@ class Reports:
             for number in range(WRITERS):
                 group.create_task(self._write_all(binds_first), name=f"reports {number}")
 
-    def _put(self, event: _Event) -> None:
-        key = _key(event)
-        if self._said.get(key) == event.text:
+    def _put(self, note: Note) -> None:
+        key = _key(note)
+        if self._said.get(key) == note.text:
             return
-        self._said[key] = event.text
-        self._enqueue(event)
+        self._said[key] = note.text
+        self._enqueue(note)
 
     def _enqueue(self, report: _Report) -> None:
         key = _key(report)
@@ -243,10 +234,9 @@ class Reports:
 
     async def _send(self, report: _Report) -> None:
         match report:
-            case _Event(about, kind, reason, action, text):
+            case Note():
                 self._number += 1
-                note = requests.Note(kind, reason, action, text, self._number)
-                path, body = requests.event(about, note, self._voice.reporter, self._time("microseconds"))
+                path, body = notes.event(report, self._number, self._voice.reporter, self._time("microseconds"))
                 await self._wire_send(b"POST", path, body, requests.JSON)
             case _Waiting(pod, message):
                 path, body = requests.waiting_condition(pod, message, self._time("seconds"))
@@ -283,8 +273,6 @@ class Reports:
             raise GarbledError(f"GET {path}: {error}") from error
         if not self._is_newest(report):
             return
-        if report.uid and (document.get("metadata") or {}).get("uid") != report.uid:
-            return
         patch = pool_requests.status_patch(report, document, self._time("seconds"))
         if patch is not None:
             await self._client.patch(f"{path}/status", patch, requests.MERGE_PATCH)
@@ -304,13 +292,9 @@ class Reports:
         return requests.time_text(self._voice.wall(), precision)
 
 
-def _about(pod: Pod) -> ObjectRef:
-    return ObjectRef("Pod", pod.name, pod.uid, pod.namespace)
-
-
 def _key(report: _Report) -> _Key:
     match report:
-        case _Event(about, _, reason):
+        case Note(about, _, reason):
             return reason, about.uid
         case _Waiting(pod):
             return _condition_key(pod)

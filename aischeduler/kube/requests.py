@@ -5,7 +5,7 @@ Laws:
 - Every write carries the uid of the object it means, so that it can never hit a later one of the same name.
 - The answer to a Binding is definite, or it is `Unknown` and says nothing about the pod.
 
-Source: Kubernetes pods/binding, pods/status and events.k8s.io/v1.
+Source: Kubernetes pods/binding and pods/status.
 """
 
 import re
@@ -18,9 +18,9 @@ import msgspec
 from msgspec import Struct
 
 from aischeduler.kube.documents import read_status, retry_after_seconds
-from aischeduler.model.actions import Bind, ObjectRef
+from aischeduler.model.actions import Bind
 from aischeduler.model.events import BindAccepted, BindRefused, Refusal
-from aischeduler.model.names import GROUP, MARK_BORROWED, MARK_DECISION, MARK_HOME_POOL, MARK_POOL, VERSION
+from aischeduler.model.names import MARK_BORROWED, MARK_DECISION, MARK_HOME_POOL, MARK_POOL
 from aischeduler.model.pod import Pod
 
 JSON: Final = "application/json"
@@ -30,12 +30,7 @@ BIND_TRIES_MAX: Final = 5
 """Bindings of one decision that may end without a definite answer before we give it up."""
 RETRY_AFTER_SECONDS: Final = 1.0
 """How long we wait when the server is tired and does not say for how long."""
-NOTE_BYTES_MAX: Final = 1024
-"""Longest note of an event that the API server takes."""
-EVENT_NAMESPACE: Final = "default"
-"""Where events about objects without a namespace live."""
 
-_API_VERSIONS: Final = {"Pool": f"{GROUP}/{VERSION}", "PodDisruptionBudget": "policy/v1"}
 _encode = msgspec.json.Encoder().encode
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*", re.ASCII).fullmatch
 _ASSIGNED = re.compile(r'is already assigned to node "([^"]*)"')
@@ -153,50 +148,6 @@ def unavailable(action: Bind, why: str) -> BindRefused:
     return BindRefused(action.pod.uid, action.node, Refusal.UNAVAILABLE, why)
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
-    """What an event says; `number` makes its name unique."""
-
-    kind: str
-    reason: str
-    action: str
-    text: str
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class Reporter:
-    """Who speaks: the name of the scheduler and of this process."""
-
-    controller: str
-    instance: str
-
-
-def event(about: ObjectRef, note: Note, reporter: Reporter, time_text: str) -> tuple[bytes, bytes]:
-    """Return path and body of an event; `note.kind` is Normal or Warning, `time_text` RFC 3339 with microseconds."""
-    namespace = about.namespace or EVENT_NAMESPACE
-    body = {
-        "apiVersion": "events.k8s.io/v1",
-        "kind": "Event",
-        "metadata": {"name": f"{about.name[:220]}.{note.number:x}", "namespace": namespace},
-        "eventTime": time_text,
-        "reportingController": reporter.controller,
-        "reportingInstance": reporter.instance[:128],
-        "action": note.action,
-        "reason": note.reason,
-        "type": note.kind,
-        "note": cut_note(note.text),
-        "regarding": {
-            "apiVersion": _API_VERSIONS.get(about.kind, "v1"),
-            "kind": about.kind,
-            "name": about.name,
-            "uid": about.uid,
-            **({"namespace": about.namespace} if about.namespace else {}),
-        },
-    }
-    return f"/apis/events.k8s.io/v1/namespaces/{quoted(namespace)}/events".encode(), _encode(body)
-
-
 def waiting_condition(pod: Pod, message: str, time_text: str) -> tuple[bytes, bytes]:
     """Return path and strategic merge patch that say in a pod's status why it waits."""
     condition = {
@@ -219,13 +170,6 @@ def nomination(pod: Pod, node: str) -> tuple[bytes, bytes]:
 def time_text(unix_seconds: float, precision: str) -> str:
     """Return a time in RFC 3339, to `seconds` or `microseconds`."""
     return datetime.fromtimestamp(unix_seconds, UTC).isoformat(timespec=precision).replace("+00:00", "Z")
-
-
-def cut_note(text: str) -> str:
-    """Return the text as long as an event's note may be; what is cut ends in dots."""
-    if len(text.encode()) <= NOTE_BYTES_MAX:
-        return text
-    return text.encode()[: NOTE_BYTES_MAX - 4].decode(errors="ignore") + " ..."
 
 
 def _conflict(action: Bind, message: str) -> BindAnswer:

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, assert_never
 import msgspec
 
 from aischeduler.engine.scheduler import Scheduler
-from aischeduler.kube import pool_requests, requests
+from aischeduler.kube import notes, pool_requests, requests
 from aischeduler.kube.decode import read_pod
 from aischeduler.kube.documents import Metadata, PodDocument
 from aischeduler.kube.evictions import Evicted, Eviction, Left, Marked
@@ -26,7 +26,6 @@ from aischeduler.model.actions import (
     CreatePool,
     Evict,
     Nominate,
-    ObjectRef,
     ReportPool,
     ReportWaiting,
     Settle,
@@ -92,7 +91,7 @@ class VirtualShell:
         self._world = world
         self._network = network
         self._chance = chance
-        self._reporter = requests.Reporter(name, f"{name}-virtual")
+        self._reporter = notes.Reporter(name, f"{name}-virtual")
         self._specs = SpecCache()
         self._pods = Feed(world.server, pods(self._specs))
         others = (namespaces(), pools(), nodes(), budgets())
@@ -123,9 +122,9 @@ class VirtualShell:
         match action:
             case Bind():
                 self._later(self._network.bind_seconds, action, 0)
-            case ReportWaiting(pod=pod, message=message):
-                self._say(_about(pod), "Warning", "FailedScheduling", "Scheduling", message)
-                self._write_condition(pod, message)
+            case ReportWaiting():
+                self._say(notes.failed_scheduling(action))
+                self._write_condition(action.pod, action.message)
             case Evict():
                 eviction = Eviction(action, self._reporter.controller, honour_budgets=self.honours_budgets)
                 self._evict_later(self._network.evict_seconds, action, eviction)
@@ -134,8 +133,8 @@ class VirtualShell:
                 self._send("PATCH", path.decode(), body, requests.MERGE_PATCH)
             case Settle(pod):
                 self._read(pod)
-            case Warn(about, reason, message):
-                self._say(about, "Warning", reason, "Scheduling", message)
+            case Warn():
+                self._say(notes.warning(action))
             case ReportPool():
                 self._write_pool(action)
             case CreatePool(name):
@@ -189,10 +188,8 @@ class VirtualShell:
     def _conclude(self, action: Bind, outcome: BindAccepted | BindRefused) -> None:
         self.scheduler.observe(outcome, self._world.now)
         if isinstance(outcome, BindAccepted):
-            pod = action.pod
-            self._told.pop(pod.uid, None)
-            text = f"Successfully assigned {pod.namespace}/{pod.name} to {action.node}"
-            self._say(_about(pod), "Normal", "Scheduled", "Binding", text)
+            self._told.pop(action.pod.uid, None)
+            self._say(notes.scheduled(action.pod, action.node))
 
     def _evict_later(self, seconds: float, action: Evict, eviction: Eviction) -> None:
         self._world.agenda.put(self._world.now + seconds, lambda: self._evict(action, eviction))
@@ -212,7 +209,7 @@ class VirtualShell:
             seconds = self._network.evict_seconds
         match meaning:
             case Evicted():
-                self._say(_about(action.victim), "Normal", "Preempted", "Preempting", action.message)
+                self._say(notes.preempted(action))
             case EvictRefused():
                 self.scheduler.observe(meaning, self._world.now)
             case Left():
@@ -248,10 +245,10 @@ class VirtualShell:
         for event in events:
             self.scheduler.observe(event, self._world.now)
 
-    def _say(self, about: ObjectRef, kind: str, reason: str, act: str, text: str) -> None:
+    def _say(self, note: notes.Note) -> None:
         self._notes += 1
-        note = requests.Note(kind, reason, act, text, int(self._world.now * 1e6) + self._notes)
-        path, body = requests.event(about, note, self._reporter, self._time("microseconds"))
+        number = int(self._world.now * 1e6) + self._notes
+        path, body = notes.event(note, number, self._reporter, self._time("microseconds"))
         self._send("POST", path.decode(), body, JSON)
 
     def _write_condition(self, pod: Pod, message: str) -> None:
@@ -264,8 +261,6 @@ class VirtualShell:
     def _write_pool(self, report: ReportPool) -> None:
         path = pool_requests.pool_path(report.name)
         document = msgspec.json.decode(self._send("GET", path, b"", JSON).body)
-        if document["metadata"].get("uid") != report.uid:
-            return
         patch = pool_requests.status_patch(report, document, self._time("seconds"))
         if patch is not None:
             self._send("PATCH", f"{path}/status", patch, requests.MERGE_PATCH)
@@ -278,10 +273,6 @@ class VirtualShell:
 
     def _time(self, precision: str) -> str:
         return requests.time_text(self._world.now, precision)
-
-
-def _about(pod: Pod) -> ObjectRef:
-    return ObjectRef("Pod", pod.name, pod.uid, pod.namespace)
 
 
 def _retry_after(answer: Response) -> str | None:

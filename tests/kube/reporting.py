@@ -8,8 +8,8 @@ from typing import Any
 
 from aischeduler.kube.client import Client
 from aischeduler.kube.errors import Failed
+from aischeduler.kube.notes import Reporter
 from aischeduler.kube.reports import Reports, Voice
-from aischeduler.kube.requests import Reporter
 from aischeduler.kube.wire import Wire
 from tests.build import a_pod
 from tests.kube.scripted import Script, Waits, broken, reply, serving

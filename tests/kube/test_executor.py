@@ -15,11 +15,11 @@ from aischeduler.kube.binder import Binder
 from aischeduler.kube.client import Client
 from aischeduler.kube.evictor import Evictor, Mandate
 from aischeduler.kube.executor import Crew, Executor
+from aischeduler.kube.notes import Reporter
 from aischeduler.kube.podreader import PodReader
 from aischeduler.kube.podspec import SpecCache
 from aischeduler.kube.reflector import Ears, Reflector
 from aischeduler.kube.reports import Reports, Voice
-from aischeduler.kube.requests import Reporter
 from aischeduler.kube.wire import Wire
 from aischeduler.model.actions import (
     Bind,

@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 
 from aischeduler.kube import requests
-from aischeduler.kube.requests import Note, Reporter, Throttled, Unauthenticated, Unknown, read_bind_answer
-from aischeduler.model.actions import Bind, ObjectRef
+from aischeduler.kube.requests import Throttled, Unauthenticated, Unknown, read_bind_answer
+from aischeduler.model.actions import Bind
 from aischeduler.model.events import BindAccepted, BindRefused, Refusal
 from tests.build import a_pod
 
@@ -124,47 +124,6 @@ def test_read_pod_settles_a_binding() -> None:
     assert refusal(a_pod("p", uid="u1", terminating=True)) is Refusal.HELD
     assert refusal(a_pod("p", uid="u1", gates=("g",))) is Refusal.HELD
     assert refusal(a_pod("p", uid="u1")) is None
-
-
-def test_event_names_object_reporter_and_reason() -> None:
-    about = ObjectRef("Pod", "p", "u1", "team-a")
-    note = Note("Normal", "Scheduled", "Binding", "Successfully assigned team-a/p to n1", 255)
-    path, body = requests.event(about, note, Reporter("ai-scheduler", "ai-scheduler-host-1"), "T")
-    assert path == b"/apis/events.k8s.io/v1/namespaces/team-a/events"
-    assert json.loads(body) == {
-        "apiVersion": "events.k8s.io/v1",
-        "kind": "Event",
-        "metadata": {"name": "p.ff", "namespace": "team-a"},
-        "eventTime": "T",
-        "reportingController": "ai-scheduler",
-        "reportingInstance": "ai-scheduler-host-1",
-        "action": "Binding",
-        "reason": "Scheduled",
-        "type": "Normal",
-        "note": "Successfully assigned team-a/p to n1",
-        "regarding": {"apiVersion": "v1", "kind": "Pod", "name": "p", "namespace": "team-a", "uid": "u1"},
-    }
-
-
-def test_event_about_a_pool_lives_in_the_default_namespace() -> None:
-    note = Note("Warning", "Unreadable", "Scheduling", "x", 1)
-    path, body = requests.event(ObjectRef("Pool", "cpu", "u"), note, Reporter("s", "i" * 200), "T")
-    assert path == b"/apis/events.k8s.io/v1/namespaces/default/events"
-    document = json.loads(body)
-    assert document["regarding"] == {
-        "apiVersion": "resource.aibee.cn/v1alpha1",
-        "kind": "Pool",
-        "name": "cpu",
-        "uid": "u",
-    }
-    assert len(document["reportingInstance"]) == 128
-
-
-def test_note_is_cut_to_1024_bytes_of_whole_characters() -> None:
-    assert requests.cut_note("a" * 1024) == "a" * 1024
-    cut = requests.cut_note("池" * 1000)
-    assert len(cut.encode()) <= 1024
-    assert cut.endswith("池 ...")
 
 
 def test_waiting_condition_carries_the_uid() -> None:

@@ -1,0 +1,102 @@
+"""Events that users read on their objects: what each says, and the request that writes it.
+
+Laws:
+- Pure: the daemon and the simulator say the same in the same words.
+- A note is never longer than the API server takes.
+
+Source: Kubernetes events.k8s.io/v1; reasons and actions are kube-scheduler's.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from aischeduler.kube.requests import quoted
+from aischeduler.model.actions import Evict, ObjectRef, ReportWaiting, Warn
+from aischeduler.model.names import GROUP, VERSION
+from aischeduler.model.pod import Pod
+
+NOTE_BYTES_MAX: Final = 1024
+"""Longest note of an event that the API server takes."""
+EVENT_NAMESPACE: Final = "default"
+"""Where events about objects without a namespace live."""
+
+_API_VERSIONS: Final = {"Pool": f"{GROUP}/{VERSION}", "PodDisruptionBudget": "policy/v1"}
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What is said about an object; `kind` is Normal or Warning."""
+
+    about: ObjectRef
+    kind: str
+    reason: str
+    action: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reporter:
+    """Who speaks: the name of the scheduler and of this process."""
+
+    controller: str
+    instance: str
+
+
+def scheduled(pod: Pod, node: str) -> Note:
+    """Say that a pod was bound."""
+    text = f"Successfully assigned {pod.namespace}/{pod.name} to {node}"
+    return Note(_ref(pod), "Normal", "Scheduled", "Binding", text)
+
+
+def preempted(action: Evict) -> Note:
+    """Say for whom a pod was evicted."""
+    return Note(_ref(action.victim), "Normal", "Preempted", "Preempting", action.message)
+
+
+def failed_scheduling(report: ReportWaiting) -> Note:
+    """Say why a pod waits."""
+    return Note(_ref(report.pod), "Warning", "FailedScheduling", "Scheduling", report.message)
+
+
+def warning(warn: Warn) -> Note:
+    """Say what is wrong with an object."""
+    return Note(warn.about, "Warning", warn.reason, "Scheduling", warn.message)
+
+
+def event(note: Note, number: int, reporter: Reporter, time_text: str) -> tuple[bytes, bytes]:
+    """Return path and body of an event; `number` makes its name unique, `time_text` is RFC 3339 with microseconds."""
+    about = note.about
+    namespace = about.namespace or EVENT_NAMESPACE
+    body = {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": f"{about.name[:220]}.{number:x}", "namespace": namespace},
+        "eventTime": time_text,
+        "reportingController": reporter.controller,
+        "reportingInstance": reporter.instance[:128],
+        "action": note.action,
+        "reason": note.reason,
+        "type": note.kind,
+        "note": cut(note.text),
+        "regarding": {
+            "apiVersion": _API_VERSIONS.get(about.kind, "v1"),
+            "kind": about.kind,
+            "name": about.name,
+            "uid": about.uid,
+            **({"namespace": about.namespace} if about.namespace else {}),
+        },
+    }
+    return f"/apis/events.k8s.io/v1/namespaces/{quoted(namespace)}/events".encode(), msgspec.json.encode(body)
+
+
+def cut(text: str) -> str:
+    """Return the text as long as an event's note may be; what is cut ends in dots."""
+    if len(text.encode()) <= NOTE_BYTES_MAX:
+        return text
+    return text.encode()[: NOTE_BYTES_MAX - 4].decode(errors="ignore") + " ..."
+
+
+def _ref(pod: Pod) -> ObjectRef:
+    return ObjectRef("Pod", pod.name, pod.uid, pod.namespace)

@@ -1,0 +1,46 @@
+import json
+
+from aischeduler.kube import notes
+from aischeduler.kube.notes import Reporter
+from aischeduler.model.actions import ObjectRef, Warn
+from tests.build import a_pod
+
+
+def test_event_names_object_reporter_and_reason() -> None:
+    note = notes.scheduled(a_pod("p", uid="u1", namespace="team-a"), "n1")
+    path, body = notes.event(note, 255, Reporter("ai-scheduler", "ai-scheduler-host-1"), "T")
+    assert path == b"/apis/events.k8s.io/v1/namespaces/team-a/events"
+    assert json.loads(body) == {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": "p.ff", "namespace": "team-a"},
+        "eventTime": "T",
+        "reportingController": "ai-scheduler",
+        "reportingInstance": "ai-scheduler-host-1",
+        "action": "Binding",
+        "reason": "Scheduled",
+        "type": "Normal",
+        "note": "Successfully assigned team-a/p to n1",
+        "regarding": {"apiVersion": "v1", "kind": "Pod", "name": "p", "namespace": "team-a", "uid": "u1"},
+    }
+
+
+def test_event_about_a_pool_lives_in_the_default_namespace() -> None:
+    note = notes.warning(Warn(ObjectRef("Pool", "cpu", "u"), "Unreadable", "x"))
+    path, body = notes.event(note, 1, Reporter("s", "i" * 200), "T")
+    assert path == b"/apis/events.k8s.io/v1/namespaces/default/events"
+    document = json.loads(body)
+    assert document["regarding"] == {
+        "apiVersion": "resource.aibee.cn/v1alpha1",
+        "kind": "Pool",
+        "name": "cpu",
+        "uid": "u",
+    }
+    assert len(document["reportingInstance"]) == 128
+
+
+def test_note_is_cut_to_1024_bytes_of_whole_characters() -> None:
+    assert notes.cut("a" * 1024) == "a" * 1024
+    cut = notes.cut("池" * 1000)
+    assert len(cut.encode()) <= 1024
+    assert cut.endswith("池 ...")
