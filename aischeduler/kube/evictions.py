@@ -4,7 +4,7 @@ Laws:
 - Pure: the daemon's evictor and the simulator run the same sequence.
 - The victim is marked before it is removed; where the mark cannot be written, nothing is removed. The Eviction API
   marks by itself what it removes, and nothing else: a victim that a budget spares bears no mark.
-- Every request carries the victim's uid. A victim that is gone or going already is left alone.
+- Every request carries the victim's uid. A victim that is gone, going or finished already is left alone.
 
 Source: kube-scheduler's preemption; Kubernetes pods/status, DELETE with preconditions, pods/eviction (policy/v1).
 """
@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from aischeduler.kube.documents import UNREADABLE, Named, read_status, retry_after_seconds
+from aischeduler.kube.documents import UNREADABLE, Metadata, PodStatus, read_status, retry_after_seconds
 from aischeduler.kube.requests import (
     JSON,
     RETRY_AFTER_SECONDS,
@@ -27,6 +27,7 @@ from aischeduler.kube.requests import (
 )
 from aischeduler.model.actions import Evict
 from aischeduler.model.events import EvictRefused, Spared
+from aischeduler.model.pod import FINISHED
 
 EVICT_TRIES_MAX: Final = 6
 """Requests of one eviction that may end without a definite answer before it is given up."""
@@ -55,7 +56,7 @@ class Evicted:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """The victim was gone or going already; `why` is the server's word for it."""
+    """The victim was gone, going or finished already; `why` says which."""
 
     why: str
 
@@ -111,7 +112,8 @@ class Eviction:
         if self._step is _Step.REMOVE:
             return Evicted()
         self._step = _Step.REMOVE
-        return Left("the victim is terminating") if _is_terminating(body) else Marked()
+        why = _why_left(body)
+        return Left(why) if why else Marked()
 
     def _judge(self, status: int, retry_after: str | None, body: bytes) -> Answer:
         said = read_status(body)
@@ -190,8 +192,19 @@ def _by_eviction(action: Evict) -> Write:
     return Write("POST", f"{pod_path(victim)}/eviction", msgspec.json.encode(body), JSON)
 
 
-def _is_terminating(body: bytes) -> bool:
+class _Victim(msgspec.Struct):
+    """What the answer to a mark says of the victim."""
+
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+    status: PodStatus | None = None
+
+
+def _why_left(body: bytes) -> str:
+    """Return why the marked pod gives its room back by itself, or nothing where it does not, or says nothing."""
     try:
-        return msgspec.json.decode(body, type=Named).metadata.deletion_timestamp is not None
+        victim = msgspec.json.decode(body, type=_Victim)
     except UNREADABLE:
-        return False
+        return ""
+    if victim.metadata.deletion_timestamp is not None:
+        return "the victim is terminating"
+    return "the victim has finished" if victim.status is not None and victim.status.phase in FINISHED else ""

@@ -97,6 +97,12 @@ def test_victim_that_terminates_already_is_left_after_its_mark() -> None:
     assert isinstance(by_delete().hear(200, None, body), Left)
 
 
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_victim_that_finished_meanwhile_is_left_after_its_mark_with_its_logs(phase: str) -> None:
+    body = json.dumps({"metadata": {"name": "v"}, "status": {"phase": phase}}).encode()
+    assert by_delete().hear(200, None, body) == Left("the victim has finished")
+
+
 GONE = [
     (404, said(404, 'pods "v" not found')),
     (409, said(409, "Precondition failed: UID in precondition: u1, UID in object meta: u9")),
