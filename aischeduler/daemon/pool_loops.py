@@ -6,7 +6,7 @@ Laws:
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final, Protocol
 
@@ -21,6 +21,8 @@ NAP_SECONDS: Final = 0.02
 """Shortest wait for something that moves by itself."""
 
 Job = Callable[[], Awaitable[None]]
+Spawn = Callable[[str, Job], asyncio.Task[None]]
+"""Starts a named task that is started again when it fails."""
 
 
 class Decider(Protocol):
@@ -52,14 +54,14 @@ class PoolLoops:
         self._perform = perform
         self._room = room
         self._clock = clock
-        self._spawn: Callable[[str, Job], asyncio.Task[None]] | None = None
+        self._spawn: Spawn | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._wakes: dict[str, asyncio.Event] = {}
         self._alarm: asyncio.TimerHandle | None = None
         self._wake_is_due = False
 
-    def begin(self, spawn: Callable[[str, Job], asyncio.Task[None]]) -> None:
-        """Decide from now on; `spawn` starts a named task that is started again when it fails."""
+    def begin(self, spawn: Spawn) -> None:
+        """Decide from now on."""
         self._spawn = spawn
         self.wake_soon()
 
@@ -83,16 +85,22 @@ class PoolLoops:
         if self._spawn is None:
             return
         pools = self._scheduler.pools()
+        if pools != tuple(self._tasks):
+            self._follow(dict.fromkeys(pools), self._spawn)
+        for name in self._scheduler.ready(self._clock()):
+            self._wakes[name].set()
+        self._set_alarm()
+
+    def _follow(self, pools: Mapping[str, None], spawn: Spawn) -> None:
+        """Let exactly these pools have a loop, in their order."""
         for name in [name for name in self._tasks if name not in pools]:
             self._tasks.pop(name).cancel()
             del self._wakes[name]
         for name in pools:
             if name not in self._tasks:
                 self._wakes[name] = asyncio.Event()
-                self._tasks[name] = self._spawn(pool_loop(name), partial(self._decide_for_ever, name))
-        for name in self._scheduler.ready(self._clock()):
-            self._wakes[name].set()
-        self._set_alarm()
+                self._tasks[name] = spawn(pool_loop(name), partial(self._decide_for_ever, name))
+        self._tasks = {name: self._tasks[name] for name in pools}
 
     def _set_alarm(self) -> None:
         at = self._scheduler.next_wakeup()
