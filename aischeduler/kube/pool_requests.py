@@ -4,6 +4,7 @@ Laws:
 - Pure: the daemon and the simulator use the same functions.
 - A status is written only where it differs from what is stored; the time of a condition that still holds stays.
 - Amounts stand under the names of real resources, as Kubernetes quantities; texts for people stand in `columns`.
+- Whatever resources nodes have and pods ask for, a status is one that the schema takes.
 
 Source: conventions of Kubernetes conditions; merge patches by RFC 7386.
 """
@@ -14,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from aischeduler.kube.requests import quoted
+from aischeduler.kube.schemas import RESOURCES_MAX
 from aischeduler.model.actions import Condition, ReportPool
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, GROUP, MEMORY, PODS, VERSION
 from aischeduler.model.resources import Amounts
@@ -23,6 +25,7 @@ AMOUNTS: Final = ("capacity", "allocatable", "used", "own", "shared", "system", 
 """The resource lists of a status; each is the field of the same name of a PoolSummary."""
 
 _BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+_ALWAYS: Final = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 _BYTES: Final = frozenset((MEMORY, EPHEMERAL_STORAGE))
 _HUGE_PAGES: Final = "hugepages-"
 
@@ -67,7 +70,7 @@ def pool_status(report: ReportPool, before: Mapping[str, Any], time_text: str) -
         "nodes": summary.nodes,
         "pods": summary.pods,
         "pendingPods": summary.pending_pods,
-        **{name: quantities(getattr(summary, name)) for name in AMOUNTS},
+        **{name: quantities(getattr(summary, name), summary.capacity) for name in AMOUNTS},
         "columns": columns(summary),
         "conditions": [
             _condition(condition, report.generation, told.get(condition.type, {}), time_text)
@@ -76,9 +79,13 @@ def pool_status(report: ReportPool, before: Mapping[str, Any], time_text: str) -
     }
 
 
-def quantities(amounts: Amounts) -> dict[str, str]:
-    """Return a resource list by real names, sorted; the sum of all GPUs is none."""
-    return {name: _quantity(name, amount) for name, amount in sorted(amounts.items()) if name != GPU}
+def quantities(amounts: Amounts, capacity: Amounts) -> dict[str, str]:
+    """Return a resource list by real names, sorted; the sum of all GPUs is none.
+
+    Of more resources than a status takes, those that the pool's nodes have come first: pods may ask for anything.
+    """
+    names = sorted(amounts.keys() - {GPU}, key=lambda name: (name not in _ALWAYS, name not in capacity, name))
+    return {name: _quantity(name, amounts[name]) for name in sorted(names[:RESOURCES_MAX])}
 
 
 def columns(summary: PoolSummary) -> dict[str, str]:

@@ -1,6 +1,7 @@
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from aischeduler.sandbox.rules import definition_errors
 from aischeduler.sandbox.structural import errors, prune
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.sweep import sweep
-from tests.kube.summaries import a_report
+from tests.kube.summaries import EMPTY, NOTHING, a_report
 from tests.objects import pool_object
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -92,6 +93,16 @@ def test_status_that_is_written_is_one_that_the_schema_knows_whole() -> None:
     assert errors(status, known) == []
     assert [name for name in known["properties"] if name not in status] == []
     assert list(status["columns"]) == list(known["properties"]["columns"]["properties"])
+
+
+def test_status_of_a_pool_whose_pods_ask_for_a_hundred_things_is_one_that_the_schema_takes() -> None:
+    asked = {f"a.example/thing-{number}": 1 for number in range(100)}
+    summary = replace(
+        EMPTY, capacity={**NOTHING, "nvidia.com/gpu": 8}, pending={**NOTHING, **asked, "nvidia.com/gpu": 3}
+    )
+    status = pool_status(a_report(summary=summary), {}, "2026-01-02T03:04:05Z")
+    assert errors(status, schema()["properties"]["status"]) == []
+    assert (status["pending"]["nvidia.com/gpu"], status["pending"]["pods"]) == ("3", "0")
 
 
 def test_write_makes_the_directory(tmp_path: Path) -> None:
