@@ -19,6 +19,8 @@ from aischeduler.model.pod import Pod
 
 NOTE_BYTES_MAX: Final = 1024
 """Longest note of an event that the API server takes."""
+NAME_PREFIX_MAX: Final = 220
+"""Letters of an object's name in the names of its events; a number follows, and 253 are allowed."""
 EVENT_NAMESPACE: Final = "default"
 """Where events about objects without a namespace live."""
 
@@ -72,7 +74,7 @@ def event(note: Note, number: int, reporter: Reporter, time_text: str) -> tuple[
     body = {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
-        "metadata": {"name": f"{about.name[:220]}.{number:x}", "namespace": namespace},
+        "metadata": {"name": f"{_prefix(about.name)}.{number:x}", "namespace": namespace},
         "eventTime": time_text,
         "reportingController": reporter.controller,
         "reportingInstance": reporter.instance[:128],
@@ -96,6 +98,11 @@ def cut(text: str) -> str:
     if len(text.encode()) <= NOTE_BYTES_MAX:
         return text
     return text.encode()[: NOTE_BYTES_MAX - 4].decode(errors="ignore") + " ..."
+
+
+def _prefix(name: str) -> str:
+    """Return the beginning of an event's name, which has to be one itself."""
+    return name[:NAME_PREFIX_MAX].rstrip("-.")
 
 
 def _ref(pod: Pod) -> ObjectRef:

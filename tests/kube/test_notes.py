@@ -39,6 +39,11 @@ def test_event_about_a_pool_lives_in_the_default_namespace() -> None:
     assert len(document["reportingInstance"]) == 128
 
 
+def test_event_on_an_object_with_a_long_name_has_a_name_that_is_allowed() -> None:
+    _, body = notes.event(notes.scheduled(a_pod("a" * 219 + "-" * 5 + "b"), "n1"), 255, Reporter("s", "i"), "T")
+    assert json.loads(body)["metadata"]["name"] == "a" * 219 + ".ff"
+
+
 def test_note_is_cut_to_1024_bytes_of_whole_characters() -> None:
     assert notes.cut("a" * 1024) == "a" * 1024
     cut = notes.cut("池" * 1000)

@@ -74,7 +74,7 @@ def test_status_holds_counts_and_quantities_under_real_names() -> None:
     ],
 )
 def test_quantity_is_exact_and_short(name: str, amount: int, text: str) -> None:
-    assert pool_requests.quantities({name: amount}) == {name: text}
+    assert pool_requests.quantities({name: amount}, {}) == {name: text}
 
 
 def test_columns_are_ready_made_texts() -> None:
