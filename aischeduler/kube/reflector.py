@@ -259,7 +259,11 @@ class Reflector(Generic[D]):
             self._refuse_object(raw, "it has no metadata.name")
 
     def _see(self, document: D) -> None:
-        self._tell(self._store.seen(document))
+        try:
+            self._tell(self._store.seen(document))
+        except Exception as error:  # noqa: BLE001 - a bug costs one object and not the stream of all others
+            self._say_unreadable(document.metadata, f"a bug of the scheduler: {error!r}")
+            return
         if self.resource.problem is not None and (problem := self.resource.problem(document)):
             self._say_unreadable(document.metadata, problem)
 

@@ -49,14 +49,16 @@ class Store(Generic[D]):
                 self._counts.old_events += version < known_version
                 return ()
             if uid != metadata.uid:
+                seen = self._resource.seen(document)
                 self._counts.recreated += 1
                 self._known[key] = (metadata.uid, version)
-                return self._resource.gone(metadata.namespace, metadata.name, uid), self._resource.seen(document)
+                return self._resource.gone(metadata.namespace, metadata.name, uid), seen
         elif version is not None and version <= self._floor and self._listed is None:
             self._counts.old_events += 1
             return ()
+        seen = self._resource.seen(document)  # what raises here is not known, and so is not taken for old later
         self._known[key] = (metadata.uid, version)
-        return (self._resource.seen(document),)
+        return (seen,)
 
     def gone(self, metadata: Metadata) -> tuple[Event, ...]:
         """Take in that an object no longer exists or no longer counts; its last known state names it."""

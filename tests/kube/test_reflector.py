@@ -368,21 +368,3 @@ async def test_unreachable_server_is_tried_again_with_growing_waits() -> None:
     async with world.running():
         await told(world, "+a:uid-a")
     assert world.waits.seconds == [pytest.approx(s) for s in (1.2, 2.4, 4.8)]
-
-
-async def test_pod_with_labels_that_are_no_utf_8_costs_nothing_but_its_labels() -> None:
-    world = World()
-    odd = line("ADDED", pod("a", version=101, metadata={"labels": {"k": "@"}})).replace(b"@", b"\xff")
-    world.script.on("get", PODS, reply(200, listing()))
-    world.script.on("watch", PODS, stream(odd, line("ADDED", pod("b", version=102))))
-    async with world.running():
-        await told(world, "+a:uid-a", "+b:uid-b")
-
-
-async def test_answer_that_is_nested_beyond_reading_is_a_failure_of_the_server() -> None:
-    world = World()
-    nested = json.dumps(listing(pod("a"))).encode().replace(b'"Pending"', b"[" * 100_000 + b"]" * 100_000)
-    world.script.on("get", PODS, reply(200, nested), reply(200, listing(pod("a"))))
-    async with world.running():
-        await told(world, "+a:uid-a")
-    assert "/api/v1/pods: the list cannot be read" in str(world.failures[0])

@@ -1,0 +1,52 @@
+"""What a reflector makes of objects and answers that nobody can read."""
+
+import json
+from dataclasses import replace
+
+from aischeduler.kube import resources
+from aischeduler.kube.documents import PodDocument
+from aischeduler.kube.podspec import SpecCache
+from aischeduler.model.events import Event
+from tests.kube.docs import line, listing, pod, trouble
+from tests.kube.reflecting import World, told
+from tests.kube.scripted import reply, stream
+
+PODS = "/api/v1/pods"
+
+
+async def test_pod_with_labels_that_are_no_utf_8_costs_nothing_but_its_labels() -> None:
+    world = World()
+    odd = line("ADDED", pod("a", version=101, metadata={"labels": {"k": "@"}})).replace(b"@", b"\xff")
+    world.script.on("get", PODS, reply(200, listing()))
+    world.script.on("watch", PODS, stream(odd, line("ADDED", pod("b", version=102))))
+    async with world.running():
+        await told(world, "+a:uid-a", "+b:uid-b")
+
+
+async def test_answer_that_is_nested_beyond_reading_is_a_failure_of_the_server() -> None:
+    world = World()
+    nested = json.dumps(listing(pod("a"))).encode().replace(b'"Pending"', b"[" * 100_000 + b"]" * 100_000)
+    world.script.on("get", PODS, reply(200, nested), reply(200, listing(pod("a"))))
+    async with world.running():
+        await told(world, "+a:uid-a")
+    assert "/api/v1/pods: the list cannot be read" in str(world.failures[0])
+
+
+async def test_object_that_reveals_a_bug_costs_only_itself_until_it_can_be_read() -> None:
+    world = World()
+    pods = resources.pods(SpecCache())
+    bugs = [TypeError("a bug")]
+
+    def seen(document: PodDocument) -> Event:
+        if document.metadata.name == "odd" and bugs:
+            raise bugs.pop()
+        return pods.seen(document)
+
+    again = reply(200, listing(pod("odd", version=101), pod("b", version=102), version=110))
+    world.script.on("get", PODS, reply(200, listing()), again)
+    first = [line("ADDED", pod("odd", version=101)), line("ADDED", pod("b", version=102))]
+    world.script.on("watch", PODS, stream(*first, trouble(410, "Expired")))
+    async with world.running(replace(pods, seen=seen)):
+        await told(world, "+b:uid-b", "+odd:uid-odd")
+    (unreadable,) = world.unreadable
+    assert (unreadable.name, unreadable.message) == ("odd", "a bug of the scheduler: TypeError('a bug')")
