@@ -34,8 +34,8 @@ class Meter:
         self.victims: dict[str, Distribution] = {}
 
     def decided(self, pool: str, attempts: int, seconds: float) -> None:
-        """Hear that so many attempts of this pool took so long together."""
-        if attempts:
+        """Hear that so many attempts of this pool took so long together; a pool that went meanwhile counts below 0."""
+        if attempts > 0:
             label = self.labels.of(pool)
             self.attempt_seconds.setdefault(label, Distribution(ATTEMPT_SECONDS)).add(seconds / attempts, attempts)
 

@@ -242,3 +242,11 @@ async def test_families_larger_than_a_piece_are_announced_once() -> None:
     assert text.count(b"# TYPE ai_scheduler_pool_nodes ") == 1
     assert text.count(b"\nai_scheduler_pool_nodes{") == PIECE_SAMPLES * 2
     assert text.count(b"# EOF\n") == 1
+
+
+async def test_pool_that_goes_while_it_decides_takes_no_attempts_from_others() -> None:
+    world = World(summary("a"), summary("b"), limit=1)
+    world.meter.decided("b", attempts=2, seconds=0.001)
+    world.meter.decided("b", attempts=-5, seconds=0.001)
+    counts = await values(world, "ai_scheduler_scheduling_attempt_duration_seconds_count")
+    assert list(counts.values()) == [2]
