@@ -35,6 +35,8 @@ DISRUPTION_TARGET: Final = "DisruptionTarget"
 PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
 BUDGET_CAUSE: Final = "DisruptionBudget"
 """The cause by which a 429 of a budget differs from a tired server's."""
+MORE_BUDGETS: Final = "has more than one PodDisruptionBudget"
+"""What the Eviction API says of a pod that it never evicts."""
 _ANOTHER_UID: Final = ("metadata.uid: Invalid value", "UID in precondition", "the UID in the precondition")
 """What the API server says where the name belongs to another pod by now: to a patch, an eviction and a delete."""
 
@@ -127,6 +129,8 @@ class Eviction:
             case 409 | 422 if any(words in message for words in _ANOTHER_UID):
                 return Left(message)
             case 429 if BUDGET_CAUSE in said.causes:
+                return self._refused(Spared.BUDGET, message)
+            case 500 if MORE_BUDGETS in message:  # as long as there are so many; trying again helps nobody
                 return self._refused(Spared.BUDGET, message)
             case 408 | 429:
                 return Throttled(seconds or RETRY_AFTER_SECONDS)

@@ -103,6 +103,11 @@ def test_victim_that_finished_meanwhile_is_left_after_its_mark_with_its_logs(pha
     assert by_delete().hear(200, None, body) == Left("the victim has finished")
 
 
+def test_pod_that_the_eviction_api_never_evicts_is_refused_at_once_by_its_budgets() -> None:
+    why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+    assert by_eviction().hear(500, None, said(500, why)) == EvictRefused("u1", Spared.BUDGET, why)
+
+
 GONE = [
     (404, said(404, 'pods "v" not found')),
     (409, said(409, "Precondition failed: UID in precondition: u1, UID in object meta: u9")),
