@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import orjson
 
+from aischeduler.kube.pool_requests import AMOUNTS
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.summary import GPU, PoolSummary
 
-AMOUNTS: Final = ("capacity", "allocatable", "used", "own", "shared", "system", "borrowed", "free", "pending")
 FIELDS: Final = {
     CPU: "cpuMilli",
     MEMORY: "memoryBytes",
