@@ -14,8 +14,8 @@ from aischeduler.model.pod import HostPort, PodSpec
 from aischeduler.model.resources import Amounts
 from aischeduler.model.summary import GPU
 from aischeduler.state.loans import Loan
-from aischeduler.state.nodes import AMOUNT_MAX, requested
 from aischeduler.state.records import Place, PodRecord
+from aischeduler.state.wanted import AMOUNT_MAX, requested
 
 KINDS = ("capacity", "allocatable", "used", "own", "shared", "system", "borrowed", "free", "pending")
 """The amounts of a summary."""
@@ -23,7 +23,7 @@ KINDS = ("capacity", "allocatable", "used", "own", "shared", "system", "borrowed
 
 def amounts(spec: PodSpec) -> Counter[str]:
     """Return what one pod takes, as the node table counts it."""
-    return Counter({**{name: requested(amount) for name, amount in spec.request.amounts.items()}, PODS: 1})
+    return Counter({PODS: 1}) + Counter({name: requested(amount) for name, amount in spec.request.amounts.items()})
 
 
 def total(specs: Iterable[PodSpec]) -> Counter[str]:

@@ -16,7 +16,8 @@ from aischeduler.model.pod import PodSpec
 from aischeduler.state.classes import INFEASIBLE, Classes, ClassView
 from aischeduler.state.diagnosis import Diagnosis, diagnosis
 from aischeduler.state.index import Mask, Rows
-from aischeduler.state.nodes import NODES_MAX, NodeTable, requested
+from aischeduler.state.nodes import NODES_MAX, NodeTable
+from aischeduler.state.wanted import requested
 
 FULL_PASS_SHARE: Final = 4
 """More than a quarter of the rows changed: one pass over all is cheaper than catching up."""
@@ -37,7 +38,7 @@ class Runner:
     def best(self, ask: Ask, rows: Rows) -> tuple[int, int] | None:
         """Return the best row for the pod among `rows` and how many would do; None when none does."""
         view = self._view(ask)
-        keys = view.keys[rows]
+        keys = view.keys.take(rows)
         feasible = int(np.count_nonzero(keys != INFEASIBLE))
         if not feasible:
             return None
@@ -108,7 +109,8 @@ class Runner:
         else:
             changed = nodes.changed_since(view.version)
         if changed is None or len(changed) * FULL_PASS_SHARE > len(nodes.rows):
-            self._score(view, ask, np.arange(nodes.width, dtype=np.intp))
+            view.keys[:] = INFEASIBLE
+            self._score(view, ask, np.flatnonzero(view.static))
         else:
             self._score(view, ask, np.array(changed, dtype=np.intp))
         view.version = nodes.version
@@ -124,12 +126,12 @@ class Runner:
         view.static_version = self.nodes.static_version
 
     def _score(self, view: ClassView, ask: Ask, rows: Rows) -> None:
-        feasible = view.static[rows] & self.fits(ask.spec, rows)
+        feasible = view.static.take(rows) & self.fits(ask.spec, rows)
         if not feasible.all():
             view.keys[rows] = INFEASIBLE
             rows = rows[feasible]
         if len(rows):
-            total: Scores = NODES_MAX - 1 - self.nodes.ranks()[rows]
+            total: Scores = NODES_MAX - 1 - self.nodes.ranks().take(rows)
             for score in self._live_scores:
                 total = self._added(total, score, ask, rows)
             view.keys[rows] = total

@@ -14,10 +14,10 @@ from typing import Final
 import numpy as np
 
 from aischeduler.framework.plugin import Ask, Scores
-from aischeduler.model.names import CPU, MEMORY
 from aischeduler.model.pool import Placement
 from aischeduler.state.index import Rows
-from aischeduler.state.nodes import CPU_AND_MEMORY, NodeTable, requested
+from aischeduler.state.nodes import CPU_AND_MEMORY, NodeTable
+from aischeduler.state.wanted import requested
 
 JOB_GPUS: Final = (1, 2, 4, 8)
 QUARTERS_ASKED: Final = 3
@@ -44,7 +44,7 @@ class NodeFragmentation:
         if ask.placement is not Placement.FRAGMENTATION:
             return None
         amounts = ask.spec.request.amounts
-        asked = np.array([[requested(amounts.get(resource, 0))] for resource in (CPU, MEMORY)])
+        asked = nodes.wanted(ask.spec).cpu_and_memory
         stranded = np.zeros(len(rows), dtype=np.int64)
         for resource in self._gpu_resources:
             column = nodes.column(resource)

@@ -7,6 +7,7 @@ Source: kube-scheduler's NodeResourcesFit (filter, default scoring strategies, n
 """
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -17,7 +18,8 @@ from aischeduler.model.node import Node
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.pool import Placement
 from aischeduler.state.index import Mask, Rows
-from aischeduler.state.nodes import CPU_AND_MEMORY, NodeTable, requested
+from aischeduler.state.nodes import CPU_AND_MEMORY, NodeTable
+from aischeduler.state.wanted import requested
 
 GPU_WEIGHT: Final = 5
 
@@ -36,18 +38,18 @@ class NodeResourcesFit:
 
     def filter(self, spec: PodSpec, nodes: NodeTable, rows: Rows) -> Mask | None:
         """Pass rows with room for everything that the pod asks for."""
-        mask = self._room(nodes, PODS, 1, rows)
-        for resource, amount in spec.request.amounts.items():
-            mask &= self._room(nodes, resource, amount, rows)
+        room = self._room(spec, nodes, rows)
+        mask = next(room)
+        for has_room in room:
+            mask &= has_room
         return mask
 
     def reasons(self, spec: PodSpec, nodes: NodeTable, rows: Rows) -> Counter[str]:
         """Count every resource that is short, so that a node may count more than once."""
-        counts = Counter({"Too many pods": len(rows) - int(self._room(nodes, PODS, 1, rows).sum())})
-        for resource, amount in spec.request.amounts.items():
-            short = len(rows) - int(self._room(nodes, resource, amount, rows).sum())
-            counts[f"Insufficient {resource}"] = short
-        return +counts
+        resources = (resource for resource in spec.request.amounts if resource != PODS)
+        words = ["Too many pods", *(f"Insufficient {resource}" for resource in resources)]
+        short = (len(rows) - int(np.count_nonzero(mask)) for mask in self._room(spec, nodes, rows))
+        return +Counter(dict(zip(words, short, strict=True)))
 
     def helps(self, spec: PodSpec, node: Node) -> bool:
         """Expect room: how much is left is no property of the node, and was asked before."""
@@ -57,11 +59,10 @@ class NodeResourcesFit:
         """Score 0 to 100: the free (or used) share after placing, averaged over the resources by weight."""
         pack = ask.placement is not Placement.SPREAD
         request = ask.spec.request
-        asked = np.array([[requested(request.score_cpu_milli)], [requested(request.score_memory_bytes)]])
-        capacity = nodes.allocatable[CPU_AND_MEMORY, rows]
-        shares = _shares(capacity, nodes.scored[:, rows] + asked, pack=pack)
-        has = capacity > 0
-        total, weights = shares[0] + shares[1], has[0].astype(np.int64) + has[1]
+        capacity = nodes.allocatable[CPU_AND_MEMORY].take(rows, axis=1)
+        after = nodes.scored.take(rows, axis=1) + nodes.wanted(ask.spec).scored
+        shares = _shares(capacity, after, pack=pack)
+        total, weights = shares[0] + shares[1], np.count_nonzero(capacity, axis=0)
         for resource in self._gpu_resources:
             if resource in request.amounts:
                 column = nodes.column(resource)
@@ -73,10 +74,11 @@ class NodeResourcesFit:
         return average
 
     @staticmethod
-    def _room(nodes: NodeTable, resource: str, amount: int, rows: Rows) -> Mask:
-        column = nodes.column(resource)
-        mask: Mask = nodes.used[column, rows] + requested(amount) <= nodes.allocatable[column, rows]
-        return mask
+    def _room(spec: PodSpec, nodes: NodeTable, rows: Rows) -> Iterator[Mask]:
+        """Yield where there is room, resource by resource: one more pod, then the request in its order."""
+        wanted = nodes.wanted(spec)
+        for column, amount in zip(wanted.columns[:, 0].tolist(), wanted.amounts[:, 0].tolist(), strict=True):
+            yield nodes.used[column].take(rows) + amount <= nodes.allocatable[column].take(rows)
 
 
 def _shares(capacity: Scores, after: Scores, *, pack: bool) -> Scores:

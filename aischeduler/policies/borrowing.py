@@ -22,9 +22,10 @@ from aischeduler.model.pod import PodSpec
 from aischeduler.model.pool import Pool
 from aischeduler.state.index import Mask, Rows
 from aischeduler.state.loans import Loans, within
-from aischeduler.state.nodes import NodeTable, requested
+from aischeduler.state.nodes import NodeTable
 from aischeduler.state.pools import PoolTable
 from aischeduler.state.queue import PoolQueue
+from aischeduler.state.wanted import requested
 
 LENDERS_NAMED_MAX: Final = 8
 """Lenders that a message names for one reason; the rest are counted."""

@@ -19,16 +19,18 @@ from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.node import Node, Taint
 from aischeduler.model.pod import HostPort, PodSpec
 from aischeduler.state.index import LabelIndex, Mask, RowIndex, Rows
+from aischeduler.state.wanted import AMOUNT_MAX, Wanted, requested
 
 Column = npt.NDArray[np.int64]
 
 CPU_AND_MEMORY: Final = slice(0, 2)
 """The columns of CPU and memory, which scores read together."""
-AMOUNT_MAX: Final = 2**53
 WIDTH_FIRST: Final = 64
 NO_POOL: Final = -1
 FEW_ROWS: Final = 16
 """Rows that are sooner counted one by one than all at once."""
+WANTED_MAX: Final = 4096
+"""Classes of which is remembered what they ask for; more are forgotten together and read again."""
 NODES_MAX: Final = 2**20
 """Rows that a tie rank has room for."""
 
@@ -104,6 +106,7 @@ class NodeTable:
         self._journal_start = 0
         self._free = list(range(self.width - 1, -1, -1))
         self._ranks: Column | None = None
+        self._wanted: dict[bytes, Wanted] = {}
 
     def see(self, node: Node) -> tuple[int, Change]:
         """Take a node as it now is; return its row and what may help a waiting pod."""
@@ -256,13 +259,20 @@ class NodeTable:
             self._grouped, self._grouped_version = PoolRows(self.pool, self.alive), self.pool_version
         return self._grouped
 
+    def wanted(self, spec: PodSpec) -> Wanted:
+        """Return what a pod of this class asks for."""
+        wanted = self._wanted.get(spec.key)
+        if wanted is None:
+            if len(self._wanted) >= WANTED_MAX:
+                self._wanted.clear()
+            wanted = self._wanted[spec.key] = self._read(spec)
+        return wanted
+
     def request(self, spec: PodSpec) -> Column:
         """Return what a pod asks for, by column."""
-        columns = [(self.column(resource), requested(amount)) for resource, amount in spec.request.amounts.items()]
+        wanted = self.wanted(spec)
         asked = np.zeros(len(self.columns), dtype=np.int64)
-        asked[self.columns[PODS]] = 1
-        for column, amount in columns:
-            asked[column] = amount
+        asked[wanted.columns[:, 0]] = wanted.amounts[:, 0]
         return asked
 
     def room(self, row: int) -> Column:
@@ -270,13 +280,23 @@ class NodeTable:
         left: Column = self.allocatable[:, row] - self.used[:, row]
         return left
 
+    def _read(self, spec: PodSpec) -> Wanted:
+        request = spec.request
+        amounts = {PODS: 1}
+        for resource, amount in request.amounts.items():
+            amounts[resource] = amounts.get(resource, 0) + requested(amount)
+        scored = (requested(request.score_cpu_milli), requested(request.score_memory_bytes))
+        return Wanted(
+            columns=np.array([[self.column(resource)] for resource in amounts], dtype=np.intp),
+            amounts=np.array([[amount] for amount in amounts.values()], dtype=np.int64),
+            cpu_and_memory=np.array([[amounts.get(CPU, 0)], [amounts.get(MEMORY, 0)]], dtype=np.int64),
+            scored=np.array([[amount] for amount in scored], dtype=np.int64),
+        )
+
     def _count(self, spec: PodSpec, row: int, sign: int) -> None:
-        for resource, amount in spec.request.amounts.items():
-            column = self.column(resource)
-            self.used[column, row] += sign * requested(amount)
-        self.used[self.columns[PODS], row] += sign
-        self.scored[0, row] += sign * requested(spec.request.score_cpu_milli)
-        self.scored[1, row] += sign * requested(spec.request.score_memory_bytes)
+        wanted = self.wanted(spec)
+        self.used[wanted.columns, row] += sign * wanted.amounts
+        self.scored[:, row] += sign * wanted.scored[:, 0]
         self.touch(row)
 
     def _count_all(self, spec: PodSpec, rows: list[int], sign: int) -> None:
@@ -284,13 +304,9 @@ class NodeTable:
             for row in rows:
                 self._count(spec, row, sign)
             return
-        pods = sign * np.bincount(rows, minlength=self.width)
-        for resource, amount in spec.request.amounts.items():
-            column = self.column(resource)
-            self.used[column] += pods * requested(amount)
-        self.used[self.columns[PODS]] += pods
-        self.scored[0] += pods * requested(spec.request.score_cpu_milli)
-        self.scored[1] += pods * requested(spec.request.score_memory_bytes)
+        wanted, pods = self.wanted(spec), sign * np.bincount(rows, minlength=self.width)
+        self.used[wanted.columns[:, 0]] += wanted.amounts * pods
+        self.scored += wanted.scored * pods
         for row in rows:
             self.touch(row)
 
@@ -343,8 +359,3 @@ class NodeTable:
 
     def _indexes(self) -> Iterable[LabelIndex | RowIndex[Taint] | RowIndex[tuple[str, int]]]:
         return (self.labels, self.taints, self.port_rows)
-
-
-def requested(amount: int) -> int:
-    """Return an asked amount as the table counts it: one beyond the largest allocatable stays beyond it."""
-    return min(amount, AMOUNT_MAX + 1)

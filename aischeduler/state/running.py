@@ -16,8 +16,8 @@ import numpy.typing as npt
 from aischeduler.model.names import PODS
 from aischeduler.model.pod import HostPort, PodSpec
 from aischeduler.state.index import Rows
-from aischeduler.state.nodes import requested
 from aischeduler.state.records import NOWHERE
+from aischeduler.state.wanted import requested
 
 Slots = npt.NDArray[np.intp]
 """Numbers of slots."""

@@ -4,8 +4,9 @@ import numpy as np
 
 from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort
-from aischeduler.state.nodes import AMOUNT_MAX, FEW_ROWS, WIDTH_FIRST, Change, NodeTable
+from aischeduler.state.nodes import FEW_ROWS, WIDTH_FIRST, Change, NodeTable
 from aischeduler.state.trial import Trial
+from aischeduler.state.wanted import AMOUNT_MAX
 from tests.build import a_node, a_pod, a_taint
 
 

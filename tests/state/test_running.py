@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aischeduler.model.pod import HostPort, PodSpec
-from aischeduler.state.nodes import AMOUNT_MAX
 from aischeduler.state.records import NOWHERE
 from aischeduler.state.running import ROWS_ONE_BY_ONE, SLOTS_FIRST, RunningFacts, RunningPods
+from aischeduler.state.wanted import AMOUNT_MAX
 from tests.build import a_request, a_spec
 
 HOME = RunningFacts(priority=5, borrower=False, evictable=True, leaving=False, started_seconds=7, home=1, ours=True)
