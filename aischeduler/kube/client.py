@@ -28,7 +28,8 @@ CONNECT_SECONDS: Final = 10.0
 BODY_BYTES_MAX: Final = 256 * 1024 * 1024
 """Largest answer: a page of 500 objects of 1.5 MB is far above what exists, this is far above what fits."""
 READ_BUFFER_BYTES: Final = 256 * 1024
-CONNECTIONS_MAX: Final = 16
+CONNECTIONS_MAX: Final = 512
+"""More than all our tasks ask for at once: a watch that begins again must not wait behind reads that hang."""
 USER_AGENT: Final = f"ai-scheduler/{__version__}"
 JSON: Final = "application/json"
 

@@ -1,3 +1,4 @@
+import asyncio
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -6,13 +7,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+from aischeduler.config.schema import BIND_IN_FLIGHT_MAX
 from aischeduler.kube import client as module
 from aischeduler.kube.auth import Server, Tls, from_kubeconfig
 from aischeduler.kube.client import Client
 from aischeduler.kube.errors import GarbledError, RefusedError, UnreachableError
 from aischeduler.kube.wire import Wire
 from tests.controlplane.certificates import Authority, Identity
-from tests.kube.scripted import Script, reply, serving, slam, status, stream
+from tests.kube.scripted import Script, hang, reply, serving, slam, status, stream, until
 
 
 async def test_refusal_says_what_the_server_said() -> None:
@@ -53,6 +55,20 @@ async def test_cut_connection_is_unreachable() -> None:
             await client.get("/cut")
         with pytest.raises(UnreachableError, match="the stream broke"):
             await client.get("/x")
+
+
+async def test_watch_begins_beside_as_many_reads_that_hang_as_there_may_be_bindings_in_flight() -> None:
+    script = Script()
+    script.always["get", "/pod"] = lambda _: hang
+    script.on("watch", "/pods", stream(b"line"))
+    async with serving(script) as server, Client(server) as client:
+        reads = [asyncio.create_task(client.get("/pod")) for _ in range(BIND_IN_FLIGHT_MAX)]
+        await until(lambda: len(script.asked("get")) == BIND_IN_FLIGHT_MAX)
+        async with client.watch("/pods", {"watch": "true"}, 1.0) as read_piece:
+            assert await read_piece() == b"line"
+        for read in reads:
+            read.cancel()
+        await asyncio.gather(*reads, return_exceptions=True)
 
 
 async def test_answer_that_is_too_large_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
