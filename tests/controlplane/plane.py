@@ -13,7 +13,6 @@ import json
 import os
 import secrets
 import shutil
-import socket
 import ssl
 import subprocess
 import tempfile
@@ -27,13 +26,10 @@ from tests.controlplane import commands
 from tests.controlplane.binaries import Binaries
 from tests.controlplane.certificates import Authority, Identity, write_service_account_keys
 from tests.controlplane.part import POLL_EVERY_SECONDS, READY_WITHIN_SECONDS, Part, PartError
+from tests.controlplane.ports import free_ports
 from tests.controlplane.warden import Warden
 
 PartName = Literal["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"]
-
-FIRST_PORT, LAST_PORT = 20_000, 29_999
-"""Below the range from which Linux takes the ports of outgoing connections, so that the port of a part that is down is
-not taken by a client that tries to reach it."""
 
 ANSWER_WITHIN_SECONDS = 30.0
 PROBE_ANSWER_WITHIN_SECONDS = 5.0
@@ -53,8 +49,7 @@ class ControlPlane:
     def __init__(self, binaries: Binaries) -> None:
         self.binaries = binaries
         self.directory = Path(tempfile.mkdtemp(prefix="control-plane-"))
-        free = _free_ports(5)
-        self.ports = commands.Ports(*free)
+        self.ports = commands.Ports(*free_ports(5))
         self.url = f"https://127.0.0.1:{self.ports.api_server}"
         self.token = secrets.token_hex(16)
         self.kubeconfig = self.directory / "admin.kubeconfig"
@@ -285,21 +280,3 @@ def _write_kubeconfig(path: Path, url: str, authority: Path, credentials: Mappin
 
 def _base64(path: Path) -> str:
     return base64.b64encode(path.read_bytes()).decode()
-
-
-def _free_ports(count: int) -> list[int]:
-    """Answer ports that nobody has bound now, from a place in the range that differs from process to process."""
-    span = LAST_PORT - FIRST_PORT + 1
-    start = os.getpid() * 17 % span
-    found: list[int] = []
-    for step in range(span):
-        port = FIRST_PORT + (start + step) % span
-        with socket.socket() as trial:
-            try:
-                trial.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        found.append(port)
-        if len(found) == count:
-            return found
-    raise PartError(f"no {count} free ports between {FIRST_PORT} and {LAST_PORT}")

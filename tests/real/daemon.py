@@ -1,20 +1,20 @@
 """The scheduler under test: the production program in a process of its own."""
 
 import json
-import socket
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.request import urlopen
 
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from tests.controlplane.plane import ControlPlane
+from tests.controlplane.ports import free_ports
 
 Line = dict[str, Any]
 
-
+LOG_CHARACTERS_SHOWN = 20_000
 MODULE = ("-m", "aischeduler")
 WITHOUT_UVLOOP = (
     "-c",
@@ -24,23 +24,36 @@ WITHOUT_UVLOOP = (
 
 
 class Daemon:
-    """`ai-scheduler run` against the control plane; ready means that it has listed everything."""
+    """`ai-scheduler run` against the control plane, with more `options`; ready means that it has listed everything.
+
+    As a context it ends by SIGKILL, and fails its test where it has met a bug of ours in any of its runs.
+    """
 
     def __init__(
         self,
         plane: ControlPlane,
         kubeconfig: Path | None = None,
-        *,
+        *options: str,
         name: str = "ai-scheduler",
         program: tuple[str, ...] = MODULE,
         metrics: bool = False,
     ) -> None:
         path = str(kubeconfig or plane.kubeconfig)
-        self._address = f"127.0.0.1:{_free_port()}" if metrics else "none"
-        options = ["--kubeconfig", path, "--no-leader-elect", f"--http-address={self._address}", "--log-level=info"]
-        command = [sys.executable, *program, "run", *options]
+        self._address = f"127.0.0.1:{free_ports(1)[0]}" if metrics else "none"
+        usual = ["--kubeconfig", path, "--no-leader-elect", f"--http-address={self._address}", "--log-level=info"]
+        command = [sys.executable, *program, "run", *usual, *options]
         self._part = plane.program(name, command, lambda: bool(self.said("synced")))
         self._part.log.unlink(missing_ok=True)
+        self._bugs_before: list[Line] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.kill()
+        print(self.log[-LOG_CHARACTERS_SHOWN:])  # pytest shows it when the test has failed
+        if kind is None:
+            assert self.bugs() == [], "the daemon met a bug of ours"
 
     @property
     def pid(self) -> int:
@@ -56,6 +69,7 @@ class Daemon:
 
     def launch(self) -> None:
         """Start without waiting."""
+        self._bugs_before = self.bugs()
         self._part.log.unlink(missing_ok=True)
         self._part.launch()
 
@@ -73,11 +87,17 @@ class Daemon:
     def resume(self) -> None:
         self._part.resume()
 
-    def samples(self) -> list[Sample]:
-        """Return all that `/metrics` says now."""
+    def samples(self, name: str = "") -> list[Sample]:
+        """Return all that `/metrics` says now, or of one metric; one that is not there is an error."""
         with urlopen(f"http://{self._address}/metrics", timeout=10) as page:
-            families = text_string_to_metric_families(page.read().decode())
-        return [sample for family in families for sample in family.samples]
+            lines = [line for line in page.read().decode().splitlines(keepends=True) if name in line]
+        families = [one for one in text_string_to_metric_families("".join(lines)) if name in ("", one.name)]
+        assert families, f"/metrics says nothing of {name}"
+        return [one for family in families for one in family.samples if not one.name.endswith("_created")]
+
+    def net_saves(self) -> int:
+        """Return how many pods its five-minute net had to save, by the pools that there are."""
+        return int(sum(sample.value for sample in self.samples("ai_scheduler_net_saves")))
 
     @property
     def log(self) -> str:
@@ -85,15 +105,13 @@ class Daemon:
         return self._part.log.read_text() if self._part.log.exists() else ""
 
     def said(self, event: str) -> list[Line]:
-        """Return the lines of log of this event; a line that is not one JSON object is an error."""
-        whole = self.log.rpartition("\n")[0]
-        lines: list[Line] = [json.loads(line) for line in whole.splitlines()]
-        return [line for line in lines if line["event"] == event]
+        """Return the lines of log of this event."""
+        return [line for line in self._lines() if line["event"] == event]
 
+    def bugs(self) -> list[Line]:
+        """Return the lines of level `error` of all its runs: no fault of the world leads to one, only a bug of ours."""
+        return self._bugs_before + [line for line in self._lines() if line["level"] == "error"]
 
-def _free_port() -> int:
-    """Return a port that nobody has now."""
-    with socket.socket() as trial:
-        trial.bind(("127.0.0.1", 0))
-        port: int = trial.getsockname()[1]
-        return port
+    def _lines(self) -> list[Line]:
+        """Return the whole lines of its log; a line that is not one JSON object is an error."""
+        return [json.loads(line) for line in self.log.rpartition("\n")[0].splitlines()]

@@ -20,6 +20,7 @@ import msgspec
 from aischeduler.model.names import PODS
 from aischeduler.model.resources import parse_amounts
 from tests.controlplane.plane import ControlPlane
+from tests.real.documents import Line, Metadata, Pod, Pods, Spec
 
 LINE_BYTES_MAX = 2**22
 POLL_SECONDS = 0.02
@@ -27,46 +28,6 @@ RETRY_SECONDS = 0.05
 CLOSE_SECONDS = 0.01
 """How long a TLS connection takes to leave the event loop."""
 PODS_PATH = "/api/v1/pods"
-
-
-class _Resources(msgspec.Struct):
-    requests: dict[str, str] = {}
-
-
-class _Container(msgspec.Struct):
-    resources: _Resources = msgspec.field(default_factory=_Resources)
-
-
-class _Metadata(msgspec.Struct, rename="camel"):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-
-
-class _Spec(msgspec.Struct, rename="camel"):
-    node_name: str = ""
-    containers: list[_Container] | None = None
-
-
-class _Status(msgspec.Struct):
-    phase: str = ""
-
-
-class _Pod(msgspec.Struct):
-    metadata: _Metadata
-    spec: _Spec = msgspec.field(default_factory=_Spec)
-    status: _Status = msgspec.field(default_factory=_Status)
-
-
-class _Line(msgspec.Struct):
-    type: str
-    object: msgspec.Raw
-
-
-class _List(msgspec.Struct):
-    metadata: _Metadata
-    items: list[_Pod]
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +146,7 @@ class History:
         async with session.get(PODS_PATH) as answer:
             if answer.status != 200:
                 return
-            listed = msgspec.json.decode(await answer.read(), type=_List)
+            listed = msgspec.json.decode(await answer.read(), type=Pods)
         uids = {pod.metadata.uid for pod in listed.items}
         for missing in [sight for uid, sight in self._now.items() if uid not in uids]:
             self._see(_pod_of(missing), gone=True)
@@ -206,16 +167,16 @@ class History:
 
     async def _read(self, stream: aiohttp.StreamReader) -> None:
         while line := await stream.readline():
-            told = msgspec.json.decode(line, type=_Line)
+            told = msgspec.json.decode(line, type=Line)
             if told.type == "ERROR":
                 self._version = ""
                 return
-            pod = msgspec.json.decode(told.object, type=_Pod)
+            pod = msgspec.json.decode(told.object, type=Pod)
             self._version = pod.metadata.resource_version
             if told.type != "BOOKMARK":
                 self._see(pod, gone=told.type == "DELETED")
 
-    def _see(self, pod: _Pod, *, gone: bool) -> None:
+    def _see(self, pod: Pod, *, gone: bool) -> None:
         finished = pod.status.phase in ("Succeeded", "Failed")
         requests = tuple(container.resources.requests for container in pod.spec.containers or ())
         metadata = pod.metadata
@@ -232,8 +193,8 @@ class History:
                 bound[sight.uid] = None
 
 
-def _pod_of(sight: Sight) -> _Pod:
-    return _Pod(_Metadata(sight.name, sight.namespace, sight.uid), _Spec(sight.node))
+def _pod_of(sight: Sight) -> Pod:
+    return Pod(Metadata(sight.name, sight.namespace, sight.uid), Spec(sight.node))
 
 
 def _amounts(sight: Sight) -> Counter[str]:

@@ -7,9 +7,13 @@ from tests.real.history import History
 
 def judge(plane: ControlPlane, history: History, namespace: str) -> None:
     """No pod went to a second node or by a second Binding, and there was always room."""
-    moved = {uid: nodes for uid, nodes in history.nodes_of().items() if len(nodes) > 1}
+    nodes_of = history.nodes_of()
+    moved = {uid: nodes for uid, nodes in nodes_of.items() if len(nodes) > 1}
     assert moved == {}
     accepted = [one for one in bindings(plane, namespace) if one.status == 201]
+    assert accepted != []
+    unseen = [one for one in accepted if nodes_of.get(one.uid) != [one.node]]
+    assert unseen == [], "the record is not whole"
     assert len({one.uid for one in accepted}) == len(accepted)
     assert len({one.decision for one in accepted}) == len(accepted)
     assert history.overcommitted() == []

@@ -1,10 +1,11 @@
 """The kubelets of all nodes, as a program of its own: bound pods run, and go when they are deleted.
 
-Run as `kubelets.py URL AUTHORITY CERTIFICATE KEY`; it says `watching` once it has listed all pods.
+Run as `-m tests.real.kubelets URL AUTHORITY CERTIFICATE KEY`; it says `watching` once it has listed all pods.
 
 Laws:
 - It keeps up with crowds: a process of its own, many requests at a time, and a watch that ended is begun again.
-- That a write is refused because its pod is gone or changed is no failure: the watch tells what became of it.
+- That a write is refused because its pod is gone or changed is no failure: the watch tells what became of it. Any
+  other refusal ends the program.
 """
 
 import asyncio
@@ -17,6 +18,8 @@ from datetime import UTC, datetime
 import aiohttp
 import msgspec
 
+from tests.real.documents import Line, Metadata, Pod, Pods
+
 IN_FLIGHT = 16
 START_SECONDS = 0.01
 STOP_SECONDS = 0.05
@@ -27,38 +30,6 @@ PATCH = {"Content-Type": "application/strategic-merge-patch+json"}
 EXPECTED = (200, 404, 409)
 
 
-class Metadata(msgspec.Struct, rename="camel"):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-    deletion_timestamp: str = ""
-
-
-class Spec(msgspec.Struct, rename="camel"):
-    node_name: str = ""
-
-
-class Status(msgspec.Struct):
-    phase: str = ""
-
-
-class Pod(msgspec.Struct):
-    metadata: Metadata
-    spec: Spec = msgspec.field(default_factory=Spec)
-    status: Status = msgspec.field(default_factory=Status)
-
-
-class Line(msgspec.Struct):
-    type: str
-    object: msgspec.Raw
-
-
-class Pods(msgspec.Struct):
-    metadata: Metadata
-    items: list[Pod]
-
-
 class Kubelets:
     """Follows all pods over one session."""
 
@@ -66,16 +37,18 @@ class Kubelets:
         self._session = session
         self._in_flight = asyncio.Semaphore(IN_FLIGHT)
         self._planned: dict[tuple[str, str], None] = {}
-        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._acts = asyncio.TaskGroup()
         self._version = ""
 
     async def run(self) -> None:
-        while True:
-            with suppress(aiohttp.ClientError, ConnectionError):
-                if not self._version:
-                    await self._list()
-                await self._watch()
-            await asyncio.sleep(AGAIN_SECONDS)
+        """Follow the pods until something fails."""
+        async with self._acts:
+            while True:
+                with suppress(aiohttp.ClientError, ConnectionError):
+                    if not self._version:
+                        await self._list()
+                    await self._watch()
+                await asyncio.sleep(AGAIN_SECONDS)
 
     async def _list(self) -> None:
         async with self._session.get(PODS) as answer:
@@ -107,9 +80,7 @@ class Kubelets:
         key = pod.metadata.uid, action
         if pod.spec.node_name and action and key not in self._planned:
             self._planned[key] = None
-            task = asyncio.create_task(self._act(pod.metadata, action, seconds))
-            self._tasks[task] = None
-            task.add_done_callback(self._tasks.pop)
+            self._acts.create_task(self._act(pod.metadata, action, seconds))
 
     async def _act(self, metadata: Metadata, action: str, seconds: float) -> None:
         await asyncio.sleep(seconds)

@@ -24,8 +24,7 @@ def start(control_plane: ControlPlane, pools_served: None) -> Iterator[Start]:
     with ExitStack() as ends:
 
         def start(kubeconfig: Path) -> Daemon:
-            daemon = Daemon(control_plane, kubeconfig)
-            ends.callback(daemon.kill)
+            daemon = ends.enter_context(Daemon(control_plane, kubeconfig))
             daemon.start()
             return daemon
 

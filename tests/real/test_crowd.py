@@ -26,16 +26,13 @@ SUCCEEDED = {"status": {"phase": "Succeeded"}}
 def test_backlog_and_pods_created_meanwhile_are_all_bound_once(
     control_plane: ControlPlane, namespace: str, history: History, program: tuple[str, ...]
 ) -> None:
-    daemon = Daemon(control_plane, program=program)
     create_pods(control_plane, namespace, backlog(namespace))
-    daemon.launch()
-    try:
+    with Daemon(control_plane, program=program) as daemon:
+        daemon.launch()
         history.wait_for_bound(namespace, 1)
         create_pods(control_plane, namespace, later(namespace))
         history.wait_for_bound(namespace, ALL)
         assert daemon.stop() == 0
-    finally:
-        daemon.kill()
     judge(control_plane, history, namespace)
     assert [one.status for one in bindings(control_plane, namespace)] == [201] * ALL
     assert len(daemon.said("bind")) == ALL, "one decision, one line"
@@ -46,14 +43,11 @@ def test_two_schedulers_by_mistake_bind_every_pod_and_none_twice(
 ) -> None:
     """Only a node could be overbooked then: nobody but an election can prevent that."""
     create_pods(control_plane, namespace, backlog(namespace))
-    other = Daemon(control_plane, name="other-scheduler")
     daemon.launch()
-    other.launch()
-    try:
+    with Daemon(control_plane, name="other-scheduler") as other:
+        other.launch()
         history.wait_for_bound(namespace, len(backlog(namespace)))
         assert [daemon.stop(), other.stop()] == [0, 0]
-    finally:
-        other.kill()
     assert {len(nodes) for nodes in history.nodes_of().values()} == {1}
     answered = bindings(control_plane, namespace)
     accepted = [one.uid for one in answered if one.status == 201]

@@ -190,7 +190,6 @@ def verdicts(control_plane: ControlPlane) -> Verdicts:
     """Side -> case -> verdict, of one run of both schedulers."""
     install(control_plane)
     create_namespace(control_plane, NAMESPACE)
-    daemon = Daemon(control_plane)
     names = {f"{side}-{name}": (side, name) for side in SIDES for name in CASES}
     for side in SIDES:
         create_nodes(control_plane, nodes(side))
@@ -198,7 +197,7 @@ def verdicts(control_plane: ControlPlane) -> Verdicts:
         taken["spec"]["nodeName"] = f"{side}-gpu"
         create_pods(control_plane, NAMESPACE, [taken])
     try:
-        with History(control_plane) as history:
+        with History(control_plane) as history, Daemon(control_plane) as daemon:
             daemon.start()
             control_plane.start_kube_scheduler()
             for name, case in CASES.items():
@@ -212,7 +211,6 @@ def verdicts(control_plane: ControlPlane) -> Verdicts:
             history.wait_until(judged, "a verdict on every pod", VERDICT_SECONDS)
             bound = history.bound(NAMESPACE)
     finally:
-        daemon.kill()
         control_plane.kill("kube-scheduler")
         sweep(control_plane)
     found: Verdicts = {side: {} for side in SIDES}

@@ -84,10 +84,8 @@ def kubelets(control_plane: ControlPlane, clean_cluster: None) -> Iterator[Kubel
 @pytest.fixture
 def scheduler(control_plane: ControlPlane, kubelets: Kubelets) -> Iterator[Daemon]:
     """The scheduler, not yet started; the tutorial defines Pools first."""
-    daemon = Daemon(control_plane)
-    yield daemon
-    daemon.kill()
-    print(daemon.log)  # pytest shows it when the test has failed
+    with Daemon(control_plane) as daemon:
+        yield daemon
 
 
 def test_every_command_of_the_tutorial_prints_what_is_written_below_it(
@@ -120,15 +118,12 @@ def sandbox(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Path]:
 def test_tutorial_goes_the_same_way_without_a_cluster(control_plane: ControlPlane, sandbox: Path) -> None:
     user = User(control_plane, sandbox)
     user.runs(f"kubectl apply -f {NODES}")
-    scheduler = Daemon(control_plane, sandbox, name="ai-scheduler-on-sandbox")
-    try:
+    with Daemon(control_plane, sandbox, name="ai-scheduler-on-sandbox") as scheduler:
         for step in takewhile(lambda step: "Terminating" not in step.output, STEPS):
             if step.command == START:
                 scheduler.start()
             else:
                 user.sees(step)
-    finally:
-        scheduler.kill()
 
 
 def test_tutorial_goes_from_the_installation_to_taking_back_and_starts_the_scheduler_once() -> None:

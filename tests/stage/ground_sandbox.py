@@ -106,9 +106,11 @@ class SandboxGround:
         assert not self._daemon_task.done(), "the daemon ended"
 
     async def _kill(self) -> None:
-        """End the daemon without letting it finish anything."""
+        """End the daemon without letting it finish anything; one that has ended by itself has failed."""
         assert self._daemon is not None
         assert self._daemon_task is not None
+        if self._daemon_task.done():
+            raise AssertionError("the daemon has ended") from self._daemon_task.exception()
         self._saves += self._daemon.scheduler.net_saves()
         self._daemon_task.cancel()
         await asyncio.wait([self._daemon_task])

@@ -7,13 +7,13 @@ import msgspec
 
 from aischeduler.config.schema import Config, EvictionWay
 from aischeduler.engine.profile import default_profile
-from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.names import SCHEDULER_NAME
 from aischeduler.sandbox.protocol import Request, request
 from aischeduler.sandbox.standins.kubelet import KubeletOptions
 from aischeduler.sandbox.watches import WatchStream
 from aischeduler.sim.cluster import VirtualCluster
 from aischeduler.sim.shell import Network, VirtualShell
+from tests.watched import WatchedScheduler
 from tests.worlds.world import Answer, Call, Json
 
 MOMENT_SECONDS = 0.05
@@ -26,6 +26,7 @@ class VirtualGround:
 
     def __init__(self) -> None:
         self._cluster = VirtualCluster(0, KubeletOptions())
+        self._scheduler: WatchedScheduler | None = None
         self._shell: VirtualShell | None = None
         self._runs = 0
         self._saves = 0
@@ -36,7 +37,8 @@ class VirtualGround:
         self._shell = self._start()
 
     def end(self) -> None:
-        """The next scenario gets a cluster of its own."""
+        assert self._scheduler is not None
+        self._scheduler.look(closely=True)
 
     def close(self) -> None:
         """Nothing is open."""
@@ -75,8 +77,8 @@ class VirtualGround:
         self._runs += 1
         config = msgspec.convert(settings, Config)
         profile = default_profile(SCHEDULER_NAME, preemption=not config.disable_preemption)
-        scheduler = Scheduler(profile, f"run{self._runs}")
-        shell = self._cluster.start(scheduler, SCHEDULER_NAME, Network(), Random(0))
+        self._scheduler = WatchedScheduler(profile, f"run{self._runs}", often=False)
+        shell = self._cluster.start(self._scheduler, SCHEDULER_NAME, Network(), Random(0))
         shell.honours_budgets = config.eviction is EvictionWay.EVICT
         return shell
 

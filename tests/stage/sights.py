@@ -37,6 +37,11 @@ class Sights:
         items: list[Json] = self._plain(self._list(kind, "ns"))["items"]
         return items
 
+    def all_pods(self) -> list[Json]:
+        """Return the pods of all namespaces."""
+        items: list[Json] = self._plain(self._list("Pod", ""))["items"]
+        return items
+
     def node_of(self, pod: str) -> str:
         """Where a pod is bound, empty while it waits or where there is none."""
         node: str = self.get("Pod", pod).get("spec", {}).get("nodeName", "")

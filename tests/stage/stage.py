@@ -220,6 +220,7 @@ class Stage(Sights):
             assert claim(), f"held no longer\n{self.report()}"
             self._ground.pass_time(self._ground.quiet_seconds / QUIET_LOOKS)
         self.witness.look()
+        assert claim(), f"held no longer\n{self.report()}"
 
     def heeded(self, pool: str) -> None:
         """The scheduler comes to say that the pool's spec as it now is is in force."""
@@ -265,8 +266,8 @@ class Stage(Sights):
             self.until(lambda: due.items() <= self._ground.nodes_of_pools().items())
 
     def end(self) -> None:
-        """Let go what was held, and hear the judges."""
-        self.witness.look()
+        """Let go what was held, and hear the judges, when the record has come to the end."""
+        self.until(lambda: self.witness.has_seen(self.all_pods()))
         found = self.witness.judge()
         report = self.report()
         for pod in list(self._held):

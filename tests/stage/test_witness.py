@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from tests.objects import node_object, pod_object
 from tests.stage.witness import Witness
 from tests.worlds.world import Json
@@ -12,9 +14,8 @@ MARK = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionBySch
 class Told:
     """A watch that tells these objects, each as changed unless its `told` says otherwise."""
 
-    ended = False
-
-    def __init__(self, *objects: Json) -> None:
+    def __init__(self, *objects: Json, ended: bool = False) -> None:
+        self.ended = ended
         self._events = [{"type": one.pop("told", "MODIFIED"), "object": one} for one in objects]
 
     def next(self, seconds: float) -> Json | None:
@@ -76,3 +77,23 @@ def test_victims_are_named_once_in_their_order() -> None:
     )
     witness.look()
     assert witness.victims() == ["b", "a"]
+
+
+@pytest.mark.parametrize("pods_end", [True, False], ids=["pods", "nodes"])
+def test_watch_that_has_ended_is_no_record(pods_end: bool) -> None:
+    witness = Witness(Told(ended=pods_end), Told(ended=not pods_end), lambda document: document)
+    with pytest.raises(AssertionError, match="the record has ended"):
+        witness.look()
+
+
+def test_record_has_come_to_the_end_when_it_has_every_pod_as_it_is() -> None:
+    old, new, other = a_pod("a", ""), a_pod("a", "n"), a_pod("b", "n")
+    for number, pod in enumerate((old, new, other)):
+        pod["metadata"]["resourceVersion"] = str(number)
+        del pod["told"]
+    behind = Witness(Told(old), Told(), lambda document: document)
+    behind.look()
+    assert behind.has_seen([])
+    assert behind.has_seen([old])
+    assert not behind.has_seen([new])
+    assert not behind.has_seen([old, other])

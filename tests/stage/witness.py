@@ -6,7 +6,7 @@ Laws:
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from aischeduler.model.names import PODS
 from aischeduler.model.resources import parse_amounts
@@ -29,7 +29,7 @@ class Witness:
         self._most: dict[str, Counter[str]] = {}
 
     def look(self) -> None:
-        """Take in what has happened."""
+        """Take in what has happened. Raises AssertionError where a watch has ended: the record would have a gap."""
         pods, nodes = self._streams
         while event := pods.next(0.0):
             self.pods.append(self._plain(event["object"]) | {"gone": event["type"] == "DELETED"})
@@ -38,6 +38,12 @@ class Witness:
             most = self._most.setdefault(node["metadata"]["name"], Counter())
             most |= Counter(parse_amounts("allocatable", node["status"].get("allocatable", {})))
             self._most[node["metadata"]["name"]] = most
+        assert not any(stream.ended for stream in self._streams), "the record has ended"
+
+    def has_seen(self, pods: Sequence[Json]) -> bool:
+        """Say whether the record has come to where these pods are as they are."""
+        newest = {pod["metadata"]["uid"]: pod["metadata"]["resourceVersion"] for pod in self.pods}
+        return all(newest.get(pod["metadata"]["uid"]) == pod["metadata"]["resourceVersion"] for pod in pods)
 
     def victims(self) -> list[str]:
         """The pods that a scheduler has marked for eviction, in that order."""

@@ -1,0 +1,48 @@
+"""Pods as lists and watches tell them, with the fields that the tests' own programs need."""
+
+import msgspec
+
+
+class Resources(msgspec.Struct):
+    requests: dict[str, str] = {}
+
+
+class Container(msgspec.Struct):
+    resources: Resources = msgspec.field(default_factory=Resources)
+
+
+class Metadata(msgspec.Struct, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    deletion_timestamp: str = ""
+
+
+class Spec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+    containers: list[Container] | None = None
+
+
+class Status(msgspec.Struct):
+    phase: str = ""
+
+
+class Pod(msgspec.Struct):
+    metadata: Metadata
+    spec: Spec = msgspec.field(default_factory=Spec)
+    status: Status = msgspec.field(default_factory=Status)
+
+
+class Pods(msgspec.Struct):
+    """A list."""
+
+    metadata: Metadata
+    items: list[Pod]
+
+
+class Line(msgspec.Struct):
+    """A line of a watch; the object of an `ERROR` is no pod."""
+
+    type: str
+    object: msgspec.Raw
