@@ -21,7 +21,7 @@ from aischeduler.kube.documents import read_status, retry_after_seconds
 from aischeduler.kube.errors import GarbledError, RefusedError, UnreachableError
 
 REQUEST_SECONDS: Final = 30.0
-"""Longest that a call other than a watch may take."""
+"""Longest that a call other than a list or a watch may take."""
 LIST_SECONDS: Final = 120.0
 """Longest that a page of a list may take."""
 CONNECT_SECONDS: Final = 10.0
@@ -61,9 +61,9 @@ class Client:
         if self._session is not None:
             await self._session.close()
 
-    async def get(self, path: str, query: Query = _NO_QUERY) -> bytes:
-        """Return the body of the answer to a GET; raises ApiError."""
-        limits = aiohttp.ClientTimeout(total=LIST_SECONDS, sock_connect=CONNECT_SECONDS)
+    async def get(self, path: str, query: Query = _NO_QUERY, seconds: float = REQUEST_SECONDS) -> bytes:
+        """Return the body of the answer to a GET that comes within so long; raises ApiError."""
+        limits = aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
         async with self._answer("GET", path, query, limits) as answer:
             return await _body(answer)
 

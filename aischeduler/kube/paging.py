@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from aischeduler.kube.client import Client
+from aischeduler.kube.client import LIST_SECONDS, Client
 from aischeduler.kube.documents import UNREADABLE, Page
 from aischeduler.kube.errors import GarbledError
 from aischeduler.kube.resources import Resource
@@ -21,7 +21,7 @@ async def pages(client: Client, resource: Resource[Any]) -> AsyncIterator[Page]:
     if resource.selector:
         query["fieldSelector"] = resource.selector
     while True:
-        body = await client.get(resource.path, query)
+        body = await client.get(resource.path, query, LIST_SECONDS)
         try:
             page = _PAGE.decode(body)
         except UNREADABLE as error:

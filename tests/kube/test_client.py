@@ -3,6 +3,7 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -12,6 +13,8 @@ from aischeduler.kube import client as module
 from aischeduler.kube.auth import Server, Tls, from_kubeconfig
 from aischeduler.kube.client import Client
 from aischeduler.kube.errors import GarbledError, RefusedError, UnreachableError
+from aischeduler.kube.paging import pages
+from aischeduler.kube.resources import nodes
 from aischeduler.kube.wire import Wire
 from tests.controlplane.certificates import Authority, Identity
 from tests.kube.scripted import Script, hang, reply, serving, slam, status, stream, until
@@ -80,13 +83,30 @@ async def test_answer_that_is_too_large_is_given_up(monkeypatch: pytest.MonkeyPa
             await client.get("/x")
 
 
-async def test_slow_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LIST_SECONDS", 0.03)
+async def test_slow_answer_is_given_up() -> None:
     script = Script()
     script.on("get", "/x", stream(b"and then nothing"))
     async with serving(script) as server, Client(server) as client:
         with pytest.raises(UnreachableError, match="Timeout"):
-            await client.get("/x")
+            await client.get("/x", seconds=0.03)
+
+
+async def test_list_may_take_longer_than_the_read_of_one_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds: list[float | None] = []
+    send = Client._send
+
+    async def send_and_note(client: Client, method: str, path: str, query: Any, limits: Any, content: Any) -> Any:
+        seconds.append(limits.total)
+        return await send(client, method, path, query, limits, content)
+
+    monkeypatch.setattr(Client, "_send", send_and_note)
+    script = Script()
+    script.always["get", "/api/v1/nodes"] = lambda _: reply(200, {"metadata": {}})
+    async with serving(script) as server, Client(server) as client:
+        await client.get("/api/v1/nodes")
+        async for _ in pages(client, nodes()):
+            pass
+    assert seconds == [module.REQUEST_SECONDS, module.LIST_SECONDS]
 
 
 @asynccontextmanager
