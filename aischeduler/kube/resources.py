@@ -138,6 +138,7 @@ def pools() -> Resource[PoolDocument]:
         seen=lambda document: PoolSeen(read_pool(document)),
         gone=lambda _namespace, name, _uid: PoolGone(name),
         optional=True,
+        quiet=True,
     )
 
 

@@ -31,12 +31,13 @@ async def test_list_then_watch_tells_everything_once() -> None:
     assert watch["fieldSelector"] == "status.phase!=Succeeded,status.phase!=Failed"
 
 
-async def test_watch_of_what_rarely_changes_ends_before_its_silence_looks_like_a_dead_server() -> None:
+@pytest.mark.parametrize("kind", [resources.budgets, resources.namespaces, resources.pools])
+async def test_watch_of_what_rarely_changes_ends_before_its_silence_looks_like_a_dead_server(kind: Any) -> None:
     world = World()
-    budgets = resources.budgets()
-    world.script.on("get", budgets.path, reply(200, listing(version=10)))
-    world.script.on("watch", budgets.path, stream())
-    async with world.running(budgets):
+    resource = kind()
+    world.script.on("get", resource.path, reply(200, listing(version=10)))
+    world.script.on("watch", resource.path, stream())
+    async with world.running(resource):
         await until(lambda: world.script.asked("watch"))
     assert 30 <= int(world.script.asked("watch")[0].query["timeoutSeconds"]) < module.SILENCE_SECONDS
 
