@@ -6,9 +6,8 @@ What `test_engine` does to the engine with events, this does through everything 
 from typing import Any, Final
 
 import pytest
-from hypothesis import seed
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+from hypothesis.stateful import initialize, rule
 
 from aischeduler.model.actions import Bind, Evict
 from aischeduler.model.names import POOL_KEY
@@ -17,7 +16,7 @@ from aischeduler.sim.shell import Network
 from aischeduler.state.records import Place
 from tests.harness import Harness, Json
 from tests.objects import binding_object, node_object, pdb_object, pod_object, pool_object, priority_class_object
-from tests.properties.test_engine import played
+from tests.properties.playing import Days, play
 from tests.watched import WatchedScheduler
 
 NODES: Final = [f"n{i}" for i in range(4)]
@@ -57,7 +56,7 @@ SPECS = st.fixed_dictionaries(
 )
 
 
-class Days(RuleBasedStateMachine):
+class Cluster(Days):
     """One virtual cluster, and what its users, kubelets and network do."""
 
     def __init__(self) -> None:
@@ -67,9 +66,11 @@ class Days(RuleBasedStateMachine):
         self.made = 0
 
     def ask(self, method: str, path: str, document: Any = None, kind: str = "application/merge-patch+json") -> int:
-        """Send a request as a user; what the server does not take changes nothing."""
+        """Send a request as a user; what it is meant for may be gone, there already or taken, else it is a good one."""
         content = kind if method == "PATCH" else "application/json"
-        return self.harness.cluster.ask(method, path, document, content).status
+        answer = self.harness.cluster.ask(method, path, document, content)
+        assert answer.status in {200, 201, 404, 409}, answer
+        return answer.status
 
     def go_on(self, seconds: float) -> None:
         """Let time pass, then check every invariant, and that nobody waits in vain."""
@@ -221,6 +222,7 @@ class Days(RuleBasedStateMachine):
         h.shell._network = Network()
         for app in ("x", "y"):
             self.ask("DELETE", f"{BUDGETS}/{app}")
+        self.note(h.actions)
         h.run(SECONDS_OF_CALM)
         scheduler = h.scheduler
         assert isinstance(scheduler, WatchedScheduler)
@@ -239,11 +241,11 @@ class Days(RuleBasedStateMachine):
 
 @pytest.mark.whole
 def test_random_days() -> None:
-    run_state_machine_as_test(seed(1)(Days), settings=played(30))
+    play(Cluster, 1, runs=30)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("number", range(2, 22))
 def test_random_days_at_length(number: int) -> None:
-    run_state_machine_as_test(seed(number)(Days), settings=played(50))
+    play(Cluster, number, runs=50)

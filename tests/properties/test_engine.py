@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import Any, TypedDict
 
 import pytest
-from hypothesis import HealthCheck, seed, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+from hypothesis.stateful import initialize, rule
 
 from aischeduler.model.budget import Budget
 from aischeduler.model.events import Refusal, Spared
@@ -19,6 +18,7 @@ from aischeduler.model.pool import MakeRoom, Placement, ReclaimPolicy
 from aischeduler.model.selectors import label_selector
 from aischeduler.state.records import Place
 from tests.build import SpecFields, a_node, a_pod, a_pool, a_taint, tolerates
+from tests.properties.playing import Days, play
 from tests.properties.world import Pace, World
 
 Wishes = dict[str, Any]
@@ -107,7 +107,7 @@ PACES = {
 }
 
 
-class Engine(RuleBasedStateMachine):
+class Engine(Days):
     """One engine, and all that can happen to it."""
 
     def __init__(self) -> None:
@@ -318,6 +318,7 @@ class Engine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """The faults stop: everybody who can run does, by wake-ups alone, and a new engine would change nothing."""
         world = self.world
+        self.note(world.said)
         world.calm_down(SECONDS_OF_CALM)
         cluster = world.scheduler._cluster
         world.scheduler.look()
@@ -329,29 +330,17 @@ class Engine(RuleBasedStateMachine):
         assert world.fresh() == []
 
 
-def played(runs: int) -> settings:
-    """Return how a machine is played: so many runs of 100 steps, the same ones for the same seed."""
-    return settings(
-        max_examples=runs,
-        stateful_step_count=100,
-        deadline=None,
-        derandomize=False,  # it would try only short runs, which find nothing
-        database=None,
-        suppress_health_check=list(HealthCheck),
-    )
-
-
 def test_random_days_briefly() -> None:
-    run_state_machine_as_test(seed(0)(Engine), settings=played(10))
+    play(Engine, 0, runs=10)
 
 
 @pytest.mark.whole
 def test_random_days() -> None:
-    run_state_machine_as_test(seed(1)(Engine), settings=played(280))
+    play(Engine, 1, runs=280)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("number", range(2, 22))
 def test_random_days_at_length(number: int) -> None:
-    run_state_machine_as_test(seed(number)(Engine), settings=played(500))
+    play(Engine, number, runs=500)

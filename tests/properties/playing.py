@@ -1,0 +1,39 @@
+"""How random days are played: by a seed that can be told, and worth nothing unless much has happened in them."""
+
+from collections import Counter
+from typing import ClassVar
+
+from hypothesis import HealthCheck, seed, settings
+from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
+
+from aischeduler.model.actions import Action, Bind, Evict, Nominate, ReportPool, ReportWaiting
+
+STEPS = 100
+HAPPENS = (Bind, Evict, Nominate, ReportPool, ReportWaiting)
+"""What the scheduler must have asked for, or the days were empty ones."""
+
+
+class Days(RuleBasedStateMachine):
+    """A machine that notes in `done` what the scheduler asked for in all its runs."""
+
+    done: ClassVar[Counter[type[Action]]]
+
+    def note(self, actions: list[Action]) -> None:
+        """Note what was asked for in one run."""
+        self.done.update(type(action) for action in actions)
+
+
+def play(machine: type[Days], number: int, runs: int) -> None:
+    """Play so many runs of 100 steps: the same ones for the same number."""
+    machine.done = Counter()
+    how = settings(
+        max_examples=runs,
+        stateful_step_count=STEPS,
+        deadline=None,
+        derandomize=False,  # it would try only short runs, which find nothing
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    run_state_machine_as_test(seed(number)(machine), settings=how)
+    print(f"seed {number}: {machine.done}")
+    assert [action.__name__ for action in HAPPENS if not machine.done[action]] == []
