@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 import pytest
 
 from aischeduler.kube import wire as wire_module
+from aischeduler.kube.errors import Failed
 from aischeduler.kube.evictions import EVICT_TRIES_MAX, Ended, Evicted, Left
 from aischeduler.kube.evictor import IN_FLIGHT, Evictor, Mandate
 from aischeduler.kube.wire import Wire
 from aischeduler.model.actions import Cause, Evict
 from aischeduler.model.events import EvictRefused, Spared
 from tests.build import a_pod
-from tests.kube.scripted import Answer, Script, Waits, hang, reply, serving, slam, status, until
+from tests.kube.scripted import Answer, Script, Waits, broken, hang, reply, serving, slam, status, until
 
 OWNER = a_pod("owner", uid="u-owner")
 POD = "/api/v1/namespaces/default/pods/v"
@@ -31,11 +32,8 @@ class World:
     script: Script = field(default_factory=Script)
     waits: Waits = field(default_factory=Waits)
     ends: list[Ended] = field(default_factory=list)
-    bugs: list[str] = field(default_factory=list)
+    failed: Failed = broken
     honour_budgets: bool = False
-
-    def failed(self, job: str, error: Exception) -> None:
-        self.bugs.append(f"{job}: {error}")
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Evictor]:
@@ -162,8 +160,9 @@ async def test_bug_costs_one_eviction_and_not_the_evictor(monkeypatch: pytest.Mo
         raise TypeError("a bug")
 
     monkeypatch.setattr(wire_module.Wire, "send", send)
-    world = World()
+    bugs: list[str] = []
+    world = World(failed=lambda job, error: bugs.append(f"{job}: {error}"))
     ended = await world.evict()
     assert isinstance(ended, EvictRefused)
     assert ended.why is Spared.UNAVAILABLE
-    assert world.bugs == ["evictor: a bug"] * EVICT_TRIES_MAX
+    assert bugs == ["evictor: a bug"] * EVICT_TRIES_MAX

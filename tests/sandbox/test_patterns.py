@@ -1,3 +1,5 @@
+"""Patterns of Go, which schemas and rules are written in, asked in Python."""
+
 import re
 
 import pytest
