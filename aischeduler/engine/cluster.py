@@ -253,8 +253,7 @@ class Cluster:
     def may_go(self, record: PodRecord) -> bool:
         """Say whether a pod on a row may be asked to leave now, as far as it alone decides that."""
         uid = record.pod.uid
-        known = self.leaving(uid) or uid in self.overstayed or uid in self.spared
-        return self._evictable(record.pod) and not known
+        return self._evictable(record.pod) and not self.leaving(uid) and not self._stays(uid)
 
     def on_row(self, row: int) -> tuple[PodRecord, ...]:
         """Return the pods that count on a row, by uid."""
@@ -297,7 +296,7 @@ class Cluster:
         return RunningFacts(
             priority=pod.priority,
             borrower=record.home != self.pool_of(record.row),
-            evictable=self._evictable(pod) and pod.uid not in self.overstayed,
+            evictable=self._evictable(pod) and not self._stays(pod.uid),
             leaving=self.leaving(pod.uid),
             started_seconds=pod.started_seconds,
             home=self.pools.id(record.home),
@@ -306,6 +305,10 @@ class Cluster:
 
     def _evictable(self, pod: Pod) -> bool:
         return self.ours(pod) and not pod.guarded and not pod.critical
+
+    def _stays(self, uid: str) -> bool:
+        """Say whether asking the pod to leave came to nothing before, and would now."""
+        return uid in self.overstayed or uid in self.spared
 
     def _unbook(self, record: PodRecord) -> None:
         if record.loan is not None and record.counted is not None:

@@ -150,8 +150,9 @@ def _over(pool: Pool, lent: Counter[str], amounts: dict[str, int]) -> bool:
 
 def _spare_no_more(cluster: Cluster, uids: list[str], now: float) -> None:
     """Let those look again who may need the room of these pods."""
-    for uid in uids:
-        record = cluster.records.get(uid)
-        if record is not None and record.counted is not None:
-            row_changed(cluster, record.row, now)
-            cluster.errands.review.add(cluster.pool_of(record.row))
+    records = [cluster.records[uid] for uid in uids]
+    for record in records:
+        cluster.refresh(record)
+    for record in records:
+        row_changed(cluster, record.row, now)
+        cluster.errands.review.add(cluster.pool_of(record.row))

@@ -16,15 +16,13 @@ def find_victims(cluster: Cluster, record: PodRecord, rows: Rows, claims: tuple[
     """Look for victims on the rows of the pod's home as if these claims were not there."""
     spec, priority = record.pod.spec, record.pod.priority
     key, versions = (record.home, spec.key), (cluster.nodes.version, cluster.running.version)
-    simple = not claims and not len(cluster.spared)
     known = cluster.searches.victims.get(key)
-    if simple and known is not None and known[0] == versions and priority <= known[1]:
+    if not claims and known is not None and known[0] == versions and priority <= known[1]:
         return known[2]
     cluster.searches.made += 1
-    demand = Demand(spec, priority, frozenset(cluster.spared.names()))
     with without(cluster, claims):
-        found = choose_victims(demand, cluster.runner, cluster.running, rows, cluster.budgets)
-    if simple and not isinstance(found, Chosen):
+        found = choose_victims(Demand(spec, priority), cluster.runner, cluster.running, rows, cluster.budgets)
+    if not claims and not isinstance(found, Chosen):
         cluster.searches.victims[key] = (versions, priority, found)
     return found
 

@@ -102,7 +102,7 @@ def _victims_on(cluster: Cluster, record: PodRecord) -> str:
     rows = _not_offered(cluster, record.home)
     if not len(rows) or not record.pod.preempts or not cluster.market.may_evict(pool):
         return ""
-    demand = Demand(record.pod.spec, record.pod.priority, frozenset(cluster.spared.names()))
+    demand = Demand(record.pod.spec, record.pod.priority)
     with without(cluster, lifted_for(cluster, record, record.home)):
         chosen = choose_victims(demand, cluster.runner, cluster.running, rows, cluster.budgets)
     if not isinstance(chosen, Chosen) or not chosen.victims:

@@ -121,7 +121,7 @@ def could_use(cluster: Cluster, record: PodRecord, rows: Rows) -> bool:
         trial.evict_all((claim.spec, claim.row) for claim in behind)
         if behind and cluster.runner.passes(spec, rows).any():
             return True
-        demand = Demand(spec, record.pod.priority, frozenset(cluster.spared.names()))
+        demand = Demand(spec, record.pod.priority)
         return evicts and isinstance(
             choose_victims(demand, cluster.runner, cluster.running, rows, cluster.budgets), Chosen
         )

@@ -45,11 +45,10 @@ NO_VICTIMS: Final = "No preemption victims found for incoming pod"
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """A home pod that asks for room. The pods of `spared` may not be chosen now."""
+    """A home pod that asks for room."""
 
     spec: PodSpec
     priority: int
-    spared: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +145,6 @@ def _potential_victims(demand: Demand, running: RunningPods, slots: Slots) -> _G
     """
     pods = running.table[slots]
     may_go = pods["evictable"] & (pods["borrower"] | (pods["priority"] < demand.priority))
-    if demand.spared:
-        may_go &= ~np.isin(slots, running.slots_of(demand.spared))
     slots, pods = slots[may_go], pods[may_go]
     below_top = PRIORITY_MAX - pods["priority"]
     rank = (((pods["row"] << 1) | pods["borrower"]) << PRIORITY_BITS) | below_top

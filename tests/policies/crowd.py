@@ -111,9 +111,8 @@ def demand(
     request: Request,
     priority: int,
     *,
-    spared: frozenset[str] = frozenset(),
     host_ports: tuple[HostPort, ...] = (),
     node_selector: dict[str, str] | None = None,
 ) -> Demand:
     """Return what a pod of this request asks for."""
-    return Demand(a_spec(request=request, host_ports=host_ports, node_selector=node_selector or {}), priority, spared)
+    return Demand(a_spec(request=request, host_ports=host_ports, node_selector=node_selector or {}), priority)

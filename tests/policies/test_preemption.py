@@ -290,10 +290,11 @@ class TestInPools:
             "0/1 nodes are available: 1 No preemption victims found for incoming pod."
         )
 
-    def test_a_spared_pod_stays_and_the_next_best_goes(self) -> None:
-        crowd = Crowd([node("n1"), node("n2")], [held("a", "n1", WHOLE, LOW), held("b", "n2", WHOLE, MID)])
-        assert crowd.victims(demand(WHOLE, HIGH)) == ("n1", ("a",))
-        assert crowd.victims(demand(WHOLE, HIGH, spared=frozenset(("a", "unknown")))) == ("n2", ("b",))
+    def test_a_pod_that_may_not_go_stays_and_the_next_best_goes(self) -> None:
+        others = (held("a", "n1", WHOLE, LOW), held("b", "n2", WHOLE, MID))
+        assert Crowd([node("n1"), node("n2")], others).victims(demand(WHOLE, HIGH)) == ("n1", ("a",))
+        stays = (held("a", "n1", WHOLE, LOW, evictable=False), held("b", "n2", WHOLE, MID))
+        assert Crowd([node("n1"), node("n2")], stays).victims(demand(WHOLE, HIGH)) == ("n2", ("b",))
 
     def test_the_holder_of_a_port_goes_when_the_asker_needs_it(self) -> None:
         port = HostPort("TCP", 80)

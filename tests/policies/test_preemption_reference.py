@@ -70,7 +70,7 @@ def on_node(
     potential = [
         one
         for one in sorted(staying, key=importance)
-        if one.evictable and (one.borrower or one.pod.priority < asked.priority) and one.pod.uid not in asked.spared
+        if one.evictable and (one.borrower or one.pod.priority < asked.priority)
     ]
     staying = [one for one in staying if one not in potential]
     if not potential or not fits(asked, node, staying):
@@ -155,7 +155,6 @@ def crowds(draw: st.DrawFn) -> tuple[list[Node], list[Held], list[Budget], Deman
     asked = demand(
         draw(st.sampled_from(REQUESTS)),
         draw(st.sampled_from((LOW, MID, HIGH))),
-        spared=frozenset(one.pod.uid for one in pods if draw(st.integers(0, 9)) == 0),
         host_ports=draw(st.sampled_from(((), (), PORTS[:1]))),
     )
     return nodes, pods, budgets, asked
