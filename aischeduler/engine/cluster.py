@@ -30,7 +30,7 @@ from aischeduler.state.loans import Loan, Loans
 from aischeduler.state.nodes import NO_POOL, NodeTable
 from aischeduler.state.pools import PoolTable
 from aischeduler.state.queue import PoolQueue, Stir
-from aischeduler.state.records import NOWHERE, Place, PodRecord
+from aischeduler.state.records import NOWHERE, OrderKey, Place, PodRecord
 from aischeduler.state.running import RunningFacts, RunningPods
 from aischeduler.state.timers import Timers
 
@@ -70,6 +70,12 @@ class Errands:
     """Its parked pods are to be told anew why nobody lends to them."""
     relook: dict[str, int] = field(default_factory=dict)
     """Somebody was refused its room because its own pods wait for that -> version of its queue then."""
+    lending: dict[str, OrderKey] = field(default_factory=dict)
+    """Its room is being offered to other pools -> the turn after which to go on."""
+    seeking: dict[str, OrderKey | None] = field(default_factory=dict)
+    """It may borrow more than before: its pods seek lenders -> the turn after which to go on; None at the start."""
+    seek_again: set[str] = field(default_factory=set)
+    """Of these, the pools that may borrow still more since that began."""
 
     def cancel(self, pool: str) -> None:
         """Leave nothing to do for a pool that is gone."""
@@ -77,6 +83,13 @@ class Errands:
         self.waking.pop(pool, None)
         self.rewording.discard(pool)
         self.relook.pop(pool, None)
+        self.lending.pop(pool, None)
+        self.seeking.pop(pool, None)
+        self.seek_again.discard(pool)
+
+    def pools(self) -> set[str]:
+        """Return the pools for whose next decision there is something to do, whatever waits in their queues."""
+        return {*self.review, *self.waking, *self.rewording, *self.lending, *self.seeking}
 
 
 class Cluster:
@@ -166,6 +179,12 @@ class Cluster:
         """Return the pool of a row; empty where the row is in none."""
         number = int(self.nodes.pool[row])
         return "" if number == NO_POOL else self.pools.name(number)
+
+    def review_loans(self, row: int) -> None:
+        """Note that the loans of the pool that this row is in have changed."""
+        pool = self.pool_of(row)
+        if pool:
+            self.errands.review.add(pool)
 
     def enroll(self, record: PodRecord) -> None:
         """Take a new record in."""

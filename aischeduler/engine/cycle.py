@@ -11,10 +11,11 @@ from typing import Final
 from aischeduler.engine.claiming import end_claim, lifted_for, renominate, without
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.evictions import evict
+from aischeduler.engine.lending import note_blocked, travel
 from aischeduler.engine.searches import find_lender, find_victims
 from aischeduler.engine.sentences import PREEMPTION, borrowing_clause, sentence
 from aischeduler.engine.tally import Result
-from aischeduler.engine.wakeups import note_blocked, offer_ends, row_changed, travel
+from aischeduler.engine.wakeups import offer_ends, row_changed
 from aischeduler.framework.plugin import Ask
 from aischeduler.model.actions import Action, Bind, Nominate, ReportWaiting
 from aischeduler.model.pool import MakeRoom, Pool

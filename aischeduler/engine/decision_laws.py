@@ -88,12 +88,8 @@ def _who_want(cluster: Cluster, lender: str, row: int) -> list[str]:
     rows = np.array([row], dtype=np.intp)
     evicts = cluster.market.may_evict(cluster.pools.pools[lender])
     could = cluster.runner.passes if evicts else cluster.runner.could_run
-    waiting = cluster.queues[lender].records()
-    return [
-        record.pod.uid
-        for record in waiting
-        if record.home == lender and record.place in USABLE and could(record.pod.spec, rows)[0]
-    ]
+    waiting = (record for queue in cluster.queues.values() for record in queue.records() if record.home == lender)
+    return [record.pod.uid for record in waiting if record.place in USABLE and could(record.pod.spec, rows)[0]]
 
 
 def _evict_faults(cluster: Cluster, evict: Evict) -> Faults:

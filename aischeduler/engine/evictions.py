@@ -155,4 +155,4 @@ def _spare_no_more(cluster: Cluster, uids: list[str], now: float) -> None:
         cluster.refresh(record)
     for record in records:
         row_changed(cluster, record.row, now)
-        cluster.errands.review.add(cluster.pool_of(record.row))
+        cluster.review_loans(record.row)

@@ -9,7 +9,8 @@ import numpy as np
 
 from aischeduler.engine.claiming import end_claims_on, recheck
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.wakeups import limits_freed, row_changed, rows_changed
+from aischeduler.engine.lending import limits_freed
+from aischeduler.engine.wakeups import row_changed, rows_changed
 from aischeduler.model.actions import ObjectRef, Warn
 from aischeduler.model.node import Node
 from aischeduler.state.nodes import NO_POOL, Change
@@ -48,10 +49,10 @@ def follow(cluster: Cluster, moved: list[Moved], now: float) -> None:
     """Let claims, loans and waiting pods follow rows that went from one pool to another."""
     if not moved:
         return
-    for move in moved:
-        end_claims_on(cluster, move.row, now)
     cluster.running.follow_pools(np.array([move.row for move in moved], dtype=np.intp), cluster.nodes.pool)
     cluster.book_rows([move.row for move in moved])
+    for move in moved:
+        end_claims_on(cluster, move.row, now)
     cluster.errands.review.update(cluster.pools.name(move.new) for move in moved if move.new != NO_POOL)
     rows_changed(cluster, [move.row for move in moved if move.new != NO_POOL], now)
-    limits_freed(cluster, now)
+    limits_freed(cluster)

@@ -9,7 +9,8 @@ Laws:
 from aischeduler.engine.claiming import end_claim_of, recheck
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.evictions import left, terminates
-from aischeduler.engine.wakeups import limits_freed, offer_ends, row_changed
+from aischeduler.engine.lending import limits_freed
+from aischeduler.engine.wakeups import offer_ends, row_changed
 from aischeduler.model.pod import Pod
 from aischeduler.state.records import WAITING, Place, PodRecord
 
@@ -44,7 +45,7 @@ def free_room(cluster: Cluster, record: PodRecord, now: float) -> None:
     cluster.nodes.release_stub(row)
     recheck(cluster, row, now)
     row_changed(cluster, row, now)
-    limits_freed(cluster, now)
+    limits_freed(cluster)
 
 
 def stop_waiting(cluster: Cluster, record: PodRecord, now: float) -> None:
@@ -77,7 +78,7 @@ def _bound(cluster: Cluster, pod: Pod, now: float) -> None:
         stop_waiting(cluster, record, now)
         cluster.rename(record, pod)
         _count(cluster, record, now)
-    elif record.row != cluster.nodes.rows.get(pod.node_name) or record.pod.spec.key != pod.spec.key:
+    elif record.row != cluster.nodes.rows.get(pod.node_name) or _asked(record) != pod.spec.key:
         free_room(cluster, record, now)
         cluster.rename(record, pod)
         _count(cluster, record, now)
@@ -92,7 +93,7 @@ def _bound(cluster: Cluster, pod: Pod, now: float) -> None:
 def _count(cluster: Cluster, record: PodRecord, now: float) -> None:
     """Count a pod where the world shows it; claims may have lost their room to it."""
     cluster.count(record, record.pod.node_name)
-    cluster.errands.review.add(cluster.pool_of(record.row))
+    cluster.review_loans(record.row)
     recheck(cluster, record.row, now)
 
 
@@ -105,8 +106,14 @@ def _changed(cluster: Cluster, record: PodRecord, pod: Pod, now: float) -> None:
         cluster.refresh(record)
         if old.pool != pod.pool:
             row_changed(cluster, record.row, now)  # own and lent may have changed places
-            cluster.errands.review.add(cluster.pool_of(record.row))
-            limits_freed(cluster, now)
+            cluster.review_loans(record.row)
+            limits_freed(cluster)
+
+
+def _asked(record: PodRecord) -> bytes:
+    """Return the class as which a pod counts on its row."""
+    assert record.counted is not None, "every pod on a row counts there"
+    return record.counted.key
 
 
 def _unbound(cluster: Cluster, pod: Pod, now: float) -> None:
@@ -116,6 +123,8 @@ def _unbound(cluster: Cluster, pod: Pod, now: float) -> None:
             record = PodRecord(pod, cluster.next_arrival(), Place.ACTIVE, now)
             cluster.enroll(record)
             admit(cluster, record, now)
+    elif record.place is Place.ASSUMED:
+        _changed(cluster, record, pod, now)  # where it is to run is decided; what else is new counts if that fails
     elif record.place not in WAITING:
         return
     elif pod.terminating:

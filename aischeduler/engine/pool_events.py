@@ -11,11 +11,12 @@ from dataclasses import replace
 from typing import Final
 
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.lending import limits_freed
 from aischeduler.engine.node_events import follow
 from aischeduler.engine.pod_events import admit, stop_waiting
 from aischeduler.engine.searches import find_lender
 from aischeduler.engine.sentences import with_borrowing
-from aischeduler.engine.wakeups import limits_freed, row_changed, wake_later
+from aischeduler.engine.wakeups import rows_changed, wake_later
 from aischeduler.model.actions import Action, ReportWaiting
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pool import Pool
@@ -63,11 +64,12 @@ def flush_edits(cluster: Cluster, now: float) -> None:
 
 def namespace_seen(cluster: Cluster, name: str, labels: Labels, now: float) -> None:
     """Take a namespace as it now is; pods from it may have become allowed, or not."""
-    if cluster.namespaces.get(name) != labels:
-        cluster.namespaces[name] = labels
-        for pool in cluster.pools.names():
-            if cluster.pools.pools[pool].allowed_namespaces is not None:
-                _allow_again(cluster.queues[pool], now, name)
+    before = cluster.namespaces.get(name)
+    cluster.namespaces[name] = labels
+    for pool in cluster.pools.names():
+        allowed = cluster.pools.pools[pool].allowed_namespaces
+        if allowed is not None and allowed.matches(labels) != (before is not None and allowed.matches(before)):
+            _allow_again(cluster.queues[pool], now, name)
 
 
 def namespace_gone(cluster: Cluster, name: str) -> None:
@@ -118,14 +120,17 @@ def _remove(cluster: Cluster, name: str, now: float) -> None:
 
 def _rehome(cluster: Cluster, name: str, now: float) -> None:
     """Let all pods that name this pool follow it: it is new, or it is gone."""
-    for record in tuple(cluster.naming.get(name, {}).values()):
-        if record.counted is not None:
-            cluster.refresh(record)
-            row_changed(cluster, record.row, now)  # own and lent may have changed places
-            cluster.errands.review.add(cluster.pool_of(record.row))
-        elif record.queue:
+    followers = tuple(cluster.naming.get(name, {}).values())
+    counted = [record for record in followers if record.counted is not None]
+    for record in counted:
+        cluster.refresh(record)
+    rows = sorted({record.row for record in counted})
+    cluster.errands.review.update(pool for pool in map(cluster.pool_of, rows) if pool)
+    for record in followers:
+        if record.queue:
             _go_home(cluster, record, now)
-    limits_freed(cluster, now)
+    rows_changed(cluster, rows, now)  # own and lent may have changed places there
+    limits_freed(cluster)
 
 
 def _go_home(cluster: Cluster, record: PodRecord, now: float) -> None:

@@ -34,8 +34,7 @@ class Readiness:
         self._lively.update(self._wakeups.pop_due(now))
         due = self._due_at(cluster)
         found = {pool for pool, actions in cluster.outbox.items() if actions} | self._lively
-        left = cluster.errands.review | cluster.errands.rewording | cluster.errands.waking.keys()
-        found.update(pool for pool in left if pool in cluster.queues)
+        found.update(pool for pool in cluster.errands.pools() if pool in cluster.queues)
         found.update(pool for pool in cluster.errands.relook if looks_again(cluster, pool))
         if due is not None and due <= now:
             found.add(DEFAULT_POOL)

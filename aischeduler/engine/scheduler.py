@@ -13,6 +13,7 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.cycle import SETTLE_SECONDS, attempt
 from aischeduler.engine.evictions import budget_gone, budget_seen, end_loans, evict_refused, flush
 from aischeduler.engine.invariants import Violation
+from aischeduler.engine.lending import lend, seek_lenders
 from aischeduler.engine.node_events import node_gone, node_seen
 from aischeduler.engine.pod_events import pod_gone, pod_seen
 from aischeduler.engine.pool_events import flush_edits, namespace_gone, namespace_seen, pool_gone, pool_seen, reword
@@ -22,7 +23,7 @@ from aischeduler.engine.self_check import SelfCheck, digest
 from aischeduler.engine.status import StatusReports
 from aischeduler.engine.summary import summarize
 from aischeduler.engine.tally import Tally
-from aischeduler.engine.wakeups import lend, wake_some
+from aischeduler.engine.wakeups import wake_some
 from aischeduler.model.actions import Action, ObjectRef, Settle, Warn
 from aischeduler.model.events import (
     BindAccepted,
@@ -106,7 +107,9 @@ class Scheduler:
         while cost < limit and (record := queue.pop(now)) is not None:
             self._warn_of_unknown_pool(record, actions)
             cost += attempt(cluster, queue, record, actions, now)
-        if looks_again(cluster, pool):
+        if pool in cluster.errands.lending:
+            lend(cluster, pool, now)
+        elif looks_again(cluster, pool):
             del cluster.errands.relook[pool]
             lend(cluster, pool, now)
         self._readiness.decided(pool)
@@ -130,7 +133,7 @@ class Scheduler:
 
     def net_saves(self) -> int:
         """Return how many pods were placed only because the five-minute net brought them back."""
-        return self.tally.net_saves.total()
+        return self.tally.net_saves_ever()
 
     def loans(self) -> dict[Loan, int]:
         """Return how many pods are on loan, by lender and home, sorted."""
@@ -191,6 +194,8 @@ class Scheduler:
             end_loans(cluster, pool, actions)
         if pool in cluster.errands.waking:
             wake_some(cluster, pool, now)
+        if pool in cluster.errands.seeking:
+            seek_lenders(cluster, pool, now)
         if pool in cluster.errands.rewording:
             reword(cluster, pool, actions)
 

@@ -42,13 +42,14 @@ def stuck(cluster: Cluster) -> tuple[Stuck, ...]:
         for record in queue.records()
         if record.place in (Place.ACTIVE, Place.BACKOFF)
     }
+    seeking = {*cluster.errands.waking, *cluster.errands.seeking}
     first: dict[tuple[object, ...], PodRecord] = {}
     for name in sorted(cluster.queues):
         for record in sorted(cluster.queues[name].records(), key=lambda r: r.order):
             chain = (record.home, record.pod.spec.key, record.pod.preempts)
             if record.place is Place.NOMINATED or record.place is Place.HELD:
                 first[record.pod.uid,] = record
-            elif record.place is Place.PARKED and chain not in awake and name not in cluster.errands.waking:
+            elif record.place is Place.PARKED and chain not in awake and name not in seeking:
                 first.setdefault((*chain, record.pod.priority, record.pod.namespace), record)
     return tuple(Stuck(record.pod.uid, record.place, by) for record in first.values() for by in _ways(cluster, record))
 
@@ -114,8 +115,10 @@ def _lender(cluster: Cluster, record: PodRecord) -> str:
     found = choose_lender(cluster.market, record.home, cluster.ask(record.pod.spec, record.home), (record.home,))
     if not isinstance(found, Lender):
         return ""
-    queue, noted = cluster.queues[found.name], cluster.errands.relook.get(found.name)
-    looked_at_again = noted is not None and (noted != queue.version or len(queue))
+    queue, errands = cluster.queues[found.name], cluster.errands
+    noted, counts = errands.relook.get(found.name), queue.counts()
+    tried = counts[Place.ACTIVE] + counts[Place.BACKOFF]
+    looked_at_again = found.name in errands.lending or (noted is not None and (noted != queue.version or tried))
     offered = any(cluster.pool_of(row) == found.name for row in cluster.offers)
     return "" if looked_at_again or offered else found.name
 

@@ -13,32 +13,30 @@ Source: kube-scheduler's QueueingHints, which judge by plugin; here the filters 
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
-from heapq import merge
-from operator import attrgetter
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
 
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.lending import NEVER_LOOKED, borrowers, note_blocked, send, walk
+from aischeduler.engine.row_room import RowRoom
 from aischeduler.model.node import Node
-from aischeduler.policies.borrowing import Lender, choose_lender, may_borrow, wanted_at_home
+from aischeduler.policies.borrowing import may_borrow, wanted_at_home
 from aischeduler.policies.preemption import Chosen, Demand, choose_victims
-from aischeduler.state.demand import Amounts
 from aischeduler.state.index import Rows
-from aischeduler.state.queue import PoolQueue, WaitingClass
-from aischeduler.state.records import NOWHERE, OrderKey, Place, PodRecord
+from aischeduler.state.queue import WaitingClass
+from aischeduler.state.records import NOWHERE, Place, PodRecord
 from aischeduler.state.trial import Trial
 
-PRIORITY_MAX: Final = 2**31 - 1
 FEW_ROWS: Final = 8
 """So many rows that a pool gains are judged one by one; of more, only what they may hold at most."""
 WOKEN_MAX: Final = 1000
-"""Pods that are tried because their pool gets its first rows; the others as the room allows."""
+"""Pods that are tried, whatever they ask for, because their pool gets its first rows."""
 WOKEN_AT_ONCE: Final = 64
-"""Of them, pods woken in one decision."""
-NEVER_LOOKED: Final = -1
-"""No version of a queue: it is looked at again whatever happens to it."""
+"""Pods that one decision wakes, of those that are to be tried after a change of their pool."""
+OFFERED_MAX: Final = 256
+"""Classes that are judged at once for one row; the others are tried as the pool decides."""
 
 
 def row_changed(cluster: Cluster, row: int, now: float) -> None:
@@ -71,22 +69,27 @@ def rows_changed(cluster: Cluster, rows: list[int], now: float) -> None:
         by_pool.setdefault(cluster.pool_of(row), []).append(row)
     for pool in sorted(name for name in by_pool if name):
         found = by_pool[pool]
-        if len(found) == len(cluster.nodes.rows_of_pool(cluster.pools.id(pool))):
-            wake_later(cluster, pool, cluster.queues[pool].parked_first(WOKEN_MAX))
-        elif len(found) > FEW_ROWS:
-            wake_later(cluster, pool, _heads_for(cluster, pool, np.array(found, dtype=np.intp)))
+        first_rows = len(found) == len(cluster.nodes.rows_of_pool(cluster.pools.id(pool)))
+        if first_rows or len(found) > FEW_ROWS:
+            tried = cluster.queues[pool].parked_first(WOKEN_MAX) if first_rows else []
+            wake_later(cluster, pool, tried + _heads_for(cluster, pool, np.array(found, dtype=np.intp)))
         else:
             for row in found:
                 row_changed(cluster, row, now)
 
 
 def wake_some(cluster: Cluster, pool: str, now: float) -> None:
-    """Wake the next few of those who are to be tried because their pool gained rows."""
+    """Wake the next few of those who are to be tried because their pool, or what it may, has changed.
+
+    Where one has left or was woken since, the next that is alike takes its turn.
+    """
     waking, queue = cluster.errands.waking[pool], cluster.queues[pool]
     for _ in range(min(WOKEN_AT_ONCE, len(waking))):
         _, record = waking.popitem(last=False)
-        if record.queue == pool and record.place in (Place.PARKED, Place.NOMINATED):
+        if record.queue == pool and record.place is Place.NOMINATED:
             queue.wake_at_once(record, now)
+        else:
+            queue.wake_next(record.pod, now, at_once=True)
     if not waking:
         del cluster.errands.waking[pool]
 
@@ -127,136 +130,6 @@ def could_use(cluster: Cluster, record: PodRecord, rows: Rows) -> bool:
         )
 
 
-def lend(cluster: Cluster, lender: str, now: float) -> None:
-    """Send those to this lender who wait at home and could borrow some room of it, as far as all its room goes."""
-    nodes, market = cluster.nodes, cluster.market
-    rows = nodes.rows_of_pool(cluster.pools.id(lender))
-    if not len(rows):
-        return
-    left = np.maximum(nodes.allocatable[:, rows] - nodes.used[:, rows], 0)
-    room = left.sum(axis=1)
-
-    def wake(alike: WaitingClass) -> bool:
-        home = alike.head.home
-        if not (cluster.queues[home].request(alike) <= left.max(axis=1)).all():
-            return False
-        if not may_borrow(market, home, lender, alike.spec):
-            return False
-        fitting = rows[cluster.runner.feasible(cluster.ask(alike.spec, home))[rows]]
-        if not len(fitting):
-            return False
-        if wanted_at_home(market, lender, fitting).all():
-            cluster.errands.relook[lender] = cluster.queues[lender].version
-            return False
-        np.subtract(room, cluster.queues[home].request(alike), out=room)
-        send(cluster, alike.head, lender, now)
-        return True
-
-    _walk(_borrowers(cluster, lender), room, wake)
-    if len(cluster.queues[lender]):
-        note_blocked(cluster, (lender,))  # whoever was sent and takes nothing leaves the room to others
-
-
-def seek_lenders(cluster: Cluster, home: str, now: float) -> None:
-    """Send those who wait in this pool to whoever lends to them now: their pool may borrow more than before."""
-    for alike in cluster.queues[home].parked():
-        found = choose_lender(cluster.market, home, cluster.ask(alike.spec, home), (home,))
-        if isinstance(found, Lender):
-            send(cluster, alike.head, found.name, now)
-        note_blocked(cluster, found.blocked)
-
-
-def limits_freed(cluster: Cluster, now: float) -> None:
-    """Let those try again whom a limit refused, now that loans have ended."""
-    ended, cluster.ended_loans = sorted(cluster.ended_loans), set()
-    pools = cluster.pools.pools
-    for lender in sorted({lender for lender, _ in ended}):
-        if lender in pools and pools[lender].lending_limit:
-            lend(cluster, lender, now)
-    for home in sorted({home for _, home in ended}):
-        if home in pools and pools[home].borrowing_limit:
-            seek_lenders(cluster, home, now)
-
-
-def send(cluster: Cluster, record: PodRecord, lender: str, now: float) -> None:
-    """Send a pod that waits at home into the lender's queue."""
-    cluster.queues[record.queue].remove(record)
-    travel(cluster, record, lender, now)
-
-
-def travel(cluster: Cluster, record: PodRecord, lender: str, now: float) -> None:
-    """Let a pod that is in no queue join the lender's as a borrower; the trip remembers where it has been."""
-    record.visited = (*(record.visited or (record.home,)), lender)
-    cluster.queues[lender].add(record, now)
-
-
-def note_blocked(cluster: Cluster, lenders: tuple[str, ...]) -> None:
-    """Remember lenders whose own pods wait for the room that somebody would borrow."""
-    for lender in lenders:
-        cluster.errands.relook[lender] = cluster.queues[lender].version
-
-
-class RowRoom:
-    """What a row offers to whom, by column; who is woken for it takes what he asks for off all of it.
-
-    `free` is what nobody has, `unclaimed` also what is only claimed. With `evict`, home pods may count on more:
-    `lent` what those have as well who leave or are on loan, `lower` what home pods of priority `lowest` or more have.
-    """
-
-    def __init__(self, cluster: Cluster, row: int) -> None:
-        nodes = cluster.nodes
-        self.row = row
-        self.pool = cluster.pool_of(row)
-        self.rows = np.array([row], dtype=np.intp)
-        self.free = nodes.room(row)
-        for spec in cluster.offers.get(row, {}).values():
-            self.free -= nodes.request(spec)
-        self.lent = self.free.copy()
-        for claim in cluster.claims.on_row(row):
-            self.lent += nodes.request(claim.spec)
-        self.lower = self.lent.copy()
-        self.lowest = PRIORITY_MAX
-
-    def evict(self, cluster: Cluster) -> None:
-        """Count on the room of those who leave or can be evicted."""
-        running = cluster.running
-        pods = running.table[running.slots_on(self.rows)]
-        first = pods["leaving"] | (pods["evictable"] & pods["borrower"])
-        lower = pods["evictable"] & ~first
-        columns = [cluster.nodes.column(resource) for resource in running.kinds.resources]
-        self.lent[columns] += running.kinds.amounts[pods["kind"][first]].sum(axis=0)
-        self.lower = self.lent.copy()
-        if lower.any():
-            self.lower[columns] += running.kinds.amounts[pods["kind"][lower]].sum(axis=0)
-            self.lowest = int(pods["priority"][lower].min())
-
-    def may_hold(self, request: Amounts, priority: int) -> bool:
-        """Say whether a home pod could find room here, as far as amounts tell."""
-        return priority > self.lowest or bool((request <= np.maximum(self.lent, 0)).all())
-
-    def take(self, request: Amounts) -> None:
-        """Count on this room less by what a woken pod asks for."""
-        self.free -= request
-        self.lent -= request
-        self.lower -= request
-
-
-def _walk(queues: Sequence[PoolQueue], room: Amounts, wake: Callable[[WaitingClass], bool]) -> None:
-    """Go through the parked classes that fit into `room`, by whose turn it is, as long as some do.
-
-    `wake` says whether it woke the head of a class; it lowers `room` when it does.
-    """
-    after: OrderKey | None = None
-    going = True
-    while going:
-        going = False
-        for alike in merge(*(queue.parked_within(room, after) for queue in queues), key=attrgetter("turn")):
-            turn = alike.turn
-            if wake(alike):
-                after, going = turn, True
-                break
-
-
 def _offer_at_home(cluster: Cluster, room: RowRoom, node: Node, now: float) -> None:
     queue = cluster.queues[room.pool]
     if cluster.market.may_evict(cluster.pools.pools[room.pool]):
@@ -273,7 +146,9 @@ def _offer_at_home(cluster: Cluster, room: RowRoom, node: Node, now: float) -> N
         queue.wake_next(head.pod, now)
         return True
 
-    _walk([queue], room.lower, wake)
+    rest = walk([queue], room.most, wake, most=OFFERED_MAX)
+    if rest is not None:
+        wake_later(cluster, room.pool, (alike.head for alike in queue.parked_within(room.most, rest)))
 
 
 def _offer_to_nominated(cluster: Cluster, room: RowRoom, now: float) -> None:
@@ -296,7 +171,13 @@ def _offer_to_nominated(cluster: Cluster, room: RowRoom, now: float) -> None:
 
 
 def _offer_abroad(cluster: Cluster, room: RowRoom, node: Node, now: float) -> None:
-    """Send parked pods of other pools to the row's pool."""
+    """Send parked pods of other pools to the row's pool, unless its own could use the row."""
+    queues = borrowers(cluster, room.pool)
+    if not queues:
+        return
+    if wanted_at_home(cluster.market, room.pool, room.rows)[0]:
+        note_blocked(cluster, (room.pool,))
+        return
 
     def wake(alike: WaitingClass) -> bool:
         head = alike.head
@@ -304,24 +185,10 @@ def _offer_abroad(cluster: Cluster, room: RowRoom, node: Node, now: float) -> No
             return False
         if not may_borrow(cluster.market, head.home, room.pool, alike.spec):
             return False
-        if wanted_at_home(cluster.market, room.pool, room.rows)[0]:
-            cluster.errands.relook[room.pool] = cluster.queues[room.pool].version
-            return False
         room.take(cluster.queues[head.home].request(alike))
         cluster.offer(head, room.row)
         send(cluster, head, room.pool, now)
         return True
 
-    _walk(_borrowers(cluster, room.pool), room.free, wake)
-
-
-def _borrowers(cluster: Cluster, lender: str) -> list[PoolQueue]:
-    """Return the queues in which somebody waits who might borrow from this pool."""
-    pool = cluster.pools.pools[lender]
-    if pool.disable_sharing or pool.invalid:
-        return []
-    return [
-        cluster.queues[name]
-        for name in cluster.pools.names()
-        if name != lender and cluster.queues[name].has_parked and not cluster.pools.pools[name].disable_borrowing
-    ]
+    if walk(queues, room.free, wake, most=OFFERED_MAX) is not None:
+        cluster.errands.relook[room.pool] = NEVER_LOOKED

@@ -170,12 +170,10 @@ def wanted_at_home(market: Market, lender: str, rows: Rows) -> Mask:
         return wanted
     evicts = market.may_evict(pool)
     rooms = nodes.allocatable[:, rows] - nodes.used[:, rows] if evicts else nodes.allocatable[:, rows]
-    for alike in queue.usable_within(rooms.max(axis=1)):
+    could = market.runner.passes if evicts else market.runner.could_run
+    for spec in queue.usable_within(rooms.max(axis=1)):
         left = ~wanted
-        if evicts:
-            wanted[left] = market.runner.passes(alike.spec, rows[left])
-        else:
-            wanted[left] = market.runner.could_run(alike.spec, rows[left])
+        wanted[left] = could(spec, rows[left])
         if wanted.all():
             break
     return wanted

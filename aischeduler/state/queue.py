@@ -16,7 +16,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from heapq import merge
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 import numpy as np
@@ -65,10 +65,16 @@ class WaitingClass:
 
 @dataclass(slots=True)
 class Stir:
-    """Which queues changed: `pools` since somebody last took them out, `version` grows with every change of any."""
+    """What the queues share: which `pools` changed since somebody last took them out, and who waits abroad.
+
+    `version` grows with every change of any queue, `versions` with those of one.
+    """
 
     pools: set[str] = field(default_factory=set)
     version: int = 0
+    versions: Counter[str] = field(default_factory=Counter)
+    abroad: dict[str, dict[str, PodRecord]] = field(default_factory=dict)
+    """Home -> its pods, by uid, that wait in the queues of other pools."""
 
 
 class PoolQueue:
@@ -77,8 +83,6 @@ class PoolQueue:
     def __init__(self, pool: str, nodes: NodeTable, stir: Stir) -> None:
         self.pool = pool
         self._stir = stir
-        self.version = 0
-        """Grows with every pod that comes, goes or changes its place."""
         self.home_active = 0
         """Home pods that are tried as soon as their turn comes."""
         self.borrowers_ask: Counter[str] = Counter()
@@ -98,6 +102,11 @@ class PoolQueue:
 
     def __len__(self) -> int:
         return len(self._records)
+
+    @property
+    def version(self) -> int:
+        """Grows with every pod that comes, goes or changes its place, here or, of the pool's own, abroad."""
+        return self._stir.versions[self.pool]
 
     def records(self) -> tuple[PodRecord, ...]:
         """Return every waiting record, in the order in which they came in."""
@@ -216,13 +225,18 @@ class PoolQueue:
 
     @property
     def has_usable(self) -> bool:
-        """Say whether some home pod waits that could take room."""
-        return self._usable > 0
+        """Say whether some home pod waits, here or abroad, that could take room."""
+        return self._usable > 0 or self.pool in self._stir.abroad
 
-    def usable_within(self, room: Amounts) -> tuple[WaitingClass, ...]:
-        """Return the classes of which some home pod could take room and whose request fits into `room`, by slot."""
+    def usable_within(self, room: Amounts) -> tuple[PodSpec, ...]:
+        """Return what those home pods ask for that wait here and could take room, as far as it fits into `room`.
+
+        Also of those who wait abroad, whatever they ask for; each class once.
+        """
         slots = np.flatnonzero(self._demand.fitting(room)).tolist()
-        return tuple(self._slots[slot] for slot in slots if self._slots[slot].usable)
+        here = (self._slots[slot].spec for slot in slots if self._slots[slot].usable)
+        away = (record.pod.spec for record in self._stir.abroad.get(self.pool, {}).values())
+        return tuple({spec.key: spec for spec in chain(here, away)}.values())
 
     def in_place(self, place: Place) -> tuple[PodRecord, ...]:
         """Return the pods that wait in this place, by whose turn it is."""
@@ -231,11 +245,14 @@ class PoolQueue:
         found = self._named.get(place, self._records)
         return tuple(sorted((record for record in found.values() if record.place is place), key=_order))
 
-    def wake_next(self, pod: Pod, now: float) -> None:
-        """Wake the first parked pod of this pod's class, if there is one."""
+    def wake_next(self, pod: Pod, now: float, *, at_once: bool = False) -> None:
+        """Wake the first parked pod of this pod's class, if there is one; `at_once` without a backoff."""
         alike = self._classes.get(_class_key(pod))
         if alike is not None and alike.parked:
-            self._wake(alike.head, now)
+            head = alike.head
+            if at_once:
+                head.backoff_until = now
+            self._wake(head, now)
 
     def wake_at_once(self, record: PodRecord, now: float) -> None:
         """Wake this pod, whatever it waits for, without a backoff."""
@@ -297,10 +314,10 @@ class PoolQueue:
             self._heads.add(alike)
 
     def _count(self, record: PodRecord, sign: int) -> None:
-        self.version += 1
-        self._stir.version += 1
-        self._stir.pools.add(self.pool)
-        place = record.place
+        stir, place = self._stir, record.place
+        stir.version += 1
+        stir.versions[self.pool] += 1
+        stir.pools.add(self.pool)
         self._counts[place] += sign
         if place in self._named:
             self._name(record, place, sign)
@@ -310,6 +327,7 @@ class PoolQueue:
         if not home:
             for resource, amount in record.pod.spec.request.amounts.items():
                 self.borrowers_ask[resource] += sign * amount
+            self._note_abroad(record, sign)
         if place is Place.ACTIVE and home:
             self.home_active += sign
         alike = self._class(record.pod)
@@ -321,6 +339,16 @@ class PoolQueue:
             self._demand.drop(alike.slot)
             del self._slots[alike.slot]
             del self._classes[_class_key(record.pod)]
+
+    def _note_abroad(self, record: PodRecord, sign: int) -> None:
+        self._stir.versions[record.home] += 1
+        if sign > 0:
+            self._stir.abroad.setdefault(record.home, {})[record.pod.uid] = record
+            return
+        away = self._stir.abroad[record.home]
+        del away[record.pod.uid]
+        if not away:
+            del self._stir.abroad[record.home]
 
     def _name(self, record: PodRecord, place: Place, sign: int) -> None:
         if sign > 0:

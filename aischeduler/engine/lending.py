@@ -1,0 +1,166 @@
+"""Who may borrow what a pool can spare, and on the way to it.
+
+Laws:
+- Borrowers are sent straight into the lender's queue, where their order decides between pools.
+- While a home pod of the lender could use the room they wait, and the lender is looked at again once its queue changed.
+- Each decision judges a few classes; the next goes on where it stopped, and a new start waits for the end.
+"""
+
+from collections.abc import Callable, Sequence
+from heapq import merge
+from operator import attrgetter
+from typing import Final
+
+import numpy as np
+
+from aischeduler.engine.cluster import Cluster
+from aischeduler.model.names import PODS
+from aischeduler.policies.borrowing import Lender, choose_lender, may_borrow, wanted_at_home
+from aischeduler.state.demand import Amounts
+from aischeduler.state.nodes import UNOFFERED
+from aischeduler.state.queue import PoolQueue, WaitingClass
+from aischeduler.state.records import OrderKey, PodRecord
+
+JUDGED_MAX: Final = 64
+"""Classes that one decision judges for a lender, or for a home."""
+NEVER_LOOKED: Final = -1
+"""No version of a queue: it is looked at again whatever happens to it."""
+UNLIMITED: Final = 2**62
+
+
+def lend(cluster: Cluster, lender: str, now: float) -> None:
+    """Send those to this lender who wait at home and could borrow some room of it, as far as all its room goes."""
+    nodes, market, queues = cluster.nodes, cluster.market, borrowers(cluster, lender)
+    after = cluster.errands.lending.pop(lender, None)
+    rows = nodes.rows_of_pool(cluster.pools.id(lender))
+    rows = rows[nodes.used[nodes.columns[PODS], rows] < nodes.allocatable[nodes.columns[PODS], rows]]
+    if not queues or not len(rows):
+        return
+    wanted = wanted_at_home(market, lender, rows)
+    if wanted.any():
+        note_blocked(cluster, (lender,))
+    rows = rows[~wanted]
+    if not len(rows):
+        return
+    left = np.maximum(nodes.allocatable[:, rows] - nodes.used[:, rows], 0)
+    room, largest = left.sum(axis=1), left.max(axis=1)
+    for resource, amount in cluster.queues[lender].borrowers_ask.items():
+        room[nodes.column(resource)] -= amount  # they are there already
+
+    def wake(alike: WaitingClass) -> bool:
+        home = alike.head.home
+        request = cluster.queues[home].request(alike)
+        if (request > largest).any() or not may_borrow(market, home, lender, alike.spec):
+            return False
+        if not cluster.runner.passes(alike.spec, rows).any():
+            return False
+        np.subtract(room, request, out=room)
+        send(cluster, alike.head, lender, now)
+        return True
+
+    rest = walk(queues, room, wake, after)
+    if rest is not None:
+        cluster.errands.lending[lender] = rest
+    if len(cluster.queues[lender]):
+        note_blocked(cluster, (lender,))  # whoever was sent and takes nothing leaves the room to others
+
+
+def seek_lenders(cluster: Cluster, home: str, now: float) -> None:
+    """Send those who wait in this pool to whoever lends to them now: their pool may borrow more than before."""
+    errands, queue, limit = cluster.errands, cluster.queues[home], cluster.pools.pools[home].borrowing_limit
+    after = errands.seeking.pop(home)
+    borrowed = cluster.loans.borrowed(home)
+    columns = {cluster.nodes.column(name): most - borrowed.get(name, 0) for name, most in limit.items()}
+    room = np.full(len(cluster.nodes.used), UNLIMITED, dtype=np.int64)
+    room[list(columns)] = list(columns.values())
+    room[UNOFFERED] = 0
+
+    def wake(alike: WaitingClass) -> bool:
+        request = queue.request(alike)
+        found = choose_lender(cluster.market, home, cluster.ask(alike.spec, home), (home,))
+        note_blocked(cluster, found.blocked)
+        if not isinstance(found, Lender):
+            return False
+        np.subtract(room, request, out=room)
+        send(cluster, alike.head, found.name, now)
+        return True
+
+    rest = walk([queue], room, wake, after)
+    if rest is not None:
+        errands.seeking[home] = rest
+    elif home in errands.seek_again:
+        errands.seek_again.discard(home)
+        errands.seeking[home] = None
+
+
+def limits_freed(cluster: Cluster) -> None:
+    """Let those try again whom a limit refused, now that loans have ended."""
+    ended, cluster.ended_loans = cluster.ended_loans, set()
+    pools, errands = cluster.pools.pools, cluster.errands
+    for lender, home in sorted(ended):
+        if lender in pools and pools[lender].lending_limit:
+            errands.relook[lender] = NEVER_LOOKED
+        if home in pools and pools[home].borrowing_limit:
+            if home in errands.seeking:
+                errands.seek_again.add(home)
+            errands.seeking.setdefault(home, None)
+
+
+def send(cluster: Cluster, record: PodRecord, lender: str, now: float) -> None:
+    """Send a pod that waits at home into the lender's queue."""
+    cluster.queues[record.queue].remove(record)
+    travel(cluster, record, lender, now)
+
+
+def travel(cluster: Cluster, record: PodRecord, lender: str, now: float) -> None:
+    """Let a pod that is in no queue join the lender's as a borrower; the trip remembers where it has been."""
+    record.visited = (*(record.visited or (record.home,)), lender)
+    cluster.queues[lender].add(record, now)
+
+
+def note_blocked(cluster: Cluster, lenders: tuple[str, ...]) -> None:
+    """Remember lenders whose own pods wait for the room that somebody would borrow.
+
+    Who was refused before, and is still to be looked at again, is not forgotten for it.
+    """
+    for lender in lenders:
+        cluster.errands.relook.setdefault(lender, cluster.queues[lender].version)
+
+
+def borrowers(cluster: Cluster, lender: str) -> list[PoolQueue]:
+    """Return the queues in which somebody waits who might borrow from this pool."""
+    pool = cluster.pools.pools[lender]
+    if pool.disable_sharing or pool.invalid:
+        return []
+    return [
+        cluster.queues[name]
+        for name in cluster.pools.names()
+        if name != lender and cluster.queues[name].has_parked and not cluster.pools.pools[name].disable_borrowing
+    ]
+
+
+def walk(
+    queues: Sequence[PoolQueue],
+    room: Amounts,
+    wake: Callable[[WaitingClass], bool],
+    after: OrderKey | None = None,
+    *,
+    most: int = JUDGED_MAX,
+) -> OrderKey | None:
+    """Go through the parked classes that fit into `room`, by whose turn it is, as long as some do.
+
+    `wake` says whether it woke the head of a class; it lowers `room` when it does. After `most` classes it stops and
+    returns the turn after which to go on; None when it came to the end.
+    """
+    judged, going = 0, True
+    while going:
+        going = False
+        for alike in merge(*(queue.parked_within(room, after) for queue in queues), key=attrgetter("turn")):
+            if judged == most:
+                return after
+            judged += 1
+            after = alike.turn
+            if wake(alike):
+                going = True
+                break
+    return None
