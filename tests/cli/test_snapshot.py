@@ -22,7 +22,7 @@ class Pages:
         self._pages = pages
         self.asked: list[tuple[str, str]] = []
 
-    async def get(self, path: str, query: Mapping[str, str]) -> bytes:
+    async def get(self, path: str, query: Mapping[str, str], _seconds: float) -> bytes:
         self.asked.append((path, query.get("continue", "")))
         if self.asked[-1] not in self._pages:
             raise RefusedError(404, "NotFound", "the server could not find the requested resource")
