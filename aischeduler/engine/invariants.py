@@ -24,7 +24,7 @@ from aischeduler.model.actions import Action
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.summary import PoolSummary
 from aischeduler.state.claims import Claim
-from aischeduler.state.nodes import NO_POOL
+from aischeduler.state.nodes import NO_POOL, UNOFFERED
 from aischeduler.state.records import NOWHERE, WAITING, Place, PodRecord
 
 Faults = Iterator[tuple[str, str]]
@@ -177,7 +177,7 @@ def rows_faults(cluster: Cluster, rows: Iterable[int]) -> Faults:
             )
         specs = [record.counted for record in cluster.on_row(row) if record.counted is not None]
         specs += [claim.spec for claim in cluster.claims.on_row(row)]
-        used = Counter(dict(zip(nodes.columns, nodes.used[:, row].tolist(), strict=True)))
+        used = Counter(nodes.named(nodes.used[:, row]))
         if used != recount.total(specs):
             yield "I2", f"{name}: uses {+used}, its pods and claims {recount.total(specs)}"
         if (int(nodes.scored[0, row]), int(nodes.scored[1, row])) != recount.scored(specs):
@@ -195,6 +195,8 @@ def _free_rows_faults(cluster: Cluster) -> Faults:
     odd = free & (kept | (nodes.pool != NO_POOL))
     if odd.any() or len(nodes._free) != int(free.sum()) or any(nodes.names[row] for row in nodes._free):
         yield "I2", f"something counts on rows without a node: {np.flatnonzero(odd).tolist()}"
+    if any(amounts[UNOFFERED].any() for amounts in (nodes.allocatable, nodes.capacity, nodes.used)):
+        yield "I2", "somebody has, or uses, of what nobody offers"
 
 
 def _contest(found: tuple[str, ...]) -> tuple[str, ...]:
@@ -212,7 +214,9 @@ def pools_faults(cluster: Cluster) -> Faults:
     for row in sorted(cluster.pools.conflicts):
         if nodes.nodes[row] is None:
             yield "I4", f"row {row}: contested, but no node"
-    strangers = {*cluster.errands.relook, *cluster.reported, *cluster.outbox} - names
+    errands = cluster.errands
+    left = {*errands.waking, *errands.rewording, *errands.relook}
+    strangers = (left | {*cluster.reported, *cluster.outbox}) - names
     if strangers:
         yield "I4", f"something is kept for pools that do not exist: {sorted(strangers)}"
     yield from _ports_index_faults(cluster)
@@ -303,9 +307,8 @@ def _loans_faults(cluster: Cluster, on_nodes: list[PodRecord]) -> Faults:
         loan = recount.loan_of(cluster, record)
         if loan is not None and record.counted is not None:
             pods[loan] += 1
-            taken = Counter({**record.counted.request.amounts, "pods": 1})
-            lent.setdefault(loan[0], Counter()).update(taken)
-            borrowed.setdefault(loan[1], Counter()).update(taken)
+            lent.setdefault(loan[0], Counter()).update(record.counted.request.taken)
+            borrowed.setdefault(loan[1], Counter()).update(record.counted.request.taken)
     if cluster.loans.pods() != pods:
         yield "I5", f"the loans are {dict(pods)}, counted are {cluster.loans.pods()}"
     for pool in sorted({*cluster.pools.pools, *cluster.loans._lent, *cluster.loans._borrowed}):
@@ -322,7 +325,7 @@ def _summary_faults(cluster: Cluster) -> Faults:
             yield "I5", f"{summary.name}: summed up as (is, should be): {odd}"
     for kind in ("capacity", "allocatable"):
         column = getattr(cluster.nodes, kind)
-        whole = Counter({name: int(column[i].sum()) for name, i in cluster.nodes.columns.items()})
+        whole = Counter(cluster.nodes.named(column.sum(axis=1)))
         if whole != Counter({name: sum(getattr(s, kind).get(name, 0) for s in said) for name in whole}):
             yield "I4", f"the {kind} of all pools is not that of the cluster, {+whole}"
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from aischeduler.engine import recount
 from aischeduler.engine.cluster import Cluster
+from aischeduler.state.nodes import UNOFFERED
 from aischeduler.state.queue import PoolQueue, _class_key
 from aischeduler.state.records import USABLE, WAITING, Place, PodRecord
 
@@ -80,9 +81,11 @@ def _class_faults(cluster: Cluster, queue: PoolQueue) -> Iterator[str]:
         if (kept.pending, kept.usable) != (len(records), len(usable)):
             yield f"the class of {_uids(records)} is counted as {kept.pending} pending, {kept.usable} usable"
         row = queue._demand._amounts[kept.slot]
-        asked = recount.amounts(kept.spec)
+        asked, columns = recount.amounts(kept.spec), cluster.nodes.columns
+        if len(row) == len(cluster.nodes.used) and bool(row[UNOFFERED]) != any(name not in columns for name in asked):
+            yield f"the class of {_uids(records)} asks for {asked}, of what nobody offers {row[UNOFFERED]} is kept"
         if queue._slots.get(kept.slot) is not kept or any(
-            row[column] != asked[name] for name, column in cluster.nodes.columns.items() if column < len(row)
+            row[column] != asked[name] for name, column in columns.items() if column < len(row)
         ):
             yield f"the class of {_uids(records)} asks for {asked}, kept is {row.tolist()}"
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from aischeduler.engine.cluster import Cluster
-from aischeduler.model.names import DEFAULT_POOL, PODS
+from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort, PodSpec
 from aischeduler.model.resources import Amounts
@@ -23,7 +23,7 @@ KINDS = ("capacity", "allocatable", "used", "own", "shared", "system", "borrowed
 
 def amounts(spec: PodSpec) -> Counter[str]:
     """Return what one pod takes, as the node table counts it."""
-    return Counter({PODS: 1}) + Counter({name: requested(amount) for name, amount in spec.request.amounts.items()})
+    return Counter({name: requested(amount) for name, amount in spec.request.taken.items()})
 
 
 def total(specs: Iterable[PodSpec]) -> Counter[str]:
@@ -100,10 +100,10 @@ def summaries(cluster: Cluster) -> dict[str, dict[str, Counter[str]]]:
         _add_running(cluster, record, sums)
     for record in cluster.records.values():
         if record.queue and record.place is not Place.GATED:
-            sums[record.queue]["pending"].update({**record.pod.spec.request.amounts, PODS: 1})
+            sums[record.queue]["pending"].update(record.pod.spec.request.taken)
         claim = cluster.claims.of(record.pod.uid)
         if claim is not None:
-            claimed[cluster.pool_of(claim.row)].update({**claim.spec.request.amounts, PODS: 1})
+            claimed[cluster.pool_of(claim.row)].update(amounts(claim.spec))
     for name, mine in sums.items():
         for resource, amount in mine["allocatable"].items():
             mine["free"][resource] = max(amount - mine["used"][resource] - claimed[name][resource], 0)

@@ -104,7 +104,7 @@ def digest(cluster: Cluster) -> dict[str, str | int]:
         node = cluster.nodes.names[record.row] if record.counted is not None else ""
         told.update(repr((uid, record.place.name, record.home, record.queue, node, record.loan)).encode())
     for name, row in sorted(cluster.nodes.rows.items()):
-        used = sorted((resource, int(cluster.nodes.used[i, row])) for resource, i in cluster.nodes.columns.items())
+        used = sorted(cluster.nodes.named(cluster.nodes.used[:, row]).items())
         told.update(repr((name, cluster.pool_of(row), used)).encode())
     return {
         "digest": told.hexdigest(),

@@ -1,22 +1,24 @@
 """What each pool has, uses, lends and waits for, summed up from the columns whenever somebody asks.
 
-Law: nothing is kept from one summary to the next, so that there is nothing to go wrong between them.
+Laws:
+- Nothing is kept from one summary to the next, so that there is nothing to go wrong between them.
+- What waits may ask for more than any column can hold, of things that have no column: it is summed up by name.
 """
 
-from collections.abc import Mapping
+from collections import Counter
 
 import numpy as np
 import numpy.typing as npt
 
 from aischeduler.engine.cluster import Cluster
-from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
+from aischeduler.model.names import PODS
+from aischeduler.model.resources import Amounts
 from aischeduler.model.summary import GPU, PoolSummary
-from aischeduler.state.nodes import NO_POOL
+from aischeduler.state.nodes import ALWAYS, NO_POOL
 from aischeduler.state.running import Slots
 
 Sums = npt.NDArray[np.int64]
 
-ALWAYS = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 OWN, SHARED, SYSTEM = range(3)
 
 
@@ -26,7 +28,7 @@ def summarize(cluster: Cluster) -> tuple[PoolSummary, ...]:
     grouped = nodes.by_pool()
     capacity, allocatable = grouped.sums(nodes.capacity), grouped.sums(nodes.allocatable)
     by_owner, borrowed = _running(cluster)
-    empty = np.zeros(len(nodes.columns), dtype=np.int64)
+    empty = np.zeros(len(nodes.used), dtype=np.int64)
     summaries: list[PoolSummary] = []
     for name in cluster.pools.names():
         number = cluster.pools.id(name)
@@ -34,8 +36,7 @@ def summarize(cluster: Cluster) -> tuple[PoolSummary, ...]:
         own, shared, system = by_owner[number]
         used = own + shared + system
         has = allocatable[:, place] if place is not None else empty
-        claimed = _claimed(cluster, name)
-        amounts = {
+        columns = {
             "capacity": capacity[:, place] if place is not None else empty,
             "allocatable": has,
             "used": used,
@@ -43,11 +44,11 @@ def summarize(cluster: Cluster) -> tuple[PoolSummary, ...]:
             "shared": shared,
             "system": system,
             "borrowed": borrowed[number],
-            "free": np.maximum(has - used - claimed, 0),
-            "pending": _pending(cluster, name),
+            "free": np.maximum(has - used - _claimed(cluster, name), 0),
         }
         pool = cluster.pools.pools[name]
-        named = {kind: _named(cluster, sums) for kind, sums in amounts.items()}
+        sums = {kind: nodes.named(column) for kind, column in columns.items()} | {"pending": _pending(cluster, name)}
+        named = {kind: _shown(cluster, amounts) for kind, amounts in sums.items()}
         summaries.append(
             PoolSummary(
                 name=name,
@@ -81,7 +82,7 @@ def _sums(cluster: Cluster, groups: Sums, slots: Slots, count: int) -> Sums:
     """Sum up what the pods of these slots ask for by group: [group, column]."""
     nodes, kinds = cluster.nodes, cluster.running.kinds
     columns = [nodes.column(resource) for resource in kinds.resources]
-    sums = np.zeros((count, len(nodes.columns)), dtype=np.int64)
+    sums = np.zeros((count, len(nodes.used)), dtype=np.int64)
     # Pods of one group and kind are counted first: there are far fewer kinds than pods.
     size = len(kinds.amounts)
     keys, pods = np.unique(groups * size + cluster.running.table["kind"][slots], return_counts=True)
@@ -92,29 +93,23 @@ def _sums(cluster: Cluster, groups: Sums, slots: Slots, count: int) -> Sums:
 
 
 def _claimed(cluster: Cluster, pool: str) -> Sums:
-    nodes = cluster.nodes
-    total = np.zeros(len(nodes.columns), dtype=np.int64)
+    total = np.zeros(len(cluster.nodes.used), dtype=np.int64)
     for claim in cluster.claims.in_pool(pool):
-        total[nodes.columns[PODS]] += 1
-        for resource, amount in claim.spec.request.amounts.items():
-            total[nodes.columns[resource]] += amount
+        total += cluster.nodes.request(claim.spec)
     return total
 
 
-def _pending(cluster: Cluster, pool: str) -> Sums:
-    nodes = cluster.nodes
-    total = np.zeros(len(nodes.columns), dtype=np.int64)
+def _pending(cluster: Cluster, pool: str) -> Amounts:
+    total: Counter[str] = Counter()
     for spec, count in cluster.queues[pool].pending():
-        total[nodes.columns[PODS]] += count
-        for resource, amount in spec.request.amounts.items():
-            total[nodes.columns[resource]] += count * amount
+        for resource, amount in spec.request.taken.items():
+            total[resource] += count * amount
     return total
 
 
-def _named(cluster: Cluster, sums: Sums) -> Mapping[str, int]:
+def _shown(cluster: Cluster, sums: Amounts) -> Amounts:
     """Return the sums by resource name, those that are never left out first, then the others by name."""
-    columns = cluster.nodes.columns
-    always = {resource: int(sums[columns[resource]]) for resource in ALWAYS}
-    gpus = sum(int(sums[columns[resource]]) for resource in cluster.profile.gpu_resources if resource in columns)
-    rest = {r: int(sums[c]) for r, c in sorted(columns.items()) if r not in ALWAYS and sums[c]}
+    always = {resource: sums.get(resource, 0) for resource in ALWAYS}
+    gpus = sum(sums.get(resource, 0) for resource in cluster.profile.gpu_resources)
+    rest = {resource: amount for resource, amount in sorted(sums.items()) if resource not in ALWAYS and amount}
     return {**always, GPU: gpus, **rest}

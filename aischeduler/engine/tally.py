@@ -30,7 +30,9 @@ class Tally:
         self.evictions: Counter[tuple[str, Cause]] = Counter()
         """Evictions asked for, by the pool of the node."""
         self.net_saves: Counter[str] = Counter()
-        """Pods that were placed only because the five-minute net brought them back, by pool of its queue."""
+        """Pods that were placed only because the five-minute net brought them back, by existing pool of its queue."""
+        self.net_saves_forgotten = 0
+        """Of them, those in pools that are gone."""
         self.violations: Counter[str] = Counter()
         """Invariants found broken, by name."""
 
@@ -39,5 +41,9 @@ class Tally:
         for pairs in (self.attempts, self.borrow_refusals, self.evictions):
             for key in [key for key in pairs if key[0] == pool]:
                 del pairs[key]
-        for names in (self.borrow_attempts, self.net_saves):
-            names.pop(pool, None)
+        self.borrow_attempts.pop(pool, None)
+        self.net_saves_forgotten += self.net_saves.pop(pool, 0)
+
+    def net_saves_ever(self) -> int:
+        """Return how many pods the net has saved, in pools that are gone as well."""
+        return self.net_saves.total() + self.net_saves_forgotten

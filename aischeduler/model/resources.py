@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from aischeduler.model.names import CPU, MEMORY
+from aischeduler.model.names import CPU, MEMORY, PODS
 from aischeduler.model.quantity import QuantityError, parse_milli, parse_units
 
 Amounts = Mapping[str, int]
@@ -41,6 +41,11 @@ class Request:
     amounts: Amounts
     score_cpu_milli: int
     score_memory_bytes: int
+
+    @property
+    def taken(self) -> Amounts:
+        """What the pod takes of a node: its amounts, and one place among the pods, whatever it says of those."""
+        return {**self.amounts, PODS: 1}
 
 
 def parse_amounts(field: str, quantities: Mapping[str, str]) -> dict[str, int]:

@@ -46,8 +46,8 @@ class NodeResourcesFit:
 
     def reasons(self, spec: PodSpec, nodes: NodeTable, rows: Rows) -> Counter[str]:
         """Count every resource that is short, so that a node may count more than once."""
-        resources = (resource for resource in spec.request.amounts if resource != PODS)
-        words = ["Too many pods", *(f"Insufficient {resource}" for resource in resources)]
+        taken = spec.request.taken
+        words = ["Too many pods" if resource == PODS else f"Insufficient {resource}" for resource in taken]
         short = (len(rows) - int(np.count_nonzero(mask)) for mask in self._room(spec, nodes, rows))
         return +Counter(dict(zip(words, short, strict=True)))
 
@@ -75,7 +75,7 @@ class NodeResourcesFit:
 
     @staticmethod
     def _room(spec: PodSpec, nodes: NodeTable, rows: Rows) -> Iterator[Mask]:
-        """Yield where there is room, resource by resource: one more pod, then the request in its order."""
+        """Yield where there is room, resource by resource, in the order of what the pod takes."""
         wanted = nodes.wanted(spec)
         for column, amount in zip(wanted.columns[:, 0].tolist(), wanted.amounts[:, 0].tolist(), strict=True):
             yield nodes.used[column].take(rows) + amount <= nodes.allocatable[column].take(rows)

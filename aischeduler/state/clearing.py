@@ -35,7 +35,7 @@ class Clearing:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._nodes.used[: len(self._used), self._rows] = self._used
+        self._nodes.used[:, self._rows] = self._used
         for taken, spec, row in reversed(self._ports):
             self._change_port(spec, row, take=not taken)
 

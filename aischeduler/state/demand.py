@@ -3,6 +3,7 @@
 Laws:
 - A slot per class; the columns are those of the node table, so that room and demand are compared as vectors.
 - A class that asks for nothing of a resource fits into no room of it: what filters do not ask is not asked here.
+- A class that asks for what no node offers fits into no room; once a node offers it, its slot is read anew.
 """
 
 from typing import Final
@@ -12,7 +13,7 @@ import numpy.typing as npt
 
 from aischeduler.model.pod import PodSpec
 from aischeduler.state.index import Mask
-from aischeduler.state.nodes import NodeTable
+from aischeduler.state.nodes import UNOFFERED, NodeTable
 
 Amounts = npt.NDArray[np.int64]
 
@@ -26,22 +27,24 @@ class DemandTable:
 
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
-        self._amounts: Amounts = np.full((SLOTS_FIRST, len(nodes.columns)), FREE_SLOT, dtype=np.int64)
+        self._amounts: Amounts = np.full((SLOTS_FIRST, len(nodes.used)), FREE_SLOT, dtype=np.int64)
+        self._unoffered: dict[int, PodSpec] = {}
+        """The classes by slot that ask for what no node offers."""
         self._free = list(range(SLOTS_FIRST - 1, -1, -1))
 
     def put(self, spec: PodSpec) -> int:
         """Take a class in; return its slot."""
-        request = self._nodes.request(spec)
         self._widen()
         if not self._free:
             self._grow()
         slot = self._free.pop()
-        self._amounts[slot] = request
+        self._write(slot, spec)
         return slot
 
     def drop(self, slot: int) -> None:
         """Take a class out."""
         self._amounts[slot] = FREE_SLOT
+        self._unoffered.pop(slot, None)
         self._free.append(slot)
 
     def fitting(self, room: Amounts) -> Mask:
@@ -55,11 +58,20 @@ class DemandTable:
         request: Amounts = self._amounts[slot].copy()
         return request
 
+    def _write(self, slot: int, spec: PodSpec) -> None:
+        request = self._amounts[slot] = self._nodes.request(spec)
+        if request[UNOFFERED]:
+            self._unoffered[slot] = spec
+        else:
+            self._unoffered.pop(slot, None)
+
     def _widen(self) -> None:
-        missing = len(self._nodes.columns) - self._amounts.shape[1]
+        missing = len(self._nodes.used) - self._amounts.shape[1]
         if missing:
             used = self._amounts[:, :1] != FREE_SLOT
             self._amounts = np.hstack((self._amounts, np.where(used, 0, FREE_SLOT).repeat(missing, axis=1)))
+            for slot, spec in tuple(self._unoffered.items()):
+                self._write(slot, spec)
 
     def _grow(self) -> None:
         slots = len(self._amounts)

@@ -2,7 +2,6 @@
 
 from collections import Counter
 
-from aischeduler.model.names import PODS
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.resources import Amounts
 
@@ -25,10 +24,11 @@ class Loans:
         lender, home = loan
         for sums, pool in ((self._lent, lender), (self._borrowed, home)):
             total = sums.setdefault(pool, Counter())
-            total[PODS] += pods
-            for resource, amount in spec.request.amounts.items():
+            for resource, amount in spec.request.taken.items():
                 total[resource] += pods * amount
-            if not total[PODS] and not any(total.values()):
+                if not total[resource]:
+                    del total[resource]
+            if not total:
                 del sums[pool]
         self._pods[loan] += pods
         if not self._pods[loan]:
@@ -52,7 +52,7 @@ def within(limit: Amounts, sums: Amounts, spec: PodSpec) -> str:
 
     What the limit does not name is unlimited, and so is what the pod does not ask for.
     """
-    asked = {**spec.request.amounts, PODS: 1}
+    asked = spec.request.taken
     for resource, most in sorted(limit.items()):
         if resource in asked and sums.get(resource, 0) + asked[resource] > most:
             return resource

@@ -2,6 +2,8 @@
 
 Laws:
 - Amounts are exact int64. Larger ones than `AMOUNT_MAX` count as that: no machine has them.
+- A resource has a column of its own once a node offers it or a pod that counts on a row asks for it. All others share
+  one in which nobody has anything: whoever asks for them fits nowhere, and costs nothing once it is gone.
 - `version` grows with every change; the journal names the rows that changed, so that readers catch up on those only.
 - `static_version` grows when labels, taints, cordons or membership change: what masks are built from;
   `pool_version` when a node changes its pool.
@@ -25,6 +27,10 @@ Column = npt.NDArray[np.int64]
 
 CPU_AND_MEMORY: Final = slice(0, 2)
 """The columns of CPU and memory, which scores read together."""
+ALWAYS: Final = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
+"""The resources that have a column from the start."""
+UNOFFERED: Final = len(ALWAYS)
+"""The column in which all resources without one of their own are looked up; zero everywhere, for ever."""
 WIDTH_FIRST: Final = 64
 NO_POOL: Final = -1
 FEW_ROWS: Final = 16
@@ -81,8 +87,9 @@ class NodeTable:
         self.rows: dict[str, int] = {}
         self.names: list[str] = [""] * self.width
         self.nodes: list[Node | None] = [None] * self.width
-        self.columns: dict[str, int] = {name: i for i, name in enumerate((CPU, MEMORY, EPHEMERAL_STORAGE, PODS))}
-        self.allocatable = np.zeros((len(self.columns), self.width), dtype=np.int64)
+        self.columns: dict[str, int] = {name: i for i, name in enumerate(ALWAYS)}
+        """Resource -> its own column, of those that have one."""
+        self.allocatable = np.zeros((UNOFFERED + 1, self.width), dtype=np.int64)
         self.capacity = np.zeros_like(self.allocatable)
         self.used = np.zeros_like(self.allocatable)
         """What pods and claims ask for."""
@@ -152,7 +159,7 @@ class NodeTable:
             row = self._free.pop()
             self.rows[name] = row
             self.names[row] = name
-            self._ranks = None
+            self._rank_anew()
         return row
 
     def add(self, spec: PodSpec, row: int) -> None:
@@ -203,21 +210,16 @@ class NodeTable:
         del self.rows[self.names[row]]
         self.names[row] = ""
         self._free.append(row)
-        self._ranks = None
+        self._rank_anew()
 
     def column(self, resource: str) -> int:
-        """Return the column of a resource, a new one of zeros where it is met for the first time.
+        """Return the column of a resource: `UNOFFERED` where it has none of its own."""
+        return self.columns.get(resource, UNOFFERED)
 
-        A new column replaces the arrays: ask for it before taking hold of them.
-        """
-        column = self.columns.get(resource)
-        if column is None:
-            column = self.columns[resource] = len(self.columns)
-            empty = np.zeros((1, self.width), dtype=np.int64)
-            self.allocatable = np.concatenate((self.allocatable, empty))
-            self.capacity = np.concatenate((self.capacity, empty))
-            self.used = np.concatenate((self.used, empty))
-        return column
+    def named(self, amounts: Column) -> dict[str, int]:
+        """Return amounts by column as amounts by name, of the resources that have a column."""
+        by_column = amounts.tolist()
+        return {resource: by_column[column] for resource, column in self.columns.items()}
 
     def changed_since(self, version: int) -> list[int] | None:
         """Return the rows that changed after this version, ascending; None when it is too long ago to tell."""
@@ -269,10 +271,10 @@ class NodeTable:
         return wanted
 
     def request(self, spec: PodSpec) -> Column:
-        """Return what a pod asks for, by column."""
+        """Return what a pod asks for, by column; of what has none, the largest amount."""
         wanted = self.wanted(spec)
-        asked = np.zeros(len(self.columns), dtype=np.int64)
-        asked[wanted.columns[:, 0]] = wanted.amounts[:, 0]
+        asked = np.zeros(len(self.used), dtype=np.int64)
+        np.maximum.at(asked, wanted.columns[:, 0], wanted.amounts[:, 0])
         return asked
 
     def room(self, row: int) -> Column:
@@ -282,19 +284,27 @@ class NodeTable:
 
     def _read(self, spec: PodSpec) -> Wanted:
         request = spec.request
-        amounts = {PODS: 1}
-        for resource, amount in request.amounts.items():
-            amounts[resource] = amounts.get(resource, 0) + requested(amount)
+        amounts = {resource: requested(amount) for resource, amount in request.taken.items()}
+        columns = [self.column(resource) for resource in amounts]
         scored = (requested(request.score_cpu_milli), requested(request.score_memory_bytes))
         return Wanted(
-            columns=np.array([[self.column(resource)] for resource in amounts], dtype=np.intp),
+            columns=np.array([[column] for column in columns], dtype=np.intp),
             amounts=np.array([[amount] for amount in amounts.values()], dtype=np.int64),
             cpu_and_memory=np.array([[amounts.get(CPU, 0)], [amounts.get(MEMORY, 0)]], dtype=np.int64),
             scored=np.array([[amount] for amount in scored], dtype=np.int64),
+            offered=UNOFFERED not in columns,
         )
 
-    def _count(self, spec: PodSpec, row: int, sign: int) -> None:
+    def _counted(self, spec: PodSpec) -> Wanted:
+        """Return what a pod asks for that counts on a row: each resource has a column of its own."""
         wanted = self.wanted(spec)
+        if not wanted.offered:
+            self._give_columns(spec.request.amounts)
+            wanted = self.wanted(spec)
+        return wanted
+
+    def _count(self, spec: PodSpec, row: int, sign: int) -> None:
+        wanted = self._counted(spec)
         self.used[wanted.columns, row] += sign * wanted.amounts
         self.scored[:, row] += sign * wanted.scored[:, 0]
         self.touch(row)
@@ -304,7 +314,7 @@ class NodeTable:
             for row in rows:
                 self._count(spec, row, sign)
             return
-        wanted, pods = self.wanted(spec), sign * np.bincount(rows, minlength=self.width)
+        wanted, pods = self._counted(spec), sign * np.bincount(rows, minlength=self.width)
         self.used[wanted.columns[:, 0]] += wanted.amounts * pods
         self.scored += wanted.scored * pods
         for row in rows:
@@ -328,16 +338,29 @@ class NodeTable:
 
     def _set_allocatable(self, row: int, node: Node) -> bool:
         """Write the allocatable amounts; say whether some grew."""
+        self._give_columns((*node.allocatable, *node.capacity))
         old = self.allocatable[:, row].copy()
-        self.allocatable[:, row] = 0
-        for resource, amount in node.allocatable.items():
-            column = self.column(resource)
-            self.allocatable[column, row] = min(amount, AMOUNT_MAX)
-        self.capacity[:, row] = 0
-        for resource, amount in node.capacity.items():
-            column = self.column(resource)
-            self.capacity[column, row] = min(amount, AMOUNT_MAX)
-        return bool((self.allocatable[: len(old), row] > old).any()) or len(self.columns) > len(old)
+        for amounts, found in ((self.allocatable, node.allocatable), (self.capacity, node.capacity)):
+            amounts[:, row] = 0
+            for resource, amount in found.items():
+                amounts[self.columns[resource], row] = min(amount, AMOUNT_MAX)
+        return bool((self.allocatable[:, row] > old).any())
+
+    def _give_columns(self, resources: Iterable[str]) -> None:
+        """Give each of these resources a column of its own; what classes ask for is read anew where one had none."""
+        missing = sorted({resource for resource in resources if resource not in self.columns})
+        if missing:
+            self.columns.update((resource, len(self.used) + i) for i, resource in enumerate(missing))
+            pad = ((0, len(missing)), (0, 0))
+            self.allocatable = np.pad(self.allocatable, pad)
+            self.capacity = np.pad(self.capacity, pad)
+            self.used = np.pad(self.used, pad)
+            self._wanted.clear()
+
+    def _rank_anew(self) -> None:
+        """Note that the order of names has changed, and with it every key that a class remembers."""
+        self._ranks = None
+        self.static_version += 1
 
     def _widen(self) -> None:
         old, self.width = self.width, self.width * 2

@@ -238,10 +238,9 @@ class Kinds:
         kind = self._kinds[spec.key] = self._free.pop()
         self._specs[kind] = spec
         self.amounts[kind] = 0
-        self.amounts[kind, 0] = 1
-        for resource, amount in spec.request.amounts.items():
+        for resource, amount in spec.request.taken.items():
             column = self._column(resource)
-            self.amounts[kind, column] += requested(amount)
+            self.amounts[kind, column] = requested(amount)
         if spec.host_ports:
             self._with_ports.add(kind)
         return kind

@@ -1,6 +1,14 @@
-"""Moments to come, by key."""
+"""Moments to come, by key.
 
-from heapq import heappop, heappush
+Law: memory follows the keys that are there, however often their moments move.
+"""
+
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+HEAP_SHARE: Final = 2
+HEAP_SPARE: Final = 64
+"""The heap may hold twice as many entries as there are keys, and these; then moments that have moved are left out."""
 
 
 class Timers:
@@ -22,8 +30,14 @@ class Timers:
 
     def set(self, key: str, at: float) -> None:
         """Set, or move, the moment of a key."""
+        if self._at.get(key) == at:
+            return
         self._at[key] = at
-        heappush(self._heap, (at, key))
+        if len(self._heap) > HEAP_SHARE * len(self._at) + HEAP_SPARE:
+            self._heap = [(at, key) for key, at in self._at.items()]
+            heapify(self._heap)
+        else:
+            heappush(self._heap, (at, key))
 
     def drop(self, key: str) -> bool:
         """Forget a key; say whether it was there."""

@@ -19,7 +19,8 @@ AMOUNT_MAX: Final = 2**53
 class Wanted:
     """Amounts of one pod; the first axis is the resource, the second is there to be spread over rows.
 
-    `columns` and `amounts` [k, 1]: the table's columns and how much of each, with one place among the pods.
+    `columns` and `amounts` [k, 1]: the table's columns and how much of each, with one place among the pods, in the
+    order of `Request.taken`. `offered`: each resource has a column of its own.
     `cpu_and_memory` [2, 1]: what it asks for; `scored` [2, 1]: what it counts as in scores.
     """
 
@@ -27,6 +28,7 @@ class Wanted:
     amounts: Amounts
     cpu_and_memory: Amounts
     scored: Amounts
+    offered: bool
 
 
 def requested(amount: int) -> int:

@@ -46,6 +46,22 @@ STEPS = st.one_of(
 )
 
 
+def test_the_order_of_names_breaks_ties_also_after_names_came_and_went() -> None:
+    table, spec = NodeTable(), a_pod(cpu="1").spec
+    table_rows = [table.see(a_node(f"n{number:02}"))[0] for number in range(40, 0, -1)]
+    rows, ask, runner = np.array(sorted(table_rows), dtype=np.intp), Ask(spec, Placement.SPREAD), Runner(PLUGINS, table)
+    first = table.rows["n01"]
+    assert runner.best(ask, rows) == (first, 40)
+    stub = table.row("a-node-never-seen")
+    table.add(spec, stub)
+    table.touch(first)
+    assert runner.best(ask, rows) == (first, 40)
+    table.remove(spec, stub)
+    table.release_stub(stub)
+    table.touch(table.rows["n02"])
+    assert runner.best(ask, rows) == (first, 40)
+
+
 @settings(max_examples=150, deadline=None)
 @given(st.lists(STEPS, min_size=5, max_size=40))
 def test_what_is_remembered_of_a_class_equals_a_fresh_look(

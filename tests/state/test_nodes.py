@@ -4,7 +4,7 @@ import numpy as np
 
 from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort
-from aischeduler.state.nodes import FEW_ROWS, WIDTH_FIRST, Change, NodeTable
+from aischeduler.state.nodes import ALWAYS, FEW_ROWS, UNOFFERED, WIDTH_FIRST, Change, NodeTable
 from aischeduler.state.trial import Trial
 from aischeduler.state.wanted import AMOUNT_MAX
 from tests.build import a_node, a_pod, a_taint
@@ -171,3 +171,54 @@ def test_a_node_without_allocatable_has_nothing() -> None:
     table = NodeTable()
     row, _ = table.see(Node("n"))
     assert not any(free(table, row).values())
+
+
+def test_what_is_only_asked_for_has_no_column_of_its_own() -> None:
+    table = NodeTable()
+    table.see(a_node("n"))
+    for number in range(100):
+        table.request(a_pod(extended={f"example.com/x{number}": "1", f"example.com/y{number}": "2"}).spec)
+    assert tuple(table.columns) == ALWAYS
+    assert {len(table.used), len(table.allocatable), len(table.capacity)} == {UNOFFERED + 1}
+
+
+def test_what_is_asked_for_is_read_anew_once_a_node_offers_it() -> None:
+    table, spec = NodeTable(), a_pod(extended={"example.com/x": "3", "example.com/y": "2"}).spec
+    assert table.request(spec)[UNOFFERED] == 3
+    row, change = table.see(a_node("n", extended={"example.com/x": "5"}))
+    assert change & Change.ROOM
+    asked = table.request(spec)
+    assert (asked[table.columns["example.com/x"]], asked[UNOFFERED]) == (3, 2)
+    table.see(a_node("n", extended={"example.com/x": "5", "example.com/y": "4"}))
+    table.add(spec, row)
+    assert table.request(spec)[UNOFFERED] == 0
+    assert (free(table, row)["example.com/x"], free(table, row)["example.com/y"]) == (2, 2)
+
+
+def test_what_counts_on_a_row_has_a_column_whether_one_pod_or_many_come() -> None:
+    table = NodeTable()
+    rows = [table.see(a_node(f"n{number}"))[0] for number in range(2)]
+    one, many = a_pod(extended={"example.com/x": "1"}).spec, a_pod(extended={"example.com/y": "1"}).spec
+    table.add(one, rows[0])
+    table.add_all(many, rows * FEW_ROWS)
+    assert int(table.used[table.columns["example.com/x"], rows[0]]) == 1
+    assert table.used[table.columns["example.com/y"], rows].tolist() == [FEW_ROWS, FEW_ROWS]
+    assert not table.used[UNOFFERED].any()
+
+
+def test_a_node_that_names_a_new_resource_and_has_none_of_it_helps_nobody() -> None:
+    table = NodeTable()
+    table.see(a_node("n"))
+    assert table.see(a_node("n", extended={"example.com/x": "0"}))[1] == Change.NONE
+
+
+def test_amounts_are_read_by_name() -> None:
+    table = NodeTable()
+    row, _ = table.see(a_node("n", cpu="4", memory="1Gi", pods=7, extended={"example.com/x": "3"}))
+    assert table.named(table.allocatable[:, row]) == {
+        "cpu": 4000,
+        "memory": 2**30,
+        "ephemeral-storage": 0,
+        "pods": 7,
+        "example.com/x": 3,
+    }
