@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.controlplane.plane import ControlPlane
-from tests.objects import node_object, pod_object
+from tests.objects import Json, node_object, pod_object
 from tests.real.cluster import create_nodes, create_pods
 from tests.real.daemon import Daemon
 from tests.real.history import History
@@ -29,6 +29,16 @@ def start(control_plane: ControlPlane, pools_served: None) -> Iterator[Start]:
             return daemon
 
         yield start
+
+
+def sentence_about(document: Json, directory: Path) -> str:
+    """Return the one sentence in which a command refuses to work with a kubeconfig."""
+    kubeconfig = directory / "kubeconfig"
+    kubeconfig.write_text(json.dumps(document))
+    shown = command("pools", "--kubeconfig", str(kubeconfig))
+    assert shown.returncode == 1
+    assert len(shown.stderr.strip().splitlines()) == 1
+    return shown.stderr
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -67,23 +77,13 @@ def test_token_file_and_context_are_followed(
 def test_wrong_token_is_one_sentence(control_plane: ControlPlane, tmp_path: Path) -> None:
     document = json.loads(control_plane.token_kubeconfig.read_text())
     document["users"][0]["user"] = {"token": "wrong"}
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(json.dumps(document))
-    shown = command("pools", "--kubeconfig", str(kubeconfig))
-    assert shown.returncode == 1
-    assert "Unauthorized" in shown.stderr
-    assert len(shown.stderr.strip().splitlines()) == 1
+    assert "Unauthorized" in sentence_about(document, tmp_path)
 
 
 def test_certificate_of_an_unknown_authority_is_one_sentence(control_plane: ControlPlane, tmp_path: Path) -> None:
     document = json.loads(control_plane.token_kubeconfig.read_text())
     del document["clusters"][0]["cluster"]["certificate-authority-data"]
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(json.dumps(document))
-    shown = command("pools", "--kubeconfig", str(kubeconfig))
-    assert shown.returncode == 1
-    assert "certificate verify failed" in shown.stderr
-    assert len(shown.stderr.strip().splitlines()) == 1
+    assert "certificate verify failed" in sentence_about(document, tmp_path)
 
 
 def test_missing_kubeconfig_is_one_sentence_that_names_it(control_plane: ControlPlane, tmp_path: Path) -> None:

@@ -22,6 +22,13 @@ AT_ONCE = {"gracePeriodSeconds": 0}
 SUCCEEDED = {"status": {"phase": "Succeeded"}}
 
 
+def halfway(plane: ControlPlane, namespace: str, daemon: Daemon, history: History) -> None:
+    """Let the scheduler start on the backlog, up to the middle."""
+    create_pods(plane, namespace, backlog(namespace))
+    daemon.launch()
+    history.wait_for_bound(namespace, MIDDLE)
+
+
 @pytest.mark.parametrize("program", [MODULE, WITHOUT_UVLOOP], ids=["uvloop", "asyncio"])
 def test_backlog_and_pods_created_meanwhile_are_all_bound_once(
     control_plane: ControlPlane, namespace: str, history: History, program: tuple[str, ...]
@@ -58,9 +65,7 @@ def test_two_schedulers_by_mistake_bind_every_pod_and_none_twice(
 def test_killed_scheduler_loses_nothing_and_binds_nothing_twice(
     control_plane: ControlPlane, namespace: str, daemon: Daemon, history: History
 ) -> None:
-    create_pods(control_plane, namespace, backlog(namespace))
-    daemon.launch()
-    history.wait_for_bound(namespace, MIDDLE)
+    halfway(control_plane, namespace, daemon, history)
     daemon.kill()
     assert len(history.bound(namespace)) < len(backlog(namespace))
     create_pods(control_plane, namespace, later(namespace))
@@ -72,9 +77,7 @@ def test_killed_scheduler_loses_nothing_and_binds_nothing_twice(
 def test_killed_api_server_loses_nothing_and_binds_nothing_twice(
     control_plane: ControlPlane, namespace: str, daemon: Daemon, history: History
 ) -> None:
-    create_pods(control_plane, namespace, backlog(namespace))
-    daemon.launch()
-    history.wait_for_bound(namespace, MIDDLE)
+    halfway(control_plane, namespace, daemon, history)
     control_plane.kill("kube-apiserver")
     assert len(history.bound(namespace)) < len(backlog(namespace))
     control_plane.restart("kube-apiserver")
@@ -88,9 +91,7 @@ def test_killed_api_server_loses_nothing_and_binds_nothing_twice(
 def test_killed_etcd_loses_nothing_and_binds_nothing_twice(
     control_plane: ControlPlane, namespace: str, daemon: Daemon, history: History
 ) -> None:
-    create_pods(control_plane, namespace, backlog(namespace))
-    daemon.launch()
-    history.wait_for_bound(namespace, MIDDLE)
+    halfway(control_plane, namespace, daemon, history)
     control_plane.restart("etcd")
     history.wait_for_bound(namespace, len(backlog(namespace)))
     assert daemon.running()
@@ -100,9 +101,7 @@ def test_killed_etcd_loses_nothing_and_binds_nothing_twice(
 def test_api_server_that_answers_nothing_for_a_while_costs_only_that_while(
     control_plane: ControlPlane, namespace: str, daemon: Daemon, history: History
 ) -> None:
-    create_pods(control_plane, namespace, backlog(namespace))
-    daemon.launch()
-    history.wait_for_bound(namespace, MIDDLE)
+    halfway(control_plane, namespace, daemon, history)
     control_plane.pause("kube-apiserver")
     time.sleep(2.0)
     control_plane.resume("kube-apiserver")
@@ -113,9 +112,7 @@ def test_api_server_that_answers_nothing_for_a_while_costs_only_that_while(
 def test_paused_scheduler_goes_on_where_it_was(
     control_plane: ControlPlane, namespace: str, daemon: Daemon, history: History
 ) -> None:
-    create_pods(control_plane, namespace, backlog(namespace))
-    daemon.launch()
-    history.wait_for_bound(namespace, MIDDLE)
+    halfway(control_plane, namespace, daemon, history)
     daemon.pause()
     create_pods(control_plane, namespace, later(namespace))
     daemon.resume()
@@ -126,9 +123,7 @@ def test_paused_scheduler_goes_on_where_it_was(
 def test_terminated_scheduler_finishes_what_is_in_flight_and_exits_with_0(
     control_plane: ControlPlane, namespace: str, daemon: Daemon, history: History
 ) -> None:
-    create_pods(control_plane, namespace, backlog(namespace))
-    daemon.launch()
-    history.wait_for_bound(namespace, MIDDLE)
+    halfway(control_plane, namespace, daemon, history)
     assert daemon.stop() == 0
     decided = {line["uid"] for line in daemon.said("bind")}
     accepted = {one.uid for one in bindings(control_plane, namespace) if one.status == 201}
@@ -143,10 +138,8 @@ def test_terminated_scheduler_finishes_what_is_in_flight_and_exits_with_0(
 def test_pods_replaced_under_their_names_meanwhile_are_bound_anew(
     control_plane: ControlPlane, namespace: str, daemon: Daemon, history: History
 ) -> None:
+    halfway(control_plane, namespace, daemon, history)
     pods = backlog(namespace)
-    create_pods(control_plane, namespace, pods)
-    daemon.launch()
-    history.wait_for_bound(namespace, MIDDLE)
     replaced = pods[::2]
     path = f"/api/v1/namespaces/{namespace}/pods"
     send(control_plane.connect, [Request("DELETE", f"{path}/{pod['metadata']['name']}", AT_ONCE) for pod in replaced])

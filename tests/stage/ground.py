@@ -5,9 +5,12 @@ Laws:
 - Nothing above this asks which ground it stands on.
 """
 
+import time
 from typing import Protocol
 
 from tests.worlds.world import Answer, Call, Stream
+
+MOMENT_SECONDS = 0.01
 
 
 class Ground(Protocol):
@@ -51,3 +54,15 @@ class Ground(Protocol):
     def net_saves(self) -> int:
         """Return how many pods the scheduler's five-minute net had to save."""
         ...
+
+
+class RealTime:
+    """The time of a ground on which it passes by itself."""
+
+    quiet_seconds = 0.2
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def pass_time(self, seconds: float = 0.0) -> None:
+        time.sleep(max(seconds, MOMENT_SECONDS))

@@ -1,7 +1,6 @@
 """The real control plane with the production program as a ground: one of each for all scenarios, swept in between."""
 
 import json
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,18 +9,16 @@ from tests.controlplane.plane import ControlPlane
 from tests.controlplane.sweep import sweep
 from tests.real.cluster import install
 from tests.real.daemon import LOG_CHARACTERS_SHOWN, Daemon
+from tests.stage.ground import RealTime
 from tests.stage.kubelets import Kubelets
 from tests.worlds.over_http import HttpStream, HttpTransport
 from tests.worlds.world import JSON, MERGE_PATCH, Answer, Call, encode
 
-MOMENT_SECONDS = 0.01
 POOL = f"/apis/{GROUP}/{VERSION}/pools/{DEFAULT_POOL}"
 
 
-class RealGround:
+class RealGround(RealTime):
     """etcd, kube-apiserver and its controllers, kubelets of ours, and `ai-scheduler run` in a process."""
-
-    quiet_seconds = 0.2
 
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
@@ -68,12 +65,6 @@ class RealGround:
 
     def watch(self, url: str) -> HttpStream:
         return self._transport.watch(url)
-
-    def now(self) -> float:
-        return time.monotonic()
-
-    def pass_time(self, seconds: float = 0.0) -> None:
-        time.sleep(max(seconds, MOMENT_SECONDS))
 
     def restart_scheduler(self, **settings: object) -> None:
         self._saves_before -= self._scheduler.net_saves()

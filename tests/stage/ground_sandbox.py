@@ -17,21 +17,19 @@ from aischeduler.kube.auth import Server
 from aischeduler.kube.crds import pool_crd
 from aischeduler.sandbox.http import HttpSandbox
 from aischeduler.sandbox.standins.kubelet import KubeletOptions
+from tests.stage.ground import RealTime
 from tests.worlds.over_http import HttpStream, HttpTransport
 from tests.worlds.world import Answer, Call, encode
 
 T = TypeVar("T")
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-MOMENT_SECONDS = 0.01
 KUBELET = KubeletOptions(start_seconds=0.01, stop_seconds=0.05)
 WITHIN_SECONDS = 15.0
 
 
-class SandboxGround:
+class SandboxGround(RealTime):
     """An HttpSandbox and a Daemon on one event loop of their own."""
-
-    quiet_seconds = 0.2
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -71,12 +69,6 @@ class SandboxGround:
     def watch(self, url: str) -> HttpStream:
         assert self._transport is not None
         return self._transport.watch(url)
-
-    def now(self) -> float:
-        return time.monotonic()
-
-    def pass_time(self, seconds: float = 0.0) -> None:
-        time.sleep(max(seconds, MOMENT_SECONDS))
 
     def restart_scheduler(self, **settings: object) -> None:
         self._wait_for(self._kill())

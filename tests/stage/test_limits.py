@@ -10,7 +10,7 @@ def test_pool_lends_no_more_than_its_limit(stage: Stage) -> None:
     stage.pod("p1", pool="a", cpu="2")
     stage.goes(p1="b1")
     stage.pod("p2", pool="a", cpu="2")
-    stage.waits("p2", "borrowing: lending limit reached: b;")
+    stage.waits("p2", "borrowing: over its lending limit: b;")
     stage.pod("p3", pool="a", cpu="1")
     stage.goes(p3="b1")
 
@@ -56,7 +56,7 @@ def test_limit_of_zero_lends_none_of_a_resource(stage: Stage) -> None:
     stage.node("b1", pool="b", cpu="8", gpu=8)
     stage.pools("b", lendingLimit={"nvidia.com/gpu": 0})
     stage.pod("gpu", pool="a", gpu=1)
-    stage.waits("gpu", "borrowing: lending limit reached: b;")
+    stage.waits("gpu", "borrowing: over its lending limit: b;")
     stage.pod("cpu", pool="a", cpu="4")
     stage.goes(cpu="b1")
 
@@ -99,7 +99,7 @@ def test_loans_are_known_to_the_next_scheduler(stage: Stage) -> None:
     stage.runs("p1")
     stage.restart_scheduler()
     stage.pod("p2", pool="a", cpu="2")
-    stage.waits("p2", "borrowing: lending limit reached: b;")
+    stage.waits("p2", "borrowing: over its lending limit: b;")
     stage.pod("home", pool="b", cpu="8")
     stage.goes(home="b1")
     assert stage.victims() == ["p1"]
