@@ -13,6 +13,8 @@ from aischeduler.model.pool import Pool
 
 CONFLICT_NODES_MAX: Final = 10
 """Nodes that a Conflict condition names; the rest are counted."""
+RIVALS_MAX: Final = 8
+"""Other pools that a Conflict names; the rest are counted."""
 STATUS_SECONDS: Final = 1.0
 CREATE_SECONDS: Final = 30.0
 """How often the default Pool object is asked for while there is none."""
@@ -104,5 +106,8 @@ def _conflict(cluster: Cluster, pool: Pool) -> Condition:
         return Condition(CONFLICT, status=False, reason="NoConflict", message="No other pool claims its nodes.")
     more = f" and {len(nodes) - CONFLICT_NODES_MAX} more" if len(nodes) > CONFLICT_NODES_MAX else ""
     named = ", ".join(nodes[:CONFLICT_NODES_MAX])
-    message = f"In the default pool because another pool selects them too: {named}{more}."
+    rivals = cluster.pools.rivals(pool.name)
+    others = f" and {len(rivals) - RIVALS_MAX} more" if len(rivals) > RIVALS_MAX else ""
+    pools = f"pool{'s' * (len(rivals) > 1)} {', '.join(rivals[:RIVALS_MAX])}{others}"
+    message = f"In the default pool because it is not alone in selecting them, see {pools}: {named}{more}."
     return Condition(CONFLICT, status=True, reason="NodesClaimedTwice", message=message)

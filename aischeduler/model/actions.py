@@ -80,10 +80,13 @@ class Evict:
     def message(self) -> str:
         """Return the sentence of the victim's event."""
         if self.beneficiary is None:
-            return f"Evicted from node {self.node}: the pool {self.pool} lends this room no more"
-        taken = "took back lent room" if self.cause is Cause.RECLAIMED else "needs the room and has a higher priority"
+            why = "it does not share any more, or its lendingLimit went down"
+            return f"Evicted from node {self.node}: the pool {self.pool} lends this room no more; {why}"
+        reclaimed = self.cause is Cause.RECLAIMED
+        pool = f"pool {self.pool}"
+        why = f"{pool} took back lent room" if reclaimed else f"its priority is higher than this pod's in {pool}"
         by = self.beneficiary
-        return f"Preempted by {by.namespace}/{by.name} ({by.uid}) on node {self.node}: pool {self.pool} {taken}"
+        return f"Preempted by {by.namespace}/{by.name} ({by.uid}) on node {self.node}: {why}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ class Refusal(StrEnum):
 _TEXTS: Final = {
     Refusal.NOT_SHARING: "not sharing",
     Refusal.NOT_LISTED: "not in borrowingPools",
-    Refusal.LENDING_LIMIT: "lending limit reached",
+    Refusal.LENDING_LIMIT: "over its lending limit",
     Refusal.NO_ROOM: "no node fits",
     Refusal.HOME_PODS: "own pods wait for that room",
     Refusal.VISITED: "tried",

@@ -126,6 +126,10 @@ class PoolTable:
         found = (self._nodes.nodes[row] for row, claimants in self.conflicts.items() if name in claimants)
         return tuple(sorted(node.name for node in found if node is not None))
 
+    def rivals(self, name: str) -> tuple[str, ...]:
+        """Return the other pools that claim nodes which this one claims, sorted."""
+        return tuple(sorted({pool for pools in self.conflicts.values() if name in pools for pool in pools} - {name}))
+
     def _claiming(self) -> list[Pool]:
         return [
             self.pools[name]

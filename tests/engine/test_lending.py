@@ -51,7 +51,7 @@ def test_pod_without_gpus_leaves_gpus_alone_where_shares_are_equal() -> None:
         ({}, {"disable_sharing": True}, "not sharing: b"),
         ({"borrowing_pools": ("c",)}, {}, "not in borrowingPools: b"),
         ({"borrowing_limit": {"cpu": 500}}, {}, "borrowing limit of cpu"),
-        ({}, {"lending_limit": {"cpu": 500}}, "lending limit reached: b"),
+        ({}, {"lending_limit": {"cpu": 500}}, "over its lending limit: b"),
     ],
 )
 def test_refused_loan_says_whose_rule_forbids_it(a: dict[str, object], b: dict[str, object], clause: str) -> None:

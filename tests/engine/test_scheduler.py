@@ -139,10 +139,10 @@ def test_a_node_in_two_pools_is_in_the_default_pool_and_both_are_told() -> None:
     session.see(a_pod("home", pool="a"), a_pod("free"))
     said = session.decide()
     assert binds(said)["free"] == "n"
-    for pool in ("a", "b"):
+    for pool, other in (("a", "b"), ("b", "a")):
         status, message = conditions(session.said, pool)["Conflict"]
         assert status
-        assert message.endswith("too: n.")
+        assert message.endswith(f"see pool {other}: n.")
     assert [name for name, reason in warnings(session.said) if reason == "NodesClaimedTwice"] == ["a", "b"]
     session.tell(PoolGone("b"))
     session.decide(1)

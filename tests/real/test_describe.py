@@ -20,7 +20,7 @@ def test_describe_shows_the_numbers_the_conditions_and_the_events_of_a_pool(
 
     history.wait_until(lambda: "NodesClaimedTwice" in described().partition("Events:")[2], "a warning about the pool")
     text = described()
-    assert "In the default pool because another pool selects them too: both." in text
+    assert "In the default pool because it is not alone in selecting them, see pool second: both." in text
     assert "Type:                  Ready" in text
     assert text.index("Allocatable:") < text.index("Events:")
     assert "0/8" in text
