@@ -7,13 +7,13 @@ import pytest
 
 from aischeduler.kube import wire as wire_module
 from aischeduler.kube.binder import BINDS_AHEAD, Binder, Outcome
-from aischeduler.kube.errors import RefusedError, UnreachableError
+from aischeduler.kube.errors import Failed, RefusedError, UnreachableError
 from aischeduler.kube.wire import Wire
 from aischeduler.model.actions import Bind
 from aischeduler.model.events import BindAccepted, BindRefused, Refusal
 from aischeduler.model.pod import Pod
 from tests.build import a_pod
-from tests.kube.scripted import Answer, Script, Waits, hang, reply, serving, slam, status, until
+from tests.kube.scripted import Answer, Script, Waits, broken, hang, reply, serving, slam, status, until
 
 PATH = "/api/v1/namespaces/default/pods/p/binding"
 BIND = Bind(a_pod("p", uid="u1"), "n1", "cpu", "cpu", "d1", 1)
@@ -30,10 +30,7 @@ class World:
     reads: list[Pod | Exception | None] = field(default_factory=list)
     asked: int = 0
     outcomes: list[Outcome] = field(default_factory=list)
-    bugs: list[str] = field(default_factory=list)
-
-    def failed(self, job: str, error: Exception) -> None:
-        self.bugs.append(f"{job}: {error}")
+    failed: Failed = broken
 
     async def read(self, _: Pod) -> Pod | None:
         self.asked += 1
@@ -244,9 +241,10 @@ def late_server() -> tuple[World, asyncio.Event]:
 
 
 async def test_bug_while_reading_costs_another_look_and_not_the_binder() -> None:
-    world = World(reads=[RuntimeError("a bug"), BOUND])
+    bugs: list[str] = []
+    world = World(reads=[RuntimeError("a bug"), BOUND], failed=lambda job, error: bugs.append(f"{job}: {error}"))
     assert await world.bind(status(500, "InternalError", "oops")) == BindAccepted("u1", "n1")
-    assert world.bugs == ["binder: a bug"]
+    assert bugs == ["binder: a bug"]
 
 
 async def test_bug_while_sending_leads_to_a_look_at_the_pod(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,6 +252,7 @@ async def test_bug_while_sending_leads_to_a_look_at_the_pod(monkeypatch: pytest.
         raise TypeError("a bug")
 
     monkeypatch.setattr(wire_module.Wire, "send", send)
-    world = World(reads=[BOUND])
+    bugs: list[str] = []
+    world = World(reads=[BOUND], failed=lambda job, error: bugs.append(f"{job}: {error}"))
     assert await world.bind() == BindAccepted("u1", "n1")
-    assert world.bugs == ["binder: a bug"]
+    assert bugs == ["binder: a bug"]
