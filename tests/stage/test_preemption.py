@@ -34,7 +34,9 @@ def test_home_pod_evicts_a_home_pod_of_lower_priority_and_the_victim_is_told_why
     assert stage.victims() == ["low"]
     stage.until(lambda: len(stage.events("low", "Preempted")) == 1)
     (note,) = stage.events("low", "Preempted")
-    assert all(part in note for part in ("ns/high", "node a1", "pool a", "higher priority")), note
+    assert all(part in note for part in ("ns/high", "node a1", "pool a", "its priority is higher than this pod's")), (
+        note
+    )
 
 
 def test_home_pod_takes_lent_room_back_whatever_the_priority_of_the_borrower(stage: Stage) -> None:
