@@ -90,7 +90,8 @@ def loan_of(cluster: Cluster, record: PodRecord) -> Loan | None:
 def summaries(cluster: Cluster) -> dict[str, dict[str, Counter[str]]]:
     """Return the amounts of every pool: name -> kind -> resource -> amount, GPU summed up."""
     sums = {name: {kind: Counter[str]() for kind in KINDS} for name in sorted(cluster.pools.pools)}
-    claimed = {name: Counter[str]() for name in sums}
+    claimed: dict[int, Counter[str]] = {}
+    left: dict[int, Counter[str]] = {}
     for row, node in enumerate(cluster.nodes.nodes):
         if node is not None:
             mine = sums[cluster.pool_of(row)]
@@ -103,10 +104,15 @@ def summaries(cluster: Cluster) -> dict[str, dict[str, Counter[str]]]:
             sums[record.queue]["pending"].update(record.pod.spec.request.taken)
         claim = cluster.claims.of(record.pod.uid)
         if claim is not None:
-            claimed[cluster.pool_of(claim.row)].update(amounts(claim.spec))
+            claimed.setdefault(claim.row, Counter()).update(amounts(claim.spec))
+        if record.counted is not None and cluster.leaving(record.pod.uid):
+            left.setdefault(record.row, Counter()).update(amounts(record.counted))
+    kept = {name: Counter[str]() for name in sums}
+    for row, asked in claimed.items():
+        kept[cluster.pool_of(row)].update(asked - left.get(row, Counter()))
     for name, mine in sums.items():
         for resource, amount in mine["allocatable"].items():
-            mine["free"][resource] = max(amount - mine["used"][resource] - claimed[name][resource], 0)
+            mine["free"][resource] = max(amount - mine["used"][resource] - kept[name][resource], 0)
         for kind in mine.values():
             kind[GPU] = sum(kind[resource] for resource in cluster.profile.gpu_resources)
     return sums

@@ -93,10 +93,18 @@ def _sums(cluster: Cluster, groups: Sums, slots: Slots, count: int) -> Sums:
 
 
 def _claimed(cluster: Cluster, pool: str) -> Sums:
-    total = np.zeros(len(cluster.nodes.used), dtype=np.int64)
+    """Return what is claimed in the pool beyond the room of those who leave it: that is counted as used already."""
+    nodes, running = cluster.nodes, cluster.running
+    by_row: dict[int, Sums] = {}
     for claim in cluster.claims.in_pool(pool):
-        total += cluster.nodes.request(claim.spec)
-    return total
+        claimed = by_row.setdefault(claim.row, np.zeros(len(nodes.used), dtype=np.int64))
+        claimed += nodes.request(claim.spec)
+    columns = [nodes.column(resource) for resource in running.kinds.resources]
+    for row, claimed in by_row.items():
+        pods = running.table[running.slots_on(np.array([row], dtype=np.intp))]
+        claimed[columns] -= running.kinds.amounts[pods["kind"][pods["leaving"]]].sum(axis=0)
+        np.maximum(claimed, 0, out=claimed)
+    return sum(by_row.values(), np.zeros(len(nodes.used), dtype=np.int64))
 
 
 def _pending(cluster: Cluster, pool: str) -> Amounts:

@@ -337,3 +337,11 @@ def test_no_loan_is_ended_before_all_pools_are_known() -> None:
     session.see(a_pool("a", labels=A, reclaim_policy=ReclaimPolicy.EVICT, disable_sharing=True))
     session.see(a_pool("b", labels={"second": "true"}))  # the node belongs to the default pool: both select it
     assert evictions(session.decide()) == {}
+
+
+def test_room_of_a_victim_that_its_owner_claims_is_counted_once() -> None:
+    session = Session(a_node("n", cpu="9"), a_pod("victim", cpu="8", node="n", started=1))
+    session.see(a_pod("owner", cpu="8", priority=9))
+    session.decide()
+    (pool,) = session.scheduler.summary()
+    assert (pool.used["cpu"], pool.free["cpu"]) == (8000, 1000)
