@@ -215,7 +215,7 @@ def pools_faults(cluster: Cluster) -> Faults:
         if nodes.nodes[row] is None:
             yield "I4", f"row {row}: contested, but no node"
     errands = cluster.errands
-    left = {*errands.waking, *errands.rewording, *errands.relook}
+    left = {*errands.pools(), *errands.relook}
     strangers = (left | {*cluster.reported, *cluster.outbox}) - names
     if strangers:
         yield "I4", f"something is kept for pools that do not exist: {sorted(strangers)}"

@@ -66,12 +66,15 @@ class DemandTable:
             self._unoffered.pop(slot, None)
 
     def _widen(self) -> None:
-        missing = len(self._nodes.used) - self._amounts.shape[1]
+        width = self._amounts.shape[1]
+        missing = len(self._nodes.used) - width
         if missing:
             used = self._amounts[:, :1] != FREE_SLOT
             self._amounts = np.hstack((self._amounts, np.where(used, 0, FREE_SLOT).repeat(missing, axis=1)))
+            new = {resource for resource, column in self._nodes.columns.items() if column >= width}
             for slot, spec in tuple(self._unoffered.items()):
-                self._write(slot, spec)
+                if not new.isdisjoint(spec.request.amounts):
+                    self._write(slot, spec)
 
     def _grow(self) -> None:
         slots = len(self._amounts)

@@ -355,7 +355,7 @@ class NodeTable:
             self.allocatable = np.pad(self.allocatable, pad)
             self.capacity = np.pad(self.capacity, pad)
             self.used = np.pad(self.used, pad)
-            self._wanted.clear()
+            self._wanted = {key: wanted for key, wanted in self._wanted.items() if wanted.offered}
 
     def _rank_anew(self) -> None:
         """Note that the order of names has changed, and with it every key that a class remembers."""

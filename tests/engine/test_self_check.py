@@ -1,5 +1,6 @@
 """The engine judges itself: what is broken is found, counted and told; what is whole costs little and says nothing."""
 
+from collections import OrderedDict
 from collections.abc import Callable
 
 import numpy as np
@@ -11,6 +12,7 @@ from aischeduler.engine.self_check import POSTPONED_MAX_SECONDS, SELF_CHECK_SECO
 from aischeduler.engine.stuck import stuck
 from aischeduler.model.events import PodSeen
 from aischeduler.model.pod import HostPort
+from aischeduler.state.nodes import UNOFFERED
 from aischeduler.state.records import Place
 from tests.build import a_node, a_pod, a_pool
 from tests.engine.session import Session
@@ -49,11 +51,15 @@ BREACHES: list[tuple[str, str, Callable[[Cluster], object]]] = [
     ("I1", "a waiting pod counts on a node", lambda c: setattr(c.records["uid-large"], "row", 0)),
     ("I2", "a node counts too much", lambda c: c.nodes.used.__setitem__((0, 0), 1)),
     ("I2", "a free row counts something", lambda c: c.nodes.used.__setitem__((0, 63), 1)),
+    ("I2", "somebody has what nobody offers", lambda c: c.nodes.allocatable.__setitem__((UNOFFERED, 0), 1)),
     ("I2", "scores see too little", lambda c: c.nodes.scored.__setitem__((0, 0), 0)),
     ("I2", "a port is taken by nobody", lambda c: c.nodes.take_ports(a_pod(host_ports=(PORT,)).spec, 0)),
     ("I3", "a queue forgets a pod", lambda c: c.queues["a"]._records.pop("uid-large")),
     ("I3", "a queue counts a pod twice", lambda c: setattr(c.queues["a"], "_usable", 7)),
     ("I3", "a pod has another home", lambda c: setattr(c.records["uid-large"], "home", "default")),
+    ("I3", "a class fits nowhere", lambda c: c.queues["a"]._demand._amounts.__setitem__((0, UNOFFERED), 1)),
+    ("I4", "an errand is left for no pool", lambda c: c.errands.review.add("")),
+    ("I4", "pods are to be woken in no pool", lambda c: c.errands.waking.update(gone=OrderedDict())),
     ("I4", "a node is in the wrong pool", lambda c: c.nodes.pool.__setitem__(c.nodes.rows["n"], 0)),
     ("I5", "a loan is counted twice", lambda c: c.loans._pods.update({("a", "default"): 1})),
     ("I5", "a borrower passes for a home pod", lambda c: c.running.table["borrower"].fill(False)),

@@ -3,6 +3,7 @@
 Everything drawn is plain numbers and names, and what they pick is the model's own: so the same draws give the same run.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypedDict
 
@@ -28,11 +29,13 @@ class ShapeFields(SpecFields, total=False):
     cpu: str
     memory: str
     gpu: int
+    extended: Mapping[str, str]
 
 
 class SizeFields(TypedDict, total=False):
     cpu: str
     gpu: int
+    extended: Mapping[str, str]
     pods: int
 
 
@@ -55,6 +58,8 @@ SHAPES: list[ShapeFields] = [
     {"cpu": "1", "memory": "1Gi", "tolerations": (tolerates("t"),)},
     {"cpu": "1", "memory": "1Gi", "node_selector": {"disk": "ssd"}},
     {"cpu": "4", "memory": "4Gi"},
+    {"cpu": "1", "memory": "1Gi", "extended": {"example.com/card": "1"}},
+    {"cpu": "1", "memory": str(2**63 - 1), "extended": {"example.com/made-up": "1"}},
 ]
 LABELS = [{"pool": "a"}, {"pool": "b"}, {"pool": "c"}, {}, {"pool": "a", "pool2": "b"}, {"pool": "a", "disk": "ssd"}]
 SIZES: list[SizeFields] = [
@@ -63,6 +68,7 @@ SIZES: list[SizeFields] = [
     {"cpu": "4"},
     {"cpu": "4", "gpu": 2},
     {"cpu": "4", "gpu": 1, "pods": 2},
+    {"cpu": "4", "extended": {"example.com/card": "2"}},
 ]
 LIMITS = [None, None, None, {"cpu": 1000}, {"cpu": 2000, "memory": 2**31}, {"pods": 1}, {"nvidia.com/gpu": 1}]
 
