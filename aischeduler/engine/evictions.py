@@ -17,6 +17,7 @@ from aischeduler.model.actions import Action, Cause, Evict
 from aischeduler.model.budget import Budget
 from aischeduler.model.events import EvictRefused, Spared
 from aischeduler.model.names import PODS
+from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool, ReclaimPolicy
 from aischeduler.state.records import PodRecord
 
@@ -86,22 +87,34 @@ def evict_refused(cluster: Cluster, event: EvictRefused, now: float) -> None:
 
 
 def budget_seen(cluster: Cluster, budget: Budget, now: float) -> None:
-    """Take a budget as it now is; pods that it covers and that were spared may be tried again."""
-    cluster.budgets.see(budget)
-    if budget.disruptions_allowed > 0:
-        _uncover(cluster, budget, now)
+    """Take a budget as it now is; pods that it covers, or did, and that were spared for that may be tried again."""
+    before = cluster.budgets.see(budget, cluster.victims)
+    _uncover(cluster, (budget, before or budget), now)
 
 
 def budget_gone(cluster: Cluster, namespace: str, name: str, now: float) -> None:
-    """Take a budget out; pods that it covered and that were spared may be tried again."""
+    """Take a budget out; pods that it covered and that were spared for that may be tried again."""
     budget = cluster.budgets.forget(namespace, name)
     if budget is not None:
-        _uncover(cluster, budget, now)
+        _uncover(cluster, (budget,), now)
 
 
-def _uncover(cluster: Cluster, budget: Budget, now: float) -> None:
-    covered = [uid for uid in cluster.spared.names() if budget.covers(cluster.records[uid].pod)]
-    _spare_no_more(cluster, [uid for uid in covered if cluster.spared.drop(uid)], now)
+def _uncover(cluster: Cluster, changed: tuple[Budget, ...], now: float) -> None:
+    """Let pods of these budgets be tried again, as far as the budgets as they now are do not forbid it."""
+    freed: list[str] = []
+    for uid in cluster.spared.names():
+        record = cluster.records[uid]
+        covered = record.protected and any(budget.covers(record.pod) for budget in changed)
+        if covered and _may_be_evicted(cluster, record.pod):
+            cluster.spared.drop(uid)
+            freed.append(uid)
+    _spare_no_more(cluster, freed, now)
+
+
+def _may_be_evicted(cluster: Cluster, pod: Pod) -> bool:
+    """Say whether the budgets let the pod go, as the Eviction API reads them: never where several cover it."""
+    budgets = cluster.budgets.covering(pod)
+    return not budgets or (len(budgets) == 1 and cluster.budgets.left(budgets[0]) > 0)
 
 
 def flush(cluster: Cluster, now: float) -> None:

@@ -1,14 +1,16 @@
 """Disruption budgets: how many pods of which kind may be evicted now.
 
 Laws:
-- What a budget allows is what its status said last, less the evictions asked for since.
+- What a budget allows is what its status said last, less the evictions asked for since, and less those asked for before
+  that are still under way and that the status does not name: it may be older than they are.
+- Which budgets cover a pod is remembered; a status that only counts anew changes nothing of it.
 - Pods of namespaces without budgets cost one look-up.
 - A budget that no longer exists protects nothing.
 
 Source: PodDisruptionBudget; kube-scheduler counts a pod against every budget that covers it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -33,32 +35,41 @@ class BudgetTable:
         self._evicted: dict[BudgetKey, set[str]] = {}
         self._covered: dict[str, dict[str, tuple[Pod, tuple[BudgetKey, ...]]]] = {}
 
-    def see(self, budget: Budget) -> None:
-        """Take a budget as it now is; evictions asked for before are in its numbers."""
-        self._budgets.setdefault(budget.namespace, {})[budget.name] = budget
-        self._evicted.pop((budget.namespace, budget.name), None)
-        self._covered.pop(budget.namespace, None)
+    def see(self, budget: Budget, under_way: Iterable[str] = ()) -> Budget | None:
+        """Take a budget as it now is; return what it was, if there was one.
+
+        Evictions asked for before are in its numbers, but for those `under_way`, by uid, that it covers still.
+        """
+        key = (budget.namespace, budget.name)
+        budgets = self._budgets.setdefault(budget.namespace, {})
+        before = budgets.get(budget.name)
+        budgets[budget.name] = budget
+        self._evicted[key] = {uid for uid in under_way if budget.covers(self._pod_of(uid))}
+        if before is None or (before.selector, before.disrupted) != (budget.selector, budget.disrupted):
+            self._look_again(key, budget.covers)
+        return before
 
     def forget(self, namespace: str, name: str) -> Budget | None:
         """Take a budget out; return it, if there was one."""
         budgets = self._budgets.get(namespace, {})
         budget = budgets.pop(name, None)
         if budget is not None:
-            self._evicted.pop((namespace, name), None)
-            self._covered.pop(namespace, None)
+            del self._evicted[namespace, name]
+            self._look_again((namespace, name), lambda _: False)
             if not budgets:
                 del self._budgets[namespace]
+                self._covered.pop(namespace, None)
         return budget
 
     def note_eviction(self, pod: Pod) -> None:
         """Count an eviction that we ask for, until each budget tells of itself again."""
         for key in self.covering(pod):
-            self._evicted.setdefault(key, set()).add(pod.uid)
+            self._evicted[key].add(pod.uid)
 
     def note_refusal(self, pod: Pod) -> None:
         """Count an eviction no more that came to nothing."""
-        for key in self.covering(pod):
-            self._evicted.get(key, set()).discard(pod.uid)
+        for name in self._budgets.get(pod.namespace, ()):
+            self._evicted[pod.namespace, name].discard(pod.uid)
 
     def covering(self, pod: Pod) -> tuple[BudgetKey, ...]:
         """Return the budgets that evicting this pod would use up, in the order of their names."""
@@ -94,7 +105,13 @@ class BudgetTable:
     def left(self, key: BudgetKey) -> int:
         """Return how many more disruptions a budget allows that covers some pod; 0 or below means none."""
         namespace, name = key
-        return self._budgets[namespace][name].disruptions_allowed - len(self._evicted.get(key, ()))
+        return self._budgets[namespace][name].disruptions_allowed - len(self._evicted[key])
+
+    def _look_again(self, key: BudgetKey, covers: Callable[[Pod], bool]) -> None:
+        """Forget of which budgets cover a pod where this one now covers it and did not, or the reverse."""
+        covered = self._covered.get(key[0], {})
+        for uid in [uid for uid, (pod, keys) in covered.items() if covers(pod) != (key in keys)]:
+            del covered[uid]
 
 
 def _place_among_equals(numbers: Rows) -> Rows:

@@ -2,8 +2,12 @@
 
 from dataclasses import replace
 
-from aischeduler.model.events import EvictRefused, Spared
-from tests.build import a_node, a_pod, a_pool
+import pytest
+
+from aischeduler.model.budget import Budget
+from aischeduler.model.events import BudgetGone, BudgetSeen, EvictRefused, Spared
+from aischeduler.model.selectors import Operator, label_selector
+from tests.build import a_node, a_pod, a_pool, expression
 from tests.engine.session import Session, evictions
 
 A, B, X = {"pool": "a"}, {"pool": "b"}, {"pool": "x"}
@@ -52,3 +56,101 @@ def test_spared_pod_stays_spared_when_something_else_about_it_changes() -> None:
     assert evictions(session.decide(20)) == {}
     session.see(a_pod("guest", cpu="3", pool="b", node="n", started=2, priority=3))
     assert evictions(session.decide(9)) == {}, "resized in place, it is counted anew"
+
+
+def a_budget(name: str, app: str, allowed: int, disrupted: frozenset[str] = frozenset()) -> BudgetSeen:
+    """Return the news of a budget over the pods with this label."""
+    return BudgetSeen(Budget("default", name, "u", label_selector("s", {app: "yes"}, ()), allowed, disrupted))
+
+
+def a_guest_is_refused(why: Spared, *labels: str, budgets: tuple[BudgetSeen, ...]) -> Session:
+    """Return pool a, whose owner asked a guest with these labels to leave and got this answer."""
+    session = two_pools()
+    session.tell(*budgets)
+    guest = a_pod("guest", cpu="4", pool="b", node="n", started=1, labels=dict.fromkeys(labels, "yes"))
+    session.see(a_node("n", cpu="4", labels=A), guest, a_pod("owner", cpu="4", pool="a"))
+    assert evictions(session.decide()) == {"guest": "Reclaimed"}
+    session.tell(EvictRefused("uid-guest", why, "refused"))
+    assert evictions(session.decide(1)) == {}
+    return session
+
+
+@pytest.mark.parametrize("why", [Spared.FORBIDDEN, Spared.UNAVAILABLE])
+def test_pod_spared_for_another_reason_than_a_budget_is_not_tried_again_because_a_budget_speaks(why: Spared) -> None:
+    session = a_guest_is_refused(why, "g", budgets=(a_budget("b", "g", 3),))
+    session.tell(a_budget("b", "g", 2))
+    assert evictions(session.decide(1)) == {}
+    session.tell(BudgetGone("default", "b"))
+    assert evictions(session.decide(1)) == {}
+    assert evictions(session.decide(28)) == {"guest": "Reclaimed"}
+
+
+def test_pod_spared_by_its_budget_is_not_tried_again_because_that_of_others_speaks() -> None:
+    session = a_guest_is_refused(Spared.BUDGET, "g", budgets=(a_budget("strict", "g", 0), a_budget("lax", "t", 5)))
+    session.tell(a_budget("lax", "t", 4))
+    assert evictions(session.decide(1)) == {}
+
+
+def test_pod_spared_for_its_budget_is_not_tried_again_because_another_one_covers_it_too() -> None:
+    session = a_guest_is_refused(Spared.BUDGET, "g", "t", budgets=(a_budget("strict", "g", 0), a_budget("lax", "t", 5)))
+    session.tell(a_budget("lax", "t", 4))
+    assert evictions(session.decide(1)) == {}
+    session.tell(BudgetGone("default", "lax"))
+    assert evictions(session.decide(1)) == {}, "the strict one still stands"
+
+
+def test_pod_of_two_budgets_is_tried_again_once_it_has_one_that_allows_it() -> None:
+    """The Eviction API never evicts a pod of several budgets, whatever they allow."""
+    session = a_guest_is_refused(Spared.BUDGET, "g", "t", budgets=(a_budget("one", "g", 1), a_budget("two", "t", 1)))
+    session.tell(a_budget("one", "g", 2))
+    assert evictions(session.decide(1)) == {}
+    session.tell(BudgetGone("default", "two"))
+    assert evictions(session.decide(1)) == {"guest": "Reclaimed"}
+
+
+def test_pod_spared_by_a_budget_is_tried_again_when_that_allows_it_or_looks_at_others() -> None:
+    for news in (a_budget("b", "g", 1), a_budget("b", "other", 0), BudgetGone("default", "b")):
+        session = a_guest_is_refused(Spared.BUDGET, "g", budgets=(a_budget("b", "g", 0),))
+        session.tell(a_budget("b", "g", 0))
+        assert evictions(session.decide(1)) == {}
+        session.tell(news)
+        assert evictions(session.decide(1)) == {"guest": "Reclaimed"}
+
+
+def three_guests(*, second: str) -> Session:
+    """Return pool a with one guest on each of three nodes; the first to go and one more are under a budget of one."""
+    session = two_pools()
+    session.tell(a_budget("b", "g", 1))
+    session.see(*(a_node(f"n{i}", cpu="4", labels=A) for i in (1, 2, 3)))
+    session.see(
+        a_pod("g1", cpu="4", pool="b", node="n1", started=9, labels={"g": "yes"}),
+        a_pod("g2", cpu="4", pool="b", node="n2", started=8, labels={second: "yes"}),
+        a_pod("g3", cpu="4", pool="b", node="n3", started=7),
+    )
+    session.see(a_pod("o1", cpu="4", pool="a"))
+    assert evictions(session.decide()) == {"g1": "Reclaimed"}
+    return session
+
+
+def test_eviction_under_way_counts_against_a_budget_that_speaks_again() -> None:
+    session = three_guests(second="g")
+    session.tell(a_budget("b", "g", 1))  # its status changed for another reason, before the guest was evicted
+    session.see(a_pod("o2", cpu="4", pool="a", created=1))
+    assert evictions(session.decide()) == {"g3": "Reclaimed"}
+
+
+def test_eviction_under_way_counts_against_a_budget_that_is_new_or_looks_at_others_now() -> None:
+    for name in ("new", "b"):
+        session = three_guests(second="t")
+        selector = label_selector("s", {}, (expression("g", Operator.EXISTS),))
+        if name == "new":
+            selector = label_selector("s", {}, (expression("t", Operator.DOES_NOT_EXIST),))
+        session.tell(BudgetSeen(Budget("default", name, "u", selector, 1)))
+        assert session.scheduler._cluster.budgets.left(("default", name)) == 0
+
+
+def test_eviction_that_a_budget_has_counted_is_not_counted_twice() -> None:
+    session = three_guests(second="g")
+    session.tell(a_budget("b", "g", 1, frozenset(("g1",))))
+    session.see(a_pod("o2", cpu="4", pool="a", created=1))
+    assert evictions(session.decide()) == {"g2": "Reclaimed"}

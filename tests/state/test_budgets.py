@@ -4,9 +4,22 @@ import numpy as np
 
 from aischeduler.model.budget import Budget
 from aischeduler.model.pod import Pod
-from aischeduler.model.selectors import label_selector
+from aischeduler.model.selectors import Labels, LabelSelector, label_selector
 from aischeduler.state.budgets import BudgetTable
 from tests.build import a_pod
+
+LOOKS: list[Labels] = []
+
+
+class CountedSelector(LabelSelector):
+    """A selector that notes whom it is asked about."""
+
+    __slots__ = ()
+
+    def matches(self, labels: Labels) -> bool:
+        LOOKS.append(labels)
+        return super().matches(labels)
+
 
 WEB = {"app": "web"}
 KEY = ("default", "web")
@@ -102,3 +115,53 @@ def test_other_labels_and_other_selectors_are_seen() -> None:
     assert table.covering(replace(a_web_pod("a"), labels={"app": "db"})) == ()
     table.see(a_budget(app="db"))
     assert table.covering(a_web_pod("a")) == ()
+
+
+def test_evictions_under_way_use_the_budget_up_also_when_it_tells_of_itself_again() -> None:
+    table = a_table(a_web_pod("a"), a_web_pod("b"), a_pod("free", uid="free"))
+    table.see(a_budget(allowed=3))
+    table.note_eviction(a_web_pod("a"))
+    table.note_eviction(a_web_pod("b"))
+    table.see(a_budget(allowed=3), ("a", "free"))
+    assert table.left(KEY) == 2, "b is under way no more, and no budget covers the third"
+    table.see(a_budget(allowed=2, disrupted=frozenset(("a",))), ("a",))
+    assert table.left(KEY) == 2, "the status has counted it"
+    table.see(a_budget("new", allowed=1), ("b",))
+    assert table.left(("default", "new")) == 0, "the status of a new budget may be older too"
+    table.note_refusal(a_web_pod("b"))
+    assert table.left(("default", "new")) == 1
+
+
+def test_refused_eviction_is_given_back_also_by_a_budget_that_covers_the_pod_no_more() -> None:
+    table = a_table()
+    table.see(a_budget(allowed=1))
+    table.note_eviction(a_web_pod("a"))
+    table.note_refusal(replace(a_web_pod("a"), labels={"app": "db"}))
+    assert table.left(KEY) == 1
+
+
+def test_budget_that_counts_anew_is_not_asked_about_every_pod_again() -> None:
+    pods = tuple(a_web_pod(name) for name in "abcd")
+    table = a_table(*pods)
+    selector = CountedSelector(label_selector("s", WEB, ()).requirements)
+    for allowed in (1, 2, 3):
+        table.see(Budget("default", "web", "", selector, allowed))
+        assert [table.covering(pod) for pod in pods] == [(KEY,)] * 4
+    assert len(LOOKS) == 4
+
+
+def test_what_covers_a_pod_follows_budgets_that_come_change_and_go() -> None:
+    pod = a_web_pod("a")
+    table = a_table()
+    for budgets, covering in (
+        ((a_budget(),), (KEY,)),
+        ((a_budget("z"), a_budget("b")), (("default", "b"), KEY, ("default", "z"))),
+        ((a_budget("b", app="db"),), (KEY, ("default", "z"))),
+        ((a_budget(disrupted=frozenset("a")),), (("default", "z"),)),
+        ((a_budget(),), (KEY, ("default", "z"))),
+    ):
+        for budget in budgets:
+            table.see(budget)
+        assert table.covering(pod) == covering
+    table.forget("default", "z")
+    assert table.covering(pod) == (KEY,)
