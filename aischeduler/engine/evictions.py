@@ -16,9 +16,9 @@ from aischeduler.engine.wakeups import row_changed
 from aischeduler.model.actions import Action, Cause, Evict
 from aischeduler.model.budget import Budget
 from aischeduler.model.events import EvictRefused, Spared
-from aischeduler.model.names import PODS
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool, ReclaimPolicy
+from aischeduler.model.resources import Amounts
 from aischeduler.state.records import PodRecord
 
 LEAVING_SLACK_SECONDS: Final = 60.0
@@ -133,32 +133,50 @@ def end_loans(cluster: Cluster, lender: str, actions: list[Action]) -> None:
     pool = cluster.pools.pools[lender]
     if pool.reclaim_policy is not ReclaimPolicy.EVICT or not cluster.market.may_evict(pool):
         return
-    if not (pool.disable_sharing or pool.lending_limit):
-        return
-    decision = ""
-    lent = Counter(cluster.loans.lent(lender))
-    for record in _loans(cluster, lender):
-        amounts = {**record.pod.spec.request.amounts, PODS: 1}
+    lent = cluster.loans.lent(lender)
+    if pool.disable_sharing or _over(pool.lending_limit, lent, lent):
+        ended = _not_allowed(cluster, pool)
+        decision = cluster.next_decision() if ended else ""
+        actions += [evict(cluster, record, None, decision) for record in ended]
+
+
+def _not_allowed(cluster: Cluster, pool: Pool) -> list[PodRecord]:
+    """Return the loans of the pool that are to end, the newest first: so many as it takes, and none that could stay.
+
+    Those that are leaving are as good as gone. One may stay when nothing of what it has is over the limit then.
+    """
+    rows = cluster.nodes.rows_of_pool(cluster.pools.id(pool.name)).tolist()
+    loans = [record for row in rows for record in cluster.on_row(row) if record.loan is not None]
+    lent = Counter(cluster.loans.lent(pool.name))
+    for record in loans:
         if cluster.leaving(record.pod.uid):
-            lent.subtract(amounts)
-    for record in _loans(cluster, lender):
-        amounts = {**record.pod.spec.request.amounts, PODS: 1}
-        if cluster.may_go(record) and (pool.disable_sharing or _over(pool, lent, amounts)):
-            decision = decision or cluster.next_decision()
-            lent.subtract(amounts)
-            actions.append(evict(cluster, record, None, decision))
+            lent.subtract(record.pod.spec.request.taken)
+    newest_first = sorted(filter(cluster.may_go, loans), key=_newest_first)
+    if pool.disable_sharing:
+        return newest_first
+    chosen: list[PodRecord] = []
+    for record in newest_first:
+        taken = record.pod.spec.request.taken
+        if _over(pool.lending_limit, lent, taken):
+            chosen.append(record)
+            lent.subtract(taken)
+    ended: list[PodRecord] = []
+    for record in reversed(chosen):
+        taken = record.pod.spec.request.taken
+        lent.update(taken)
+        if _over(pool.lending_limit, lent, taken):
+            ended.append(record)
+            lent.subtract(taken)
+    return ended[::-1]
 
 
-def _loans(cluster: Cluster, lender: str) -> list[PodRecord]:
-    """Return the pods on loan from this pool, the newest first."""
-    rows = cluster.nodes.rows_of_pool(cluster.pools.id(lender)).tolist()
-    found = [record for row in rows for record in cluster.on_row(row) if record.loan is not None]
-    return sorted(found, key=lambda r: (-(r.pod.started_seconds or 2**62), -r.arrival, r.pod.uid))
+def _newest_first(record: PodRecord) -> tuple[int, int, str]:
+    return (-(record.pod.started_seconds or 2**62), -record.arrival, record.pod.uid)
 
 
-def _over(pool: Pool, lent: Counter[str], amounts: dict[str, int]) -> bool:
-    """Say whether more is lent than the limit allows of something that this pod has."""
-    return any(lent[resource] > most and amounts.get(resource) for resource, most in pool.lending_limit.items())
+def _over(limit: Amounts, lent: Amounts, taken: Amounts) -> bool:
+    """Say whether more is lent than the limit allows of something that is taken."""
+    return any(lent.get(name, 0) > most and taken.get(name) for name, most in limit.items())
 
 
 def _spare_no_more(cluster: Cluster, uids: list[str], now: float) -> None:

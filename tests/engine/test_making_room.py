@@ -231,6 +231,42 @@ def test_loans_end_newest_first_when_the_limit_is_lowered_and_the_policy_says_ev
     assert evictions(session.decide(1)) == {"g1": "LoanEnded"}
 
 
+def loans_of(session: Session, *sizes: int) -> None:
+    """Let pods of b of so many CPUs run on a node of a, the oldest first."""
+    session.see(a_node("n", cpu="16", labels=A))
+    session.see(*(a_pod(f"g{i}", cpu=str(cpu), pool="b", node="n", started=i) for i, cpu in enumerate(sizes, 1)))
+    assert evictions(session.decide()) == {}
+
+
+def test_no_loan_ends_that_is_within_the_limit_once_the_others_are_gone() -> None:
+    for most, sizes, ended in (
+        (3, (4, 1), ["g1"]),
+        (3, (2, 2, 2), ["g3", "g2"]),
+        (4, (5, 2, 3), ["g3", "g1"]),  # of those that could stay, the older one does
+        (4, (3, 1), []),
+        (0, (1, 1), ["g2", "g1"]),
+    ):
+        session = two_pools(reclaim_policy=ReclaimPolicy.EVICT)
+        loans_of(session, *sizes)
+        session.see(a_pool("a", labels=A, reclaim_policy=ReclaimPolicy.EVICT, lending_limit={"cpu": most * 1000}))
+        assert [victim.name for victim in victims(session.decide(1))] == ended, sizes
+        assert victims(session.decide(1)) == [], "those who are leaving count no more"
+
+
+def test_loan_stays_that_has_nothing_of_what_is_over_the_limit() -> None:
+    session = two_pools(reclaim_policy=ReclaimPolicy.EVICT)
+    session.see(a_node("n", cpu="16", gpu=4, labels=A))
+    session.see(
+        a_pod("old", cpu="2", gpu=1, pool="b", node="n", started=1),
+        a_pod("card", cpu="1", gpu=2, pool="b", node="n", started=2),
+        a_pod("plain", cpu="1", pool="b", node="n", started=3),
+    )
+    assert evictions(session.decide()) == {}
+    limit = {"cpu": 3000, "nvidia.com/gpu": 1}
+    session.see(a_pool("a", labels=A, reclaim_policy=ReclaimPolicy.EVICT, lending_limit=limit))
+    assert evictions(session.decide(1)) == {"card": "LoanEnded"}
+
+
 def test_guarded_critical_and_foreign_pods_are_no_victims() -> None:
     session = two_pools()
     session.see(a_node("n", cpu="4", labels=A))
