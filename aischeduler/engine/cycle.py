@@ -13,7 +13,7 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.evictions import evict
 from aischeduler.engine.lending import note_blocked, travel
 from aischeduler.engine.searches import find_lender, find_victims
-from aischeduler.engine.sentences import PREEMPTION, borrowing_clause, sentence
+from aischeduler.engine.sentences import BORROWING, PREEMPTION, sentence
 from aischeduler.engine.tally import Result
 from aischeduler.engine.wakeups import offer_ends, row_changed
 from aischeduler.framework.plugin import Ask
@@ -42,14 +42,14 @@ SETTLE_SECONDS: Final = 30.0
 
 @dataclass(slots=True)
 class Attempt:
-    """One pod tried in one queue. `clauses` collect what was tried after the nodes of the pool, for the message."""
+    """One pod tried in one queue. `clauses` say by kind what was tried after the nodes of the pool, in that order."""
 
     cluster: Cluster
     queue: PoolQueue
     record: PodRecord
     actions: list[Action]
     now: float
-    clauses: list[str]
+    clauses: dict[str, str]
 
     @property
     def pool(self) -> Pool:
@@ -97,7 +97,7 @@ def attempt(cluster: Cluster, queue: PoolQueue, record: PodRecord, actions: list
     """
     record.decision, searches = cluster.next_decision(), cluster.searches.made
     cluster.withdraw(record)
-    tried = Attempt(cluster, queue, record, actions, now, [])
+    tried = Attempt(cluster, queue, record, actions, now, {})
     refused = record.pod.spec.invalid or _not_allowed(cluster, record)
     if refused:
         _hold(tried, refused)
@@ -219,12 +219,12 @@ def _preempt(tried: Attempt) -> bool:
         return False
     refusal = _may_not_evict(tried)
     if refusal:
-        tried.clauses.append(PREEMPTION + refusal)
+        tried.clauses[PREEMPTION] = refusal
         return False
     claims = lifted_for(cluster, record, pool.name)
     chosen = find_victims(cluster, record, tried.rows, claims)
     if not isinstance(chosen, Chosen):
-        tried.clauses.append(PREEMPTION + chosen.message() + _protected(cluster, pool.name))
+        tried.clauses[PREEMPTION] = chosen.message() + _protected(cluster, pool.name)
         return False
     displaced = _end_for(tried, claims, chosen.row)
     cluster.claims.make(Claim(record, record.pod.spec, chosen.row, pool.name, chosen.victims, tried.now))
@@ -237,7 +237,7 @@ def _preempt(tried: Attempt) -> bool:
     tried.nominate(node)
     count = len(chosen.victims)
     waits = f"{count} evicted pod{'s' * (count > 1)}" if count else "pods that are leaving"
-    tried.report(_sentence(tried, [f"{PREEMPTION}nominated to node {node}, waits for {waits}"]))
+    tried.report(_sentence(tried, {PREEMPTION: f"nominated to node {node}, waits for {waits}"}))
     record.visited = ()
     tried.ended(Result.NOMINATED)
     cluster.wake_alike(record, tried.now)
@@ -268,7 +268,7 @@ def _borrow(tried: Attempt) -> bool:
     _count_borrowing(tried, found)
     note_blocked(cluster, found.blocked)
     if isinstance(found, NoLender):
-        tried.clauses.extend(borrowing_clause(found))
+        tried.clauses[BORROWING] = found.message()
         return False
     tried.nominate("")
     record.backoff_until = tried.now
@@ -299,7 +299,7 @@ def _park(tried: Attempt) -> None:
         queue.park(record, tried.now)
     if isinstance(found, NoLender):
         note_blocked(cluster, found.blocked)
-        tried.clauses[-1:] = borrowing_clause(found)
+        tried.clauses[BORROWING] = found.message()
     tried.nominate("")
     tried.report(_sentence(tried, tried.clauses))
     tried.ended(Result.UNSCHEDULABLE)
@@ -353,5 +353,5 @@ def _not_allowed(cluster: Cluster, record: PodRecord) -> str:
     return f"The pool {record.home} takes no pods from the namespace {namespace}: its allowedNamespaces do not match."
 
 
-def _sentence(tried: Attempt, clauses: list[str]) -> str:
+def _sentence(tried: Attempt, clauses: dict[str, str]) -> str:
     return sentence(tried.cluster.runner.diagnose(tried.ask, tried.rows).message(), clauses)

@@ -1,6 +1,10 @@
-"""What a waiting pod is told: kube-scheduler's sentence, then what was tried after it, one clause each."""
+"""What a waiting pod is told: kube-scheduler's sentence, then what was tried after it, one clause each.
 
-from collections.abc import Sequence
+Law: of each kind there is at most one clause, found by its kind and never by its place: which comes first is for the
+pool to choose.
+"""
+
+from collections.abc import Mapping
 from typing import Final
 
 from aischeduler.policies.borrowing import NoLender
@@ -10,20 +14,15 @@ PREEMPTION: Final = "preemption: "
 BORROWING: Final = "borrowing: "
 
 
-def sentence(refused: str, clauses: Sequence[str]) -> str:
-    """Return why the pool's nodes refuse the pod, and the clauses, each ended by a full stop."""
-    parts = (refused, *clauses)
-    text = " ".join(part if part.endswith(".") else f"{part}." for part in parts) if clauses else refused
+def sentence(refused: str, clauses: Mapping[str, str]) -> str:
+    """Return why the pool's nodes refuse the pod, and of each kind what is said, each ended by a full stop."""
+    parts = (refused, *(kind + said for kind, said in clauses.items() if said))
+    text = " ".join(part if part.endswith(".") else f"{part}." for part in parts) if len(parts) > 1 else refused
     return text if len(text) <= MESSAGE_LENGTH_MAX else text[: MESSAGE_LENGTH_MAX - 4] + " ..."
 
 
-def borrowing_clause(found: NoLender) -> tuple[str, ...]:
-    """Return the clause that says why nobody lends; none where there is no other pool at all."""
-    said = found.message()
-    return (BORROWING + said,) if said else ()
-
-
 def with_borrowing(message: str, found: NoLender) -> str:
-    """Return the message with its last clause as the lenders are now."""
-    before, clause, _ = message.partition(" " + BORROWING)
-    return sentence(before, borrowing_clause(found)) if clause else message
+    """Return the message with its clause about borrowing, if it has one, as the lenders are now."""
+    before, clause, after = message.partition(" " + BORROWING)
+    _, _, preemption = after.partition(" " + PREEMPTION)
+    return sentence(before, {BORROWING: found.message(), PREEMPTION: preemption}) if clause else message

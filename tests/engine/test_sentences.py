@@ -1,0 +1,53 @@
+"""What waiting pods are told of preemption and of borrowing, whichever their pool tries first."""
+
+from dataclasses import replace
+
+import pytest
+
+from aischeduler.model.pool import MakeRoom, Pool
+from tests.build import a_node, a_pod, a_pool
+from tests.engine.session import Session, reports
+
+NO_VICTIMS = "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
+
+
+def pool(name: str, **fields: object) -> Pool:
+    return replace(a_pool(name, labels={"pool": name}), **fields)  # type: ignore[arg-type]
+
+
+def told(first: MakeRoom, borrowing: str) -> str:
+    """Return what a pod is told for whom no room can be made, with this said of borrowing."""
+    preempted_first = first is MakeRoom.PREEMPT_THEN_BORROW
+    clauses = (NO_VICTIMS, borrowing) if preempted_first else (borrowing, NO_VICTIMS)
+    return " ".join(("0/1 nodes are available: 1 Insufficient cpu.", *clauses))
+
+
+def waiting_in_a(first: MakeRoom, **of_b: object) -> Session:
+    """Return pool a, full with a pod that nobody may evict, and one that waits; b has one node of the same size."""
+    session = Session(pool("a", make_room=first), pool("b", **of_b), a_pool("default", disable_sharing=True))
+    session.see(a_node("na", cpu="2", labels={"pool": "a"}), a_node("nb", cpu="2", labels={"pool": "b"}))
+    session.see(a_pod("own", cpu="2", pool="a", node="na", priority=9), a_pod("p", cpu="2", pool="a"))
+    return session
+
+
+@pytest.mark.parametrize("first", list(MakeRoom))
+def test_message_after_a_trip_says_both_what_kept_from_preempting_and_from_borrowing(first: MakeRoom) -> None:
+    session = waiting_in_a(first)
+    session.scheduler.decide("a", 0.0, 1)  # the pod is on its way to b
+    session.see(a_pod("hb", cpu="2", pool="b"))
+    assert reports(session.decide())["p"] == told(first, "borrowing: not sharing: default; no node fits: b.")
+
+
+@pytest.mark.parametrize("first", list(MakeRoom))
+def test_message_that_follows_the_lenders_keeps_what_it_says_of_preemption(first: MakeRoom) -> None:
+    session = waiting_in_a(first, disable_sharing=True)
+    assert reports(session.decide())["p"] == told(first, "borrowing: not sharing: b, default.")
+    session.see(pool("b", lending_limit={"cpu": 1}, generation=3))
+    assert reports(session.decide(1))["p"] == told(first, "borrowing: not sharing: default; over its lending limit: b.")
+
+
+@pytest.mark.parametrize("first", list(MakeRoom))
+def test_pod_of_the_only_pool_is_told_nothing_of_borrowing(first: MakeRoom) -> None:
+    session = Session(a_pool("default", make_room=first), a_node("n", cpu="2"))
+    session.see(a_pod("own", cpu="2", node="n", priority=9), a_pod("p", cpu="2"))
+    assert reports(session.decide())["p"] == f"0/1 nodes are available: 1 Insufficient cpu. {NO_VICTIMS}"
