@@ -167,7 +167,7 @@ class Daemon:
     def _build(self, client: Client, wire: Wire) -> Works:
         """Put together what talks to the API server."""
         specs, pace, config = SpecCache(), self._pace, self._config
-        reports = Reports(wire, client, pace, self._voice(), self._bug)
+        reports = Reports(wire, client, pace, self._voice(), self._log)
         ears = Ears(self._inbox.put, partial(self._unreadable, reports), self._failed, self._inbox.room)
         pods = Reflector(client, resources.pods(specs), ears, pace)
         reader = PodReader(client, pods, specs)
@@ -178,7 +178,7 @@ class Daemon:
             reports,
             reader,
         )
-        others = (resources.namespaces(), resources.pools(), resources.nodes(), resources.budgets())
+        others = (resources.namespaces(), resources.pools(reports), resources.nodes(), resources.budgets())
         return Works((*(Reflector(client, one, ears, pace) for one in others), pods), crew)
 
     async def _start(self, reflectors: tuple[Reflector[Any], ...], loops: PoolLoops, tasks: asyncio.TaskGroup) -> None:

@@ -106,7 +106,8 @@ class Client:
             answer = await self._send(method, path, query, limits, content)
         try:
             if answer.status >= 400:
-                raise refusal(answer.status, await _body(answer), answer.headers.get("Retry-After"))
+                after = answer.headers.get("Retry-After")
+                raise refusal(answer.status, await _body(answer), after, f"{method} {path}")
             yield answer
         finally:
             answer.close()
@@ -138,11 +139,11 @@ class Client:
             raise UnreachableError(f"{method} {path}: {describe(error)}") from error
 
 
-def refusal(status: int, body: bytes, retry_after: str | None) -> RefusedError:
-    """Return the error that an HTTP answer of 400 and above means."""
+def refusal(status: int, body: bytes, retry_after: str | None, request: str) -> RefusedError:
+    """Return the error that an HTTP answer of 400 and above to a request means."""
     said = read_status(body)
     message = said.message or body[:200].decode(errors="replace")
-    return RefusedError(status, said.reason or "Unknown", message, retry_after_seconds(retry_after))
+    return RefusedError(status, said.reason or "Unknown", message, retry_after_seconds(retry_after), request)
 
 
 def describe(error: BaseException) -> str:

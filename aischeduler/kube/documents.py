@@ -223,6 +223,7 @@ class PoolDocument(Struct, gc=False):
 
     metadata: Metadata
     spec: Any = None
+    status: Any = None
 
 
 class SelectorPart(Struct, rename="camel", gc=False):

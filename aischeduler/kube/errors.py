@@ -28,11 +28,17 @@ class GarbledError(ApiError):
 
 
 class RefusedError(ApiError):
-    """The server refused: an HTTP status of 400 and above, with what its Status says."""
+    """The server refused: an HTTP status of 400 and above, with what its Status says.
 
-    def __init__(self, status: int, reason: str, message: str, retry_after_seconds: float | None = None) -> None:
+    `request` is what was refused, by verb and path, where it is known.
+    """
+
+    def __init__(
+        self, status: int, reason: str, message: str, retry_after_seconds: float | None = None, request: str = ""
+    ) -> None:
         super().__init__(f"{status} {reason}: {message}")
         self.status = status
         self.reason = reason
         self.message = message
         self.retry_after_seconds = retry_after_seconds
+        self.request = request

@@ -113,9 +113,8 @@ class Executor:
             case ReportPool():
                 self._crew.reports.pool(action)
                 self._log_pool(action)
-            case CreatePool(name):
+            case CreatePool():
                 self._crew.reports.create(action)
-                self._log.info("create pool", pool=name, reason="there is no Pool object of this name")
             case _:
                 assert_never(action)
 

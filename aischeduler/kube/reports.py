@@ -4,8 +4,10 @@ Laws:
 - Nothing is written while a Binding or an eviction waits; reports never hold back scheduling and never fail it.
 - What waits to be said is bounded: a newer word about the same thing replaces the older, also one that is being tried
   again, and the oldest is dropped. A Pool's status is never dropped: there are no more of them than Pools.
-- What stands in a status (of a Pool: at the version at which it was read) is said by nobody again: it is tried until it
-  is written, refused, or no longer so. Events are dropped after a few tries.
+- What stands in a status is said by nobody again: it is tried until it is written, refused, or no longer so. Events are
+  dropped after a few tries.
+- What is refused is logged. A Pool's status is tried again also then, slowly: rights come and go. One that somebody
+  else wrote over is written again, at most once a second.
 - The same is not said twice in a row about the same object.
 
 Source: Kubernetes events.k8s.io/v1, pods/status, and the conventions of conditions.
@@ -15,17 +17,19 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Final, assert_never
+from typing import Final, assert_never
 
-import msgspec
 from cachetools import LRUCache, TTLCache
+from structlog.typing import FilteringBoundLogger
 
 from aischeduler.kube import notes, pool_requests, requests
 from aischeduler.kube.client import Client, refusal
-from aischeduler.kube.documents import UNREADABLE
-from aischeduler.kube.errors import ApiError, Failed, GarbledError, RefusedError
+from aischeduler.kube.documents import PoolDocument
+from aischeduler.kube.errors import ApiError, RefusedError
 from aischeduler.kube.notes import Note
 from aischeduler.kube.pace import Backoff, Pace, Rate, Throttle
+from aischeduler.kube.pool_statuses import PoolStatuses
+from aischeduler.kube.refusals import Refusals
 from aischeduler.kube.wire import Wire
 from aischeduler.model.actions import CreatePool, Evict, Nominate, ReportPool, ReportWaiting, Warn
 from aischeduler.model.pod import Pod
@@ -41,6 +45,12 @@ REMEMBERED_MAX: Final = 100_000
 """Objects whose last report we remember."""
 QUIET_SECONDS: Final = 600.0
 """How long an event is not said again about the same object."""
+REFUSED_SECONDS: Final = 30.0
+"""How long a status that was refused waits."""
+OVERWRITTEN_SECONDS: Final = 1.0
+"""How long a status that somebody else wrote over waits."""
+AGAIN_MAX: Final = 300
+"""Statuses of Pools that are tried again at one time; those that waited longest come first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +75,31 @@ class ReportCounts:
     refused: int = 0
 
 
+class _Later:
+    """Statuses of Pools that wait a while before they are tried again."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._reports: OrderedDict[str, ReportPool] = OrderedDict()
+        self._filled = asyncio.Event()
+
+    def put(self, report: ReportPool) -> None:
+        self._reports[report.name] = report
+        self._filled.set()
+
+    def drop(self, name: str) -> None:
+        self._reports.pop(name, None)
+
+    async def next(self, pace: Pace) -> list[ReportPool]:
+        """Wait until there are some, and then as long as they have to; return the first of them."""
+        await self._filled.wait()
+        await pace.sleep(self._seconds)
+        found = [self._reports.popitem(last=False)[1] for _ in range(min(AGAIN_MAX, len(self._reports)))]
+        if not self._reports:
+            self._filled.clear()
+        return found
+
+
 @dataclass(frozen=True, slots=True)
 class Voice:
     """In whose name events are written, and a clock of unix time in seconds."""
@@ -76,13 +111,15 @@ class Voice:
 class Reports:
     """Writes reports behind the binds."""
 
-    def __init__(self, wire: Wire, client: Client, pace: Pace, voice: Voice, failed: Failed) -> None:
+    def __init__(self, wire: Wire, client: Client, pace: Pace, voice: Voice, log: FilteringBoundLogger) -> None:
         self.counts = ReportCounts()
         self._wire = wire
-        self._client = client
         self._pace = pace
         self._voice = voice
-        self._failed = failed
+        self._log = log
+        self._refusals = Refusals(log, pace.clock)
+        self._pools = PoolStatuses(client, voice.wall)
+        self._refused, self._overwritten = _Later(REFUSED_SECONDS), _Later(OVERWRITTEN_SECONDS)
         self._throttle = Throttle(pace)
         self._rate = Rate(pace, PER_SECOND, BURST)
         self._queue: OrderedDict[_Key, _Report] = OrderedDict()
@@ -133,6 +170,17 @@ class Reports:
         """Write a Pool's status; only the newest is written."""
         self._enqueue(report)
 
+    def seen(self, document: PoolDocument) -> None:
+        """Take in a Pool as it now is: its status may not be what we wrote."""
+        self._pools.seen(document)
+        self._look(document.metadata.name)
+
+    def gone(self, name: str) -> None:
+        """Take in that there is no Pool of this name."""
+        self._pools.gone(name)
+        self._refused.drop(name)
+        self._overwritten.drop(name)
+
     def create(self, action: CreatePool) -> None:
         """Create a Pool object unless there is one."""
         self._enqueue(action)
@@ -146,6 +194,8 @@ class Reports:
         async with asyncio.TaskGroup() as group:
             for number in range(WRITERS):
                 group.create_task(self._write_all(binds_first), name=f"reports {number}")
+            for later in (self._refused, self._overwritten):
+                group.create_task(self._try_again(later), name="reports again")
 
     def _put(self, note: Note) -> None:
         key = _key(note)
@@ -156,7 +206,11 @@ class Reports:
 
     def _enqueue(self, report: _Report) -> None:
         key = _key(report)
-        queue = self._statuses if isinstance(report, ReportPool) else self._queue
+        queue = self._queue
+        if isinstance(report, ReportPool):
+            queue = self._statuses
+            self._refused.drop(report.name)
+            self._overwritten.drop(report.name)
         if key not in queue:
             self._unwritten += 1
             self._quiet.clear()
@@ -189,6 +243,18 @@ class Reports:
                 await self._write(report)
                 self._finish_one()
 
+    async def _try_again(self, later: _Later) -> None:
+        """Let what waits there wait with the others again, one round after the other."""
+        while True:
+            for report in await later.next(self._pace):
+                self._enqueue(report)
+
+    def _look(self, name: str) -> None:
+        """Write a Pool's status anew where another one stands in its place, unless one is being written anyway."""
+        report = self._pools.overwritten(name)
+        if report is not None and _key(report) not in self._newest:
+            self._overwritten.put(report)
+
     async def _write(self, report: _Report) -> None:
         """Send a report a few times; then what lasts waits anew, and the others are dropped.
 
@@ -220,16 +286,21 @@ class Reports:
             if error.status == 409 and isinstance(report, ReportPool):
                 return False
             self.counts.refused += 1
+            self._refusals.refused(_name(report), error)
+            if isinstance(report, ReportPool) and self._is_newest(report):
+                self._refused.put(report)
             self._forget(report)
         except ApiError:
             await backoff.wait()
             return False
         except Exception as error:  # noqa: BLE001 - a bug costs one report, not all that follow
-            self._failed("reports", error)
+            self._log.error("failed", job="reports", exc_info=error)
             self._drop(report)
         else:
             self.counts.written += 1
             self._forget(report)
+            if isinstance(report, ReportPool):
+                self._look(report.name)
         return True
 
     async def _send(self, report: _Report) -> None:
@@ -245,7 +316,7 @@ class Reports:
                 path, body = requests.nomination(pod, node)
                 await self._wire_send(b"PATCH", path, body, requests.MERGE_PATCH)
             case ReportPool():
-                await self._write_status(report)
+                await self._pools.write(report, self._is_newest)
             case CreatePool(name):
                 await self._create(name)
             case _:
@@ -254,7 +325,8 @@ class Reports:
     async def _wire_send(self, method: bytes, path: bytes, body: bytes, content_type: str) -> None:
         answer = await self._wire.send(method, path, body, content_type.encode())
         if answer.status >= 400:
-            raise refusal(answer.status, answer.body, answer.retry_after)
+            request = f"{method.decode()} {path.decode()}"
+            raise refusal(answer.status, answer.body, answer.retry_after, request)
 
     async def _create(self, name: str) -> None:
         path, body = pool_requests.pools_path().encode(), pool_requests.new_pool(name)
@@ -263,19 +335,8 @@ class Reports:
         except RefusedError as error:
             if error.status != 409:
                 raise
-
-    async def _write_status(self, report: ReportPool) -> None:
-        """Write the status unless it says the same, there is a newer one, or the Pool is another one by now."""
-        path = pool_requests.pool_path(report.name)
-        try:
-            document: dict[str, Any] = msgspec.json.decode(await self._client.get(path), type=dict[str, Any])
-        except UNREADABLE as error:
-            raise GarbledError(f"GET {path}: {error}") from error
-        if not self._is_newest(report):
-            return
-        patch = pool_requests.status_patch(report, document, self._time("seconds"))
-        if patch is not None:
-            await self._client.patch(f"{path}/status", patch, requests.MERGE_PATCH)
+        else:
+            self._log.info("pool created", pool=name, reason="there was no Pool object of this name")
 
     def _is_newest(self, report: _Report) -> bool:
         return self._newest.get(_key(report)) is report
@@ -304,6 +365,23 @@ def _key(report: _Report) -> _Key:
             return "pool", name
         case CreatePool(name):
             return "create", name
+        case _:
+            assert_never(report)
+
+
+def _name(report: _Report) -> str:
+    """Return what kind of write a report is, for people."""
+    match report:
+        case Note():
+            return "event"
+        case _Waiting():
+            return "pod condition"
+        case Nominate():
+            return "nominated node"
+        case ReportPool():
+            return "pool status"
+        case CreatePool():
+            return "new pool"
         case _:
             assert_never(report)
 

@@ -128,15 +128,37 @@ def nodes() -> Resource[NodeDocument]:
     )
 
 
-def pools() -> Resource[PoolDocument]:
-    """All Pools; before the resource is defined there are none."""
+class Witness(Protocol):
+    """Who is told of Pools beside the core: see `pool_statuses`."""
+
+    def seen(self, document: PoolDocument) -> None:
+        """Take in a Pool as it now is."""
+
+    def gone(self, name: str) -> None:
+        """Take in that there is no Pool of this name."""
+
+
+def pools(witness: Witness | None = None) -> Resource[PoolDocument]:
+    """All Pools; before the resource is defined there are none. `witness` is told of each before the core is."""
+
+    def seen(document: PoolDocument) -> Event:
+        pool = read_pool(document)
+        if witness is not None:
+            witness.seen(document)
+        return PoolSeen(pool)
+
+    def gone(_namespace: str, name: str, _uid: str) -> Event:
+        if witness is not None:
+            witness.gone(name)
+        return PoolGone(name)
+
     return Resource(
         kind="Pool",
         path=f"/apis/{GROUP}/{VERSION}/pools",
         line=msgspec.json.Decoder(Line[PoolDocument]),
         document=msgspec.json.Decoder(PoolDocument),
-        seen=lambda document: PoolSeen(read_pool(document)),
-        gone=lambda _namespace, name, _uid: PoolGone(name),
+        seen=seen,
+        gone=gone,
         optional=True,
         quiet=True,
     )

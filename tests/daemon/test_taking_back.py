@@ -1,11 +1,13 @@
 """The daemon lends, takes back and preempts in a cluster over HTTP, and says so where users look."""
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Any
 
 from aischeduler.config.schema import Config, EvictionWay
 from aischeduler.daemon.process import run
+from aischeduler.kube.requests import MERGE_PATCH
 from tests.daemon.cluster import BUDGETS, PODS, POOLS, Cluster, cluster
 from tests.daemon.test_daemon import scripted_cluster
 from tests.kube.scripted import reply, serving, until
@@ -168,3 +170,19 @@ def scripted_pod(name: str, *, cpu: str, node: str = "", phase: str = "Pending",
         },
         "status": {"phase": phase},
     }
+
+
+async def test_status_that_somebody_overwrote_is_put_right() -> None:
+    async with cluster() as world:
+        await world.node("n1")
+        await world.until(lambda: there(world, "default"))
+        await world.until(lambda: default_has(world, "1"))
+        forged = {"status": {"nodes": 99, "columns": {"nodes": "lies"}}}
+        await world.client.patch(f"{POOLS}/default/status", json.dumps(forged).encode(), MERGE_PATCH)
+        await world.until(lambda: default_has(world, "1"))
+
+
+async def default_has(world: Cluster, nodes: str) -> bool:
+    (pool,) = await world.listed(POOLS)
+    status = pool.get("status") or {}
+    return (status.get("nodes"), status.get("columns", {}).get("nodes")) == (int(nodes), nodes)

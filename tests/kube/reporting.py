@@ -6,13 +6,15 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+import structlog
+from structlog.testing import CapturingLogger
+
 from aischeduler.kube.client import Client
-from aischeduler.kube.errors import Failed
 from aischeduler.kube.notes import Reporter
 from aischeduler.kube.reports import Reports, Voice
 from aischeduler.kube.wire import Wire
 from tests.build import a_pod
-from tests.kube.scripted import Script, Waits, broken, reply, serving
+from tests.kube.scripted import Script, Waits, reply, serving
 
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 STATUS = "/api/v1/namespaces/default/pods/p/status"
@@ -27,6 +29,7 @@ class World:
     script: Script = field(default_factory=Script)
     waits: Waits = field(default_factory=Waits)
     binds_done: asyncio.Event = field(default_factory=asyncio.Event)
+    lines: CapturingLogger = field(default_factory=CapturingLogger)
 
     def __post_init__(self) -> None:
         self.binds_done.set()
@@ -35,11 +38,13 @@ class World:
         await self.binds_done.wait()
 
     @asynccontextmanager
-    async def running(self, failed: Failed = broken) -> AsyncIterator[Reports]:
+    async def running(self, bugs: int = 0) -> AsyncIterator[Reports]:
+        """Write reports; `bugs` of ours are meant to be revealed."""
         voice = Voice(Reporter("ai-scheduler", "ai-scheduler-h-1"), lambda: WALL)
         async with serving(self.script) as server, Client(server) as client:
             wire = Wire(server, 8)
-            reports = Reports(wire, client, self.waits.pace(), voice, failed)
+            log = structlog.wrap_logger(self.lines, processors=[], wrapper_class=structlog.BoundLogger).bind()
+            reports = Reports(wire, client, self.waits.pace(), voice, log)
             task = asyncio.create_task(reports.run(self.binds_first))
             try:
                 yield reports
@@ -48,11 +53,16 @@ class World:
                 with suppress(asyncio.CancelledError):
                     await task
                 await wire.close()
+        assert len(self.logged("failed")) == bugs, self.logged("failed")
 
     def accept_all(self) -> "World":
         self.script.always["post", EVENTS] = lambda _: reply(201)
         self.script.always["patch", STATUS] = lambda _: reply(200)
         return self
+
+    def logged(self, event: str) -> list[dict[str, Any]]:
+        lines = [call.kwargs | {"level": call.method_name} for call in self.lines.calls]
+        return [line for line in lines if line.pop("event") == event]
 
     @property
     def events(self) -> list[Any]:

@@ -87,10 +87,10 @@ class World:
             wire, specs = Wire(server, connections), SpecCache()
             ears = Ears(self.events.append, lambda _: None, lambda *_: None)
             reader = PodReader(client, Reflector(client, resources.pods(specs), ears, pace), specs)
-            reports = Reports(wire, client, pace, Voice(Reporter("ai-scheduler", "i"), lambda: 1.0), broken)
             log = structlog.wrap_logger(
                 self.lines, processors=[], wrapper_class=structlog.make_filtering_bound_logger(self.level)
             ).bind()
+            reports = Reports(wire, client, pace, Voice(Reporter("ai-scheduler", "i"), lambda: 1.0), log)
             mandate = Mandate("ai-scheduler", honour_budgets=False, wall=lambda: 1.0)
             evictor = Evictor(wire, pace, mandate, broken)
             crew = Crew(Binder(wire, reader.read, pace, 2, broken), evictor, reports, reader)
@@ -232,7 +232,8 @@ async def test_nomination_and_new_pool_are_written_and_logged() -> None:
     world.script.on("post", POOLS, reply(201))
     async with world.running() as executor:
         executor.perform([Nominate(POD, "n1", "cpu", "d-3"), CreatePool("default")])
-        await until(lambda: world.script.asked("post", POOLS) and world.script.asked("patch", PATH))
+        assert [line["event"] for line in world.logged()] == ["nominated"]
+        await until(lambda: len(world.logged()) == 2 and world.script.asked("patch", PATH))
     assert world.script.asked("patch", PATH)[0].json["status"] == {"nominatedNodeName": "n1"}
     assert world.script.asked("post", POOLS)[0].json["metadata"] == {"name": "default"}
     nominated, created = world.logged()
@@ -247,7 +248,7 @@ async def test_nomination_and_new_pool_are_written_and_logged() -> None:
         "node": "n1",
         "reason": "holds room on the node",
     }
-    assert (created["event"], created["pool"]) == ("create pool", "default")
+    assert (created["event"], created["pool"]) == ("pool created", "default")
 
 
 async def test_only_conditions_that_turned_are_logged() -> None:

@@ -203,7 +203,6 @@ async def test_warning_on_a_budget_names_its_api() -> None:
 
 
 async def test_bug_costs_one_report_and_not_those_that_follow(monkeypatch: pytest.MonkeyPatch) -> None:
-    bugs: list[str] = []
     world, send = World().accept_all(), Wire.send
 
     async def send_or_fail(
@@ -214,11 +213,11 @@ async def test_bug_costs_one_report_and_not_those_that_follow(monkeypatch: pytes
         return await send(wire, method, path, body, content_type)
 
     monkeypatch.setattr(Wire, "send", send_or_fail)
-    async with world.running(lambda job, error: bugs.append(f"{job}: {error}")) as reports:
+    async with world.running(bugs=1) as reports:
         reports.warn(Warn(ObjectRef("Pod", "p", "u1", "default"), "Odd", "no room"))
         reports.scheduled(POD, "n1")
         await reports.none_unwritten()
-    assert bugs == ["reports: a bug"]
+    assert [(line["job"], str(line["exc_info"])) for line in world.logged("failed")] == [("reports", "a bug")]
     assert [event["reason"] for event in world.events] == ["Scheduled"]
     assert (reports.counts.dropped, reports.counts.written) == (1, 1)
 
