@@ -70,6 +70,7 @@ def left(cluster: Cluster, uid: str) -> None:
     cluster.departures.drop(uid)
     cluster.overstayed.discard(uid)
     cluster.spared.drop(uid)
+    cluster.budgets.forget_pod(cluster.records[uid].pod)
 
 
 def evict_refused(cluster: Cluster, event: EvictRefused, now: float) -> None:

@@ -3,7 +3,7 @@
 Laws:
 - What a budget allows is what its status said last, less the evictions asked for since, and less those asked for before
   that are still under way and that the status does not name: it may be older than they are.
-- Which budgets cover a pod is remembered; a status that only counts anew changes nothing of it.
+- Which budgets cover a pod is remembered while the pod is there; a status that only counts anew changes nothing of it.
 - Pods of namespaces without budgets cost one look-up.
 - A budget that no longer exists protects nothing.
 
@@ -11,7 +11,6 @@ Source: PodDisruptionBudget; kube-scheduler counts a pod against every budget th
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
 
 import numpy as np
 
@@ -21,9 +20,6 @@ from aischeduler.state.index import Mask, Rows
 
 BudgetKey = tuple[str, str]
 """Namespace and name."""
-
-COVERED_MAX: Final = 16_384
-"""Pods of one namespace whose budgets are remembered; beyond that all are looked up again."""
 
 
 class BudgetTable:
@@ -45,8 +41,10 @@ class BudgetTable:
         before = budgets.get(budget.name)
         budgets[budget.name] = budget
         self._evicted[key] = {uid for uid in under_way if budget.covers(self._pod_of(uid))}
-        if before is None or (before.selector, before.disrupted) != (budget.selector, budget.disrupted):
-            self._look_again(key, budget.covers)
+        if before is None or before.selector != budget.selector:
+            self._look_again(budget.namespace, lambda pod, keys: budget.covers(pod) != (key in keys))
+        elif counted := before.disrupted ^ budget.disrupted:
+            self._look_again(budget.namespace, lambda pod, _: pod.name in counted)
         return before
 
     def forget(self, namespace: str, name: str) -> Budget | None:
@@ -55,11 +53,15 @@ class BudgetTable:
         budget = budgets.pop(name, None)
         if budget is not None:
             del self._evicted[namespace, name]
-            self._look_again((namespace, name), lambda _: False)
+            self._look_again(namespace, lambda _, keys: (namespace, name) in keys)
             if not budgets:
                 del self._budgets[namespace]
                 self._covered.pop(namespace, None)
         return budget
+
+    def forget_pod(self, pod: Pod) -> None:
+        """Remember nothing of a pod that is gone; an eviction of it counts until each budget tells of itself again."""
+        self._covered.get(pod.namespace, {}).pop(pod.uid, None)
 
     def note_eviction(self, pod: Pod) -> None:
         """Count an eviction that we ask for, until each budget tells of itself again."""
@@ -81,8 +83,6 @@ class BudgetTable:
         if known is not None and known[0] is pod:
             return known[1]
         keys = tuple((pod.namespace, name) for name in sorted(budgets) if budgets[name].covers(pod))
-        if len(covered) >= COVERED_MAX:
-            covered.clear()
         covered[pod.uid] = (pod, keys)
         return keys
 
@@ -107,10 +107,10 @@ class BudgetTable:
         namespace, name = key
         return self._budgets[namespace][name].disruptions_allowed - len(self._evicted[key])
 
-    def _look_again(self, key: BudgetKey, covers: Callable[[Pod], bool]) -> None:
-        """Forget of which budgets cover a pod where this one now covers it and did not, or the reverse."""
-        covered = self._covered.get(key[0], {})
-        for uid in [uid for uid, (pod, keys) in covered.items() if covers(pod) != (key in keys)]:
+    def _look_again(self, namespace: str, changed: Callable[[Pod, tuple[BudgetKey, ...]], bool]) -> None:
+        """Forget which budgets cover those pods for which that has changed; it is asked with what is remembered."""
+        covered = self._covered.get(namespace, {})
+        for uid in [uid for uid, (pod, keys) in covered.items() if changed(pod, keys)]:
             del covered[uid]
 
 

@@ -23,6 +23,7 @@ PODS_EACH = 8
 GOAL_SECONDS = 0.020
 DECISIONS = 20
 RECORDS = 20_000
+BUDGETS = 20
 GPU_POD = a_request(cpu="4", memory="32Gi", gpu=1)
 WHOLE_NODE = a_request(cpu="16", memory="64Gi", gpu=8)
 APP = (("app", "web"),)
@@ -103,6 +104,49 @@ def test_cpu_of_a_choice_of_victims() -> None:
     show(
         f"A choice of victims over {NODES:,} nodes of {PODS_EACH} pods each; the goal is {GOAL_SECONDS * 1e3:.0f} ms",
         ["asker", "ms a choice", "goal / taken"],
+        rows,
+    )
+
+
+def a_budget(number: int, allowed: int = 1, app: str = "db", disrupted: frozenset[str] = frozenset()) -> Budget:
+    return Budget("default", f"budget-{number}", "", label_selector("s", {"app": app}, ()), allowed, disrupted)
+
+
+def test_cpu_of_a_choice_after_news_of_a_budget() -> None:
+    """All pods are in one namespace of many budgets; a choice was made before, but for the first row."""
+    budgets = tuple(a_budget(number) for number in range(BUDGETS))
+    whole = demand(WHOLE_NODE, 1_000)
+
+    def unknown() -> Crowd:
+        return a_crowd(protected, budgets=budgets)
+
+    def known() -> Crowd:
+        crowd = unknown()
+        crowd.choose(whole)
+        return crowd
+
+    def choose_after(*news: Budget) -> Callable[[Crowd], None]:
+        def work(crowd: Crowd) -> None:
+            for budget in news:
+                crowd.budgets.see(budget)
+            assert isinstance(crowd.choose(whole), Chosen)
+
+        return work
+
+    cases = [
+        ("the first choice of all", unknown, choose_after()),
+        ("nothing new", known, choose_after()),
+        ("a budget allows another number", known, choose_after(a_budget(0, allowed=2))),
+        ("a budget has counted a pod", known, choose_after(a_budget(0, disrupted=frozenset(("7-7",))))),
+        ("a budget selects all pods now", known, choose_after(a_budget(0, app="web"))),
+    ]
+    rows = []
+    for name, prepare, work in cases:
+        taken = cpu_seconds(prepare, work, 3)
+        rows.append([name, f"{taken * 1e3:.2f}", times(GOAL_SECONDS, taken)])
+    show(
+        f"A choice of victims among {NODES * PODS_EACH:,} pods and {BUDGETS} budgets, with the news before it",
+        ["news", "ms", "goal / taken"],
         rows,
     )
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from aischeduler.model.budget import Budget
-from aischeduler.model.events import BudgetGone, BudgetSeen, EvictRefused, Spared
+from aischeduler.model.events import BudgetGone, BudgetSeen, EvictRefused, PodGone, Spared
 from aischeduler.model.selectors import Operator, label_selector
 from tests.build import a_node, a_pod, a_pool, expression
 from tests.engine.session import Session, evictions
@@ -147,6 +147,14 @@ def test_eviction_under_way_counts_against_a_budget_that_is_new_or_looks_at_othe
             selector = label_selector("s", {}, (expression("t", Operator.DOES_NOT_EXIST),))
         session.tell(BudgetSeen(Budget("default", name, "u", selector, 1)))
         assert session.scheduler._cluster.budgets.left(("default", name)) == 0
+
+
+def test_nothing_is_remembered_of_pods_that_are_gone() -> None:
+    session = three_guests(second="g")
+    budgets = session.scheduler._cluster.budgets
+    assert set(budgets._covered["default"]) == {"uid-g1", "uid-g2", "uid-g3"}
+    session.tell(PodGone("uid-g1"), PodGone("uid-g2"))
+    assert set(budgets._covered["default"]) == {"uid-g3"}
 
 
 def test_eviction_that_a_budget_has_counted_is_not_counted_twice() -> None:

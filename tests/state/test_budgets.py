@@ -141,13 +141,27 @@ def test_refused_eviction_is_given_back_also_by_a_budget_that_covers_the_pod_no_
 
 
 def test_budget_that_counts_anew_is_not_asked_about_every_pod_again() -> None:
+    LOOKS.clear()
     pods = tuple(a_web_pod(name) for name in "abcd")
     table = a_table(*pods)
     selector = CountedSelector(label_selector("s", WEB, ()).requirements)
     for allowed in (1, 2, 3):
         table.see(Budget("default", "web", "", selector, allowed))
         assert [table.covering(pod) for pod in pods] == [(KEY,)] * 4
-    assert len(LOOKS) == 4
+    assert len(LOOKS) == len(pods)
+
+
+def test_pods_are_not_looked_at_again_however_many_they_are_until_they_are_gone() -> None:
+    LOOKS.clear()
+    pods = tuple(a_web_pod(f"p{number}") for number in range(20_000))
+    table = a_table(*pods)
+    table.see(Budget("default", "web", "", CountedSelector(label_selector("s", WEB, ()).requirements), 1))
+    for _ in range(2):
+        assert {table.covering(pod) for pod in pods} == {(KEY,)}
+    assert len(LOOKS) == len(pods)
+    table.forget_pod(pods[7])
+    assert table.covering(pods[7]) == (KEY,)
+    assert len(LOOKS) == len(pods) + 1
 
 
 def test_what_covers_a_pod_follows_budgets_that_come_change_and_go() -> None:
