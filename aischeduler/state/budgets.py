@@ -16,6 +16,7 @@ import numpy as np
 
 from aischeduler.model.budget import Budget
 from aischeduler.model.pod import Pod
+from aischeduler.model.selectors import Operator
 from aischeduler.state.index import Mask, Rows
 
 BudgetKey = tuple[str, str]
@@ -29,6 +30,8 @@ class BudgetTable:
         self._pod_of = pod_of
         self._budgets: dict[str, dict[str, Budget]] = {}
         self._evicted: dict[BudgetKey, set[str]] = {}
+        self._by_label: dict[str, dict[tuple[str, str] | None, list[str]]] = {}
+        """Namespace -> label -> budgets that cover only pods with that label; None -> those that cover others too."""
         self._covered: dict[str, dict[str, tuple[Pod, tuple[BudgetKey, ...]]]] = {}
 
     def see(self, budget: Budget, under_way: Iterable[str] = ()) -> Budget | None:
@@ -42,6 +45,7 @@ class BudgetTable:
         budgets[budget.name] = budget
         self._evicted[key] = {uid for uid in under_way if budget.covers(self._pod_of(uid))}
         if before is None or before.selector != budget.selector:
+            self._by_label.pop(budget.namespace, None)
             self._look_again(budget.namespace, lambda pod, keys: budget.covers(pod) != (key in keys))
         elif counted := before.disrupted ^ budget.disrupted:
             self._look_again(budget.namespace, lambda pod, _: pod.name in counted)
@@ -53,6 +57,7 @@ class BudgetTable:
         budget = budgets.pop(name, None)
         if budget is not None:
             del self._evicted[namespace, name]
+            self._by_label.pop(namespace, None)
             self._look_again(namespace, lambda _, keys: (namespace, name) in keys)
             if not budgets:
                 del self._budgets[namespace]
@@ -82,7 +87,11 @@ class BudgetTable:
         known = covered.get(pod.uid)
         if known is not None and known[0] is pod:
             return known[1]
-        keys = tuple((pod.namespace, name) for name in sorted(budgets) if budgets[name].covers(pod))
+        by_label = self._by_label.get(pod.namespace)
+        if by_label is None:
+            by_label = self._by_label[pod.namespace] = _by_label(budgets)
+        names = [name for label in (None, *pod.labels.items()) for name in by_label.get(label, ())]
+        keys = tuple((pod.namespace, name) for name in sorted(names) if budgets[name].covers(pod))
         covered[pod.uid] = (pod, keys)
         return keys
 
@@ -112,6 +121,18 @@ class BudgetTable:
         covered = self._covered.get(namespace, {})
         for uid in [uid for uid, (pod, keys) in covered.items() if changed(pod, keys)]:
             del covered[uid]
+
+
+def _by_label(budgets: dict[str, Budget]) -> dict[tuple[str, str] | None, list[str]]:
+    """Return the names of the budgets by the labels of which their pods have one; None where that may be any."""
+    found: dict[tuple[str, str] | None, list[str]] = {}
+    for name, budget in budgets.items():
+        asked = budget.selector.requirements if budget.selector is not None else ()
+        one_of = next((one for one in asked if one.operator is Operator.IN), None)
+        labels = dict.fromkeys((one_of.key, value) for value in one_of.values) if one_of is not None else (None,)
+        for label in labels:
+            found.setdefault(label, []).append(name)
+    return found
 
 
 def _place_among_equals(numbers: Rows) -> Rows:

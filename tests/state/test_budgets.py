@@ -4,9 +4,9 @@ import numpy as np
 
 from aischeduler.model.budget import Budget
 from aischeduler.model.pod import Pod
-from aischeduler.model.selectors import Labels, LabelSelector, label_selector
+from aischeduler.model.selectors import Labels, LabelSelector, Operator, label_selector
 from aischeduler.state.budgets import BudgetTable
-from tests.build import a_pod
+from tests.build import a_pod, expression
 
 LOOKS: list[Labels] = []
 
@@ -162,6 +162,33 @@ def test_pods_are_not_looked_at_again_however_many_they_are_until_they_are_gone(
     table.forget_pod(pods[7])
     assert table.covering(pods[7]) == (KEY,)
     assert len(LOOKS) == len(pods) + 1
+
+
+def test_each_pod_is_covered_by_the_budgets_that_say_so_of_it_and_by_no_other() -> None:
+    selectors = (
+        None,
+        label_selector("s", {}, ()),
+        label_selector("s", WEB, ()),
+        label_selector("s", {"app": "web", "tier": "front"}, ()),
+        label_selector("s", {}, (expression("app", Operator.IN, "web", "db", "web"),)),
+        label_selector("s", {}, (expression("app", Operator.NOT_IN, "web"),)),
+        label_selector("s", {}, (expression("tier", Operator.EXISTS), expression("app", Operator.IN, "db"))),
+        label_selector("s", {}, (expression("tier", Operator.DOES_NOT_EXIST),)),
+    )
+    budgets = [Budget("default", f"b{i}", "", selector, 1) for i, selector in enumerate(selectors)]
+    table = a_table()
+    for budget in reversed(budgets):
+        table.see(budget)
+    for labels in (
+        {},
+        WEB,
+        {"app": "db"},
+        {"app": "web", "tier": "front"},
+        {"app": "db", "tier": "back"},
+        {"x": "web"},
+    ):
+        pod = replace(a_web_pod(str(labels)), labels=labels)
+        assert table.covering(pod) == tuple(("default", budget.name) for budget in budgets if budget.covers(pod))
 
 
 def test_what_covers_a_pod_follows_budgets_that_come_change_and_go() -> None:
