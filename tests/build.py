@@ -47,6 +47,7 @@ def a_spec(
     host_ports: tuple[HostPort, ...] = (),
     node_name: str = "",
     invalid: str = "",
+    unobeyed: tuple[str, ...] = (),
 ) -> PodSpec:
     """Return the scheduling part of a pod; specs that are equal have equal keys and no others do."""
     spec = PodSpec(
@@ -59,6 +60,7 @@ def a_spec(
         host_ports=tuple(sorted(host_ports)),
         node_name=node_name,
         invalid=invalid,
+        unobeyed=unobeyed,
     )
     return replace(spec, key=blake2b(repr(spec).encode(), digest_size=16).digest())
 
@@ -72,6 +74,7 @@ class SpecFields(TypedDict, total=False):
     tolerations: tuple[Toleration, ...]
     host_ports: tuple[HostPort, ...]
     invalid: str
+    unobeyed: tuple[str, ...]
 
 
 def a_pod(

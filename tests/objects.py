@@ -8,7 +8,13 @@ from aischeduler.model.names import GPU_DEFAULT, GROUP, POOL_KEY, SCHEDULER_NAME
 Json = dict[str, Any]
 
 NOTHING: Mapping[str, str] = {}
+NO_OBJECTS: Mapping[str, Json] = {}
 POOL_API = f"{GROUP}/{VERSION}"
+NO_POOL_NOWHERE = (
+    'There is no Pool "nowhere" (annotation or label resource.aibee.cn/pool); '
+    "the pod belongs to the pool default until there is one."
+)
+"""What a pod that names the pool `nowhere` is warned of."""
 
 
 def pod_object(
@@ -27,6 +33,7 @@ def pod_object(
     node_selector: Mapping[str, str] = NOTHING,
     tolerations: Sequence[Json] = (),
     node: str = "",
+    affinity: Mapping[str, Json] = NO_OBJECTS,
 ) -> Json:
     """Return a pod of one container named `main`; `pool` becomes the annotation."""
     spec = pod_spec(cpu=cpu, memory=memory, gpu=gpu, scheduler_name=scheduler_name)
@@ -36,6 +43,7 @@ def pod_object(
         tolerations=list(tolerations),
         priorityClassName=priority_class,
         nodeName=node,
+        affinity=dict(affinity),
     )
     noted = {POOL_KEY: pool, **annotations} if pool else dict(annotations)
     metadata = {"name": name, "namespace": namespace, **present(labels=dict(labels), annotations=noted)}

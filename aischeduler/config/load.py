@@ -5,7 +5,6 @@ Laws:
 - A user's text appears in a message quoted, escaped and cut.
 """
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ import msgspec
 import yaml
 
 from aischeduler.config.schema import Config
+from aischeduler.config.spelling import nearest
 
 FILE_BYTES_MAX: Final = 256 * 1024
 """A configuration has a few hundred bytes; a file beyond this is some other file."""
@@ -88,8 +88,8 @@ def _unknown(name: str, parent: str) -> str:
     prefix = f"{parent}." if parent else ""
     siblings = [field.removeprefix(prefix) for field in _descriptions() if field.startswith(prefix)]
     known = [field for field in siblings if "." not in field]
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]}?" if near else _known(known)
+    near = nearest(name, known)
+    hint = f"did you mean {near}?" if near else _known(known)
     return f"{_quoted(prefix + name)} is no field; {hint}"
 
 

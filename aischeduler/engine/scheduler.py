@@ -16,6 +16,7 @@ from aischeduler.engine.invariants import Violation
 from aischeduler.engine.lending import lend, seek_lenders
 from aischeduler.engine.node_events import node_gone, node_seen
 from aischeduler.engine.pod_events import pod_gone, pod_seen
+from aischeduler.engine.pod_warnings import warn_pod
 from aischeduler.engine.pool_events import flush_edits, namespace_gone, namespace_seen, pool_gone, pool_seen, reword
 from aischeduler.engine.profile import Profile
 from aischeduler.engine.readiness import Readiness, looks_again
@@ -24,7 +25,7 @@ from aischeduler.engine.status import StatusReports
 from aischeduler.engine.summary import summarize
 from aischeduler.engine.tally import Tally
 from aischeduler.engine.wakeups import wake_some
-from aischeduler.model.actions import Action, ObjectRef, Settle, Warn
+from aischeduler.model.actions import Action, Settle
 from aischeduler.model.events import (
     BindAccepted,
     BindRefused,
@@ -44,7 +45,6 @@ from aischeduler.model.events import (
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.summary import PoolSummary
 from aischeduler.state.loans import Loan
-from aischeduler.state.records import PodRecord
 
 SETTLES_MAX: Final = 16
 """Pods read in one decision."""
@@ -105,7 +105,7 @@ class Scheduler:
             self._look_after(pool, actions, now)
         cost = 0
         while cost < limit and (record := queue.pop(now)) is not None:
-            self._warn_of_unknown_pool(record, actions)
+            warn_pod(cluster, record.pod, actions)
             cost += attempt(cluster, queue, record, actions, now)
         if pool in cluster.errands.lending:
             lend(cluster, pool, now)
@@ -166,14 +166,6 @@ class Scheduler:
         """Return the reason that a waiting pod was given last; empty when there is none."""
         record = self._cluster.records.get(uid)
         return record.message if record is not None and record.queue else ""
-
-    def _warn_of_unknown_pool(self, record: PodRecord, actions: list[Action]) -> None:
-        pod = record.pod
-        if not pod.pool or pod.pool in self._cluster.pools.pools or not self._cluster.warned(pod.uid, pod.pool):
-            return
-        about = ObjectRef("Pod", pod.name, pod.uid, pod.namespace)
-        message = f"There is no pool {pod.pool}; the pod waits in the pool {DEFAULT_POOL}."
-        actions.append(Warn(about, "UnknownPool", message))
 
     def _observe_rules(self, event: BudgetSeen | BudgetGone | NamespaceSeen | NamespaceGone, now: float) -> None:
         cluster = self._cluster

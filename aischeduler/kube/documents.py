@@ -75,10 +75,35 @@ class Gate(Struct, gc=False):
     name: str = ""
 
 
+class Present(Struct, gc=False):
+    """An object of which only its being there counts."""
+
+
+class PodAffinityPart(Struct, gc=False):
+    """Affinity to other pods, or away from them: whether any is required."""
+
+    required: list[Present] | None = field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
+
+
 class AffinityPart(Struct, rename="camel", gc=False):
-    """Affinity: the part about nodes."""
+    """Affinity: the part about nodes, and whether there is one about pods."""
 
     node_affinity: Raw = NONE
+    pod_affinity: PodAffinityPart | None = None
+    pod_anti_affinity: PodAffinityPart | None = None
+
+
+class SpreadPart(Struct, rename="camel", gc=False):
+    """One topology spread constraint: whether it is a wish."""
+
+    when_unsatisfiable: str | None = None
+
+
+class VolumePart(Struct, rename="camel", gc=False):
+    """One volume: whether it claims storage."""
+
+    persistent_volume_claim: Present | None = None
+    ephemeral: Present | None = None
 
 
 class PodSpecPart(Struct, rename="camel", gc=False):
@@ -96,6 +121,9 @@ class PodSpecPart(Struct, rename="camel", gc=False):
     affinity: AffinityPart | None = None
     tolerations: Raw = NONE
     scheduling_gates: list[Gate] | None = None
+    topology_spread_constraints: list[SpreadPart] | None = None
+    resource_claims: list[Present] | None = None
+    volumes: Raw = NONE
 
 
 Quantities = dict[str, str | int | float]

@@ -32,6 +32,7 @@ from aischeduler.kube.documents import (
     Resources,
     TolerationPart,
 )
+from aischeduler.kube.unobeyed import unobeyed
 from aischeduler.model.pod import HostPort, PodSpec, Toleration
 from aischeduler.model.quantity import QuantityError, shorten
 from aischeduler.model.resources import Container, parse_amounts, pod_request
@@ -76,10 +77,11 @@ class SpecCache:
     def read(self, spec: PodSpecPart, status: PodStatus | None) -> PodSpec:
         """Return the spec; `status` counts where the kubelet has granted resources."""
         granted = _granted(status) if spec.node_name and status is not None else []
-        key = _bytes_key(spec, granted)
+        ignored = unobeyed(spec)
+        key = _bytes_key(spec, granted, ignored)
         found = self._specs.get(key)
         if found is None:
-            found = _keep(self._specs, SPECS_MAX, key, _Reader().spec(spec, granted))
+            found = _keep(self._specs, SPECS_MAX, key, _Reader().spec(spec, granted, ignored))
         return found
 
     def kin(self, labels: Raw, owners: Raw) -> Kin:
@@ -121,7 +123,7 @@ def _granted(status: PodStatus) -> list[ContainerStatus]:
     return granted
 
 
-def _bytes_key(spec: PodSpecPart, granted: list[ContainerStatus]) -> bytes:
+def _bytes_key(spec: PodSpecPart, granted: list[ContainerStatus], ignored: tuple[str, ...]) -> bytes:
     """Join everything that decides; no JSON text holds a zero byte, so that no two specs share a key."""
     affinity = spec.affinity.node_affinity if spec.affinity is not None else NONE
     parts: list[Raw | bytes] = [spec.resources, spec.overhead, spec.node_selector, affinity, spec.tolerations]
@@ -133,6 +135,8 @@ def _bytes_key(spec: PodSpecPart, granted: list[ContainerStatus]) -> bytes:
         parts += (b"granted " + one.name.encode(), one.allocated_resources, one.resources)
     if granted:
         parts += [c.name.encode() for c in (*(spec.containers or ()), *(spec.init_containers or ()))]
+    if ignored:
+        parts += [b"ignored", *map(str.encode, ignored)]
     return _SEPARATOR.join(parts)
 
 
@@ -142,7 +146,7 @@ class _Reader:
     def __init__(self) -> None:
         self.problem = ""
 
-    def spec(self, part: PodSpecPart, granted: Iterable[ContainerStatus]) -> PodSpec:
+    def spec(self, part: PodSpecPart, granted: Iterable[ContainerStatus], ignored: tuple[str, ...]) -> PodSpec:
         by_name = {status.name: status for status in granted}
         containers = self._containers("spec.containers", part.containers or (), by_name)
         init_containers = self._containers("spec.initContainers", part.init_containers or (), by_name)
@@ -158,6 +162,7 @@ class _Reader:
             tolerations=self._tolerations(part.tolerations),
             host_ports=self._host_ports(part),
             invalid=self.problem,
+            unobeyed=ignored,
         )
         return replace(spec, key=blake2b(repr(spec).encode(), digest_size=16).digest())
 

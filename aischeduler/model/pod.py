@@ -41,6 +41,7 @@ class PodSpec:
     `required` is None where the pod requires nothing; an empty tuple matches no node.
     `node_name` is the node that a pod asks for by name before it is placed; bound pods leave it empty.
     `invalid` is the reason why no node can ever be right (a malformed quantity), naming the field; else empty.
+    `unobeyed` are fields of hard constraints that no rule looks at: the pod is warned of them and placed all the same.
     """
 
     key: bytes
@@ -52,6 +53,7 @@ class PodSpec:
     host_ports: tuple[HostPort, ...] = ()
     node_name: str = ""
     invalid: str = ""
+    unobeyed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

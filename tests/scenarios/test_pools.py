@@ -2,7 +2,7 @@
 
 from aischeduler.kube.crds import pool_crd
 from tests.harness import Harness, Json
-from tests.objects import node_object, pod_object, pool_object
+from tests.objects import NO_POOL_NOWHERE, node_object, pod_object, pool_object
 
 CPU = {"cpu": "true"}
 HOME = "scheduling.resource.aibee.cn/home-pool"
@@ -39,7 +39,7 @@ def test_pod_of_an_unknown_pool_goes_to_the_default_pool_and_is_warned_once() ->
     h.patch("Node", "n", {"status": {"allocatable": {"cpu": "1500m"}}}, "status")
     h.run(seconds=60)
     assert h.warnings == [("p", "UnknownPool")]
-    assert h.events_about("p", "UnknownPool") == ["There is no pool nowhere; the pod waits in the pool default."]
+    assert h.events_about("p", "UnknownPool") == [NO_POOL_NOWHERE]
     h.patch("Node", "n", {"status": {"allocatable": {"cpu": "2"}}}, "status")
     h.run(seconds=60)
     assert h.node_of("p") == "n"

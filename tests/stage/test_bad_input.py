@@ -37,6 +37,17 @@ def test_many_unknown_pools_are_all_the_default_pool(stage: Stage) -> None:
     assert [pool["metadata"]["name"] for pool in stage.all("Pool")] == ["default"]
 
 
+def test_pod_that_requires_what_nobody_obeys_is_placed_and_warned_once(stage: Stage) -> None:
+    stage.node("free")
+    apart = {"labelSelector": {"matchLabels": {"app": "m"}}, "topologyKey": "kubernetes.io/hostname"}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}
+    stage.pod("p", affinity={"podAntiAffinity": required})
+    stage.goes(p="free")
+    stage.until(lambda: bool(stage.events("p", "UnsupportedConstraint")))
+    (said,) = stage.events("p", "UnsupportedConstraint")
+    assert said.startswith("spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution is not obeyed")
+
+
 def test_pool_that_selects_by_a_label_that_no_node_has_harms_no_other(stage: Stage) -> None:
     stage.create(pool_object(stage.own("odd"), nodeSelector={"matchExpressions": [{"key": "x", "operator": "Exists"}]}))
     stage.node("a1", pool="a")

@@ -1,7 +1,7 @@
 """Which pool a node and a pod belong to."""
 
 from aischeduler.model.names import POOL_KEY
-from tests.objects import pool_object
+from tests.objects import NO_POOL_NOWHERE, pool_object
 from tests.stage.stage import Stage
 
 
@@ -48,7 +48,7 @@ def test_pod_of_an_unknown_pool_waits_in_the_default_pool_and_is_warned_once(sta
     stage.patch("Node", "free", {"status": {"allocatable": {"cpu": "1500m"}}}, "status")
     stage.node("free2", cpu="2")
     stage.goes(p="free2")
-    assert stage.events("p", "UnknownPool") == ["There is no pool nowhere; the pod waits in the pool default."]
+    assert stage.events("p", "UnknownPool") == [NO_POOL_NOWHERE]
 
 
 def test_names_of_pools_are_compared_exactly(stage: Stage) -> None:

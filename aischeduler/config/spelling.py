@@ -1,0 +1,30 @@
+"""The name that somebody who misspelt one probably meant, for messages.
+
+Law: pure, and cheap for whoever writes many wrong names: few names are compared, and a question asked again is not
+worked out again.
+"""
+
+import difflib
+from collections.abc import Iterable
+from functools import lru_cache
+from itertools import islice
+from typing import Final
+
+KNOWN_MAX: Final = 256
+"""Names that a misspelt one is compared with; the others are not proposed."""
+LENGTH_MAX: Final = 80
+"""Longest name that is compared; what is longer is no slip."""
+ANSWERS_MAX: Final = 1024
+"""Questions whose answers are kept."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return the known name that is most like this one, whatever its case and blanks; empty where none is."""
+    return _nearest(name, tuple(islice(known, KNOWN_MAX))) if len(name) <= LENGTH_MAX else ""
+
+
+@lru_cache(maxsize=ANSWERS_MAX)
+def _nearest(name: str, known: tuple[str, ...]) -> str:
+    plain = name.strip().casefold()
+    same = [one for one in known if one.casefold() == plain]
+    return next(iter(same or difflib.get_close_matches(name, known, n=1)), "")

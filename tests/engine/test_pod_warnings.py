@@ -1,0 +1,56 @@
+"""What a pod is warned of, in which words, and how often."""
+
+import pytest
+
+from aischeduler.model.actions import Action, Warn
+from tests.build import a_node, a_pod, a_pool
+from tests.engine.session import Session, binds
+
+ANTI_AFFINITY = "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+SPREAD = "spec.topologySpreadConstraints[0]"
+
+
+def warned(actions: list[Action], reason: str) -> list[str]:
+    return [one.message for one in actions if isinstance(one, Warn) and (one.about.kind, one.reason) == ("Pod", reason)]
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("cpu ", " Did you mean cpu?"),
+        ("CPU", " Did you mean cpu?"),
+        ("cppu", " Did you mean cpu?"),
+        ("research", ""),
+    ],
+)
+def test_unknown_pool_is_quoted_and_says_where_the_pod_belongs_and_what_was_meant(name: str, hint: str) -> None:
+    session = Session(a_pool("cpu", labels={"cpu": "true"}), a_node("free", cpu="2"), a_pod("p", pool=name))
+    said = session.decide()
+    assert binds(said) == {"p": "free"}
+    there_is_none = f'There is no Pool "{name}" (annotation or label resource.aibee.cn/pool)'
+    until = "the pod belongs to the pool default until there is one."
+    assert warned(said, "UnknownPool") == [f"{there_is_none}; {until}{hint}"]
+
+
+def test_pod_whose_hard_constraint_nobody_obeys_is_placed_and_warned_once_by_field() -> None:
+    session = Session(a_node("n", cpu="1"), a_pod("p", cpu="2", unobeyed=(ANTI_AFFINITY,)))
+    said = session.decide()
+    assert warned(said, "UnsupportedConstraint") == [
+        f"{ANTI_AFFINITY} is not obeyed by ai-scheduler yet; the pod is placed as if it did not say so."
+    ]
+    session.see(a_node("n", cpu="2"))
+    again = session.decide(60)
+    assert binds(again) == {"p": "n"}
+    assert warned(again, "UnsupportedConstraint") == []
+
+
+def test_all_fields_stand_in_one_warning_beside_that_of_an_unknown_pool() -> None:
+    session = Session(a_node("n"), a_pod("p", pool="nowhere", unobeyed=(ANTI_AFFINITY, SPREAD)))
+    said = session.decide()
+    (message,) = warned(said, "UnsupportedConstraint")
+    assert message.startswith(f"{ANTI_AFFINITY}, {SPREAD} are not obeyed")
+    assert len(warned(said, "UnknownPool")) == 1
+
+
+def test_pod_without_such_constraints_is_warned_of_nothing() -> None:
+    assert [one for one in Session(a_node("n"), a_pod("p")).decide() if isinstance(one, Warn)] == []
