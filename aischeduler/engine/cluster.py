@@ -7,6 +7,7 @@ Laws:
 """
 
 from collections import Counter, OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -38,6 +39,8 @@ WARNINGS_MAX: Final = 10_000
 """Objects of which we remember what they were warned of; the oldest may be warned again."""
 
 
+REWORD_SECONDS: Final = 10.0
+"""How long after the first event that made reasons untrue the parked pods of a pool are told anew."""
 SEARCHES_MAX: Final = 1024
 """Searches without a result that are remembered, of each kind."""
 
@@ -66,8 +69,10 @@ class Errands:
     """Its loans have changed, or the rules for them: those that are allowed no more are to be ended."""
     waking: dict[str, OrderedDict[str, PodRecord]] = field(default_factory=dict)
     """It gained rows, or its rules changed: these pods, by uid, are to be tried."""
-    rewording: set[str] = field(default_factory=set)
-    """Its parked pods are to be told anew why nobody lends to them."""
+    rewording: dict[str, tuple[OrderKey | None, int]] = field(default_factory=dict)
+    """Its parked pods are to be told anew why they wait -> the turn after which to go on, and for how many classes."""
+    outdated: Timers = field(default_factory=Timers)
+    """Reasons of its parked pods may be true no more -> when they are to be told anew."""
     relook: dict[str, int] = field(default_factory=dict)
     """Somebody was refused its room because its own pods wait for that -> version of its queue then."""
     lending: dict[str, OrderKey] = field(default_factory=dict)
@@ -81,7 +86,8 @@ class Errands:
         """Leave nothing to do for a pool that is gone."""
         self.review.discard(pool)
         self.waking.pop(pool, None)
-        self.rewording.discard(pool)
+        self.rewording.pop(pool, None)
+        self.outdated.drop(pool)
         self.relook.pop(pool, None)
         self.lending.pop(pool, None)
         self.seeking.pop(pool, None)
@@ -185,6 +191,12 @@ class Cluster:
         pool = self.pool_of(row)
         if pool:
             self.errands.review.add(pool)
+
+    def outdate(self, pools: Iterable[str], now: float) -> None:
+        """Note that reasons which parked pods of these pools were given may be true no more."""
+        for pool in pools:
+            if pool in self.queues and self.queues[pool].has_parked and pool not in self.errands.outdated:
+                self.errands.outdated.set(pool, now + REWORD_SECONDS)
 
     def enroll(self, record: PodRecord) -> None:
         """Take a new record in."""

@@ -12,6 +12,7 @@ from aischeduler.engine.claiming import end_claim, lifted_for, renominate, witho
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.evictions import evict
 from aischeduler.engine.lending import note_blocked, travel
+from aischeduler.engine.reasons import may_not_evict, unhelpful
 from aischeduler.engine.searches import find_lender, find_victims
 from aischeduler.engine.sentences import BORROWING, PREEMPTION, sentence
 from aischeduler.engine.tally import Result
@@ -217,14 +218,14 @@ def _preempt(tried: Attempt) -> bool:
     cluster, record, pool = tried.cluster, tried.record, tried.pool
     if not len(tried.rows):
         return False
-    refusal = _may_not_evict(tried)
+    refusal = may_not_evict(cluster, record)
     if refusal:
         tried.clauses[PREEMPTION] = refusal
         return False
     claims = lifted_for(cluster, record, pool.name)
     chosen = find_victims(cluster, record, tried.rows, claims)
     if not isinstance(chosen, Chosen):
-        tried.clauses[PREEMPTION] = chosen.message() + _protected(cluster, pool.name)
+        tried.clauses[PREEMPTION] = unhelpful(cluster, pool.name, chosen)
         return False
     displaced = _end_for(tried, claims, chosen.row)
     cluster.claims.make(Claim(record, record.pod.spec, chosen.row, pool.name, chosen.victims, tried.now))
@@ -242,22 +243,6 @@ def _preempt(tried: Attempt) -> bool:
     tried.ended(Result.NOMINATED)
     cluster.wake_alike(record, tried.now)
     return True
-
-
-def _protected(cluster: Cluster, pool: str) -> str:
-    """Return how many pods of this pool's nodes a disruption budget keeps there, where that is so."""
-    spared = (cluster.records[uid] for uid in cluster.spared.names())
-    count = sum(record.protected and cluster.pool_of(record.row) == pool for record in spared)
-    return f" Disruption budgets forbid to evict {count} pod{'s' * (count > 1)} now." if count else ""
-
-
-def _may_not_evict(tried: Attempt) -> str:
-    """Return why nobody may be evicted for the pod; empty when it may."""
-    if not tried.cluster.profile.preemption:
-        return "switched off for the whole scheduler"
-    if tried.pool.disable_preemption:
-        return f"switched off for the pool {tried.pool.name}"
-    return "" if tried.record.pod.preempts else "not eligible due to preemptionPolicy=Never."
 
 
 def _borrow(tried: Attempt) -> bool:

@@ -14,24 +14,17 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.lending import limits_freed
 from aischeduler.engine.node_events import follow
 from aischeduler.engine.pod_events import admit, stop_waiting
-from aischeduler.engine.searches import find_lender
-from aischeduler.engine.sentences import with_borrowing
+from aischeduler.engine.reasons import REWORDED_CLASSES_MAX
 from aischeduler.engine.wakeups import rows_changed, wake_later
-from aischeduler.model.actions import Action, ReportWaiting
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pool import Pool
 from aischeduler.model.selectors import Labels
-from aischeduler.policies.borrowing import Lender
 from aischeduler.state.queue import PoolQueue
 from aischeduler.state.records import NOWHERE, Place, PodRecord
 
 EDITS_MAX: Final = 5
 """Edits of one Pool that are taken at once within a window; the last of those that follow waits for its end."""
 WINDOW_SECONDS: Final = 0.5
-REWORDED_MAX: Final = 1000
-"""Parked pods of a pool that are told anew why nobody lends when a Pool changes; more would flood the API server."""
-REWORDED_CLASSES_MAX: Final = 64
-"""Classes of them, each of which takes a search for a lender."""
 
 
 def pool_seen(cluster: Cluster, pool: Pool, now: float) -> None:
@@ -130,7 +123,7 @@ def _rehome(cluster: Cluster, name: str, now: float) -> None:
         if record.queue:
             _go_home(cluster, record, now)
     rows_changed(cluster, rows, now)  # own and lent may have changed places there
-    limits_freed(cluster)
+    limits_freed(cluster, now)
 
 
 def _go_home(cluster: Cluster, record: PodRecord, now: float) -> None:
@@ -146,23 +139,8 @@ def _reconsider(cluster: Cluster, before: Pool, pool: Pool, now: float) -> None:
     if before.allowed_namespaces != pool.allowed_namespaces:
         _allow_again(queue, now)
     wake_later(cluster, pool.name, (alike.head for alike in queue.parked()))
-    cluster.errands.rewording.update(cluster.queues)
-
-
-def reword(cluster: Cluster, pool: str, actions: list[Action]) -> None:
-    """Let parked pods say what is so after a change: no event may ever come that makes them be tried again."""
-    cluster.errands.rewording.discard(pool)
-    left = REWORDED_MAX
-    for alike in cluster.queues[pool].parked()[:REWORDED_CLASSES_MAX]:
-        found = find_lender(cluster, alike.head, (pool,))
-        if isinstance(found, Lender):
-            continue
-        for record in alike.parked[:left]:
-            message = with_borrowing(record.message, found)
-            if message != record.message:
-                left -= 1
-                record.message = message
-                actions.append(ReportWaiting(record.pod, pool, pool, message, record.decision))
+    for name in cluster.queues:
+        cluster.errands.rewording[name] = (None, REWORDED_CLASSES_MAX)
 
 
 def _allow_again(queue: PoolQueue, now: float, namespace: str = "") -> None:

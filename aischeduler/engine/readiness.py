@@ -67,6 +67,7 @@ class Readiness:
         times = (
             next(iter(cluster.unsettled.values()), None),
             cluster.windows.next(),
+            cluster.errands.outdated.next(),
             cluster.departures.next(),
             cluster.spared.next(),
             self._status.due_at(cluster),

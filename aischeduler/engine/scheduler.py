@@ -17,9 +17,10 @@ from aischeduler.engine.lending import lend, seek_lenders
 from aischeduler.engine.node_events import node_gone, node_seen
 from aischeduler.engine.pod_events import pod_gone, pod_seen
 from aischeduler.engine.pod_warnings import warn_pod
-from aischeduler.engine.pool_events import flush_edits, namespace_gone, namespace_seen, pool_gone, pool_seen, reword
+from aischeduler.engine.pool_events import flush_edits, namespace_gone, namespace_seen, pool_gone, pool_seen
 from aischeduler.engine.profile import Profile
 from aischeduler.engine.readiness import Readiness, looks_again
+from aischeduler.engine.reasons import flush_outdated, reword
 from aischeduler.engine.self_check import SelfCheck, digest
 from aischeduler.engine.status import StatusReports
 from aischeduler.engine.summary import summarize
@@ -194,6 +195,7 @@ class Scheduler:
     def _let_time_act(self, actions: list[Action], now: float) -> None:
         cluster = self._cluster
         flush_edits(cluster, now)
+        flush_outdated(cluster, now)
         flush(cluster, now)
         self._settle(actions, now)
         self._status.report(cluster, now)

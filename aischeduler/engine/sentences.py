@@ -7,7 +7,6 @@ pool to choose.
 from collections.abc import Mapping
 from typing import Final
 
-from aischeduler.policies.borrowing import NoLender
 from aischeduler.state.diagnosis import MESSAGE_LENGTH_MAX
 
 PREEMPTION: Final = "preemption: "
@@ -19,10 +18,3 @@ def sentence(refused: str, clauses: Mapping[str, str]) -> str:
     parts = (refused, *(kind + said for kind, said in clauses.items() if said))
     text = " ".join(part if part.endswith(".") else f"{part}." for part in parts) if len(parts) > 1 else refused
     return text if len(text) <= MESSAGE_LENGTH_MAX else text[: MESSAGE_LENGTH_MAX - 4] + " ..."
-
-
-def with_borrowing(message: str, found: NoLender) -> str:
-    """Return the message with its clause about borrowing, if it has one, as the lenders are now."""
-    before, clause, after = message.partition(" " + BORROWING)
-    _, _, preemption = after.partition(" " + PREEMPTION)
-    return sentence(before, {BORROWING: found.message(), PREEMPTION: preemption}) if clause else message

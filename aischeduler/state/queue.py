@@ -200,9 +200,9 @@ class PoolQueue:
         """Say whether some pod is parked."""
         return bool(self._heads)
 
-    def parked(self) -> tuple[WaitingClass, ...]:
-        """Return the classes with parked pods, by whose turn it is."""
-        return tuple(self._heads)
+    def parked(self, after: OrderKey | None = None) -> tuple[WaitingClass, ...]:
+        """Return the classes with parked pods, by whose turn it is; with `after` only those whose turn is later."""
+        return tuple(self._heads if after is None else self._heads.irange_key(after, inclusive=(False, True)))
 
     def parked_first(self, most: int) -> list[PodRecord]:
         """Return the first parked pods by whose turn it is, at most so many."""

@@ -1,0 +1,62 @@
+"""What waiting pods are told stays true: after a while they are told anew, in the words of an engine that starts now."""
+
+from aischeduler.engine.cluster import REWORD_SECONDS
+from aischeduler.engine.reasons import REWORDED_AT_ONCE
+from aischeduler.model.events import EvictRefused, PodGone, Spared
+from tests.build import a_node, a_pod, a_pool
+from tests.engine.session import Session, evictions, reports
+
+A, B = {"pool": "a"}, {"pool": "b"}
+
+
+def test_limit_that_is_free_again_is_named_no_more() -> None:
+    session = Session(a_pool("a", labels=A, borrowing_limit={"cpu": 1000}), a_pool("b", labels=B))
+    session.see(a_node("n", cpu="1", labels=B), a_pod("loan", cpu="1", pool="a", node="n"))
+    session.see(a_pod("p", cpu="1", pool="a"))
+    assert "borrowing limit of cpu" in reports(session.decide())["p"]
+    session.see(a_pod("own", cpu="1", pool="b", node="n"))
+    session.tell(PodGone("uid-loan"))
+    assert "borrowing: no node fits: b, default" in reports(session.decide(REWORD_SECONDS))["p"]
+
+
+def test_room_that_the_lender_has_taken_itself_is_promised_no_more() -> None:
+    lender = a_pool("b", labels=B, disable_borrowing=True, disable_preemption=True)
+    session = Session(a_pool("a", labels=A), lender, a_node("n", cpu="4", labels=B))
+    session.see(a_pod("in-the-way", cpu="1", node="n", scheduler_name="other"), a_pod("own", cpu="4", pool="b"))
+    session.see(a_pod("p", cpu="2", pool="a"))
+    assert "own pods wait for that room: b" in reports(session.decide())["p"]
+    session.tell(PodGone("uid-in-the-way"))
+    session.decide()
+    assert "borrowing: no node fits: b, default" in reports(session.decide(REWORD_SECONDS))["p"]
+
+
+def test_nodes_that_the_pool_has_lost_are_counted_no_more() -> None:
+    session = Session(a_pool("a", labels=A, disable_borrowing=True), a_node("n", cpu="1", labels=A))
+    session.see(a_pod("p", cpu="2", pool="a"))
+    assert "0/1 nodes are available" in reports(session.decide())["p"]
+    session.see(a_node("n", cpu="1", labels=B))
+    assert "no nodes available to schedule pods" in reports(session.decide(REWORD_SECONDS))["p"]
+
+
+def test_reason_is_the_one_that_a_new_engine_gives_and_each_class_is_told_in_its_turn() -> None:
+    pools = (a_pool("a", labels=A, borrowing_limit={"cpu": 1000}), a_pool("b", labels=B))
+    node = a_node("n", cpu="1", labels=B)
+    own = a_pod("own", cpu="1", pool="b", node="n")
+    waiting = [a_pod(f"p{n}", cpu=f"{1 + n}", pool="a", created=n) for n in range(2 * REWORDED_AT_ONCE + 1)]
+    session = Session(*pools, node, a_pod("loan", cpu="1", pool="a", node="n"), *waiting)
+    before = reports(session.decide())
+    session.see(own)
+    session.tell(PodGone("uid-loan"))
+    session.decide(REWORD_SECONDS)
+    new = Session(*pools, node, own, *waiting)
+    told = reports(new.decide())
+    assert [session.scheduler.why(pod.uid) for pod in waiting] == [told[pod.name] for pod in waiting]
+    assert told["p0"] != before["p0"]
+
+
+def test_pods_that_the_api_server_refused_to_evict_are_counted_in_the_reason() -> None:
+    session = Session(a_pool("default", disable_sharing=True), a_node("n", cpu="1"))
+    session.see(a_pod("stays", cpu="1", node="n", started=1), a_pod("p", cpu="1", priority=9))
+    assert evictions(session.decide()) == {"stays": "Preempted"}
+    session.tell(EvictRefused("uid-stays", Spared.FORBIDDEN, "no rights"))
+    assert "The API server refused to evict 1 pod just now." in reports(session.decide())["p"]
