@@ -11,7 +11,7 @@ import msgspec
 from aischeduler.kube.documents import UNREADABLE, BudgetDocument, NamespaceDocument, SelectorPart
 from aischeduler.model.budget import Budget
 from aischeduler.model.events import NamespaceSeen
-from aischeduler.model.selectors import LabelSelector, SelectorError, label_selector, requirement
+from aischeduler.model.selectors import LabelSelector, SelectorError, label_requirement, label_selector
 
 SELECTOR = "spec.selector"
 
@@ -55,7 +55,9 @@ def _selector(document: BudgetDocument) -> LabelSelector | None:
     if part is None:
         return None
     expressions = tuple(
-        requirement(f"{SELECTOR}.matchExpressions[{index}]", one.key or "", one.operator or "", tuple(one.values or ()))
+        label_requirement(
+            f"{SELECTOR}.matchExpressions[{index}]", one.key or "", one.operator or "", tuple(one.values or ())
+        )
         for index, one in enumerate(part.match_expressions or ())
     )
     return label_selector(SELECTOR, part.match_labels or {}, expressions)

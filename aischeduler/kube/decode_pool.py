@@ -15,14 +15,22 @@ from typing import Any, Final, TypeVar
 from aischeduler.kube.documents import Metadata, PoolDocument
 from aischeduler.kube.podspec import INVALID_LENGTH_MAX
 from aischeduler.kube.pool_schema import POOLS_NAMED_MAX
-from aischeduler.kube.schemas import KEY_LENGTH_MAX, NAME_PATTERN, REQUIREMENTS_MAX, RESOURCES_MAX, VALUES_MAX
+from aischeduler.kube.schemas import (
+    NAME_PATTERN,
+    REQUIREMENTS_MAX,
+    RESOURCE_PATTERN,
+    RESOURCES_MAX,
+    RESOURCES_TEXT,
+    VALUES_MAX,
+)
 from aischeduler.model.names import POOL_NAME_LENGTH_MAX
 from aischeduler.model.pool import MakeRoom, Placement, Pool, ReclaimPolicy
 from aischeduler.model.quantity import QuantityError, shorten
 from aischeduler.model.resources import Amounts, parse_amounts
-from aischeduler.model.selectors import LabelSelector, Requirement, SelectorError, label_selector, requirement
+from aischeduler.model.selectors import LabelSelector, Requirement, SelectorError, label_requirement, label_selector
 
 _NAME: Final = re.compile(NAME_PATTERN.removeprefix("^").removesuffix("$"), re.ASCII)
+_RESOURCE: Final = re.compile(RESOURCE_PATTERN.removeprefix("^").removesuffix("$"), re.ASCII)
 Choice = TypeVar("Choice", bound=StrEnum)
 
 
@@ -78,8 +86,10 @@ def _limit(path: str, value: Any) -> Amounts:
     """Return the amounts by resource, sorted by name: cpu in milli, everything else in units."""
     amounts: dict[str, int] = {}
     for name, quantity in sorted(_object(path, value, RESOURCES_MAX).items()):
-        if len(name) > KEY_LENGTH_MAX or not name.isprintable():
-            raise _FieldError(f"{path}.{shorten(name)}: is not the name of a resource")
+        if not _RESOURCE.fullmatch(name):
+            raise _FieldError(f"{path}.{shorten(name)}: is not the name of a resource, {RESOURCES_TEXT}")
+        if isinstance(quantity, float):
+            raise _FieldError(f'{path}.{name}: a fraction is written in quotes: "{quantity}"')
         if isinstance(quantity, bool) or not isinstance(quantity, int | str):
             raise _FieldError(f"{path}.{name}: {_shown(quantity)} is not a quantity")
         amounts |= parse_amounts(path, {name: str(quantity)})
@@ -102,7 +112,7 @@ def _selector(path: str, value: Any) -> LabelSelector | None:
 def _expression(path: str, value: Any) -> Requirement:
     fields = _object(path, value)
     values = _list(f"{path}.values", fields.get("values"), VALUES_MAX)
-    return requirement(
+    return label_requirement(
         path,
         _text(f"{path}.key", fields.get("key")),
         _text(f"{path}.operator", fields.get("operator")),

@@ -29,6 +29,11 @@ VALUE_LENGTH_MAX: Final = 63
 
 NAME_PATTERN: Final = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 KEY_PATTERN: Final = r"^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
+RESOURCE_PATTERN: Final = (
+    r"^(cpu|memory|ephemeral-storage|pods|hugepages-[0-9]{1,20}[KMGTPE]i|"
+    r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)$"
+)
+RESOURCES_TEXT: Final = "such as cpu, memory, ephemeral-storage, pods, hugepages-2Mi or nvidia.com/gpu"
 VALUE_PATTERN: Final = r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"
 
 
@@ -65,11 +70,14 @@ def rule(expression: str, message: str, path: str = "") -> Schema:
 def amounts(description: str) -> Schema:
     """Return a list of amounts by resource name, as a user writes them: none below zero."""
     quantity = {
-        "description": "An amount: a number, or a quantity such as 500m, 1.5 or 64Gi.",
+        "description": 'An amount: a whole number, or a quantity such as 500m, 64Gi or, in quotes, "1.5".',
         "x-kubernetes-int-or-string": True,
         "maxLength": QUANTITY_LENGTH_MAX,
         "x-kubernetes-validations": [
-            rule("type(self) == int || isQuantity(self)", "must be a quantity such as 8, 500m, 1.5 or 64Gi"),
+            rule(
+                "type(self) == int || isQuantity(self)",
+                'must be a quantity such as 8, 500m, 64Gi or, in quotes, "1.5"',
+            ),
             rule(
                 "type(self) == int ? self >= 0 : !isQuantity(self) || !quantity(self).isLessThan(quantity('0'))",
                 "must not be below zero",
@@ -81,6 +89,12 @@ def amounts(description: str) -> Schema:
         "type": "object",
         "maxProperties": RESOURCES_MAX,
         "additionalProperties": quantity,
+        "x-kubernetes-validations": [
+            rule(
+                f"self.all(name, size(name) <= {KEY_LENGTH_MAX} && name.matches('{RESOURCE_PATTERN}'))",
+                f"every name must be that of a resource, {RESOURCES_TEXT}",
+            )
+        ],
     }
 
 
@@ -107,7 +121,7 @@ def label_selector(description: str, of: str) -> Schema:
         operator=string(
             "How the label is compared: In and NotIn with values, Exists and DoesNotExist without. NotIn and "
             "DoesNotExist also match where the label is missing.",
-            enum=sorted(str(operator) for operator in LABEL_OPERATORS),
+            enum=sorted(map(str, LABEL_OPERATORS)),
         ),
         values=array(
             "What the label is compared with: at least one value for In and NotIn, none for Exists and DoesNotExist.",

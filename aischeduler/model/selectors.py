@@ -22,6 +22,8 @@ NAME_FIELD: Final = "metadata.name"
 
 _VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?", re.ASCII)
 _KEY = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
+_NO_KEY = "is not a label key, which is a name, or a prefix, a slash and a name"
+_NO_VALUE = "is not a label value, which is up to 63 letters, digits, '-', '_' and '.'"
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 
 
@@ -40,8 +42,8 @@ class Operator(StrEnum):
     LT = "Lt"
 
 
-LABEL_OPERATORS: Final = frozenset((Operator.IN, Operator.NOT_IN, Operator.EXISTS, Operator.DOES_NOT_EXIST))
-NODE_OPERATORS: Final = frozenset(Operator)
+LABEL_OPERATORS: Final = (Operator.IN, Operator.NOT_IN, Operator.EXISTS, Operator.DOES_NOT_EXIST)
+NODE_OPERATORS: Final = tuple(Operator)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,7 @@ class PreferredTerm:
 
 def requirement(field: str, key: str, operator: str, values: tuple[str, ...]) -> Requirement:
     """Check one expression of a node selector; `field` is its path, for the message."""
-    checked = _checked(field, key, operator, values)
+    checked = _checked(field, key, operator, values, NODE_OPERATORS)
     if checked.operator not in (Operator.GT, Operator.LT):
         return checked
     if len(values) != 1 or not _INTEGER.fullmatch(values[0]):
@@ -125,24 +127,32 @@ def requirement(field: str, key: str, operator: str, values: tuple[str, ...]) ->
     return checked
 
 
+def label_requirement(field: str, key: str, operator: str, values: tuple[str, ...]) -> Requirement:
+    """Check one expression of a label selector, which compares no numbers."""
+    return _checked(field, key, operator, values, LABEL_OPERATORS)
+
+
 def label_selector(field: str, match_labels: Labels, expressions: tuple[Requirement, ...]) -> LabelSelector:
-    """Check a LabelSelector; labels come first, sorted by key, then the expressions in their order."""
-    for expression in expressions:
-        if expression.operator not in LABEL_OPERATORS:
-            raise SelectorError(
-                f"{field}.matchExpressions: {expression.operator} is not an operator of label selectors"
-            )
-    equal = tuple(
-        _checked(f"{field}.matchLabels", key, Operator.IN, (value,)) for key, value in sorted(match_labels.items())
-    )
+    """Check a LabelSelector of checked expressions; labels come first, sorted by key, then these in their order."""
+    equal = tuple(_equal(f"{field}.matchLabels", key, value) for key, value in sorted(match_labels.items()))
     return LabelSelector(equal + expressions)
 
 
-def _checked(field: str, key: str, operator: str, values: tuple[str, ...]) -> Requirement:
-    if operator not in NODE_OPERATORS:
-        raise SelectorError(f"{field}.operator: {shorten(operator)} is not one of {', '.join(Operator)}")
+def _equal(field: str, key: str, value: str) -> Requirement:
     if not _KEY.fullmatch(key):
-        raise SelectorError(f"{field}.key: {shorten(key)} is not a label key")
+        raise SelectorError(f"{field}: {shorten(key)} {_NO_KEY}")
+    if not _VALUE.fullmatch(value):
+        raise SelectorError(f"{field}.{key}: {shorten(value)} {_NO_VALUE}")
+    return Requirement(key, Operator.IN, (value,))
+
+
+def _checked(
+    field: str, key: str, operator: str, values: tuple[str, ...], operators: tuple[Operator, ...]
+) -> Requirement:
+    if operator not in operators:
+        raise SelectorError(f"{field}.operator: {shorten(operator)} is not one of {', '.join(operators)}")
+    if not _KEY.fullmatch(key):
+        raise SelectorError(f"{field}.key: {shorten(key)} {_NO_KEY}")
     wants_values = operator not in (Operator.EXISTS, Operator.DOES_NOT_EXIST)
     if wants_values and not values:
         raise SelectorError(f"{field}.values: {operator} needs at least one value")
@@ -150,5 +160,5 @@ def _checked(field: str, key: str, operator: str, values: tuple[str, ...]) -> Re
         raise SelectorError(f"{field}.values: {operator} takes no values")
     for value in values:
         if not _VALUE.fullmatch(value) and operator not in (Operator.GT, Operator.LT) and key != NAME_FIELD:
-            raise SelectorError(f"{field}.values: {shorten(value)} is not a label value")
+            raise SelectorError(f"{field}.values: {shorten(value)} {_NO_VALUE}")
     return Requirement(key, Operator(operator), values)

@@ -64,7 +64,10 @@ def test_budget_without_a_selector_covers_nothing_and_is_no_problem(spec: Any) -
     ("selector", "problem"),
     [
         (5, "spec.selector: Expected `object | null`, got `int`"),
-        ({"matchLabels": {"a b": "c"}}, "spec.selector.matchLabels.key: 'a b' is not a label key"),
+        (
+            {"matchLabels": {"a b": "c"}},
+            "spec.selector.matchLabels: 'a b' is not a label key, which is a name, or a prefix, a slash and a name",
+        ),
         ({"matchLabels": {"a": 1}}, "spec.selector: Expected `str`, got `int` - at `$.matchLabels[...]`"),
         (
             {"matchExpressions": [{"key": "a", "operator": "In"}]},
@@ -72,7 +75,7 @@ def test_budget_without_a_selector_covers_nothing_and_is_no_problem(spec: Any) -
         ),
         (
             {"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]},
-            "spec.selector.matchExpressions: Gt is not an operator of label selectors",
+            "spec.selector.matchExpressions[0].operator: 'Gt' is not one of In, NotIn, Exists, DoesNotExist",
         ),
     ],
 )

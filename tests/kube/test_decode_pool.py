@@ -60,7 +60,12 @@ def test_empty_selector_matches_every_node() -> None:
         ({"disableSharing": "yes"}, "spec.disableSharing: 'yes' is not true or false"),
         ({"nodeSelector": "all"}, "spec.nodeSelector: 'all' is not an object"),
         ({"nodeSelector": {"matchLabels": {"a": 1}}}, "spec.nodeSelector.matchLabels.'a': '1' is not a text"),
-        ({"nodeSelector": {"matchLabels": {"a b": "c"}}}, "spec.nodeSelector.matchLabels"),
+        ({"nodeSelector": {"matchLabels": {"a b": "c"}}}, "spec.nodeSelector.matchLabels: 'a b' is not a label key"),
+        ({"nodeSelector": {"matchLabels": {"gpu": "a b"}}}, "spec.nodeSelector.matchLabels.gpu: 'a b' is not a label"),
+        (
+            {"nodeSelector": {"matchExpressions": [{"key": "a", "operator": "Contains", "values": ["b"]}]}},
+            "spec.nodeSelector.matchExpressions[0].operator: 'Contains' is not one of In, NotIn, Exists, DoesNotExist",
+        ),
         ({"nodeSelector": {"matchExpressions": {}}}, "spec.nodeSelector.matchExpressions: an object is not a list"),
         (
             {"nodeSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}},
@@ -68,7 +73,7 @@ def test_empty_selector_matches_every_node() -> None:
         ),
         (
             {"nodeSelector": {"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]}},
-            "spec.nodeSelector.matchExpressions: Gt is not an operator of label selectors",
+            "spec.nodeSelector.matchExpressions[0].operator: 'Gt' is not one of In, NotIn, Exists, DoesNotExist",
         ),
         (
             {"nodeSelector": {"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["b"]}]}},
@@ -78,7 +83,10 @@ def test_empty_selector_matches_every_node() -> None:
         ({"nodeSelector": {"matchExpressions": [{}] * 65}}, "spec.nodeSelector.matchExpressions: has 65 items"),
         ({"nodeSelector": {"matchLabels": {f"l{i}": "" for i in range(65)}}}, "spec.nodeSelector.matchLabels: has 65"),
         ({"allowedNamespaces": ["vision"]}, "spec.allowedNamespaces: a list is not an object"),
-        ({"allowedNamespaces": {"matchLabels": {"": "x"}}}, "spec.allowedNamespaces.matchLabels.key: '' is not"),
+        (
+            {"allowedNamespaces": {"matchLabels": {"": "x"}}},
+            "spec.allowedNamespaces.matchLabels: '' is not a label key",
+        ),
         ({"borrowingPools": "gpu"}, "spec.borrowingPools: 'gpu' is not a list"),
         ({"borrowingPools": ["gpu", 7]}, "spec.borrowingPools[1]: '7' is not a text"),
         ({"borrowingPools": [None]}, "spec.borrowingPools[0]: '' is not the name of a Pool"),
@@ -91,7 +99,9 @@ def test_empty_selector_matches_every_node() -> None:
         ({"lendingLimit": {"cpu": -1}}, "spec.lendingLimit.cpu: -1 is below zero"),
         ({"lendingLimit": {"memory": "-1Gi"}}, "spec.lendingLimit.memory: -1Gi is below zero"),
         ({"lendingLimit": {"cpu": "many"}}, "spec.lendingLimit.cpu: 'many' is not a quantity"),
-        ({"lendingLimit": {"cpu": 1.5}}, "spec.lendingLimit.cpu: '1.5' is not a quantity"),
+        ({"lendingLimit": {"cpu": 1.5}}, 'spec.lendingLimit.cpu: a fraction is written in quotes: "1.5"'),
+        ({"lendingLimit": {"gpu": 1}}, "spec.lendingLimit.'gpu': is not the name of a resource, such as cpu, memory, "),
+        ({"borrowingLimit": {"not a name!": 1}}, "spec.borrowingLimit.'not a name!': is not the name of a resource"),
         ({"lendingLimit": {"cpu": True}}, "spec.lendingLimit.cpu: true is not a quantity"),
         ({"lendingLimit": {"cpu": None}}, "spec.lendingLimit.cpu: null is not a quantity"),
         ({"lendingLimit": {"cpu": {"value": 1}}}, "spec.lendingLimit.cpu: an object is not a quantity"),

@@ -88,6 +88,7 @@ def test_refusals_are_quoted_as_they_are() -> None:
         pool_object("speech", borrowingPools=["speech"]),
         pool_object("vision", lendingLimit={"cpu": "-1"}),
         pool_object("vision", lendingLimit={"memory": "64 GB"}),
+        pool_object("vision", lendingLimit={"gpu": 8}),
         pool_object("training", nodeSelector=gpu),
     ]
     messages = [msgspec.json.decode(written(pool).body)["message"] for pool in wrong]

@@ -6,6 +6,7 @@ from aischeduler.model.selectors import (
     Operator,
     Requirement,
     SelectorError,
+    label_requirement,
     label_selector,
     requirement,
 )
@@ -64,5 +65,17 @@ def test_a_bad_expression_is_refused_with_its_field(
 
 
 def test_label_selectors_know_no_comparison() -> None:
-    with pytest.raises(SelectorError, match="Gt is not an operator of label selectors"):
-        label_selector("spec.nodeSelector", {}, (requirement("f", "k", "Gt", ("1",)),))
+    with pytest.raises(SelectorError, match=r"f\.operator: 'Gt' is not one of In, NotIn, Exists, DoesNotExist$"):
+        label_requirement("f", "k", "Gt", ("1",))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("a b", "c", r"^f\.matchLabels: 'a b' is not a label key"),
+        ("team/x", "a b", r"^f\.matchLabels\.team/x: 'a b' is not a label value"),
+    ],
+)
+def test_wrong_label_is_named_and_not_the_parts_of_an_expression(key: str, value: str, says: str) -> None:
+    with pytest.raises(SelectorError, match=says):
+        label_selector("f", {key: value}, ())

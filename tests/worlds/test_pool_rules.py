@@ -74,6 +74,21 @@ AMOUNTS: list[tuple[Any, str]] = [
     ({"cpu": True}, ".cpu"),
     ({"cpu": {"max": 1}}, ".cpu"),
     ({f"example.com/r{number}": 1 for number in range(65)}, ""),
+    ({"gpu": 1}, ""),
+    ({"not a name!": 1}, ""),
+    ({"": 1}, ""),
+    ({"CPU": 1}, ""),
+    ({"cpu ": 1}, ""),
+    ({"requests.cpu": 1}, ""),
+    ({"cpu\n": 1}, ""),
+    ({"storage": "1Gi"}, ""),
+    ({"hugepages-": "1Gi"}, ""),
+    ({"nvidia.com/": 1}, ""),
+    ({"/gpu": 1}, ""),
+    ({"nvidia.com/a/b": 1}, ""),
+    ({"NVIDIA.com/gpu": 1}, ""),
+    ({"nvidia.com/" + "g" * 64: 1}, ""),
+    ({"n" * 254 + "/gpu": 1}, ""),
 ]
 
 OTHERS: list[tuple[Json, str]] = [
@@ -122,6 +137,8 @@ RIGHT: list[Json] = [
     {"lendingLimit": {}, "borrowingLimit": {"cpu": 0}},
     {"lendingLimit": {"cpu": 8, "memory": "64Gi", "nvidia.com/gpu": "2", "ephemeral-storage": "1.5e3"}},
     {"borrowingLimit": {"cpu": "500m", "pods": "0"}},
+    {"lendingLimit": {"hugepages-2Mi": "1Gi", "hugepages-1Gi": 0, "a.example/b_C.d-9": "1.5", "0/0": 1}},
+    {"lendingLimit": {"n" * 253 + "/" + "g" * 63: 1}},
     {"borrowingPools": []},
     {"borrowingPools": ["default", "gpu.a100"]},
     {"makeRoom": "BorrowThenPreempt", "reclaimPolicy": "Evict", "placement": "Fragmentation"},
@@ -168,8 +185,16 @@ def test_limit_below_zero_says_so_with_the_amount(world: World) -> None:
 
 def test_limit_that_is_no_quantity_says_what_one_is(world: World) -> None:
     answer = world.try_create(pool_object(world.named("pool"), lendingLimit={"cpu": "8 cores"}))
-    message = 'Invalid value: "8 cores": must be a quantity such as 8, 500m, 1.5 or 64Gi'
+    message = 'Invalid value: "8 cores": must be a quantity such as 8, 500m, 64Gi or, in quotes, "1.5"'
     assert answer.body["details"]["causes"] == [{"reason": "FieldValueInvalid", "message": message, "field": FIELD_CPU}]
+
+
+def test_limit_of_what_is_no_resource_is_refused_with_names_that_are(world: World) -> None:
+    answer = world.try_create(pool_object(world.named("pool"), lendingLimit={"gpu": 1}))
+    names = "such as cpu, memory, ephemeral-storage, pods, hugepages-2Mi or nvidia.com/gpu"
+    message = f"Invalid value: every name must be that of a resource, {names}"
+    cause = {"reason": "FieldValueInvalid", "message": message, "field": "spec.lendingLimit"}
+    assert answer.body["details"]["causes"] == [cause]
 
 
 FIELD_CPU = "spec.lendingLimit[cpu]"
