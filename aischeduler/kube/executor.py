@@ -19,6 +19,7 @@ from aischeduler.kube.binder import Binder, Outcome
 from aischeduler.kube.errors import ApiError
 from aischeduler.kube.evictions import Ended, Evicted, Left
 from aischeduler.kube.evictor import Evictor
+from aischeduler.kube.notes import why_waiting
 from aischeduler.kube.podreader import PodReader
 from aischeduler.kube.reports import Reports
 from aischeduler.model.actions import (
@@ -137,7 +138,7 @@ class Executor:
         match outcome:
             case BindAccepted():
                 self._observed(action, "Accepted", seconds)
-                self._crew.reports.scheduled(action.pod, action.node)
+                self._crew.reports.scheduled(action)
             case BindRefused(_, node, refusal, message):
                 self._observed(action, str(refusal), seconds)
                 self._log.warning("bind refused", **_decision(action), node=node, refusal=str(refusal), reason=message)
@@ -184,7 +185,7 @@ class Executor:
 
     def _log_waiting(self, action: ReportWaiting) -> None:
         if self._log.is_enabled_for(logging.INFO):
-            self._log.info("wait", **_decision(action), reason=action.message)
+            self._log.info("wait", **_decision(action), reason=why_waiting(action))
 
     def _log_nominated(self, action: Nominate) -> None:
         if self._log.is_enabled_for(logging.INFO):

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from aischeduler.kube.requests import quoted
-from aischeduler.model.actions import Evict, ObjectRef, ReportWaiting, Warn
+from aischeduler.model.actions import Bind, Evict, ObjectRef, ReportWaiting, Warn
 from aischeduler.model.names import GROUP, VERSION
 from aischeduler.model.pod import Pod
 
@@ -24,6 +24,8 @@ NAME_PREFIX_MAX: Final = 220
 EVENT_NAMESPACE: Final = "default"
 """Where events about objects without a namespace live."""
 
+_ABOUT_NODES: Final = ("0/", "no nodes available")
+"""How kube-scheduler's sentences about nodes begin; it speaks of all nodes of the cluster, and we of a pool's."""
 _API_VERSIONS: Final = {"Pool": f"{GROUP}/{VERSION}", "PodDisruptionBudget": "policy/v1"}
 
 
@@ -46,9 +48,12 @@ class Reporter:
     instance: str
 
 
-def scheduled(pod: Pod, node: str) -> Note:
-    """Say that a pod was bound."""
-    text = f"Successfully assigned {pod.namespace}/{pod.name} to {node}"
+def scheduled(bind: Bind) -> Note:
+    """Say that a pod was bound, and on a loan who may end it."""
+    pod = bind.pod
+    text = f"Successfully assigned {pod.namespace}/{pod.name} to {bind.node}"
+    if bind.borrowed:
+        text += f" on loan from pool {bind.pool}, which may take the room back"
     return Note(_ref(pod), "Normal", "Scheduled", "Binding", text)
 
 
@@ -59,7 +64,13 @@ def preempted(action: Evict) -> Note:
 
 def failed_scheduling(report: ReportWaiting) -> Note:
     """Say why a pod waits."""
-    return Note(_ref(report.pod), "Warning", "FailedScheduling", "Scheduling", report.message)
+    return Note(_ref(report.pod), "Warning", "FailedScheduling", "Scheduling", why_waiting(report))
+
+
+def why_waiting(report: ReportWaiting) -> str:
+    """Return why a pod waits, in the words for people: a sentence about nodes begins with the pool that they are of."""
+    message = report.message
+    return f"pool {report.pool}: {message}" if message.startswith(_ABOUT_NODES) else message
 
 
 def warning(warn: Warn) -> Note:

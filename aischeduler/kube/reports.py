@@ -31,7 +31,7 @@ from aischeduler.kube.pace import Backoff, Pace, Rate, Throttle
 from aischeduler.kube.pool_statuses import PoolStatuses
 from aischeduler.kube.refusals import Refusals
 from aischeduler.kube.wire import Wire
-from aischeduler.model.actions import CreatePool, Evict, Nominate, ReportPool, ReportWaiting, Warn
+from aischeduler.model.actions import Bind, CreatePool, Evict, Nominate, ReportPool, ReportWaiting, Warn
 from aischeduler.model.pod import Pod
 
 WAITING_MAX: Final = 100_000
@@ -142,9 +142,9 @@ class Reports:
             if self._queue.pop(key, None) is not None:
                 self._finish_one()
 
-    def scheduled(self, pod: Pod, node: str) -> None:
+    def scheduled(self, action: Bind) -> None:
         """Say that a pod was bound."""
-        self._enqueue(notes.scheduled(pod, node))
+        self._enqueue(notes.scheduled(action))
 
     def evicted(self, action: Evict) -> None:
         """Say for whom a pod was evicted."""
@@ -158,9 +158,10 @@ class Reports:
         """Say why a pod waits: by an event and in its status."""
         pod = report.pod
         self._put(notes.failed_scheduling(report))
-        if self._conditions.get(pod.uid) != report.message:
-            self._conditions[pod.uid] = report.message
-            self._enqueue(_Waiting(pod, report.message))
+        message = notes.why_waiting(report)
+        if self._conditions.get(pod.uid) != message:
+            self._conditions[pod.uid] = message
+            self._enqueue(_Waiting(pod, message))
 
     def warn(self, warning: Warn) -> None:
         """Put a warning on an object."""

@@ -124,7 +124,7 @@ class VirtualShell:
                 self._later(self._network.bind_seconds, action, 0)
             case ReportWaiting():
                 self._say(notes.failed_scheduling(action))
-                self._write_condition(action.pod, action.message)
+                self._write_condition(action.pod, notes.why_waiting(action))
             case Evict():
                 eviction = Eviction(action, self._reporter.controller, honour_budgets=self.honours_budgets)
                 self._evict_later(self._network.evict_seconds, action, eviction)
@@ -189,7 +189,7 @@ class VirtualShell:
         self.scheduler.observe(outcome, self._world.now)
         if isinstance(outcome, BindAccepted):
             self._told.pop(action.pod.uid, None)
-            self._say(notes.scheduled(action.pod, action.node))
+            self._say(notes.scheduled(action))
 
     def _evict_later(self, seconds: float, action: Evict, eviction: Eviction) -> None:
         self._world.agenda.put(self._world.now + seconds, lambda: self._evict(action, eviction))

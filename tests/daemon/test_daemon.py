@@ -43,7 +43,7 @@ async def test_pod_that_fits_nowhere_is_explained_and_bound_when_room_appears() 
         await world.pod("large", cpu="4")
         await world.until(lambda: told(world, "FailedScheduling", 1))
         note = (await world.notes("FailedScheduling"))["large"]
-        assert note.startswith("0/1 nodes are available: 1 Insufficient cpu.")
+        assert note.startswith("pool default: 0/1 nodes are available: 1 Insufficient cpu.")
         await world.until(lambda: has_condition(world))
         await world.node("big")
         await world.until(world.all_placed)

@@ -13,6 +13,8 @@ from aischeduler.kube.client import Client
 from aischeduler.kube.notes import Reporter
 from aischeduler.kube.reports import Reports, Voice
 from aischeduler.kube.wire import Wire
+from aischeduler.model.actions import Bind
+from aischeduler.model.pod import Pod
 from tests.build import a_pod
 from tests.kube.scripted import Script, Waits, reply, serving
 
@@ -22,6 +24,11 @@ POOLS = "/apis/resource.aibee.cn/v1alpha1/pools"
 POOL = f"{POOLS}/cpu"
 WALL = 1_767_323_045.25
 POD = a_pod("p", uid="u1")
+
+
+def a_bind(pod: Pod) -> Bind:
+    """A Binding to node `n1` at home."""
+    return Bind(pod, "n1", "cpu", "cpu", "d-1", 3)
 
 
 @dataclass

@@ -297,7 +297,7 @@ async def test_waiting_warning_and_pool_are_reported_and_logged() -> None:
         await until(lambda: len(world.script.asked("post", EVENTS)) == 2)
         await until(lambda: world.script.asked("get", f"{POOLS}/cpu"))
     assert [line["event"] for line in world.logged()] == ["wait", "warned", "pool condition"]
-    assert world.logged()[0]["reason"] == "0/1 nodes are available: 1 Insufficient cpu."
+    assert world.logged()[0]["reason"] == "pool cpu: 0/1 nodes are available: 1 Insufficient cpu."
 
 
 async def test_settle_reads_the_pod_and_feeds_its_truth_back() -> None:

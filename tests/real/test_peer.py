@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from aischeduler.model.names import SCHEDULER_NAME
+from aischeduler.model.names import DEFAULT_POOL, SCHEDULER_NAME
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.sweep import sweep
 from tests.objects import Json, node_object, pod_object
@@ -23,6 +23,8 @@ PEER_NAME = "default-scheduler"
 SIDES = {"ours": SCHEDULER_NAME, "theirs": PEER_NAME}
 NAMESPACE = "peers"
 VERDICT_SECONDS = 40.0
+OUR_POOL = f"pool {DEFAULT_POOL}: "
+"""Our sentence says whose nodes it speaks of."""
 WITHOUT_CLAIMS = re.compile(r" no new claims to deallocate,")
 """What kube-scheduler says beside it of claims of devices, which none of these pods has."""
 
@@ -215,7 +217,7 @@ def verdicts(control_plane: ControlPlane) -> Verdicts:
         sweep(control_plane)
     found: Verdicts = {side: {} for side in SIDES}
     for full, (side, name) in names.items():
-        sentence = "" if full in bound else WITHOUT_CLAIMS.sub("", refused[full])
+        sentence = "" if full in bound else WITHOUT_CLAIMS.sub("", refused[full]).removeprefix(OUR_POOL)
         found[side][name] = Verdict(full in bound, sentence)
     return found
 

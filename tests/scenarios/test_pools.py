@@ -21,8 +21,8 @@ def test_pod_of_a_pool_that_does_not_borrow_waits_although_another_has_room_and_
         " borrowing: its pool does not borrow."
     )
     assert h.scheduler.waiting() == {"cpu-pool": {"parked": 1}, "default": {}}
-    assert h.events_about("p", "FailedScheduling") == [h.why("p")]
-    assert h.condition("Pod", "p", "PodScheduled")["message"] == h.why("p")
+    assert h.events_about("p", "FailedScheduling") == [f"pool cpu-pool: {h.why('p')}"]
+    assert h.condition("Pod", "p", "PodScheduled")["message"] == f"pool cpu-pool: {h.why('p')}"
 
 
 def test_pod_that_names_no_pool_goes_to_the_default_pool() -> None:

@@ -118,7 +118,7 @@ def test_net_of_five_minutes_has_nobody_to_save() -> None:
 def test_pod_that_cannot_fit_is_tried_ever_more_rarely_and_says_so_once() -> None:
     h = Harness(node_object("n", cpu="1"), pod_object("p", cpu="2"))
     h.run(seconds=3600)
-    told = "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: "
+    told = "pool default: 0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: "
     assert h.events_about("p") == [f"{told}1 Preemption is not helpful for scheduling."]
 
 
@@ -129,5 +129,5 @@ def test_reason_that_changes_is_said_again() -> None:
     h.add(node_object("m", cpu="1"))
     h.run(seconds=400)
     assert h.refusal("p") == "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s)."
-    assert h.events_about("p")[-1] == h.why("p")
-    assert h.condition("Pod", "p", "PodScheduled")["message"] == h.why("p")
+    assert h.events_about("p")[-1] == f"pool default: {h.why('p')}"
+    assert h.condition("Pod", "p", "PodScheduled")["message"] == f"pool default: {h.why('p')}"

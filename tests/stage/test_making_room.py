@@ -64,7 +64,7 @@ def test_pod_waits_with_a_reason_for_each_thing_that_was_tried(stage: Stage) -> 
     stage.pod("p", pool="a", cpu="4")
     stage.waits(
         "p",
-        "0/2 nodes are available: 2 Insufficient cpu. preemption: ",
+        "pool a: 0/2 nodes are available: 2 Insufficient cpu. preemption: ",
         " borrowing: not sharing: c; no node fits: default, b.",
     )
     stage.until(lambda: stage.events("p", "FailedScheduling")[-1:] == [stage.why("p")])
