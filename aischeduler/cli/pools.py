@@ -23,8 +23,8 @@ from aischeduler.config.load import load_config
 from aischeduler.engine.profile import Profile, default_profile
 from aischeduler.kube.auth import Server, connect
 from aischeduler.kube.client import Client
+from aischeduler.kube.crds import NOT_INSTALLED
 from aischeduler.kube.errors import ApiError, RefusedError, UnreachableError
-from aischeduler.model.names import GROUP
 from aischeduler.observability.logging import printable
 
 WIDTH_MIN: Final = 80
@@ -75,7 +75,7 @@ def sentence(server: Server, error: ApiError) -> str:
     """Return what a failure means to somebody who wanted to see pools."""
     match error:
         case RefusedError(status=HTTPStatus.NOT_FOUND):
-            return f"{server.url} does not know Pools: the definition of pools.{GROUP} is not installed"
+            return f"{server.url} does not know Pools: {NOT_INSTALLED}"
         case RefusedError(status=HTTPStatus.FORBIDDEN):
             return f"you may not see the pools of {server.url}: {error.message}"
         case RefusedError(status=HTTPStatus.UNAUTHORIZED):

@@ -33,7 +33,8 @@ from aischeduler.kube import resources
 from aischeduler.kube.auth import Server
 from aischeduler.kube.binder import Binder
 from aischeduler.kube.client import Client
-from aischeduler.kube.errors import ApiError, RefusedError
+from aischeduler.kube.crds import NOT_INSTALLED
+from aischeduler.kube.errors import ApiError, RefusedError, UndefinedError
 from aischeduler.kube.evictor import IN_FLIGHT as EVICTIONS_IN_FLIGHT
 from aischeduler.kube.evictor import Evictor, Mandate
 from aischeduler.kube.executor import Crew, Executor
@@ -274,12 +275,12 @@ class Daemon:
         return self._observatory.pages(self._listener, crew.reports.counts, reflectors, backlogs)
 
     def _unready(self) -> str:
-        """Return why no decisions are taken, or nothing."""
+        """Return why no decisions are taken, or why they are not those that were meant, or nothing."""
         if self._stop.is_set():
             return "stopping"
-        if self.deciding.is_set():
-            return ""
         reflectors = self.works.reflectors if self.works is not None else ()
+        if self.deciding.is_set():
+            return NOT_INSTALLED if any(reflector.absent for reflector in reflectors) else ""
         missing = [reflector.resource.kind for reflector in reflectors if not reflector.synced.is_set()]
         return f"not listed yet: {', '.join(missing)}" if missing else "what was listed is not taken in yet"
 
@@ -289,5 +290,8 @@ class Daemon:
     def _failed(self, kind: str, error: ApiError) -> None:
         if isinstance(error, RefusedError) and error.status == 410:
             self._log.info("listing again", kind=kind, reason=str(error))
+        elif isinstance(error, UndefinedError):
+            what_follows = "until then all nodes and pods are in the default pool"
+            self._log.warning("no definition", kind=kind, reason=f"{NOT_INSTALLED}; {what_follows}")
         else:
             self._log.warning("list or watch failed", kind=kind, reason=str(error))

@@ -42,3 +42,7 @@ class RefusedError(ApiError):
         self.message = message
         self.retry_after_seconds = retry_after_seconds
         self.request = request
+
+
+class UndefinedError(RefusedError):
+    """The server does not serve a resource of this kind, and it is an API server that says so."""

@@ -20,7 +20,7 @@ from msgspec import Raw
 
 from aischeduler.kube.client import Client
 from aischeduler.kube.documents import UNREADABLE, Envelope, Metadata, Named, read_status
-from aischeduler.kube.errors import ApiError, GarbledError, RefusedError, UnreachableError
+from aischeduler.kube.errors import ApiError, GarbledError, RefusedError, UndefinedError, UnreachableError
 from aischeduler.kube.lines import LineSplitter
 from aischeduler.kube.pace import Backoff, Pace
 from aischeduler.kube.paging import pages
@@ -68,10 +68,14 @@ class Ears:
 
 
 class Reflector(Generic[D]):
-    """Lists and watches one resource until it is cancelled; `synced` is set after the first complete list."""
+    """Lists and watches one resource until it is cancelled; `synced` is set after the first complete list.
+
+    `absent` while the server does not serve an optional resource, which is told once.
+    """
 
     def __init__(self, client: Client, resource: Resource[D], ears: Ears, pace: Pace) -> None:
         self.synced = asyncio.Event()
+        self.absent = False
         self.counts = Counts()
         self.resource = resource
         self._client = client
@@ -109,7 +113,9 @@ class Reflector(Generic[D]):
     def _judge(self, error: ApiError) -> None:
         """Count a failure and say whether the next step is a list."""
         self.counts.failures += 1
-        self._ears.failure(self.resource.kind, error)
+        if not (self.absent and isinstance(error, UndefinedError)):
+            self._ears.failure(self.resource.kind, error)
+        self.absent = self.absent or isinstance(error, UndefinedError)
         self._failed_watches += 1
         expired = isinstance(error, RefusedError) and error.status == HTTPStatus.GONE
         if expired or isinstance(error, GarbledError) or self._failed_watches >= FAILURES_MAX:
@@ -138,8 +144,10 @@ class Reflector(Generic[D]):
             if self._absent(error):
                 await self._check_server()
                 self._complete_list("")
+                raise UndefinedError(error.status, error.reason, error.message) from error
             raise
         self._complete_list(version)
+        self.absent = False
 
     async def _check_server(self) -> None:
         """Make sure that an API server says that something is not served, and no proxy before it."""

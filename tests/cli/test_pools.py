@@ -21,6 +21,7 @@ from aischeduler.cli.summary_json import FIELDS
 from aischeduler.cli.table import WIDE_COLUMNS
 from aischeduler.kube.auth import Server, connect
 from aischeduler.kube.client import Client
+from aischeduler.kube.crds import NOT_INSTALLED
 from aischeduler.kube.errors import ApiError, GarbledError, RefusedError, UnreachableError
 from aischeduler.sandbox.http import HttpSandbox
 
@@ -198,7 +199,7 @@ async def test_cluster_that_does_not_know_pools_is_told_in_one_sentence(watch: l
         path.write_text(sandbox.kubeconfig)
         running = await started(path, *watch)
         out, err = await asyncio.wait_for(running.communicate(), timeout=15)
-        text = f"{sandbox.url} does not know Pools: the definition of pools.resource.aibee.cn is not installed"
+        text = f"{sandbox.url} does not know Pools: {NOT_INSTALLED}"
     assert (running.returncode, out, err.decode()) == (1, b"", f"ai-scheduler: {text}\n")
 
 

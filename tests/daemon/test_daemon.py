@@ -56,12 +56,18 @@ async def has_condition(world: Cluster) -> bool:
     return [(one["status"], one["reason"]) for one in found] == [("False", "Unschedulable")]
 
 
-async def test_without_the_pool_resource_everything_is_the_default_pool() -> None:
+async def test_without_the_pool_resource_everything_is_the_default_pool(
+    lines: Callable[[], list[dict[str, Any]]],
+) -> None:
     async with cluster(installed=False) as world:
         await world.node("n1")
         await world.pod("a", pool="cpu")
         await world.until(world.all_placed)
         await world.until(lambda: told(world, "UnknownPool", 1))
+        await asyncio.sleep(0.2)  # four times as long as until the next look whether Pools are defined
+        found = [line for line in lines() if line["event"] in {"no definition", "list or watch failed"}]
+        assert [(line["event"], line["kind"]) for line in found] == [("no definition", "Pool")]
+        assert "kubectl apply -f manifests/crds" in found[0]["reason"]
 
 
 async def test_pool_that_cannot_be_understood_says_so_and_harms_no_other() -> None:

@@ -14,7 +14,7 @@ from aischeduler.daemon.process import Daemon
 from aischeduler.kube.pace import Pace
 from aischeduler.observability.http import listen
 from tests.daemon.cluster import POOLS, brief
-from tests.daemon.test_daemon import scripted_cluster
+from tests.daemon.test_daemon import listing, scripted_cluster
 from tests.kube.scripted import Half, Script, hang, reply, serving, until
 
 
@@ -65,8 +65,21 @@ async def test_daemon_that_cannot_list_one_kind_lives_and_names_the_kind_that_is
         assert await asked.says("/livez") == (200, "ok")
 
 
+async def test_daemon_without_the_definition_of_pools_decides_and_is_not_ready() -> None:
+    script = scripted_cluster()
+    script.on("post", "/api/v1/namespaces/default/pods/p/binding", reply(201))
+    async with pages(script) as asked:
+        await until(lambda: script.asked("post", "/api/v1/namespaces/default/pods/p/binding"))
+        said = "the definition of pools.resource.aibee.cn is not installed: kubectl apply -f manifests/crds"
+        assert await asked.comes_to("/readyz", 503) == said
+        assert await asked.says("/livez") == (200, "ok")
+        script.always["get", POOLS] = lambda _: listing()
+        assert await asked.comes_to("/readyz", 200) == "ok"
+
+
 async def test_daemon_that_decides_is_ready() -> None:
     script = scripted_cluster()
+    script.always["get", POOLS] = lambda _: listing()
     script.on("post", "/api/v1/namespaces/default/pods/p/binding", reply(201))
     async with pages(script) as asked:
         assert await asked.comes_to("/readyz", 200) == "ok"

@@ -188,7 +188,7 @@ def test_without_the_pool_resource_everything_is_the_default_pool_until_it_comes
     try:
         create_nodes(control_plane, [node_object("n")])
         create_pods(control_plane, namespace, [pod_object("p", namespace=namespace, pool="later")])
-        daemon.start()
+        daemon.launch()  # it decides, and is not ready before there is a definition
         history.wait_until(lambda: history.bound(namespace) == {"p": "n"}, "the pod bound without Pools")
     finally:
         install(control_plane)
