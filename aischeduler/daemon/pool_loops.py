@@ -44,11 +44,15 @@ class Decider(Protocol):
 class PoolLoops:
     """One loop per pool of the scheduler: wait for work, decide for a slice, hand on, let others run.
 
-    `perform` takes the actions; `room` waits while too much is decided and not yet bound.
+    `perform` takes the actions; `room` waits while too much of a pool is decided and not yet bound.
     """
 
     def __init__(
-        self, scheduler: Decider, perform: Callable[[list[Action]], None], room: Job, clock: Callable[[], float]
+        self,
+        scheduler: Decider,
+        perform: Callable[[list[Action]], None],
+        room: Callable[[str], Awaitable[None]],
+        clock: Callable[[], float],
     ) -> None:
         self._scheduler = scheduler
         self._perform = perform
@@ -118,7 +122,7 @@ class PoolLoops:
         while True:
             await wake.wait()
             wake.clear()
-            await self._room()
+            await self._room(pool)
             begun = self._clock()
             self._perform(self._scheduler.decide(pool, begun, attempts))
             attempts = _attempts(attempts, self._clock() - begun)

@@ -146,7 +146,7 @@ class Daemon:
     async def _run(self, client: Client, wire: Wire, tasks: asyncio.TaskGroup) -> None:
         works = self.works = self._build(client, wire)
         executor = Executor(works.crew, self._inbox.put, self._log, self._observatory.meter.ended)
-        room = partial(self._observatory.vitals.hold, works.crew.binder.backlog.room)
+        room = partial(self._room, works.crew.binder)
         loops = PoolLoops(self._observatory.engine, executor.perform, room, self._pace.clock)
         running = [tasks.create_task(executor.run(), name="executor")]
         for reflector in works.reflectors:
@@ -164,6 +164,10 @@ class Daemon:
             await self._finish(works.crew)
         for task in running:
             task.cancel()
+
+    async def _room(self, binder: Binder, pool: str) -> None:
+        """Wait until the pool may decide more."""
+        await self._observatory.vitals.hold(partial(binder.backlog.room, pool))
 
     def _build(self, client: Client, wire: Wire) -> Works:
         """Put together what talks to the API server."""

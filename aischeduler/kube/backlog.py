@@ -1,4 +1,9 @@
-"""Work for several tasks: what waits for one, and what has been taken and has no outcome yet."""
+"""Work for several tasks: what waits for one, and what has been taken and has no outcome yet.
+
+Laws:
+- Each lane is in order of arrival; lanes with work take turns, so that a long one delays the others by one piece each.
+- A lane has room while at most `ahead` wait in it, whatever waits in the others.
+"""
 
 import asyncio
 from collections import deque
@@ -8,45 +13,55 @@ T = TypeVar("T")
 
 
 class Backlog(Generic[T]):
-    """A queue in order of arrival; there is room in it while at most `ahead` wait."""
+    """Queues of work by lane; those who use one lane need not name it."""
 
     def __init__(self, ahead: int) -> None:
         self._ahead = ahead
-        self._queue: deque[T] = deque()
+        self._lanes: dict[str, deque[T]] = {}
+        """The lanes with work, in the order of their turns."""
+        self._waiting = 0
         self._unfinished = 0
         self._work = asyncio.Semaphore(0)
         self._idle = _set_event()
-        self._room = _set_event()
         self._drained = _set_event()
+        self._rooms: dict[str, asyncio.Event] = {}
+        """Of the lanes without room, what will be set when they have some."""
 
     @property
     def waiting(self) -> int:
         """What no task has taken yet."""
-        return len(self._queue)
+        return self._waiting
 
     @property
     def unfinished(self) -> int:
         """What has no outcome yet."""
         return self._unfinished
 
-    def put(self, item: T) -> None:
-        """Put work at the end; never refuses any."""
-        self._queue.append(item)
+    def put(self, item: T, lane: str = "") -> None:
+        """Put work at the end of its lane; never refuses any."""
+        queue = self._lanes.setdefault(lane, deque())
+        queue.append(item)
+        self._waiting += 1
         self._unfinished += 1
         self._idle.clear()
         self._drained.clear()
-        if len(self._queue) > self._ahead:
-            self._room.clear()
+        if len(queue) == self._ahead + 1:
+            self._rooms[lane] = asyncio.Event()
         self._work.release()
 
     async def take(self) -> T:
-        """Return the oldest that waits, once there is one."""
+        """Return the oldest of the lane whose turn it is, once there is one."""
         await self._work.acquire()
-        item = self._queue.popleft()
-        if not self._queue:
+        lane, queue = next(iter(self._lanes.items()))
+        item = queue.popleft()
+        del self._lanes[lane]
+        if queue:
+            self._lanes[lane] = queue  # behind all others
+        self._waiting -= 1
+        if not self._waiting:
             self._idle.set()
-        if len(self._queue) <= self._ahead:
-            self._room.set()
+        if len(queue) == self._ahead:
+            self._rooms.pop(lane).set()
         return item
 
     def finish(self) -> None:
@@ -55,9 +70,10 @@ class Backlog(Generic[T]):
         if not self._unfinished:
             self._drained.set()
 
-    async def room(self) -> None:
-        """Return once there is room."""
-        await self._room.wait()
+    async def room(self, lane: str = "") -> None:
+        """Return once there is room in the lane."""
+        while lane in self._rooms:
+            await self._rooms[lane].wait()
 
     async def none_waiting(self) -> None:
         """Return once nothing waits for a task."""

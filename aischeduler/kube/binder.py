@@ -1,4 +1,4 @@
-"""Carry out Bindings: long-lived tasks fed by one queue, each Binding with exactly one definite outcome.
+"""Carry out Bindings: long-lived tasks fed by one queue per pool, each Binding with exactly one definite outcome.
 
 Laws:
 - A refusal is reported only when the server said it, or when the pod was read and is not bound.
@@ -33,7 +33,7 @@ from aischeduler.model.events import BindAccepted, BindRefused
 from aischeduler.model.pod import Pod
 
 BINDS_AHEAD: Final = 4
-"""Decided Bindings that may wait, as a multiple of those in flight; above that nothing more is decided."""
+"""Decided Bindings of a pool that may wait, as a multiple of those in flight; above that it decides nothing more."""
 
 Outcome = BindAccepted | BindRefused
 Done = Callable[[Bind, Outcome, float], None]
@@ -55,8 +55,8 @@ class Binder:
         self._failed = failed
 
     def submit(self, action: Bind) -> None:
-        """Put a Binding at the end of the queue."""
-        self.backlog.put((action, self._pace.clock()))
+        """Put a Binding at the end of its pool's queue."""
+        self.backlog.put((action, self._pace.clock()), action.pool)
 
     async def run(self, done: Done) -> None:
         """Bind until cancelled."""

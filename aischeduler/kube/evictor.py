@@ -53,7 +53,7 @@ class Evictor:
         """Put an eviction at the end of the queue; False where it is full."""
         if self.backlog.waiting >= WAITING_MAX:
             return False
-        self.backlog.put((action, self._pace.clock()))
+        self.backlog.put((action, self._pace.clock()), action.pool)
         return True
 
     async def run(self, done: Done) -> None:

@@ -48,9 +48,12 @@ class Loops:
     engine: FakeEngine
     performed: list[Action] = field(default_factory=list)
     gate: asyncio.Event = field(default_factory=asyncio.Event)
+    gated: tuple[str, ...] = ()
+    """The pools that the gate holds back; none: all."""
 
-    async def room(self) -> None:
-        await self.gate.wait()
+    async def room(self, pool: str) -> None:
+        if not self.gated or pool in self.gated:
+            await self.gate.wait()
 
     def decided(self, pool: str) -> int:
         return len([one for one in self.performed if isinstance(one, Warn) and one.about.name == pool])
@@ -112,6 +115,18 @@ async def test_nothing_is_decided_while_too_much_waits_to_be_bound() -> None:
         assert world.performed == []
         world.gate.set()
         await until(lambda: world.decided("a") == 5)
+
+
+async def test_pool_with_too_much_to_be_bound_holds_no_other_back() -> None:
+    world = Loops(FakeEngine({"crowded": 0, "single": 0}), gated=("crowded",))
+    async with world.running() as loops:
+        world.gate.clear()
+        world.engine.left |= {"crowded": 5, "single": 1}
+        loops.wake_soon()
+        await until(lambda: world.decided("single") == 1)
+        assert world.decided("crowded") == 0
+        world.gate.set()
+        await until(lambda: world.decided("crowded") == 5)
 
 
 async def test_what_moves_by_itself_wakes_its_pool() -> None:

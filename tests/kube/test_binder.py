@@ -1,7 +1,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -216,16 +216,28 @@ async def test_binds_are_counted_until_they_are_taken_and_until_they_have_their_
 async def test_there_is_no_room_while_too_many_wait() -> None:
     world, release = late_server()
     async with world.running(in_flight=1) as binder:
-        await binder.backlog.room()
+        await binder.backlog.room(BIND.pool)
         for _ in range(BINDS_AHEAD + 2):
             binder.submit(BIND)
         await until(lambda: binder.backlog.waiting == BINDS_AHEAD + 1)
-        blocked = asyncio.create_task(binder.backlog.room())
+        blocked = asyncio.create_task(binder.backlog.room(BIND.pool))
         await asyncio.sleep(0.005)
         assert not blocked.done()
         release.set()
         await blocked
         await binder.backlog.none_unfinished()
+
+
+async def test_single_binding_of_a_pool_waits_for_one_of_each_other_pool() -> None:
+    world, release = late_server()
+    async with world.running(in_flight=1) as binder:
+        for number in range(9):
+            binder.submit(replace(BIND, pod=a_pod(f"crowd{number}", uid=f"c{number}"), pool="crowded"))
+        binder.submit(replace(BIND, pod=a_pod("single", uid="single"), pool="quiet"))
+        release.set()
+        await binder.backlog.none_unfinished()
+    bound = [outcome.uid for outcome in world.outcomes]
+    assert bound.index("single") == 1
 
 
 def late_server() -> tuple[World, asyncio.Event]:
