@@ -7,6 +7,7 @@ Laws:
 """
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -62,14 +63,15 @@ def counted() -> tuple[resources.Resource[Any], ...]:
 
 async def _listed(client: Client, resource: resources.Resource[Any]) -> AsyncIterator[Event | str]:
     """Yield an event for each object, or the kind and name of one that cannot be read."""
-    async for page in pages(client, resource):
-        for item in page.items or ():
-            try:
-                document = resource.document.decode(item)
-            except UNREADABLE as error:
-                yield f"{resource.kind} {_name(item)}: {error}"
-            else:
-                yield resource.seen(document)
+    async with aclosing(pages(client, resource)) as found:
+        async for page in found:
+            for item in page.items or ():
+                try:
+                    document = resource.document.decode(item)
+                except UNREADABLE as error:
+                    yield f"{resource.kind} {_name(item)}: {error}"
+                else:
+                    yield resource.seen(document)
 
 
 def _name(item: msgspec.Raw) -> str:

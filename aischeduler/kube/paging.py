@@ -1,6 +1,7 @@
 """Read a whole list in pages, so that neither side has to hold it at once."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncGenerator
 from typing import Any, Final
 
 import msgspec
@@ -15,18 +16,32 @@ PAGE_OBJECTS: Final = 500
 _PAGE: Final = msgspec.json.Decoder(Page)
 
 
-async def pages(client: Client, resource: Resource[Any]) -> AsyncIterator[Page]:
-    """Yield the pages of a list as the server holds it now; raises ApiError, with status 410 when it took too long."""
+async def pages(client: Client, resource: Resource[Any]) -> AsyncGenerator[Page]:
+    """Yield the pages of a list as the server holds it now; raises ApiError, with status 410 when it took too long.
+
+    The server makes the next page while the reader reads this one. Close the iterator when you leave it early.
+    """
+    asked: asyncio.Task[bytes] | None = _ask(client, resource, "")
+    try:
+        while asked is not None:
+            body = await asked
+            try:
+                page = _PAGE.decode(body)
+            except UNREADABLE as error:
+                raise GarbledError(f"GET {resource.path}: the list cannot be read: {error}") from error
+            more = page.metadata.continue_
+            asked = _ask(client, resource, more) if more else None
+            yield page
+    finally:
+        if asked is not None:
+            asked.cancel()
+            await asyncio.gather(asked, return_exceptions=True)
+
+
+def _ask(client: Client, resource: Resource[Any], continue_: str) -> asyncio.Task[bytes]:
     query = {"limit": str(PAGE_OBJECTS)}
     if resource.selector:
         query["fieldSelector"] = resource.selector
-    while True:
-        body = await client.get(resource.path, query, LIST_SECONDS)
-        try:
-            page = _PAGE.decode(body)
-        except UNREADABLE as error:
-            raise GarbledError(f"GET {resource.path}: the list cannot be read: {error}") from error
-        yield page
-        if not page.metadata.continue_:
-            return
-        query["continue"] = page.metadata.continue_
+    if continue_:
+        query["continue"] = continue_
+    return asyncio.create_task(client.get(resource.path, query, LIST_SECONDS), name=f"list {resource.path}")

@@ -11,6 +11,7 @@ Source: Kubernetes list and watch, with the numbers of client-go's reflector.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import aclosing
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final, Generic, TypeVar
@@ -136,10 +137,11 @@ class Reflector(Generic[D]):
         self._store.begin_list()
         version = ""
         try:
-            async for page in pages(self._client, self.resource):
-                version = version or page.metadata.resource_version
-                self._refuse_older(version)
-                await self._read_items(page.items)
+            async with aclosing(pages(self._client, self.resource)) as found:
+                async for page in found:
+                    version = version or page.metadata.resource_version
+                    self._refuse_older(version)
+                    await self._read_items(page.items)
         except RefusedError as error:
             if self._absent(error):
                 await self._check_server()
