@@ -136,6 +136,8 @@ class Cluster:
         self.windows = Timers()
         """Pools that were edited, and when edits are counted anew."""
         self.edit_counts: dict[str, int] = {}
+        self.turned: dict[str, Loan | None] = {}
+        """Running pods that became loans or came home by an edit, by uid -> what they were when that was told last."""
         self.reported: dict[str, ReportPool] = {}
         """Pool -> the status that it was told last."""
         self.errands = Errands()
@@ -267,6 +269,7 @@ class Cluster:
                     self.ended_loans.add(record.loan)
                 if loan is not None:
                     changes[loan, spec.key] += 1
+                self.turned.setdefault(record.pod.uid, record.loan)
                 record.loan = loan
         for (loan, key), pods in changes.items():
             self.loans.count(loan, specs[key], pods)
@@ -275,7 +278,10 @@ class Cluster:
         """Take over what changed about a pod on a row: its home, whether it leaves."""
         record.home = self.pools.home(record.pod.pool)
         self.running.change(record.pod.uid, self._facts(record))
+        before = record.loan
         self.book(record)
+        if record.loan != before:
+            self.turned.setdefault(record.pod.uid, before)
 
     def leaving(self, uid: str) -> bool:
         """Say whether a pod on a row is believed to leave it soon: it terminates, or we asked it to go."""

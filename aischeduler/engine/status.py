@@ -6,6 +6,7 @@ The object of the default pool is asked for as long as there is none.
 from typing import Final
 
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.edits import EditsTold
 from aischeduler.engine.summary import summarize
 from aischeduler.model.actions import Condition, CreatePool, ObjectRef, ReportPool, Warn
 from aischeduler.model.names import DEFAULT_POOL
@@ -32,6 +33,7 @@ class StatusReports:
     def __init__(self) -> None:
         self._state: State = ()
         self._looked_at = float("-inf")
+        self._edits = EditsTold()
         self._ask_at = float("-inf")
         """When the default Pool object is asked for, if there is none then."""
 
@@ -53,6 +55,7 @@ class StatusReports:
         if state == self._state or self._looked_at + STATUS_SECONDS > now:
             return
         self._state, self._looked_at = state, now
+        self._edits.tell(cluster)
         for summary in summarize(cluster):
             pool = cluster.pools.pools[summary.name]
             if pool.uid:

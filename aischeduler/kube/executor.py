@@ -32,6 +32,8 @@ from aischeduler.model.actions import (
     ReportPool,
     ReportWaiting,
     Settle,
+    TellEdited,
+    TellTurned,
     Warn,
 )
 from aischeduler.model.events import BindAccepted, BindRefused, Event, EvictRefused, Spared
@@ -116,6 +118,8 @@ class Executor:
                 self._log_pool(action)
             case CreatePool():
                 self._crew.reports.create(action)
+            case TellTurned() | TellEdited():
+                self._log_edit(action)
             case _:
                 assert_never(action)
 
@@ -192,6 +196,20 @@ class Executor:
             what = "holds room on the node" if action.node else "holds no room any more"
             fields = {**_named(action.pod), "pool": action.pool, "decision": action.decision, "node": action.node}
             self._log.info("nominated", **fields, reason=what)
+
+    def _log_edit(self, action: TellTurned | TellEdited) -> None:
+        """Log what was edited, or whom an edit turned: a line for each pod, or one where they are too many."""
+        if isinstance(action, TellEdited):
+            self._log.info("pool edited", pool=action.name, reason=", ".join(action.changes))
+            return
+        lent = action.pool != action.home_pool
+        event = "became a loan" if lent else "came home"
+        pools = {"pool": action.pool, "home_pool": action.home_pool}
+        reason = "an edit: the node is of another pool than its own" if lent else "an edit: the node is of its own pool"
+        for pod in action.pods:
+            self._log.info(event, **_named(pod), **pools, node=pod.node_name, reason=reason)
+        if not action.pods:
+            self._log.info(event, **pools, pods=action.count, reason=reason)
 
     def _log_warning(self, action: Warn) -> None:
         about = action.about

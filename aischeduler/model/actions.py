@@ -155,4 +155,36 @@ class CreatePool:
     name: str
 
 
-Action = Bind | ReportWaiting | Evict | Nominate | Settle | Warn | ReportPool | CreatePool
+@dataclass(frozen=True, slots=True)
+class TellTurned:
+    """Tell the log that `count` running pods became loans of `pool`, or came home to it, by an edit of whatever it was.
+
+    `home_pool` is their own pool; where it is `pool`, they came home. `pods` are they, or none where they are too many.
+    """
+
+    pool: str
+    home_pool: str
+    pods: tuple[Pod, ...]
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class TellEdited:
+    """Tell the log which fields of a Pool's spec were edited: each is a few words."""
+
+    name: str
+    changes: tuple[str, ...]
+
+
+Action = (
+    Bind
+    | ReportWaiting
+    | Evict
+    | Nominate
+    | Settle
+    | Warn
+    | ReportPool
+    | CreatePool
+    | TellTurned
+    | TellEdited
+)

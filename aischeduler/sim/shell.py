@@ -29,6 +29,8 @@ from aischeduler.model.actions import (
     ReportPool,
     ReportWaiting,
     Settle,
+    TellEdited,
+    TellTurned,
     Warn,
 )
 from aischeduler.model.events import BindAccepted, BindRefused, Event, EvictRefused
@@ -139,6 +141,8 @@ class VirtualShell:
                 self._write_pool(action)
             case CreatePool(name):
                 self._send("POST", pool_requests.pools_path(), pool_requests.new_pool(name), JSON)
+            case TellTurned() | TellEdited():
+                pass  # there is no log; the world has these actions themselves
             case _:
                 assert_never(action)
 

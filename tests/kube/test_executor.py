@@ -31,6 +31,8 @@ from aischeduler.model.actions import (
     ObjectRef,
     ReportWaiting,
     Settle,
+    TellEdited,
+    TellTurned,
     Warn,
 )
 from aischeduler.model.events import (
@@ -249,6 +251,42 @@ async def test_nomination_and_new_pool_are_written_and_logged() -> None:
         "reason": "holds room on the node",
     }
     assert (created["event"], created["pool"]) == ("pool created", "default")
+
+
+async def test_edits_and_whom_they_turned_are_logged() -> None:
+    world, pod = World(), a_pod("p", uid="uid-p", node="n1")
+    async with world.running() as executor:
+        executor.perform(
+            [
+                TellEdited("gpu", ("disableSharing: false -> true", "nodeSelector changed")),
+                TellTurned("gpu", "cpu", (pod,), 1),
+                TellTurned("cpu", "cpu", (), 8000),
+            ]
+        )
+    edited, loan, home = world.logged()
+    level = {"level": "info"}
+    assert edited == level | {
+        "event": "pool edited",
+        "pool": "gpu",
+        "reason": "disableSharing: false -> true, nodeSelector changed",
+    }
+    assert loan == level | {
+        "event": "became a loan",
+        "pod": "p",
+        "namespace": "default",
+        "uid": "uid-p",
+        "pool": "gpu",
+        "home_pool": "cpu",
+        "node": "n1",
+        "reason": "an edit: the node is of another pool than its own",
+    }
+    assert home == level | {
+        "event": "came home",
+        "pool": "cpu",
+        "home_pool": "cpu",
+        "pods": 8000,
+        "reason": "an edit: the node is of its own pool",
+    }
 
 
 async def test_only_conditions_that_turned_are_logged() -> None:

@@ -1,0 +1,86 @@
+"""What the log is told of edits: which fields of a Pool changed, and whom an edit made a loan or brought home.
+
+Laws:
+- Told with the statuses of Pools, so not more than once a second, and many pods in one line.
+- What is so at the first time was not edited: it is how the cluster was found.
+"""
+
+from dataclasses import fields
+from typing import Final
+
+from aischeduler.engine.cluster import Cluster
+from aischeduler.model.actions import TellEdited, TellTurned
+from aischeduler.model.names import DEFAULT_POOL
+from aischeduler.model.pod import Pod
+from aischeduler.model.pool import Pool
+
+NAMED_MAX: Final = 10
+"""Pods of one lender and home that are told one by one; more of them are only counted."""
+
+_SPEC_FIELDS: Final = {
+    "selector": "nodeSelector",
+    "placement": "placement",
+    "disable_preemption": "disablePreemption",
+    "disable_borrowing": "disableBorrowing",
+    "disable_sharing": "disableSharing",
+    "borrowing_pools": "borrowingPools",
+    "lending_limit": "lendingLimit",
+    "borrowing_limit": "borrowingLimit",
+    "make_room": "makeRoom",
+    "reclaim_policy": "reclaimPolicy",
+    "allowed_namespaces": "allowedNamespaces",
+}
+_NO_SPEC: Final = frozenset(("name", "uid", "generation", "invalid"))
+assert {field.name for field in fields(Pool)} == _SPEC_FIELDS.keys() | _NO_SPEC
+
+
+class EditsTold:
+    """Pools as they were when the log was told of them last."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, Pool] = {}
+
+    def tell(self, cluster: Cluster) -> None:
+        """Say what was edited since; a Pool that is new, or made again, was not."""
+        pools, found = cluster.pools.pools, not self._told
+        for name in cluster.pools.names():
+            before, after = self._told.get(name), pools[name]
+            if before is not None and before is not after and before.uid == after.uid:
+                changes = _changes(before, after)
+                if changes:
+                    cluster.say(name, TellEdited(name, changes))
+        self._told = dict(pools)
+        if not found:
+            _tell_turned(cluster)
+        cluster.turned.clear()
+
+
+def _tell_turned(cluster: Cluster) -> None:
+    """Say who became a loan or came home since this was told last, and is one still."""
+    groups: dict[tuple[str, str], list[Pod]] = {}
+    for uid, before in cluster.turned.items():
+        record = cluster.records.get(uid)
+        if record is not None and record.counted is not None and record.loan != before:
+            lender, home = record.loan or (record.home, record.home)
+            groups.setdefault((lender, home), []).append(record.pod)
+    for (pool, home), pods in sorted(groups.items(), key=lambda group: group[0]):
+        named = tuple(sorted(pods, key=lambda pod: pod.uid)) if len(pods) <= NAMED_MAX else ()
+        cluster.say(DEFAULT_POOL, TellTurned(pool, home, named, len(pods)))
+
+
+def _changes(before: Pool, after: Pool) -> tuple[str, ...]:
+    """Return the fields of the spec that differ: what can be said in a word from what to what, else that it changed."""
+    if before.invalid != after.invalid and (before.invalid or after.invalid):
+        return (f"refused: {after.invalid}",) if after.invalid else ("accepted again",)
+    pairs = ((name, getattr(before, field), getattr(after, field)) for field, name in _SPEC_FIELDS.items())
+    return tuple(_change(name, old, new) for name, old, new in pairs if old != new)
+
+
+def _change(name: str, old: object, new: object) -> str:
+    match old, new:
+        case bool(), bool():
+            return f"{name}: {str(old).lower()} -> {str(new).lower()}"
+        case str(), str():
+            return f"{name}: {old} -> {new}"
+        case _:
+            return f"{name} changed"
