@@ -76,8 +76,7 @@ class NodeResourcesFit:
     @staticmethod
     def _room(spec: PodSpec, nodes: NodeTable, rows: Rows) -> Iterator[Mask]:
         """Yield where there is room, resource by resource, in the order of what the pod takes."""
-        wanted = nodes.wanted(spec)
-        for column, amount in zip(wanted.columns[:, 0].tolist(), wanted.amounts[:, 0].tolist(), strict=True):
+        for column, amount in nodes.wanted(spec).each:
             yield nodes.used[column].take(rows) + amount <= nodes.allocatable[column].take(rows)
 
 

@@ -274,7 +274,8 @@ class NodeTable:
         """Return what a pod asks for, by column; of what has none, the largest amount."""
         wanted = self.wanted(spec)
         asked = np.zeros(len(self.used), dtype=np.int64)
-        np.maximum.at(asked, wanted.columns[:, 0], wanted.amounts[:, 0])
+        for column, amount in wanted.each:
+            asked[column] = max(asked[column], amount)
         return asked
 
     def room(self, row: int) -> Column:
@@ -286,12 +287,13 @@ class NodeTable:
         request = spec.request
         amounts = {resource: requested(amount) for resource, amount in request.taken.items()}
         columns = [self.column(resource) for resource in amounts]
-        scored = (requested(request.score_cpu_milli), requested(request.score_memory_bytes))
+        cpu_milli, memory_bytes = requested(request.score_cpu_milli), requested(request.score_memory_bytes)
         return Wanted(
-            columns=np.array([[column] for column in columns], dtype=np.intp),
-            amounts=np.array([[amount] for amount in amounts.values()], dtype=np.int64),
+            each=tuple(zip(columns, amounts.values(), strict=True)),
             cpu_and_memory=np.array([[amounts.get(CPU, 0)], [amounts.get(MEMORY, 0)]], dtype=np.int64),
-            scored=np.array([[amount] for amount in scored], dtype=np.int64),
+            scored=np.array([[cpu_milli], [memory_bytes]], dtype=np.int64),
+            scored_cpu_milli=cpu_milli,
+            scored_memory_bytes=memory_bytes,
             offered=UNOFFERED not in columns,
         )
 
@@ -305,8 +307,10 @@ class NodeTable:
 
     def _count(self, spec: PodSpec, row: int, sign: int) -> None:
         wanted = self._counted(spec)
-        self.used[wanted.columns, row] += sign * wanted.amounts
-        self.scored[:, row] += sign * wanted.scored[:, 0]
+        for column, amount in wanted.each:
+            self.used[column, row] += sign * amount
+        self.scored[0, row] += sign * wanted.scored_cpu_milli
+        self.scored[1, row] += sign * wanted.scored_memory_bytes
         self.touch(row)
 
     def _count_all(self, spec: PodSpec, rows: list[int], sign: int) -> None:
@@ -315,7 +319,8 @@ class NodeTable:
                 self._count(spec, row, sign)
             return
         wanted, pods = self._counted(spec), sign * np.bincount(rows, minlength=self.width)
-        self.used[wanted.columns[:, 0]] += wanted.amounts * pods
+        for column, amount in wanted.each:
+            self.used[column] += amount * pods
         self.scored += wanted.scored * pods
         for row in rows:
             self.touch(row)

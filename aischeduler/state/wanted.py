@@ -1,4 +1,4 @@
-"""What a class of pods asks for, as the node table counts it and in shapes that sums over rows take.
+"""What a class of pods asks for, as the node table counts it.
 
 Law: it is made once per class and read for each pod, so nothing here depends on the rows.
 """
@@ -17,17 +17,18 @@ AMOUNT_MAX: Final = 2**53
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Wanted:
-    """Amounts of one pod; the first axis is the resource, the second is there to be spread over rows.
+    """What one pod asks for.
 
-    `columns` and `amounts` [k, 1]: the table's columns and how much of each, with one place among the pods, in the
-    order of `Request.taken`. `offered`: each resource has a column of its own.
-    `cpu_and_memory` [2, 1]: what it asks for; `scored` [2, 1]: what it counts as in scores.
+    `each`: a column of the table and how much of it, for one place among the pods and each resource, in the order of
+    `Request.taken`. `offered`: each resource has a column of its own.
+    `cpu_and_memory` and `scored` [2, 1], to be spread over rows: what it asks for, and what it counts as in scores.
     """
 
-    columns: npt.NDArray[np.intp]
-    amounts: Amounts
+    each: tuple[tuple[int, int], ...]
     cpu_and_memory: Amounts
     scored: Amounts
+    scored_cpu_milli: int
+    scored_memory_bytes: int
     offered: bool
 
 
