@@ -3,8 +3,10 @@
 The object of the default pool is asked for as long as there is none.
 """
 
+from collections.abc import Iterator, Sequence
 from typing import Final
 
+from aischeduler.config.spelling import nearest
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.edits import EditsTold
 from aischeduler.engine.summary import summarize
@@ -16,6 +18,8 @@ CONFLICT_NODES_MAX: Final = 10
 """Nodes that a Conflict condition names; the rest are counted."""
 RIVALS_MAX: Final = 8
 """Other pools that a Conflict names; the rest are counted."""
+LENDERS_MAX: Final = 8
+"""Unknown lenders that Accepted names; the rest are counted."""
 STATUS_SECONDS: Final = 1.0
 CREATE_SECONDS: Final = 30.0
 """How often the default Pool object is asked for while there is none."""
@@ -87,7 +91,7 @@ def _state(cluster: Cluster) -> State:
 
 
 def _conditions(cluster: Cluster, pool: Pool) -> tuple[Condition, ...]:
-    accepted = _accepted(pool)
+    accepted = _accepted(cluster, pool)
     ready = Condition(
         "Ready",
         status=accepted.status,
@@ -97,20 +101,36 @@ def _conditions(cluster: Cluster, pool: Pool) -> tuple[Condition, ...]:
     return (ready, accepted, _conflict(cluster, pool))
 
 
-def _accepted(pool: Pool) -> Condition:
+def _accepted(cluster: Cluster, pool: Pool) -> Condition:
     if pool.invalid:
         return Condition(ACCEPTED, status=False, reason="InvalidSpec", message=pool.invalid)
-    return Condition(ACCEPTED, status=True, reason="Valid", message="The spec is in force.")
+    message = "; ".join(("The spec is in force", *_remarks(cluster, pool)))
+    return Condition(ACCEPTED, status=True, reason="Valid", message=f"{message}.")
+
+
+def _remarks(cluster: Cluster, pool: Pool) -> Iterator[str]:
+    """Name what is allowed and yet does nothing, as a slip would."""
+    if pool.name == DEFAULT_POOL and pool.selector is not None:
+        yield f"spec.nodeSelector is ignored: the pool {DEFAULT_POOL} has the nodes that belong nowhere else"
+    unknown = [name for name in pool.borrowing_pools or () if name not in cluster.pools.pools]
+    if unknown:
+        near = {name: nearest(name, cluster.pools.names()) for name in unknown[:LENDERS_MAX]}
+        named = [name + (f" (did you mean {meant}?)" if meant else "") for name, meant in near.items()]
+        yield f"spec.borrowingPools names what is no Pool: {', '.join(named)}{_more(unknown, LENDERS_MAX)}"
+
+
+def _more(names: Sequence[str], named: int) -> str:
+    """Return how many names are not among the first ones, in words; empty where all are."""
+    return f" and {len(names) - named} more" if len(names) > named else ""
 
 
 def _conflict(cluster: Cluster, pool: Pool) -> Condition:
     nodes = cluster.pools.conflicting_nodes(pool.name)
     if not nodes:
         return Condition(CONFLICT, status=False, reason="NoConflict", message="No other pool claims its nodes.")
-    more = f" and {len(nodes) - CONFLICT_NODES_MAX} more" if len(nodes) > CONFLICT_NODES_MAX else ""
     named = ", ".join(nodes[:CONFLICT_NODES_MAX])
     rivals = cluster.pools.rivals(pool.name)
-    others = f" and {len(rivals) - RIVALS_MAX} more" if len(rivals) > RIVALS_MAX else ""
-    pools = f"pool{'s' * (len(rivals) > 1)} {', '.join(rivals[:RIVALS_MAX])}{others}"
-    message = f"In the default pool because it is not alone in selecting them, see {pools}: {named}{more}."
+    pools = f"pool{'s' * (len(rivals) > 1)} {', '.join(rivals[:RIVALS_MAX])}{_more(rivals, RIVALS_MAX)}"
+    nodes_named = named + _more(nodes, CONFLICT_NODES_MAX)
+    message = f"In the default pool because it is not alone in selecting them, see {pools}: {nodes_named}."
     return Condition(CONFLICT, status=True, reason="NodesClaimedTwice", message=message)

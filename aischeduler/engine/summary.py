@@ -55,9 +55,9 @@ def summarize(cluster: Cluster) -> tuple[PoolSummary, ...]:
                 nodes=len(nodes.rows_of_pool(number)),
                 pods=named["used"][PODS],
                 pending_pods=named["pending"][PODS],
-                preemption=not pool.disable_preemption,
-                borrowing=not pool.disable_borrowing,
-                sharing=not pool.disable_sharing,
+                preemption=cluster.market.may_evict(pool) and not pool.invalid,
+                borrowing=not (pool.disable_borrowing or pool.invalid),
+                sharing=not (pool.disable_sharing or pool.invalid),
                 **named,
             )
         )

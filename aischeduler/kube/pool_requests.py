@@ -23,6 +23,8 @@ from aischeduler.model.summary import GPU, PoolSummary
 
 AMOUNTS: Final = ("capacity", "allocatable", "used", "own", "shared", "system", "borrowed", "free", "pending")
 """The resource lists of a status; each is the field of the same name of a PoolSummary."""
+REFUSED: Final = "refused"
+"""The flags of a pool whose spec is not in force."""
 
 _BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _ALWAYS: Final = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
@@ -71,7 +73,7 @@ def pool_status(report: ReportPool, before: Mapping[str, Any], time_text: str) -
         "pods": summary.pods,
         "pendingPods": summary.pending_pods,
         **{name: quantities(getattr(summary, name), summary.capacity) for name in AMOUNTS},
-        "columns": columns(summary),
+        "columns": columns(report),
         "conditions": [
             _condition(condition, report.generation, told.get(condition.type, {}), time_text)
             for condition in report.conditions
@@ -88,8 +90,9 @@ def quantities(amounts: Amounts, capacity: Amounts) -> dict[str, str]:
     return {name: _quantity(name, amounts[name]) for name in sorted(names[:RESOURCES_MAX])}
 
 
-def columns(summary: PoolSummary) -> dict[str, str]:
+def columns(report: ReportPool) -> dict[str, str]:
     """Return the texts of the columns of `kubectl get pool`."""
+    summary = report.summary
     used, allocatable = summary.used, summary.allocatable
     return {
         "nodes": str(summary.nodes),
@@ -99,11 +102,19 @@ def columns(summary: PoolSummary) -> dict[str, str]:
         "shared": _in_short(summary.shared),
         "borrowed": _in_short(summary.borrowed),
         "pending": str(summary.pending_pods),
-        "flags": f"p{_mark(summary.preemption)} b{_mark(summary.borrowing)} s{_mark(summary.sharing)}",
+        "flags": _flags(summary) if _accepted(report) else REFUSED,
         "own": _in_short(summary.own),
         "system": _in_short(summary.system),
         "free": _in_short(summary.free),
     }
+
+
+def _accepted(report: ReportPool) -> bool:
+    return all(condition.status for condition in report.conditions if condition.type == "Accepted")
+
+
+def _flags(summary: PoolSummary) -> str:
+    return f"p{_mark(summary.preemption)} b{_mark(summary.borrowing)} s{_mark(summary.sharing)}"
 
 
 def _mark(allowed: bool) -> str:

@@ -177,7 +177,7 @@ _COLUMNS: Final[dict[str, Any]] = {
     "shared": "What is lent to other pools.",
     "borrowed": "What is borrowed from other pools.",
     "pending": "What waits in the pool's queue.",
-    "flags": "Preemption, borrowing and sharing, on or off: p✓ b✓ s✗.",
+    "flags": "Preemption, borrowing and sharing, on or off: p✓ b✓ s✗. Or refused: see the condition Accepted.",
     "own": "What the pool's own pods ask for on its nodes.",
     "system": "What pods of other schedulers ask for on its nodes.",
     "free": "What is free on its nodes.",

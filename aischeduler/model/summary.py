@@ -16,7 +16,8 @@ class PoolSummary:
     all GPU resources. Every mapping has cpu, memory, ephemeral-storage, pods and GPU; others where they are not 0.
     used = own + shared + system: what unfinished pods on its nodes ask for, as home pods, as borrowers, and as pods of
     other schedulers. `borrowed` is what its own pods ask for on nodes of others; free = allocatable - used - claims,
-    never below 0; `pending` what waits in its queue, borrowers there included, gated pods not.
+    never below 0; `pending` what waits in its queue, borrowers there included, gated pods not. The switches say what
+    is in force: none is on where the spec is refused, nor preemption where nobody in the cluster may preempt.
     """
 
     name: str

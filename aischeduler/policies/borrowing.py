@@ -36,6 +36,7 @@ PLENTIFUL: Final = frozenset((CPU, MEMORY, EPHEMERAL_STORAGE, PODS))
 class Refusal(StrEnum):
     """Why a pool does not lend to a pod; the value is what metrics call it."""
 
+    NOT_ACCEPTED = "NotAccepted"
     NOT_BORROWING = "NotBorrowing"
     NOT_SHARING = "NotSharing"
     NOT_LISTED = "NotListed"
@@ -105,6 +106,8 @@ class NoLender:
     def message(self) -> str:
         """Return the clause for people; empty where there is no other pool at all."""
         match self.home:
+            case Refusal.NOT_ACCEPTED:
+                return "its pool is refused: see its condition Accepted"
             case Refusal.NOT_BORROWING:
                 return "its pool does not borrow"
             case Refusal.BORROWING_LIMIT:
@@ -181,7 +184,9 @@ def wanted_at_home(market: Market, lender: str, rows: Rows) -> Mask:
 
 def _home_refusal(market: Market, home: str, spec: PodSpec) -> tuple[Refusal | None, str]:
     pool = market.pools.pools[home]
-    if pool.disable_borrowing or pool.invalid:
+    if pool.invalid:
+        return Refusal.NOT_ACCEPTED, ""
+    if pool.disable_borrowing:
         return Refusal.NOT_BORROWING, ""
     resource = within(pool.borrowing_limit, market.loans.borrowed(home), spec) if pool.borrowing_limit else ""
     return (Refusal.BORROWING_LIMIT, resource) if resource else (None, "")

@@ -78,7 +78,7 @@ def test_quantity_is_exact_and_short(name: str, amount: int, text: str) -> None:
 
 
 def test_columns_are_ready_made_texts() -> None:
-    assert pool_requests.columns(BUSY) == {
+    assert pool_requests.columns(a_report(summary=BUSY)) == {
         "nodes": "3",
         "cpu": "12.25/95.5",
         "memory": "34Gi/512Gi",
@@ -94,7 +94,7 @@ def test_columns_are_ready_made_texts() -> None:
 
 
 def test_columns_of_an_empty_pool_are_zeros() -> None:
-    columns = pool_requests.columns(EMPTY)
+    columns = pool_requests.columns(a_report())
     assert (columns["cpu"], columns["memory"], columns["gpu"], columns["pending"]) == ("0/0", "0/0", "0/0", "0")
     assert (columns["shared"], columns["borrowed"], columns["flags"]) == ("-", "-", "p✓ b✓ s✓")
 
@@ -109,7 +109,7 @@ def test_columns_of_an_empty_pool_are_zeros() -> None:
     ],
 )
 def test_loans_are_told_by_what_is_scarcest(lent: dict[str, int], text: str) -> None:
-    assert pool_requests.columns(replace(EMPTY, borrowed=lent))["borrowed"] == text
+    assert pool_requests.columns(a_report(summary=replace(EMPTY, borrowed=lent)))["borrowed"] == text
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,13 @@ def test_loans_are_told_by_what_is_scarcest(lent: dict[str, int], text: str) -> 
     [(1023, "1023"), (1024, "1Ki"), (100_000_000, "95.4Mi"), (1023 * 1024**2, "1023Mi"), (2048 * 1024**6, "2048Ei")],
 )
 def test_memory_in_columns_is_rounded_to_one_decimal(memory: int, text: str) -> None:
-    assert pool_requests.columns(replace(EMPTY, used=amounts(memory=memory)))["memory"] == f"{text}/0"
+    summary = replace(EMPTY, used=amounts(memory=memory))
+    assert pool_requests.columns(a_report(summary=summary))["memory"] == f"{text}/0"
+
+
+def test_flags_of_a_pool_whose_spec_is_refused_say_so() -> None:
+    refused = Condition("Accepted", status=False, reason="InvalidSpec", message="spec.placement: no such thing")
+    assert pool_requests.columns(a_report(conditions=(refused,)))["flags"] == "refused"
 
 
 def test_condition_keeps_the_time_since_which_it_holds() -> None:
