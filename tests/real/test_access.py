@@ -1,6 +1,7 @@
 """Who we are to the API server: certificate, token, and what a wrong one leads to."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -10,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from tests.controlplane.plane import ControlPlane
-from tests.objects import Json, node_object, pod_object
-from tests.real.cluster import create_nodes, create_pods
+from tests.objects import Json, node_object, pod_object, pool_object
+from tests.real.cluster import create_nodes, create_pods, create_pools, wait_for_event
 from tests.real.daemon import Daemon
 from tests.real.history import History
 
 Start = Callable[[Path], Daemon]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -91,3 +93,80 @@ def test_missing_kubeconfig_is_one_sentence_that_names_it(control_plane: Control
     assert ran.returncode == 1
     assert str(tmp_path / "nowhere") in ran.stderr
     assert len(ran.stderr.strip().splitlines()) == 1
+
+
+def rights() -> list[Json]:
+    """Return the rules that the documentation says the daemon needs."""
+    section = (ROOT / "docs" / "debugging.md").read_text().partition("## The rights that the daemon needs")[2]
+    table = section.partition("\nWithout one of")[0]
+    rows = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("| ") and "`" in line]
+    return [
+        {
+            "apiGroups": [group.strip(" `").replace("core", "")],
+            "resources": re.findall(r"`([^`]+)`", resources),
+            "verbs": re.findall(r"`([^`]+)`", verbs),
+        }
+        for group, resources, verbs, _ in rows
+    ]
+
+
+def account(control_plane: ControlPlane, namespace: str, role: str, directory: Path) -> Path:
+    """Return the kubeconfig of a service account with the rights of this role and no others."""
+    subject = f"--serviceaccount={namespace}:default"
+    bound = control_plane.kubectl("create", "clusterrolebinding", role, f"--clusterrole={role}", subject)
+    assert bound.returncode == 0, bound.stderr
+    control_plane.kubectl("create", "serviceaccount", "default", "-n", namespace)
+    token = control_plane.kubectl("create", "token", "default", "-n", namespace)
+    assert token.returncode == 0, token.stderr
+    document = json.loads(control_plane.token_kubeconfig.read_text())
+    document["users"][0]["user"] = {"token": token.stdout.strip()}
+    kubeconfig = directory / "kubeconfig"
+    kubeconfig.write_text(json.dumps(document))
+    return kubeconfig
+
+
+def grant(control_plane: ControlPlane, name: str, rules: list[Json]) -> None:
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name}}
+    applied = control_plane.kubectl("apply", "-f", "-", stdin=json.dumps(role | {"rules": rules}))
+    assert applied.returncode == 0, applied.stderr
+
+
+def pools(control_plane: ControlPlane) -> dict[str, Json]:
+    answer = control_plane.api("GET", "/apis/resource.aibee.cn/v1alpha1/pools")
+    return {pool["metadata"]["name"]: pool.get("status", {}) for pool in answer.body["items"]}
+
+
+@pytest.fixture
+def role(control_plane: ControlPlane, namespace: str) -> Iterator[str]:
+    """The name of a role that ends with the test."""
+    yield f"scheduler-{namespace}"
+    control_plane.kubectl("delete", "clusterrole,clusterrolebinding", f"scheduler-{namespace}", "--ignore-not-found")
+
+
+def test_rights_of_the_documentation_are_enough_and_what_lacks_comes_once_it_is_granted(
+    control_plane: ControlPlane, role: str, history: History, start: Start, tmp_path: Path
+) -> None:
+    namespace = role.removeprefix("scheduler-")
+    reading = [rule for rule in rights() if {"list", "watch"} == set(rule["verbs"])]
+    binding = [rule for rule in rights() if rule["resources"] == ["pods/binding"]]
+    grant(control_plane, role, reading + binding)
+    kubeconfig = account(control_plane, namespace, role, tmp_path)
+    create_nodes(control_plane, [node_object("n", cpu="4"), node_object("m", cpu="4", labels={"side": "m"})])
+    create_pools(control_plane, pool_object("masters", labels={"side": "m"}))
+    daemon = start(kubeconfig)
+    create_pods(control_plane, namespace, [pod_object("p", namespace=namespace)])
+    create_pods(control_plane, namespace, [pod_object("big", namespace=namespace, cpu="64")])
+    history.wait_until(lambda: history.bound(namespace) == {"p": "n"}, "the pod bound without the other rights")
+    history.wait_until(lambda: len(refused(daemon)) >= 4, "every refusal in the log")
+    assert refused(daemon) == {"event", "pod condition", "pool status", "new pool"}
+    assert pools(control_plane) == {"masters": {}}
+    grant(control_plane, role, rights())
+    told = ("masters", "default")
+    history.wait_until(lambda: all(pools(control_plane).get(name) for name in told), "the statuses", 60)
+    create_pods(control_plane, namespace, [pod_object("vast", namespace=namespace, cpu="64")])
+    assert "Insufficient cpu" in wait_for_event(control_plane, history, namespace, "FailedScheduling", "vast")
+    assert daemon.stop() == 0
+
+
+def refused(daemon: Daemon) -> set[str]:
+    return {line["write"] for line in daemon.said("write refused")}
