@@ -176,15 +176,4 @@ class TellEdited:
     changes: tuple[str, ...]
 
 
-Action = (
-    Bind
-    | ReportWaiting
-    | Evict
-    | Nominate
-    | Settle
-    | Warn
-    | ReportPool
-    | CreatePool
-    | TellTurned
-    | TellEdited
-)
+Action = Bind | ReportWaiting | Evict | Nominate | Settle | Warn | ReportPool | CreatePool | TellTurned | TellEdited
