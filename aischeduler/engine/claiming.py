@@ -5,9 +5,6 @@ Laws:
 - Who stands behind another in the pool's order never keeps room from it: their claims are lifted when it looks.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import numpy as np
 
 from aischeduler.engine.cluster import Cluster
@@ -23,12 +20,12 @@ def lifted_for(cluster: Cluster, record: PodRecord, pool: str) -> tuple[Claim, .
     return cluster.claims.not_ahead(pool, record.order)
 
 
-@contextmanager
-def without(cluster: Cluster, claims: tuple[Claim, ...]) -> Iterator[Trial]:
-    """Look at the table as it would be without these claims; afterwards all is as before."""
-    with Trial(cluster.nodes) as trial:
+def without(cluster: Cluster, claims: tuple[Claim, ...]) -> Trial:
+    """Return a trial on the table as it would be without these claims; when it ends all is as before."""
+    trial = Trial(cluster.nodes)
+    if claims:
         trial.evict_all((claim.spec, claim.row) for claim in claims)
-        yield trial
+    return trial
 
 
 def end_claim(cluster: Cluster, claim: Claim, now: float) -> None:

@@ -47,8 +47,8 @@ class Runner:
             keys = view.keys[candidates]
             for weight, reverse, raw in view.preferences:
                 keys = keys + weight * NODES_MAX * normalized(raw[candidates], reverse=reverse)
-            return int(candidates[int(np.argmax(keys))]), feasible
-        return int(rows[int(np.argmax(keys))]), feasible
+            return int(candidates[int(keys.argmax())]), feasible
+        return int(rows[int(keys.argmax())]), feasible
 
     def feasible(self, ask: Ask) -> Mask:
         """Return a mask over all rows of the table: where the pod passes every filter."""
@@ -127,7 +127,7 @@ class Runner:
 
     def _score(self, view: ClassView, ask: Ask, rows: Rows) -> None:
         feasible = view.static.take(rows) & self.fits(ask.spec, rows)
-        if not feasible.all():
+        if np.count_nonzero(feasible) < len(rows):
             view.keys[rows] = INFEASIBLE
             rows = rows[feasible]
         if len(rows):
@@ -137,12 +137,12 @@ class Runner:
             view.keys[rows] = total
 
     def _passing(self, filters: tuple[Filter, ...], spec: PodSpec, rows: Rows) -> Mask:
-        passing: Mask = np.ones(len(rows), dtype=np.bool_)
+        passing: Mask | None = None
         for rule in filters:
             mask = rule.filter(spec, self.nodes, rows)
             if mask is not None:
-                passing &= mask
-        return passing
+                passing = mask if passing is None else passing & mask
+        return np.ones(len(rows), dtype=np.bool_) if passing is None else passing
 
     def _added(self, total: Scores, score: Score, ask: Ask, rows: Rows) -> Scores:
         raw = score.score(ask, self.nodes, rows)

@@ -33,7 +33,8 @@ class NodeResourcesBalancedAllocation:
         capacity = nodes.allocatable[CPU_AND_MEMORY].take(rows, axis=1)
         with_and_without = nodes.used[CPU_AND_MEMORY].take(rows, axis=1) + asked * WITH_AND_WITHOUT
         full = np.minimum(with_and_without / np.maximum(capacity, 1), 1.0)
-        deviation = np.abs(full[:, 0] - full[:, 1]) / 2 * capacity.all(axis=0)
+        has = capacity > 0
+        deviation = np.abs(full[:, 0] - full[:, 1]) / 2 * (has[0] & has[1])
         balance = ((1 - deviation) * 100).astype(np.int64)
         scores: Scores = 50 + (50 + balance[0] - balance[1]) // 2
         return scores

@@ -62,7 +62,8 @@ class NodeResourcesFit:
         capacity = nodes.allocatable[CPU_AND_MEMORY].take(rows, axis=1)
         after = nodes.scored.take(rows, axis=1) + nodes.wanted(ask.spec).scored
         shares = _shares(capacity, after, pack=pack)
-        total, weights = shares[0] + shares[1], np.count_nonzero(capacity, axis=0)
+        has = capacity > 0
+        total, weights = shares[0] + shares[1], has[0].astype(np.int64) + has[1]
         for resource in self._gpu_resources:
             if resource in request.amounts:
                 column = nodes.column(resource)
