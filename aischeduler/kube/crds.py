@@ -18,9 +18,7 @@ from aischeduler.model import names
 
 HEADER: Final = "# Written by `make crds` from aischeduler/kube/crds.py; edit that, not this.\n"
 
-NOT_INSTALLED: Final = (
-    f"the definition of pools.{names.GROUP} is not installed: kubectl apply -f manifests/crds"
-)
+NOT_INSTALLED: Final = f"the definition of pools.{names.GROUP} is not installed: kubectl apply -f manifests/crds"
 """What people are told where the API server does not know Pools."""
 
 COLUMNS: Final = {
