@@ -20,6 +20,7 @@ from aischeduler.cli.demo_standing import Standing, standings
 from aischeduler.cli.demo_view import Progress, story
 from aischeduler.cli.sandbox import kubeconfig_file, running_sandbox, stop_signal
 from aischeduler.cli.snapshot import take_snapshot
+from aischeduler.cli.table import print_trimmed
 from aischeduler.config.schema import Config, Logging
 from aischeduler.daemon.process import run
 from aischeduler.engine.profile import default_profile
@@ -44,7 +45,7 @@ async def run_demo(*, keep: bool) -> None:
             server = await connect(str(path), None, time.monotonic)
             async with Client(server) as client, running_daemon(server):
                 reached = await perform(client, console)
-                console.print(story(reached))
+                print_trimmed(console, story(reached))
                 if keep:
                     invite(console, reached, path, log)
                     await stop_signal()

@@ -18,7 +18,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from aischeduler.cli.demo_standing import Standing
-from aischeduler.cli.table import pool_table
+from aischeduler.cli.table import pool_table, print_trimmed
 from aischeduler.model.summary import PoolSummary
 
 BAR_WIDTH: Final = 24
@@ -46,7 +46,7 @@ class Progress:
         if self._live is not None:
             self._live.stop()
         else:
-            self._console.print("", self._last, sep="\n")
+            print_trimmed(self._console, "", self._last)
 
     def show(self, standings: Sequence[Standing], pools: Sequence[PoolSummary]) -> None:
         """Show how it stands; without a terminal, a line for each Job that changed, and the rest at the end."""

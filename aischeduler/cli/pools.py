@@ -18,7 +18,7 @@ from aischeduler.cli.pools_live import follow
 from aischeduler.cli.sandbox import stop_signal
 from aischeduler.cli.snapshot import Snapshot, take_snapshot
 from aischeduler.cli.summary_json import summaries_json
-from aischeduler.cli.table import pool_table
+from aischeduler.cli.table import pool_table, print_trimmed
 from aischeduler.config.load import load_config
 from aischeduler.engine.profile import Profile, default_profile
 from aischeduler.kube.auth import Server, connect
@@ -66,7 +66,7 @@ def show(snapshot: Snapshot, options: Options, console: Console) -> None:
     if options.json:
         console.out(summaries_json(snapshot.pools), highlight=False)
     else:
-        console.print(pool_table(snapshot.pools, wide=options.wide))
+        print_trimmed(console, pool_table(snapshot.pools, wide=options.wide))
     for note in snapshot.notes():
         print(printable(note), file=sys.stderr, flush=True)
 

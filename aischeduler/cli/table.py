@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rich.box import SIMPLE_HEAD
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -57,6 +58,16 @@ def pool_table(pools: Sequence[PoolSummary], *, wide: bool = False) -> Table:
             cells = [_cell(column, resource, _amounts(pool, column, total)) for column in columns]
             table.add_row(about.get(label, ""), label, *cells, end_section=resource == PODS)
     return table
+
+
+def print_trimmed(console: Console, *parts: RenderableType) -> None:
+    """Print each part; without a terminal no line ends in blanks, so that what is kept or compared has none."""
+    if console.is_terminal:
+        console.print(*parts, sep="\n")
+        return
+    with console.capture() as caught:
+        console.print(*parts, sep="\n")
+    console.file.write("".join(f"{line.rstrip()}\n" for line in caught.get().splitlines()))
 
 
 def flags(pool: PoolSummary) -> Text:

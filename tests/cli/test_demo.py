@@ -50,9 +50,11 @@ async def test_demo_ends_by_itself_and_tells_who_was_bound_where_and_why_the_res
     assert (shown.returncode, err) == (0, b"")
     assert "test-job-cpu: 10 of 10 pods are bound in cpu-pool" in text
     assert "train-large: 64 of 80 pods are bound in gpu-pool" in text
-    assert "16 wait: 0/8 nodes are available: 8 Insufficient nvidia.com/gpu." in text
+    waiting = "16 wait: pool gpu-pool: 0/8 nodes are available: 8 Insufficient nvidia.com/gpu."
+    assert waiting in " ".join(text.split())
     assert "gpu-7  8  train-large-" in text
     assert "\x1b" not in text
+    assert [line for line in text.splitlines() if line != line.rstrip()] == []
     gpu = text[text.index("gpu-pool  cpu") :].splitlines()
     assert gpu[1].split()[-6:] == ["64", "64", "64", "0", "16", "64"]
 

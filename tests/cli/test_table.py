@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from aischeduler.cli.table import amount, flags, pool_table
+from aischeduler.cli.table import amount, flags, pool_table, print_trimmed
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.summary import GPU, PoolSummary
 
@@ -134,3 +134,12 @@ def test_table_fits_a_terminal_of_eighty_columns() -> None:
 )
 def test_amounts_are_written_for_people(resource: str, count: int, text: str) -> None:
     assert amount(resource, count) == text
+
+
+def test_no_line_ends_in_blanks_without_a_terminal() -> None:
+    out = io.StringIO()
+    print_trimmed(Console(file=out, width=120), "", pool_table([CPU_POOL]))
+    lines = out.getvalue().split("\n")
+    assert lines[0] == lines[-1] == ""
+    assert "Pools     Resource" in lines[1]
+    assert [line for line in lines if line != line.rstrip()] == []

@@ -10,6 +10,7 @@ from tests.engine.session import Session, conditions, reports
 
 A = {"pool": "a"}
 IN_FORCE = "The spec is in force"
+NOPES = tuple(f"nope-{number:02}" for number in range(LENDERS_MAX + 2))
 
 
 def switches(session: Session, name: str) -> tuple[bool, bool, bool]:
@@ -43,9 +44,8 @@ def test_pod_of_a_refused_pool_is_told_that_its_pool_is_refused() -> None:
             f"{IN_FORCE}; spec.borrowingPools names what is no Pool: research, defualt (did you mean default?).",
         ),
         (
-            a_pool("a", borrowing_pools=tuple(f"nope-{number:02}" for number in range(LENDERS_MAX + 2))),
-            f"{IN_FORCE}; spec.borrowingPools names what is no Pool: "
-            f"{', '.join(f'nope-{number:02}' for number in range(LENDERS_MAX))} and 2 more.",
+            a_pool("a", borrowing_pools=NOPES),
+            f"{IN_FORCE}; spec.borrowingPools names what is no Pool: {', '.join(NOPES[:LENDERS_MAX])} and 2 more.",
         ),
         (
             a_pool("default", labels=A),
