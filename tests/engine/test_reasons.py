@@ -1,4 +1,4 @@
-"""What waiting pods are told stays true: after a while they are told anew, in the words of an engine that starts now."""
+"""What waiting pods are told stays true: after a while they are told anew, as a new engine would tell them."""
 
 from aischeduler.engine.cluster import REWORD_SECONDS
 from aischeduler.engine.reasons import REWORDED_AT_ONCE
