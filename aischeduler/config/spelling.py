@@ -14,6 +14,8 @@ KNOWN_MAX: Final = 256
 """Names that a misspelt one is compared with; the others are not proposed."""
 LENGTH_MAX: Final = 80
 """Longest name that is compared; what is longer is no slip."""
+LIKENESS_MIN: Final = 0.75
+"""How alike two names are at least; cpu and gpu, which are both right somewhere, are not."""
 ANSWERS_MAX: Final = 1024
 """Questions whose answers are kept."""
 
@@ -27,4 +29,4 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def _nearest(name: str, known: tuple[str, ...]) -> str:
     plain = name.strip().casefold()
     same = [one for one in known if one.casefold() == plain]
-    return next(iter(same or difflib.get_close_matches(name, known, n=1)), "")
+    return next(iter(same or difflib.get_close_matches(name, known, n=1, cutoff=LIKENESS_MIN)), "")

@@ -13,6 +13,10 @@ def test_misspelt_name_is_recognised_and_another_is_not(name: str, meant: str) -
     assert nearest(name, POOLS) == meant
 
 
+def test_pool_that_was_deleted_is_not_taken_for_its_neighbour() -> None:
+    assert nearest("cpu", ("default", "gpu", "masters")) == ""
+
+
 def test_name_of_250_kilobytes_is_compared_with_nothing() -> None:
     assert nearest("cpu" + " " * 250_000, POOLS) == ""
 
