@@ -96,8 +96,10 @@ class Scheduler:
         """Try at most `limit` pods of this pool's queue, fewer where they take more; return what is to be done."""
         cluster = self._cluster
         actions: list[Action] = []
+        self._let_time_act(now)
         if pool == DEFAULT_POOL:
-            self._let_time_act(actions, now)
+            self._settle(actions, now)
+            self._status.report(cluster, now)
         queue = cluster.queues.get(pool)
         if queue is None:
             return actions
@@ -192,13 +194,12 @@ class Scheduler:
         if pool in cluster.errands.rewording:
             reword(cluster, pool, actions)
 
-    def _let_time_act(self, actions: list[Action], now: float) -> None:
+    def _let_time_act(self, now: float) -> None:
+        """Let happen what was put off until now, before any pod is tried: the net must catch nobody whom this wakes."""
         cluster = self._cluster
         flush_edits(cluster, now)
         flush_outdated(cluster, now)
         flush(cluster, now)
-        self._settle(actions, now)
-        self._status.report(cluster, now)
 
     def _settle(self, actions: list[Action], now: float) -> None:
         cluster = self._cluster

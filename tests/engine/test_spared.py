@@ -162,3 +162,15 @@ def test_eviction_that_a_budget_has_counted_is_not_counted_twice() -> None:
     session.tell(a_budget("b", "g", 1, frozenset(("g1",))))
     session.see(a_pod("o2", cpu="4", pool="a", created=1))
     assert evictions(session.decide()) == {"g2": "Reclaimed"}
+
+
+def test_net_that_is_due_with_the_end_of_a_sparing_catches_nobody() -> None:
+    session = two_pools()
+    session.see(a_node("n", cpu="4", labels=A), a_pod("guest", cpu="4", pool="b", node="n", started=1))
+    session.see(a_pod("owner", cpu="4", pool="a"))
+    assert evictions(session.decide()) == {"guest": "Reclaimed"}
+    session.see(a_pod("too-large", cpu="9", pool="a", priority=9))
+    session.tell(EvictRefused("uid-guest", Spared.BUDGET, "the budget"))
+    assert evictions(session.decide()) == {}
+    assert evictions(session.decide(400)) == {"guest": "Reclaimed"}
+    assert session.scheduler.net_saves() == 0
