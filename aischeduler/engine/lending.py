@@ -48,11 +48,11 @@ def lend(cluster: Cluster, lender: str, now: float) -> None:
     for resource, amount in cluster.queues[lender].borrowers_ask.items():
         room[nodes.column(resource)] -= amount  # they are there already
 
-    def wake(alike: WaitingClass) -> bool:
+    def wake(alike: WaitingClass) -> bool | None:
         home = alike.head.home
         request = cluster.queues[home].request(alike)
         if (request > largest).any() or not may_borrow(market, home, lender, alike.spec):
-            return False
+            return None
         if not cluster.runner.passes(alike.spec, rows).any():
             return False
         np.subtract(room, request, out=room)
@@ -145,15 +145,16 @@ def borrowers(cluster: Cluster, lender: str) -> list[PoolQueue]:
 def walk(
     queues: Sequence[PoolQueue],
     room: Amounts,
-    wake: Callable[[WaitingClass], bool],
+    wake: Callable[[WaitingClass], bool | None],
     after: OrderKey | None = None,
     *,
     most: int = JUDGED_MAX,
 ) -> OrderKey | None:
     """Go through the parked classes that fit into `room`, by whose turn it is, as long as some do.
 
-    `wake` says whether it woke the head of a class; it lowers `room` when it does. After `most` classes it stops and
-    returns the turn after which to go on; None when it came to the end.
+    `wake` says whether it woke the head of a class; it lowers `room` when it does. None means that this was out of the
+    question at a glance. After `most` other classes it stops and returns the turn after which to go on; None when it
+    came to the end.
     """
     judged, going = 0, True
     while going:
@@ -161,9 +162,9 @@ def walk(
         for alike in merge(*(queue.parked_within(room, after) for queue in queues), key=attrgetter("turn")):
             if judged == most:
                 return after
-            judged += 1
-            after = alike.turn
-            if wake(alike):
+            after, woken = alike.turn, wake(alike)
+            judged += woken is not None
+            if woken:
                 going = True
                 break
     return None

@@ -30,8 +30,8 @@ class RowRoom:
         self._below = np.zeros((1, len(self.lent)), dtype=np.int64)
         """[n, column]: what the n home pods of lowest priority have together."""
 
-    def evict(self, cluster: Cluster) -> None:
-        """Count on the room of those who leave or can be evicted."""
+    def evict(self, cluster: Cluster, highest: int) -> None:
+        """Count on the room of those who leave or can be evicted, by home pods of at most the `highest` priority."""
         running = cluster.running
         pods = running.table[running.slots_on(self.rows)]
         first = pods["leaving"] | (pods["evictable"] & pods["borrower"])
@@ -42,7 +42,7 @@ class RowRoom:
         self._priorities = lower["priority"].astype(np.int64)
         self._below = np.zeros((len(lower) + 1, len(self.lent)), dtype=np.int64)
         self._below[1:, columns] = np.cumsum(running.kinds.amounts[lower["kind"]], axis=0)
-        self.most = self.lent + self._below[-1]
+        self.most = self.lent + self._below[np.searchsorted(self._priorities, highest)]
 
     def may_hold(self, request: Amounts, priority: int) -> bool:
         """Say whether a home pod could find room here, as far as amounts tell."""

@@ -133,12 +133,12 @@ def could_use(cluster: Cluster, record: PodRecord, rows: Rows) -> bool:
 def _offer_at_home(cluster: Cluster, room: RowRoom, node: Node, now: float) -> None:
     queue = cluster.queues[room.pool]
     if cluster.market.may_evict(cluster.pools.pools[room.pool]):
-        room.evict(cluster)
+        room.evict(cluster, queue.first_parked.pod.priority)
 
-    def wake(alike: WaitingClass) -> bool:
+    def wake(alike: WaitingClass) -> bool | None:
         head, request = alike.head, queue.request(alike)
         if not room.may_hold(request, head.pod.priority) or not cluster.runner.helps(alike.spec, node):
-            return False
+            return None
         if not could_use(cluster, head, room.rows):
             return False
         room.take(request)
@@ -179,9 +179,11 @@ def _offer_abroad(cluster: Cluster, room: RowRoom, node: Node, now: float) -> No
         note_blocked(cluster, (room.pool,))
         return
 
-    def wake(alike: WaitingClass) -> bool:
+    def wake(alike: WaitingClass) -> bool | None:
         head = alike.head
-        if not cluster.runner.helps(alike.spec, node) or not cluster.runner.passes(alike.spec, room.rows)[0]:
+        if not cluster.runner.helps(alike.spec, node):
+            return None
+        if not cluster.runner.passes(alike.spec, room.rows)[0]:
             return False
         if not may_borrow(cluster.market, head.home, room.pool, alike.spec):
             return False

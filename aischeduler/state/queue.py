@@ -200,6 +200,11 @@ class PoolQueue:
         """Say whether some pod is parked."""
         return bool(self._heads)
 
+    @property
+    def first_parked(self) -> PodRecord:
+        """The parked pod whose turn it is, of all classes; there must be one."""
+        return self._heads[0].head
+
     def parked(self, after: OrderKey | None = None) -> tuple[WaitingClass, ...]:
         """Return the classes with parked pods, by whose turn it is; with `after` only those whose turn is later."""
         return tuple(self._heads if after is None else self._heads.irange_key(after, inclusive=(False, True)))

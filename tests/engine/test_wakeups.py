@@ -1,7 +1,7 @@
 """Wake-ups that were lost once: whoever is skipped, refused or away when the room comes still gets it."""
 
 from aischeduler.engine.lending import JUDGED_MAX
-from aischeduler.engine.wakeups import WOKEN_MAX
+from aischeduler.engine.wakeups import OFFERED_MAX, WOKEN_MAX
 from aischeduler.model.events import BindRefused, NamespaceSeen, PodGone, Refusal
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Placement
@@ -157,6 +157,19 @@ def test_freed_borrowing_limit_reaches_the_classes_that_one_decision_did_not_jud
     assert binds(session.decide()) == {}
     session.tell(PodGone("uid-loan"))
     assert binds(session.decide(15)) == {"last": "n"}
+
+
+def test_however_many_classes_wait_only_who_can_use_the_room_is_tried() -> None:
+    session = Session(a_node("n", cpu="2500m", memory="1Ti"), a_pod("first", cpu="1500m", node="n"))
+    session.see(a_pod("stays", cpu="1", node="n", priority=1))
+    session.scheduler.often = False
+    session.see(*(a_pod(f"p{n:03d}", cpu="1", memory=f"{n + 1}Mi", created=n) for n in range(OFFERED_MAX + 50)))
+    session.see(a_pod("important", cpu="9", priority=9))
+    session.decide()
+    tried = session.scheduler.tally.attempts.total()
+    session.tell(PodGone("uid-first"))
+    assert binds(session.decide(15)) == {"p000": "n"}
+    assert session.scheduler.tally.attempts.total() == tried + 1
 
 
 def test_label_of_a_namespace_that_decides_nothing_wakes_nobody() -> None:
