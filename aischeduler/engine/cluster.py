@@ -24,7 +24,7 @@ from aischeduler.model.pool import Pool
 from aischeduler.model.selectors import Labels
 from aischeduler.policies.borrowing import Market, NoLender
 from aischeduler.policies.placement import preference
-from aischeduler.policies.preemption import Unhelpful
+from aischeduler.policies.preemption import Losses, Unhelpful
 from aischeduler.state.budgets import BudgetTable
 from aischeduler.state.claims import Claims
 from aischeduler.state.loans import Loan, Loans
@@ -41,8 +41,20 @@ WARNINGS_MAX: Final = 10_000
 
 REWORD_SECONDS: Final = 10.0
 """How long after the first event that made reasons untrue the parked pods of a pool are told anew."""
+LOSSES_MAX: Final = 64
+"""Searches that found victims and are remembered; each takes some numbers per node of its pool."""
 SEARCHES_MAX: Final = 1024
 """Searches without a result that are remembered, of each kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownLosses:
+    """Losses as they were found, and the versions of what they were found by."""
+
+    losses: Losses
+    rules: tuple[int, int]
+    nodes: int
+    running: int
 
 
 class Searches:
@@ -55,6 +67,8 @@ class Searches:
         self.made = 0
         self.victims: LRUCache[tuple[str, bytes], tuple[tuple[int, int], int, Unhelpful]] = LRUCache(SEARCHES_MAX)
         """Pool and class -> versions, priority that was too low, and why nobody can go."""
+        self.losses: LRUCache[tuple[str, bytes, int], KnownLosses] = LRUCache(LOSSES_MAX)
+        """Pool, class and priority -> what each row of the pool would lose for such a pod."""
         self.lenders: LRUCache[tuple[bytes, tuple[str, ...]], tuple[tuple[int, int, int], NoLender]] = LRUCache(
             SEARCHES_MAX
         )

@@ -39,6 +39,9 @@ BORROWER_PRIORITY: Final = PRIORITY_MIN - 1
 NOT_STARTED: Final = 2**62
 """As when a pod without a start time counts to have started: after all others."""
 
+LOSSES: Final = 5
+"""Rules by which rows are compared, before their names."""
+
 NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 NO_VICTIMS: Final = "No preemption victims found for incoming pod"
 
@@ -90,41 +93,125 @@ class _Groups:
         return np.repeat(np.arange(len(self.rows), dtype=np.intp), self.counts)
 
 
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """What each of `rows`, ascending, would lose for one demand: `free` nobody, `helped` some victims.
+
+    `columns` [5, rows] compare rows in kube-scheduler's order of rules, less is better: victims that a budget protects,
+    the highest priority of the victims, the sum of their priorities, how many they are, and how early the oldest of the
+    most important started, negated.
+    """
+
+    rows: Rows
+    free: Mask
+    helped: Mask
+    columns: Numbers
+
+    def best(self, nodes: NodeTable) -> int | None:
+        """Return the row that loses least; None where nothing would help on any."""
+        at = np.flatnonzero(self.free)
+        if not len(at):
+            at = np.flatnonzero(self.helped)
+            if not len(at):
+                return None
+            for column in self.columns:
+                loss = column[at]
+                at = at[loss == loss.min()]
+        rows = self.rows[at]
+        return int(rows[nodes.ranks()[rows].argmin()])
+
+    def forget(self, rows: Rows) -> None:
+        """Take some of these rows as if nothing helped there."""
+        at = np.searchsorted(self.rows, rows)
+        self.free[at] = self.helped[at] = False
+
+    def update(self, others: "Losses") -> None:
+        """Take over what is known anew of some of these rows."""
+        at = np.searchsorted(self.rows, others.rows)
+        self.free[at], self.helped[at], self.columns[:, at] = others.free, others.helped, others.columns
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """The losses of rows, and who they are. `refusal` says why no row would do, where that is so.
+
+    Of each place in `groups`: whether that pod must go, whether that breaks a budget, and its place in the order of
+    importance of all.
+    """
+
+    losses: Losses
+    groups: _Groups
+    evicted: Mask
+    violates: Mask
+    importance: Rows
+    refusal: Unhelpful | None = None
+
+    def chosen(self, row: int, running: RunningPods) -> Chosen:
+        """Return the choice of this row, which is free or helped."""
+        on_row = np.flatnonzero(self.evicted & (self.groups.rows[self.groups.of_each()] == row))
+        on_row = on_row[np.argsort(-self.importance[on_row])]
+        return Chosen(row, tuple(running.uids_of(self.groups.slots[on_row])), int(self.violates[on_row].sum()))
+
+
 def choose_victims(
     demand: Demand, runner: Runner, running: RunningPods, rows: Rows, budgets: BudgetTable
 ) -> Chosen | Unhelpful:
     """Return the best row among `rows` and the fewest pods that must leave it so that the pod fits there."""
-    nodes, spec = runner.nodes, demand.spec
+    return choice(weigh(demand, runner, running, rows, budgets), runner, running)
+
+
+def choice(weighed: Weighed, runner: Runner, running: RunningPods) -> Chosen | Unhelpful:
+    """Return the best row of those that were weighed with its victims, or why there is none."""
+    row = weighed.losses.best(runner.nodes)
+    if row is not None:
+        return weighed.chosen(row, running)
+    assert weighed.refusal is not None, "where no row helps, there is a reason"
+    return weighed.refusal
+
+
+def weigh(demand: Demand, runner: Runner, running: RunningPods, rows: Rows, budgets: BudgetTable) -> Weighed:
+    """Return what each row would lose."""
+    spec = demand.spec
+    none = np.zeros(len(rows), dtype=np.bool_)
+    losses = Losses(rows, none, none.copy(), np.zeros((LOSSES, len(rows)), dtype=np.int64))
     candidates = rows[runner.could_run(spec, rows)]
     slots = running.slots_on(candidates)
     leaving = running.table["leaving"][slots]
-    with Clearing(spec, nodes, running, candidates) as clearing:
+    with Clearing(spec, runner.nodes, running, candidates) as clearing:
         clearing.take_off(slots[leaving])
         free = candidates[runner.fits(spec, candidates)]
+        losses.free[np.searchsorted(rows, free)] = True
+        if len(free) and len(free) == len(candidates):
+            return _unweighed(losses, running, None)
+        staying = slots[~leaving]
         if len(free):
-            return Chosen(int(free[np.argmin(nodes.ranks()[free])]), (), 0)
-        potential = _potential_victims(demand, running, slots[~leaving])
+            staying = staying[~np.isin(running.table["row"][staying], free)]
+        potential = _potential_victims(demand, running, staying)
         clearing.take_off(potential.slots)
         helped = runner.fits(spec, potential.rows)
+        if not helped.any() and len(free):
+            return _unweighed(losses, running, None)
         if not helped.any():
             reasons = Counter(dict(runner.refusals(spec, potential.rows).reasons))
             reasons[NOT_HELPFUL] = len(rows) - len(candidates)
             reasons[NO_VICTIMS] = len(candidates) - len(potential.rows)
-            return Unhelpful(len(rows), +reasons)
+            return _unweighed(losses, running, Unhelpful(len(rows), +reasons))
         by_importance = potential.slots[np.repeat(helped, potential.counts)]
         row = running.table["row"][by_importance]
         violates = budgets.broken(running.uids_of(by_importance), row)
         order = np.argsort(row * 2 + ~violates, kind="stable")
-        groups = _grouped(running, by_importance[order])
+        groups, violates = _grouped(running, by_importance[order]), violates[order]
         evicted = _reprieve(groups, clearing, runner, spec)
-        best = _best(groups, evicted, violates[order], running, nodes)
-    on_best = evicted & (groups.of_each() == best)
-    victims = np.sort(order[on_best])[::-1]
-    return Chosen(
-        int(groups.rows[best]),
-        tuple(running.uids_of(by_importance[victims])),
-        int(violates[victims].sum()),
-    )
+    at = np.searchsorted(rows, groups.rows)
+    losses.helped[at] = True
+    losses.columns[:, at] = _losses(groups, evicted, violates, running)
+    return Weighed(losses, groups, evicted, violates, order)
+
+
+def _unweighed(losses: Losses, running: RunningPods, refusal: Unhelpful | None) -> Weighed:
+    nobody: Slots = np.zeros(0, dtype=np.intp)
+    nothing: Mask = np.zeros(0, dtype=np.bool_)
+    return Weighed(losses, _grouped(running, nobody), nothing, nothing, nobody, refusal)
 
 
 def viable(spec: PodSpec, runner: Runner, running: RunningPods, row: int) -> bool:
@@ -159,9 +246,9 @@ def _potential_victims(demand: Demand, running: RunningPods, slots: Slots) -> _G
 
 def _by_uid_where_tied(running: RunningPods, slots: Slots, as_before: Mask) -> Slots:
     """Put runs of equals in the order of their uids; `as_before` says of each but the first that it equals its left."""
-    tied = np.flatnonzero(np.append(as_before, False) | np.insert(as_before, 0, False))
-    if not len(tied):
+    if not as_before.any():
         return slots
+    tied = np.flatnonzero(np.append(as_before, False) | np.insert(as_before, 0, False))
     run = np.cumsum(np.insert(~as_before, 0, False))
     uids = np.array(running.uids_of(slots[tied]))
     settled = slots.copy()
@@ -172,9 +259,13 @@ def _by_uid_where_tied(running: RunningPods, slots: Slots, as_before: Mask) -> S
 def _grouped(running: RunningPods, slots: Slots) -> _Groups:
     """Group pods that are sorted by row."""
     row = running.table["row"][slots]
-    starts = np.flatnonzero(np.diff(row, prepend=-1))
-    counts = np.diff(starts, append=len(slots))
-    return _Groups(slots, row[starts].astype(np.intp), starts, counts)
+    first = np.ones(len(slots), dtype=np.bool_)
+    np.not_equal(row[1:], row[:-1], out=first[1:])
+    starts = np.flatnonzero(first)
+    counts = np.empty_like(starts)
+    counts[:-1] = starts[1:]
+    counts[-1:] = len(slots)
+    return _Groups(slots, row[starts].astype(np.intp), starts, counts - starts)
 
 
 def _started(running: RunningPods, slots: Slots) -> Numbers:
@@ -198,8 +289,8 @@ def _reprieve(groups: _Groups, clearing: Clearing, runner: Runner, spec: PodSpec
     return evicted
 
 
-def _best(groups: _Groups, evicted: Mask, violates: Mask, running: RunningPods, nodes: NodeTable) -> int:
-    """Return the place of the row that loses least by its victims, in kube-scheduler's order of rules."""
+def _losses(groups: _Groups, evicted: Mask, violates: Mask, running: RunningPods) -> Numbers:
+    """Return [loss, row of the groups] as `Losses` has them."""
     row, slots, size = groups.of_each()[evicted], groups.slots[evicted], len(groups.rows)
     pods = running.table[slots]
     priority = np.where(pods["borrower"], BORROWER_PRIORITY, pods["priority"])
@@ -212,5 +303,4 @@ def _best(groups: _Groups, evicted: Mask, violates: Mask, running: RunningPods, 
     np.minimum.at(oldest, row[among_highest], _started(running, slots)[among_highest])
     violations = np.bincount(row[violates[evicted]], minlength=size)
     count = np.bincount(row, minlength=size)
-    order = np.lexsort((nodes.ranks()[groups.rows], -oldest, count, weight, highest, violations))
-    return int(order[0])
+    return np.stack((violations, highest, weight, count, -oldest))

@@ -33,12 +33,15 @@ class BudgetTable:
         self._by_label: dict[str, dict[tuple[str, str] | None, list[str]]] = {}
         """Namespace -> label -> budgets that cover only pods with that label; None -> those that cover others too."""
         self._covered: dict[str, dict[str, tuple[Pod, tuple[BudgetKey, ...]]]] = {}
+        self.version = 0
+        """Grows whenever some budget may allow more or less than before."""
 
     def see(self, budget: Budget, under_way: Iterable[str] = ()) -> Budget | None:
         """Take a budget as it now is; return what it was, if there was one.
 
         Evictions asked for before are in its numbers, but for those `under_way`, by uid, that it covers still.
         """
+        self.version += 1
         key = (budget.namespace, budget.name)
         budgets = self._budgets.setdefault(budget.namespace, {})
         before = budgets.get(budget.name)
@@ -53,6 +56,7 @@ class BudgetTable:
 
     def forget(self, namespace: str, name: str) -> Budget | None:
         """Take a budget out; return it, if there was one."""
+        self.version += 1
         budgets = self._budgets.get(namespace, {})
         budget = budgets.pop(name, None)
         if budget is not None:
@@ -71,11 +75,13 @@ class BudgetTable:
     def note_eviction(self, pod: Pod) -> None:
         """Count an eviction that we ask for, until each budget tells of itself again."""
         for key in self.covering(pod):
+            self.version += 1
             self._evicted[key].add(pod.uid)
 
     def note_refusal(self, pod: Pod) -> None:
         """Count an eviction no more that came to nothing."""
         for name in self._budgets.get(pod.namespace, ()):
+            self.version += 1
             self._evicted[pod.namespace, name].discard(pod.uid)
 
     def covering(self, pod: Pod) -> tuple[BudgetKey, ...]:

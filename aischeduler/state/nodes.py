@@ -21,6 +21,7 @@ from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.node import Node, Taint
 from aischeduler.model.pod import HostPort, PodSpec
 from aischeduler.state.index import LabelIndex, Mask, RowIndex, Rows
+from aischeduler.state.journal import Journal
 from aischeduler.state.wanted import AMOUNT_MAX, Wanted, requested
 
 Column = npt.NDArray[np.int64]
@@ -35,6 +36,8 @@ WIDTH_FIRST: Final = 64
 NO_POOL: Final = -1
 FEW_ROWS: Final = 16
 """Rows that are sooner counted one by one than all at once."""
+CHANGES_PER_ROW: Final = 4
+"""Changes that are remembered for those who catch up, for each row: after more, one pass over all is cheaper."""
 WANTED_MAX: Final = 4096
 """Classes of which is remembered what they ask for; more are forgotten together and read again."""
 NODES_MAX: Final = 2**20
@@ -102,15 +105,13 @@ class NodeTable:
         self.taints: RowIndex[Taint] = RowIndex(self.width)
         self.port_rows: RowIndex[tuple[str, int]] = RowIndex(self.width)
         self.ports: dict[int, dict[HostPort, int]] = {}
-        self.version = 0
         self.static_version = 0
         self.pool_version = 0
         self._pool_rows: dict[int, Rows] = {}
         self._pool_rows_version = 0
         self._grouped: PoolRows | None = None
         self._grouped_version = -1
-        self._journal: list[int] = []
-        self._journal_start = 0
+        self._journal = Journal(CHANGES_PER_ROW * self.width)
         self._free = list(range(self.width - 1, -1, -1))
         self._ranks: Column | None = None
         self._wanted: dict[bytes, Wanted] = {}
@@ -221,21 +222,18 @@ class NodeTable:
         by_column = amounts.tolist()
         return {resource: by_column[column] for resource, column in self.columns.items()}
 
+    @property
+    def version(self) -> int:
+        """Grows with every change."""
+        return self._journal.version
+
     def changed_since(self, version: int) -> list[int] | None:
         """Return the rows that changed after this version, ascending; None when it is too long ago to tell."""
-        start = version - self._journal_start
-        if start < 0:
-            return None
-        return sorted(set(self._journal[start:]))
+        return self._journal.since(version)
 
     def touch(self, row: int) -> None:
         """Note that a row changed."""
-        self.version += 1
-        self._journal.append(row)
-        if len(self._journal) > 4 * self.width:
-            cut = len(self._journal) // 2
-            del self._journal[:cut]
-            self._journal_start += cut
+        self._journal.note(row)
 
     def ranks(self) -> Column:
         """Return per row the place of its node in the order of names: the last word in every tie."""
@@ -369,6 +367,7 @@ class NodeTable:
 
     def _widen(self) -> None:
         old, self.width = self.width, self.width * 2
+        self._journal.limit = CHANGES_PER_ROW * self.width
         assert self.width <= NODES_MAX, "more nodes than the table can hold"
         pad = ((0, 0), (0, self.width - old))
         self.allocatable = np.pad(self.allocatable, pad)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from aischeduler.model.names import PODS
 from aischeduler.model.pod import HostPort, PodSpec
 from aischeduler.state.index import Rows
+from aischeduler.state.journal import Journal
 from aischeduler.state.records import NOWHERE
 from aischeduler.state.wanted import requested
 
@@ -23,6 +24,8 @@ Slots = npt.NDArray[np.intp]
 """Numbers of slots."""
 
 SLOTS_FIRST: Final = 64
+CHANGES_MAX: Final = 2**12
+"""Changes that are remembered for those who catch up."""
 ROWS_ONE_BY_ONE: Final = 16
 """So few rows are looked up one by one; for more, one pass over all slots is cheaper."""
 
@@ -67,8 +70,7 @@ class RunningPods:
         self.table = np.zeros(SLOTS_FIRST, dtype=_FIELDS)
         self.table["row"] = NOWHERE
         self.kinds = Kinds()
-        self.version = 0
-        """Grows with every change."""
+        self._journal = Journal(CHANGES_MAX)
         self._slots: dict[str, int] = {}
         self._uids: list[str] = [""] * SLOTS_FIRST
         self._on_row: dict[int, dict[str, int]] = {}
@@ -77,10 +79,19 @@ class RunningPods:
     def __len__(self) -> int:
         return len(self._slots)
 
+    @property
+    def version(self) -> int:
+        """Grows with every change."""
+        return self._journal.version
+
+    def changed_since(self, version: int) -> list[int] | None:
+        """Return the rows whose pods changed after this version, ascending; None when it is too long ago to tell."""
+        return self._journal.since(version)
+
     def add(self, uid: str, spec: PodSpec, row: int, facts: RunningFacts) -> None:
         """Take a pod that begins to count on a row."""
         assert uid not in self._slots, "the pod counts on a row already"
-        self.version += 1
+        self._journal.note(row)
         if not self._free:
             self._widen()
         slot = self._free.pop()
@@ -91,9 +102,9 @@ class RunningPods:
 
     def remove(self, uid: str) -> None:
         """Take out a pod that counts on its row no more."""
-        self.version += 1
         slot = self._slots.pop(uid)
         pod = self.table[slot]
+        self._journal.note(int(pod["row"]))
         self._take_off(uid, int(pod["row"]))
         self.kinds.release(int(pod["kind"]))
         pod["row"] = NOWHERE
@@ -102,22 +113,24 @@ class RunningPods:
 
     def move(self, uid: str, row: int) -> None:
         """Count a pod on another row from now on."""
-        self.version += 1
         slot = self._slots[uid]
+        self._journal.note(int(self.table[slot]["row"]))
+        self._journal.note(row)
         self._take_off(uid, int(self.table[slot]["row"]))
         self._put_on(uid, slot, row)
         self.table[slot]["row"] = row
 
     def change(self, uid: str, facts: RunningFacts) -> None:
         """Take what is now known of a pod."""
-        self.version += 1
         slot = self._slots[uid]
         pod = self.table[slot]
+        self._journal.note(int(pod["row"]))
         self._write(slot, int(pod["row"]), int(pod["kind"]), facts)
 
     def follow_pools(self, rows: Rows, pool: npt.NDArray[np.int32]) -> None:
         """Take over which pools these rows now belong to: `pool` is the pool column of the node table."""
-        self.version += 1
+        for row in rows.tolist():
+            self._journal.note(row)
         slots = self.slots_on(rows)
         self.table["borrower"][slots] = self.table["home"][slots] != pool[self.table["row"][slots]]
 

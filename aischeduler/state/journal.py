@@ -1,0 +1,30 @@
+"""Which rows changed when, so that readers catch up on those only.
+
+Law: what is too long ago to tell is said to be so, and then everything counts as changed.
+"""
+
+
+class Journal:
+    """Changes of rows in their order. `version` grows with each; at most `limit` are remembered."""
+
+    def __init__(self, limit: int) -> None:
+        self.version = 0
+        self.limit = limit
+        self._rows: list[int] = []
+        self._start = 0
+
+    def note(self, row: int) -> None:
+        """Note that a row changed."""
+        self.version += 1
+        self._rows.append(row)
+        if len(self._rows) > self.limit:
+            cut = len(self._rows) // 2
+            del self._rows[:cut]
+            self._start += cut
+
+    def since(self, version: int) -> list[int] | None:
+        """Return the rows that changed after this version, ascending; None when it is too long ago to tell."""
+        start = version - self._start
+        if start < 0:
+            return None
+        return sorted(set(self._rows[start:]))

@@ -1,0 +1,99 @@
+"""Searches that are made again for some rows only answer as a search over all rows does."""
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.searches import find_victims
+from aischeduler.model.budget import Budget
+from aischeduler.model.events import BudgetSeen, EvictRefused, PodGone, Spared
+from aischeduler.model.selectors import label_selector
+from aischeduler.policies.preemption import Chosen, Demand, choose_victims
+from aischeduler.state.records import Place, PodRecord
+from tests.build import a_node, a_pod, a_pool
+from tests.engine.session import Session
+
+NODES, PLACES = 8, 4
+NUMBER = st.integers(0, 99)
+
+
+def crowd() -> Session:
+    """Return a session with full nodes, the pods of which differ in priority, age and home."""
+    session = Session(a_pool("default"), a_pool("other", labels={"none": "has-it"}))
+    session.scheduler.often = False
+    for node in range(NODES):
+        session.see(a_node(f"n{node}", cpu=str(PLACES)))
+        for place in range(PLACES):
+            number = node * PLACES + place
+            home = "other" if number % 5 == 0 else ""
+            running = a_pod(f"r{number}", node=f"n{node}", pool=home, labels={"app": "x" if number % 3 else "y"})
+            session.see(replace(running, priority=number * 7 % 4, started_seconds=1 + number * 3 % 11))
+    return session
+
+
+def an_asker(cpu: int, priority: int) -> PodRecord:
+    return PodRecord(a_pod(f"asker-{cpu}-{priority}", cpu=str(cpu), priority=priority), 0, Place.ACTIVE, home="default")
+
+
+def agree(cluster: Cluster, asker: PodRecord) -> bool:
+    """Say whether the search answers as one that remembers nothing, when asked twice."""
+    rows = cluster.nodes.rows_of_pool(cluster.pools.id("default"))
+    demand = Demand(asker.pod.spec, asker.pod.priority)
+    whole = choose_victims(demand, cluster.runner, cluster.running, rows, cluster.budgets)
+    return [find_victims(cluster, asker, rows, ()) for _ in range(2)] == [whole, whole]
+
+
+def happen(session: Session, what: str, number: int) -> None:
+    """Let something happen to one pod or node."""
+    running = sorted(record.pod.name for record in session.scheduler._cluster.records.values() if record.counted)
+    name = running[number % len(running)] if running else "r0"
+    match what:
+        case "gone":
+            session.tell(PodGone(f"uid-{name}"))
+        case "new":
+            node = f"n{number % NODES}"
+            session.see(a_pod(f"x{number}", cpu="1", node=node, priority=number % 5, started=number))
+        case "asked for":
+            session.see(a_pod(f"o{number}", cpu=str(1 + number % 3), priority=3 + number % 4))
+            session.decide()
+        case "spared":
+            session.tell(EvictRefused(f"uid-{name}", Spared.UNAVAILABLE, "x"))
+        case "budget":
+            session.tell(BudgetSeen(Budget("default", "b", "uid-b", label_selector("b", {"app": "x"}, ()), number % 3)))
+        case "labels":
+            session.see(a_node(f"n{number % NODES}", cpu=str(PLACES + number % 2), labels={"a": str(number % 3)}))
+        case "time":
+            session.decide(float(number))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["gone", "new", "asked for", "asked for", "spared", "budget", "labels", "time"]), NUMBER
+        ),
+        min_size=5,
+        max_size=25,
+    )
+)
+def test_search_by_what_changed_answers_as_one_over_everything(steps: list[tuple[str, int]]) -> None:
+    session = crowd()
+    cluster = session.scheduler._cluster
+    askers = [an_asker(cpu, priority) for cpu in (1, 3) for priority in (2, 9)]
+    for what, number in steps:
+        happen(session, what, number)
+        assert all(agree(cluster, asker) for asker in askers), what
+
+
+def test_search_is_not_made_whole_again_for_one_row_that_changed() -> None:
+    session = crowd()
+    cluster, asker = session.scheduler._cluster, an_asker(3, 9)
+    rows = cluster.nodes.rows_of_pool(cluster.pools.id("default"))
+    first = find_victims(cluster, asker, rows, ())
+    made = cluster.searches.made
+    assert isinstance(first, Chosen)
+    session.tell(PodGone(f"uid-{cluster.records[first.victims[0]].pod.name}"))
+    assert agree(cluster, asker)
+    assert cluster.searches.made == made
