@@ -85,6 +85,7 @@ def _change(cluster: Cluster, pool: Pool, now: float) -> None:
         cluster.add_queue(pool.name)
     if before is None:
         _rehome(cluster, pool.name, now)
+        _reword_all(cluster)
     follow(cluster, moved, now)
     if before is not None and _terms(before) != _terms(pool):
         _reconsider(cluster, before, pool, now)
@@ -109,6 +110,7 @@ def _remove(cluster: Cluster, name: str, now: float) -> None:
     cluster.outbox.setdefault(DEFAULT_POOL, []).extend(cluster.outbox.pop(name, []))
     assert {move.row for move in moved} >= set(rows), "a node was left in a pool that is gone"
     follow(cluster, moved, now)
+    _reword_all(cluster)
 
 
 def _rehome(cluster: Cluster, name: str, now: float) -> None:
@@ -139,6 +141,11 @@ def _reconsider(cluster: Cluster, before: Pool, pool: Pool, now: float) -> None:
     if before.allowed_namespaces != pool.allowed_namespaces:
         _allow_again(queue, now)
     wake_later(cluster, pool.name, (alike.head for alike in queue.parked()))
+    _reword_all(cluster)
+
+
+def _reword_all(cluster: Cluster) -> None:
+    """Let the parked pods of all pools be told anew why they wait: each reason names pools and what these allow."""
     for name in cluster.queues:
         cluster.errands.rewording[name] = (None, REWORDED_CLASSES_MAX)
 

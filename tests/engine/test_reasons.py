@@ -2,7 +2,7 @@
 
 from aischeduler.engine.cluster import REWORD_SECONDS
 from aischeduler.engine.reasons import REWORDED_AT_ONCE
-from aischeduler.model.events import EvictRefused, PodGone, Spared
+from aischeduler.model.events import EvictRefused, PodGone, PoolGone, Spared
 from tests.build import a_node, a_pod, a_pool
 from tests.engine.session import Session, evictions, reports
 
@@ -28,6 +28,18 @@ def test_room_that_the_lender_has_taken_itself_is_promised_no_more() -> None:
     session.tell(PodGone("uid-in-the-way"))
     session.decide()
     assert "borrowing: no node fits: b, default" in reports(session.decide(REWORD_SECONDS))["p"]
+
+
+def test_pool_that_comes_and_goes_is_named_as_it_is() -> None:
+    session = Session(
+        a_pool("a", labels=A), a_pool("b", labels=B, disable_sharing=True), a_node("n", cpu="4", labels=B)
+    )
+    session.see(a_pod("p", cpu="9", pool="a"))
+    assert "not sharing: b" in reports(session.decide())["p"]
+    session.tell(PoolGone("b"))
+    assert reports(session.decide())["p"].endswith("borrowing: no node fits: default.")
+    session.see(a_pool("b", labels=B))
+    assert reports(session.decide())["p"].endswith("borrowing: no node fits: b, default.")
 
 
 def test_nodes_that_the_pool_has_lost_are_counted_no_more() -> None:
