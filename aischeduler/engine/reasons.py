@@ -5,6 +5,7 @@ Laws:
 - After an edit of a Pool all are told at once; what else makes reasons untrue is told some seconds later, all together.
 """
 
+from itertools import groupby
 from typing import Final
 
 from aischeduler.engine.claiming import lifted_for
@@ -32,20 +33,32 @@ def flush_outdated(cluster: Cluster, now: float) -> None:
             cluster.errands.rewording.setdefault(pool, (None, REWORDED_CLASSES_MAX))
 
 
-def reword(cluster: Cluster, pool: str, actions: list[Action]) -> None:
-    """Tell the parked pods of the next few classes why they wait, where that is news."""
+def reword(cluster: Cluster, pool: str, actions: list[Action], now: float) -> None:
+    """Tell the parked pods of the next few classes why they wait, where that is news.
+
+    Those whom an event is about to help are looked at once more later: it may help only the first of them.
+    """
     after, left = cluster.errands.rewording.pop(pool)
     queue = cluster.queues[pool]
     for alike in queue.parked(after)[: min(REWORDED_AT_ONCE, left)]:
         after, left = alike.turn, left - 1
-        head = alike.head
-        message = reason(cluster, head)
-        for record in alike.parked[:REWORDED_MAX]:
-            if message and message != record.message and record.pod.priority == head.pod.priority:
-                record.message = message
-                actions.append(ReportWaiting(record.pod, pool, pool, message, record.decision))
+        for _, equals in groupby(alike.parked[:REWORDED_MAX], _rank):
+            told = tuple(equals)
+            message = reason(cluster, told[0])
+            if not message:
+                cluster.outdate((pool,), now)
+                continue
+            for record in told:
+                if message != record.message:
+                    record.message = message
+                    actions.append(ReportWaiting(record.pod, pool, pool, message, record.decision))
     if left and queue.parked(after):
         cluster.errands.rewording[pool] = (after, left)
+
+
+def _rank(record: PodRecord) -> tuple[int, bool]:
+    """Return what decides about the victims of a pod, next to its class."""
+    return record.pod.priority, record.pod.preempts
 
 
 def reason(cluster: Cluster, record: PodRecord) -> str:

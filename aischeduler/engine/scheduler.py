@@ -192,7 +192,7 @@ class Scheduler:
         if pool in cluster.errands.seeking:
             seek_lenders(cluster, pool, now)
         if pool in cluster.errands.rewording:
-            reword(cluster, pool, actions)
+            reword(cluster, pool, actions, now)
 
     def _let_time_act(self, now: float) -> None:
         """Let happen what was put off until now, before any pod is tried: the net must catch nobody whom this wakes."""

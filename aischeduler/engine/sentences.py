@@ -4,6 +4,7 @@ Law: of each kind there is at most one clause, found by its kind and never by it
 pool to choose.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -12,9 +13,17 @@ from aischeduler.state.diagnosis import MESSAGE_LENGTH_MAX
 PREEMPTION: Final = "preemption: "
 BORROWING: Final = "borrowing: "
 
+_COUNT: Final = re.compile(r"(?<!\S)\d+(?:/\d+)? ")
+"""How many nodes or pods; a name of digits alone is never followed by a space."""
+
 
 def sentence(refused: str, clauses: Mapping[str, str]) -> str:
     """Return why the pool's nodes refuse the pod, and of each kind what is said, each ended by a full stop."""
     parts = (refused, *(kind + said for kind, said in clauses.items() if said))
     text = " ".join(part if part.endswith(".") else f"{part}." for part in parts) if len(parts) > 1 else refused
     return text if len(text) <= MESSAGE_LENGTH_MAX else text[: MESSAGE_LENGTH_MAX - 4] + " ..."
+
+
+def same_but_for_counts(reason: str, other: str) -> bool:
+    """Say whether two sentences differ in their counts at most."""
+    return reason == other or _COUNT.sub("", reason) == _COUNT.sub("", other)

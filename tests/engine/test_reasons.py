@@ -4,7 +4,7 @@ from aischeduler.engine.cluster import REWORD_SECONDS
 from aischeduler.engine.reasons import REWORDED_AT_ONCE
 from aischeduler.model.events import EvictRefused, PodGone, PoolGone, Spared
 from tests.build import a_node, a_pod, a_pool
-from tests.engine.session import Session, evictions, reports
+from tests.engine.session import Session, binds, evictions, reports
 
 A, B = {"pool": "a"}, {"pool": "b"}
 
@@ -72,3 +72,26 @@ def test_pods_that_the_api_server_refused_to_evict_are_counted_in_the_reason() -
     assert evictions(session.decide()) == {"stays": "Preempted"}
     session.tell(EvictRefused("uid-stays", Spared.FORBIDDEN, "no rights"))
     assert "The API server refused to evict 1 pod just now." in reports(session.decide())["p"]
+
+
+def test_pods_of_each_priority_are_told_what_holds_for_theirs() -> None:
+    session = Session(a_pool("a", labels=A), a_pool("b", labels=B, disable_sharing=True))
+    session.see(a_pod("high", cpu="9", pool="a", priority=9), a_pod("low", cpu="9", pool="a", priority=1))
+    session.decide()
+    session.see(a_pool("b", labels=B))
+    told = reports(session.decide())
+    assert all(told[name].endswith("borrowing: no node fits: b, default.") for name in ("high", "low"))
+
+
+def test_those_like_a_pod_that_was_about_to_be_helped_are_told_later_what_it_found() -> None:
+    session = Session(
+        a_pool("a", labels=A), a_pool("b", labels=B, disable_sharing=True), a_node("n", cpu="1", labels=B)
+    )
+    waiting = [a_pod(f"p{n}", cpu="1", pool="a", created=n) for n in range(3)]
+    session.see(*waiting)
+    session.decide()
+    session.see(a_pool("b", labels=B))
+    assert binds(session.decide()) == {"p0": "n"}
+    later = reports(session.decide(REWORD_SECONDS))
+    assert later == {"p2": "no nodes available to schedule pods. borrowing: no node fits: b, default."}
+    assert session.scheduler.why("uid-p1") == later["p2"]

@@ -3,6 +3,7 @@
 Everything drawn is plain numbers and names, and what they pick is the model's own: so the same draws give the same run.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypedDict
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
+from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.budget import Budget
 from aischeduler.model.events import Refusal, Spared
 from aischeduler.model.names import DEFAULT_POOL
@@ -111,6 +113,11 @@ PACES = {
     "slow to end": Pace(ends=False),
     "slow": Pace(binds=False, evicts=False, ends=False),
 }
+
+
+def clauses(reason: str) -> set[str]:
+    """Return what a reason says, counts aside: those are as they were when it was told."""
+    return {re.sub(r"\d+ ?", "", part).strip(" .") for part in re.split(r"[,;:.] ", reason)}
 
 
 class Engine(Days):
@@ -333,7 +340,18 @@ class Engine(Days):
         assert not len(cluster.claims)
         assert not cluster.victims
         assert world.scheduler.net_saves() == 0
-        assert world.fresh() == []
+        fresh, wishes = world.fresh()
+        assert wishes == []
+        assert self.unconfirmed(fresh) == []
+
+    def unconfirmed(self, fresh: Scheduler) -> list[tuple[str, str, str]]:
+        """Return who waits for a reason of which the new engine does not say all that it says."""
+        ours, found = self.world.scheduler, []
+        for uid, record in ours._cluster.records.items():
+            told, tried = ours.why(uid), fresh.why(uid)
+            if record.place is Place.PARKED and uid not in self.world.given_up and not clauses(told) <= clauses(tried):
+                found.append((uid, told, tried))
+        return found
 
 
 def test_random_days_briefly() -> None:

@@ -331,8 +331,8 @@ class World:
             moved = True
         return moved
 
-    def fresh(self) -> list[Action]:
-        """Return what a new engine would do with the world as it is, but for pods that the API server never takes."""
+    def fresh(self) -> tuple[WatchedScheduler, list[Action]]:
+        """Return a new engine that tried all but those whom the API server never takes, and what it would do."""
         scheduler = WatchedScheduler(default_profile(), "fresh", often=False)
         for event in self._everything():
             if not isinstance(event, PodSeen) or event.pod.uid not in self.given_up or event.pod.node_name:
@@ -341,4 +341,4 @@ class World:
         while pools := scheduler.ready(self.now):
             for pool in pools:
                 said += scheduler.decide(pool, self.now, 1)
-        return [action for action in said if isinstance(action, Bind | Evict)]
+        return scheduler, [action for action in said if isinstance(action, Bind | Evict)]
