@@ -7,7 +7,6 @@ Laws:
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -15,6 +14,7 @@ from cachetools import LRUCache
 
 from aischeduler.engine.profile import Profile
 from aischeduler.engine.tally import Tally
+from aischeduler.engine.unrest import Unrest, Versions
 from aischeduler.framework.plugin import Ask
 from aischeduler.framework.runner import Runner
 from aischeduler.model.actions import Action, ReportPool
@@ -37,10 +37,6 @@ from aischeduler.state.timers import Timers
 
 WARNINGS_MAX: Final = 10_000
 """Objects of which we remember what they were warned of; the oldest may be warned again."""
-
-
-REWORD_SECONDS: Final = 10.0
-"""How long after the first event that made reasons untrue the parked pods of a pool are told anew."""
 LOSSES_MAX: Final = 64
 """Searches that found victims and are remembered; each takes some numbers per node of its pool."""
 SEARCHES_MAX: Final = 1024
@@ -75,6 +71,18 @@ class Searches:
         """Class and pools visited, the home first -> versions, and why nobody lends."""
 
 
+@dataclass(frozen=True, slots=True)
+class Rewording:
+    """How far a pool is with telling its parked pods anew: the turn after which to go on, and for how many classes.
+
+    `counts` says whether other numbers of nodes or pods are news as well.
+    """
+
+    left: int
+    counts: bool
+    after: OrderKey | None = None
+
+
 @dataclass(slots=True)
 class Errands:
     """What events leave for the loops of pools to do, a bit with each decision; keys and members are pools."""
@@ -83,10 +91,12 @@ class Errands:
     """Its loans have changed, or the rules for them: those that are allowed no more are to be ended."""
     waking: dict[str, OrderedDict[str, PodRecord]] = field(default_factory=dict)
     """It gained rows, or its rules changed: these pods, by uid, are to be tried."""
-    rewording: dict[str, tuple[OrderKey | None, int]] = field(default_factory=dict)
-    """Its parked pods are to be told anew why they wait -> the turn after which to go on, and for how many classes."""
-    outdated: Timers = field(default_factory=Timers)
-    """Reasons of its parked pods may be true no more -> when they are to be told anew."""
+    rewording: dict[str, Rewording] = field(default_factory=dict)
+    """Its parked pods are to be told anew why they wait."""
+    regrouped: set[str] = field(default_factory=set)
+    """Nodes have come to it or left it, and its parked pods were not told of it."""
+    unrest: Unrest = field(default_factory=Unrest)
+    """When the parked pods of all pools are to be told anew why they wait, where that is news."""
     relook: dict[str, int] = field(default_factory=dict)
     """Somebody was refused its room because its own pods wait for that -> version of its queue then."""
     lending: dict[str, OrderKey] = field(default_factory=dict)
@@ -101,7 +111,7 @@ class Errands:
         self.review.discard(pool)
         self.waking.pop(pool, None)
         self.rewording.pop(pool, None)
-        self.outdated.drop(pool)
+        self.regrouped.discard(pool)
         self.relook.pop(pool, None)
         self.lending.pop(pool, None)
         self.seeking.pop(pool, None)
@@ -208,11 +218,15 @@ class Cluster:
         if pool:
             self.errands.review.add(pool)
 
-    def outdate(self, pools: Iterable[str], now: float) -> None:
-        """Note that reasons which parked pods of these pools were given may be true no more."""
-        for pool in pools:
-            if pool in self.queues and self.queues[pool].has_parked and pool not in self.errands.outdated:
-                self.errands.outdated.set(pool, now + REWORD_SECONDS)
+    def versions(self) -> Versions:
+        """Return the versions of all that the reasons of waiting pods speak of."""
+        return (
+            self.nodes.version,
+            self.running.version,
+            self.pools.version,
+            self.loans.version,
+            self.stir.version,
+        )
 
     def enroll(self, record: PodRecord) -> None:
         """Take a new record in."""

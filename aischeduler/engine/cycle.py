@@ -14,7 +14,7 @@ from aischeduler.engine.evictions import evict
 from aischeduler.engine.lending import note_blocked, travel
 from aischeduler.engine.reasons import may_not_evict, unhelpful
 from aischeduler.engine.searches import find_lender, find_victims
-from aischeduler.engine.sentences import BORROWING, PREEMPTION, same_but_for_counts, sentence
+from aischeduler.engine.sentences import BORROWING, PREEMPTION, sentence
 from aischeduler.engine.tally import Result
 from aischeduler.engine.wakeups import offer_ends, row_changed
 from aischeduler.framework.plugin import Ask
@@ -286,10 +286,7 @@ def _park(tried: Attempt) -> None:
         note_blocked(cluster, found.blocked)
         tried.clauses[BORROWING] = found.message()
     tried.nominate("")
-    message = _sentence(tried, tried.clauses)
-    if record.message and not same_but_for_counts(message, record.message):
-        cluster.outdate((record.home,), tried.now)  # what this pod has found out concerns those like it
-    tried.report(message)
+    tried.report(_sentence(tried, tried.clauses))
     tried.ended(Result.UNSCHEDULABLE)
 
 

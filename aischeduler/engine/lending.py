@@ -32,7 +32,6 @@ def lend(cluster: Cluster, lender: str, now: float) -> None:
     """Send those to this lender who wait at home and could borrow some room of it, as far as all its room goes."""
     nodes, market, queues = cluster.nodes, cluster.market, borrowers(cluster, lender)
     after = cluster.errands.lending.pop(lender, None)
-    cluster.outdate((queue.pool for queue in queues), now)
     rows = nodes.rows_of_pool(cluster.pools.id(lender))
     rows = rows[nodes.used[nodes.columns[PODS], rows] < nodes.allocatable[nodes.columns[PODS], rows]]
     if not queues or not len(rows):
@@ -94,19 +93,17 @@ def seek_lenders(cluster: Cluster, home: str, now: float) -> None:
         errands.seeking[home] = None
 
 
-def limits_freed(cluster: Cluster, now: float) -> None:
+def limits_freed(cluster: Cluster) -> None:
     """Let those try again whom a limit refused, now that loans have ended."""
     ended, cluster.ended_loans = cluster.ended_loans, set()
     pools, errands = cluster.pools.pools, cluster.errands
     for lender, home in sorted(ended):
         if lender in pools and pools[lender].lending_limit:
             errands.relook[lender] = NEVER_LOOKED
-            cluster.outdate((queue.pool for queue in borrowers(cluster, lender)), now)
         if home in pools and pools[home].borrowing_limit:
             if home in errands.seeking:
                 errands.seek_again.add(home)
             errands.seeking.setdefault(home, None)
-            cluster.outdate((home,), now)
 
 
 def send(cluster: Cluster, record: PodRecord, lender: str, now: float) -> None:

@@ -55,6 +55,6 @@ def follow(cluster: Cluster, moved: list[Moved], now: float) -> None:
         end_claims_on(cluster, move.row, now)
     cluster.errands.review.update(cluster.pools.name(move.new) for move in moved if move.new != NO_POOL)
     rows_changed(cluster, [move.row for move in moved if move.new != NO_POOL], now)
-    limits_freed(cluster, now)
+    limits_freed(cluster)
     changed = {number for move in moved for number in (move.old, move.new)}
-    cluster.outdate((name for name in cluster.pools.names() if cluster.pools.id(name) in changed), now)
+    cluster.errands.regrouped.update(name for name in cluster.pools.names() if cluster.pools.id(name) in changed)

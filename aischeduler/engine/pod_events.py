@@ -45,7 +45,7 @@ def free_room(cluster: Cluster, record: PodRecord, now: float) -> None:
     cluster.nodes.release_stub(row)
     recheck(cluster, row, now)
     row_changed(cluster, row, now)
-    limits_freed(cluster, now)
+    limits_freed(cluster)
 
 
 def stop_waiting(cluster: Cluster, record: PodRecord, now: float) -> None:
@@ -107,7 +107,7 @@ def _changed(cluster: Cluster, record: PodRecord, pod: Pod, now: float) -> None:
         if old.pool != pod.pool:
             row_changed(cluster, record.row, now)  # own and lent may have changed places
             cluster.review_loans(record.row)
-            limits_freed(cluster, now)
+            limits_freed(cluster)
 
 
 def _asked(record: PodRecord) -> bytes:

@@ -14,7 +14,7 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.lending import limits_freed
 from aischeduler.engine.node_events import follow
 from aischeduler.engine.pod_events import admit, stop_waiting
-from aischeduler.engine.reasons import REWORDED_CLASSES_MAX
+from aischeduler.engine.reasons import reword_all
 from aischeduler.engine.wakeups import rows_changed, wake_later
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pool import Pool
@@ -85,7 +85,7 @@ def _change(cluster: Cluster, pool: Pool, now: float) -> None:
         cluster.add_queue(pool.name)
     if before is None:
         _rehome(cluster, pool.name, now)
-        _reword_all(cluster)
+        reword_all(cluster)
     follow(cluster, moved, now)
     if before is not None and _terms(before) != _terms(pool):
         _reconsider(cluster, before, pool, now)
@@ -110,7 +110,7 @@ def _remove(cluster: Cluster, name: str, now: float) -> None:
     cluster.outbox.setdefault(DEFAULT_POOL, []).extend(cluster.outbox.pop(name, []))
     assert {move.row for move in moved} >= set(rows), "a node was left in a pool that is gone"
     follow(cluster, moved, now)
-    _reword_all(cluster)
+    reword_all(cluster)
 
 
 def _rehome(cluster: Cluster, name: str, now: float) -> None:
@@ -125,7 +125,7 @@ def _rehome(cluster: Cluster, name: str, now: float) -> None:
         if record.queue:
             _go_home(cluster, record, now)
     rows_changed(cluster, rows, now)  # own and lent may have changed places there
-    limits_freed(cluster, now)
+    limits_freed(cluster)
 
 
 def _go_home(cluster: Cluster, record: PodRecord, now: float) -> None:
@@ -141,13 +141,7 @@ def _reconsider(cluster: Cluster, before: Pool, pool: Pool, now: float) -> None:
     if before.allowed_namespaces != pool.allowed_namespaces:
         _allow_again(queue, now)
     wake_later(cluster, pool.name, (alike.head for alike in queue.parked()))
-    _reword_all(cluster)
-
-
-def _reword_all(cluster: Cluster) -> None:
-    """Let the parked pods of all pools be told anew why they wait: each reason names pools and what these allow."""
-    for name in cluster.queues:
-        cluster.errands.rewording[name] = (None, REWORDED_CLASSES_MAX)
+    reword_all(cluster)
 
 
 def _allow_again(queue: PoolQueue, now: float, namespace: str = "") -> None:

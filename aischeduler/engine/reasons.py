@@ -2,16 +2,17 @@
 
 Laws:
 - Nothing here tries a pod: who could be placed now is left to the event that says so.
-- After an edit of a Pool all are told at once; what else makes reasons untrue is told some seconds later, all together.
+- After an edit of a Pool all are told at once; what else makes reasons untrue is told once things have come to rest.
+- Other numbers alone are news after an edit only: in a busy cluster they change all the time.
 """
 
 from itertools import groupby
 from typing import Final
 
 from aischeduler.engine.claiming import lifted_for
-from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.cluster import Cluster, Rewording
 from aischeduler.engine.searches import find_lender, find_victims
-from aischeduler.engine.sentences import BORROWING, PREEMPTION, sentence
+from aischeduler.engine.sentences import BORROWING, PREEMPTION, same_but_for_counts, sentence
 from aischeduler.model.actions import Action, ReportWaiting
 from aischeduler.model.pool import MakeRoom
 from aischeduler.policies.borrowing import Lender
@@ -26,34 +27,43 @@ REWORDED_MAX: Final = 100
 """Pods of a class that are told; more would flood the API server."""
 
 
-def flush_outdated(cluster: Cluster, now: float) -> None:
-    """Let those pools tell their pods anew whose time has come."""
-    for pool in cluster.errands.outdated.pop_due(now):
-        if pool in cluster.queues:
-            cluster.errands.rewording.setdefault(pool, (None, REWORDED_CLASSES_MAX))
+def look_again(cluster: Cluster, now: float) -> None:
+    """Let all pools tell their parked pods anew, where things have come to rest after they changed."""
+    if cluster.errands.unrest.ended(now):
+        regrouped, cluster.errands.regrouped = cluster.errands.regrouped, set()
+        for name, queue in cluster.queues.items():
+            if queue.has_parked:
+                cluster.errands.rewording.setdefault(name, Rewording(REWORDED_CLASSES_MAX, name in regrouped))
 
 
-def reword(cluster: Cluster, pool: str, actions: list[Action], now: float) -> None:
-    """Tell the parked pods of the next few classes why they wait, where that is news.
+def reword_all(cluster: Cluster) -> None:
+    """Let the parked pods of all pools be told anew why they wait: each reason names pools and what these allow."""
+    for name in cluster.queues:
+        cluster.errands.rewording[name] = Rewording(REWORDED_CLASSES_MAX, counts=True)
 
-    Those whom an event is about to help are looked at once more later: it may help only the first of them.
-    """
-    after, left = cluster.errands.rewording.pop(pool)
-    queue = cluster.queues[pool]
+
+def reword(cluster: Cluster, pool: str, actions: list[Action]) -> None:
+    """Tell the parked pods of the next few classes why they wait, where that is news."""
+    work = cluster.errands.rewording.pop(pool)
+    queue, after, left = cluster.queues[pool], work.after, work.left
+    before = cluster.versions()
     for alike in queue.parked(after)[: min(REWORDED_AT_ONCE, left)]:
         after, left = alike.turn, left - 1
         for _, equals in groupby(alike.parked[:REWORDED_MAX], _rank):
             told = tuple(equals)
             message = reason(cluster, told[0])
-            if not message:
-                cluster.outdate((pool,), now)
-                continue
             for record in told:
-                if message != record.message:
+                if message and _is_news(message, record.message, work.counts):
                     record.message = message
                     actions.append(ReportWaiting(record.pod, pool, pool, message, record.decision))
+    if cluster.errands.unrest.versions == before:
+        cluster.errands.unrest.versions = cluster.versions()  # what only looking has moved is no change
     if left and queue.parked(after):
-        cluster.errands.rewording[pool] = (after, left)
+        cluster.errands.rewording[pool] = Rewording(left, work.counts, after)
+
+
+def _is_news(message: str, before: str, counts: bool) -> bool:
+    return message != before if counts else not same_but_for_counts(message, before)
 
 
 def _rank(record: PodRecord) -> tuple[int, bool]:

@@ -20,7 +20,7 @@ from aischeduler.engine.pod_warnings import warn_pod
 from aischeduler.engine.pool_events import flush_edits, namespace_gone, namespace_seen, pool_gone, pool_seen
 from aischeduler.engine.profile import Profile
 from aischeduler.engine.readiness import Readiness, looks_again
-from aischeduler.engine.reasons import flush_outdated, reword
+from aischeduler.engine.reasons import look_again, reword
 from aischeduler.engine.self_check import SelfCheck, digest
 from aischeduler.engine.status import StatusReports
 from aischeduler.engine.summary import summarize
@@ -192,13 +192,13 @@ class Scheduler:
         if pool in cluster.errands.seeking:
             seek_lenders(cluster, pool, now)
         if pool in cluster.errands.rewording:
-            reword(cluster, pool, actions, now)
+            reword(cluster, pool, actions)
 
     def _let_time_act(self, now: float) -> None:
         """Let happen what was put off until now, before any pod is tried: the net must catch nobody whom this wakes."""
         cluster = self._cluster
         flush_edits(cluster, now)
-        flush_outdated(cluster, now)
+        look_again(cluster, now)
         flush(cluster, now)
 
     def _settle(self, actions: list[Action], now: float) -> None:

@@ -15,6 +15,7 @@ BORROWING: Final = "borrowing: "
 
 _COUNT: Final = re.compile(r"(?<!\S)\d+(?:/\d+)? ")
 """How many nodes or pods; a name of digits alone is never followed by a space."""
+_PART_ENDS: Final = re.compile(r"[,;:.](?: |$)")
 
 
 def sentence(refused: str, clauses: Mapping[str, str]) -> str:
@@ -25,5 +26,9 @@ def sentence(refused: str, clauses: Mapping[str, str]) -> str:
 
 
 def same_but_for_counts(reason: str, other: str) -> bool:
-    """Say whether two sentences differ in their counts at most."""
-    return reason == other or _COUNT.sub("", reason) == _COUNT.sub("", other)
+    """Say whether two sentences differ in their counts at most, and in the order that follows from these."""
+    return reason == other or _said(reason) == _said(other)
+
+
+def _said(reason: str) -> list[str]:
+    return sorted(_COUNT.sub("", part) for part in _PART_ENDS.split(reason))

@@ -1,7 +1,7 @@
 """What waiting pods are told stays true: after a while they are told anew, as a new engine would tell them."""
 
-from aischeduler.engine.cluster import REWORD_SECONDS
 from aischeduler.engine.reasons import REWORDED_AT_ONCE
+from aischeduler.engine.unrest import REST_SECONDS, UNREST_SECONDS_MAX
 from aischeduler.model.events import EvictRefused, PodGone, PoolGone, Spared
 from tests.build import a_node, a_pod, a_pool
 from tests.engine.session import Session, binds, evictions, reports
@@ -16,7 +16,8 @@ def test_limit_that_is_free_again_is_named_no_more() -> None:
     assert "borrowing limit of cpu" in reports(session.decide())["p"]
     session.see(a_pod("own", cpu="1", pool="b", node="n"))
     session.tell(PodGone("uid-loan"))
-    assert "borrowing: no node fits: b, default" in reports(session.decide(REWORD_SECONDS))["p"]
+    session.decide()
+    assert "borrowing: no node fits: b, default" in reports(session.decide(REST_SECONDS))["p"]
 
 
 def test_room_that_the_lender_has_taken_itself_is_promised_no_more() -> None:
@@ -27,7 +28,7 @@ def test_room_that_the_lender_has_taken_itself_is_promised_no_more() -> None:
     assert "own pods wait for that room: b" in reports(session.decide())["p"]
     session.tell(PodGone("uid-in-the-way"))
     session.decide()
-    assert "borrowing: no node fits: b, default" in reports(session.decide(REWORD_SECONDS))["p"]
+    assert "borrowing: no node fits: b, default" in reports(session.decide(REST_SECONDS))["p"]
 
 
 def test_pool_that_comes_and_goes_is_named_as_it_is() -> None:
@@ -47,7 +48,8 @@ def test_nodes_that_the_pool_has_lost_are_counted_no_more() -> None:
     session.see(a_pod("p", cpu="2", pool="a"))
     assert "0/1 nodes are available" in reports(session.decide())["p"]
     session.see(a_node("n", cpu="1", labels=B))
-    assert "no nodes available to schedule pods" in reports(session.decide(REWORD_SECONDS))["p"]
+    session.decide()
+    assert "no nodes available to schedule pods" in reports(session.decide(REST_SECONDS))["p"]
 
 
 def test_reason_is_the_one_that_a_new_engine_gives_and_each_class_is_told_in_its_turn() -> None:
@@ -59,7 +61,8 @@ def test_reason_is_the_one_that_a_new_engine_gives_and_each_class_is_told_in_its
     before = reports(session.decide())
     session.see(own)
     session.tell(PodGone("uid-loan"))
-    session.decide(REWORD_SECONDS)
+    session.decide()
+    session.decide(REST_SECONDS)
     new = Session(*pools, node, own, *waiting)
     told = reports(new.decide())
     assert [session.scheduler.why(pod.uid) for pod in waiting] == [told[pod.name] for pod in waiting]
@@ -92,6 +95,33 @@ def test_those_like_a_pod_that_was_about_to_be_helped_are_told_later_what_it_fou
     session.decide()
     session.see(a_pool("b", labels=B))
     assert binds(session.decide()) == {"p0": "n"}
-    later = reports(session.decide(REWORD_SECONDS))
+    later = reports(session.decide(REST_SECONDS))
     assert later == {"p2": "no nodes available to schedule pods. borrowing: no node fits: b, default."}
     assert session.scheduler.why("uid-p1") == later["p2"]
+
+
+def test_reasons_are_looked_at_though_things_never_come_to_rest() -> None:
+    session = Session(a_pool("a", labels=A), a_node("n", cpu="1", labels=A))
+    session.see(a_pod("own", cpu="1", pool="a", node="n"), a_pod("p", cpu="1", gpu=1, pool="a"))
+    assert "1 Insufficient cpu, 1 Insufficient nvidia.com/gpu" in reports(session.decide())["p"]
+    session.tell(PodGone("uid-own"))
+    told_after: list[float] = []
+    for seconds in range(1, int(UNREST_SECONDS_MAX) + 1):
+        session.see(a_pod(f"other{seconds}", cpu="9", pool="a"))
+        if "p" in reports(session.decide(1.0)):
+            told_after.append(seconds)
+    assert told_after == [UNREST_SECONDS_MAX]
+    assert "0/1 nodes are available: 1 Insufficient nvidia.com/gpu." in session.scheduler.why("uid-p")
+
+
+def test_other_numbers_alone_are_no_news() -> None:
+    session = Session(a_node("n1", cpu="1"), a_node("n2", cpu="1"), a_node("n3", cpu="1", unschedulable=True))
+    session.see(a_pod("p", cpu="2"))
+    assert "1 node(s) were unschedulable, 2 Insufficient cpu" in reports(session.decide())["p"]
+    session.decide(REST_SECONDS)  # the nodes came just now, which is news
+    session.see(a_node("n2", cpu="1", unschedulable=True))
+    session.decide()
+    assert reports(session.decide(REST_SECONDS)) == {}
+    session.see(a_node("n3", cpu="1"), a_node("n2", cpu="1"))
+    session.decide()
+    assert "0/3 nodes are available: 3 Insufficient cpu" in reports(session.decide(REST_SECONDS))["p"]

@@ -349,7 +349,7 @@ class Engine(Days):
         ours, found = self.world.scheduler, []
         for uid, record in ours._cluster.records.items():
             told, tried = ours.why(uid), fresh.why(uid)
-            if record.place is Place.PARKED and uid not in self.world.given_up and not clauses(told) <= clauses(tried):
+            if record.place is Place.PARKED and uid not in self.world.given_up and clauses(told) != clauses(tried):
                 found.append((uid, told, tried))
         return found
 
