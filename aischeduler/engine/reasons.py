@@ -6,7 +6,6 @@ Laws:
 - Other numbers alone are news after an edit only: in a busy cluster they change all the time.
 """
 
-from itertools import groupby
 from typing import Final
 
 from aischeduler.engine.claiming import lifted_for
@@ -25,6 +24,8 @@ REWORDED_CLASSES_MAX: Final = 64
 """Classes of a pool that are told anew after one cause."""
 REWORDED_MAX: Final = 100
 """Pods of a class that are told; more would flood the API server."""
+RANKS_MAX: Final = 8
+"""Priorities of a class, with and without the right to preempt, that are asked for each; the rest is not told."""
 
 
 def look_again(cluster: Cluster, now: float) -> None:
@@ -49,13 +50,15 @@ def reword(cluster: Cluster, pool: str, actions: list[Action]) -> None:
     before = cluster.versions()
     for alike in queue.parked(after)[: min(REWORDED_AT_ONCE, left)]:
         after, left = alike.turn, left - 1
-        for _, equals in groupby(alike.parked[:REWORDED_MAX], _rank):
-            told = tuple(equals)
-            message = reason(cluster, told[0])
-            for record in told:
-                if message and _is_news(message, record.message, work.counts):
-                    record.message = message
-                    actions.append(ReportWaiting(record.pod, pool, pool, message, record.decision))
+        messages: dict[tuple[int, bool], str] = {}
+        for record in alike.parked[:REWORDED_MAX]:
+            rank = (record.pod.priority, record.pod.preempts)  # decides about its victims, next to its class
+            if rank not in messages and len(messages) < RANKS_MAX:
+                messages[rank] = reason(cluster, record)
+            message = messages.get(rank)
+            if message and _is_news(message, record.message, work.counts):
+                record.message = message
+                actions.append(ReportWaiting(record.pod, pool, pool, message, record.decision))
     if cluster.errands.unrest.versions == before:
         cluster.errands.unrest.versions = cluster.versions()  # what only looking has moved is no change
     if left and queue.parked(after):
@@ -64,11 +67,6 @@ def reword(cluster: Cluster, pool: str, actions: list[Action]) -> None:
 
 def _is_news(message: str, before: str, counts: bool) -> bool:
     return message != before if counts else not same_but_for_counts(message, before)
-
-
-def _rank(record: PodRecord) -> tuple[int, bool]:
-    """Return what decides about the victims of a pod, next to its class."""
-    return record.pod.priority, record.pod.preempts
 
 
 def reason(cluster: Cluster, record: PodRecord) -> str:
