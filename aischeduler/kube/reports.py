@@ -1,9 +1,9 @@
 """Tell users: events, what pods wait for, and the status of Pools. All of it comes after binds and evictions.
 
 Laws:
-- Nothing is written while a Binding or an eviction waits; reports never hold back scheduling and never fail it.
-- What waits to be said is bounded: a newer word about the same thing replaces the older, also one that is being tried
-  again, and the oldest is dropped. A Pool's status is never dropped: there are no more of them than Pools.
+- Nothing is written while a Binding or an eviction waits, unless it has waited long itself; reports never fail
+  scheduling.
+- What waits to be said is bounded; see `report_queue`.
 - What stands in a status is said by nobody again: it is tried until it is written, refused, or no longer so. Events are
   dropped after a few tries.
 - What is refused is logged. A Pool's status is tried again also then, slowly: rights come and go. One that somebody
@@ -16,6 +16,7 @@ Source: Kubernetes events.k8s.io/v1, pods/status, and the conventions of conditi
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, assert_never
 
@@ -30,15 +31,25 @@ from aischeduler.kube.notes import Note
 from aischeduler.kube.pace import Backoff, Pace, Rate, Throttle
 from aischeduler.kube.pool_statuses import PoolStatuses
 from aischeduler.kube.refusals import Refusals
+from aischeduler.kube.report_queue import (
+    Key,
+    Lasting,
+    Report,
+    ReportQueue,
+    Waiting,
+    condition_key,
+    key_of,
+    name_of,
+    nomination_key,
+)
 from aischeduler.kube.wire import Wire
 from aischeduler.model.actions import Bind, CreatePool, Evict, Nominate, ReportPool, ReportWaiting, Warn
 from aischeduler.model.pod import Pod
 
-WAITING_MAX: Final = 100_000
-"""Reports that wait to be written, two for each pod of a crowd; beyond that the oldest are dropped."""
-WRITERS: Final = 8
-PER_SECOND: Final = 300.0
-BURST: Final = 600
+WRITERS: Final = 16
+PER_SECOND: Final = 1000.0
+"""More than a busy server takes: what comes behind the binds is cheapest for everybody when it is done soon."""
+BURST: Final = 2000
 TRIES_MAX: Final = 3
 """Times that a report is sent before it is dropped."""
 REMEMBERED_MAX: Final = 100_000
@@ -51,19 +62,6 @@ OVERWRITTEN_SECONDS: Final = 1.0
 """How long a status that somebody else wrote over waits."""
 AGAIN_MAX: Final = 300
 """Statuses of Pools that are tried again at one time; those that waited longest come first."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Waiting:
-    pod: Pod
-    message: str
-
-
-_Report = Note | _Waiting | Nominate | ReportPool | CreatePool
-_Lasting = _Waiting | Nominate | ReportPool
-"""What stands in a status until something else does."""
-_Key = tuple[str, str]
-"""What a report speaks of: the newest one of a key replaces the others."""
 
 
 @dataclass(slots=True)
@@ -122,25 +120,15 @@ class Reports:
         self._refused, self._overwritten = _Later(REFUSED_SECONDS), _Later(OVERWRITTEN_SECONDS)
         self._throttle = Throttle(pace)
         self._rate = Rate(pace, PER_SECOND, BURST)
-        self._queue: OrderedDict[_Key, _Report] = OrderedDict()
-        self._statuses: OrderedDict[_Key, _Report] = OrderedDict()
-        self._newest: dict[_Key, _Report] = {}
-        self._pools_turn = True
-        self._work = asyncio.Semaphore(0)
-        self._unwritten = 0
-        self._quiet = asyncio.Event()
-        self._quiet.set()
-        self._said: TTLCache[_Key, str] = TTLCache(REMEMBERED_MAX, QUIET_SECONDS, timer=pace.clock)
+        self._queue = ReportQueue(pace.clock, self._dropped)
+        self._said: TTLCache[Key, str] = TTLCache(REMEMBERED_MAX, QUIET_SECONDS, timer=pace.clock)
         self._conditions: LRUCache[str, str] = LRUCache(REMEMBERED_MAX)
         self._number = int(voice.wall() * 1e6)
 
     def binding(self, pod: Pod) -> None:
         """Say no more that a pod waits: it is about to be bound, and the API server will say so in its status."""
         self._conditions.pop(pod.uid, None)
-        for key in (_condition_key(pod), _nomination_key(pod)):
-            self._newest.pop(key, None)
-            if self._queue.pop(key, None) is not None:
-                self._finish_one()
+        self._queue.withdraw(condition_key(pod), nomination_key(pod))
 
     def scheduled(self, action: Bind) -> None:
         """Say that a pod was bound."""
@@ -161,7 +149,7 @@ class Reports:
         message = notes.why_waiting(report)
         if self._conditions.get(pod.uid) != message:
             self._conditions[pod.uid] = message
-            self._enqueue(_Waiting(pod, message))
+            self._enqueue(Waiting(pod, message))
 
     def warn(self, warning: Warn) -> None:
         """Put a warning on an object."""
@@ -188,7 +176,7 @@ class Reports:
 
     async def none_unwritten(self) -> None:
         """Return once everything has been said or dropped."""
-        await self._quiet.wait()
+        await self._queue.empty()
 
     async def run(self, binds_first: Callable[[], Awaitable[None]]) -> None:
         """Write until cancelled; `binds_first` returns once neither Binding nor eviction waits."""
@@ -199,50 +187,34 @@ class Reports:
                 group.create_task(self._try_again(later), name="reports again")
 
     def _put(self, note: Note) -> None:
-        key = _key(note)
+        key = key_of(note)
         if self._said.get(key) == note.text:
             return
         self._said[key] = note.text
         self._enqueue(note)
 
-    def _enqueue(self, report: _Report) -> None:
-        key = _key(report)
-        queue = self._queue
+    def _enqueue(self, report: Report) -> None:
         if isinstance(report, ReportPool):
-            queue = self._statuses
             self._refused.drop(report.name)
             self._overwritten.drop(report.name)
-        if key not in queue:
-            self._unwritten += 1
-            self._quiet.clear()
-            self._work.release()
-        queue[key] = self._newest[key] = report
-        if len(self._queue) > WAITING_MAX:
-            _, oldest = self._queue.popitem(last=False)
-            self._drop(oldest)
-            self._finish_one()
+        self._queue.put(report)
 
-    def _take(self) -> _Report | None:
-        """Return the oldest report, by turns of Pools and of everything else; what was dropped left its turn behind."""
-        first, second = (self._statuses, self._queue) if self._pools_turn else (self._queue, self._statuses)
-        self._pools_turn = not self._pools_turn
-        queue = first or second
-        return queue.popitem(last=False)[1] if queue else None
-
-    def _finish_one(self) -> None:
-        self._unwritten -= 1
-        if not self._unwritten:
-            self._quiet.set()
+    def _dropped(self) -> None:
+        self.counts.dropped += 1
 
     async def _write_all(self, binds_first: Callable[[], Awaitable[None]]) -> None:
         while True:
-            await self._work.acquire()
+            await self._queue.filled()
             await self._rate.pass_through()
-            await binds_first()
-            report = self._take()
+            while (seconds := self._queue.patient_seconds()) > 0:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(seconds):
+                        await binds_first()
+                    break
+            report = self._queue.take()
             if report is not None:
                 await self._write(report)
-                self._finish_one()
+                self._queue.finish()
 
     async def _try_again(self, later: _Later) -> None:
         """Let what waits there wait with the others again, one round after the other."""
@@ -253,10 +225,10 @@ class Reports:
     def _look(self, name: str) -> None:
         """Write a Pool's status anew where another one stands in its place, unless one is being written anyway."""
         report = self._pools.overwritten(name)
-        if report is not None and _key(report) not in self._newest:
+        if report is not None and not self._queue.knows(report):
             self._overwritten.put(report)
 
-    async def _write(self, report: _Report) -> None:
+    async def _write(self, report: Report) -> None:
         """Send a report a few times; then what lasts waits anew, and the others are dropped.
 
         What the server refuses is dropped, and so is what is no longer so.
@@ -264,16 +236,16 @@ class Reports:
         backoff = Backoff(self._pace)
         for _ in range(TRIES_MAX):
             await self._throttle.pass_through()
-            if not self._is_newest(report) or await self._try(report, backoff):
+            if not self._queue.is_newest(report) or await self._try(report, backoff):
                 return
-        if isinstance(report, _Lasting):
+        if isinstance(report, Lasting):
             await backoff.wait()
-            if self._is_newest(report):
+            if self._queue.is_newest(report):
                 self._enqueue(report)
-        elif self._is_newest(report):
+        elif self._queue.is_newest(report):
             self._drop(report)
 
-    async def _try(self, report: _Report, backoff: Backoff) -> bool:
+    async def _try(self, report: Report, backoff: Backoff) -> bool:
         """Send a report once; say whether that was the end of it."""
         try:
             await self._send(report)
@@ -287,10 +259,10 @@ class Reports:
             if error.status == 409 and isinstance(report, ReportPool):
                 return False
             self.counts.refused += 1
-            self._refusals.refused(_name(report), error)
-            if isinstance(report, ReportPool) and self._is_newest(report):
+            self._refusals.refused(name_of(report), error)
+            if isinstance(report, ReportPool) and self._queue.is_newest(report):
                 self._refused.put(report)
-            self._forget(report)
+            self._queue.forget(report)
         except ApiError:
             await backoff.wait()
             return False
@@ -299,25 +271,25 @@ class Reports:
             self._drop(report)
         else:
             self.counts.written += 1
-            self._forget(report)
+            self._queue.forget(report)
             if isinstance(report, ReportPool):
                 self._look(report.name)
         return True
 
-    async def _send(self, report: _Report) -> None:
+    async def _send(self, report: Report) -> None:
         match report:
             case Note():
                 self._number += 1
                 path, body = notes.event(report, self._number, self._voice.reporter, self._time("microseconds"))
                 await self._wire_send(b"POST", path, body, requests.JSON)
-            case _Waiting(pod, message):
+            case Waiting(pod, message):
                 path, body = requests.waiting_condition(pod, message, self._time("seconds"))
                 await self._wire_send(b"PATCH", path, body, requests.STRATEGIC_PATCH)
             case Nominate(pod, node):
                 path, body = requests.nomination(pod, node)
                 await self._wire_send(b"PATCH", path, body, requests.MERGE_PATCH)
             case ReportPool():
-                await self._pools.write(report, self._is_newest)
+                await self._pools.write(report, self._queue.is_newest)
             case CreatePool(name):
                 await self._create(name)
             case _:
@@ -339,57 +311,9 @@ class Reports:
         else:
             self._log.info("pool created", pool=name, reason="there was no Pool object of this name")
 
-    def _is_newest(self, report: _Report) -> bool:
-        return self._newest.get(_key(report)) is report
-
-    def _drop(self, report: _Report) -> None:
-        self.counts.dropped += 1
-        self._forget(report)
-
-    def _forget(self, report: _Report) -> None:
-        if self._is_newest(report):
-            del self._newest[_key(report)]
+    def _drop(self, report: Report) -> None:
+        self._dropped()
+        self._queue.forget(report)
 
     def _time(self, precision: str) -> str:
         return requests.time_text(self._voice.wall(), precision)
-
-
-def _key(report: _Report) -> _Key:
-    match report:
-        case Note(about, _, reason):
-            return reason, about.uid
-        case _Waiting(pod):
-            return _condition_key(pod)
-        case Nominate(pod):
-            return _nomination_key(pod)
-        case ReportPool(name):
-            return "pool", name
-        case CreatePool(name):
-            return "create", name
-        case _:
-            assert_never(report)
-
-
-def _name(report: _Report) -> str:
-    """Return what kind of write a report is, for people."""
-    match report:
-        case Note():
-            return "event"
-        case _Waiting():
-            return "pod condition"
-        case Nominate():
-            return "nominated node"
-        case ReportPool():
-            return "pool status"
-        case CreatePool():
-            return "new pool"
-        case _:
-            assert_never(report)
-
-
-def _condition_key(pod: Pod) -> _Key:
-    return "condition", pod.uid
-
-
-def _nomination_key(pod: Pod) -> _Key:
-    return "nomination", pod.uid

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from aischeduler.kube import reports as module
+from aischeduler.kube import report_queue
 from aischeduler.kube.pool_requests import pool_status
 from aischeduler.model.actions import CreatePool
 from tests.build import a_pod
@@ -101,7 +101,7 @@ async def test_older_status_never_overwrites_a_newer_one() -> None:
 
 
 async def test_no_status_is_lost_among_the_reports_that_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "WAITING_MAX", 2)
+    monkeypatch.setattr(report_queue, "WAITING_MAX", 2)
     world = World().accept_all()
     world.binds_done.clear()
     names = ("cpu", "gpu", "masters")

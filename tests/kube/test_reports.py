@@ -2,6 +2,7 @@ import asyncio
 
 import pytest
 
+from aischeduler.kube import report_queue
 from aischeduler.kube import reports as module
 from aischeduler.kube import wire as wire_module
 from aischeduler.kube.wire import Wire
@@ -89,6 +90,20 @@ async def test_nothing_is_written_while_a_binding_waits_and_all_of_it_after() ->
     assert len({event["metadata"]["name"] for event in world.events}) == 400
 
 
+async def test_event_does_not_wait_for_bindings_without_end() -> None:
+    world = World().accept_all()
+    world.binds_done.clear()
+    async with world.running() as reports:
+        reports.scheduled(a_bind(POD))
+        await asyncio.sleep(0.02)
+        assert world.script.requests == []
+        world.waits.now += report_queue.PATIENCE_SECONDS
+        reports.scheduled(a_bind(a_pod("younger")))
+        await until(lambda: len(world.events) == 1)
+        await asyncio.sleep(0.02)
+    assert [event["regarding"]["name"] for event in world.events] == ["p"]
+
+
 @pytest.mark.parametrize("code", [403, 404, 409, 422])
 async def test_refused_events_are_dropped_and_counted(code: int) -> None:
     world = World()
@@ -122,7 +137,7 @@ async def test_event_that_cannot_be_delivered_is_dropped_after_three_tries() -> 
 
 
 async def test_oldest_is_dropped_when_too_much_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "WAITING_MAX", 2)
+    monkeypatch.setattr(report_queue, "WAITING_MAX", 2)
     world = World().accept_all()
     world.binds_done.clear()
     async with world.running() as reports:
