@@ -107,7 +107,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rena
     api_version: Annotated[Literal["config.resource.aibee.cn/v1alpha1"], Meta(description=API_VERSION)] = API_VERSION
     kind: Annotated[Literal["AiSchedulerConfiguration"], Meta(description=KIND)] = KIND
     scheduler_name: SchedulerName = "ai-scheduler"
-    bind_in_flight: BindInFlight = 32
+    bind_in_flight: BindInFlight = 128
     gpu_resources: GpuResources = ("nvidia.com/gpu",)
     disable_preemption: Annotated[bool, Meta(description="true or false")] = False
     eviction: Annotated[EvictionWay, Meta(description="Delete or Evict")] = EvictionWay.DELETE

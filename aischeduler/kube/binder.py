@@ -27,6 +27,7 @@ from aischeduler.kube.requests import (
     settle,
     unavailable,
 )
+from aischeduler.kube.window import Window
 from aischeduler.kube.wire import Wire
 from aischeduler.model.actions import Bind
 from aischeduler.model.events import BindAccepted, BindRefused
@@ -34,6 +35,7 @@ from aischeduler.model.pod import Pod
 
 BINDS_AHEAD: Final = 4
 """Decided Bindings of a pool that may wait, as a multiple of those in flight; above that it decides nothing more."""
+BINDS_AHEAD_MAX: Final = 128
 
 Outcome = BindAccepted | BindRefused
 Done = Callable[[Bind, Outcome, float], None]
@@ -43,15 +45,17 @@ ReadPod = Callable[[Pod], Awaitable[Pod | None]]
 
 
 class Binder:
-    """Binds what is submitted, `in_flight` at a time; `backlog` is what has no outcome yet."""
+    """Binds what is submitted, at most `in_flight` at a time; `backlog` is what has no outcome yet."""
 
     def __init__(self, wire: Wire, read_pod: ReadPod, pace: Pace, in_flight: int, failed: Failed) -> None:
-        self.backlog: Backlog[tuple[Bind, float]] = Backlog(BINDS_AHEAD * in_flight)
+        self.backlog: Backlog[tuple[Bind, float]] = Backlog(min(BINDS_AHEAD * in_flight, BINDS_AHEAD_MAX))
         self._throttle = Throttle(pace)
         self._wire = wire
         self._read_pod = read_pod
         self._pace = pace
         self._in_flight = in_flight
+        self._window = Window(in_flight, pace.clock)
+        self._grown = asyncio.Event()
         self._failed = failed
 
     def submit(self, action: Bind) -> None:
@@ -62,10 +66,13 @@ class Binder:
         """Bind until cancelled."""
         async with asyncio.TaskGroup() as group:
             for number in range(self._in_flight):
-                group.create_task(self._bind_all(done), name=f"binder {number}")
+                group.create_task(self._bind_all(number, done), name=f"binder {number}")
 
-    async def _bind_all(self, done: Done) -> None:
+    async def _bind_all(self, number: int, done: Done) -> None:
         while True:
+            while number >= self._window.size:
+                await self._grown.wait()
+                self._grown.clear()
             action, since = await self.backlog.take()
             outcome = await self._bind(action)
             done(action, outcome, self._pace.clock() - since)
@@ -106,6 +113,8 @@ class Binder:
         except Exception as error:  # noqa: BLE001 - a bug costs one Binding a look at its pod, not all the others
             self._failed("binder", error)
             return Unknown(f"the Binding could not be sent: {error!r}")
+        if self._window.answered(more_waits=self.backlog.waiting > 0):
+            self._grown.set()
         return read_bind_answer(action, answer.status, answer.retry_after, answer.body)
 
     async def _settle(self, action: Bind, message: str, backoff: Backoff) -> Outcome | None:

@@ -1,0 +1,84 @@
+"""How many requests may be under way at once, learnt from what the API server makes of them.
+
+Laws:
+- More are tried from time to time, and kept only where they bring clearly more answers; fewer are tried too, and kept
+  where they bring as many. So a server that is far away gets more, and one that is busy does not get more to queue.
+- Never fewer than `FIRST`, never more than the limit.
+- Nothing is learnt while there is less to do than the window allows.
+
+Source: hill climbing on throughput; at a busy server more under way only waits longer (Little's law).
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+FIRST: Final = 32
+"""Under way before anything is known: enough for a server nearby."""
+STEP: Final = 2
+"""A trial is with so many times as many, or with the same part."""
+MORE_ANSWERS: Final = 1.2
+"""What more under way has to bring to be kept."""
+AS_MANY_ANSWERS: Final = 0.95
+"""What fewer under way have to bring to be kept."""
+PERIOD_SECONDS: Final = 0.5
+ROUNDS: Final = 2
+"""A period lasts until each of those under way was answered so often, too."""
+REST_PERIODS: Final = 10
+"""Periods after a trial that brought nothing before the next."""
+BUSY_SHARE: Final = 0.8
+"""Of the answers of a period, how many must have been awaited by others for it to count."""
+
+
+class Window:
+    """How many requests may be under way now: `size`, at most `limit`."""
+
+    def __init__(self, limit: int, clock: Callable[[], float]) -> None:
+        self.size = min(FIRST, limit)
+        self._limit = limit
+        self._clock = clock
+        self._trial: tuple[int, float] | None = None
+        """Size and rate before the trial that is under way."""
+        self._up = True
+        self._rest = 0
+        self._begin()
+
+    def answered(self, *, more_waits: bool) -> bool:
+        """Hear of an answer, and whether more waits to be sent; say whether more may be under way than before."""
+        self._answers += 1
+        self._awaited += more_waits
+        passed = self._clock() - self._began
+        if passed < PERIOD_SECONDS or self._answers < ROUNDS * self.size:
+            return False
+        before = self.size
+        if self._awaited >= BUSY_SHARE * self._answers:
+            self._judge(self._answers / passed)
+        elif self._trial is not None:
+            self.size, self._trial = self._trial[0], None
+        self._begin()
+        return self.size > before
+
+    def _judge(self, rate: float) -> None:
+        if self._trial is not None:
+            size, rate_before = self._trial
+            enough = MORE_ANSWERS if self.size > size else AS_MANY_ANSWERS
+            self._trial = None
+            if rate < enough * rate_before:
+                self.size, self._rest, self._up = size, REST_PERIODS, not self._up
+                return
+        if self._rest:
+            self._rest -= 1
+            return
+        self._try(rate)
+
+    def _try(self, rate: float) -> None:
+        """Begin a trial with more or fewer; where there is no way on, turn round."""
+        size = min(self.size * STEP, self._limit) if self._up else max(self.size // STEP, min(FIRST, self._limit))
+        if size == self.size:
+            self._up = not self._up
+            self._rest = REST_PERIODS
+        else:
+            self._trial = self.size, rate
+            self.size = size
+
+    def _begin(self) -> None:
+        self._began, self._answers, self._awaited = self._clock(), 0, 0

@@ -1,0 +1,62 @@
+from heapq import heappop, heappush
+
+from aischeduler.kube.window import FIRST, PERIOD_SECONDS, REST_PERIODS, Window
+
+
+class Server:
+    """A server that answers after `seconds`, and at most `per_second` of them, and a client that keeps it busy."""
+
+    def __init__(self, limit: int) -> None:
+        self.now = 0.0
+        self.window = Window(limit, lambda: self.now)
+        self.sizes: list[int] = []
+        self._under_way: list[float] = []
+        self._free_at = 0.0
+
+    def work(self, seconds: float, per_second: float, lasts: float, *, more_waits: bool = True) -> list[int]:
+        """Keep as many requests under way as the window allows; return its size after each answer."""
+        end, sizes = self.now + lasts, list[int]()
+        while self.now < end:
+            while len(self._under_way) < self.window.size:
+                self._free_at = max(self.now, self._free_at) + 1 / per_second
+                heappush(self._under_way, self._free_at + seconds)
+            self.now = max(self.now, heappop(self._under_way))
+            self.window.answered(more_waits=more_waits)
+            sizes.append(self.window.size)
+        return sizes
+
+
+def test_busy_server_nearby_gets_no_more_but_for_trials() -> None:
+    sizes = Server(limit=256).work(seconds=0.003, per_second=800, lasts=60)
+    assert set(sizes) == {FIRST, 2 * FIRST}
+    assert sizes.count(FIRST) > 0.85 * len(sizes)
+
+
+def test_distant_server_gets_as_many_as_allowed_within_seconds() -> None:
+    server = Server(limit=200)
+    assert server.work(seconds=0.2, per_second=5000, lasts=4)[-1] == 200
+
+
+def test_distant_server_gets_what_keeps_it_busy_and_not_much_more() -> None:
+    sizes = Server(limit=1000).work(seconds=0.2, per_second=400, lasts=60)
+    later = sizes[len(sizes) // 2 :]
+    assert sorted(later)[len(later) // 2] == 128
+    assert max(later) == 256
+
+
+def test_window_shrinks_again_when_the_server_is_quick_again() -> None:
+    server = Server(limit=256)
+    server.work(seconds=0.2, per_second=5000, lasts=10)
+    sizes = server.work(seconds=0.003, per_second=800, lasts=6 * 2 * REST_PERIODS * PERIOD_SECONDS)
+    assert sizes[0] == 256
+    assert sizes[-1] in (FIRST, 2 * FIRST)
+
+
+def test_nothing_is_learnt_while_there_is_little_to_do() -> None:
+    sizes = Server(limit=256).work(seconds=0.2, per_second=5000, lasts=10, more_waits=False)
+    assert set(sizes) == {FIRST}
+
+
+def test_limit_below_the_first_window_holds() -> None:
+    sizes = Server(limit=7).work(seconds=0.2, per_second=5000, lasts=10)
+    assert set(sizes) == {7}
