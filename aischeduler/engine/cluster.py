@@ -24,6 +24,7 @@ from aischeduler.model.pool import Pool
 from aischeduler.model.selectors import Labels
 from aischeduler.policies.borrowing import Market, NoLender
 from aischeduler.policies.placement import preference
+from aischeduler.policies.floors import Floors
 from aischeduler.policies.preemption import Losses, Unhelpful
 from aischeduler.state.budgets import BudgetTable
 from aischeduler.state.claims import Claims
@@ -61,6 +62,7 @@ class Searches:
 
     def __init__(self) -> None:
         self.made = 0
+        self.floors = Floors()
         self.victims: LRUCache[tuple[str, bytes], tuple[tuple[int, int], int, Unhelpful]] = LRUCache(SEARCHES_MAX)
         """Pool and class -> versions, priority that was too low, and why nobody can go."""
         self.losses: LRUCache[tuple[str, bytes, int], KnownLosses] = LRUCache(LOSSES_MAX)

@@ -10,13 +10,13 @@ from typing import Final
 
 import numpy as np
 
-from aischeduler.framework.plugin import Ask, Filter, Plugins, Score, Scores
+from aischeduler.framework.plugin import AmountFilter, Ask, Filter, Plugins, Score, Scores
 from aischeduler.model.node import Node
 from aischeduler.model.pod import PodSpec
 from aischeduler.state.classes import INFEASIBLE, Classes, ClassView
 from aischeduler.state.diagnosis import Diagnosis, diagnosis
 from aischeduler.state.index import Mask, Rows
-from aischeduler.state.nodes import NODES_MAX, NodeTable
+from aischeduler.state.nodes import NODES_MAX, Column, NodeTable
 from aischeduler.state.wanted import requested
 
 FULL_PASS_SHARE: Final = 4
@@ -32,6 +32,8 @@ class Runner:
         self._classes = Classes()
         self._static_filters = tuple(f for f in plugins.filters if f.static)
         self._live_filters = tuple(f for f in plugins.filters if not f.static)
+        self._amount_filters = tuple(f for f in self._live_filters if isinstance(f, AmountFilter))
+        self._other_filters = tuple(f for f in self._live_filters if not isinstance(f, AmountFilter))
         self._preferences = tuple(s for s in plugins.scores if s.normalize)
         self._live_scores = tuple(s for s in plugins.scores if not s.normalize)
 
@@ -62,6 +64,18 @@ class Runner:
     def fits(self, spec: PodSpec, rows: Rows) -> Mask:
         """Return a mask as long as `rows`: where every live filter passes by what the table says this moment."""
         return self._passing(self._live_filters, spec, rows)
+
+    def by_amounts(self, spec: PodSpec) -> bool:
+        """Say whether amounts alone decide where such a pod fits, so that `fits_using` can be asked."""
+        nowhere: Rows = np.zeros(0, dtype=np.intp)
+        return all(rule.filter(spec, self.nodes, nowhere) is None for rule in self._other_filters)
+
+    def fits_using(self, spec: PodSpec, rows: Rows, used: Column) -> Mask:
+        """Return what `fits` would say if `used` [column, one of rows] counted there; `rows` may repeat a row."""
+        passing: Mask = np.ones(len(rows), dtype=np.bool_)
+        for rule in self._amount_filters:
+            passing &= rule.filter_using(spec, self.nodes, rows, used)
+        return passing
 
     def passes(self, spec: PodSpec, rows: Rows) -> Mask:
         """Ask every filter about these few rows, remembering nothing; return a mask as long as `rows`."""

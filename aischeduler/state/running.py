@@ -22,6 +22,8 @@ from aischeduler.state.wanted import requested
 
 Slots = npt.NDArray[np.intp]
 """Numbers of slots."""
+RunningTable = npt.NDArray[np.void]
+"""Running pods, a field for each of `RunningFacts` and their rows and kinds."""
 
 SLOTS_FIRST: Final = 64
 CHANGES_MAX: Final = 2**12

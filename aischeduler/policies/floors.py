@@ -1,0 +1,190 @@
+"""Floors: the least that a row could lose, whoever asks; few rows need a close look where they are looked at in order.
+
+Laws:
+- A floor is never above what `preemption` says that the row loses, for any asker that would cost it a victim.
+- The answer is that of `preemption` over all rows, or None: not known by a look at so few.
+- What fits is what the live filters say of amounts, and only an asker for whom these decide is answered.
+"""
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from aischeduler.framework.runner import Runner
+from aischeduler.policies.preemption import (
+    BORROWER_PRIORITY,
+    PRIORITY_MIN,
+    VICTIMS_MAX,
+    Chosen,
+    Demand,
+    Numbers,
+    started_of,
+)
+from aischeduler.state.budgets import BudgetTable
+from aischeduler.state.index import Rows
+from aischeduler.state.nodes import Column
+from aischeduler.state.running import RunningPods
+
+LOOKS_MAX: Final = 4
+"""Rows that are looked at closely; where that does not tell, all rows are to be weighed at once."""
+NOBODY: Final = 2**62
+"""The floor of a row from which nobody may be evicted."""
+
+
+class Loss(NamedTuple):
+    """What a row loses: less is better, as the columns of `preemption.Losses` have it; the rank of its name last."""
+
+    violations: int
+    highest: int
+    weight: int
+    victims: int
+    youth: int
+    rank: int
+
+
+class Floors:
+    """By row of the node table. `highest`: the least important victim that it has, as victims are compared.
+
+    `youth` is the latest start among the pods of that priority, negated; `leaving` [resource of the kinds, row] what
+    those have who are leaving.
+    """
+
+    def __init__(self) -> None:
+        self.highest: Numbers = np.zeros(0, dtype=np.int64)
+        self.youth: Numbers = np.zeros(0, dtype=np.int64)
+        self.leaving: Column = np.zeros((0, 0), dtype=np.int64)
+        self._version = 0
+
+    def catch_up(self, running: RunningPods, width: int) -> None:
+        """Take over what changed among the running pods; the node table has `width` rows."""
+        changed = running.changed_since(self._version)
+        shape = (len(running.kinds.resources), width)
+        if changed is None or self.leaving.shape != shape:
+            self.highest, self.youth = np.empty(width, dtype=np.int64), np.empty(width, dtype=np.int64)
+            self.leaving = np.empty(shape, dtype=np.int64)
+            changed = list(range(width))
+        if changed:
+            self._read(running, np.array(changed, dtype=np.intp))
+        self._version = running.version
+
+    def of(self, row: int, rank: int) -> Loss:
+        """Return the least that a row could lose; `rank` is the place of its name among all."""
+        highest = int(self.highest[row])
+        weight = 0 if highest == BORROWER_PRIORITY else highest - PRIORITY_MIN
+        return Loss(0, highest, weight, 1, int(self.youth[row]), rank)
+
+    def lowest(self, rows: Rows, ranks: Column) -> int:
+        """Return the row of the lowest floor among some."""
+        for floor in (self.highest, self.youth, ranks):
+            of_each = floor.take(rows)
+            rows = rows[of_each == of_each.min()]
+        return int(rows[0])
+
+    def _read(self, running: RunningPods, rows: Rows) -> None:
+        pods = running.table[running.slots_on(rows)]
+        leaving = pods["leaving"]
+        self.leaving[:, rows] = 0
+        np.add.at(self.leaving.T, pods["row"][leaving], running.kinds.amounts[pods["kind"][leaving]])
+        pods = pods[pods["evictable"] & ~leaving]
+        row = pods["row"]
+        priority = np.where(pods["borrower"], BORROWER_PRIORITY, pods["priority"])
+        self.highest[rows] = NOBODY
+        np.minimum.at(self.highest, row, priority)
+        lowest = priority == self.highest[row]
+        self.youth[rows] = 0
+        np.minimum.at(self.youth, row[lowest], -started_of(pods[lowest]))
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """One search for victims. The floors have caught up with the running pods."""
+
+    demand: Demand
+    runner: Runner
+    running: RunningPods
+    budgets: BudgetTable
+    floors: Floors
+
+    def cheapest(self, rows: Rows) -> Chosen | None:
+        """Return the best row among `rows` and who must leave it; None where so few looks do not tell."""
+        spec, floors, ranks = self.demand.spec, self.floors, self.runner.nodes.ranks()
+        if not self.runner.by_amounts(spec):
+            return None
+        rows = rows[self.runner.allowed(spec, rows)]
+        free = rows[self.runner.fits_using(spec, rows, self._used(rows))]
+        if len(free):
+            return Chosen(int(free[ranks[free].argmin()]), (), 0)
+        rows = rows[floors.highest.take(rows) < self.demand.priority]
+        found: list[tuple[Loss, Chosen]] = []
+        for _ in range(min(LOOKS_MAX, len(rows))):
+            row = floors.lowest(rows, ranks)
+            found += self._look(row)
+            if found and min(found)[0] <= floors.of(row, int(ranks[row])):
+                return min(found)[1]
+            rows = rows[rows != row]
+        return min(found)[1] if found and not len(rows) else None
+
+    def _used(self, rows: Rows) -> Column:
+        """Return what is used on these rows, [column, row], once those are gone who are leaving."""
+        used = self.runner.nodes.used.take(rows, axis=1)
+        used[self._columns()] -= self.floors.leaving.take(rows, axis=1)
+        return used
+
+    def _columns(self) -> list[int]:
+        return [self.runner.nodes.column(resource) for resource in self.running.kinds.resources]
+
+    def _look(self, row: int) -> list[tuple[Loss, Chosen]]:
+        """Return what the row loses and how, in a list; nothing where no eviction would help."""
+        candidates = self._candidates(row)
+        broken = self.budgets.broken([one.uid for one in candidates], np.full(len(candidates), row)).tolist()
+        turns = sorted(zip(broken, candidates, strict=True), key=lambda turn: not turn[0])
+        victims = [turns[place] for place in self._reprieve(row, [one.kind for _, one in turns])]
+        if not victims:
+            return []
+        violations, leave = sum(breaks for breaks, _ in victims), sorted((one for _, one in victims), reverse=True)
+        priorities = [BORROWER_PRIORITY if one.borrower else -one.below for one in leave]
+        highest = max(priorities)
+        weight = sum(0 if one.borrower else -one.below - PRIORITY_MIN for one in leave)
+        oldest = min(one.started for one, priority in zip(leave, priorities, strict=True) if priority == highest)
+        loss = Loss(violations, highest, weight, len(leave), -oldest, int(self.runner.nodes.ranks()[row]))
+        return [(loss, Chosen(row, tuple(one.uid for one in leave), violations))]
+
+    def _candidates(self, row: int) -> "list[_Candidate]":
+        """Return who may have to leave the row, the most important first."""
+        slots = self.running.slots_on(np.array([row], dtype=np.intp))
+        pods = self.running.table[slots]
+        below_asker = pods["borrower"] | (pods["priority"] < self.demand.priority)
+        may_go = pods["evictable"] & ~pods["leaving"] & below_asker
+        slots, pods = slots[may_go], pods[may_go]
+        columns = (pods["borrower"], -pods["priority"], started_of(pods))
+        found = zip(*(column.tolist() for column in columns), self.running.uids_of(slots), pods["kind"].tolist(), strict=True)
+        return [_Candidate(*one) for one in sorted(found)[-VICTIMS_MAX:]]
+
+    def _reprieve(self, row: int, kinds: list[int]) -> list[int]:
+        """Let those stay that can stay beside the asker; return the places of the others, none where nothing helps.
+
+        One what-if for each turn, and a first one with nobody: who was let stay before counts in it.
+        """
+        amounts = np.zeros((len(self.runner.nodes.used), len(kinds) + 1), dtype=np.int64)
+        amounts[self._columns(), 1:] = self.running.kinds.amounts[kinds].T
+        turns = np.full(len(kinds) + 1, row, dtype=np.intp)
+        used = self._used(turns) - amounts.sum(axis=1, keepdims=True) + amounts.cumsum(axis=1)
+        evicted: list[int] = []
+        while not (fits := self.runner.fits_using(self.demand.spec, turns, used)).all():
+            first = int(fits.argmin())
+            if not first:
+                return []
+            used[:, first:] -= amounts[:, first : first + 1]
+            evicted.append(first - 1)
+        return evicted
+
+
+class _Candidate(NamedTuple):
+    """A pod that may have to leave; they sort by importance, the most important first. `below`: priority, negated."""
+
+    borrower: bool
+    below: int
+    started: int
+    uid: str
+    kind: int
