@@ -75,7 +75,7 @@ def _found_again(cluster: Cluster, record: PodRecord, rows: Rows) -> Chosen | No
 def _found_by_floors(cluster: Cluster, record: PodRecord, rows: Rows) -> Chosen | None:
     """Choose by a close look at the few rows that could lose least; None where that does not tell."""
     floors = cluster.searches.floors
-    floors.catch_up(cluster.running, cluster.nodes.width)
+    floors.catch_up(cluster.running, cluster.nodes)
     demand = Demand(record.pod.spec, record.pod.priority)
     return Search(demand, cluster.runner, cluster.running, cluster.budgets, floors).cheapest(rows)
 

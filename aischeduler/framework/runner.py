@@ -72,10 +72,11 @@ class Runner:
 
     def fits_using(self, spec: PodSpec, rows: Rows, used: Column) -> Mask:
         """Return what `fits` would say if `used` [column, one of rows] counted there; `rows` may repeat a row."""
-        passing: Mask = np.ones(len(rows), dtype=np.bool_)
-        for rule in self._amount_filters:
-            passing &= rule.filter_using(spec, self.nodes, rows, used)
-        return passing
+        masks = (rule.filter_using(spec, self.nodes, rows, used) for rule in self._amount_filters)
+        passing = next(masks, None)
+        for mask in masks:
+            passing &= mask
+        return np.ones(len(rows), dtype=np.bool_) if passing is None else passing
 
     def passes(self, spec: PodSpec, rows: Rows) -> Mask:
         """Ask every filter about these few rows, remembering nothing; return a mask as long as `rows`."""
@@ -96,15 +97,22 @@ class Runner:
 
     def diagnose(self, ask: Ask, rows: Rows) -> Diagnosis:
         """Say why no row would do: each row counts for the first filter that refuses it."""
-        view = self._view(ask)
-        if view.refusal is None or view.refusal[0] != self.nodes.version or view.refusal[1] is not rows:
-            view.refusal = (self.nodes.version, rows, self.refusals(ask.spec, rows))
+        nodes = self.nodes
+        view = self._classes.view(ask.spec, ask.placement, nodes.width)
+        if view.static_version != nodes.static_version:
+            view = self._view(ask)
+        if view.refusal is None or view.refusal[0] != nodes.version or view.refusal[1] is not rows:
+            filters = self._live_filters if view.static.take(rows).all() else self.plugins.filters
+            view.refusal = (nodes.version, rows, self._refusals(filters, ask.spec, rows))
         return view.refusal[2]
 
     def refusals(self, spec: PodSpec, rows: Rows) -> Diagnosis:
         """Say why none of the rows would do, as `diagnose` does, but without remembering: for what-ifs."""
+        return self._refusals(self.plugins.filters, spec, rows)
+
+    def _refusals(self, filters: tuple[Filter, ...], spec: PodSpec, rows: Rows) -> Diagnosis:
         left, reasons = rows, Counter[str]()
-        for rule in self.plugins.filters:
+        for rule in filters:
             mask = rule.filter(spec, self.nodes, left)
             if mask is None or mask.all():
                 continue

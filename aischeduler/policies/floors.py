@@ -14,6 +14,7 @@ import numpy as np
 from aischeduler.framework.runner import Runner
 from aischeduler.policies.preemption import (
     BORROWER_PRIORITY,
+    NOT_STARTED,
     PRIORITY_MIN,
     VICTIMS_MAX,
     Chosen,
@@ -23,11 +24,12 @@ from aischeduler.policies.preemption import (
 )
 from aischeduler.state.budgets import BudgetTable
 from aischeduler.state.index import Rows
-from aischeduler.state.nodes import Column
+from aischeduler.state.nodes import Column, NodeTable
 from aischeduler.state.running import RunningPods
 
 LOOKS_MAX: Final = 4
 """Rows that are looked at closely; where that does not tell, all rows are to be weighed at once."""
+UNCLEAR: Final = -1
 NOBODY: Final = 2**62
 """The floor of a row from which nobody may be evicted."""
 
@@ -46,25 +48,28 @@ class Loss(NamedTuple):
 class Floors:
     """By row of the node table. `highest`: the least important victim that it has, as victims are compared.
 
-    `youth` is the latest start among the pods of that priority, negated; `leaving` [resource of the kinds, row] what
-    those have who are leaving.
+    `youth` is the latest start among the pods of that priority, negated; `leaving` [column of the node table, row] what
+    those have who are leaving. `columns` are those of the resources of the kinds of running pods.
+    `last` is the slot of the least important home pod, UNCLEAR where there are borrowers or others are as important.
     """
 
     def __init__(self) -> None:
         self.highest: Numbers = np.zeros(0, dtype=np.int64)
         self.youth: Numbers = np.zeros(0, dtype=np.int64)
+        self.last: Numbers = np.zeros(0, dtype=np.int64)
         self.leaving: Column = np.zeros((0, 0), dtype=np.int64)
+        self.columns: list[int] = []
         self._version = 0
 
-    def catch_up(self, running: RunningPods, width: int) -> None:
-        """Take over what changed among the running pods; the node table has `width` rows."""
+    def catch_up(self, running: RunningPods, nodes: NodeTable) -> None:
+        """Take over what changed among the running pods."""
         changed = running.changed_since(self._version)
-        shape = (len(running.kinds.resources), width)
-        if changed is None or self.leaving.shape != shape:
-            self.highest, self.youth = np.empty(width, dtype=np.int64), np.empty(width, dtype=np.int64)
-            self.leaving = np.empty(shape, dtype=np.int64)
-            changed = list(range(width))
+        if changed is None or self.leaving.shape != nodes.used.shape:
+            self.highest, self.youth, self.last = (np.empty(nodes.width, dtype=np.int64) for _ in range(3))
+            self.leaving = np.empty_like(nodes.used)
+            changed = list(range(nodes.width))
         if changed:
+            self.columns = [nodes.column(resource) for resource in running.kinds.resources]
             self._read(running, np.array(changed, dtype=np.intp))
         self._version = running.version
 
@@ -77,23 +82,32 @@ class Floors:
     def lowest(self, rows: Rows, ranks: Column) -> int:
         """Return the row of the lowest floor among some."""
         for floor in (self.highest, self.youth, ranks):
-            of_each = floor.take(rows)
-            rows = rows[of_each == of_each.min()]
+            if len(rows) > 1:
+                of_each = floor.take(rows)
+                rows = rows[of_each == of_each.min()]
         return int(rows[0])
 
     def _read(self, running: RunningPods, rows: Rows) -> None:
-        pods = running.table[running.slots_on(rows)]
+        slots = running.slots_on(rows)
+        pods = running.table[slots]
         leaving = pods["leaving"]
         self.leaving[:, rows] = 0
-        np.add.at(self.leaving.T, pods["row"][leaving], running.kinds.amounts[pods["kind"][leaving]])
-        pods = pods[pods["evictable"] & ~leaving]
-        row = pods["row"]
+        gone = pods[leaving]
+        np.add.at(self.leaving.T, (gone["row"][:, np.newaxis], self.columns), running.kinds.amounts[gone["kind"]])
+        may_go = pods["evictable"] & ~leaving
+        slots, pods = slots[may_go], pods[may_go]
+        row, youth = pods["row"], -started_of(pods)
         priority = np.where(pods["borrower"], BORROWER_PRIORITY, pods["priority"])
         self.highest[rows] = NOBODY
         np.minimum.at(self.highest, row, priority)
-        lowest = priority == self.highest[row]
+        lowest = np.flatnonzero(priority == self.highest[row])
         self.youth[rows] = 0
-        np.minimum.at(self.youth, row[lowest], -started_of(pods[lowest]))
+        np.minimum.at(self.youth, row[lowest], youth[lowest])
+        last = lowest[youth[lowest] == self.youth[row[lowest]]]
+        slots, row = slots[last], row[last]
+        self.last[rows] = UNCLEAR
+        self.last[row] = slots
+        self.last[row[(self.last[row] != slots) | pods["borrower"][last]]] = UNCLEAR
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,18 +141,20 @@ class Search:
 
     def _used(self, rows: Rows) -> Column:
         """Return what is used on these rows, [column, row], once those are gone who are leaving."""
-        used = self.runner.nodes.used.take(rows, axis=1)
-        used[self._columns()] -= self.floors.leaving.take(rows, axis=1)
+        used: Column = self.runner.nodes.used.take(rows, axis=1) - self.floors.leaving.take(rows, axis=1)
         return used
 
-    def _columns(self) -> list[int]:
-        return [self.runner.nodes.column(resource) for resource in self.running.kinds.resources]
-
     def _look(self, row: int) -> list[tuple[Loss, Chosen]]:
-        """Return what the row loses and how, in a list; nothing where no eviction would help."""
+        """Return what the row loses and how, in a list; nothing where no eviction would help.
+
+        It is not free as it is. So where the last of all is enough, whom no budget protects, all others can stay.
+        """
+        last = int(self.floors.last[row])
+        if last != UNCLEAR and not self.budgets.protects(uid := self.running.uid_of(last)) and self._enough(row, last):
+            return [(self.floors.of(row, int(self.runner.nodes.ranks()[row])), Chosen(row, (uid,), 0))]
         candidates = self._candidates(row)
         broken = self.budgets.broken([one.uid for one in candidates], np.full(len(candidates), row)).tolist()
-        turns = sorted(zip(broken, candidates, strict=True), key=lambda turn: not turn[0])
+        turns = sorted(zip(broken, candidates, strict=True), key=_breaks, reverse=True)
         victims = [turns[place] for place in self._reprieve(row, [one.kind for _, one in turns])]
         if not victims:
             return []
@@ -150,26 +166,33 @@ class Search:
         loss = Loss(violations, highest, weight, len(leave), -oldest, int(self.runner.nodes.ranks()[row]))
         return [(loss, Chosen(row, tuple(one.uid for one in leave), violations))]
 
+    def _enough(self, row: int, slot: int) -> bool:
+        """Say whether the asker fits once the pod in this slot is gone from the row, and those who are leaving."""
+        rows = np.array([row], dtype=np.intp)
+        used = self._used(rows)
+        used[self.floors.columns, 0] -= self.running.kinds.amounts[self.running.table["kind"][slot]]
+        return bool(self.runner.fits_using(self.demand.spec, rows, used)[0])
+
     def _candidates(self, row: int) -> "list[_Candidate]":
         """Return who may have to leave the row, the most important first."""
-        slots = self.running.slots_on(np.array([row], dtype=np.intp))
-        pods = self.running.table[slots]
-        below_asker = pods["borrower"] | (pods["priority"] < self.demand.priority)
-        may_go = pods["evictable"] & ~pods["leaving"] & below_asker
-        slots, pods = slots[may_go], pods[may_go]
-        columns = (pods["borrower"], -pods["priority"], started_of(pods))
-        found = zip(*(column.tolist() for column in columns), self.running.uids_of(slots), pods["kind"].tolist(), strict=True)
-        return [_Candidate(*one) for one in sorted(found)[-VICTIMS_MAX:]]
+        asker = self.demand.priority
+        found = [
+            _Candidate(pod.borrower, -pod.priority, pod.started_seconds or NOT_STARTED, uid, pod.kind)
+            for uid, pod in self.running.pods_on(row)
+            if pod.evictable and not pod.leaving and (pod.borrower or pod.priority < asker)
+        ]
+        return sorted(found)[-VICTIMS_MAX:]
 
     def _reprieve(self, row: int, kinds: list[int]) -> list[int]:
         """Let those stay that can stay beside the asker; return the places of the others, none where nothing helps.
 
         One what-if for each turn, and a first one with nobody: who was let stay before counts in it.
         """
-        amounts = np.zeros((len(self.runner.nodes.used), len(kinds) + 1), dtype=np.int64)
-        amounts[self._columns(), 1:] = self.running.kinds.amounts[kinds].T
+        amounts = np.zeros((len(self.floors.leaving), len(kinds) + 1), dtype=np.int64)
+        amounts[self.floors.columns, 1:] = self.running.kinds.amounts[kinds].T
         turns = np.full(len(kinds) + 1, row, dtype=np.intp)
-        used = self._used(turns) - amounts.sum(axis=1, keepdims=True) + amounts.cumsum(axis=1)
+        put_on = amounts.cumsum(axis=1)
+        used = (self.runner.nodes.used[:, row] - self.floors.leaving[:, row] - put_on[:, -1])[:, np.newaxis] + put_on
         evicted: list[int] = []
         while not (fits := self.runner.fits_using(self.demand.spec, turns, used)).all():
             first = int(fits.argmin())
@@ -188,3 +211,7 @@ class _Candidate(NamedTuple):
     started: int
     uid: str
     kind: int
+
+
+def _breaks(turn: tuple[bool, _Candidate]) -> bool:
+    return turn[0]

@@ -8,7 +8,7 @@ Laws:
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,20 @@ CHANGES_MAX: Final = 2**12
 """Changes that are remembered for those who catch up."""
 ROWS_ONE_BY_ONE: Final = 16
 """So few rows are looked up one by one; for more, one pass over all slots is cheaper."""
+
+class RunningPod(NamedTuple):
+    """A pod on a row, as the table has it; of its facts only what they say of the pod by itself."""
+
+    row: int
+    kind: int
+    priority: int
+    started_seconds: int
+    home: int
+    ours: bool
+    borrower: bool
+    evictable: bool
+    leaving: bool
+
 
 _FIELDS: Final = np.dtype(
     [
@@ -152,6 +166,12 @@ class RunningPods:
     def on_row(self, row: int) -> tuple[str, ...]:
         """Return the pods that count on a row, ordered by uid."""
         return tuple(sorted(self._on_row.get(row, ())))
+
+    def pods_on(self, row: int) -> list[tuple[str, RunningPod]]:
+        """Return the pods that count on a row with their uids, in no order that means anything."""
+        on_row = self._on_row.get(row, {})
+        pods = self.table[list(on_row.values())].tolist()
+        return [(uid, RunningPod._make(pod)) for uid, pod in zip(on_row, pods, strict=True)]
 
     def slots_on(self, rows: Rows) -> Slots:
         """Return the slots of all pods that count on one of the rows, in no order that means anything."""
