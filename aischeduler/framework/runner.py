@@ -116,6 +116,9 @@ class Runner:
             mask = rule.filter(spec, self.nodes, left)
             if mask is None or mask.all():
                 continue
+            if not mask.any():
+                reasons.update(rule.reasons(spec, self.nodes, left))
+                break
             reasons.update(rule.reasons(spec, self.nodes, left[~mask]))
             left = left[mask]
         return diagnosis(len(rows), reasons)

@@ -129,12 +129,14 @@ class Search:
         free = rows[self.runner.fits_using(spec, rows, self._used(rows))]
         if len(free):
             return Chosen(int(free[ranks[free].argmin()]), (), 0)
-        rows = rows[floors.highest.take(rows) < self.demand.priority]
         found: list[tuple[Loss, Chosen]] = []
         for _ in range(min(LOOKS_MAX, len(rows))):
             row = floors.lowest(rows, ranks)
-            found += self._look(row)
-            if found and min(found)[0] <= floors.of(row, int(ranks[row])):
+            floor = floors.of(row, int(ranks[row]))
+            if floor.highest >= self.demand.priority:
+                return min(found)[1] if found else None
+            found += self._look(row, floor)
+            if found and min(found)[0] <= floor:
                 return min(found)[1]
             rows = rows[rows != row]
         return min(found)[1] if found and not len(rows) else None
@@ -144,14 +146,14 @@ class Search:
         used: Column = self.runner.nodes.used.take(rows, axis=1) - self.floors.leaving.take(rows, axis=1)
         return used
 
-    def _look(self, row: int) -> list[tuple[Loss, Chosen]]:
+    def _look(self, row: int, floor: Loss) -> list[tuple[Loss, Chosen]]:
         """Return what the row loses and how, in a list; nothing where no eviction would help.
 
         It is not free as it is. So where the last of all is enough, whom no budget protects, all others can stay.
         """
         last = int(self.floors.last[row])
         if last != UNCLEAR and not self.budgets.protects(uid := self.running.uid_of(last)) and self._enough(row, last):
-            return [(self.floors.of(row, int(self.runner.nodes.ranks()[row])), Chosen(row, (uid,), 0))]
+            return [(floor, Chosen(row, (uid,), 0))]
         candidates = self._candidates(row)
         broken = self.budgets.broken([one.uid for one in candidates], np.full(len(candidates), row)).tolist()
         turns = sorted(zip(broken, candidates, strict=True), key=_breaks, reverse=True)
@@ -163,7 +165,7 @@ class Search:
         highest = max(priorities)
         weight = sum(0 if one.borrower else -one.below - PRIORITY_MIN for one in leave)
         oldest = min(one.started for one, priority in zip(leave, priorities, strict=True) if priority == highest)
-        loss = Loss(violations, highest, weight, len(leave), -oldest, int(self.runner.nodes.ranks()[row]))
+        loss = Loss(violations, highest, weight, len(leave), -oldest, floor.rank)
         return [(loss, Chosen(row, tuple(one.uid for one in leave), violations))]
 
     def _enough(self, row: int, slot: int) -> bool:
