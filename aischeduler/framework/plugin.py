@@ -59,7 +59,10 @@ class Filter(Protocol):
 
 @runtime_checkable
 class AmountFilter(Filter, Protocol):
-    """A live filter that reads nothing but amounts, and so can be asked about any."""
+    """A live filter that reads nothing but amounts, and so can be asked about any.
+
+    Its `reasons` may be asked about rows that it passes too: they count for nothing.
+    """
 
     def filter_using(self, spec: PodSpec, nodes: NodeTable, rows: Rows, used: Column) -> Mask:
         """Return what `filter` would say if `used` [column, one of rows] counted there; `rows` may repeat a row."""

@@ -34,6 +34,8 @@ class Runner:
         self._live_filters = tuple(f for f in plugins.filters if not f.static)
         self._amount_filters = tuple(f for f in self._live_filters if isinstance(f, AmountFilter))
         self._other_filters = tuple(f for f in self._live_filters if not isinstance(f, AmountFilter))
+        last = plugins.filters[-1:]
+        self._last_by_amounts = last[0] if last and isinstance(last[0], AmountFilter) else None
         self._preferences = tuple(s for s in plugins.scores if s.normalize)
         self._live_scores = tuple(s for s in plugins.scores if not s.normalize)
 
@@ -113,12 +115,12 @@ class Runner:
     def _refusals(self, filters: tuple[Filter, ...], spec: PodSpec, rows: Rows) -> Diagnosis:
         left, reasons = rows, Counter[str]()
         for rule in filters:
+            if rule is self._last_by_amounts:
+                reasons.update(rule.reasons(spec, self.nodes, left))
+                break
             mask = rule.filter(spec, self.nodes, left)
             if mask is None or mask.all():
                 continue
-            if not mask.any():
-                reasons.update(rule.reasons(spec, self.nodes, left))
-                break
             reasons.update(rule.reasons(spec, self.nodes, left[~mask]))
             left = left[mask]
         return diagnosis(len(rows), reasons)

@@ -49,8 +49,8 @@ class NodeResourcesFit:
         taken = spec.request.taken
         words = ["Too many pods" if resource == PODS else f"Insufficient {resource}" for resource in taken]
         room = self._room(spec, nodes, rows, nodes.used.take(rows, axis=1))
-        short = (len(rows) - int(np.count_nonzero(has_room)) for has_room in room)
-        return +Counter(dict(zip(words, short, strict=True)))
+        short = (len(rows) - room.sum(axis=1)).tolist()
+        return Counter({word: rows_short for word, rows_short in zip(words, short, strict=True) if rows_short})
 
     def helps(self, spec: PodSpec, node: Node) -> bool:
         """Expect room: how much is left is no property of the node, and was asked before."""
