@@ -23,8 +23,8 @@ from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.pool import Pool
 from aischeduler.model.selectors import Labels
 from aischeduler.policies.borrowing import Market, NoLender
-from aischeduler.policies.placement import preference
 from aischeduler.policies.floors import Floors
+from aischeduler.policies.placement import preference
 from aischeduler.policies.preemption import Losses, Unhelpful
 from aischeduler.state.budgets import BudgetTable
 from aischeduler.state.claims import Claims

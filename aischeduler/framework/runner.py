@@ -6,6 +6,7 @@ Laws:
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -74,11 +75,7 @@ class Runner:
 
     def fits_using(self, spec: PodSpec, rows: Rows, used: Column) -> Mask:
         """Return what `fits` would say if `used` [column, one of rows] counted there; `rows` may repeat a row."""
-        masks = (rule.filter_using(spec, self.nodes, rows, used) for rule in self._amount_filters)
-        passing = next(masks, None)
-        for mask in masks:
-            passing &= mask
-        return np.ones(len(rows), dtype=np.bool_) if passing is None else passing
+        return _all((rule.filter_using(spec, self.nodes, rows, used) for rule in self._amount_filters), rows)
 
     def passes(self, spec: PodSpec, rows: Rows) -> Mask:
         """Ask every filter about these few rows, remembering nothing; return a mask as long as `rows`."""
@@ -164,16 +161,20 @@ class Runner:
             view.keys[rows] = total
 
     def _passing(self, filters: tuple[Filter, ...], spec: PodSpec, rows: Rows) -> Mask:
-        passing: Mask | None = None
-        for rule in filters:
-            mask = rule.filter(spec, self.nodes, rows)
-            if mask is not None:
-                passing = mask if passing is None else passing & mask
-        return np.ones(len(rows), dtype=np.bool_) if passing is None else passing
+        return _all((rule.filter(spec, self.nodes, rows) for rule in filters), rows)
 
     def _added(self, total: Scores, score: Score, ask: Ask, rows: Rows) -> Scores:
         raw = score.score(ask, self.nodes, rows)
         return total if raw is None else total + raw * (score.weight * NODES_MAX)
+
+
+def _all(masks: Iterable[Mask | None], rows: Rows) -> Mask:
+    """Return where all of these masks over `rows` are true; None is true everywhere."""
+    passing: Mask | None = None
+    for mask in masks:
+        if mask is not None:
+            passing = mask if passing is None else passing & mask
+    return np.ones(len(rows), dtype=np.bool_) if passing is None else passing
 
 
 def normalized(raw: Scores, *, reverse: bool) -> Scores:

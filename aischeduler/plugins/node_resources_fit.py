@@ -41,8 +41,7 @@ class NodeResourcesFit:
 
     def filter_using(self, spec: PodSpec, nodes: NodeTable, rows: Rows, used: Column) -> Mask:
         """Pass rows with room for everything that the pod asks for, were that `used` there."""
-        mask: Mask = self._room(spec, nodes, rows, used).all(axis=0)
-        return mask
+        return np.asarray(self._room(spec, nodes, rows, used).all(axis=0))
 
     def reasons(self, spec: PodSpec, nodes: NodeTable, rows: Rows) -> Counter[str]:
         """Count every resource that is short, so that a node may count more than once."""

@@ -29,6 +29,8 @@ from aischeduler.state.running import RunningPods
 
 LOOKS_MAX: Final = 4
 """Rows that are looked at closely; where that does not tell, all rows are to be weighed at once."""
+ROWS_ONE_BY_ONE: Final = 2
+"""So few rows are sooner read one by one than all at once."""
 UNCLEAR: Final = -1
 NOBODY: Final = 2**62
 """The floor of a row from which nobody may be evicted."""
@@ -70,7 +72,11 @@ class Floors:
             changed = list(range(nodes.width))
         if changed:
             self.columns = [nodes.column(resource) for resource in running.kinds.resources]
-            self._read(running, np.array(changed, dtype=np.intp))
+            if len(changed) <= ROWS_ONE_BY_ONE:
+                for row in changed:
+                    self._read_one(running, row)
+            else:
+                self._read(running, np.array(changed, dtype=np.intp))
         self._version = running.version
 
     def of(self, row: int, rank: int) -> Loss:
@@ -86,6 +92,23 @@ class Floors:
                 of_each = floor.take(rows)
                 rows = rows[of_each == of_each.min()]
         return int(rows[0])
+
+    def _read_one(self, running: RunningPods, row: int) -> None:
+        pods = running.pods_on(row)
+        leaving = [pod.kind for _, pod in pods if pod.leaving]
+        self.leaving[:, row] = 0
+        self.leaving[self.columns, row] = running.kinds.amounts[leaving].sum(axis=0)
+        lowest, last = (NOBODY, 0), UNCLEAR
+        for slot, pod in pods:
+            if pod.evictable and not pod.leaving:
+                priority = BORROWER_PRIORITY if pod.borrower else pod.priority
+                floor = (priority, -(pod.started_seconds or NOT_STARTED))
+                if floor < lowest:
+                    lowest, last = floor, UNCLEAR if pod.borrower else slot
+                elif floor == lowest:
+                    last = UNCLEAR
+        self.highest[row], self.youth[row] = lowest
+        self.last[row] = last
 
     def _read(self, running: RunningPods, rows: Rows) -> None:
         slots = running.slots_on(rows)
@@ -179,8 +202,10 @@ class Search:
         """Return who may have to leave the row, the most important first."""
         asker = self.demand.priority
         found = [
-            _Candidate(pod.borrower, -pod.priority, pod.started_seconds or NOT_STARTED, uid, pod.kind)
-            for uid, pod in self.running.pods_on(row)
+            _Candidate(
+                pod.borrower, -pod.priority, pod.started_seconds or NOT_STARTED, self.running.uid_of(slot), pod.kind
+            )
+            for slot, pod in self.running.pods_on(row)
             if pod.evictable and not pod.leaving and (pod.borrower or pod.priority < asker)
         ]
         return sorted(found)[-VICTIMS_MAX:]

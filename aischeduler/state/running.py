@@ -31,6 +31,7 @@ CHANGES_MAX: Final = 2**12
 ROWS_ONE_BY_ONE: Final = 16
 """So few rows are looked up one by one; for more, one pass over all slots is cheaper."""
 
+
 class RunningPod(NamedTuple):
     """A pod on a row, as the table has it; of its facts only what they say of the pod by itself."""
 
@@ -167,11 +168,10 @@ class RunningPods:
         """Return the pods that count on a row, ordered by uid."""
         return tuple(sorted(self._on_row.get(row, ())))
 
-    def pods_on(self, row: int) -> list[tuple[str, RunningPod]]:
-        """Return the pods that count on a row with their uids, in no order that means anything."""
-        on_row = self._on_row.get(row, {})
-        pods = self.table[list(on_row.values())].tolist()
-        return [(uid, RunningPod._make(pod)) for uid, pod in zip(on_row, pods, strict=True)]
+    def pods_on(self, row: int) -> list[tuple[int, RunningPod]]:
+        """Return the pods that count on a row with their slots, in no order that means anything."""
+        slots = list(self._on_row.get(row, {}).values())
+        return [(slot, RunningPod._make(pod)) for slot, pod in zip(slots, self.table[slots].tolist(), strict=True)]
 
     def slots_on(self, rows: Rows) -> Slots:
         """Return the slots of all pods that count on one of the rows, in no order that means anything."""
