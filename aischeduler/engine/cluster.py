@@ -55,7 +55,7 @@ class KnownLosses:
 
 
 class Searches:
-    """How many searches were made, and those that found nothing, with the versions of all that they looked at.
+    """How many were `made` in full, and those that found nothing, with the versions of all that they looked at.
 
     What is forgotten costs a search, never truth.
     """
@@ -63,6 +63,7 @@ class Searches:
     def __init__(self) -> None:
         self.made = 0
         self.floors = Floors()
+        """The least that each row could lose."""
         self.victims: LRUCache[tuple[str, bytes], tuple[tuple[int, int], int, Unhelpful]] = LRUCache(SEARCHES_MAX)
         """Pool and class -> versions, priority that was too low, and why nobody can go."""
         self.losses: LRUCache[tuple[str, bytes, int], KnownLosses] = LRUCache(LOSSES_MAX)

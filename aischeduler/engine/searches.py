@@ -2,7 +2,8 @@
 
 Laws:
 - A search that found nothing is not made again while all that it looked at stays as it was.
-- One that found victims is made again only for the rows that changed since, and answers as if it were made whole.
+- All rows are weighed only where a close look at the few that could lose least does not tell.
+- A search that weighed all is made again only for the rows that changed since, and answers as if it were made whole.
 """
 
 from typing import Final
@@ -30,9 +31,9 @@ def find_victims(cluster: Cluster, record: PodRecord, rows: Rows, claims: tuple[
     if not claims and known is not None and known[0] == versions and priority <= known[1]:
         return known[2]
     with without(cluster, claims):
-        quick = _found_again(cluster, record, rows) or _found_by_floors(cluster, record, rows)
-        if quick is not None:
-            return quick
+        chosen = _found_again(cluster, record, rows) or _found_by_floors(cluster, record, rows)
+        if chosen is not None:
+            return chosen
         cluster.searches.made += 1
         weighed = weigh(Demand(spec, priority), cluster.runner, cluster.running, rows, cluster.budgets)
         found = choice(weighed, cluster.runner, cluster.running)

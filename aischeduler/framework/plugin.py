@@ -61,7 +61,8 @@ class Filter(Protocol):
 class AmountFilter(Filter, Protocol):
     """A live filter that reads nothing but amounts, and so can be asked about any.
 
-    Its `reasons` may be asked about rows that it passes too: they count for nothing.
+    Where it passes, it passes with less in use too. Its `reasons` may be asked about rows that it passes: those count
+    for nothing.
     """
 
     def filter_using(self, spec: PodSpec, nodes: NodeTable, rows: Rows, used: Column) -> Mask:

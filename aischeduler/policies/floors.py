@@ -7,6 +7,7 @@ Laws:
 """
 
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -29,9 +30,10 @@ from aischeduler.state.running import RunningPods
 
 LOOKS_MAX: Final = 4
 """Rows that are looked at closely; where that does not tell, all rows are to be weighed at once."""
-ROWS_ONE_BY_ONE: Final = 2
+FEW_ROWS: Final = 2
 """So few rows are sooner read one by one than all at once."""
 UNCLEAR: Final = -1
+"""No slot."""
 NOBODY: Final = 2**62
 """The floor of a row from which nobody may be evicted."""
 
@@ -52,7 +54,7 @@ class Floors:
 
     `youth` is the latest start among the pods of that priority, negated; `leaving` [column of the node table, row] what
     those have who are leaving. `columns` are those of the resources of the kinds of running pods.
-    `last` is the slot of the least important home pod, UNCLEAR where there are borrowers or others are as important.
+    `last` is the slot of the least important pod, UNCLEAR where that is a borrower or others are as important.
     """
 
     def __init__(self) -> None:
@@ -72,11 +74,11 @@ class Floors:
             changed = list(range(nodes.width))
         if changed:
             self.columns = [nodes.column(resource) for resource in running.kinds.resources]
-            if len(changed) <= ROWS_ONE_BY_ONE:
+            if len(changed) > FEW_ROWS:
+                self._read(running, np.array(changed, dtype=np.intp))
+            else:
                 for row in changed:
                     self._read_one(running, row)
-            else:
-                self._read(running, np.array(changed, dtype=np.intp))
         self._version = running.version
 
     def of(self, row: int, rank: int) -> Loss:
@@ -94,6 +96,7 @@ class Floors:
         return int(rows[0])
 
     def _read_one(self, running: RunningPods, row: int) -> None:
+        """Read one row, as `_read` does many."""
         pods = running.pods_on(row)
         leaving = [pod.kind for _, pod in pods if pod.leaving]
         self.leaving[:, row] = 0
@@ -179,7 +182,7 @@ class Search:
             return [(floor, Chosen(row, (uid,), 0))]
         candidates = self._candidates(row)
         broken = self.budgets.broken([one.uid for one in candidates], np.full(len(candidates), row)).tolist()
-        turns = sorted(zip(broken, candidates, strict=True), key=_breaks, reverse=True)
+        turns = sorted(zip(broken, candidates, strict=True), key=itemgetter(0), reverse=True)
         victims = [turns[place] for place in self._reprieve(row, [one.kind for _, one in turns])]
         if not victims:
             return []
@@ -238,7 +241,3 @@ class _Candidate(NamedTuple):
     started: int
     uid: str
     kind: int
-
-
-def _breaks(turn: tuple[bool, _Candidate]) -> bool:
-    return turn[0]
