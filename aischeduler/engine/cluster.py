@@ -23,6 +23,7 @@ from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.pool import Pool
 from aischeduler.model.selectors import Labels
 from aischeduler.policies.borrowing import Market, NoLender
+from aischeduler.policies.floors import Floors
 from aischeduler.policies.placement import preference
 from aischeduler.policies.preemption import Losses, Unhelpful
 from aischeduler.state.budgets import BudgetTable
@@ -54,13 +55,15 @@ class KnownLosses:
 
 
 class Searches:
-    """How many searches were made, and those that found nothing, with the versions of all that they looked at.
+    """How many were `made` in full, and those that found nothing, with the versions of all that they looked at.
 
     What is forgotten costs a search, never truth.
     """
 
     def __init__(self) -> None:
         self.made = 0
+        self.floors = Floors()
+        """The least that each row could lose."""
         self.victims: LRUCache[tuple[str, bytes], tuple[tuple[int, int], int, Unhelpful]] = LRUCache(SEARCHES_MAX)
         """Pool and class -> versions, priority that was too low, and why nobody can go."""
         self.losses: LRUCache[tuple[str, bytes, int], KnownLosses] = LRUCache(LOSSES_MAX)

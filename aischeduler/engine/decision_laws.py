@@ -2,7 +2,8 @@
 
 Laws:
 - Whatever the call did after it can only have made the law easier to keep: it bound, parked and claimed, and nobody
-  came or left in between. So what is found here was wrong when it was decided.
+  came or left in between. So what is found here was wrong when it was decided. Only the claim of a pod that lost it to
+  one ahead, and was tried again, is another by then.
 """
 
 from collections.abc import Iterable, Iterator
@@ -114,5 +115,6 @@ def _evict_faults(cluster: Cluster, evict: Evict) -> Faults:
     if cluster.victims.get(uid) != asker.uid or uid in cluster.spared:
         yield "I7", f"{uid}: is evicted for {asker.uid}, noted is {cluster.victims.get(uid)}"
     claim = cluster.claims.of(asker.uid)
-    if claim is not None and (claim.row != victim.row or uid not in claim.victims):
+    tried_again = owner is not None and owner.decision != evict.decision
+    if claim is not None and not tried_again and (claim.row != victim.row or uid not in claim.victims):
         yield "I7", f"{uid}: is evicted for {asker.uid}, who claims room elsewhere"

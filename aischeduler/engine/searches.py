@@ -2,7 +2,8 @@
 
 Laws:
 - A search that found nothing is not made again while all that it looked at stays as it was.
-- One that found victims is made again only for the rows that changed since, and answers as if it were made whole.
+- All rows are weighed only where a close look at the few that could lose least does not tell.
+- A search that weighed all is made again only for the rows that changed since, and answers as if it were made whole.
 """
 
 from typing import Final
@@ -12,6 +13,7 @@ import numpy as np
 from aischeduler.engine.claiming import without
 from aischeduler.engine.cluster import Cluster, KnownLosses
 from aischeduler.policies.borrowing import Lender, NoLender, choose_lender
+from aischeduler.policies.floors import Search
 from aischeduler.policies.preemption import Chosen, Demand, Losses, Unhelpful, choice, weigh
 from aischeduler.state.claims import Claim
 from aischeduler.state.index import Rows
@@ -29,9 +31,9 @@ def find_victims(cluster: Cluster, record: PodRecord, rows: Rows, claims: tuple[
     if not claims and known is not None and known[0] == versions and priority <= known[1]:
         return known[2]
     with without(cluster, claims):
-        again = _found_again(cluster, record, rows)
-        if again is not None:
-            return again
+        chosen = _found_again(cluster, record, rows) or _found_by_floors(cluster, record, rows)
+        if chosen is not None:
+            return chosen
         cluster.searches.made += 1
         weighed = weigh(Demand(spec, priority), cluster.runner, cluster.running, rows, cluster.budgets)
         found = choice(weighed, cluster.runner, cluster.running)
@@ -69,6 +71,14 @@ def _found_again(cluster: Cluster, record: PodRecord, rows: Rows) -> Chosen | No
     cluster.searches.losses[key] = _standing(cluster, losses)
     row = weighed.losses.best(cluster.nodes)
     return weighed.chosen(row, cluster.running) if row is not None else None
+
+
+def _found_by_floors(cluster: Cluster, record: PodRecord, rows: Rows) -> Chosen | None:
+    """Choose by a close look at the few rows that could lose least; None where that does not tell."""
+    floors = cluster.searches.floors
+    floors.catch_up(cluster.running, cluster.nodes)
+    demand = Demand(record.pod.spec, record.pod.priority)
+    return Search(demand, cluster.runner, cluster.running, cluster.budgets, floors).cheapest(rows)
 
 
 def _rules(cluster: Cluster) -> tuple[int, int]:

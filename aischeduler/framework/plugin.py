@@ -5,14 +5,15 @@ Laws:
 - A plugin answers from its arguments alone: no clock, no chance, no memory of earlier pods.
 - `static` rules read only labels, taints, cordons and names. Their answers are kept until those change;
   the others are asked again for each row that changed.
-- None means "nothing to say": a filter that passes every row, a score that is zero everywhere.
+- None means "nothing to say": a filter that passes every row, a score that is zero everywhere. What a live filter says
+  nothing of, it says nothing of whatever else counts on the rows.
 
 Source: the extension points PreEnqueue, Filter and Score of kube-scheduler; `helps` stands for its QueueingHints.
 """
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,7 @@ from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.pool import Placement
 from aischeduler.state.index import Mask, Rows
-from aischeduler.state.nodes import NodeTable
+from aischeduler.state.nodes import Column, NodeTable
 
 Scores = npt.NDArray[np.int64]
 
@@ -53,6 +54,19 @@ class Filter(Protocol):
 
         It saves asking `filter` about a pod that the node can never suit: answer quickly, and yes when unsure.
         """
+        ...
+
+
+@runtime_checkable
+class AmountFilter(Filter, Protocol):
+    """A live filter that reads nothing but amounts, and so can be asked about any.
+
+    Where it passes, it passes with less in use too. Its `reasons` may be asked about rows that it passes: those count
+    for nothing.
+    """
+
+    def filter_using(self, spec: PodSpec, nodes: NodeTable, rows: Rows, used: Column) -> Mask:
+        """Return what `filter` would say if `used` [column, one of rows] counted there; `rows` may repeat a row."""
         ...
 
 

@@ -6,17 +6,18 @@ Laws:
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
 
-from aischeduler.framework.plugin import Ask, Filter, Plugins, Score, Scores
+from aischeduler.framework.plugin import AmountFilter, Ask, Filter, Plugins, Score, Scores
 from aischeduler.model.node import Node
 from aischeduler.model.pod import PodSpec
 from aischeduler.state.classes import INFEASIBLE, Classes, ClassView
 from aischeduler.state.diagnosis import Diagnosis, diagnosis
 from aischeduler.state.index import Mask, Rows
-from aischeduler.state.nodes import NODES_MAX, NodeTable
+from aischeduler.state.nodes import NODES_MAX, Column, NodeTable
 from aischeduler.state.wanted import requested
 
 FULL_PASS_SHARE: Final = 4
@@ -32,6 +33,10 @@ class Runner:
         self._classes = Classes()
         self._static_filters = tuple(f for f in plugins.filters if f.static)
         self._live_filters = tuple(f for f in plugins.filters if not f.static)
+        self._amount_filters = tuple(f for f in self._live_filters if isinstance(f, AmountFilter))
+        self._other_filters = tuple(f for f in self._live_filters if not isinstance(f, AmountFilter))
+        last = plugins.filters[-1:]
+        self._last_by_amounts = last[0] if last and isinstance(last[0], AmountFilter) else None
         self._preferences = tuple(s for s in plugins.scores if s.normalize)
         self._live_scores = tuple(s for s in plugins.scores if not s.normalize)
 
@@ -63,6 +68,15 @@ class Runner:
         """Return a mask as long as `rows`: where every live filter passes by what the table says this moment."""
         return self._passing(self._live_filters, spec, rows)
 
+    def by_amounts(self, spec: PodSpec) -> bool:
+        """Say whether amounts alone decide where such a pod fits, so that `fits_using` can be asked."""
+        nowhere: Rows = np.zeros(0, dtype=np.intp)
+        return all(rule.filter(spec, self.nodes, nowhere) is None for rule in self._other_filters)
+
+    def fits_using(self, spec: PodSpec, rows: Rows, used: Column) -> Mask:
+        """Return what `fits` would say if `used` [column, one of rows] counted there; `rows` may repeat a row."""
+        return _all((rule.filter_using(spec, self.nodes, rows, used) for rule in self._amount_filters), rows)
+
     def passes(self, spec: PodSpec, rows: Rows) -> Mask:
         """Ask every filter about these few rows, remembering nothing; return a mask as long as `rows`."""
         passed = self.allowed(spec, rows)
@@ -82,15 +96,25 @@ class Runner:
 
     def diagnose(self, ask: Ask, rows: Rows) -> Diagnosis:
         """Say why no row would do: each row counts for the first filter that refuses it."""
-        view = self._view(ask)
-        if view.refusal is None or view.refusal[0] != self.nodes.version or view.refusal[1] is not rows:
-            view.refusal = (self.nodes.version, rows, self.refusals(ask.spec, rows))
+        nodes = self.nodes
+        view = self._classes.view(ask.spec, ask.placement, nodes.width)
+        if view.static_version != nodes.static_version:
+            view = self._view(ask)
+        if view.refusal is None or view.refusal[0] != nodes.version or view.refusal[1] is not rows:
+            filters = self._live_filters if view.static.take(rows).all() else self.plugins.filters
+            view.refusal = (nodes.version, rows, self._refusals(filters, ask.spec, rows))
         return view.refusal[2]
 
     def refusals(self, spec: PodSpec, rows: Rows) -> Diagnosis:
         """Say why none of the rows would do, as `diagnose` does, but without remembering: for what-ifs."""
+        return self._refusals(self.plugins.filters, spec, rows)
+
+    def _refusals(self, filters: tuple[Filter, ...], spec: PodSpec, rows: Rows) -> Diagnosis:
         left, reasons = rows, Counter[str]()
-        for rule in self.plugins.filters:
+        for rule in filters:
+            if rule is self._last_by_amounts:
+                reasons.update(rule.reasons(spec, self.nodes, left))
+                break
             mask = rule.filter(spec, self.nodes, left)
             if mask is None or mask.all():
                 continue
@@ -137,16 +161,20 @@ class Runner:
             view.keys[rows] = total
 
     def _passing(self, filters: tuple[Filter, ...], spec: PodSpec, rows: Rows) -> Mask:
-        passing: Mask | None = None
-        for rule in filters:
-            mask = rule.filter(spec, self.nodes, rows)
-            if mask is not None:
-                passing = mask if passing is None else passing & mask
-        return np.ones(len(rows), dtype=np.bool_) if passing is None else passing
+        return _all((rule.filter(spec, self.nodes, rows) for rule in filters), rows)
 
     def _added(self, total: Scores, score: Score, ask: Ask, rows: Rows) -> Scores:
         raw = score.score(ask, self.nodes, rows)
         return total if raw is None else total + raw * (score.weight * NODES_MAX)
+
+
+def _all(masks: Iterable[Mask | None], rows: Rows) -> Mask:
+    """Return where all of these masks over `rows` are true; None is true everywhere."""
+    passing: Mask | None = None
+    for mask in masks:
+        if mask is not None:
+            passing = mask if passing is None else passing & mask
+    return np.ones(len(rows), dtype=np.bool_) if passing is None else passing
 
 
 def normalized(raw: Scores, *, reverse: bool) -> Scores:

@@ -7,7 +7,6 @@ Source: kube-scheduler's NodeResourcesFit (filter, default scoring strategies, n
 """
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -18,7 +17,7 @@ from aischeduler.model.node import Node
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.pool import Placement
 from aischeduler.state.index import Mask, Rows
-from aischeduler.state.nodes import CPU_AND_MEMORY, NodeTable
+from aischeduler.state.nodes import CPU_AND_MEMORY, Column, NodeTable
 from aischeduler.state.wanted import requested
 
 GPU_WEIGHT: Final = 5
@@ -38,18 +37,19 @@ class NodeResourcesFit:
 
     def filter(self, spec: PodSpec, nodes: NodeTable, rows: Rows) -> Mask | None:
         """Pass rows with room for everything that the pod asks for."""
-        room = self._room(spec, nodes, rows)
-        mask = next(room)
-        for has_room in room:
-            mask &= has_room
-        return mask
+        return self.filter_using(spec, nodes, rows, nodes.used.take(rows, axis=1))
+
+    def filter_using(self, spec: PodSpec, nodes: NodeTable, rows: Rows, used: Column) -> Mask:
+        """Pass rows with room for everything that the pod asks for, were that `used` there."""
+        return np.asarray(self._room(spec, nodes, rows, used).all(axis=0))
 
     def reasons(self, spec: PodSpec, nodes: NodeTable, rows: Rows) -> Counter[str]:
         """Count every resource that is short, so that a node may count more than once."""
         taken = spec.request.taken
         words = ["Too many pods" if resource == PODS else f"Insufficient {resource}" for resource in taken]
-        short = (len(rows) - int(np.count_nonzero(mask)) for mask in self._room(spec, nodes, rows))
-        return +Counter(dict(zip(words, short, strict=True)))
+        room = self._room(spec, nodes, rows, nodes.used.take(rows, axis=1))
+        short = (len(rows) - room.sum(axis=1)).tolist()
+        return Counter({word: rows_short for word, rows_short in zip(words, short, strict=True) if rows_short})
 
     def helps(self, spec: PodSpec, node: Node) -> bool:
         """Expect room: how much is left is no property of the node, and was asked before."""
@@ -75,10 +75,12 @@ class NodeResourcesFit:
         return average
 
     @staticmethod
-    def _room(spec: PodSpec, nodes: NodeTable, rows: Rows) -> Iterator[Mask]:
-        """Yield where there is room, resource by resource, in the order of what the pod takes."""
-        for column, amount in nodes.wanted(spec).each:
-            yield nodes.used[column].take(rows) + amount <= nodes.allocatable[column].take(rows)
+    def _room(spec: PodSpec, nodes: NodeTable, rows: Rows, used: Column) -> Mask:
+        """Return where there is room, [resource, row], in the order of what the pod takes."""
+        wanted = nodes.wanted(spec)
+        left = nodes.allocatable.take(rows, axis=1) - used
+        has_room: Mask = left.take(wanted.columns, axis=0) >= wanted.amounts
+        return has_room
 
 
 def _shares(capacity: Scores, after: Scores, *, pack: bool) -> Scores:

@@ -25,7 +25,7 @@ from aischeduler.state.clearing import Clearing
 from aischeduler.state.diagnosis import diagnosis
 from aischeduler.state.index import Mask, Rows
 from aischeduler.state.nodes import NodeTable
-from aischeduler.state.running import RunningPods, Slots
+from aischeduler.state.running import RunningPods, RunningTable, Slots
 
 Numbers = npt.NDArray[np.int64]
 
@@ -235,7 +235,7 @@ def _potential_victims(demand: Demand, running: RunningPods, slots: Slots) -> _G
     slots, pods = slots[may_go], pods[may_go]
     below_top = PRIORITY_MAX - pods["priority"]
     rank = (((pods["row"] << 1) | pods["borrower"]) << PRIORITY_BITS) | below_top
-    started = _started(running, slots)
+    started = started_of(pods)
     order = np.lexsort((started, rank))
     rank, started, slots = rank[order], started[order], slots[order]
     as_before = (rank[1:] == rank[:-1]) & (started[1:] == started[:-1])
@@ -268,8 +268,9 @@ def _grouped(running: RunningPods, slots: Slots) -> _Groups:
     return _Groups(slots, row[starts].astype(np.intp), starts, counts - starts)
 
 
-def _started(running: RunningPods, slots: Slots) -> Numbers:
-    started = running.table["started_seconds"][slots]
+def started_of(pods: RunningTable) -> Numbers:
+    """Return since when these rows of the table of running pods run, as their starts are compared."""
+    started = pods["started_seconds"]
     return np.where(started == 0, NOT_STARTED, started)
 
 
@@ -300,7 +301,7 @@ def _losses(groups: _Groups, evicted: Mask, violates: Mask, running: RunningPods
     np.add.at(weight, row, np.where(pods["borrower"], 0, pods["priority"] - PRIORITY_MIN))
     oldest = np.full(size, NOT_STARTED, dtype=np.int64)
     among_highest = priority == highest[row]
-    np.minimum.at(oldest, row[among_highest], _started(running, slots)[among_highest])
+    np.minimum.at(oldest, row[among_highest], started_of(pods)[among_highest])
     violations = np.bincount(row[violates[evicted]], minlength=size)
     count = np.bincount(row, minlength=size)
     return np.stack((violations, highest, weight, count, -oldest))

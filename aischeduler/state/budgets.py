@@ -101,6 +101,10 @@ class BudgetTable:
         covered[pod.uid] = (pod, keys)
         return keys
 
+    def protects(self, uid: str) -> bool:
+        """Say whether evicting this pod would use up some budget."""
+        return bool(self._budgets) and bool(self.covering(self._pod_of(uid)))
+
     def broken(self, uids: Sequence[str], rows: Rows) -> Mask:
         """Say of each pod whether its eviction breaks a budget, were those before it on its row evicted too.
 

@@ -288,6 +288,8 @@ class NodeTable:
         cpu_milli, memory_bytes = requested(request.score_cpu_milli), requested(request.score_memory_bytes)
         return Wanted(
             each=tuple(zip(columns, amounts.values(), strict=True)),
+            columns=np.array(columns, dtype=np.intp),
+            amounts=np.array([[amount] for amount in amounts.values()], dtype=np.int64),
             cpu_and_memory=np.array([[amounts.get(CPU, 0)], [amounts.get(MEMORY, 0)]], dtype=np.int64),
             scored=np.array([[cpu_milli], [memory_bytes]], dtype=np.int64),
             scored_cpu_milli=cpu_milli,

@@ -8,7 +8,7 @@ Laws:
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,12 +22,29 @@ from aischeduler.state.wanted import requested
 
 Slots = npt.NDArray[np.intp]
 """Numbers of slots."""
+RunningTable = npt.NDArray[np.void]
+"""Running pods, a field for each of `RunningFacts` and their rows and kinds."""
 
 SLOTS_FIRST: Final = 64
 CHANGES_MAX: Final = 2**12
 """Changes that are remembered for those who catch up."""
 ROWS_ONE_BY_ONE: Final = 16
 """So few rows are looked up one by one; for more, one pass over all slots is cheaper."""
+
+
+class RunningPod(NamedTuple):
+    """A pod on a row, as the table has it; of its facts only what they say of the pod by itself."""
+
+    row: int
+    kind: int
+    priority: int
+    started_seconds: int
+    home: int
+    ours: bool
+    borrower: bool
+    evictable: bool
+    leaving: bool
+
 
 _FIELDS: Final = np.dtype(
     [
@@ -150,6 +167,11 @@ class RunningPods:
     def on_row(self, row: int) -> tuple[str, ...]:
         """Return the pods that count on a row, ordered by uid."""
         return tuple(sorted(self._on_row.get(row, ())))
+
+    def pods_on(self, row: int) -> list[tuple[int, RunningPod]]:
+        """Return the pods that count on a row with their slots, in no order that means anything."""
+        slots = list(self._on_row.get(row, {}).values())
+        return [(slot, RunningPod._make(pod)) for slot, pod in zip(slots, self.table[slots].tolist(), strict=True)]
 
     def slots_on(self, rows: Rows) -> Slots:
         """Return the slots of all pods that count on one of the rows, in no order that means anything."""

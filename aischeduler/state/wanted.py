@@ -20,11 +20,14 @@ class Wanted:
     """What one pod asks for.
 
     `each`: a column of the table and how much of it, for one place among the pods and each resource, in the order of
-    `Request.taken`. `offered`: each resource has a column of its own.
+    `Request.taken`; the same as vectors, `columns` [each] and `amounts` [each, 1] to be spread over rows.
+    `offered`: each resource has a column of its own.
     `cpu_and_memory` and `scored` [2, 1], to be spread over rows: what it asks for, and what it counts as in scores.
     """
 
     each: tuple[tuple[int, int], ...]
+    columns: npt.NDArray[np.intp]
+    amounts: Amounts
     cpu_and_memory: Amounts
     scored: Amounts
     scored_cpu_milli: int

@@ -93,6 +93,7 @@ def test_search_is_not_made_whole_again_for_one_row_that_changed() -> None:
     rows = cluster.nodes.rows_of_pool(cluster.pools.id("default"))
     first = find_victims(cluster, asker, rows, ())
     made = cluster.searches.made
+    assert made
     assert isinstance(first, Chosen)
     session.tell(PodGone(f"uid-{cluster.records[first.victims[0]].pod.name}"))
     assert agree(cluster, asker)

@@ -151,7 +151,8 @@ def test_eviction_under_way_counts_against_a_budget_that_is_new_or_looks_at_othe
 
 def test_nothing_is_remembered_of_pods_that_are_gone() -> None:
     session = three_guests(second="g")
-    budgets = session.scheduler._cluster.budgets
+    budgets, records = session.scheduler._cluster.budgets, session.scheduler._cluster.records
+    assert [len(budgets.covering(records[f"uid-g{i}"].pod)) for i in (1, 2, 3)] == [1, 1, 0]
     assert set(budgets._covered["default"]) == {"uid-g1", "uid-g2", "uid-g3"}
     session.tell(PodGone("uid-g1"), PodGone("uid-g2"))
     assert set(budgets._covered["default"]) == {"uid-g3"}

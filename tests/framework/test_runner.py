@@ -1,16 +1,20 @@
 """The memory of classes never changes an answer."""
 
+from collections import Counter
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aischeduler.engine.profile import default_profile
-from aischeduler.framework.plugin import Ask
+from aischeduler.framework.plugin import Ask, Filter
 from aischeduler.framework.runner import Runner
 from aischeduler.model.node import Node
-from aischeduler.model.pod import PodSpec
+from aischeduler.model.pod import HostPort, PodSpec
 from aischeduler.model.pool import Placement
 from aischeduler.model.selectors import Operator, PreferredTerm
+from aischeduler.state.diagnosis import Diagnosis, diagnosis
+from aischeduler.state.index import Rows
 from aischeduler.state.nodes import NodeTable
 from tests.build import a_node, a_pod, a_taint, a_term, expression, tolerates
 
@@ -39,11 +43,49 @@ def nodes() -> st.SearchStrategy[Node]:
     )
 
 
+def refused_one_by_one(spec: PodSpec, table: NodeTable) -> Diagnosis:
+    """Return why each row by itself would not do: what the first filter says that refuses it."""
+    reasons = Counter[str]()
+    rows = [row for row in sorted(table.rows.values()) if table.nodes[row] is not None]
+    for row in rows:
+        alone = np.array([row], dtype=np.intp)
+        refusing = [rule for rule in PLUGINS.filters if _refuses(rule, spec, table, alone)]
+        if refusing:
+            reasons.update(refusing[0].reasons(spec, table, alone))
+    return diagnosis(len(rows), reasons)
+
+
+def _refuses(rule: Filter, spec: PodSpec, table: NodeTable, row: Rows) -> bool:
+    mask = rule.filter(spec, table, row)
+    return mask is not None and not mask[0]
+
+
 STEPS = st.one_of(
     nodes(),
     st.sampled_from(NAMES),
     st.tuples(st.sampled_from(SPECS), st.sampled_from(list(Placement))),
 )
+
+
+def test_what_fits_by_other_amounts_is_what_would_fit_were_they_counted() -> None:
+    table, pods = NodeTable(), [a_pod(cpu="1", memory="1Gi", gpu=1).spec, a_pod(cpu="2", memory="1Gi").spec]
+    row, _ = table.see(a_node("n", cpu="4", memory="4Gi", gpu=2))
+    runner, rows, states, expected = Runner(PLUGINS, table), np.array([row], dtype=np.intp), [], []
+    asker = a_pod(cpu="2", memory="1Gi", gpu=1).spec
+    for spec in pods:
+        states.append(table.used[:, row].copy())
+        expected.append(bool(runner.fits(asker, rows)[0]))
+        table.add(spec, row)
+    states.append(table.used[:, row].copy())
+    expected.append(bool(runner.fits(asker, rows)[0]))
+    assert expected == [True, True, False]
+    assert runner.fits_using(asker, rows.repeat(3), np.stack(states, axis=1)).tolist() == expected
+
+
+def test_amounts_alone_decide_for_who_asks_for_no_port() -> None:
+    runner = Runner(PLUGINS, NodeTable())
+    assert runner.by_amounts(a_pod(cpu="1").spec)
+    assert not runner.by_amounts(a_pod(cpu="1", host_ports=(HostPort("TCP", 80),)).spec)
 
 
 def test_the_order_of_names_breaks_ties_also_after_names_came_and_went() -> None:
@@ -85,6 +127,7 @@ def test_what_is_remembered_of_a_class_equals_a_fresh_look(
             if best is None:
                 refused = runner.diagnose(ask, rows)
                 assert refused == Runner(PLUGINS, table).diagnose(ask, rows)
+                assert refused == refused_one_by_one(spec, table)
             else:
                 table.add(spec, best[0])
 

@@ -88,6 +88,24 @@ class Crowd:
         self.runner = Runner(PLUGINS, self.table)
         self.rows = np.array(sorted(self.table.rows.values()), dtype=np.intp)
 
+    def forget(self, one: Held) -> None:
+        """Take a pod off its node."""
+        del self.pods[one.pod.uid]
+        self.running.remove(one.pod.uid)
+        self.table.remove(one.pod.spec, self.table.rows[one.node])
+
+    def leave(self, one: Held) -> None:
+        """Let a pod be leaving."""
+        self.pods[one.pod.uid] = replace(one, leaving=True)
+        self.running.change(one.pod.uid, self.pods[one.pod.uid].facts)
+
+    def move(self, one: Held, node: str) -> None:
+        """Let a pod be on another node."""
+        self.pods[one.pod.uid] = replace(one, node=node)
+        self.running.move(one.pod.uid, self.table.rows[node])
+        self.table.remove(one.pod.spec, self.table.rows[one.node])
+        self.table.add(one.pod.spec, self.table.rows[node])
+
     def choose(self, demand: Demand) -> Chosen | Unhelpful:
         return choose_victims(demand, self.runner, self.running, self.rows, self.budgets)
 

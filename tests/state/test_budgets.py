@@ -47,6 +47,7 @@ def test_a_pod_counts_against_every_budget_that_covers_it_in_the_order_of_names(
         table.see(a_budget(name))
     table.see(a_budget("other", app="db"))
     assert table.covering(pod) == (("default", "b"), ("default", "z"))
+    assert table.protects("a")
 
 
 def broken(table: BudgetTable, *pods_and_rows: tuple[str, int]) -> list[bool]:
@@ -57,6 +58,7 @@ def broken(table: BudgetTable, *pods_and_rows: tuple[str, int]) -> list[bool]:
 
 def test_without_budgets_nobody_is_looked_up() -> None:
     assert broken(a_table(), ("unknown", 0)) == [False]
+    assert not a_table().protects("unknown")
 
 
 def test_the_pods_beyond_what_a_budget_allows_break_it_row_by_row() -> None:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from aischeduler.model.pod import HostPort, PodSpec
 from aischeduler.state.records import NOWHERE
-from aischeduler.state.running import ROWS_ONE_BY_ONE, SLOTS_FIRST, RunningFacts, RunningPods
+from aischeduler.state.running import ROWS_ONE_BY_ONE, SLOTS_FIRST, RunningFacts, RunningPod, RunningPods
 from aischeduler.state.wanted import AMOUNT_MAX
 from tests.build import a_request, a_spec
 
@@ -40,6 +40,19 @@ def test_a_pod_is_on_its_row_with_what_is_known_of_it() -> None:
     pods.remove("a")
     assert seen(pods) == {"b": (4, CARD, LOAN)}
     assert len(pods) == 1
+
+
+def test_pods_of_one_row_are_told_as_the_columns_have_them() -> None:
+    pods = RunningPods()
+    pods.add("a", PLAIN, 3, HOME)
+    pods.add("b", CARD, 3, LOAN)
+    pods.add("c", CARD, 4, LOAN)
+    told = pods.pods_on(3)
+    assert [pods.uid_of(slot) for slot, _ in told] == ["a", "b"]
+    assert pods.table.dtype.names == RunningPod._fields
+    for slot, pod in told:
+        assert pod == pods.table[slot].item()
+    assert pods.pods_on(5) == []
 
 
 def test_pods_become_borrowers_and_home_pods_as_their_rows_change_pools() -> None:

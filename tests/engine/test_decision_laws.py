@@ -1,0 +1,35 @@
+"""What one call of `decide` said is judged after it; more may have been decided in it since."""
+
+from aischeduler.engine.invariants import judge
+from aischeduler.model.actions import Action, Evict
+from aischeduler.state.claims import Claim
+from tests.build import a_node, a_pod, a_pool
+from tests.engine.session import Session, evictions
+
+
+def displaced() -> tuple[Session, list[Action], list[Action]]:
+    """Return a session in which `low` made room and lost it to `high`, and what was said before and after that."""
+    session = Session(a_pool("default"), a_node("n1", cpu="4"), a_node("n2", cpu="4"))
+    session.see(*(a_pod(f"old-{i}", cpu="4", node=f"n{i}", priority=i, started=1) for i in (1, 2)))
+    session.see(a_pod("low", cpu="4", priority=5))
+    first = session.decide()
+    session.see(a_pod("high", cpu="4", priority=9))
+    return session, first, session.decide()
+
+
+def test_who_lost_its_claim_to_one_ahead_and_was_tried_again_may_claim_elsewhere() -> None:
+    session, first, second = displaced()
+    assert evictions(first) == {"old-1": "Preempted"}
+    assert evictions(second) == {"old-2": "Preempted"}
+    assert judge(session.scheduler._cluster, first + second) == ()
+
+
+def test_who_makes_room_and_claims_elsewhere_by_the_same_decision_is_a_fault() -> None:
+    session, _, second = displaced()
+    cluster = session.scheduler._cluster
+    claim = cluster.claims.of("uid-low")
+    assert claim is not None
+    cluster.claims.end(claim)
+    cluster.claims.make(Claim(claim.owner, claim.spec, cluster.nodes.rows["n1"], claim.pool, (), 0.0))
+    evicts = [action for action in second if isinstance(action, Evict)]
+    assert [(found.name, found.message.partition(":")[0]) for found in judge(cluster, evicts)] == [("I7", "uid-old-2")]
