@@ -13,7 +13,7 @@ from aischeduler.config.schema import ADDRESS_FORM, Config, Http, LogFormat, Log
 from aischeduler.daemon.process import run
 from aischeduler.kube.auth import connect
 from aischeduler.model.quantity import shorten
-from aischeduler.observability.http import listen
+from aischeduler.observability.listener import listen
 from aischeduler.observability.logging import configure
 
 

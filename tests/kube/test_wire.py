@@ -4,8 +4,9 @@ import pytest
 
 from aischeduler.kube import wire as module
 from aischeduler.kube.auth import Server
+from aischeduler.kube.connection import Answer
 from aischeduler.kube.errors import UnreachableError
-from aischeduler.kube.wire import Answer, Wire
+from aischeduler.kube.wire import Wire
 from tests.kube.scripted import Script, hang, reply, serving, slam, stream, until
 
 JSON = b"application/json"
