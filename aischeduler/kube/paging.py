@@ -1,10 +1,11 @@
 """Read a whole list in pages, so that neither side has to hold it at once."""
 
 import asyncio
-from collections.abc import AsyncGenerator
-from typing import Any, Final
+from collections.abc import AsyncGenerator, Callable
+from typing import Any, Final, TypeVar
 
 import msgspec
+from msgspec import Raw
 
 from aischeduler.kube.client import LIST_SECONDS, Client
 from aischeduler.kube.documents import UNREADABLE, Page
@@ -13,10 +14,14 @@ from aischeduler.kube.resources import Resource
 
 PAGE_OBJECTS: Final = 500
 
-_PAGE: Final = msgspec.json.Decoder(Page)
+D = TypeVar("D")
+Decode = Callable[[bytes], Page[D]]
+
+read_raw: Final = msgspec.json.Decoder(Page[Raw]).decode
+"""Reads a page and leaves its objects unread."""
 
 
-async def pages(client: Client, resource: Resource[Any]) -> AsyncGenerator[Page]:
+async def pages(client: Client, resource: Resource[Any], decode: Decode[D]) -> AsyncGenerator[Page[D]]:
     """Yield the pages of a list as the server holds it now; raises ApiError, with status 410 when it took too long.
 
     The server makes the next page while the reader reads this one. Close the iterator when you leave it early.
@@ -26,7 +31,7 @@ async def pages(client: Client, resource: Resource[Any]) -> AsyncGenerator[Page]
         while asked is not None:
             body = await asked
             try:
-                page = _PAGE.decode(body)
+                page = decode(body)
             except UNREADABLE as error:
                 raise GarbledError(f"GET {resource.path}: the list cannot be read: {error}") from error
             more = page.metadata.continue_

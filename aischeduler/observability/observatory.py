@@ -15,7 +15,6 @@ from typing import Protocol
 from aischeduler.observability.health import Complaint, Vitals
 from aischeduler.observability.labels import PoolLabels
 from aischeduler.observability.meter import Meter
-from aischeduler.observability.metrics import Metrics
 from aischeduler.observability.onlooker import Deciding, Onlooker
 from aischeduler.observability.sources import Engine, Reflecting, Sources, Written
 
@@ -46,13 +45,14 @@ class Observatory:
         if listener is None:
             return nullcontext()
         sources = Sources(self._scheduler, self.meter, reports, reflectors, backlogs)
-        return self._pages(listener, Metrics(sources))
+        return self._pages(listener, sources)
 
     @asynccontextmanager
-    async def _pages(self, listener: socket.socket, metrics: Metrics) -> AsyncIterator[None]:
+    async def _pages(self, listener: socket.socket, sources: Sources) -> AsyncIterator[None]:
         with listener:
-            http = await asyncio.to_thread(import_module, "aischeduler.observability.http")  # aiohttp takes 0.15 s
-            async with http.serving(listener, metrics, self.complaint, self._unready):
+            http = await asyncio.to_thread(import_module, f"{__package__}.http")  # its libraries take 0.2 s
+            metrics = import_module(f"{__package__}.metrics")
+            async with http.serving(listener, metrics.Metrics(sources), self.complaint, self._unready):
                 yield
 
     def complaint(self) -> str:

@@ -13,7 +13,7 @@ from aischeduler.kube.auth import Server, Tls, from_kubeconfig
 from aischeduler.kube.client import LIST_SECONDS, Client
 from aischeduler.kube.connection import Answer
 from aischeduler.kube.errors import RefusedError, UnreachableError
-from aischeduler.kube.paging import pages
+from aischeduler.kube.paging import pages, read_raw
 from aischeduler.kube.resources import nodes
 from aischeduler.kube.wire import Wire
 from tests.controlplane.certificates import Authority, Identity
@@ -107,7 +107,7 @@ async def test_list_may_take_longer_than_the_read_of_one_object(monkeypatch: pyt
     script.always["get", "/api/v1/nodes"] = lambda _: reply(200, {"metadata": {}})
     async with serving(script) as server, Client(server) as client:
         await client.get("/api/v1/nodes")
-        async for _ in pages(client, nodes()):
+        async for _ in pages(client, nodes(), read_raw):
             pass
     assert limits == [wire.REQUEST_SECONDS, LIST_SECONDS]
 
