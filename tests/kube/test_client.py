@@ -1,5 +1,6 @@
 import asyncio
 import ssl
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -148,6 +149,28 @@ async def test_client_certificate_opens_both_ways(tmp_path: Path) -> None:
         wire = Wire(server, 1)
         assert (await wire.send(b"POST", b"/x", b"{}", b"application/json")).body == b"bound"
         await wire.close()
+
+
+async def test_credentials_that_stand_in_the_kubeconfig_open_both_ways(tmp_path: Path) -> None:
+    authority, script = Authority(tmp_path), Script()
+    script.on("get", "/x", reply(200, b"listed"))
+    async with serving_tls(script, authority, authority.server("kube-apiserver")) as address:
+        me = authority.client("ai-scheduler", "system:masters")
+        path = tmp_path / "config"
+        document = yaml.safe_load(Path(write_kubeconfig(path, address, authority, me)).read_text())
+        for part in (document["clusters"][0]["cluster"], document["users"][0]["user"]):
+            for name in [name for name in part if name != "server"]:
+                part[f"{name}-data"] = b64encode(Path(part.pop(name)).read_bytes()).decode()
+        path.write_text(yaml.safe_dump(document))
+        server = await from_kubeconfig(str(path), None, address.clock)
+        assert server.tls is not None
+        assert server.tls.context.get_ca_certs(binary_form=True) == [der(authority.certificate)]
+        async with Client(server) as client:
+            assert await client.get("/x") == b"listed"
+
+
+def der(certificate: Path) -> bytes:
+    return ssl.PEM_cert_to_DER_cert(certificate.read_text())
 
 
 async def test_server_of_another_authority_is_refused(tmp_path: Path) -> None:
