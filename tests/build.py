@@ -3,10 +3,12 @@
 Quantities are texts as users write them. The same objects as API documents are in `tests/objects.py`.
 """
 
+import dataclasses
 from collections.abc import Mapping
-from dataclasses import replace
 from hashlib import blake2b
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, TypeVar, Unpack
+
+import msgspec
 
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, GPU_DEFAULT, MEMORY, PODS, SCHEDULER_NAME
 from aischeduler.model.node import NO_SCHEDULE, Node, Taint
@@ -24,6 +26,15 @@ from aischeduler.model.selectors import (
 )
 
 NOTHING: Mapping[str, str] = {}
+T = TypeVar("T")
+
+
+def replace(value: T, **fields: Any) -> T:
+    """Return a value of the model with other fields; most are dataclasses, a pod is a struct."""
+    if isinstance(value, msgspec.Struct):
+        return msgspec.structs.replace(value, **fields)
+    changed: T = dataclasses.replace(value, **fields)  # type: ignore[type-var]
+    return changed
 
 
 def amounts(*, cpu: str = "", memory: str = "", gpu: int = 0, extended: Mapping[str, str] = NOTHING) -> dict[str, int]:

@@ -7,6 +7,7 @@ Laws:
 """
 
 import asyncio
+import gc
 import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
@@ -58,12 +59,16 @@ def run(
     ] = None,
 ) -> None:
     """Run the scheduler until it is told to stop."""
-    from aischeduler.cli.run import Options, run_daemon  # noqa: PLC0415
-    from aischeduler.daemon.process import loop_factory  # noqa: PLC0415
+    gc.disable()  # what is imported and listed stays: walking over it again and again is a tenth of our start
+    try:
+        from aischeduler.cli.run import Options, run_daemon  # noqa: PLC0415
+        from aischeduler.daemon.process import loop_factory  # noqa: PLC0415
 
-    options = Options(kubeconfig, context, config, log_format, log_level, http_address)
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(run_daemon(options, elects=not no_leader_elect))
+        options = Options(kubeconfig, context, config, log_format, log_level, http_address)
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            runner.run(run_daemon(options, elects=not no_leader_elect))
+    finally:
+        gc.enable()
 
 
 @app.command()

@@ -1,9 +1,12 @@
 """`ai-scheduler run`: configuration, credentials and logs, then the daemon."""
 
+import asyncio
+import gc
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import msgspec
 import structlog
@@ -13,8 +16,11 @@ from aischeduler.config.schema import ADDRESS_FORM, Config, Http, LogFormat, Log
 from aischeduler.daemon.process import run
 from aischeduler.kube.auth import connect
 from aischeduler.model.quantity import shorten
-from aischeduler.observability.http import listen
+from aischeduler.observability.listener import listen
 from aischeduler.observability.logging import configure
+
+COLLECTOR_RESTS_SECONDS: Final = 60.0
+"""Longest that the garbage collector rests while nothing is decided: a server that refuses us leaves garbage too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +37,7 @@ class Options:
 
 async def run_daemon(options: Options, *, elects: bool) -> None:
     """Schedule until SIGTERM or SIGINT; raises ConfigError and AccessError before anything has begun."""
+    asyncio.get_running_loop().call_later(COLLECTOR_RESTS_SECONDS, gc.enable)
     config = settings(options)
     server = await connect(str(options.kubeconfig) if options.kubeconfig else None, options.context, time.monotonic)
     listener = listen(config.http.address)

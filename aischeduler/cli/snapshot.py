@@ -18,7 +18,7 @@ from aischeduler.engine.scheduler import Scheduler
 from aischeduler.kube import resources
 from aischeduler.kube.client import Client
 from aischeduler.kube.documents import UNREADABLE, Named
-from aischeduler.kube.paging import pages
+from aischeduler.kube.paging import pages, read_raw
 from aischeduler.kube.podspec import SpecCache
 from aischeduler.model.events import Event
 from aischeduler.model.summary import PoolSummary
@@ -63,7 +63,7 @@ def counted() -> tuple[resources.Resource[Any], ...]:
 
 async def _listed(client: Client, resource: resources.Resource[Any]) -> AsyncIterator[Event | str]:
     """Yield an event for each object, or the kind and name of one that cannot be read."""
-    async with aclosing(pages(client, resource)) as found:
+    async with aclosing(pages(client, resource, read_raw)) as found:
         async for page in found:
             for item in page.items or ():
                 try:

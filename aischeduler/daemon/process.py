@@ -191,8 +191,8 @@ class Daemon:
         for reflector in reflectors:
             await reflector.synced.wait()
         await self._inbox.emptied()
-        gc.collect()
-        gc.freeze()  # what was listed stays; full collections need not walk over it again
+        gc.freeze()  # what was listed stays; collections need not walk over it
+        gc.enable()
         self._log.info("synced", **{reflector.resource.kind.lower() + "s": len(reflector) for reflector in reflectors})
         loops.begin(lambda name, job: tasks.create_task(self._restarting(name, job), name=name))
         self.deciding.set()

@@ -3,7 +3,9 @@
 Laws:
 - Tokens are read again every 60 seconds, and once when the server does not know us any more.
 - Certificates and CA bundles are read again when their files change; new connections use them.
-- The `kubernetes` package reads kubeconfig files and nothing else; it is imported only for that.
+- A named authority is the only one that is trusted; without one, those of the machine are.
+- The `kubernetes` package reads the kubeconfig files that are not plain (see `kubeconfig`) and nothing else; it is
+  imported only for that.
 
 Source: Kubernetes kubeconfig and service account conventions.
 """
@@ -15,13 +17,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
+from tempfile import NamedTemporaryFile
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 import yaml
 
 from aischeduler.kube.errors import AccessError
+from aischeduler.kube.kubeconfig import Access, read_plain
 
 REREAD_SECONDS: Final = 60.0
 """The kubelet renews a service account's token long before it ends; this is soon enough."""
@@ -117,7 +120,7 @@ class TokenFile:
 
 @dataclass(slots=True)
 class Kubeconfig:
-    """A context of a kubeconfig file, read by the `kubernetes` package: tokens, token files, exec plugins."""
+    """A context of a kubeconfig file: certificates, tokens, token files, exec plugins."""
 
     path: str
     context: str | None
@@ -127,14 +130,18 @@ class Kubeconfig:
         """Say whether any of the files is there; several are joined as in $KUBECONFIG."""
         return any(Path(one).expanduser().is_file() for one in self.path.split(os.pathsep) if one)
 
-    async def load(self) -> SimpleNamespace:
-        """Return host, ssl_ca_cert, cert_file, key_file, verify_ssl, tls_server_name, proxy and api_key."""
-        from kubernetes.aio import config  # noqa: PLC0415 - half a second that only a kubeconfig is worth
+    async def load(self) -> Access:
+        """Return where the context leads; raises AccessError."""
+        try:
+            read = read_plain(self.path, self.context) if os.pathsep not in self.path else None
+        except OSError as error:
+            raise AccessError(f"{self.path}: {_first_line(error)}") from error
+        return read or await self._load_by_package()
 
-        read = SimpleNamespace(
-            host="", api_key={}, ssl_ca_cert=None, cert_file=None, key_file=None, verify_ssl=True, tls_server_name=None
-        )
-        read.proxy = None
+    async def _load_by_package(self) -> Access:
+        from kubernetes.aio import config  # noqa: PLC0415 - a quarter of a second that a plain file is not worth
+
+        read = Access()
         try:
             if self._loader is None:
                 load: Any = config.load_kube_config
@@ -173,7 +180,7 @@ def in_cluster(directory: Path, environment: Any, clock: Callable[[], float]) ->
         host=environment["KUBERNETES_SERVICE_HOST"],
         port=int(port),
         clock=clock,
-        tls=_tls(Tls(ssl.create_default_context(), ca_file=str(directory / "ca.crt"))),
+        tls=_tls(Tls(_context(authority=True), ca_file=str(directory / "ca.crt"))),
         source=TokenFile(directory / "token"),
     )
 
@@ -190,18 +197,45 @@ async def from_kubeconfig(path: str, context: str | None, clock: Callable[[], fl
     if read.proxy:
         raise AccessError(f"{path}: cluster.proxy-url is not supported")
     secure = address.scheme == "https"
-    tls = Tls(ssl.create_default_context(), read.tls_server_name, read.ssl_ca_cert, read.cert_file, read.key_file)
-    if secure and not read.verify_ssl:
-        tls.context.check_hostname = False
-        tls.context.verify_mode = ssl.CERT_NONE
     return Server(
         host=address.hostname,
         port=address.port or (443 if secure else 80),
         clock=clock,
-        tls=_tls(tls) if secure else None,
+        tls=_tls_of(path, read) if secure else None,
         prefix=address.path.rstrip("/"),
         source=source,
     )
+
+
+def _context(*, authority: bool) -> ssl.SSLContext:
+    """Return a context that checks the server: by an authority that is still to be loaded, or by the machine's own.
+
+    Loading those of the machine takes 35 ms.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    # A cluster's authority may be an intermediate one: what is named is trusted, as client-go does.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    if not authority:
+        context.load_default_certs()
+    return context
+
+
+def _tls_of(path: str, read: Access) -> Tls:
+    context = _context(authority=bool(read.ssl_ca_cert or read.ca_data) or not read.verify_ssl)
+    if not read.verify_ssl:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    try:
+        if read.ca_data:
+            context.load_verify_locations(cadata=read.ca_data)
+        if read.identity_data:
+            with NamedTemporaryFile() as file:  # a context takes certificates of ours from files only
+                file.write(read.identity_data)
+                file.flush()
+                context.load_cert_chain(file.name)
+    except (OSError, ssl.SSLError) as error:
+        raise AccessError(f"{path}: the certificates cannot be read: {_first_line(error)}") from error
+    return _tls(Tls(context, read.tls_server_name, read.ssl_ca_cert, read.cert_file, read.key_file))
 
 
 def _tls(tls: Tls) -> Tls:

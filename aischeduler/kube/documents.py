@@ -330,13 +330,6 @@ class ListMetadata(Struct, rename="camel", gc=False):
     continue_: str | None = field(name="continue", default=None)
 
 
-class Page(Struct, gc=False):
-    """One page of a list."""
-
-    metadata: ListMetadata
-    items: list[Raw] | None = None
-
-
 def read_status(body: bytes) -> StatusDocument:
     """Return the Status in a body, or an empty one where there is none."""
     try:
@@ -351,6 +344,13 @@ def retry_after_seconds(header: str | None) -> float | None:
 
 
 D = TypeVar("D")
+
+
+class Page(Struct, Generic[D], gc=False):
+    """One page of a list: its objects read in one go, which is the usual case, or unread."""
+
+    metadata: ListMetadata
+    items: list[D] | None = None
 
 
 class Line(Struct, Generic[D], gc=False):

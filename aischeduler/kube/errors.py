@@ -20,11 +20,11 @@ class AccessError(ApiError):
 
 
 class UnreachableError(ApiError):
-    """The network's or the server's: no answer, too late an answer, or half of one."""
+    """The network's or the server's: no answer, too late or too large an answer, or half of one."""
 
 
 class GarbledError(ApiError):
-    """The server's: an answer that is too large, or is not what the API promises."""
+    """The server's: an answer that is not what the API promises."""
 
 
 class RefusedError(ApiError):

@@ -1,47 +1,104 @@
-"""Read a whole list in pages, so that neither side has to hold it at once."""
+"""Read a whole list in pages, so that neither side has to hold it at once.
+
+Law: the server makes the next page as soon as it has sent one, up to `AHEAD_MAX` before the reader wants them.
+"""
 
 import asyncio
-from collections.abc import AsyncGenerator
-from typing import Any, Final
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
 
 import msgspec
+from msgspec import Raw, Struct
 
 from aischeduler.kube.client import LIST_SECONDS, Client
-from aischeduler.kube.documents import UNREADABLE, Page
+from aischeduler.kube.documents import UNREADABLE, ListMetadata, Page
 from aischeduler.kube.errors import GarbledError
 from aischeduler.kube.resources import Resource
 
 PAGE_OBJECTS: Final = 500
+AHEAD_MAX: Final = 3
+"""Pages that are on their way or wait for the reader."""
+HEAD_BYTES: Final = 4096
+"""So much of a page is searched for where the next one begins."""
 
-_PAGE: Final = msgspec.json.Decoder(Page)
+D = TypeVar("D")
+Decode = Callable[[bytes], Page[D]]
+
+read_raw: Final = msgspec.json.Decoder(Page[Raw]).decode
+"""Reads a page and leaves its objects unread."""
 
 
-async def pages(client: Client, resource: Resource[Any]) -> AsyncGenerator[Page]:
+class _Head(Struct, gc=False):
+    metadata: ListMetadata
+
+
+_HEAD: Final = msgspec.json.Decoder(_Head)
+_ITEMS: Final = b',"items":['
+
+
+async def pages(client: Client, resource: Resource[Any], decode: Decode[D]) -> AsyncGenerator[Page[D]]:
     """Yield the pages of a list as the server holds it now; raises ApiError, with status 410 when it took too long.
 
-    The server makes the next page while the reader reads this one. Close the iterator when you leave it early.
+    Close the iterator when you leave it early.
     """
-    asked: asyncio.Task[bytes] | None = _ask(client, resource, "")
+    asking = _Asking(client, resource)
+    asked: asyncio.Task[_Asked] | None = asking.ask("")
     try:
         while asked is not None:
-            body = await asked
+            answer = await asked
+            asked = answer.next
+            asking.ahead.release()
             try:
-                page = _PAGE.decode(body)
+                page = decode(answer.body)
             except UNREADABLE as error:
                 raise GarbledError(f"GET {resource.path}: the list cannot be read: {error}") from error
-            more = page.metadata.continue_
-            asked = _ask(client, resource, more) if more else None
             yield page
     finally:
-        if asked is not None:
+        while asked is not None:
             asked.cancel()
-            await asyncio.gather(asked, return_exceptions=True)
+            (ended,) = await asyncio.gather(asked, return_exceptions=True)
+            asked = ended.next if isinstance(ended, _Asked) else None
 
 
-def _ask(client: Client, resource: Resource[Any], continue_: str) -> asyncio.Task[bytes]:
-    query = {"limit": str(PAGE_OBJECTS)}
-    if resource.selector:
-        query["fieldSelector"] = resource.selector
-    if continue_:
-        query["continue"] = continue_
-    return asyncio.create_task(client.get(resource.path, query, LIST_SECONDS), name=f"list {resource.path}")
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A page as it came, and the next one, which has been asked for."""
+
+    body: bytes
+    next: "asyncio.Task[_Asked] | None"
+
+
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """Asks for one page after the other, as long as not too many wait for the reader."""
+
+    client: Client
+    resource: Resource[Any]
+    ahead: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AHEAD_MAX))
+
+    def ask(self, continue_: str) -> asyncio.Task[_Asked]:
+        """Begin to ask for the page that begins here."""
+        return asyncio.create_task(self._ask(continue_), name=f"list {self.resource.path}")
+
+    async def _ask(self, continue_: str) -> _Asked:
+        await self.ahead.acquire()
+        query = {"limit": str(PAGE_OBJECTS)}
+        if self.resource.selector:
+            query["fieldSelector"] = self.resource.selector
+        if continue_:
+            query["continue"] = continue_
+        body = await self.client.get(self.resource.path, query, LIST_SECONDS)
+        more = _more(body)
+        return _Asked(body, self.ask(more) if more else None)
+
+
+def _more(body: bytes) -> str:
+    """Return where the next page begins; empty where there is none, or where the page cannot be read."""
+    head, items, _ = body[:HEAD_BYTES].partition(_ITEMS)  # API servers write the items last
+    for text in (head + b"}" if items else body, body):
+        try:
+            return _HEAD.decode(text).metadata.continue_ or ""
+        except UNREADABLE:
+            continue
+    return ""

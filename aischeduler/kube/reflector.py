@@ -14,17 +14,17 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar, cast
 
 import msgspec
 from msgspec import Raw
 
 from aischeduler.kube.client import Client
-from aischeduler.kube.documents import UNREADABLE, Envelope, Metadata, Named, read_status
+from aischeduler.kube.documents import UNREADABLE, Envelope, Metadata, Named, Page, read_status
 from aischeduler.kube.errors import ApiError, GarbledError, RefusedError, UndefinedError, UnreachableError
 from aischeduler.kube.lines import LineSplitter
 from aischeduler.kube.pace import Backoff, Pace
-from aischeduler.kube.paging import pages
+from aischeduler.kube.paging import pages, read_raw
 from aischeduler.kube.resources import Counts, Document, Resource, Unreadable
 from aischeduler.kube.store import Store
 from aischeduler.model.events import Event
@@ -137,7 +137,7 @@ class Reflector(Generic[D]):
         self._store.begin_list()
         version = ""
         try:
-            async with aclosing(pages(self._client, self.resource)) as found:
+            async with aclosing(pages(self._client, self.resource, self._decode)) as found:
                 async for page in found:
                     version = version or page.metadata.resource_version
                     self._refuse_older(version)
@@ -167,9 +167,19 @@ class Reflector(Generic[D]):
         self._reach(version)
         self.synced.set()
 
-    async def _read_items(self, items: list[Raw] | None) -> None:
+    def _decode(self, body: bytes) -> Page[D | Raw]:
+        """Read a page; where any object of it cannot be read, all are left to be read one by one."""
+        try:
+            return cast(Page[D | Raw], self.resource.page.decode(body))
+        except UNREADABLE:
+            return cast(Page[D | Raw], read_raw(body))
+
+    async def _read_items(self, items: list[D | Raw] | None) -> None:
         for number, item in enumerate(items or (), start=1):
-            self._read_object(item)
+            if isinstance(item, Raw):
+                self._read_object(item)
+            else:
+                self._take_in(item)
             if number % SLICE_OBJECTS == 0:
                 await asyncio.sleep(0)
         await self._ears.room()
@@ -261,12 +271,15 @@ class Reflector(Generic[D]):
         try:
             document = self.resource.document.decode(raw)
         except UNREADABLE as error:
-            self._refuse_object(raw, str(error))
-            return
+            self._refuse_object(_metadata(raw), str(error))
+        else:
+            self._take_in(document)
+
+    def _take_in(self, document: D) -> None:
         if document.metadata.name:
             self._see(document)
         else:
-            self._refuse_object(raw, "it has no metadata.name")
+            self._refuse_object(document.metadata, "it has no metadata.name")
 
     def _see(self, document: D) -> None:
         try:
@@ -277,8 +290,7 @@ class Reflector(Generic[D]):
         if self.resource.problem is not None and (problem := self.resource.problem(document)):
             self._say_unreadable(document.metadata, problem)
 
-    def _refuse_object(self, raw: Raw, message: str) -> None:
-        metadata = _metadata(raw)
+    def _refuse_object(self, metadata: Metadata, message: str) -> None:
         self._store.unreadable(metadata)
         self._say_unreadable(metadata, message)
 

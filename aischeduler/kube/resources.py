@@ -20,6 +20,7 @@ from aischeduler.kube.documents import (
     Metadata,
     NamespaceDocument,
     NodeDocument,
+    Page,
     PodDocument,
     PoolDocument,
 )
@@ -65,6 +66,7 @@ class Resource(Generic[D]):
     kind: str
     path: str
     line: msgspec.json.Decoder[Line[D]]
+    page: msgspec.json.Decoder[Page[D]]
     document: msgspec.json.Decoder[D]
     seen: Callable[[D], Event]
     gone: Callable[[str, str, str], Event]
@@ -109,6 +111,7 @@ def pods(specs: SpecCache) -> Resource[PodDocument]:
         kind="Pod",
         path="/api/v1/pods",
         line=msgspec.json.Decoder(Line[PodDocument]),
+        page=msgspec.json.Decoder(Page[PodDocument]),
         document=msgspec.json.Decoder(PodDocument),
         seen=lambda document: PodSeen(read_pod(document, specs)),
         gone=lambda _namespace, _name, uid: PodGone(uid),
@@ -122,6 +125,7 @@ def nodes() -> Resource[NodeDocument]:
         kind="Node",
         path="/api/v1/nodes",
         line=msgspec.json.Decoder(Line[NodeDocument]),
+        page=msgspec.json.Decoder(Page[NodeDocument]),
         document=msgspec.json.Decoder(NodeDocument),
         seen=lambda document: NodeSeen(read_node(document)),
         gone=lambda _namespace, name, _uid: NodeGone(name),
@@ -156,6 +160,7 @@ def pools(witness: Witness | None = None) -> Resource[PoolDocument]:
         kind="Pool",
         path=f"/apis/{GROUP}/{VERSION}/pools",
         line=msgspec.json.Decoder(Line[PoolDocument]),
+        page=msgspec.json.Decoder(Page[PoolDocument]),
         document=msgspec.json.Decoder(PoolDocument),
         seen=seen,
         gone=gone,
@@ -170,6 +175,7 @@ def budgets() -> Resource[BudgetDocument]:
         kind="PodDisruptionBudget",
         path="/apis/policy/v1/poddisruptionbudgets",
         line=msgspec.json.Decoder(Line[BudgetDocument]),
+        page=msgspec.json.Decoder(Page[BudgetDocument]),
         document=msgspec.json.Decoder(BudgetDocument),
         seen=lambda document: BudgetSeen(read_budget(document)),
         gone=lambda namespace, name, _uid: BudgetGone(namespace, name),
@@ -184,6 +190,7 @@ def namespaces() -> Resource[NamespaceDocument]:
         kind="Namespace",
         path="/api/v1/namespaces",
         line=msgspec.json.Decoder(Line[NamespaceDocument]),
+        page=msgspec.json.Decoder(Page[NamespaceDocument]),
         document=msgspec.json.Decoder(NamespaceDocument),
         seen=read_namespace,
         gone=lambda _namespace, name, _uid: NamespaceGone(name),

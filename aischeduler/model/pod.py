@@ -1,7 +1,9 @@
 """Pods as a scheduler sees them: a small record each, and one shared `PodSpec` for all that are alike."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from aischeduler.model.resources import Request
 from aischeduler.model.selectors import Labels, NodeTerm, PreferredTerm
@@ -56,9 +58,10 @@ class PodSpec:
     unobeyed: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Pod:
-    """One pod. `node_name` is empty until it is bound; `pool` is the home that it names, printable, or empty.
+class Pod(Struct, frozen=True, gc=False):
+    """One pod; a struct, because each word about a pod makes one, and a struct is made in a fifth of the time.
+
+    `node_name` is empty until it is bound; `pool` is the home that it names, printable, or empty.
 
     `created_seconds` is its creationTimestamp and `started_seconds` its status.startTime, in unix seconds, 0 where
     absent; `gates` are the names of its scheduling gates. `preempts` is False for preemptionPolicy Never. `guarded`
@@ -78,7 +81,7 @@ class Pod:
     phase: str = PENDING
     terminating: bool = False
     gates: tuple[str, ...] = ()
-    labels: Labels = field(default_factory=dict)
+    labels: Labels = {}
     preempts: bool = True
     guarded: bool = False
     started_seconds: int = 0

@@ -6,9 +6,7 @@ Laws:
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
-
-from prometheus_client.samples import Sample
+from collections.abc import Iterator, Sequence
 
 
 class Distribution:
@@ -25,11 +23,11 @@ class Distribution:
         self._counts[bisect_left(self._bounds, value)] += times
         self._sum += value * times
 
-    def samples(self, name: str, labels: dict[str, str]) -> list[Sample]:
-        """Return the lines of a histogram of this name: one a bound, cumulative, then sum and count."""
-        samples: list[Sample] = []
+    def lines(self, name: str, labels: dict[str, str]) -> Iterator[tuple[str, dict[str, str], float]]:
+        """Yield the lines of a histogram of this name: one a bound, cumulative, then count and sum."""
         total = 0
         for bound, count in zip(self._names, self._counts, strict=True):
             total += count
-            samples.append(Sample(f"{name}_bucket", {**labels, "le": bound}, total))
-        return [*samples, Sample(f"{name}_count", labels, total), Sample(f"{name}_sum", labels, self._sum)]
+            yield f"{name}_bucket", {**labels, "le": bound}, total
+        yield f"{name}_count", labels, total
+        yield f"{name}_sum", labels, self._sum

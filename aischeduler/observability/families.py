@@ -48,4 +48,4 @@ def by(label: str, values: Mapping[str, float]) -> Iterator[Row]:
 
 def _lines(name: str, series: Iterable[tuple[Labels, Distribution]]) -> Iterator[Sample]:
     for labels, distribution in series:
-        yield from distribution.samples(name, labels)
+        yield from (Sample(*line) for line in distribution.lines(name, labels))

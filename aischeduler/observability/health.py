@@ -18,6 +18,9 @@ HEALTHY_SECONDS: Final = 120.0
 HOLD_SECONDS: Final = 1.0
 """After a wait of more than this, what is due is due from the end of the wait."""
 
+Complaint = Callable[[], str]
+"""Returns what is wrong in one plain line, or nothing."""
+
 
 def pool_loop(pool: str) -> str:
     """Return the name of a pool's loop."""

@@ -6,37 +6,19 @@ Laws:
 """
 
 import asyncio
-import errno
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
 from aiohttp import hdrs, web
 
-from aischeduler.config.load import ConfigError
-from aischeduler.config.schema import HTTP_OFF
 from aischeduler.observability.exposition import render
+from aischeduler.observability.health import Complaint
 from aischeduler.observability.metrics import Metrics
 
 SHUTDOWN_SECONDS: Final = 1.0
 """How long an answer that is being written may take when the daemon ends."""
-_NO_IPV6: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
-
-Complaint = Callable[[], str]
-"""Returns what is wrong in one plain line, or nothing."""
-
-
-def listen(address: str) -> socket.socket | None:
-    """Take the port of `host:port`, or nothing where that is `none`; raises ConfigError when it cannot be had."""
-    if address == HTTP_OFF:
-        return None
-    host, _, port = address.rpartition(":")
-    try:
-        return _take(host.strip("[]"), int(port))
-    except OSError as error:
-        why = (error.strerror or str(error)).partition(" (while")[0]
-        raise ConfigError(f"http.address: cannot listen on {address}: {why}") from error
 
 
 @asynccontextmanager
@@ -81,14 +63,3 @@ def application(metrics: Metrics, live: Complaint, ready: Complaint) -> web.Appl
 
 def _verdict(complaint: str, status: int) -> web.Response:
     return web.Response(text=f"{complaint or 'ok'}\n", status=status if complaint else 200)
-
-
-def _take(host: str, port: int) -> socket.socket:
-    if not host and socket.has_dualstack_ipv6():
-        try:
-            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
-        except OSError as error:
-            if error.errno not in _NO_IPV6:
-                raise
-    family = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
-    return socket.create_server((host, port), family=family)

@@ -1,18 +1,20 @@
 """Everything that looks on while a daemon runs, in one place: what the daemon tells, and where it is shown.
 
-Law: the daemon runs the same with and without it.
+Laws:
+- The daemon runs the same with and without it.
+- What serves pages is imported when the first requests to the API server are on their way.
 """
 
+import asyncio
 import socket
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from importlib import import_module
 from typing import Protocol
 
-from aischeduler.observability.health import Vitals
-from aischeduler.observability.http import Complaint, serving
+from aischeduler.observability.health import Complaint, Vitals
 from aischeduler.observability.labels import PoolLabels
 from aischeduler.observability.meter import Meter
-from aischeduler.observability.metrics import Metrics
 from aischeduler.observability.onlooker import Deciding, Onlooker
 from aischeduler.observability.sources import Engine, Reflecting, Sources, Written
 
@@ -43,7 +45,15 @@ class Observatory:
         if listener is None:
             return nullcontext()
         sources = Sources(self._scheduler, self.meter, reports, reflectors, backlogs)
-        return serving(listener, Metrics(sources), self.complaint, self._unready)
+        return self._pages(listener, sources)
+
+    @asynccontextmanager
+    async def _pages(self, listener: socket.socket, sources: Sources) -> AsyncIterator[None]:
+        with listener:
+            http = await asyncio.to_thread(import_module, f"{__package__}.http")  # its libraries take 0.2 s
+            metrics = import_module(f"{__package__}.metrics")
+            async with http.serving(listener, metrics.Metrics(sources), self.complaint, self._unready):
+                yield
 
     def complaint(self) -> str:
         """Return what is wrong in one plain line, or nothing."""

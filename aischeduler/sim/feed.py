@@ -57,7 +57,7 @@ class Feed(Generic[D]):
         self.counts.lists += 1
         answer = self._server.handle(Request("GET", self._resource.path, self._query()), now)
         assert not isinstance(answer, WatchStream)
-        page = msgspec.json.decode(answer.body, type=Page)
+        page = msgspec.json.decode(answer.body, type=Page[Raw])
         self._store.begin_list()
         events: list[Event] = []
         for item in page.items or ():

@@ -7,11 +7,11 @@ Laws:
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from aischeduler.model.names import PODS
 from aischeduler.model.pod import HostPort, PodSpec
@@ -62,8 +62,7 @@ _FIELDS: Final = np.dtype(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RunningFacts:
+class RunningFacts(Struct, frozen=True, gc=False):
     """What a choice of victims knows of a pod beside its spec.
 
     `home` is the number of its home pool; `borrower`: that is another pool than its row's. `ours`: we schedule it.

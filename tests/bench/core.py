@@ -7,7 +7,7 @@ import gc
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from aischeduler.engine.profile import default_profile
 from aischeduler.engine.scheduler import Scheduler
@@ -18,7 +18,7 @@ from aischeduler.model.pod import RUNNING, Pod
 from tests.bench.arena import node_name, pool_name
 from tests.bench.processes import peak_bytes
 from tests.bench.spec import Evidence, overfull
-from tests.build import a_node, a_pod, a_pool
+from tests.build import a_node, a_pod, a_pool, replace
 
 SLICE = 32
 """Attempts in one call of the engine; the daemon learns about as many for a slice of 5 ms."""

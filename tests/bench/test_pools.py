@@ -4,7 +4,7 @@ import gc
 import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import pytest
@@ -16,7 +16,7 @@ from aischeduler.model.events import Event, NodeSeen, PodGone, PodSeen, PoolSeen
 from aischeduler.model.pod import Pod
 from aischeduler.policies.borrowing import Lender, choose_lender
 from tests.bench.board import micros, show, times
-from tests.build import a_node, a_pod, a_pool
+from tests.build import a_node, a_pod, a_pool, replace
 
 pytestmark = pytest.mark.bench
 

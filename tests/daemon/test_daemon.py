@@ -1,4 +1,5 @@
 import asyncio
+import gc
 import os
 import signal
 from collections.abc import Callable
@@ -48,6 +49,20 @@ async def test_pod_that_fits_nowhere_is_explained_and_bound_when_room_appears() 
         await world.node("big")
         await world.until(world.all_placed)
         assert await world.placed() == {"large": "big"}
+
+
+async def test_garbage_collector_that_rested_works_again_once_everything_was_listed() -> None:
+    gc.disable()
+    try:
+        async with cluster() as world:
+            await world.node("n1")
+            await world.pod("a")
+            await world.until(world.all_placed)
+            assert gc.isenabled()
+            assert gc.get_freeze_count() > 0
+        assert gc.get_freeze_count() == 0
+    finally:
+        gc.enable()
 
 
 async def has_condition(world: Cluster) -> bool:

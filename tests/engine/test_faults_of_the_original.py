@@ -1,6 +1,5 @@
 """Faults that the first implementation of pools had and that only the engine's own calls can show not to be here."""
 
-from dataclasses import replace
 from itertools import permutations
 
 from aischeduler.model.actions import Bind, Evict
@@ -8,13 +7,13 @@ from aischeduler.model.events import BindRefused, EvictRefused, PodGone, PodSeen
 from aischeduler.model.names import CPU
 from aischeduler.model.pod import RUNNING, Pod
 from aischeduler.model.pool import Pool
-from tests.build import a_node, a_pod, a_pool
+from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session, binds
 
 
 def pool(name: str, **fields: object) -> Pool:
     """A pool of the nodes that carry its name."""
-    return replace(a_pool(name, labels={"pool": name}), **fields)  # type: ignore[arg-type]
+    return replace(a_pool(name, labels={"pool": name}), **fields)
 
 
 def running(pod: Pod, node: str) -> Pod:

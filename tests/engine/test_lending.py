@@ -1,18 +1,16 @@
 """Borrowing: who lends, in which order, within which limits, and who is woken by room that others own."""
 
-from dataclasses import replace
-
 import pytest
 
 from aischeduler.model.events import NamespaceSeen, NodeGone, PodGone, PoolGone
 from aischeduler.model.pool import Pool
-from tests.build import a_node, a_pod, a_pool, a_taint
+from tests.build import a_node, a_pod, a_pool, a_taint, replace
 from tests.engine.session import Session, binds, evictions, reports
 
 
 def pool(name: str, **fields: object) -> Pool:
     """A pool of the nodes that carry its name."""
-    return replace(a_pool(name, labels={"pool": name}), **fields)  # type: ignore[arg-type]
+    return replace(a_pool(name, labels={"pool": name}), **fields)
 
 
 def session_of(*pools: Pool, **nodes: tuple[str, str]) -> Session:

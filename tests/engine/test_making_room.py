@@ -1,7 +1,5 @@
 """Preempting and taking back: claims, victims that leave slowly, and evictions that fail."""
 
-from dataclasses import replace
-
 from aischeduler.engine.profile import default_profile
 from aischeduler.model.actions import Action, Evict
 from aischeduler.model.budget import Budget
@@ -9,7 +7,7 @@ from aischeduler.model.events import BudgetGone, BudgetSeen, EvictRefused, NodeG
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import MakeRoom, ReclaimPolicy
 from aischeduler.model.selectors import label_selector
-from tests.build import a_node, a_pod, a_pool
+from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session, binds, evictions, nominations, reports
 
 A, B = {"pool": "a"}, {"pool": "b"}
@@ -17,7 +15,7 @@ A, B = {"pool": "a"}, {"pool": "b"}
 
 def two_pools(**of_a: object) -> Session:
     """Pools a and b; b owns nothing and borrows."""
-    return Session(replace(a_pool("a", labels=A), **of_a), a_pool("b", labels=B))  # type: ignore[arg-type]
+    return Session(replace(a_pool("a", labels=A), **of_a), a_pool("b", labels=B))
 
 
 def victims(said: list[Action]) -> list[Pod]:

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import pytest
 
 from aischeduler.engine.cycle import SETTLE_SECONDS
@@ -7,7 +5,7 @@ from aischeduler.model.actions import Bind, CreatePool, Settle
 from aischeduler.model.events import BindAccepted, BindRefused, NodeGone, PodGone, PoolGone, Refusal
 from aischeduler.model.pod import Pod
 from aischeduler.state.queue import NET_SECONDS
-from tests.build import a_node, a_pod, a_pool, a_taint
+from tests.build import a_node, a_pod, a_pool, a_taint, replace
 from tests.engine.session import Session, binds, conditions, reports, warnings
 
 

@@ -1,7 +1,5 @@
 """Searches that are made again for some rows only answer as a search over all rows does."""
 
-from dataclasses import replace
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,7 +10,7 @@ from aischeduler.model.events import BudgetSeen, EvictRefused, PodGone, Spared
 from aischeduler.model.selectors import label_selector
 from aischeduler.policies.preemption import Chosen, Demand, choose_victims
 from aischeduler.state.records import Place, PodRecord
-from tests.build import a_node, a_pod, a_pool
+from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session
 
 NODES, PLACES = 8, 4

@@ -1,18 +1,16 @@
 """What waiting pods are told of preemption and of borrowing, whichever their pool tries first."""
 
-from dataclasses import replace
-
 import pytest
 
 from aischeduler.model.pool import MakeRoom, Pool
-from tests.build import a_node, a_pod, a_pool
+from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session, reports
 
 NO_VICTIMS = "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
 
 
 def pool(name: str, **fields: object) -> Pool:
-    return replace(a_pool(name, labels={"pool": name}), **fields)  # type: ignore[arg-type]
+    return replace(a_pool(name, labels={"pool": name}), **fields)
 
 
 def told(first: MakeRoom, borrowing: str) -> str:

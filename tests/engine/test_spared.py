@@ -1,13 +1,11 @@
 """Pods that could not be evicted: who they are kept from, for how long, and what they cost the others."""
 
-from dataclasses import replace
-
 import pytest
 
 from aischeduler.model.budget import Budget
 from aischeduler.model.events import BudgetGone, BudgetSeen, EvictRefused, PodGone, Spared
 from aischeduler.model.selectors import Operator, label_selector
-from tests.build import a_node, a_pod, a_pool, expression
+from tests.build import a_node, a_pod, a_pool, expression, replace
 from tests.engine.session import Session, evictions
 
 A, B, X = {"pool": "a"}, {"pool": "b"}, {"pool": "x"}
@@ -15,7 +13,7 @@ A, B, X = {"pool": "a"}, {"pool": "b"}, {"pool": "x"}
 
 def two_pools(**of_a: object) -> Session:
     """Pools a and b; b owns nothing and borrows."""
-    return Session(replace(a_pool("a", labels=A), **of_a), a_pool("b", labels=B))  # type: ignore[arg-type]
+    return Session(replace(a_pool("a", labels=A), **of_a), a_pool("b", labels=B))
 
 
 def test_spared_pod_of_another_pool_does_not_make_searches_be_forgotten() -> None:

@@ -1,11 +1,11 @@
 """Numbers of Pools for the tests of what is written about them."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from aischeduler.model.actions import Condition, ReportPool
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.summary import GPU, PoolSummary
+from tests.build import replace
 
 ACCEPTED = Condition("Accepted", status=True, reason="Valid", message="fine")
 NOTHING: Mapping[str, int] = {CPU: 0, MEMORY: 0, EPHEMERAL_STORAGE: 0, PODS: 0, GPU: 0}

@@ -1,7 +1,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -12,7 +12,7 @@ from aischeduler.kube.wire import Wire
 from aischeduler.model.actions import Bind
 from aischeduler.model.events import BindAccepted, BindRefused, Refusal
 from aischeduler.model.pod import Pod
-from tests.build import a_pod
+from tests.build import a_pod, replace
 from tests.kube.scripted import Answer, Script, Waits, broken, hang, reply, serving, slam, status, until
 
 PATH = "/api/v1/namespaces/default/pods/p/binding"

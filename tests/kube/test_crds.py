@@ -1,7 +1,6 @@
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from aischeduler.kube import crds
 from aischeduler.kube.pool_requests import pool_status
 from aischeduler.sandbox.rules import definition_errors
 from aischeduler.sandbox.structural import errors, prune
+from tests.build import replace
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.sweep import sweep
 from tests.kube.summaries import EMPTY, NOTHING, a_report

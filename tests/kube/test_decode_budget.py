@@ -1,5 +1,4 @@
 import json
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -10,7 +9,7 @@ from aischeduler.kube.documents import BudgetDocument, NamespaceDocument
 from aischeduler.model.budget import Budget
 from aischeduler.model.events import NamespaceSeen
 from aischeduler.model.pod import Pod
-from tests.build import a_pod
+from tests.build import a_pod, replace
 
 IDENTITY = {"name": "b", "namespace": "team-a", "uid": "u-b", "resourceVersion": "1"}
 

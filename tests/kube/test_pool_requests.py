@@ -1,5 +1,4 @@
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +7,7 @@ from aischeduler.kube import pool_requests
 from aischeduler.model.actions import Condition
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.summary import GPU
+from tests.build import replace
 from tests.kube.summaries import EMPTY, NOTHING, a_report
 
 NVIDIA = "nvidia.com/gpu"

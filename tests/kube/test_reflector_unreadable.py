@@ -1,12 +1,12 @@
 """What a reflector makes of objects and answers that nobody can read."""
 
 import json
-from dataclasses import replace
 
 from aischeduler.kube import resources
 from aischeduler.kube.documents import PodDocument
 from aischeduler.kube.podspec import SpecCache
 from aischeduler.model.events import Event
+from tests.build import replace
 from tests.kube.docs import line, listing, pod, trouble
 from tests.kube.reflecting import World, told
 from tests.kube.scripted import reply, stream

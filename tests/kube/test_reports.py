@@ -4,7 +4,7 @@ import pytest
 
 from aischeduler.kube import report_queue
 from aischeduler.kube import reports as module
-from aischeduler.kube import wire as wire_module
+from aischeduler.kube.connection import Answer
 from aischeduler.kube.wire import Wire
 from aischeduler.model.actions import Cause, Evict, Nominate, ObjectRef, ReportWaiting, Warn
 from tests.build import a_pod
@@ -220,9 +220,7 @@ async def test_warning_on_a_budget_names_its_api() -> None:
 async def test_bug_costs_one_report_and_not_those_that_follow(monkeypatch: pytest.MonkeyPatch) -> None:
     world, send = World().accept_all(), Wire.send
 
-    async def send_or_fail(
-        wire: Wire, method: bytes, path: bytes, body: bytes, content_type: bytes
-    ) -> wire_module.Answer:
+    async def send_or_fail(wire: Wire, method: bytes, path: bytes, body: bytes, content_type: bytes) -> Answer:
         if b"no room" in body:
             raise TypeError("a bug")
         return await send(wire, method, path, body, content_type)

@@ -1,11 +1,14 @@
 import asyncio
+from collections.abc import AsyncIterator
 
 import pytest
 
+from aischeduler.kube import connection
 from aischeduler.kube import wire as module
 from aischeduler.kube.auth import Server
+from aischeduler.kube.connection import Answer, Stream
 from aischeduler.kube.errors import UnreachableError
-from aischeduler.kube.wire import Answer, Wire
+from aischeduler.kube.wire import Wire
 from tests.kube.scripted import Script, hang, reply, serving, slam, stream, until
 
 JSON = b"application/json"
@@ -165,3 +168,64 @@ async def test_token_is_sent_and_renewed() -> None:
         await send(wire)
         await wire.close()
     assert [request.headers["authorization"] for request in script.requests] == ["Bearer one", "Bearer two"]
+
+
+async def test_stream_tells_what_came_then_its_clean_end_and_the_connection_is_used_again() -> None:
+    script = Script()
+    script.on("get", "/x", stream(b"one", b"two", end="clean"), reply(200, b"three"))
+    async with serving(script) as server:
+        wire = Wire(server, 1)
+        async with wire.stream(b"/x", 5.0) as answer:
+            assert answer.status == 200
+            assert b"".join([piece async for piece in pieces(answer)]) == b"onetwo"
+        assert (await wire.send(b"GET", b"/x")).body == b"three"
+        await wire.close()
+    assert script.connections == 1
+
+
+async def test_stream_that_is_cut_tells_what_came_before_the_error() -> None:
+    script = Script()
+    script.on("get", "/x", stream(b"half", end="cut"))
+    async with serving(script) as server:
+        wire = Wire(server, 1)
+        async with wire.stream(b"/x", 5.0) as answer:
+            assert await answer.read() == b"half"
+            with pytest.raises(UnreachableError, match="within the answer"):
+                await answer.read()
+        await wire.close()
+
+
+async def test_stream_that_falls_silent_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SWEEP_SECONDS", 0.01)
+    script = Script()
+    script.on("get", "/x", stream(b"and then nothing"))
+    async with serving(script) as server:
+        wire = Wire(server, 1)
+        async with wire.stream(b"/x", 0.03) as answer:
+            assert await answer.read() == b"and then nothing"
+            with pytest.raises(UnreachableError, match=r"no answer within 0\.03 s"):
+                await answer.read()
+        await wire.close()
+
+
+async def test_stream_whose_reader_is_slow_is_not_silent_and_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SWEEP_SECONDS", 0.01)
+    monkeypatch.setattr(connection, "AHEAD_BYTES_MAX", 1000)
+    script = Script()
+    script.on("get", "/x", stream(*[b"%06d" % number * 1000 for number in range(200)], end="clean"))
+    async with serving(script) as server:
+        wire, longest = Wire(server, 1), 0
+        found = b""
+        async with wire.stream(b"/x", 0.03) as answer:
+            await asyncio.sleep(0.1)
+            async for piece in pieces(answer):
+                longest = max(longest, len(piece))
+                found += piece
+        await wire.close()
+    assert found == b"".join(b"%06d" % number * 1000 for number in range(200))
+    assert longest < 300_000, "the server waited for the reader"
+
+
+async def pieces(answer: Stream) -> AsyncIterator[bytes]:
+    while piece := await answer.read():
+        yield piece

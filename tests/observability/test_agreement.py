@@ -22,7 +22,7 @@ from aischeduler.kube.crds import pool_crd
 from aischeduler.kube.errors import RefusedError
 from aischeduler.kube.requests import MERGE_PATCH
 from aischeduler.model.quantity import parse_milli
-from aischeduler.observability.http import listen
+from aischeduler.observability.listener import listen
 from aischeduler.sandbox.http import HttpSandbox
 from aischeduler.sandbox.standins.kubelet import KubeletOptions
 from tests.objects import node_object, pod_object, pool_object

@@ -12,7 +12,7 @@ import pytest
 from aischeduler.config.schema import Config
 from aischeduler.daemon.process import Daemon
 from aischeduler.kube.pace import Pace
-from aischeduler.observability.http import listen
+from aischeduler.observability.listener import listen
 from tests.daemon.cluster import POOLS, brief
 from tests.daemon.test_daemon import listing, scripted_cluster
 from tests.kube.scripted import Half, Script, hang, reply, serving, until

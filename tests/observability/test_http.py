@@ -11,7 +11,8 @@ import pytest
 from aischeduler.config.load import ConfigError
 from aischeduler.model.names import CPU
 from aischeduler.observability.exposition import PIECE_SAMPLES, render
-from aischeduler.observability.http import listen, serving
+from aischeduler.observability.http import serving
+from aischeduler.observability.listener import listen
 from tests.observability.world import World, summary
 
 

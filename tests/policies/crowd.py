@@ -1,7 +1,7 @@
 """Nodes full of pods, for tests of preemption: every pod says what a choice of victims knows of it."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from aischeduler.policies.preemption import Chosen, Demand, Unhelpful, choose_vi
 from aischeduler.state.budgets import BudgetTable
 from aischeduler.state.nodes import NodeTable
 from aischeduler.state.running import RunningFacts, RunningPods
-from tests.build import a_pod, a_request, a_spec
+from tests.build import a_pod, a_request, a_spec, replace
 
 PLUGINS = default_profile().plugins
 

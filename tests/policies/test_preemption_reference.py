@@ -1,7 +1,6 @@
 """The choice over all rows at once equals one that looks at one node at a time, in plain Python."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from random import Random  # noqa: TID251 - Hypothesis hands over the chance that it chose
 
 import numpy as np
@@ -14,7 +13,7 @@ from aischeduler.model.pod import HostPort
 from aischeduler.model.selectors import label_selector
 from aischeduler.policies.preemption import Chosen, Demand
 from aischeduler.state.nodes import NodeTable
-from tests.build import a_node, a_request, a_taint
+from tests.build import a_node, a_request, a_taint, replace
 from tests.policies.crowd import HIGH, LOW, MID, NEGATIVE, PLUGINS, Crowd, Held, demand, held
 
 PORTS = (HostPort("TCP", 80), HostPort("TCP", 80, "10.0.0.1"), HostPort("UDP", 80))

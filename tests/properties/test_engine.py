@@ -5,7 +5,6 @@ Everything drawn is plain numbers and names, and what they pick is the model's o
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, TypedDict
 
 import pytest
@@ -20,7 +19,7 @@ from aischeduler.model.pod import CRITICAL_PRIORITY, HostPort
 from aischeduler.model.pool import MakeRoom, Placement, ReclaimPolicy
 from aischeduler.model.selectors import label_selector
 from aischeduler.state.records import Place
-from tests.build import SpecFields, a_node, a_pod, a_pool, a_taint, tolerates
+from tests.build import SpecFields, a_node, a_pod, a_pool, a_taint, replace, tolerates
 from tests.properties.playing import Days, play
 from tests.properties.world import Pace, World
 

@@ -5,7 +5,7 @@ the world is heard through a watch that can stall: then the engine decides on wh
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from aischeduler.engine.profile import default_profile
 from aischeduler.model.actions import Action, Bind, CreatePool, Evict, Nominate, Settle
@@ -32,6 +32,7 @@ from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool
 from aischeduler.model.selectors import Labels, label_selector, requirement
+from tests.build import replace
 from tests.watched import WatchedScheduler
 
 ROUNDS_MAX = 1000

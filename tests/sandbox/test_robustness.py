@@ -1,7 +1,6 @@
 """Whatever stands in a request, the server answers: every value of every kind of object is replaced by junk in turn."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -11,6 +10,7 @@ from aischeduler.kube.crds import pool_crd
 from aischeduler.sandbox.protocol import Request, Response, request
 from aischeduler.sandbox.standins.cluster import StandIns
 from aischeduler.sandbox.standins.kubelet import KubeletOptions
+from tests.build import replace
 from tests.sandbox.cluster import PODS, Cluster
 
 JUNK: tuple[Any, ...] = (

@@ -7,11 +7,12 @@ pod is gone or changed is no failure, the watch tells what became of it.
 import heapq
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from threading import Event, Thread
 
 from aischeduler.sandbox.standins.kubelet import RUN_SECONDS
+from tests.build import replace
 from tests.worlds.over_http import HttpStream, HttpTransport
 from tests.worlds.world import STRATEGIC_PATCH, Call, Json, encode
 

@@ -1,12 +1,10 @@
-from dataclasses import replace
-
 import numpy as np
 
 from aischeduler.model.budget import Budget
 from aischeduler.model.pod import Pod
 from aischeduler.model.selectors import Labels, LabelSelector, Operator, label_selector
 from aischeduler.state.budgets import BudgetTable
-from tests.build import a_pod, expression
+from tests.build import a_pod, expression, replace
 
 LOOKS: list[Labels] = []
 

@@ -1,5 +1,3 @@
-from dataclasses import fields, replace
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -8,7 +6,7 @@ from aischeduler.model.pod import HostPort, PodSpec
 from aischeduler.state.records import NOWHERE
 from aischeduler.state.running import ROWS_ONE_BY_ONE, SLOTS_FIRST, RunningFacts, RunningPod, RunningPods
 from aischeduler.state.wanted import AMOUNT_MAX
-from tests.build import a_request, a_spec
+from tests.build import a_request, a_spec, replace
 
 HOME = RunningFacts(priority=5, borrower=False, evictable=True, leaving=False, started_seconds=7, home=1, ours=True)
 LOAN = RunningFacts(priority=-5, borrower=True, evictable=False, leaving=True, started_seconds=0, home=2, ours=False)
@@ -24,7 +22,7 @@ def seen(pods: RunningPods) -> dict[str, tuple[int, PodSpec, RunningFacts]]:
     found = {}
     for slot in np.flatnonzero(pods.table["row"] != NOWHERE).tolist():
         pod = pods.table[slot]
-        facts = RunningFacts(**{field.name: pod[field.name].item() for field in fields(RunningFacts)})
+        facts = RunningFacts(**{name: pod[name].item() for name in RunningFacts.__struct_fields__})
         found[pods.uid_of(slot)] = (int(pod["row"]), pods.kinds.spec(int(pod["kind"])), facts)
     return found
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 
 from aischeduler.model.actions import Action, Evict
@@ -10,7 +9,7 @@ from aischeduler.model.events import NodeSeen, PodGone, PodSeen
 from tests.bench.apart import apart
 from tests.bench.core import Crowd, World, cpu_of_all, decide_all, evidence, peak_mib, running, see, world
 from tests.bench.spec import OURS, Case, Goal, Measure, Measured
-from tests.build import a_taint
+from tests.build import a_taint, replace
 
 NODES, POOLS = 5_000, 20
 STUCK = 20_000

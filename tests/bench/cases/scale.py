@@ -6,7 +6,7 @@ Beside it, as the machine's own measure, parsing the JSON of as many pods with m
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import msgspec
@@ -18,6 +18,7 @@ from tests.bench.core import Crowd, cpu_of_all, decide_all, evidence, peak_mib, 
 from tests.bench.documents import compact, real_pod
 from tests.bench.processes import resident_bytes
 from tests.bench.spec import OURS, Case, Evidence, Goal, Measure, Measured
+from tests.build import replace
 
 FLOOR = "msgspec reads the pods"
 DECIDED = 10_000

@@ -1,0 +1,33 @@
+"""Takes the port on which metrics and health are served, before anything that serves is imported."""
+
+import errno
+import socket
+from typing import Final
+
+from aischeduler.config.load import ConfigError
+from aischeduler.config.schema import HTTP_OFF
+
+_NO_IPV6: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
+
+
+def listen(address: str) -> socket.socket | None:
+    """Take the port of `host:port`, or nothing where that is `none`; raises ConfigError when it cannot be had."""
+    if address == HTTP_OFF:
+        return None
+    host, _, port = address.rpartition(":")
+    try:
+        return _take(host.strip("[]"), int(port))
+    except OSError as error:
+        why = (error.strerror or str(error)).partition(" (while")[0]
+        raise ConfigError(f"http.address: cannot listen on {address}: {why}") from error
+
+
+def _take(host: str, port: int) -> socket.socket:
+    if not host and socket.has_dualstack_ipv6():
+        try:
+            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+        except OSError as error:
+            if error.errno not in _NO_IPV6:
+                raise
+    family = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
+    return socket.create_server((host, port), family=family)
