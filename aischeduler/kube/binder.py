@@ -106,6 +106,7 @@ class Binder:
                     assert_never(answer)
 
     async def _post(self, action: Bind, path: bytes, body: bytes) -> BindAnswer:
+        began = self._pace.clock()
         try:
             answer = await self._wire.send(b"POST", path, body, b"application/json")
         except UnreachableError as error:
@@ -113,7 +114,7 @@ class Binder:
         except Exception as error:  # noqa: BLE001 - a bug costs one Binding a look at its pod, not all the others
             self._failed("binder", error)
             return Unknown(f"the Binding could not be sent: {error!r}")
-        if self._window.answered(more_waits=self.backlog.waiting > 0):
+        if self._window.answered(self._pace.clock() - began, more_waits=self.backlog.waiting > 0):
             self._grown.set()
         return read_bind_answer(action, answer.status, answer.retry_after, answer.body)
 

@@ -1,8 +1,9 @@
 """How many requests may be under way at once, learnt from what the API server makes of them.
 
 Laws:
-- More are tried from time to time, and kept only where they bring clearly more answers; fewer are tried too, and kept
-  where they bring as many. So a server that is far away gets more, and one that is busy does not get more to queue.
+- More are tried from time to time where even the quickest answers are slow, and kept only where they bring clearly more
+  answers; fewer are tried too, and kept where they bring as many. So a server that is far away gets more, and one that
+  is busy does not get more to queue, nor connections that it does not need.
 - Never fewer than `FIRST`, never more than the limit.
 - Nothing is learnt while there is less to do than the window allows.
 
@@ -25,6 +26,8 @@ ROUNDS: Final = 2
 """A period lasts until each of those under way was answered so often, too."""
 REST_PERIODS: Final = 10
 """Periods after a trial that brought nothing before the next."""
+FAR_SHARE: Final = 0.5
+"""Of those under way, how many would be with the quickest answer for all: below that it is the server that is slow."""
 BUSY_SHARE: Final = 0.8
 """Of the answers of a period, how many must have been awaited by others for it to count."""
 
@@ -40,12 +43,14 @@ class Window:
         """Size and rate before the trial that is under way."""
         self._up = True
         self._rest = 0
+        self._quickest_seconds = float("inf")
         self._begin()
 
-    def answered(self, *, more_waits: bool) -> bool:
-        """Hear of an answer, and whether more waits to be sent; say whether more may be under way than before."""
+    def answered(self, seconds: float, *, more_waits: bool) -> bool:
+        """Hear after how long an answer came, and whether more waits to be sent; say whether the window has grown."""
         self._answers += 1
         self._awaited += more_waits
+        self._quickest_seconds = min(self._quickest_seconds, seconds)
         passed = self._clock() - self._began
         if passed < PERIOD_SECONDS or self._answers < ROUNDS * self.size:
             return False
@@ -72,8 +77,9 @@ class Window:
 
     def _try(self, rate: float) -> None:
         """Begin a trial with more or fewer; where there is no way on, turn round."""
+        far = rate * self._quickest_seconds >= FAR_SHARE * self.size
         size = min(self.size * STEP, self._limit) if self._up else max(self.size // STEP, min(FIRST, self._limit))
-        if size == self.size:
+        if size == self.size or (self._up and not far):
             self._up = not self._up
             self._rest = REST_PERIODS
         else:
@@ -82,3 +88,4 @@ class Window:
 
     def _begin(self) -> None:
         self._began, self._answers, self._awaited = self._clock(), 0, 0
+        self._quickest_seconds = float("inf")

@@ -10,18 +10,25 @@ class Server:
         self.now = 0.0
         self.window = Window(limit, lambda: self.now)
         self.sizes: list[int] = []
-        self._under_way: list[float] = []
+        self._under_way: list[tuple[float, float]] = []
         self._free_at = 0.0
 
-    def work(self, seconds: float, per_second: float, lasts: float, *, more_waits: bool = True) -> list[int]:
-        """Keep as many requests under way as the window allows; return its size after each answer."""
+    def work(
+        self, seconds: float, per_second: float, lasts: float, *, more_waits: bool = True, luck: int = 0
+    ) -> list[int]:
+        """Keep as many requests under way as the window allows; return its size after each answer.
+
+        With `luck` every so many answers are as quick as if nobody else had asked.
+        """
         end, sizes = self.now + lasts, list[int]()
         while self.now < end:
             while len(self._under_way) < self.window.size:
                 self._free_at = max(self.now, self._free_at) + 1 / per_second
-                heappush(self._under_way, self._free_at + seconds)
-            self.now = max(self.now, heappop(self._under_way))
-            self.window.answered(more_waits=more_waits)
+                heappush(self._under_way, (self._free_at + seconds, self.now))
+            at, began = heappop(self._under_way)
+            self.now = max(self.now, at)
+            lucky = luck and len(sizes) % luck == 0
+            self.window.answered(seconds if lucky else self.now - began, more_waits=more_waits)
             sizes.append(self.window.size)
         return sizes
 
@@ -30,6 +37,11 @@ def test_busy_server_nearby_gets_no_more_but_for_trials() -> None:
     sizes = Server(limit=256).work(seconds=0.003, per_second=800, lasts=60)
     assert set(sizes) == {FIRST, 2 * FIRST}
     assert sizes.count(FIRST) > 0.85 * len(sizes)
+
+
+def test_busy_server_that_answers_some_quickly_is_not_even_tried_with_more() -> None:
+    sizes = Server(limit=256).work(seconds=0.003, per_second=800, lasts=60, luck=50)
+    assert set(sizes) == {FIRST}
 
 
 def test_distant_server_gets_as_many_as_allowed_within_seconds() -> None:
