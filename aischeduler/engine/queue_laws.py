@@ -76,6 +76,9 @@ def _class_faults(cluster: Cluster, queue: PoolQueue) -> Iterator[str]:
         kept = queue._classes[_class_key(records[0].pod)]
         parked = sorted((record for record in records if record.place is Place.PARKED), key=lambda r: r.order)
         usable = [record for record in records if record.place in USABLE and record.home == queue.pool]
+        nominated = {record.pod.uid for record in records if record.place is Place.NOMINATED}
+        if set(kept.nominated) != nominated:
+            yield f"of one class {sorted(nominated)} are nominated, kept are {sorted(kept.nominated)}"
         if [record.pod.uid for record in kept.parked] != _uids(parked):
             yield f"of one class {_uids(parked)} are parked, kept are {_uids(kept.parked)}"
         if (kept.pending, kept.usable) != (len(records), len(usable)):

@@ -155,7 +155,7 @@ def _offer_to_nominated(cluster: Cluster, room: RowRoom, now: float) -> None:
     """Let owners of claims elsewhere in the pool take room that is there already."""
     queue = cluster.queues[room.pool]
     too_large: set[bytes] = set()
-    for record in queue.in_place(Place.NOMINATED):
+    for record in queue.nominated_within(room.free):
         spec = record.pod.spec
         claim = None if spec.key in too_large else cluster.claims.of(record.pod.uid)
         if claim is None or claim.row == room.row:

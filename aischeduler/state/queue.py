@@ -52,6 +52,8 @@ class WaitingClass:
     spec: PodSpec
     slot: int
     parked: "SortedKeyList[PodRecord, OrderKey]"
+    nominated: dict[str, PodRecord] = field(default_factory=dict)
+    """Those that wait for claimed room, by uid."""
     pending: int = 0
     usable: int = 0
     turn: OrderKey = (False, 0, 0, 0, "")
@@ -250,6 +252,13 @@ class PoolQueue:
         found = self._named.get(place, self._records)
         return tuple(sorted((record for record in found.values() if record.place is place), key=_order))
 
+    def nominated_within(self, room: Amounts) -> tuple[PodRecord, ...]:
+        """Return the nominated pods that ask for no more than `room`, by whose turn it is."""
+        if not self._counts[Place.NOMINATED]:
+            return ()
+        fitting = (self._slots[slot].nominated.values() for slot in np.flatnonzero(self._demand.fitting(room)).tolist())
+        return tuple(sorted(chain.from_iterable(fitting), key=_order))
+
     def wake_next(self, pod: Pod, now: float, *, at_once: bool = False) -> None:
         """Wake the first parked pod of this pod's class, if there is one; `at_once` without a backoff."""
         alike = self._classes.get(_class_key(pod))
@@ -337,6 +346,10 @@ class PoolQueue:
             self.home_active += sign
         alike = self._class(record.pod)
         alike.pending += sign
+        if place is Place.NOMINATED and sign > 0:
+            alike.nominated[record.pod.uid] = record
+        elif place is Place.NOMINATED:
+            del alike.nominated[record.pod.uid]
         if home and place in USABLE:
             alike.usable += sign
             self._usable += sign

@@ -46,6 +46,23 @@ def test_home_pods_come_before_borrowers_of_any_priority() -> None:
     assert popped(queue, 0) == ["home", "borrower"]
 
 
+def test_nominated_pods_that_fit_into_a_room_come_by_whose_turn_it_is() -> None:
+    nodes = NodeTable()
+    queue, new = PoolQueue("q", nodes, Stir()), Arrivals()
+    records = [
+        new("later", created=2),
+        new("large", cpu="3"),
+        new("first", created=1),
+        new("small", cpu="500m", created=3),
+    ]
+    for record in records:
+        queue.nominate(record, 0)
+    room = nodes.request(records[0].pod.spec)
+    assert [record.pod.name for record in queue.nominated_within(room)] == ["first", "later", "small"]
+    queue.wake_at_once(records[2], 1)
+    assert [record.pod.name for record in queue.nominated_within(room)] == ["later", "small"]
+
+
 def test_a_nominated_pod_is_in_no_chain_and_wakes_by_name_without_a_backoff() -> None:
     queue, new = PoolQueue("q", NodeTable(), Stir()), Arrivals()
     nominated, parked = new("nominated", priority=9), new("parked")
