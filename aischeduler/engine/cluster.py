@@ -29,7 +29,8 @@ from aischeduler.policies.preemption import Losses, Unhelpful
 from aischeduler.state.budgets import BudgetTable
 from aischeduler.state.claims import Claims
 from aischeduler.state.loans import Loan, Loans
-from aischeduler.state.nodes import NO_POOL, NodeTable
+from aischeduler.state.nodes import NodeTable
+from aischeduler.state.pool_rows import NO_POOL
 from aischeduler.state.pools import PoolTable
 from aischeduler.state.queue import PoolQueue, Stir
 from aischeduler.state.records import NOWHERE, OrderKey, Place, PodRecord

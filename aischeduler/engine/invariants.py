@@ -24,7 +24,8 @@ from aischeduler.model.actions import Action
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.summary import PoolSummary
 from aischeduler.state.claims import Claim
-from aischeduler.state.nodes import NO_POOL, UNOFFERED
+from aischeduler.state.nodes import UNOFFERED
+from aischeduler.state.pool_rows import NO_POOL
 from aischeduler.state.records import NOWHERE, WAITING, Place, PodRecord
 
 Faults = Iterator[tuple[str, str]]

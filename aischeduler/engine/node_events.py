@@ -13,7 +13,8 @@ from aischeduler.engine.lending import limits_freed
 from aischeduler.engine.wakeups import row_changed, rows_changed
 from aischeduler.model.actions import ObjectRef, Warn
 from aischeduler.model.node import Node
-from aischeduler.state.nodes import NO_POOL, Change
+from aischeduler.state.nodes import Change
+from aischeduler.state.pool_rows import NO_POOL
 from aischeduler.state.pools import Moved
 
 

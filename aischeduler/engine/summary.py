@@ -14,7 +14,8 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.model.names import PODS
 from aischeduler.model.resources import Amounts
 from aischeduler.model.summary import GPU, PoolSummary
-from aischeduler.state.nodes import ALWAYS, NO_POOL
+from aischeduler.state.nodes import ALWAYS
+from aischeduler.state.pool_rows import NO_POOL
 from aischeduler.state.running import Slots
 
 Sums = npt.NDArray[np.int64]

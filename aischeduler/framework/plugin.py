@@ -1,7 +1,7 @@
 """What a plugin is: one file, one class, of one or more of these protocols.
 
 Laws:
-- A filter is a mask over rows, a score is a vector over rows; neither loops over nodes in Python.
+- A filter is a mask over the rows of an excerpt, a score is a vector over them; neither loops over nodes in Python.
 - A plugin answers from its arguments alone: no clock, no chance, no memory of earlier pods.
 - `static` rules read only labels, taints, cordons and names. Their answers are kept until those change;
   the others are asked again for each row that changed.
@@ -21,8 +21,8 @@ import numpy.typing as npt
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.pool import Placement
-from aischeduler.state.index import Mask, Rows
-from aischeduler.state.nodes import Column, NodeTable
+from aischeduler.state.excerpt import Excerpt
+from aischeduler.state.index import Mask
 
 Scores = npt.NDArray[np.int64]
 
@@ -41,11 +41,11 @@ class Filter(Protocol):
     name: str
     static: bool
 
-    def filter(self, spec: PodSpec, nodes: NodeTable, rows: Rows) -> Mask | None:
-        """Return a mask as long as `rows`: True where the pod may run."""
+    def filter(self, spec: PodSpec, at: Excerpt) -> Mask | None:
+        """Return a mask as long as `at`: True where the pod may run."""
         ...
 
-    def reasons(self, spec: PodSpec, nodes: NodeTable, rows: Rows) -> Counter[str]:
+    def reasons(self, spec: PodSpec, at: Excerpt) -> Counter[str]:
         """Say why, for rows that this filter refused: each text with its number of rows."""
         ...
 
@@ -65,9 +65,7 @@ class AmountFilter(Filter, Protocol):
     for nothing.
     """
 
-    def filter_using(self, spec: PodSpec, nodes: NodeTable, rows: Rows, used: Column) -> Mask:
-        """Return what `filter` would say if `used` [column, one of rows] counted there; `rows` may repeat a row."""
-        ...
+    by_amounts: bool
 
 
 class Score(Protocol):
@@ -83,8 +81,8 @@ class Score(Protocol):
     normalize: bool
     reverse: bool
 
-    def score(self, ask: Ask, nodes: NodeTable, rows: Rows) -> Scores | None:
-        """Return a vector as long as `rows`; only rows that passed every filter are meaningful."""
+    def score(self, ask: Ask, at: Excerpt) -> Scores | None:
+        """Return a vector as long as `at`; only rows that passed every filter are meaningful."""
         ...
 
 

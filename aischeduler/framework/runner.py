@@ -6,20 +6,23 @@ Laws:
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
-from aischeduler.framework.plugin import AmountFilter, Ask, Filter, Plugins, Score, Scores
+from aischeduler.framework.plugin import AmountFilter, Ask, Filter, Plugins, Scores
 from aischeduler.model.node import Node
 from aischeduler.model.pod import PodSpec
 from aischeduler.state.classes import INFEASIBLE, Classes, ClassView
 from aischeduler.state.diagnosis import Diagnosis, diagnosis
+from aischeduler.state.excerpt import Excerpt
 from aischeduler.state.index import Mask, Rows
 from aischeduler.state.nodes import NODES_MAX, Column, NodeTable
 from aischeduler.state.wanted import requested
 
+SHIFT: Final = np.array(NODES_MAX)
+"""Makes room for the tie rank; no dimensions, for a Python number would have to be turned into that each time."""
 FULL_PASS_SHARE: Final = 4
 """More than a quarter of the rows changed: one pass over all is cheaper than catching up."""
 
@@ -62,20 +65,20 @@ class Runner:
 
     def allowed(self, spec: PodSpec, rows: Rows) -> Mask:
         """Return a mask as long as `rows`: where there is a node and every static filter passes."""
-        return self.nodes.alive[rows] & self._passing(self._static_filters, spec, rows)
+        return self.nodes.alive[rows] & _passing(self._static_filters, spec, Excerpt(self.nodes, rows))
 
     def fits(self, spec: PodSpec, rows: Rows) -> Mask:
         """Return a mask as long as `rows`: where every live filter passes by what the table says this moment."""
-        return self._passing(self._live_filters, spec, rows)
+        return _passing(self._live_filters, spec, Excerpt(self.nodes, rows))
 
     def by_amounts(self, spec: PodSpec) -> bool:
         """Say whether amounts alone decide where such a pod fits, so that `fits_using` can be asked."""
-        nowhere: Rows = np.zeros(0, dtype=np.intp)
-        return all(rule.filter(spec, self.nodes, nowhere) is None for rule in self._other_filters)
+        nowhere = Excerpt(self.nodes, np.zeros(0, dtype=np.intp))
+        return all(rule.filter(spec, nowhere) is None for rule in self._other_filters)
 
     def fits_using(self, spec: PodSpec, rows: Rows, used: Column) -> Mask:
         """Return what `fits` would say if `used` [column, one of rows] counted there; `rows` may repeat a row."""
-        return _all((rule.filter_using(spec, self.nodes, rows, used) for rule in self._amount_filters), rows)
+        return _passing(self._amount_filters, spec, Excerpt(self.nodes, rows, used))
 
     def passes(self, spec: PodSpec, rows: Rows) -> Mask:
         """Ask every filter about these few rows, remembering nothing; return a mask as long as `rows`."""
@@ -110,16 +113,16 @@ class Runner:
         return self._refusals(self.plugins.filters, spec, rows)
 
     def _refusals(self, filters: tuple[Filter, ...], spec: PodSpec, rows: Rows) -> Diagnosis:
-        left, reasons = rows, Counter[str]()
+        left, reasons = Excerpt(self.nodes, rows), Counter[str]()
         for rule in filters:
             if rule is self._last_by_amounts:
-                reasons.update(rule.reasons(spec, self.nodes, left))
+                reasons.update(rule.reasons(spec, left))
                 break
-            mask = rule.filter(spec, self.nodes, left)
+            mask = rule.filter(spec, left)
             if mask is None or mask.all():
                 continue
-            reasons.update(rule.reasons(spec, self.nodes, left[~mask]))
-            left = left[mask]
+            reasons.update(rule.reasons(spec, Excerpt(self.nodes, left.rows[~mask])))
+            left = Excerpt(self.nodes, left.rows[mask])
         return diagnosis(len(rows), reasons)
 
     def _view(self, ask: Ask) -> ClassView:
@@ -143,38 +146,38 @@ class Runner:
     def _read_static(self, view: ClassView, ask: Ask) -> None:
         rows = np.arange(self.nodes.width, dtype=np.intp)
         view.static = self.allowed(ask.spec, rows)
-        raws = ((score, score.score(ask, self.nodes, rows)) for score in self._preferences)
+        raws = ((score, score.score(ask, Excerpt(self.nodes, rows))) for score in self._preferences)
         view.preferences = tuple(
             (score.weight, score.reverse, raw) for score, raw in raws if raw is not None and raw.any()
         )
         view.static_version = self.nodes.static_version
 
     def _score(self, view: ClassView, ask: Ask, rows: Rows) -> None:
-        feasible = view.static.take(rows) & self.fits(ask.spec, rows)
+        at = Excerpt(self.nodes, rows)
+        feasible = view.static.take(rows) & _passing(self._live_filters, ask.spec, at)
         if np.count_nonzero(feasible) < len(rows):
             view.keys[rows] = INFEASIBLE
-            rows = rows[feasible]
-        if len(rows):
-            total: Scores = NODES_MAX - 1 - self.nodes.ranks().take(rows)
-            for score in self._live_scores:
-                total = self._added(total, score, ask, rows)
-            view.keys[rows] = total
+            at = Excerpt(self.nodes, rows[feasible])
+        if len(at):
+            view.keys[at.rows] = self._sum_of_scores(ask, at) * SHIFT - self.nodes.ranks().take(at.rows)
 
-    def _passing(self, filters: tuple[Filter, ...], spec: PodSpec, rows: Rows) -> Mask:
-        return _all((rule.filter(spec, self.nodes, rows) for rule in filters), rows)
-
-    def _added(self, total: Scores, score: Score, ask: Ask, rows: Rows) -> Scores:
-        raw = score.score(ask, self.nodes, rows)
-        return total if raw is None else total + raw * (score.weight * NODES_MAX)
+    def _sum_of_scores(self, ask: Ask, at: Excerpt) -> Scores | int:
+        total: Scores | int = 0
+        for score in self._live_scores:
+            raw = score.score(ask, at)
+            if raw is not None:
+                total = total + (raw if score.weight == 1 else raw * score.weight)
+        return total
 
 
-def _all(masks: Iterable[Mask | None], rows: Rows) -> Mask:
-    """Return where all of these masks over `rows` are true; None is true everywhere."""
+def _passing(filters: Sequence[Filter], spec: PodSpec, at: Excerpt) -> Mask:
+    """Return where all of the filters pass."""
     passing: Mask | None = None
-    for mask in masks:
+    for rule in filters:
+        mask = rule.filter(spec, at)
         if mask is not None:
             passing = mask if passing is None else passing & mask
-    return np.ones(len(rows), dtype=np.bool_) if passing is None else passing
+    return np.ones(len(at), dtype=np.bool_) if passing is None else passing
 
 
 def normalized(raw: Scores, *, reverse: bool) -> Scores:

@@ -10,7 +10,8 @@ Laws:
 import logging
 from collections.abc import MutableMapping
 from contextlib import suppress
-from typing import Any, BinaryIO, Final, cast
+from datetime import UTC, datetime
+from typing import Any, BinaryIO, Final
 
 import orjson
 import structlog
@@ -34,13 +35,13 @@ def configure(settings: Logging, out: BinaryIO) -> None:
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            _stamp,
             structlog.processors.format_exc_info,
             clean_line,
             _json if settings.format is LogFormat.JSON else _Console(colors=out.isatty()),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.BytesLoggerFactory(cast("BinaryIO", _Sink(out))),
+        logger_factory=lambda *_: _Lines(out),
         cache_logger_on_first_use=False,
     )
     logging.basicConfig(handlers=[_Libraries(max(level, logging.WARNING))], force=True)
@@ -49,6 +50,8 @@ def configure(settings: Logging, out: BinaryIO) -> None:
 def clean_line(_logger: object, _method: str, line: Line) -> Line:
     """Make every value of a line short, printable and of a type that JSON has."""
     for key, value in line.items():
+        if type(value) is str and len(value) <= VALUE_LENGTH_MAX and value.isprintable():
+            continue  # nearly every value of nearly every line
         if key == _TRACEBACK and isinstance(value, str):
             line[key] = "\n".join(printable(text) for text in value[-TRACEBACK_LENGTH_MAX:].split("\n"))
         else:
@@ -76,24 +79,29 @@ def _clean(value: object) -> str | int | float | bool | None:
     return printable(text)
 
 
+def _stamp(_logger: object, _method: str, line: Line) -> Line:
+    line["timestamp"] = datetime.now(UTC).isoformat()[: -len("+00:00")] + "Z"
+    return line
+
+
 def _json(_logger: object, _method: str, line: Line) -> bytes:
-    first = {key: line.pop(key) for key in ("timestamp", "level", "event")}
-    return orjson.dumps({**first, **line})
+    first = {"timestamp": line.pop("timestamp"), "level": line.pop("level"), "event": line.pop("event")}
+    return orjson.dumps(first | line)
 
 
-class _Sink:
-    """The part of a file that lines need; it never fails."""
+class _Lines:
+    """Writes each line out at once; what structlog calls a logger. It never fails."""
 
     def __init__(self, out: BinaryIO) -> None:
         self._out = out
 
-    def write(self, line: bytes) -> None:
+    def msg(self, line: bytes) -> None:
+        """Write one line, or lose it."""
         with suppress(OSError):
-            self._out.write(line)
-
-    def flush(self) -> None:
-        with suppress(OSError):
+            self._out.write(line + b"\n")
             self._out.flush()
+
+    debug = info = warn = warning = error = exception = critical = fatal = msg
 
 
 class _Console:

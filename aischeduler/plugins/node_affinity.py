@@ -11,8 +11,8 @@ from aischeduler.framework.plugin import Ask, Scores
 from aischeduler.model.node import Node
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.selectors import Operator, Requirement
-from aischeduler.state.index import Mask, Rows, term_mask
-from aischeduler.state.nodes import NodeTable
+from aischeduler.state.excerpt import Excerpt
+from aischeduler.state.index import Mask, term_mask
 
 REASON = "node(s) didn't match Pod's node affinity/selector"
 
@@ -26,21 +26,21 @@ class NodeAffinity:
     normalize = True
     reverse = False
 
-    def filter(self, spec: PodSpec, nodes: NodeTable, rows: Rows) -> Mask | None:
+    def filter(self, spec: PodSpec, at: Excerpt) -> Mask | None:
         """Pass rows that carry every label of nodeSelector and satisfy one required term, if there are terms."""
         if not spec.node_selector and spec.required is None:
             return None
-        mask = nodes.labels.all_of(tuple(Requirement(k, Operator.IN, (v,)) for k, v in spec.node_selector))
+        mask = at.nodes.labels.all_of(tuple(Requirement(k, Operator.IN, (v,)) for k, v in spec.node_selector))
         if spec.required is not None:
-            either = np.zeros(nodes.width, dtype=np.bool_)
+            either = np.zeros(at.nodes.width, dtype=np.bool_)
             for term in spec.required:
-                either |= term_mask(term, nodes.labels, nodes.rows)
+                either |= term_mask(term, at.nodes.labels, at.nodes.rows)
             mask &= either
-        return mask[rows]
+        return mask[at.rows]
 
-    def reasons(self, spec: PodSpec, nodes: NodeTable, rows: Rows) -> Counter[str]:
+    def reasons(self, spec: PodSpec, at: Excerpt) -> Counter[str]:
         """Give kube-scheduler's text."""
-        return Counter({REASON: len(rows)})
+        return Counter({REASON: len(at)})
 
     def helps(self, spec: PodSpec, node: Node) -> bool:
         """Expect help where the labels match."""
@@ -48,11 +48,11 @@ class NodeAffinity:
             return False
         return spec.required is None or any(term.matches(node.name, node.labels) for term in spec.required)
 
-    def score(self, ask: Ask, nodes: NodeTable, rows: Rows) -> Scores | None:
+    def score(self, ask: Ask, at: Excerpt) -> Scores | None:
         """Add up the weights of the preferred terms that match."""
         if not ask.spec.preferred:
             return None
-        sums = np.zeros(nodes.width, dtype=np.int64)
+        sums = np.zeros(at.nodes.width, dtype=np.int64)
         for preferred in ask.spec.preferred:
-            sums += preferred.weight * term_mask(preferred.term, nodes.labels, nodes.rows)
-        return sums[rows]
+            sums += preferred.weight * term_mask(preferred.term, at.nodes.labels, at.nodes.rows)
+        return sums[at.rows]

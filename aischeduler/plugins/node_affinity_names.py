@@ -12,8 +12,8 @@ import numpy as np
 from aischeduler.model.node import Node
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.selectors import NodeTerm, Operator
-from aischeduler.state.index import Mask, Rows
-from aischeduler.state.nodes import NodeTable
+from aischeduler.state.excerpt import Excerpt
+from aischeduler.state.index import Mask
 
 REASON = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
 
@@ -24,17 +24,17 @@ class NodeAffinityNames:
     name = "NodeAffinityNames"
     static = True
 
-    def filter(self, spec: PodSpec, nodes: NodeTable, rows: Rows) -> Mask | None:
+    def filter(self, spec: PodSpec, at: Excerpt) -> Mask | None:
         """Pass the rows that some term names; a term without names leaves it to the other rules."""
         terms = [_named(term) for term in spec.required or ()]
         if not terms or None in terms:
             return None
         named = sorted({name for names in terms if names is not None for name in names})
-        return np.isin(rows, [nodes.rows[name] for name in named if name in nodes.rows])
+        return np.isin(at.rows, [at.nodes.rows[name] for name in named if name in at.nodes.rows])
 
-    def reasons(self, spec: PodSpec, nodes: NodeTable, rows: Rows) -> Counter[str]:
+    def reasons(self, spec: PodSpec, at: Excerpt) -> Counter[str]:
         """Give kube-scheduler's text."""
-        return Counter({REASON: len(rows)})
+        return Counter({REASON: len(at)})
 
     def helps(self, spec: PodSpec, node: Node) -> bool:
         """Leave it to NodeAffinity, which reads the same terms."""

@@ -15,8 +15,8 @@ import numpy as np
 
 from aischeduler.framework.plugin import Ask, Scores
 from aischeduler.model.pool import Placement
-from aischeduler.state.index import Rows
-from aischeduler.state.nodes import CPU_AND_MEMORY, NodeTable
+from aischeduler.state.excerpt import Excerpt
+from aischeduler.state.nodes import CPU_AND_MEMORY
 from aischeduler.state.wanted import requested
 
 JOB_GPUS: Final = (1, 2, 4, 8)
@@ -39,19 +39,19 @@ class NodeFragmentation:
     def __init__(self, gpu_resources: tuple[str, ...]) -> None:
         self._gpu_resources = gpu_resources
 
-    def score(self, ask: Ask, nodes: NodeTable, rows: Rows) -> Scores | None:
+    def score(self, ask: Ask, at: Excerpt) -> Scores | None:
         """Compare the stranded GPUs with and without the pod; other placements are not scored."""
         if ask.placement is not Placement.FRAGMENTATION:
             return None
         amounts = ask.spec.request.amounts
-        asked = nodes.wanted(ask.spec).cpu_and_memory
-        stranded = np.zeros(len(rows), dtype=np.int64)
+        asked = at.nodes.wanted(ask.spec).cpu_and_memory
+        stranded = np.zeros(len(at), dtype=np.int64)
         for resource in self._gpu_resources:
-            column = nodes.column(resource)
-            gpus = nodes.allocatable[column, rows]
-            share = nodes.allocatable[CPU_AND_MEMORY, rows] * QUARTERS_ASKED // (4 * np.maximum(gpus, 1))
-            room = nodes.allocatable[CPU_AND_MEMORY, rows] - nodes.used[CPU_AND_MEMORY, rows]
-            free = gpus - nodes.used[column, rows]
+            column = at.nodes.column(resource)
+            gpus = at.allocatable[column]
+            share = at.allocatable[CPU_AND_MEMORY] * QUARTERS_ASKED // (4 * np.maximum(gpus, 1))
+            room = at.left[CPU_AND_MEMORY]
+            free = at.left[column]
             after = free - requested(amounts.get(resource, 0))
             stranded += _stranded(after, room - asked, share) - _stranded(free, room, share)
         return np.clip(UNCHANGED - stranded, 0, SCORE_MAX)

@@ -11,8 +11,8 @@ import numpy as np
 
 from aischeduler.model.node import Node
 from aischeduler.model.pod import PodSpec
-from aischeduler.state.index import Mask, Rows
-from aischeduler.state.nodes import NodeTable
+from aischeduler.state.excerpt import Excerpt
+from aischeduler.state.index import Mask
 
 REASON = "node(s) didn't match the requested node name"
 
@@ -23,15 +23,15 @@ class NodeName:
     name = "NodeName"
     static = True
 
-    def filter(self, spec: PodSpec, nodes: NodeTable, rows: Rows) -> Mask | None:
+    def filter(self, spec: PodSpec, at: Excerpt) -> Mask | None:
         """Pass the one row of that name."""
         if not spec.node_name:
             return None
-        return np.asarray(rows == nodes.rows.get(spec.node_name, -1))
+        return np.asarray(at.rows == at.nodes.rows.get(spec.node_name, -1))
 
-    def reasons(self, spec: PodSpec, nodes: NodeTable, rows: Rows) -> Counter[str]:
+    def reasons(self, spec: PodSpec, at: Excerpt) -> Counter[str]:
         """Give kube-scheduler's text."""
-        return Counter({REASON: len(rows)})
+        return Counter({REASON: len(at)})
 
     def helps(self, spec: PodSpec, node: Node) -> bool:
         """Expect help from the node of that name."""

@@ -9,8 +9,8 @@ import numpy as np
 
 from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort, PodSpec
-from aischeduler.state.index import Mask, Rows
-from aischeduler.state.nodes import NodeTable
+from aischeduler.state.excerpt import Excerpt
+from aischeduler.state.index import Mask
 
 REASON = "node(s) didn't have free ports for the requested pod ports"
 EVERY_ADDRESS = HostPort("", 0).ip
@@ -22,20 +22,20 @@ class NodePorts:
     name = "NodePorts"
     static = False
 
-    def filter(self, spec: PodSpec, nodes: NodeTable, rows: Rows) -> Mask | None:
+    def filter(self, spec: PodSpec, at: Excerpt) -> Mask | None:
         """Pass rows on which every port that the pod wants is free."""
         if not spec.host_ports:
             return None
-        mask = np.ones(nodes.width, dtype=np.bool_)
+        mask = np.ones(at.nodes.width, dtype=np.bool_)
         for port in spec.host_ports:
-            for row in nodes.port_rows.rows((port.protocol, port.port)):
-                if any(conflict(port, taken) for taken in nodes.ports[row]):
+            for row in at.nodes.port_rows.rows((port.protocol, port.port)):
+                if any(conflict(port, taken) for taken in at.nodes.ports[row]):
                     mask[row] = False
-        return mask[rows]
+        return mask[at.rows]
 
-    def reasons(self, spec: PodSpec, nodes: NodeTable, rows: Rows) -> Counter[str]:
+    def reasons(self, spec: PodSpec, at: Excerpt) -> Counter[str]:
         """Give kube-scheduler's text."""
-        return Counter({REASON: len(rows)})
+        return Counter({REASON: len(at)})
 
     def helps(self, spec: PodSpec, node: Node) -> bool:
         """Expect that a port may have become free: the node does not tell."""

@@ -9,10 +9,15 @@ import numpy as np
 
 from aischeduler.framework.plugin import Ask, Scores
 from aischeduler.model.names import CPU, MEMORY
-from aischeduler.state.index import Rows
-from aischeduler.state.nodes import CPU_AND_MEMORY, NodeTable
+from aischeduler.state.excerpt import Excerpt
+from aischeduler.state.nodes import CPU_AND_MEMORY
 
-WITH_AND_WITHOUT: Final = np.array([[[1]], [[0]]])
+# Arrays without dimensions: beside vectors of few rows, turning a Python number into one costs more than the sum.
+HALF: Final = np.array(0.5)
+ONE: Final = np.array(1.0)
+HUNDRED: Final = np.array(100.0)
+TWO: Final = np.array(2)
+UNCHANGED_TWICE: Final = np.array(150)
 
 
 class NodeResourcesBalancedAllocation:
@@ -24,17 +29,14 @@ class NodeResourcesBalancedAllocation:
     normalize = False
     reverse = False
 
-    def score(self, ask: Ask, nodes: NodeTable, rows: Rows) -> Scores | None:
+    def score(self, ask: Ask, at: Excerpt) -> Scores | None:
         """Compare the balance with and without the pod; a pod that asks for neither resource is not scored."""
         amounts = ask.spec.request.amounts
         if not amounts.get(CPU) and not amounts.get(MEMORY):
             return None
-        asked = nodes.wanted(ask.spec).cpu_and_memory
-        capacity = nodes.allocatable[CPU_AND_MEMORY].take(rows, axis=1)
-        with_and_without = nodes.used[CPU_AND_MEMORY].take(rows, axis=1) + asked * WITH_AND_WITHOUT
-        full = np.minimum(with_and_without / np.maximum(capacity, 1), 1.0)
-        has = capacity > 0
-        deviation = np.abs(full[:, 0] - full[:, 1]) / 2 * (has[0] & has[1])
-        balance = ((1 - deviation) * 100).astype(np.int64)
-        scores: Scores = 50 + (50 + balance[0] - balance[1]) // 2
+        in_use = at.used[CPU_AND_MEMORY] + at.nodes.wanted(ask.spec).with_and_without
+        half_shares = np.minimum(in_use / at.nodes.twice.take(at.rows, axis=1), HALF)
+        deviation = np.abs(half_shares[:, 0] - half_shares[:, 1])
+        balance = ((ONE - deviation) * HUNDRED).astype(np.int64)
+        scores: Scores = (balance[0] - balance[1] + UNCHANGED_TWICE) // TWO
         return scores

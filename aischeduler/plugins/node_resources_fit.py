@@ -16,11 +16,16 @@ from aischeduler.model.names import PODS
 from aischeduler.model.node import Node
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.pool import Placement
-from aischeduler.state.index import Mask, Rows
-from aischeduler.state.nodes import CPU_AND_MEMORY, Column, NodeTable
+from aischeduler.state.excerpt import Excerpt
+from aischeduler.state.index import Mask
+from aischeduler.state.nodes import CPU_AND_MEMORY
 from aischeduler.state.wanted import requested
 
 GPU_WEIGHT: Final = 5
+# Arrays without dimensions: beside vectors of few rows, turning a Python number into one costs more than the sum.
+ZERO: Final = np.array(0)
+ONE: Final = np.array(1)
+PERCENT: Final = np.array(100)
 
 
 class NodeResourcesFit:
@@ -28,6 +33,7 @@ class NodeResourcesFit:
 
     name = "NodeResourcesFit"
     static = False
+    by_amounts = True
     weight = 1
     normalize = False
     reverse = False
@@ -35,56 +41,43 @@ class NodeResourcesFit:
     def __init__(self, gpu_resources: tuple[str, ...]) -> None:
         self._gpu_resources = gpu_resources
 
-    def filter(self, spec: PodSpec, nodes: NodeTable, rows: Rows) -> Mask | None:
+    def filter(self, spec: PodSpec, at: Excerpt) -> Mask | None:
         """Pass rows with room for everything that the pod asks for."""
-        return self.filter_using(spec, nodes, rows, nodes.used.take(rows, axis=1))
+        least = at.nodes.wanted(spec).least
+        has_room: Mask = np.logical_and.reduce(at.left[: len(least)] >= least, axis=0)
+        return has_room
 
-    def filter_using(self, spec: PodSpec, nodes: NodeTable, rows: Rows, used: Column) -> Mask:
-        """Pass rows with room for everything that the pod asks for, were that `used` there."""
-        return np.asarray(self._room(spec, nodes, rows, used).all(axis=0))
-
-    def reasons(self, spec: PodSpec, nodes: NodeTable, rows: Rows) -> Counter[str]:
+    def reasons(self, spec: PodSpec, at: Excerpt) -> Counter[str]:
         """Count every resource that is short, so that a node may count more than once."""
-        taken = spec.request.taken
-        words = ["Too many pods" if resource == PODS else f"Insufficient {resource}" for resource in taken]
-        room = self._room(spec, nodes, rows, nodes.used.take(rows, axis=1))
-        short = (len(rows) - room.sum(axis=1)).tolist()
+        wanted = at.nodes.wanted(spec)
+        words = ["Too many pods" if name == PODS else f"Insufficient {name}" for name in spec.request.taken]
+        short = np.count_nonzero(at.left.take(wanted.columns, axis=0) < wanted.amounts, axis=1).tolist()
         return Counter({word: rows_short for word, rows_short in zip(words, short, strict=True) if rows_short})
 
     def helps(self, spec: PodSpec, node: Node) -> bool:
         """Expect room: how much is left is no property of the node, and was asked before."""
         return True
 
-    def score(self, ask: Ask, nodes: NodeTable, rows: Rows) -> Scores | None:
+    def score(self, ask: Ask, at: Excerpt) -> Scores | None:
         """Score 0 to 100: the free (or used) share after placing, averaged over the resources by weight."""
         pack = ask.placement is not Placement.SPREAD
         request = ask.spec.request
-        capacity = nodes.allocatable[CPU_AND_MEMORY].take(rows, axis=1)
-        after = nodes.scored.take(rows, axis=1) + nodes.wanted(ask.spec).scored
-        shares = _shares(capacity, after, pack=pack)
-        has = capacity > 0
-        total, weights = shares[0] + shares[1], has[0].astype(np.int64) + has[1]
+        after = at.scored + at.nodes.wanted(ask.spec).scored
+        shares = _shares(at.allocatable[CPU_AND_MEMORY], after, pack=pack)
+        total, weights = shares[0] + shares[1], at.nodes.sized.take(at.rows)
         for resource in self._gpu_resources:
             if resource in request.amounts:
-                column = nodes.column(resource)
-                capacity = nodes.allocatable[column, rows]
-                after = nodes.used[column, rows] + requested(request.amounts[resource])
+                column = at.nodes.column(resource)
+                capacity = at.allocatable[column]
+                after = at.used[column] + requested(request.amounts[resource])
                 total += GPU_WEIGHT * _shares(capacity, after, pack=pack)
                 weights += GPU_WEIGHT * (capacity > 0)
-        average: Scores = total // np.maximum(weights, 1)
+        average: Scores = total // np.maximum(weights, ONE)
         return average
-
-    @staticmethod
-    def _room(spec: PodSpec, nodes: NodeTable, rows: Rows, used: Column) -> Mask:
-        """Return where there is room, [resource, row], in the order of what the pod takes."""
-        wanted = nodes.wanted(spec)
-        left = nodes.allocatable.take(rows, axis=1) - used
-        has_room: Mask = left.take(wanted.columns, axis=0) >= wanted.amounts
-        return has_room
 
 
 def _shares(capacity: Scores, after: Scores, *, pack: bool) -> Scores:
     """Return the used (pack) or free shares in percent; a row without the resource gets 0."""
-    safe = np.maximum(capacity, 1)
-    counted = np.minimum(after, capacity) if pack else np.maximum(capacity - after, 0)
-    return counted * 100 // safe
+    safe = np.maximum(capacity, ONE)
+    counted = np.minimum(after, capacity) if pack else np.maximum(capacity - after, ZERO)
+    return counted * PERCENT // safe

@@ -7,8 +7,8 @@ from collections import Counter
 
 from aischeduler.model.node import NO_SCHEDULE, Node
 from aischeduler.model.pod import PodSpec
-from aischeduler.state.index import Mask, Rows
-from aischeduler.state.nodes import NodeTable
+from aischeduler.state.excerpt import Excerpt
+from aischeduler.state.index import Mask
 
 REASON = "node(s) were unschedulable"
 TAINT_KEY = "node.kubernetes.io/unschedulable"
@@ -20,13 +20,13 @@ class NodeUnschedulable:
     name = "NodeUnschedulable"
     static = True
 
-    def filter(self, spec: PodSpec, nodes: NodeTable, rows: Rows) -> Mask | None:
+    def filter(self, spec: PodSpec, at: Excerpt) -> Mask | None:
         """Pass rows that are not cordoned, or all where the pod tolerates cordons."""
-        return None if _tolerates(spec) else ~nodes.cordoned[rows]
+        return None if _tolerates(spec) else ~at.nodes.cordoned[at.rows]
 
-    def reasons(self, spec: PodSpec, nodes: NodeTable, rows: Rows) -> Counter[str]:
+    def reasons(self, spec: PodSpec, at: Excerpt) -> Counter[str]:
         """Give kube-scheduler's text."""
-        return Counter({REASON: len(rows)})
+        return Counter({REASON: len(at)})
 
     def helps(self, spec: PodSpec, node: Node) -> bool:
         """Expect help from a node that is not cordoned."""

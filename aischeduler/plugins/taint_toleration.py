@@ -10,8 +10,8 @@ import numpy as np
 from aischeduler.framework.plugin import Ask, Scores
 from aischeduler.model.node import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Node, Taint
 from aischeduler.model.pod import PodSpec, Toleration
-from aischeduler.state.index import Mask, Rows
-from aischeduler.state.nodes import NodeTable
+from aischeduler.state.excerpt import Excerpt
+from aischeduler.state.index import Mask
 
 REASON = "node(s) had untolerated taint(s)"
 
@@ -25,36 +25,36 @@ class TaintToleration:
     normalize = True
     reverse = True
 
-    def filter(self, spec: PodSpec, nodes: NodeTable, rows: Rows) -> Mask | None:
+    def filter(self, spec: PodSpec, at: Excerpt) -> Mask | None:
         """Pass rows all of whose NoSchedule and NoExecute taints are tolerated."""
         refused = [
             taint
-            for taint in nodes.taints.values()
+            for taint in at.nodes.taints.values()
             if taint.effect in (NO_SCHEDULE, NO_EXECUTE) and not tolerated(taint, spec.tolerations)
         ]
         if not refused:
             return None
-        mask = np.ones(nodes.width, dtype=np.bool_)
+        mask = np.ones(at.nodes.width, dtype=np.bool_)
         for taint in refused:
-            mask &= ~nodes.taints.mask(taint)
-        return mask[rows]
+            mask &= ~at.nodes.taints.mask(taint)
+        return mask[at.rows]
 
-    def reasons(self, spec: PodSpec, nodes: NodeTable, rows: Rows) -> Counter[str]:
+    def reasons(self, spec: PodSpec, at: Excerpt) -> Counter[str]:
         """Give kube-scheduler's one text for all taints."""
-        return Counter({REASON: len(rows)})
+        return Counter({REASON: len(at)})
 
     def helps(self, spec: PodSpec, node: Node) -> bool:
         """Expect help where every taint is tolerated."""
         return all(taint.effect == PREFER_NO_SCHEDULE or tolerated(taint, spec.tolerations) for taint in node.taints)
 
-    def score(self, ask: Ask, nodes: NodeTable, rows: Rows) -> Scores | None:
+    def score(self, ask: Ask, at: Excerpt) -> Scores | None:
         """Count the PreferNoSchedule taints that the pod does not tolerate."""
         preferring = tuple(t for t in ask.spec.tolerations if t.effect in ("", PREFER_NO_SCHEDULE))
-        counts = np.zeros(nodes.width, dtype=np.int64)
-        for taint in nodes.taints.values():
+        counts = np.zeros(at.nodes.width, dtype=np.int64)
+        for taint in at.nodes.taints.values():
             if taint.effect == PREFER_NO_SCHEDULE and not tolerated(taint, preferring):
-                counts += nodes.taints.mask(taint)
-        return counts[rows]
+                counts += at.nodes.taints.mask(taint)
+        return counts[at.rows]
 
 
 def tolerated(taint: Taint, tolerations: tuple[Toleration, ...]) -> bool:

@@ -15,11 +15,13 @@ from aischeduler.model.pod import PodSpec
 from aischeduler.model.pool import Placement
 from aischeduler.state.diagnosis import Diagnosis
 from aischeduler.state.index import Mask, Rows
+from aischeduler.state.nodes import NODES_MAX
 
 VIEWS_MAX: Final = 256
 """Live classes; the least recently used is forgotten."""
 
-INFEASIBLE: Final = -1
+INFEASIBLE: Final = -NODES_MAX
+"""Below every key of a row that would do: scores are not negative, and a tie rank takes away less."""
 
 
 class ClassView:

@@ -22,7 +22,8 @@ from aischeduler.model.node import Node, Taint
 from aischeduler.model.pod import HostPort, PodSpec
 from aischeduler.state.index import LabelIndex, Mask, RowIndex, Rows
 from aischeduler.state.journal import Journal
-from aischeduler.state.wanted import AMOUNT_MAX, Wanted, requested
+from aischeduler.state.pool_rows import NO_POOL, PoolRows
+from aischeduler.state.wanted import AMOUNT_MAX, ANY_AMOUNT, Wanted, requested
 
 Column = npt.NDArray[np.int64]
 
@@ -33,7 +34,6 @@ ALWAYS: Final = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 UNOFFERED: Final = len(ALWAYS)
 """The column in which all resources without one of their own are looked up; zero everywhere, for ever."""
 WIDTH_FIRST: Final = 64
-NO_POOL: Final = -1
 FEW_ROWS: Final = 16
 """Rows that are sooner counted one by one than all at once."""
 CHANGES_PER_ROW: Final = 4
@@ -57,31 +57,6 @@ class Change(IntFlag):
     """The node is new, or new in its pool."""
 
 
-class PoolRows:
-    """The rows of all pools: `rows` grouped by pool, `numbers` the pools that have rows, ascending.
-
-    Sums over a pool's rows are exact int64.
-    """
-
-    def __init__(self, pool: npt.NDArray[np.int32], alive: Mask) -> None:
-        rows = np.flatnonzero(alive & (pool != NO_POOL))
-        self.rows: Rows = rows[np.argsort(pool[rows], kind="stable")]
-        self.numbers, self._starts = np.unique(pool[self.rows], return_index=True)
-        self.places = {number: place for place, number in enumerate(self.numbers.tolist())}
-
-    def sums(self, column: Column) -> Column:
-        """Sum a column (or each of several) over the rows of each pool; the last axis follows `numbers`."""
-        if not len(self.numbers):
-            return np.zeros((*column.shape[:-1], 0), dtype=np.int64)
-        return np.add.reduceat(column[..., self.rows], self._starts, axis=-1, dtype=np.int64)
-
-    def any(self, mask: Mask) -> Mask:
-        """Say for each pool whether the mask is true on some of its rows."""
-        if not len(self.numbers):
-            return np.zeros(0, dtype=np.bool_)
-        return np.logical_or.reduceat(mask[self.rows], self._starts)
-
-
 class NodeTable:
     """All nodes. Columns have `width` entries; rows in use are those of `rows` (name -> row)."""
 
@@ -98,6 +73,10 @@ class NodeTable:
         """What pods and claims ask for."""
         self.scored = np.zeros((2, self.width), dtype=np.int64)
         """CPU and memory used as scores count them: containers that ask for nothing count as small ones."""
+        self.sized = np.zeros(self.width, dtype=np.int64)
+        """How many of CPU and memory the node has."""
+        self.twice: npt.NDArray[np.float64] = np.full((2, self.width), np.inf)
+        """Twice its CPU and memory, endless where it lacks one of them: so much in use is half a share of balance."""
         self.alive: Mask = np.zeros(self.width, dtype=np.bool_)
         self.cordoned: Mask = np.zeros(self.width, dtype=np.bool_)
         self.pool: npt.NDArray[np.int32] = np.full(self.width, NO_POOL, dtype=np.int32)
@@ -286,11 +265,18 @@ class NodeTable:
         amounts = {resource: requested(amount) for resource, amount in request.taken.items()}
         columns = [self.column(resource) for resource in amounts]
         cpu_milli, memory_bytes = requested(request.score_cpu_milli), requested(request.score_memory_bytes)
+        each = tuple(zip(columns, amounts.values(), strict=True))
+        least = np.full((len(self.used), 1), ANY_AMOUNT, dtype=np.int64)
+        for column, amount in each:
+            least[column] = max(least[column, 0], amount)
+        cpu_and_memory = np.array([[amounts.get(CPU, 0)], [amounts.get(MEMORY, 0)]], dtype=np.int64)
         return Wanted(
-            each=tuple(zip(columns, amounts.values(), strict=True)),
+            each=each,
             columns=np.array(columns, dtype=np.intp),
             amounts=np.array([[amount] for amount in amounts.values()], dtype=np.int64),
-            cpu_and_memory=np.array([[amounts.get(CPU, 0)], [amounts.get(MEMORY, 0)]], dtype=np.int64),
+            least=least,
+            cpu_and_memory=cpu_and_memory,
+            with_and_without=np.stack((cpu_and_memory, np.zeros_like(cpu_and_memory))),
             scored=np.array([[cpu_milli], [memory_bytes]], dtype=np.int64),
             scored_cpu_milli=cpu_milli,
             scored_memory_bytes=memory_bytes,
@@ -349,6 +335,9 @@ class NodeTable:
             amounts[:, row] = 0
             for resource, amount in found.items():
                 amounts[self.columns[resource], row] = min(amount, AMOUNT_MAX)
+        both = self.allocatable[CPU_AND_MEMORY, row]
+        self.sized[row] = np.count_nonzero(both > 0)
+        self.twice[:, row] = 2.0 * both if both.min() > 0 else np.inf
         return bool((self.allocatable[:, row] > old).any())
 
     def _give_columns(self, resources: Iterable[str]) -> None:
@@ -376,6 +365,8 @@ class NodeTable:
         self.capacity = np.pad(self.capacity, pad)
         self.used = np.pad(self.used, pad)
         self.scored = np.pad(self.scored, pad)
+        self.sized = np.pad(self.sized, pad[1])
+        self.twice = np.pad(self.twice, pad, constant_values=np.inf)
         self.alive = np.pad(self.alive, pad[1])
         self.cordoned = np.pad(self.cordoned, pad[1])
         self.pool = np.pad(self.pool, pad[1], constant_values=NO_POOL)

@@ -14,7 +14,8 @@ import numpy.typing as npt
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.node import Node
 from aischeduler.model.pool import Pool
-from aischeduler.state.nodes import NO_POOL, NodeTable
+from aischeduler.state.nodes import NodeTable
+from aischeduler.state.pool_rows import NO_POOL
 
 DEFAULT_ID = 0
 

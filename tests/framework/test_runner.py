@@ -14,7 +14,7 @@ from aischeduler.model.pod import HostPort, PodSpec
 from aischeduler.model.pool import Placement
 from aischeduler.model.selectors import Operator, PreferredTerm
 from aischeduler.state.diagnosis import Diagnosis, diagnosis
-from aischeduler.state.index import Rows
+from aischeduler.state.excerpt import Excerpt
 from aischeduler.state.nodes import NodeTable
 from tests.build import a_node, a_pod, a_taint, a_term, expression, tolerates
 
@@ -48,15 +48,15 @@ def refused_one_by_one(spec: PodSpec, table: NodeTable) -> Diagnosis:
     reasons = Counter[str]()
     rows = [row for row in sorted(table.rows.values()) if table.nodes[row] is not None]
     for row in rows:
-        alone = np.array([row], dtype=np.intp)
-        refusing = [rule for rule in PLUGINS.filters if _refuses(rule, spec, table, alone)]
+        alone = Excerpt(table, np.array([row], dtype=np.intp))
+        refusing = [rule for rule in PLUGINS.filters if _refuses(rule, spec, alone)]
         if refusing:
-            reasons.update(refusing[0].reasons(spec, table, alone))
+            reasons.update(refusing[0].reasons(spec, alone))
     return diagnosis(len(rows), reasons)
 
 
-def _refuses(rule: Filter, spec: PodSpec, table: NodeTable, row: Rows) -> bool:
-    mask = rule.filter(spec, table, row)
+def _refuses(rule: Filter, spec: PodSpec, row: Excerpt) -> bool:
+    mask = rule.filter(spec, row)
     return mask is not None and not mask[0]
 
 

@@ -9,6 +9,7 @@ from aischeduler.framework.runner import normalized
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Placement
+from aischeduler.state.excerpt import Excerpt
 from aischeduler.state.nodes import NodeTable
 
 
@@ -25,21 +26,21 @@ def a_table(*nodes: Node, pods: tuple[Pod, ...] = ()) -> NodeTable:
 def passing(rule: Filter, pod: Pod, table: NodeTable) -> list[str]:
     """Return the names of the nodes on which the rule lets the pod run, sorted."""
     rows = np.array(sorted(table.rows.values()), dtype=np.intp)
-    mask = rule.filter(pod.spec, table, rows)
+    mask = rule.filter(pod.spec, Excerpt(table, rows))
     return sorted(table.names[row] for i, row in enumerate(rows) if mask is None or mask[i])
 
 
 def reasons(rule: Filter, pod: Pod, table: NodeTable) -> Counter[str]:
     """Return the rule's reasons for the nodes that it refuses."""
     rows = np.array(sorted(table.rows.values()), dtype=np.intp)
-    mask = rule.filter(pod.spec, table, rows)
-    return Counter() if mask is None else rule.reasons(pod.spec, table, rows[~mask])
+    mask = rule.filter(pod.spec, Excerpt(table, rows))
+    return Counter() if mask is None else rule.reasons(pod.spec, Excerpt(table, rows[~mask]))
 
 
 def scores(rule: Score, pod: Pod, table: NodeTable, placement: Placement = Placement.SPREAD) -> list[int]:
     """Return the score of each node in the order of names, normalised where the rule wants it."""
     rows = np.array([table.rows[name] for name in sorted(table.rows)], dtype=np.intp)
-    raw = rule.score(Ask(pod.spec, placement), table, rows)
+    raw = rule.score(Ask(pod.spec, placement), Excerpt(table, rows))
     if raw is None:
         raw = np.zeros(len(rows), dtype=np.int64)
     final = normalized(raw, reverse=rule.reverse) if rule.normalize else raw

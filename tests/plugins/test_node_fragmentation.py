@@ -11,6 +11,7 @@ from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Placement
 from aischeduler.plugins.node_fragmentation import NodeFragmentation
 from aischeduler.plugins.node_resources_fit import NodeResourcesFit
+from aischeduler.state.excerpt import Excerpt
 from tests.build import a_node, a_pod
 from tests.plugins.table import a_table, scores
 
@@ -77,7 +78,7 @@ def test_daemons_beside_the_jobs_strand_nothing() -> None:
 @pytest.mark.parametrize("placement", [Placement.SPREAD, Placement.PACK])
 def test_other_placements_are_not_scored(placement: Placement) -> None:
     table = a_table(gpu_node("n"))
-    assert RULE.score(Ask(job(1).spec, placement), table, np.array([0], dtype=np.intp)) is None
+    assert RULE.score(Ask(job(1).spec, placement), Excerpt(table, np.array([0], dtype=np.intp))) is None
 
 
 def test_a_node_that_tells_no_memory_is_judged_by_the_rest() -> None:

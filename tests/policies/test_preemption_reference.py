@@ -12,6 +12,7 @@ from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort
 from aischeduler.model.selectors import label_selector
 from aischeduler.policies.preemption import Chosen, Demand
+from aischeduler.state.excerpt import Excerpt
 from aischeduler.state.nodes import NodeTable
 from tests.build import a_node, a_request, a_taint, replace
 from tests.policies.crowd import HIGH, LOW, MID, NEGATIVE, PLUGINS, Crowd, Held, demand, held
@@ -32,7 +33,7 @@ def fits(asked: Demand, node: Node, pods: Iterable[Held]) -> bool:
     row, _ = table.see(node)
     for one in pods:
         table.add(one.pod.spec, row)
-    masks = [rule.filter(asked.spec, table, np.array([row], dtype=np.intp)) for rule in PLUGINS.filters]
+    masks = [rule.filter(asked.spec, Excerpt(table, np.array([row], dtype=np.intp))) for rule in PLUGINS.filters]
     return all(mask is None or mask[0] for mask in masks)
 
 

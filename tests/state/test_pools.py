@@ -1,5 +1,6 @@
 from aischeduler.model.names import DEFAULT_POOL
-from aischeduler.state.nodes import NO_POOL, NodeTable
+from aischeduler.state.nodes import NodeTable
+from aischeduler.state.pool_rows import NO_POOL
 from aischeduler.state.pools import PoolTable
 from tests.build import a_node, a_pool
 

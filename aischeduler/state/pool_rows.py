@@ -1,0 +1,37 @@
+"""The rows of all pools, side by side: what sums over every pool's nodes are made from."""
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from aischeduler.state.index import Mask, Rows
+from aischeduler.state.wanted import Amounts
+
+NO_POOL: Final = -1
+"""The number that stands for no pool."""
+
+
+class PoolRows:
+    """The rows of all pools: `rows` grouped by pool, `numbers` the pools that have rows, ascending.
+
+    Sums over a pool's rows are exact int64.
+    """
+
+    def __init__(self, pool: npt.NDArray[np.int32], alive: Mask) -> None:
+        rows = np.flatnonzero(alive & (pool != NO_POOL))
+        self.rows: Rows = rows[np.argsort(pool[rows], kind="stable")]
+        self.numbers, self._starts = np.unique(pool[self.rows], return_index=True)
+        self.places = {number: place for place, number in enumerate(self.numbers.tolist())}
+
+    def sums(self, column: Amounts) -> Amounts:
+        """Sum a column (or each of several) over the rows of each pool; the last axis follows `numbers`."""
+        if not len(self.numbers):
+            return np.zeros((*column.shape[:-1], 0), dtype=np.int64)
+        return np.add.reduceat(column[..., self.rows], self._starts, axis=-1, dtype=np.int64)
+
+    def any(self, mask: Mask) -> Mask:
+        """Say for each pool whether the mask is true on some of its rows."""
+        if not len(self.numbers):
+            return np.zeros(0, dtype=np.bool_)
+        return np.logical_or.reduceat(mask[self.rows], self._starts)
