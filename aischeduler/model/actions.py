@@ -8,12 +8,13 @@ Laws:
 from dataclasses import dataclass
 from enum import StrEnum
 
+import msgspec
+
 from aischeduler.model.pod import Pod
 from aischeduler.model.summary import PoolSummary
 
 
-@dataclass(frozen=True, slots=True)
-class Bind:
+class Bind(msgspec.Struct, frozen=True):
     """Write the node into the pod by a Binding that carries its uid and our marks.
 
     `pool` is the pool whose node it is, `home_pool` the pod's own: where they differ, the pod is on loan. The pod

@@ -86,7 +86,7 @@ def _stamp(_logger: object, _method: str, line: Line) -> Line:
 
 def _json(_logger: object, _method: str, line: Line) -> bytes:
     first = {"timestamp": line.pop("timestamp"), "level": line.pop("level"), "event": line.pop("event")}
-    return orjson.dumps(first | line)
+    return orjson.dumps({**first, **line})
 
 
 class _Lines:

@@ -80,4 +80,5 @@ def _shares(capacity: Scores, after: Scores, *, pack: bool) -> Scores:
     """Return the used (pack) or free shares in percent; a row without the resource gets 0."""
     safe = np.maximum(capacity, ONE)
     counted = np.minimum(after, capacity) if pack else np.maximum(capacity - after, ZERO)
-    return counted * PERCENT // safe
+    percent: Scores = counted * PERCENT // safe
+    return percent

@@ -141,11 +141,13 @@ class PoolQueue:
         """Take the pod whose turn it is; None when none is ready."""
         self.flush(now)
         if self._active:
-            record = self._active[0]
-        elif self._early:
-            record = self._early[0]
-        else:
+            record = self._active.pop(0)
+            del self._records[record.pod.uid]
+            self._leave(record)
+            return record
+        if not self._early:
             return None
+        record = self._early[0]
         self.remove(record)
         return record
 
