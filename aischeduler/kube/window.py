@@ -48,10 +48,13 @@ class Window:
 
     def answered(self, seconds: float, *, more_waits: bool) -> bool:
         """Hear after how long an answer came, and whether more waits to be sent; say whether the window has grown."""
+        now = self._clock()
+        if not self._answers:
+            self._began = max(self._began, now - seconds)  # before that there was nothing to do
         self._answers += 1
         self._awaited += more_waits
         self._quickest_seconds = min(self._quickest_seconds, seconds)
-        passed = self._clock() - self._began
+        passed = now - self._began
         if passed < PERIOD_SECONDS or self._answers < ROUNDS * self.size:
             return False
         before = self.size
@@ -79,9 +82,11 @@ class Window:
         """Begin a trial with more or fewer; where there is no way on, turn round."""
         far = rate * self._quickest_seconds >= FAR_SHARE * self.size
         size = min(self.size * STEP, self._limit) if self._up else max(self.size // STEP, min(FIRST, self._limit))
-        if size == self.size or (self._up and not far):
+        if size == self.size:
             self._up = not self._up
             self._rest = REST_PERIODS
+        elif self._up and not far:
+            self._up = False
         else:
             self._trial = self.size, rate
             self.size = size

@@ -49,6 +49,12 @@ def test_distant_server_gets_as_many_as_allowed_within_seconds() -> None:
     assert server.work(seconds=0.2, per_second=5000, lasts=4)[-1] == 200
 
 
+def test_distant_server_gets_as_many_as_soon_when_there_was_nothing_to_do_for_a_while() -> None:
+    server = Server(limit=200)
+    server.now = 60.0
+    assert server.work(seconds=0.2, per_second=5000, lasts=4)[-1] == 200
+
+
 def test_distant_server_gets_what_keeps_it_busy_and_not_much_more() -> None:
     sizes = Server(limit=1000).work(seconds=0.2, per_second=400, lasts=60)
     later = sizes[len(sizes) // 2 :]
