@@ -3,6 +3,7 @@
 Laws:
 - Loops follow the pools: a pool that comes gets one, a pool that goes takes its own with it.
 - A slice of decisions is about 5 ms long; how many attempts that is, is learnt from the last ones.
+- Pools take turns, and between two slices everything else gets its turn: what is read, sent and answered.
 """
 
 import asyncio
@@ -63,6 +64,8 @@ class PoolLoops:
         self._wakes: dict[str, asyncio.Event] = {}
         self._alarm: asyncio.TimerHandle | None = None
         self._wake_is_due = False
+        self._turn = asyncio.Lock()
+        """Held for one slice and until all else that is due has run; who waits gets it in the order of coming."""
 
     def begin(self, spawn: Spawn) -> None:
         """Decide from now on."""
@@ -123,11 +126,12 @@ class PoolLoops:
             await wake.wait()
             wake.clear()
             await self._room(pool)
-            begun = self._clock()
-            self._perform(self._scheduler.decide(pool, begun, attempts))
-            attempts = _attempts(attempts, self._clock() - begun)
-            self.wake_soon()
-            await asyncio.sleep(0)
+            async with self._turn:
+                begun = self._clock()
+                self._perform(self._scheduler.decide(pool, begun, attempts))
+                attempts = _attempts(attempts, self._clock() - begun)
+                self.wake_soon()
+                await asyncio.sleep(0)
 
 
 def _attempts(attempts: int, seconds: float) -> int:

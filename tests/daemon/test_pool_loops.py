@@ -129,6 +129,18 @@ async def test_pool_with_too_much_to_be_bound_holds_no_other_back() -> None:
         await until(lambda: world.decided("crowded") == 5)
 
 
+async def test_all_else_gets_its_turn_between_slices_of_many_busy_pools() -> None:
+    world = Loops(FakeEngine(dict.fromkeys("abcdefgh", 5000)))
+    between: list[int] = []
+    async with world.running():
+        while any(world.engine.left.values()):
+            before = len(world.engine.limits)
+            await asyncio.sleep(0)
+            between.append(len(world.engine.limits) - before)
+    assert sum(between) > len(world.engine.left)
+    assert max(between) == 1
+
+
 async def test_what_moves_by_itself_wakes_its_pool() -> None:
     world = Loops(FakeEngine({"a": 0}))
     async with world.running() as loops:
