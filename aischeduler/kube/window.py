@@ -43,8 +43,11 @@ class Window:
         """Size and rate before the trial that is under way."""
         self._up = True
         self._rest = 0
+        self._began = clock()
+        self._answers = 0
+        self._awaited = 0
+        """How many of the answers came while more waited to be sent."""
         self._quickest_seconds = float("inf")
-        self._begin()
 
     def answered(self, seconds: float, *, more_waits: bool) -> bool:
         """Hear after how long an answer came, and whether more waits to be sent; say whether the window has grown."""

@@ -10,7 +10,6 @@ Laws:
 import logging
 from collections.abc import MutableMapping
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Any, BinaryIO, Final
 
 import orjson
@@ -35,7 +34,7 @@ def configure(settings: Logging, out: BinaryIO) -> None:
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
-            _stamp,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
             clean_line,
             _json if settings.format is LogFormat.JSON else _Console(colors=out.isatty()),
@@ -77,11 +76,6 @@ def _clean(value: object) -> str | int | float | bool | None:
     if len(text) > VALUE_LENGTH_MAX:
         text = f"{text[:VALUE_LENGTH_MAX]}... ({len(text)} characters)"
     return printable(text)
-
-
-def _stamp(_logger: object, _method: str, line: Line) -> Line:
-    line["timestamp"] = datetime.now(UTC).isoformat()[: -len("+00:00")] + "Z"
-    return line
 
 
 def _json(_logger: object, _method: str, line: Line) -> bytes:

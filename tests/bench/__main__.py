@@ -76,7 +76,9 @@ def run(words: Sequence[str], console: Console) -> int:
     asked = arguments(words)
     shrink = whole_number(asked.shrink, 1, SHRINK_MAX, "--shrink")
     rounds = whole_number(asked.rounds, 1, ROUNDS_MAX, "--rounds") if asked.rounds else None
-    cases = chosen([case for module in MODULES for case in module.cases(shrink)], asked.case, full=asked.full or asked.list)
+    cases = chosen(
+        [case for module in MODULES for case in module.cases(shrink)], asked.case, full=asked.full or asked.list
+    )
     if asked.list:
         for case in cases:
             console.print(f"{case.name:32} {case.about}", highlight=False)

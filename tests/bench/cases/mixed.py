@@ -4,12 +4,15 @@ Every node but a few in a pool is taken; one pool asks for more than it has, so 
 """
 
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
@@ -36,6 +39,7 @@ RUNS_SECONDS = 10.0
 TICK_SECONDS = 0.2
 LATE_SECONDS = 120.0
 NEVER = "never"
+ROOT = Path(__file__).resolve().parents[3]
 DELAY, DELAY_GOAL_MS = "event loop delay ms, p99", 10.0
 SUCCEEDED = {"status": {"phase": "Succeeded"}}
 
@@ -155,13 +159,24 @@ def fitting(arrivals: int) -> list[int]:
     return [number for number in range(arrivals) if number % NEVER_FIT_EVERY]
 
 
+@contextmanager
+def idle_loop(delays: Path) -> Iterator[None]:
+    """Let an event loop with nothing to do run beside ours; then `delays` says how late the machine let it be."""
+    loop = subprocess.Popen([sys.executable, "-m", "tests.bench.beating", str(delays)], cwd=ROOT)
+    try:
+        yield
+    finally:
+        loop.terminate()
+        loop.wait()
+
+
 def lived(ground: Arena, day: Day, _side: str) -> Measured:
     """Let a day pass."""
     namespace = ground.new_namespace()
-    delays = ground.plane.directory / "delays.json"
+    delays, idle_delays = (ground.plane.directory / name for name in ("delays.json", "idle_delays.json"))
     runner = our_runner(Daemon(ground.plane, program=("-m", "tests.bench.beating", str(delays))), may_be_refused=True)
     documents = [compact(arriving(number, namespace)) for number in range(day.arrivals)]
-    with History(ground.plane) as history, ThreadPoolExecutor(1) as elsewhere:
+    with History(ground.plane) as history, ThreadPoolExecutor(1) as elsewhere, idle_loop(idle_delays):
         pid = runner.start()
         wait_quiet(pid)
         begun, own = time.monotonic(), cpu_of(pid)
@@ -175,11 +190,13 @@ def lived(ground: Arena, day: Day, _side: str) -> Measured:
         evicted = sum(sight.gone for sight in history.sights if sight.namespace == namespace)
         ground.empty(history, namespace)
     waits = [(sight.at - sent.result()[name]) * 1e3 for name, sight in actors.first_bound.items()]
-    late = np.array(json.loads(delays.read_text()))
+    late, idle_late = (np.array(json.loads(file.read_text())) for file in (delays, idle_delays))
     figures = {
         "own share of a core": share,
         DELAY: float(np.percentile(late, 99)),
+        "event loop delay ms, p99, of a loop with nothing to do": float(np.percentile(idle_late, 99)),
         "event loop delay ms, longest": float(late.max()),
+        "event loop delay ms, longest, of a loop with nothing to do": float(idle_late.max()),
         **{f"ms from POST to Binding, p{percent}": float(np.percentile(waits, percent)) for percent in (50, 99)},
         "pods evicted": float(evicted),
         "own peak MiB": peak / 2**20,
