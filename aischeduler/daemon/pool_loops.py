@@ -63,6 +63,7 @@ class PoolLoops:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._wakes: dict[str, asyncio.Event] = {}
         self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at: float | None = None
         self._wake_is_due = False
         self._turn = asyncio.Lock()
         """Held for one slice and until all else that is due has run; who waits gets it in the order of coming."""
@@ -109,14 +110,21 @@ class PoolLoops:
                 self._tasks[name] = spawn(pool_loop(name), partial(self._decide_for_ever, name))
         self._tasks = {name: self._tasks[name] for name in pools}
 
+    def _ring(self) -> None:
+        self._alarm = None
+        self._wake()
+
     def _set_alarm(self) -> None:
         at = self._scheduler.next_wakeup()
         if self._alarm is not None:
+            if at == self._alarm_at:
+                return
             self._alarm.cancel()
             self._alarm = None
+        self._alarm_at = at
         if at is not None:
             wait = max(NAP_SECONDS, at - self._clock())
-            self._alarm = asyncio.get_running_loop().call_later(wait, self._wake)
+            self._alarm = asyncio.get_running_loop().call_later(wait, self._ring)
 
     async def _decide_for_ever(self, pool: str) -> None:
         wake = self._wakes[pool]

@@ -13,7 +13,7 @@ Source: hill climbing on throughput; at a busy server more under way only waits 
 from collections.abc import Callable
 from typing import Final
 
-FIRST: Final = 32
+FIRST: Final = 64
 """Under way before anything is known: enough for a server nearby."""
 STEP: Final = 2
 """A trial is with so many times as many, or with the same part."""

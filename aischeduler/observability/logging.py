@@ -4,9 +4,11 @@ Laws:
 - A line is one line: every character that is not printable is written as an escape, in values of any depth.
 - A value is short: texts are cut, and what is no text, number or truth value is shown as Python shows it.
 - A line that cannot be written (a full disk, a reader that has gone) is lost, and nothing else is.
+- Warnings and errors are written out at once; what is said more often, before the event loop does anything else.
 - Lines of libraries (asyncio, aiohttp) take the same way as ours, from WARNING on.
 """
 
+import asyncio
 import logging
 from collections.abc import MutableMapping
 from contextlib import suppress
@@ -84,18 +86,39 @@ def _json(_logger: object, _method: str, line: Line) -> bytes:
 
 
 class _Lines:
-    """Writes each line out at once; what structlog calls a logger. It never fails."""
+    """Writes lines; what structlog calls a logger. It never fails."""
 
     def __init__(self, out: BinaryIO) -> None:
         self._out = out
+        self._flushes_soon = False
 
-    def msg(self, line: bytes) -> None:
-        """Write one line, or lose it."""
+    def info(self, line: bytes) -> None:
+        """Write one line, or lose it; in an event loop together with those that follow before anything else runs."""
+        self._write(line)
+        if self._flushes_soon:
+            return
+        try:
+            asyncio.get_running_loop().call_soon(self._flush)
+            self._flushes_soon = True
+        except RuntimeError:  # there is no event loop
+            self._flush()
+
+    def warning(self, line: bytes) -> None:
+        """Write one line now, or lose it."""
+        self._write(line)
+        self._flush()
+
+    def _write(self, line: bytes) -> None:
         with suppress(OSError):
             self._out.write(line + b"\n")
+
+    def _flush(self) -> None:
+        self._flushes_soon = False
+        with suppress(OSError):
             self._out.flush()
 
-    debug = info = warn = warning = error = exception = critical = fatal = msg
+    debug = msg = info
+    warn = error = exception = critical = fatal = warning
 
 
 class _Console:

@@ -1,5 +1,6 @@
 """What a line of log may hold, in both formats."""
 
+import asyncio
 import errno
 import io
 import json
@@ -132,6 +133,31 @@ def test_lines_of_libraries_are_lines_like_ours() -> None:
 def test_usual_text_is_returned_unchanged() -> None:
     text = "0/3 nodes are available: 1 Insufficient cpu — 資源池"
     assert printable(text) is text
+
+
+class Counting(io.BytesIO):
+    flushed = 0
+
+    def flush(self) -> None:
+        self.flushed = len(self.getvalue().splitlines())
+
+
+async def test_lines_of_one_turn_are_written_out_together_and_warnings_at_once() -> None:
+    out = Counting()
+    configure(Logging(), out)
+    log = structlog.get_logger()
+    log.info("bind")
+    log.info("bind")
+    assert out.flushed == 0
+    await asyncio.sleep(0)
+    assert out.flushed == 2
+    log.info("bind")
+    log.warning("bind refused")
+    assert out.flushed == 4
+    log.info("bind")
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert out.flushed == 5
 
 
 class FullDisk(io.BytesIO):
