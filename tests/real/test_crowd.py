@@ -1,6 +1,7 @@
 """Many pods, and what may break while they are bound: nothing is lost or bound twice, and no node is overbooked."""
 
 import time
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,12 @@ pytestmark = pytest.mark.usefixtures("cluster")
 MIDDLE = 120
 """Pods that are bound when something happens."""
 ALL = 600
+FEW_IN_FLIGHT = """\
+apiVersion: config.resource.aibee.cn/v1alpha1
+kind: AiSchedulerConfiguration
+bindInFlight: 16
+"""
+"""So that in the middle some pods are not even decided."""
 AT_ONCE = {"gracePeriodSeconds": 0}
 SUCCEEDED = {"status": {"phase": "Succeeded"}}
 
@@ -121,17 +128,20 @@ def test_paused_scheduler_goes_on_where_it_was(
 
 
 def test_terminated_scheduler_finishes_what_is_in_flight_and_exits_with_0(
-    control_plane: ControlPlane, namespace: str, daemon: Daemon, history: History
+    control_plane: ControlPlane, namespace: str, history: History, tmp_path: Path
 ) -> None:
-    halfway(control_plane, namespace, daemon, history)
-    assert daemon.stop() == 0
-    decided = {line["uid"] for line in daemon.said("bind")}
-    accepted = {one.uid for one in bindings(control_plane, namespace) if one.status == 201}
-    assert decided == accepted
-    assert len(decided) < len(backlog(namespace))
-    assert set(events(control_plane, namespace, "Scheduled")) == {one.pod for one in bindings(control_plane, namespace)}
-    daemon.launch()
-    history.wait_for_bound(namespace, len(backlog(namespace)))
+    config = tmp_path / "config.yaml"
+    config.write_text(FEW_IN_FLIGHT)
+    with Daemon(control_plane, None, "--config", str(config)) as daemon:
+        halfway(control_plane, namespace, daemon, history)
+        assert daemon.stop() == 0
+        decided = {line["uid"] for line in daemon.said("bind")}
+        bound = {one.pod for one in bindings(control_plane, namespace)}
+        assert decided == {one.uid for one in bindings(control_plane, namespace) if one.status == 201}
+        assert len(decided) < len(backlog(namespace))
+        assert set(events(control_plane, namespace, "Scheduled")) == bound
+        daemon.launch()
+        history.wait_for_bound(namespace, len(backlog(namespace)))
     judge(control_plane, history, namespace)
 
 
