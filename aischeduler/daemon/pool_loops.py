@@ -65,6 +65,9 @@ class PoolLoops:
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at: float | None = None
         self._wake_is_due = False
+        self._due: set[str] = set()
+        self._held: set[str] = set()
+        """The pools that wait for room."""
         self._turn = asyncio.Lock()
         """Held for one slice and until all else that is due has run; who waits gets it in the order of coming."""
 
@@ -80,6 +83,11 @@ class PoolLoops:
             task.cancel()
         if self._alarm is not None:
             self._alarm.cancel()
+
+    @property
+    def busy(self) -> bool:
+        """Say whether some pool has something to decide and may."""
+        return self._wake_is_due or bool(self._due)
 
     def wake_soon(self) -> None:
         """Look for work once, after all that runs now has run."""
@@ -97,6 +105,8 @@ class PoolLoops:
             self._follow(dict.fromkeys(pools), self._spawn)
         for name in self._scheduler.ready(self._clock()):
             self._wakes[name].set()
+            if name not in self._held:
+                self._due.add(name)
         self._set_alarm()
 
     def _follow(self, pools: Mapping[str, None], spawn: Spawn) -> None:
@@ -104,6 +114,8 @@ class PoolLoops:
         for name in [name for name in self._tasks if name not in pools]:
             self._tasks.pop(name).cancel()
             del self._wakes[name]
+            self._due.discard(name)
+            self._held.discard(name)
         for name in pools:
             if name not in self._tasks:
                 self._wakes[name] = asyncio.Event()
@@ -133,11 +145,16 @@ class PoolLoops:
         while True:
             await wake.wait()
             wake.clear()
+            self._due.discard(pool)
+            self._held.add(pool)
             await self._room(pool)
+            self._held.discard(pool)
+            self._due.add(pool)
             async with self._turn:
                 begun = self._clock()
                 self._perform(self._scheduler.decide(pool, begun, attempts))
                 attempts = _attempts(attempts, self._clock() - begun)
+                self._due.discard(pool)
                 self.wake_soon()
                 await asyncio.sleep(0)
 

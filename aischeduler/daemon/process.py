@@ -26,6 +26,7 @@ from structlog.typing import FilteringBoundLogger
 
 from aischeduler import __version__
 from aischeduler.config.schema import Config, EvictionWay
+from aischeduler.daemon.lull import lulls
 from aischeduler.daemon.pool_loops import SLICE_SECONDS, Job, PoolLoops
 from aischeduler.engine.profile import default_profile
 from aischeduler.engine.scheduler import Scheduler
@@ -153,6 +154,8 @@ class Daemon:
             job = self._restarting(f"reflector of {reflector.resource.kind}", reflector.run)
             running.append(tasks.create_task(job))
         running.append(tasks.create_task(self._take_in(loops), name="intake"))
+        busy = partial(self._busy, loops)
+        running.append(tasks.create_task(lulls(works.crew.binder.backlog.some_waiting, busy), name="lulls"))
         running.append(tasks.create_task(self._restarting("self-check", self._check), name="self-check"))
         starting = tasks.create_task(self._start(works.reflectors, loops, tasks), name="start")
         async with self._pages(works):
@@ -164,6 +167,10 @@ class Daemon:
             await self._finish(works.crew)
         for task in running:
             task.cancel()
+
+    def _busy(self, loops: PoolLoops) -> bool:
+        """Say whether there is something to take in or to decide."""
+        return loops.busy or bool(len(self._inbox))
 
     async def _room(self, binder: Binder, pool: str) -> None:
         """Wait until the pool may decide more."""

@@ -23,6 +23,7 @@ class Backlog(Generic[T]):
         self._unfinished = 0
         self._work = asyncio.Semaphore(0)
         self._idle = _set_event()
+        self._some = asyncio.Event()
         self._drained = _set_event()
         self._rooms: dict[str, asyncio.Event] = {}
         """Of the lanes without room, what will be set when they have some."""
@@ -44,6 +45,7 @@ class Backlog(Generic[T]):
         self._waiting += 1
         self._unfinished += 1
         self._idle.clear()
+        self._some.set()
         self._drained.clear()
         if len(queue) == self._ahead + 1:
             self._rooms[lane] = asyncio.Event()
@@ -60,6 +62,7 @@ class Backlog(Generic[T]):
         self._waiting -= 1
         if not self._waiting:
             self._idle.set()
+            self._some.clear()
         if len(queue) == self._ahead:
             self._rooms.pop(lane).set()
         return item
@@ -74,6 +77,10 @@ class Backlog(Generic[T]):
         """Return once there is room in the lane."""
         while lane in self._rooms:
             await self._rooms[lane].wait()
+
+    async def some_waiting(self) -> None:
+        """Return once something waits for a task."""
+        await self._some.wait()
 
     async def none_waiting(self) -> None:
         """Return once nothing waits for a task."""

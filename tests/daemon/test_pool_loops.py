@@ -129,6 +129,26 @@ async def test_pool_with_too_much_to_be_bound_holds_no_other_back() -> None:
         await until(lambda: world.decided("crowded") == 5)
 
 
+async def test_loops_are_not_busy_while_their_pools_have_no_room() -> None:
+    world = Loops(FakeEngine({"a": 0, "b": 0}))
+    async with world.running() as loops:
+        await until(lambda: not loops.busy)
+        world.gate.clear()
+        world.engine.left |= {"a": 5}
+        loops.wake_soon()
+        assert loops.busy
+        await until(lambda: not loops.busy)
+        assert world.decided("a") == 0
+        world.gated = ("a",)
+        world.engine.left |= {"b": 5000}
+        loops.wake_soon()
+        while not world.decided("b"):
+            await asyncio.sleep(0)
+        assert loops.busy
+        await until(lambda: not loops.busy)
+        assert world.decided("b") == 5000
+
+
 async def test_all_else_gets_its_turn_between_slices_of_many_busy_pools() -> None:
     world = Loops(FakeEngine(dict.fromkeys("abcdefgh", 5000)))
     between: list[int] = []
