@@ -7,14 +7,16 @@ Laws:
 """
 
 from collections import Counter, OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from cachetools import LRUCache
 
+from aischeduler.engine.errands import Errands
+from aischeduler.engine.news import News
 from aischeduler.engine.profile import Profile
 from aischeduler.engine.tally import Tally
-from aischeduler.engine.unrest import Unrest, Versions
+from aischeduler.engine.unrest import Versions
 from aischeduler.framework.plugin import Ask
 from aischeduler.framework.runner import Runner
 from aischeduler.model.actions import Action, ReportPool
@@ -33,7 +35,7 @@ from aischeduler.state.nodes import NodeTable
 from aischeduler.state.pool_rows import NO_POOL
 from aischeduler.state.pools import PoolTable
 from aischeduler.state.queue import PoolQueue, Stir
-from aischeduler.state.records import NOWHERE, OrderKey, Place, PodRecord
+from aischeduler.state.records import NOWHERE, Place, PodRecord
 from aischeduler.state.running import RunningFacts, RunningPods
 from aischeduler.state.timers import Timers
 
@@ -73,57 +75,6 @@ class Searches:
             SEARCHES_MAX
         )
         """Class and pools visited, the home first -> versions, and why nobody lends."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rewording:
-    """How far a pool is with telling its parked pods anew: the turn after which to go on, and for how many classes.
-
-    `counts` says whether other numbers of nodes or pods are news as well.
-    """
-
-    left: int
-    counts: bool
-    after: OrderKey | None = None
-
-
-@dataclass(slots=True)
-class Errands:
-    """What events leave for the loops of pools to do, a bit with each decision; keys and members are pools."""
-
-    review: set[str] = field(default_factory=set)
-    """Its loans have changed, or the rules for them: those that are allowed no more are to be ended."""
-    waking: dict[str, OrderedDict[str, PodRecord]] = field(default_factory=dict)
-    """It gained rows, or its rules changed: these pods, by uid, are to be tried."""
-    rewording: dict[str, Rewording] = field(default_factory=dict)
-    """Its parked pods are to be told anew why they wait."""
-    regrouped: set[str] = field(default_factory=set)
-    """Nodes have come to it or left it, and its parked pods were not told of it."""
-    unrest: Unrest = field(default_factory=Unrest)
-    """When the parked pods of all pools are to be told anew why they wait, where that is news."""
-    relook: dict[str, int] = field(default_factory=dict)
-    """Somebody was refused its room because its own pods wait for that -> version of its queue then."""
-    lending: dict[str, OrderKey] = field(default_factory=dict)
-    """Its room is being offered to other pools -> the turn after which to go on."""
-    seeking: dict[str, OrderKey | None] = field(default_factory=dict)
-    """It may borrow more than before: its pods seek lenders -> the turn after which to go on; None at the start."""
-    seek_again: set[str] = field(default_factory=set)
-    """Of these, the pools that may borrow still more since that began."""
-
-    def cancel(self, pool: str) -> None:
-        """Leave nothing to do for a pool that is gone."""
-        self.review.discard(pool)
-        self.waking.pop(pool, None)
-        self.rewording.pop(pool, None)
-        self.regrouped.discard(pool)
-        self.relook.pop(pool, None)
-        self.lending.pop(pool, None)
-        self.seeking.pop(pool, None)
-        self.seek_again.discard(pool)
-
-    def pools(self) -> set[str]:
-        """Return the pools for whose next decision there is something to do, whatever waits in their queues."""
-        return {*self.review, *self.waking, *self.rewording, *self.lending, *self.seeking}
 
 
 class Cluster:
@@ -169,6 +120,7 @@ class Cluster:
         self.reported: dict[str, ReportPool] = {}
         """Pool -> the status that it was told last."""
         self.errands = Errands()
+        self.news = News()
         self.offers: dict[int, dict[str, PodSpec]] = {}
         """Row -> pods that were woken for its room and not tried yet, with what they ask for."""
         self.outbox: dict[str, list[Action]] = {}

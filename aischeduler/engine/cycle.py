@@ -12,6 +12,7 @@ from aischeduler.engine.claiming import end_claim, lifted_for, renominate, witho
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.evictions import evict
 from aischeduler.engine.lending import note_blocked, travel
+from aischeduler.engine.net import count_saved
 from aischeduler.engine.reasons import may_not_evict, unhelpful
 from aischeduler.engine.searches import find_lender, find_victims
 from aischeduler.engine.sentences import BORROWING, PREEMPTION, sentence
@@ -227,10 +228,10 @@ def _preempt(tried: Attempt) -> bool:
     if not isinstance(chosen, Chosen):
         tried.clauses[PREEMPTION] = unhelpful(cluster, pool.name, chosen)
         return False
+    count_saved(cluster, tried.queue, record, chosen.row)
     displaced = _end_for(tried, claims, chosen.row)
     cluster.claims.make(Claim(record, record.pod.spec, chosen.row, pool.name, chosen.victims, tried.now))
     node = cluster.nodes.names[chosen.row]
-    cluster.tally.net_saves[pool.name] += record.saved
     tried.queue.nominate(record, tried.now)
     for uid in chosen.victims:
         tried.actions.append(evict(cluster, cluster.records[uid], record, record.decision))
@@ -307,8 +308,7 @@ def _hold(tried: Attempt, reason: str) -> None:
 def _bind(tried: Attempt, placed: Placed) -> None:
     """Take note that the pod counts on its row, and tell."""
     cluster, record, queue = tried.cluster, tried.record, tried.queue
-    if record.saved:
-        cluster.tally.net_saves[queue.pool] += 1
+    count_saved(cluster, queue, record, placed.row)
     cluster.adopt(record, placed.row)
     record.place, record.visited = Place.ASSUMED, ()
     cluster.unsettled[record.pod.uid] = tried.now + SETTLE_SECONDS

@@ -18,8 +18,9 @@ from aischeduler.model.names import PODS
 from aischeduler.policies.borrowing import Lender, choose_lender, may_borrow, wanted_at_home
 from aischeduler.state.demand import Amounts
 from aischeduler.state.nodes import UNOFFERED
-from aischeduler.state.queue import PoolQueue, WaitingClass
+from aischeduler.state.queue import PoolQueue
 from aischeduler.state.records import OrderKey, PodRecord
+from aischeduler.state.waiting_class import WaitingClass
 
 JUDGED_MAX: Final = 64
 """Classes that one decision judges for a lender, or for a home."""
@@ -30,6 +31,7 @@ UNLIMITED: Final = 2**62
 
 def lend(cluster: Cluster, lender: str, now: float) -> None:
     """Send those to this lender who wait at home and could borrow some room of it, as far as all its room goes."""
+    cluster.news.of_pool(lender)
     nodes, market, queues = cluster.nodes, cluster.market, borrowers(cluster, lender)
     after = cluster.errands.lending.pop(lender, None)
     rows = nodes.rows_of_pool(cluster.pools.id(lender))
@@ -67,6 +69,7 @@ def lend(cluster: Cluster, lender: str, now: float) -> None:
 
 def seek_lenders(cluster: Cluster, home: str, now: float) -> None:
     """Send those who wait in this pool to whoever lends to them now: their pool may borrow more than before."""
+    cluster.news.of_pool(home)
     errands, queue, limit = cluster.errands, cluster.queues[home], cluster.pools.pools[home].borrowing_limit
     after = errands.seeking.pop(home)
     borrowed = cluster.loans.borrowed(home)

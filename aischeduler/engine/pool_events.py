@@ -105,6 +105,7 @@ def _remove(cluster: Cluster, name: str, now: float) -> None:
     del cluster.queues[name]
     _rehome(cluster, name, now)
     cluster.errands.cancel(name)
+    cluster.news.forget(name)
     cluster.tally.forget(name)
     cluster.reported.pop(name, None)
     cluster.outbox.setdefault(DEFAULT_POOL, []).extend(cluster.outbox.pop(name, []))

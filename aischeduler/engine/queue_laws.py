@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 from aischeduler.engine import recount
 from aischeduler.engine.cluster import Cluster
 from aischeduler.state.nodes import UNOFFERED
-from aischeduler.state.queue import PoolQueue, _class_key
+from aischeduler.state.queue import PoolQueue
 from aischeduler.state.records import USABLE, WAITING, Place, PodRecord
+from aischeduler.state.waiting_class import class_key
 
 TIMED = frozenset((Place.PARKED, Place.NOMINATED, Place.HELD))
 """Places from which the net brings pods back."""
@@ -73,7 +74,7 @@ def _class_faults(cluster: Cluster, queue: PoolQueue) -> Iterator[str]:
         yield f"{len(alike)} classes wait, {len(queue._classes)} are kept"
         return
     for records in alike.values():
-        kept = queue._classes[_class_key(records[0].pod)]
+        kept = queue._classes[class_key(records[0].pod)]
         parked = sorted((record for record in records if record.place is Place.PARKED), key=lambda r: r.order)
         usable = [record for record in records if record.place in USABLE and record.home == queue.pool]
         nominated = {record.pod.uid for record in records if record.place is Place.NOMINATED}

@@ -9,7 +9,8 @@ Laws:
 from typing import Final
 
 from aischeduler.engine.claiming import lifted_for
-from aischeduler.engine.cluster import Cluster, Rewording
+from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.errands import Rewording
 from aischeduler.engine.searches import find_lender, find_victims
 from aischeduler.engine.sentences import BORROWING, PREEMPTION, same_but_for_counts, sentence
 from aischeduler.model.actions import Action, ReportWaiting

@@ -14,6 +14,7 @@ from aischeduler.engine.cycle import SETTLE_SECONDS, attempt
 from aischeduler.engine.evictions import budget_gone, budget_seen, end_loans, evict_refused, flush
 from aischeduler.engine.invariants import Violation
 from aischeduler.engine.lending import lend, seek_lenders
+from aischeduler.engine.net import flush_queue
 from aischeduler.engine.node_events import node_gone, node_seen
 from aischeduler.engine.pod_events import pod_gone, pod_seen
 from aischeduler.engine.pod_warnings import warn_pod
@@ -107,7 +108,8 @@ class Scheduler:
         if limit:
             self._look_after(pool, actions, now)
         cost = 0
-        while cost < limit and (record := queue.pop(now)) is not None:
+        flush_queue(cluster, queue, now)
+        while cost < limit and (record := queue.pop()) is not None:
             warn_pod(cluster, record.pod, actions)
             cost += attempt(cluster, queue, record, actions, now)
         if pool in cluster.errands.lending:

@@ -25,9 +25,9 @@ from aischeduler.model.node import Node
 from aischeduler.policies.borrowing import may_borrow, wanted_at_home
 from aischeduler.policies.preemption import Chosen, Demand, choose_victims
 from aischeduler.state.index import Rows
-from aischeduler.state.queue import WaitingClass
 from aischeduler.state.records import NOWHERE, Place, PodRecord
 from aischeduler.state.trial import Trial
+from aischeduler.state.waiting_class import WaitingClass
 
 FEW_ROWS: Final = 8
 """So many rows that a pool gains are judged one by one; of more, only what they may hold at most."""
@@ -44,6 +44,7 @@ def row_changed(cluster: Cluster, row: int, now: float) -> None:
     pool, node = cluster.pool_of(row), cluster.nodes.nodes[row]
     if not pool or node is None:
         return
+    cluster.news.of_row(row)
     room = RowRoom(cluster, row)
     _offer_to_nominated(cluster, room, now)
     if cluster.queues[pool].has_parked:
@@ -97,6 +98,7 @@ def wake_some(cluster: Cluster, pool: str, now: float) -> None:
 def wake_later(cluster: Cluster, pool: str, records: Iterable[PodRecord]) -> None:
     """Leave these pods to be tried bit by bit as the pool decides; then others may borrow what they leave."""
     waking = {record.pod.uid: record for record in records}
+    cluster.news.of_pool(pool)
     if waking:
         cluster.errands.waking.setdefault(pool, OrderedDict()).update(waking)
     cluster.errands.relook[pool] = NEVER_LOOKED

@@ -26,6 +26,7 @@ from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.state.demand import Amounts, DemandTable
 from aischeduler.state.nodes import NodeTable
 from aischeduler.state.records import USABLE, OrderKey, Place, PodRecord
+from aischeduler.state.waiting_class import WaitingClass, class_key
 
 NET_SECONDS: Final = 300.0
 
@@ -38,31 +39,8 @@ def _time(record: PodRecord) -> tuple[float, OrderKey]:
     return (record.backoff_until, record.order)
 
 
-def _turn(alike: "WaitingClass") -> OrderKey:
+def _turn(alike: WaitingClass) -> OrderKey:
     return alike.turn
-
-
-@dataclass(slots=True, eq=False)
-class WaitingClass:
-    """The waiting pods of one class.
-
-    `pending` counts all that are not gated, `usable` the home pods among them that could take room.
-    """
-
-    spec: PodSpec
-    slot: int
-    parked: "SortedKeyList[PodRecord, OrderKey]"
-    nominated: dict[str, PodRecord] = field(default_factory=dict)
-    """Those that wait for claimed room, by uid."""
-    pending: int = 0
-    usable: int = 0
-    turn: OrderKey = (False, 0, 0, 0, "")
-    """The order of the head, while pods are parked."""
-
-    @property
-    def head(self) -> PodRecord:
-        """The parked pod whose turn it is; there must be one."""
-        return self.parked[0]
 
 
 @dataclass(slots=True)
@@ -137,9 +115,8 @@ class PoolQueue:
         """Let a pod in that may not be tried: nothing but its own change moves it."""
         self._enter(record, Place.GATED)
 
-    def pop(self, now: float) -> PodRecord | None:
-        """Take the pod whose turn it is; None when none is ready."""
-        self.flush(now)
+    def pop(self) -> PodRecord | None:
+        """Take the pod whose turn it is; None when none is ready. What time has released, `flush` moves."""
         if self._active:
             record = self._active.pop(0)
             del self._records[record.pod.uid]
@@ -155,7 +132,7 @@ class PoolQueue:
         """Let a refused pod wait for an event that can help."""
         self._wait(record, Place.PARKED, now)
         record.back_off(now)
-        alike = self._classes[_class_key(record.pod)]
+        alike = self._classes[class_key(record.pod)]
         first = not alike.parked or record.order < alike.turn
         if first and alike.parked:
             self._heads.remove(alike)
@@ -190,7 +167,7 @@ class PoolQueue:
                 if not record.failed:
                     self._early.remove(record)
             case Place.PARKED:
-                alike = self._classes[_class_key(record.pod)]
+                alike = self._classes[class_key(record.pod)]
                 self._unpark(alike, record)
                 del self._since[record.pod.uid]
             case Place.NOMINATED | Place.HELD:
@@ -263,7 +240,7 @@ class PoolQueue:
 
     def wake_next(self, pod: Pod, now: float, *, at_once: bool = False) -> None:
         """Wake the first parked pod of this pod's class, if there is one; `at_once` without a backoff."""
-        alike = self._classes.get(_class_key(pod))
+        alike = self._classes.get(class_key(pod))
         if alike is not None and alike.parked:
             head = alike.head
             if at_once:
@@ -275,8 +252,14 @@ class PoolQueue:
         record.backoff_until = now
         self._wake(record, now)
 
-    def flush(self, now: float) -> None:
-        """Move what time has released: backoffs that are over, and what the net catches."""
+    def flush(self, now: float) -> list[PodRecord]:
+        """Move what time has released: backoffs that are over, and what the net catches.
+
+        Return whom the net caught and no event was about to help: not those who are held, for they wait for themselves,
+        nor those of a class of which somebody is about to be tried, for they are next.
+        """
+        caught: list[PodRecord] = []
+        keys_away: set[bytes] | None = None
         while self._backoff and self._backoff[0].backoff_until <= now:
             self._wake(self._backoff[0], now)
         while self._since:
@@ -284,8 +267,17 @@ class PoolQueue:
             if since + NET_SECONDS > now:
                 break
             record = self._records[uid]
-            record.saved = record.place is not Place.HELD  # who is held waits for itself; no event was missed
+            if keys_away is None:
+                keys_away = {class_key(away.pod) for away in self._stir.abroad.get(self.pool, {}).values()}
+            if record.place is not Place.HELD and not self._is_next(record, keys_away):
+                caught.append(record)
             self._wake(record, now)
+        return caught
+
+    def _is_next(self, record: PodRecord, keys_away: set[bytes]) -> bool:
+        """Say whether somebody alike is about to be tried here, or where classes of these keys wait abroad."""
+        key = class_key(record.pod)
+        return key in keys_away or self._classes[key].moves
 
     @property
     def lively(self) -> bool:
@@ -305,7 +297,7 @@ class PoolQueue:
 
     def _wait(self, record: PodRecord, place: Place, now: float) -> None:
         record.failed = False
-        record.saved = False
+        record.caught = None
         self._enter(record, place)
         self._since[record.pod.uid] = now
 
@@ -358,7 +350,7 @@ class PoolQueue:
         if not alike.pending:
             self._demand.drop(alike.slot)
             del self._slots[alike.slot]
-            del self._classes[_class_key(record.pod)]
+            del self._classes[class_key(record.pod)]
 
     def _note_abroad(self, record: PodRecord, sign: int) -> None:
         self._stir.versions[record.home] += 1
@@ -377,15 +369,10 @@ class PoolQueue:
             del self._named[place][record.pod.uid]
 
     def _class(self, pod: Pod) -> WaitingClass:
-        key = _class_key(pod)
+        key = class_key(pod)
         alike = self._classes.get(key)
         if alike is None:
             slot = self._demand.put(pod.spec)
             alike = self._classes[key] = WaitingClass(pod.spec, slot, SortedKeyList(key=_order))
             self._slots[slot] = alike
         return alike
-
-
-def _class_key(pod: Pod) -> bytes:
-    """Return what tells the classes of one queue apart: a pod that may not preempt cannot speak for one that may."""
-    return pod.spec.key if pod.preempts else pod.spec.key + b"-"

@@ -65,8 +65,8 @@ class PodRecord:
     backoff_until: float = 0.0
     failed: bool = False
     """The last attempt ended in an error, not in a refusal: it waits its backoff out."""
-    saved: bool = False
-    """The net, not an event, brought it back into the queue."""
+    caught: int | None = None
+    """How much news there had been when the net, not an event, brought it back into the queue."""
     message: str = ""
     protected: bool = False
     """It was spared because a disruption budget forbade its eviction."""

@@ -20,7 +20,8 @@ class Arrivals:
 
 def popped(queue: PoolQueue, now: float) -> list[str]:
     names = []
-    while (record := queue.pop(now)) is not None:
+    queue.flush(now)
+    while (record := queue.pop()) is not None:
         names.append(record.pod.name)
     return names
 
@@ -115,17 +116,32 @@ def test_a_refused_pod_waits_for_an_event_however_long_until_the_net() -> None:
     queue.park(new("p"), 0)
     assert popped(queue, NET_SECONDS - 1) == []
     assert queue.next_wakeup() == NET_SECONDS
-    record = queue.pop(NET_SECONDS)
-    assert record is not None
-    assert record.saved
+    assert [record.pod.name for record in queue.flush(NET_SECONDS)] == ["p"]
+    assert popped(queue, NET_SECONDS) == ["p"]
 
 
-def test_a_held_pod_that_the_net_lets_try_again_is_not_saved_by_it() -> None:
+def test_a_held_pod_may_try_again_with_the_net_but_no_event_was_lost() -> None:
     queue, new = PoolQueue("q", NodeTable(), Stir()), Arrivals()
     queue.hold(new("p"), 0)
-    record = queue.pop(NET_SECONDS)
-    assert record is not None
-    assert not record.saved
+    assert queue.flush(NET_SECONDS) == []
+    assert popped(queue, NET_SECONDS) == ["p"]
+
+
+def test_net_catches_nobody_whose_turn_comes_after_one_that_is_alike() -> None:
+    queue, new = PoolQueue("q", NodeTable(), Stir()), Arrivals()
+    for name in ("first", "second"):
+        queue.park(new(name), 0)
+    assert [record.pod.name for record in queue.flush(NET_SECONDS)] == ["first"]
+    assert popped(queue, NET_SECONDS) == ["first", "second"]
+
+
+def test_net_catches_nobody_alike_to_one_that_is_about_to_borrow() -> None:
+    stir, nodes, new = Stir(), NodeTable(), Arrivals()
+    home, lender = PoolQueue("q", nodes, stir), PoolQueue("lender", nodes, stir)
+    home.park(new("waits"), 0)
+    home.park(new("other", cpu="2"), 0)
+    lender.add(new("travels"), 0)
+    assert [record.pod.name for record in home.flush(NET_SECONDS)] == ["other"]
 
 
 def test_one_of_a_class_is_woken_at_a_time() -> None:

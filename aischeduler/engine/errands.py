@@ -1,0 +1,64 @@
+"""What events leave for the loops of pools to do, so that an event itself stays cheap."""
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from aischeduler.engine.unrest import Unrest
+from aischeduler.state.records import OrderKey, PodRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Rewording:
+    """How far a pool is with telling its parked pods anew: the turn after which to go on, and for how many classes.
+
+    `counts` says whether other numbers of nodes or pods are news as well.
+    """
+
+    left: int
+    counts: bool
+    after: OrderKey | None = None
+
+
+@dataclass(slots=True)
+class Errands:
+    """What events leave for the loops of pools to do, a bit with each decision; keys and members are pools."""
+
+    review: set[str] = field(default_factory=set)
+    """Its loans have changed, or the rules for them: those that are allowed no more are to be ended."""
+    waking: dict[str, OrderedDict[str, PodRecord]] = field(default_factory=dict)
+    """It gained rows, or its rules changed: these pods, by uid, are to be tried."""
+    rewording: dict[str, Rewording] = field(default_factory=dict)
+    """Its parked pods are to be told anew why they wait."""
+    regrouped: set[str] = field(default_factory=set)
+    """Nodes have come to it or left it, and its parked pods were not told of it."""
+    unrest: Unrest = field(default_factory=Unrest)
+    """When the parked pods of all pools are to be told anew why they wait, where that is news."""
+    relook: dict[str, int] = field(default_factory=dict)
+    """Somebody was refused its room because its own pods wait for that -> version of its queue then."""
+    lending: dict[str, OrderKey] = field(default_factory=dict)
+    """Its room is being offered to other pools -> the turn after which to go on."""
+    seeking: dict[str, OrderKey | None] = field(default_factory=dict)
+    """It may borrow more than before: its pods seek lenders -> the turn after which to go on; None at the start."""
+    seek_again: set[str] = field(default_factory=set)
+    """Of these, the pools that may borrow still more since that began."""
+
+    def cancel(self, pool: str) -> None:
+        """Leave nothing to do for a pool that is gone."""
+        self.review.discard(pool)
+        self.waking.pop(pool, None)
+        self.rewording.pop(pool, None)
+        self.regrouped.discard(pool)
+        self.relook.pop(pool, None)
+        self.lending.pop(pool, None)
+        self.seeking.pop(pool, None)
+        self.seek_again.discard(pool)
+
+    def concern(self, pools: tuple[str, ...]) -> bool:
+        """Say whether pods of one of these pools, or who would borrow from it, are still to be tried."""
+        return any(
+            pool in errand for errand in (self.waking, self.relook, self.lending, self.seeking) for pool in pools
+        )
+
+    def pools(self) -> set[str]:
+        """Return the pools for whose next decision there is something to do, whatever waits in their queues."""
+        return {*self.review, *self.waking, *self.rewording, *self.lending, *self.seeking}
