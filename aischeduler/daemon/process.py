@@ -155,7 +155,8 @@ class Daemon:
             running.append(tasks.create_task(job))
         running.append(tasks.create_task(self._take_in(loops), name="intake"))
         busy = partial(self._busy, loops)
-        running.append(tasks.create_task(lulls(works.crew.binder.backlog.some_waiting, busy), name="lulls"))
+        rest = partial(lulls, works.crew.binder.backlog.some_waiting, busy)
+        running.append(tasks.create_task(self._restarting("lulls", rest), name="lulls"))
         running.append(tasks.create_task(self._restarting("self-check", self._check), name="self-check"))
         starting = tasks.create_task(self._start(works.reflectors, loops, tasks), name="start")
         async with self._pages(works):

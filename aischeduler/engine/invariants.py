@@ -183,6 +183,9 @@ def rows_faults(cluster: Cluster, rows: Iterable[int]) -> Faults:
             yield "I2", f"{name}: uses {+used}, its pods and claims {recount.total(specs)}"
         if (int(nodes.scored[0, row]), int(nodes.scored[1, row])) != recount.scored(specs):
             yield "I2", f"{name}: is scored by {nodes.scored[:, row].tolist()}, its pods by {recount.scored(specs)}"
+        sizes = (int(nodes.sized[row]), *nodes.twice[:, row].tolist())
+        if sizes != recount.sizes(node):
+            yield "I2", f"{name}: is sized as {sizes}, and should be as {recount.sizes(node)}"
         if nodes.ports.get(row, {}) != recount.ports(specs):
             yield "I2", f"{name}: has the ports {nodes.ports.get(row)} taken, its pods take {recount.ports(specs)}"
 

@@ -4,11 +4,12 @@ Law: nothing here reads what the engine keeps up to date as it goes, but for the
 itself (`pool_by_selectors`); what both say must be equal.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from aischeduler.engine.cluster import Cluster
-from aischeduler.model.names import DEFAULT_POOL
+from aischeduler.model.names import CPU, DEFAULT_POOL, MEMORY
 from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort, PodSpec
 from aischeduler.model.resources import Amounts
@@ -42,6 +43,15 @@ def scored(specs: Iterable[PodSpec]) -> tuple[int, int]:
         sum(requested(request.score_cpu_milli) for request in asked),
         sum(requested(request.score_memory_bytes) for request in asked),
     )
+
+
+def sizes(node: Node | None) -> tuple[int, float, float]:
+    """Return how many of CPU and memory a node has, and twice each: endless both where it lacks one, or is gone."""
+    offered = node.allocatable if node is not None else {}
+    both = [min(offered.get(name, 0), AMOUNT_MAX) for name in (CPU, MEMORY)]
+    if min(both) > 0:
+        return 2, 2.0 * both[0], 2.0 * both[1]
+    return sum(amount > 0 for amount in both), math.inf, math.inf
 
 
 def ports(specs: Iterable[PodSpec]) -> Counter[HostPort]:

@@ -90,18 +90,20 @@ class _Lines:
 
     def __init__(self, out: BinaryIO) -> None:
         self._out = out
-        self._flushes_soon = False
+        self._flushing: asyncio.AbstractEventLoop | None = None
+        """The event loop that is about to flush."""
 
     def info(self, line: bytes) -> None:
         """Write one line, or lose it; in an event loop together with those that follow before anything else runs."""
         self._write(line)
-        if self._flushes_soon:
-            return
         try:
-            asyncio.get_running_loop().call_soon(self._flush)
-            self._flushes_soon = True
+            loop = asyncio.get_running_loop()
         except RuntimeError:  # there is no event loop
             self._flush()
+            return
+        if self._flushing is not loop:
+            self._flushing = loop
+            loop.call_soon(self._flush)
 
     def warning(self, line: bytes) -> None:
         """Write one line now, or lose it."""
@@ -113,7 +115,7 @@ class _Lines:
             self._out.write(line + b"\n")
 
     def _flush(self) -> None:
-        self._flushes_soon = False
+        self._flushing = None
         with suppress(OSError):
             self._out.flush()
 

@@ -53,6 +53,8 @@ BREACHES: list[tuple[str, str, Callable[[Cluster], object]]] = [
     ("I2", "a free row counts something", lambda c: c.nodes.used.__setitem__((0, 63), 1)),
     ("I2", "somebody has what nobody offers", lambda c: c.nodes.allocatable.__setitem__((UNOFFERED, 0), 1)),
     ("I2", "scores see too little", lambda c: c.nodes.scored.__setitem__((0, 0), 0)),
+    ("I2", "a node passes for one without memory", lambda c: c.nodes.sized.__setitem__(0, 1)),
+    ("I2", "a node is larger than balance thinks", lambda c: c.nodes.twice.__setitem__((0, 0), 1.0)),
     ("I2", "a port is taken by nobody", lambda c: c.nodes.take_ports(a_pod(host_ports=(PORT,)).spec, 0)),
     ("I3", "a queue forgets a pod", lambda c: c.queues["a"]._records.pop("uid-large")),
     ("I3", "a queue counts a pod twice", lambda c: setattr(c.queues["a"], "_usable", 7)),

@@ -160,6 +160,28 @@ async def test_lines_of_one_turn_are_written_out_together_and_warnings_at_once()
     assert out.flushed == 5
 
 
+def test_lines_are_written_out_in_a_new_event_loop_though_the_last_one_ended_before_its_turn() -> None:
+    out = Counting()
+    configure(Logging(), out)
+    log = structlog.get_logger().bind()
+
+    def end_with_a_line(loop: asyncio.AbstractEventLoop) -> None:
+        log.info("last words")
+        loop.stop()
+
+    first = asyncio.new_event_loop()
+    first.call_soon(first.call_soon, end_with_a_line, first)
+    first.run_forever()
+    first.close()
+
+    async def another() -> None:
+        log.info("first words")
+        await asyncio.sleep(0)
+
+    asyncio.run(another())
+    assert out.flushed == 2
+
+
 class FullDisk(io.BytesIO):
     def flush(self) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
