@@ -44,7 +44,12 @@ class Runner:
         self._live_scores = tuple(s for s in plugins.scores if not s.normalize)
 
     def best(self, ask: Ask, rows: Rows) -> tuple[int, int] | None:
-        """Return the best row for the pod among `rows` and how many would do; None when none does."""
+        """Return the best row for the pod among `rows` and how many would do; None when none does.
+
+        Only of a class that comes back is anything remembered: where no two pods are alike that would never pay.
+        """
+        if not self._classes.meets(ask.spec, ask.placement):
+            return self._best_once(ask, rows)
         view = self._view(ask)
         keys = view.keys.take(rows)
         feasible = int(np.count_nonzero(keys != INFEASIBLE))
@@ -57,6 +62,21 @@ class Runner:
                 keys = keys + weight * NODES_MAX * normalized(raw[candidates], reverse=reverse)
             return int(candidates[int(keys.argmax())]), feasible
         return int(rows[int(keys.argmax())]), feasible
+
+    def _best_once(self, ask: Ask, rows: Rows) -> tuple[int, int] | None:
+        """Return what `best` does, by a look at these rows alone."""
+        at = Excerpt(self.nodes, rows)
+        feasible = self.allowed(ask.spec, rows) & _passing(self._live_filters, ask.spec, at)
+        candidates = rows[feasible]
+        if not len(candidates):
+            return None
+        at = Excerpt(self.nodes, candidates)
+        keys = self._keys(ask, at)
+        for score in self._preferences:
+            raw = score.score(ask, at)
+            if raw is not None:
+                keys = keys + score.weight * NODES_MAX * normalized(raw, reverse=score.reverse)
+        return int(candidates[int(keys.argmax())]), len(candidates)
 
     def feasible(self, ask: Ask) -> Mask:
         """Return a mask over all rows of the table: where the pod passes every filter."""
@@ -159,15 +179,17 @@ class Runner:
             view.keys[rows] = INFEASIBLE
             at = Excerpt(self.nodes, rows[feasible])
         if len(at):
-            view.keys[at.rows] = self._sum_of_scores(ask, at) * SHIFT - self.nodes.ranks().take(at.rows)
+            view.keys[at.rows] = self._keys(ask, at)
 
-    def _sum_of_scores(self, ask: Ask, at: Excerpt) -> Scores | int:
+    def _keys(self, ask: Ask, at: Excerpt) -> Column:
+        """Return the scores without preferences and the tie ranks as one number each."""
         total: Scores | int = 0
         for score in self._live_scores:
             raw = score.score(ask, at)
             if raw is not None:
                 total = total + (raw if score.weight == 1 else raw * score.weight)
-        return total
+        keys: Column = total * SHIFT - self.nodes.ranks().take(at.rows)
+        return keys
 
 
 def _passing(filters: Sequence[Filter], spec: PodSpec, at: Excerpt) -> Mask:

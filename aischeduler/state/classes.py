@@ -50,6 +50,15 @@ class Classes:
 
     def __init__(self) -> None:
         self._views: LRUCache[tuple[bytes, Placement], ClassView] = LRUCache(VIEWS_MAX)
+        self._met: LRUCache[tuple[bytes, Placement], bool] = LRUCache(VIEWS_MAX)
+
+    def meets(self, spec: PodSpec, placement: Placement) -> bool:
+        """Say whether a pod of this class was met not long ago, and remember that one was."""
+        key = (spec.key, placement)
+        if key in self._views or key in self._met:
+            return True
+        self._met[key] = True
+        return False
 
     def view(self, spec: PodSpec, placement: Placement, width: int) -> ClassView:
         """Return the view of this class, a new one where it is not remembered or the table grew."""
