@@ -50,7 +50,7 @@ def run(
     context: Context = None,
     config: ConfigFile = None,
     no_leader_elect: Annotated[
-        bool, Option("--no-leader-elect", help="Schedule without an election. There is no other mode yet.")
+        bool, Option("--no-leader-elect", help="Schedule without an election: run only one of this name at a time.")
     ] = False,
     log_format: Annotated[LogFormat | None, Option(help="Wins over the configuration.")] = None,
     log_level: Annotated[LogLevel | None, Option(help="Wins over the configuration.")] = None,
@@ -64,9 +64,9 @@ def run(
         from aischeduler.cli.run import Options, run_daemon  # noqa: PLC0415
         from aischeduler.daemon.process import loop_factory  # noqa: PLC0415
 
-        options = Options(kubeconfig, context, config, log_format, log_level, http_address)
+        options = Options(kubeconfig, context, config, log_format, log_level, http_address, no_leader_elect)
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            runner.run(run_daemon(options, elects=not no_leader_elect))
+            runner.run(run_daemon(options))
     finally:
         gc.enable()
 

@@ -33,17 +33,16 @@ class Options:
     log_format: LogFormat | None
     log_level: LogLevel | None
     http_address: str | None
+    no_leader_elect: bool = False
 
 
-async def run_daemon(options: Options, *, elects: bool) -> None:
+async def run_daemon(options: Options) -> None:
     """Schedule until SIGTERM or SIGINT; raises ConfigError and AccessError before anything has begun."""
     asyncio.get_running_loop().call_later(COLLECTOR_RESTS_SECONDS, gc.enable)
     config = settings(options)
     server = await connect(str(options.kubeconfig) if options.kubeconfig else None, options.context, time.monotonic)
     listener = listen(config.http.address)
     configure(config.logging, sys.stderr.buffer)
-    if elects:
-        structlog.get_logger().warning("there is no leader election yet: run one scheduler of this name at a time")
     if listener is not None:
         structlog.get_logger().info("serving metrics and health", port=listener.getsockname()[1])
     await run(server, config, listener=listener)
@@ -55,7 +54,11 @@ def settings(options: Options) -> Config:
     given = {"format": options.log_format, "level": options.log_level}
     chosen = {name: value for name, value in given.items() if value is not None}
     http = config.http if options.http_address is None else read_http(options.http_address)
-    return msgspec.structs.replace(config, logging=msgspec.structs.replace(config.logging, **chosen), http=http)
+    election = config.leader_election
+    if options.no_leader_elect:
+        election = msgspec.structs.replace(election, enabled=False)
+    log = msgspec.structs.replace(config.logging, **chosen)
+    return msgspec.structs.replace(config, logging=log, http=http, leader_election=election)
 
 
 def read_http(address: str) -> Http:

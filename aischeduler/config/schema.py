@@ -96,6 +96,43 @@ class Http(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename
     address: HttpAddress = ":8080"
 
 
+Seconds = Annotated[int, Meta(ge=1, le=600, description="a whole number of seconds from 1 to 600")]
+LeaseName = Annotated[
+    str,
+    Meta(
+        pattern=rf"\A({_SUBDOMAIN})?\Z",
+        max_length=253,
+        description="a name of lower-case letters, digits, '-' and '.', at most 253 long",
+    ),
+]
+RETRY_SLACK: Final = 1.2
+"""The renew deadline holds more than one try, as client-go asks of it."""
+
+
+class LeaderElection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """Whether and how several schedulers of one name agree on the one that schedules; seconds as client-go names them.
+
+    Without a `lease_name` it is that of the scheduler; without a `namespace` that of our own pod, else kube-system.
+    """
+
+    enabled: Annotated[bool, Meta(description="true or false")] = True
+    namespace: LeaseName = ""
+    lease_name: LeaseName = ""
+    lease_duration_seconds: Seconds = 15
+    renew_deadline_seconds: Seconds = 10
+    retry_period_seconds: Seconds = 2
+
+    def __post_init__(self) -> None:
+        """Refuse durations that would let two lead; raises ValueError."""
+        if self.lease_duration_seconds <= self.renew_deadline_seconds:
+            raise ValueError("leaseDurationSeconds must be greater than renewDeadlineSeconds")
+        if self.renew_deadline_seconds <= RETRY_SLACK * self.retry_period_seconds:
+            raise ValueError(f"renewDeadlineSeconds must be greater than {RETRY_SLACK} times retryPeriodSeconds")
+
+
+NO_ELECTION: Final = LeaderElection(enabled=False)
+
+
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
     """The whole file. `Config()` is what an empty file means.
 
@@ -111,5 +148,6 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rena
     gpu_resources: GpuResources = ("nvidia.com/gpu",)
     disable_preemption: Annotated[bool, Meta(description="true or false")] = False
     eviction: Annotated[EvictionWay, Meta(description="Delete or Evict")] = EvictionWay.DELETE
+    leader_election: Annotated[LeaderElection, Meta(description="a mapping such as enabled: true")] = LeaderElection()
     logging: Annotated[Logging, Meta(description="a mapping with the keys format and level")] = Logging()
     http: Annotated[Http, Meta(description="a mapping with the key address")] = Http()

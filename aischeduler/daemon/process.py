@@ -1,7 +1,7 @@
 """The scheduler as a process: wires the engine to an API server and runs until it is told to stop.
 
 Laws:
-- Nothing is decided before everything was listed once.
+- Nothing is decided before everything was listed once, and, where schedulers are elected, before this one leads.
 - Engine calls follow each other in one thread, in slices of about 5 ms; between a decision and its assumption there
   is no await.
 - A loop that fails starts again after a while; the others go on.
@@ -26,15 +26,17 @@ from structlog.typing import FilteringBoundLogger
 
 from aischeduler import __version__
 from aischeduler.config.schema import Config, EvictionWay
+from aischeduler.daemon.leadership import elected
 from aischeduler.daemon.lull import lulls
 from aischeduler.daemon.pool_loops import SLICE_SECONDS, Job, PoolLoops
 from aischeduler.engine.profile import default_profile
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.kube import resources
 from aischeduler.kube.auth import Server
-from aischeduler.kube.binder import Binder
+from aischeduler.kube.binder import Binder, BindTerms
 from aischeduler.kube.client import Client
 from aischeduler.kube.crds import NOT_INSTALLED
+from aischeduler.kube.documents import PodDocument
 from aischeduler.kube.errors import ApiError, RefusedError, UndefinedError
 from aischeduler.kube.evictor import IN_FLIGHT as EVICTIONS_IN_FLIGHT
 from aischeduler.kube.evictor import Evictor, Mandate
@@ -96,6 +98,8 @@ class Works:
     """What a running daemon is made of, for those who look on."""
 
     reflectors: tuple[Reflector[Any], ...]
+    pods: Reflector[PodDocument]
+    """The one of them that follows pods."""
     crew: Crew
 
 
@@ -113,6 +117,7 @@ class Daemon:
         pace: Pace | None = None,
         listener: socket.socket | None = None,
     ) -> None:
+        self.standing_by = asyncio.Event()
         self.deciding = asyncio.Event()
         self.works: Works | None = None
         profile = default_profile(config.scheduler_name, config.gpu_resources, preemption=not config.disable_preemption)
@@ -124,7 +129,8 @@ class Daemon:
         self._inbox = Inbox()
         self._pace = pace or Pace(time.monotonic, asyncio.sleep, secrets.SystemRandom())
         self._listener = listener
-        self._observatory = Observatory(self.scheduler, self._pace.clock, self._unready)
+        self._leadership = elected(server, config, self._pace, self._log)
+        self._observatory = Observatory(self.scheduler, self._pace.clock, self._unready, self._leads)
 
     async def run(self) -> None:
         """Schedule until told to stop; raises only what a new process has to mend."""
@@ -133,14 +139,16 @@ class Daemon:
             version=__version__,
             server=self._server.url,
             scheduler=self._config.scheduler_name,
-            leader_election="not available in this version: --no-leader-elect is the only mode",
+            leader_election=self._config.leader_election.enabled,
         )
-        wire = Wire(self._server, self._config.bind_in_flight + EVICTIONS_IN_FLIGHT + WRITERS)
+        fence = self._leadership.fence
+        wire = Wire(self._server, self._config.bind_in_flight + EVICTIONS_IN_FLIGHT + WRITERS, fence=fence)
         try:
-            async with Client(self._server) as client, asyncio.TaskGroup() as tasks:
+            async with Client(self._server, fence) as client, asyncio.TaskGroup() as tasks:
                 await self._run(client, wire, tasks)
         finally:
             await wire.close()
+            await self._leadership.close()
             gc.unfreeze()
         self._log.info("stopped")
 
@@ -158,7 +166,8 @@ class Daemon:
         rest = partial(lulls, works.crew.binder.backlog.some_waiting, busy)
         running.append(tasks.create_task(self._restarting("lulls", rest), name="lulls"))
         running.append(tasks.create_task(self._restarting("self-check", self._check), name="self-check"))
-        starting = tasks.create_task(self._start(works.reflectors, loops, tasks), name="start")
+        renewing = tasks.create_task(self._leadership.keep(), name="lease")
+        starting = tasks.create_task(self._start(works, loops, tasks), name="start")
         async with self._pages(works):
             await self._stop.wait()
             binder, evictor = works.crew.binder.backlog, works.crew.evictor.backlog
@@ -168,6 +177,9 @@ class Daemon:
             await self._finish(works.crew)
         for task in running:
             task.cancel()
+        renewing.cancel()
+        await asyncio.wait([starting, renewing])
+        await self._leadership.give_back(works.pods.version)
 
     def _busy(self, loops: PoolLoops) -> bool:
         """Say whether there is something to take in or to decide."""
@@ -186,22 +198,26 @@ class Daemon:
         reader = PodReader(client, pods, specs)
         mandate = Mandate(config.scheduler_name, config.eviction is EvictionWay.EVICT, time.time)
         crew = Crew(
-            Binder(wire, reader.read, pace, config.bind_in_flight, self._bug),
+            Binder(wire, reader.read, pace, BindTerms(config.bind_in_flight, self._leadership.epoch), self._bug),
             Evictor(wire, pace, mandate, self._bug),
             reports,
             reader,
         )
         others = (resources.namespaces(), resources.pools(reports), resources.nodes(), resources.budgets())
-        return Works((*(Reflector(client, one, ears, pace) for one in others), pods), crew)
+        return Works((*(Reflector(client, one, ears, pace) for one in others), pods), pods, crew)
 
-    async def _start(self, reflectors: tuple[Reflector[Any], ...], loops: PoolLoops, tasks: asyncio.TaskGroup) -> None:
-        """Let decisions begin once everything was listed and taken in."""
+    async def _start(self, works: Works, loops: PoolLoops, tasks: asyncio.TaskGroup) -> None:
+        """Let decisions begin once everything was listed and taken in, and we lead."""
+        reflectors = works.reflectors
         for reflector in reflectors:
             await reflector.synced.wait()
         await self._inbox.emptied()
         gc.freeze()  # what was listed stays; collections need not walk over it
         gc.enable()
         self._log.info("synced", **{reflector.resource.kind.lower() + "s": len(reflector) for reflector in reflectors})
+        self.standing_by.set()
+        await self._leadership.begin(lambda: works.pods.version)
+        await self._inbox.emptied()
         loops.begin(lambda name, job: tasks.create_task(self._restarting(name, job), name=name))
         self.deciding.set()
 
@@ -215,6 +231,8 @@ class Daemon:
                 self._observe(event)
                 if clock() >= end:
                     break
+            if self.standing_by.is_set() and not self.deciding.is_set():
+                self.scheduler.stand_by(clock())
             loops.wake_soon()
             await asyncio.sleep(0)
 
@@ -271,7 +289,7 @@ class Daemon:
             uid=found.uid,
             reason=found.message,
         )
-        if found.name and found.uid:
+        if found.name and found.uid and self._leadership.leads:
             about = ObjectRef(found.kind, found.name, found.uid, found.namespace)
             reports.warn(Warn(about, "Unreadable", f"The scheduler cannot read this object: {found.message}"))
 
@@ -286,12 +304,15 @@ class Daemon:
         }
         return self._observatory.pages(self._listener, crew.reports.counts, reflectors, backlogs)
 
+    def _leads(self) -> bool:
+        return self._leadership.leads
+
     def _unready(self) -> str:
         """Return why no decisions are taken, or why they are not those that were meant, or nothing."""
         if self._stop.is_set():
             return "stopping"
         reflectors = self.works.reflectors if self.works is not None else ()
-        if self.deciding.is_set():
+        if self.standing_by.is_set():
             return NOT_INSTALLED if any(reflector.absent for reflector in reflectors) else ""
         missing = [reflector.resource.kind for reflector in reflectors if not reflector.synced.is_set()]
         return f"not listed yet: {', '.join(missing)}" if missing else "what was listed is not taken in yet"

@@ -52,6 +52,10 @@ SETTLES_MAX: Final = 16
 """Pods read in one decision."""
 
 
+UNSAID_MAX: Final = 100
+"""Actions of a pool's outbox that are kept while another scheduler leads."""
+
+
 class Scheduler:
     """One scheduler for one cluster. `run` makes decision ids unique over restarts."""
 
@@ -119,6 +123,14 @@ class Scheduler:
             lend(cluster, pool, now)
         self._readiness.decided(pool)
         return actions
+
+    def stand_by(self, now: float) -> None:
+        """Let time act and decide nothing; what there is to say the scheduler that leads says, and little is kept."""
+        cluster = self._cluster
+        self._let_time_act(now)
+        cluster.turned.clear()
+        for said in cluster.outbox.values():
+            del said[:-UNSAID_MAX]
 
     def ready(self, now: float) -> tuple[str, ...]:
         """Return the pools for which `decide` has something to do, sorted."""

@@ -11,6 +11,7 @@ Source: fault behaviour of pods/binding (fencing by uid and by the node name alr
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Final, assert_never
 
 from aischeduler.kube.backlog import Backlog
@@ -44,16 +45,30 @@ ReadPod = Callable[[Pod], Awaitable[Pod | None]]
 """Read a pod as it now is: None where no pod of its name exists; raises ApiError."""
 
 
-class Binder:
-    """Binds what is submitted, at most `in_flight` at a time; `backlog` is what has no outcome yet."""
+def no_epoch() -> None:
+    """Return the term of a leader where there is no election."""
 
-    def __init__(self, wire: Wire, read_pod: ReadPod, pace: Pace, in_flight: int, failed: Failed) -> None:
+
+@dataclass(frozen=True, slots=True)
+class BindTerms:
+    """How many Bindings may be under way at a time, and in which leader's term they are sent."""
+
+    in_flight: int
+    epoch: Callable[[], int | None] = no_epoch
+
+
+class Binder:
+    """Binds what is submitted; `backlog` is what has no outcome yet."""
+
+    def __init__(self, wire: Wire, read_pod: ReadPod, pace: Pace, terms: BindTerms, failed: Failed) -> None:
+        in_flight = terms.in_flight
         self.backlog: Backlog[tuple[Bind, float]] = Backlog(min(BINDS_AHEAD * in_flight, BINDS_AHEAD_MAX))
         self._throttle = Throttle(pace)
         self._wire = wire
         self._read_pod = read_pod
         self._pace = pace
         self._in_flight = in_flight
+        self._epoch = terms.epoch
         self._window = Window(in_flight, pace.clock)
         self._grown = asyncio.Event()
         self._failed = failed
@@ -80,7 +95,7 @@ class Binder:
 
     async def _bind(self, action: Bind) -> Outcome:
         """Return the one outcome of a Binding, however long it takes."""
-        path, body = binding(action)
+        path, body = binding(action, self._epoch())
         backoff = Backoff(self._pace)
         tries = 0
         while True:

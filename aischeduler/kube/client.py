@@ -16,7 +16,7 @@ from aischeduler.kube.auth import Server
 from aischeduler.kube.connection import Stream
 from aischeduler.kube.documents import read_status, retry_after_seconds
 from aischeduler.kube.errors import RefusedError, UnreachableError
-from aischeduler.kube.wire import REQUEST_SECONDS, Wire
+from aischeduler.kube.wire import REQUEST_SECONDS, Fence, Wire, let_pass
 
 LIST_SECONDS: Final = 120.0
 """Longest that a page of a list may take."""
@@ -32,8 +32,8 @@ _NO_QUERY: Final[Query] = {}
 class Client:
     """One session with an API server; use it as an async context manager."""
 
-    def __init__(self, server: Server) -> None:
-        self._wire = Wire(server, CONNECTIONS_MAX)
+    def __init__(self, server: Server, fence: Fence = let_pass) -> None:
+        self._wire = Wire(server, CONNECTIONS_MAX, fence=fence)
 
     async def __aenter__(self) -> Self:
         return self

@@ -88,6 +88,11 @@ class Reflector(Generic[D]):
         self._failed_watches = 0
         self._older_lists = 0
 
+    @property
+    def version(self) -> str:
+        """Up to which resource version everything was heard; empty where a list is due."""
+        return self._version
+
     def __len__(self) -> int:
         """Objects that exist as far as we know."""
         return len(self._store)

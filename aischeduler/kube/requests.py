@@ -20,7 +20,7 @@ from msgspec import Struct
 from aischeduler.kube.documents import read_status, retry_after_seconds
 from aischeduler.model.actions import Bind
 from aischeduler.model.events import BindAccepted, BindRefused, Refusal
-from aischeduler.model.names import MARK_BORROWED, MARK_DECISION, MARK_HOME_POOL, MARK_POOL
+from aischeduler.model.names import MARK_BORROWED, MARK_DECISION, MARK_EPOCH, MARK_HOME_POOL, MARK_POOL
 from aischeduler.model.pod import Pod
 
 JSON: Final = "application/json"
@@ -78,12 +78,14 @@ class _Binding(Struct):
     kind: str = "Binding"
 
 
-def binding(action: Bind) -> tuple[bytes, bytes]:
-    """Return path and body of the Binding: the pod's uid, our marks, the node."""
+def binding(action: Bind, epoch: int | None = None) -> tuple[bytes, bytes]:
+    """Return path and body of the Binding: the pod's uid, our marks, the node; `epoch` is the term of an election."""
     pod = action.pod
     marks = {MARK_POOL: action.pool, MARK_HOME_POOL: action.home_pool, MARK_DECISION: action.decision}
     if action.borrowed:
         marks[MARK_BORROWED] = "true"
+    if epoch is not None:
+        marks[MARK_EPOCH] = str(epoch)
     body = _encode(_Binding(_BindingMetadata(pod.name, pod.namespace, pod.uid, marks), _Target(action.node)))
     return f"{pod_path(pod)}/binding".encode(), body
 

@@ -6,7 +6,7 @@ Laws:
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -26,11 +26,22 @@ IDLE_SECONDS: Final = 45.0
 """A connection that was not used for so long is not used again: the server may be about to close it."""
 
 
-class Wire:
-    """A pool of connections to one API server; at most `limit` are open."""
+Fence = Callable[[], None]
+"""Called right before a write is sent, in the same step; what it raises keeps the write from being sent."""
 
-    def __init__(self, server: Server, limit: int, answer_seconds: float = REQUEST_SECONDS) -> None:
+
+def let_pass() -> None:
+    """Let every write pass."""
+
+
+class Wire:
+    """A pool of connections to one API server; at most `limit` are open. `fence` is asked before every write."""
+
+    def __init__(
+        self, server: Server, limit: int, answer_seconds: float = REQUEST_SECONDS, fence: Fence = let_pass
+    ) -> None:
         self._server = server
+        self._fence = fence
         self._answer_seconds = answer_seconds
         self._idle: list[Connection] = []
         self._busy: set[Connection] = set()
@@ -49,7 +60,13 @@ class Wire:
         async with self._places:
             request = await self._request(method, path, body, content_type)
             connection = self._take() or await self._connect()
-            return await self._exchange(connection, request, self._answer_seconds if seconds is None else seconds)
+            self._watch_over(connection)
+            try:
+                if method != b"GET":
+                    self._fence()  # from here to the sending nothing is awaited
+                return await connection.ask(request, self._answer_seconds if seconds is None else seconds)
+            finally:
+                self._put_back(connection)
 
     @asynccontextmanager
     async def stream(self, path: bytes, seconds: float) -> AsyncIterator[Stream]:
@@ -113,13 +130,6 @@ class Wire:
         except (OSError, TimeoutError) as error:
             raise UnreachableError(f"no connection to {self._server.url}: {describe(error)}") from error
         return connection
-
-    async def _exchange(self, connection: Connection, request: bytes, seconds: float) -> Answer:
-        self._watch_over(connection)
-        try:
-            return await connection.ask(request, seconds)
-        finally:
-            self._put_back(connection)
 
     def _watch_over(self, connection: Connection) -> None:
         """Let the deadlines of a connection be kept."""

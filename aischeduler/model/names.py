@@ -19,6 +19,8 @@ MARK_POOL: Final = MARK_PREFIX + "pool"
 MARK_BORROWED: Final = MARK_PREFIX + "borrowed"
 """Is "true" on a loan, and absent otherwise."""
 MARK_DECISION: Final = MARK_PREFIX + "decision"
+MARK_EPOCH: Final = MARK_PREFIX + "epoch"
+"""The term of the leader that bound the pod; absent where schedulers are not elected."""
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"

@@ -115,6 +115,7 @@ class Metrics:
         sources = self._sources
         reports = sources.reports
         written = {"written": reports.written, "dropped": reports.dropped, "refused": reports.refused}
+        yield gauge("leader", "1 where this scheduler schedules, 0 where it stands by", (({}, float(sources.leads())),))
         yield counter("reports", "Events and statuses for users, by what became of them", by("outcome", written))
         backlogs = {name: length() for name, length in sources.backlogs.items()}
         yield gauge("backlog", "What waits inside the daemon", by("of", backlogs))

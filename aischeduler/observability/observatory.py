@@ -24,15 +24,21 @@ class Watched(Engine, Deciding, Protocol):
 
 
 class Observatory:
-    """Meter, vitals and the watched engine. `unready` says what is missing before decisions are taken."""
+    """Meter, vitals and the watched engine.
 
-    def __init__(self, scheduler: Watched, clock: Callable[[], float], unready: Complaint) -> None:
+    `unready` says what is missing before decisions could be taken, `leads` whether this scheduler takes them.
+    """
+
+    def __init__(
+        self, scheduler: Watched, clock: Callable[[], float], unready: Complaint, leads: Callable[[], bool]
+    ) -> None:
         self.meter = Meter(PoolLabels())
         self.vitals = Vitals(clock)
         self.engine = Onlooker(scheduler, clock, self.meter, self.vitals)
         self._scheduler = scheduler
         self._clock = clock
         self._unready = unready
+        self._leads = leads
 
     def pages(
         self,
@@ -44,7 +50,7 @@ class Observatory:
         """Return a context in which the pages are served; without a listener nothing is."""
         if listener is None:
             return nullcontext()
-        sources = Sources(self._scheduler, self.meter, reports, reflectors, backlogs)
+        sources = Sources(self._scheduler, self.meter, reports, reflectors, backlogs, self._leads)
         return self._pages(listener, sources)
 
     @asynccontextmanager
@@ -57,6 +63,6 @@ class Observatory:
 
     def complaint(self) -> str:
         """Return what is wrong in one plain line, or nothing."""
-        if not self._unready():
+        if self._leads() and not self._unready():
             self.engine.ready(self._clock())  # what is due is looked up anew: a lost wake-up must show too
         return self.vitals.complaint()

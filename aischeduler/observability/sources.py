@@ -79,10 +79,14 @@ class Reflecting(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where numbers come from. `reflectors` by kind; `backlogs` tell how much waits in the shell, by name."""
+    """Where numbers come from. `reflectors` by kind; `backlogs` tell how much waits in the shell, by name.
+
+    `leads` says whether this is the scheduler that schedules.
+    """
 
     engine: Engine
     meter: Meter
     reports: Written
     reflectors: Mapping[str, Reflecting]
     backlogs: Mapping[str, Callable[[], int]]
+    leads: Callable[[], bool]

@@ -35,10 +35,10 @@ def metrics(pools: int) -> Metrics:
     for number in range(PODS):
         cpu = "64" if number % 4 == 0 else "2"
         scheduler.observe(PodSeen(a_pod(f"p-{number}", cpu=cpu, pool=f"pool-{number % pools:03}")), 1.0)
-    watched = Observatory(scheduler, time.monotonic, str)
+    watched = Observatory(scheduler, time.monotonic, str, bool)
     for pool in scheduler.pools():
         watched.engine.decide(pool, 2.0, PODS)
-    return Metrics(Sources(scheduler, watched.meter, ReportCounts(), {}, {}))
+    return Metrics(Sources(scheduler, watched.meter, ReportCounts(), {}, {}, bool))
 
 
 async def scraped(of: Metrics, accept: str) -> tuple[float, float, int]:

@@ -43,7 +43,7 @@ async def test_run_binds_a_job_logs_every_decision_and_ends_cleanly_on_sigterm(t
     assert len(told) == 10
 
 
-async def test_run_without_the_flag_says_that_there_is_no_election_yet(tmp_path: Path) -> None:
+async def test_run_without_the_flag_is_elected_and_gives_the_lease_back_at_its_end(tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
     async with HttpSandbox() as sandbox:
         path.write_text(sandbox.kubeconfig)
@@ -58,11 +58,12 @@ async def test_run_without_the_flag_says_that_there_is_no_election_yet(tmp_path:
         assert running.stderr is not None
         lines: list[bytes] = []
         async with asyncio.timeout(20):
-            while not lines or b"synced" not in lines[-1]:
+            while not lines or b"leading" not in lines[-1]:
                 lines.append(await running.stderr.readline())
         running.send_signal(signal.SIGINT)
-        await asyncio.wait_for(running.communicate(), timeout=20)
-    assert b"there is no leader election yet" in lines[0]
+        _, rest = await asyncio.wait_for(running.communicate(), timeout=20)
+    assert b"kube-system/ai-scheduler" in lines[-1]
+    assert b"lease given back" in rest
     assert running.returncode == 0
 
 

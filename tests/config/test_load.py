@@ -10,7 +10,10 @@ from aischeduler.config.schema import Config, EvictionWay, Http, LogFormat, Logg
 from aischeduler.model import names
 
 ROOT = Path(__file__).resolve().parents[2]
-FIELDS = "apiVersion, kind, schedulerName, bindInFlight, gpuResources, disablePreemption, eviction, logging and http"
+FIELDS = (
+    "apiVersion, kind, schedulerName, bindInFlight, gpuResources, disablePreemption, eviction, leaderElection, logging"
+    " and http"
+)
 NAME = "schedulerName must be a name of lower-case letters, digits, '-' and '.', at most 253 long, not "
 ADDRESS = "http.address must be host:port such as :8080 or 127.0.0.1:8080, or none, not "
 GPUS = "gpuResources must be a list of 1 to 16 resource names such as nvidia.com/gpu, not "

@@ -48,6 +48,10 @@ class Part:
         """Answer whether the process lives (a paused one does)."""
         return self._process is not None and self._process.poll() is None
 
+    def end_status(self) -> int | None:
+        """Answer the exit status of a process that ended by itself; None while it lives."""
+        return self._process.poll() if self._process is not None else None
+
     def start(self) -> None:
         """Start and wait until ready."""
         self.launch()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from aischeduler.config.schema import Config
+from aischeduler.config.schema import NO_ELECTION, Config
 from aischeduler.daemon.process import Daemon
 from aischeduler.kube.auth import Server
 from aischeduler.kube.client import Client
@@ -19,6 +19,8 @@ from aischeduler.kube.requests import STRATEGIC_PATCH
 from aischeduler.kube.wire import Wire
 from aischeduler.sandbox.http import HttpSandbox
 from tests.kube.scripted import Half
+
+ALONE = Config(leader_election=NO_ELECTION)
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 POOLS = "/apis/resource.aibee.cn/v1alpha1/pools"
@@ -117,7 +119,7 @@ async def cluster(
             if installed:
                 await client.post(CRDS, json.dumps(pools or pool_crd()).encode())
             stop, wire = asyncio.Event(), Wire(server, 1)
-            daemon = Daemon(server, config or Config(), stop, Pace(time.monotonic, brief, Half()))
+            daemon = Daemon(server, config or ALONE, stop, Pace(time.monotonic, brief, Half()))
             task = asyncio.create_task(daemon.run())
             try:
                 await asyncio.wait([task, asyncio.create_task(daemon.deciding.wait())], return_when="FIRST_COMPLETED")

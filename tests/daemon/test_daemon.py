@@ -7,10 +7,20 @@ from typing import Any
 
 import pytest
 
-from aischeduler.config.schema import Config
 from aischeduler.daemon import process as module
 from aischeduler.daemon.process import run
-from tests.daemon.cluster import BUDGETS, EVENTS, NAMESPACES, NODES, PODS, POOLS, Cluster, cluster, schemaless_crd
+from tests.daemon.cluster import (
+    ALONE,
+    BUDGETS,
+    EVENTS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    POOLS,
+    Cluster,
+    cluster,
+    schemaless_crd,
+)
 from tests.kube.scripted import Script, hang, reply, serving, status, until
 
 
@@ -31,7 +41,7 @@ async def test_pods_are_bound_in_their_pool_and_the_user_is_told(lines: Callable
     binds = [line for line in lines() if line["event"] == "bind"]
     assert sorted(line["pod"] for line in binds) == ["a", "b", "c"]
     assert {(line["pool"], line["node"], line["level"]) for line in binds} == {("cpu", "n1", "info")}
-    assert lines()[0]["leader_election"].startswith("not available in this version")
+    assert lines()[0]["leader_election"] is False
 
 
 async def told(world: Cluster, reason: str, count: int) -> bool:
@@ -132,7 +142,7 @@ async def test_sigterm_finishes_what_is_in_flight_and_returns(lines: Callable[[]
 
     script.on("post", f"{PODS}/p/binding", late)
     async with serving(script) as server:
-        task = asyncio.create_task(run(server, Config()))
+        task = asyncio.create_task(run(server, ALONE))
         await until(lambda: script.asked("post", PODS))
         os.kill(os.getpid(), signal.SIGTERM)
         await until(lambda: [line for line in lines() if line["event"] == "stopping"])
@@ -154,7 +164,7 @@ async def test_what_stays_in_flight_beyond_the_grace_is_left(
     script.on("post", f"{PODS}/p/binding", hang)
     stop = asyncio.Event()
     async with serving(script) as server:
-        task = asyncio.create_task(run(server, Config(), stop))
+        task = asyncio.create_task(run(server, ALONE, stop))
         await until(lambda: script.asked("post", PODS))
         stop.set()
         async with asyncio.timeout(5):
@@ -173,7 +183,7 @@ async def test_nothing_is_decided_before_everything_was_listed() -> None:
     script.on("post", f"{PODS}/p/binding", reply(201))
     stop = asyncio.Event()
     async with serving(script) as server:
-        task = asyncio.create_task(run(server, Config(), stop))
+        task = asyncio.create_task(run(server, ALONE, stop))
         await until(lambda: len(script.asked("watch")) == 4)
         await asyncio.sleep(0.02)
         assert script.asked("post") == []
@@ -189,7 +199,7 @@ async def test_stopped_before_everything_was_listed_it_decides_nothing() -> None
     script.always["get", POOLS] = lambda _: hang
     stop = asyncio.Event()
     async with serving(script) as server:
-        task = asyncio.create_task(run(server, Config(), stop))
+        task = asyncio.create_task(run(server, ALONE, stop))
         await until(lambda: len(script.asked("watch")) == 4)
         stop.set()
         async with asyncio.timeout(5):
@@ -205,7 +215,7 @@ async def test_object_that_cannot_be_read_gets_a_warning_and_the_rest_goes_on(
     script.on("post", f"{PODS}/p/binding", reply(201))
     stop = asyncio.Event()
     async with serving(script) as server:
-        task = asyncio.create_task(run(server, Config(), stop))
+        task = asyncio.create_task(run(server, ALONE, stop))
         await until(lambda: len(script.asked("post", EVENTS)) == 2)
         stop.set()
         async with asyncio.timeout(5):

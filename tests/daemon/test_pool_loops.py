@@ -5,13 +5,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from aischeduler.config.schema import Config
 from aischeduler.daemon.pool_loops import PoolLoops
 from aischeduler.daemon.process import Daemon
 from aischeduler.kube.auth import Server
 from aischeduler.kube.pace import Pace
 from aischeduler.model.actions import Action, ObjectRef, Warn
-from tests.daemon.cluster import brief
+from tests.daemon.cluster import ALONE, brief
 from tests.kube.scripted import Half, until
 
 
@@ -62,7 +61,7 @@ class Loops:
     async def running(self) -> AsyncIterator[PoolLoops]:
         self.gate.set()
         loops = PoolLoops(self.engine, self.performed.extend, self.room, time.monotonic)
-        daemon = Daemon(Server("h", 1, time.monotonic), Config(), asyncio.Event(), Pace(time.monotonic, brief, Half()))
+        daemon = Daemon(Server("h", 1, time.monotonic), ALONE, asyncio.Event(), Pace(time.monotonic, brief, Half()))
         tasks: list[asyncio.Task[None]] = []
 
         def spawn(name: str, job: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:

@@ -5,10 +5,10 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from aischeduler.config.schema import Config, EvictionWay
+from aischeduler.config.schema import NO_ELECTION, Config, EvictionWay
 from aischeduler.daemon.process import run
 from aischeduler.kube.requests import MERGE_PATCH
-from tests.daemon.cluster import BUDGETS, PODS, POOLS, Cluster, cluster
+from tests.daemon.cluster import ALONE, BUDGETS, PODS, POOLS, Cluster, cluster
 from tests.daemon.test_daemon import scripted_cluster
 from tests.kube.scripted import reply, serving, until
 
@@ -81,7 +81,7 @@ async def nominated(world: Cluster, name: str, node: str) -> bool:
 
 
 async def test_nobody_is_evicted_where_the_configuration_forbids_it() -> None:
-    async with cluster(config=Config(disable_preemption=True)) as world:
+    async with cluster(config=Config(leader_election=NO_ELECTION, disable_preemption=True)) as world:
         await lent(world)
         await world.pod("owner", pool="gpu")
         await world.until(lambda: told(world, "FailedScheduling", 1))
@@ -89,7 +89,7 @@ async def test_nobody_is_evicted_where_the_configuration_forbids_it() -> None:
 
 
 async def test_budget_is_honoured_where_the_configuration_says_so(lines: Lines) -> None:
-    async with cluster(config=Config(eviction=EvictionWay.EVICT)) as world:
+    async with cluster(config=Config(leader_election=NO_ELECTION, eviction=EvictionWay.EVICT)) as world:
         budgets = BUDGETS.replace("/poddis", "/namespaces/default/poddis")
         await world.create(budgets, {"metadata": {"name": "b"}, "spec": PDB})
         await lent(world)
@@ -145,7 +145,7 @@ async def test_sigterm_finishes_an_eviction_that_has_begun(lines: Lines) -> None
     script.on("delete", f"{PODS}/v", reply(200))
     script.on("post", f"{PODS}/p/binding", reply(201))
     async with serving(script) as server:
-        task = asyncio.create_task(run(server, Config(), stop))
+        task = asyncio.create_task(run(server, ALONE, stop))
         await until(lambda: script.asked("patch", f"{PODS}/v/status"))
         stop.set()
         await until(lambda: [line for line in lines() if line["event"] == "stopping"])

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from aischeduler.kube import wire as wire_module
-from aischeduler.kube.binder import BINDS_AHEAD, Binder, Outcome
+from aischeduler.kube.binder import BINDS_AHEAD, Binder, BindTerms, Outcome
 from aischeduler.kube.errors import Failed, RefusedError, UnreachableError
 from aischeduler.kube.wire import Wire
 from aischeduler.model.actions import Bind
@@ -43,7 +43,7 @@ class World:
     async def running(self, in_flight: int = 2) -> AsyncIterator[Binder]:
         async with serving(self.script) as server:
             wire = Wire(server, in_flight, answer_seconds=0.03)
-            binder = Binder(wire, self.read, self.waits.pace(), in_flight, self.failed)
+            binder = Binder(wire, self.read, self.waits.pace(), BindTerms(in_flight), self.failed)
             task = asyncio.create_task(binder.run(lambda _, outcome, __: self.outcomes.append(outcome)))
             try:
                 yield binder
@@ -185,7 +185,7 @@ async def test_unknown_credentials_are_read_again_and_the_bind_sent_again() -> N
     async with serving(world.script) as server:
         server.source = Source()
         wire = Wire(server, 1)
-        binder = Binder(wire, world.read, world.waits.pace(), 1, world.failed)
+        binder = Binder(wire, world.read, world.waits.pace(), BindTerms(1), world.failed)
         task = asyncio.create_task(binder.run(lambda _, outcome, __: world.outcomes.append(outcome)))
         binder.submit(BIND)
         await until(lambda: world.outcomes)

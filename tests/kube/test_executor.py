@@ -11,7 +11,7 @@ from structlog.testing import CapturingLogger
 
 from aischeduler.kube import evictor as evictor_module
 from aischeduler.kube import resources
-from aischeduler.kube.binder import Binder
+from aischeduler.kube.binder import Binder, BindTerms
 from aischeduler.kube.client import Client
 from aischeduler.kube.evictor import Evictor, Mandate
 from aischeduler.kube.executor import Crew, Executor
@@ -95,7 +95,7 @@ class World:
             reports = Reports(wire, client, pace, Voice(Reporter("ai-scheduler", "i"), lambda: 1.0), log)
             mandate = Mandate("ai-scheduler", honour_budgets=False, wall=lambda: 1.0)
             evictor = Evictor(wire, pace, mandate, broken)
-            crew = Crew(Binder(wire, reader.read, pace, 2, broken), evictor, reports, reader)
+            crew = Crew(Binder(wire, reader.read, pace, BindTerms(2), broken), evictor, reports, reader)
             executor = Executor(crew, self.events.append, log, lambda *ended: self.observed.append(ended))
             task = asyncio.create_task(executor.run())
             try:

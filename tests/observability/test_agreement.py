@@ -14,7 +14,6 @@ import aiohttp
 import pytest
 from prometheus_client import parser
 
-from aischeduler.config.schema import Config
 from aischeduler.daemon.process import run
 from aischeduler.kube.auth import connect
 from aischeduler.kube.client import Client
@@ -25,6 +24,7 @@ from aischeduler.model.quantity import parse_milli
 from aischeduler.observability.listener import listen
 from aischeduler.sandbox.http import HttpSandbox
 from aischeduler.sandbox.standins.kubelet import KubeletOptions
+from tests.daemon.cluster import ALONE
 from tests.objects import node_object, pod_object, pool_object
 
 pytestmark = pytest.mark.whole
@@ -176,7 +176,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
                 await made.create(POOLS, pool_object(name, labels={"pool": name}))
                 for number in range(NODES_EACH):
                     await made.create(NODES, node_object(f"{name}-{number}", cpu="8", labels={"pool": name}))
-            daemon = asyncio.create_task(run(server, Config(), stop, listener))
+            daemon = asyncio.create_task(run(server, ALONE, stop, listener))
             try:
                 yield made
             finally:

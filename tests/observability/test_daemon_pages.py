@@ -9,11 +9,10 @@ from dataclasses import dataclass
 import aiohttp
 import pytest
 
-from aischeduler.config.schema import Config
 from aischeduler.daemon.process import Daemon
 from aischeduler.kube.pace import Pace
 from aischeduler.observability.listener import listen
-from tests.daemon.cluster import POOLS, brief
+from tests.daemon.cluster import ALONE, POOLS, brief
 from tests.daemon.test_daemon import listing, scripted_cluster
 from tests.kube.scripted import Half, Script, hang, reply, serving, until
 
@@ -44,7 +43,7 @@ async def pages(script: Script) -> AsyncIterator[Pages]:
     assert listener is not None
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     async with serving(script) as server, aiohttp.ClientSession(url) as http:
-        daemon = Daemon(server, Config(), stop, Pace(time.monotonic, brief, Half()), listener)
+        daemon = Daemon(server, ALONE, stop, Pace(time.monotonic, brief, Half()), listener)
         task = asyncio.create_task(daemon.run())
         try:
             await until(lambda: daemon.works is not None)

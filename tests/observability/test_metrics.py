@@ -135,6 +135,7 @@ async def test_what_engine_and_shell_counted_is_told() -> None:
         ("net_saves_total", ("cpu",), 1),
         ("invariant_violations_total", ("I1",), 1),
         ("reports_total", ("refused",), 2),
+        ("leader", (), 1),
         ("backlog", ("inbox",), 5),
         ("watched_objects", ("Pod",), 3),
         ("lists_total", ("Pod",), 2),

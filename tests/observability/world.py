@@ -92,11 +92,15 @@ class Clock:
 class World:
     """Everything that metrics are made from."""
 
+    leading = True
+
+    def leads(self) -> bool:
+        return self.leading
+
     def __init__(self, *pools: PoolSummary, limit: int = 1000) -> None:
         self.engine = StillEngine(*pools)
         self.meter = Meter(PoolLabels(limit))
         self.reports = ReportCounts()
         self.reflectors: dict[str, Any] = {"Pod": StillReflector(3, Counts()), "Node": StillReflector(2, Counts())}
-        self.metrics = Metrics(
-            Sources(self.engine, self.meter, self.reports, self.reflectors, {"inbox": lambda: 5, "binds": lambda: 2})
-        )
+        backlogs = {"inbox": lambda: 5, "binds": lambda: 2}
+        self.metrics = Metrics(Sources(self.engine, self.meter, self.reports, self.reflectors, backlogs, self.leads))

@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass
 
-from aischeduler.model.names import MARK_DECISION
+from aischeduler.model.names import MARK_DECISION, MARK_EPOCH
 from tests.controlplane.plane import ControlPlane
 
 
@@ -15,6 +15,8 @@ class Answered:
     uid: str
     node: str
     decision: str
+    epoch: str
+    """The term of the leader that sent it; empty without an election."""
     status: int
 
 
@@ -27,9 +29,15 @@ def bindings(plane: ControlPlane, namespace: str) -> list[Answered]:
             continue
         asked = noted["requestObject"]
         metadata = asked["metadata"]
-        decision = metadata.get("annotations", {}).get(MARK_DECISION, "")
-        status = noted["responseStatus"]["code"]
+        marks = metadata.get("annotations", {})
         found.append(
-            Answered(noted["objectRef"]["name"], metadata.get("uid", ""), asked["target"]["name"], decision, status)
+            Answered(
+                noted["objectRef"]["name"],
+                metadata.get("uid", ""),
+                asked["target"]["name"],
+                marks.get(MARK_DECISION, ""),
+                marks.get(MARK_EPOCH, ""),
+                noted["responseStatus"]["code"],
+            )
         )
     return found

@@ -3,7 +3,7 @@
 import json
 import sys
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 from urllib.request import urlopen
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -23,11 +23,17 @@ WITHOUT_UVLOOP = (
 """The same program on a machine where uvloop is not installed."""
 
 
+ALONE = ("--no-leader-elect",)
+
+
 class Daemon:
     """`ai-scheduler run` against the control plane, with more `options`; ready means that it has listed everything.
 
     As a context it ends by SIGKILL, and fails its test where it has met a bug of ours in any of its runs.
     """
+
+    election: ClassVar[tuple[str, ...]] = ALONE
+    """The options that say whether it is one of several."""
 
     def __init__(
         self,
@@ -40,7 +46,7 @@ class Daemon:
     ) -> None:
         path = str(kubeconfig or plane.kubeconfig)
         self._address = f"127.0.0.1:{free_ports(1)[0]}" if metrics else "none"
-        usual = ["--kubeconfig", path, "--no-leader-elect", f"--http-address={self._address}", "--log-level=info"]
+        usual = ["--kubeconfig", path, *self.election, f"--http-address={self._address}", "--log-level=info"]
         command = [sys.executable, *program, "run", *usual, *options]
         self._part = plane.program(name, command, lambda: bool(self.said("synced")))
         self._part.log.unlink(missing_ok=True)

@@ -1,0 +1,220 @@
+"""Two daemons of one name: one schedules, the other stands by with warm caches and follows."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import NoReturn
+from urllib.parse import urlsplit
+
+import pytest
+import structlog
+
+from aischeduler.config.schema import Config, LeaderElection
+from aischeduler.daemon.leadership import Leadership
+from aischeduler.daemon.process import Daemon
+from aischeduler.kube.auth import Server
+from aischeduler.kube.elector import Elector, Terms
+from aischeduler.kube.errors import UnreachableError
+from aischeduler.kube.pace import Pace
+from aischeduler.kube.wire import Wire
+from aischeduler.observability import health
+from tests.daemon.cluster import PODS, Cluster, cluster
+from tests.kube.scripted import Half, Script, reply, serving, until
+
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/ai-scheduler"
+ELECTED = Config(leader_election=LeaderElection(namespace="kube-system"))
+
+
+async def a_little(seconds: float) -> None:
+    await asyncio.sleep(seconds / 20)
+
+
+@asynccontextmanager
+async def second(world: Cluster) -> AsyncIterator[tuple[Daemon, asyncio.Event]]:
+    address = urlsplit(world.sandbox.url)
+    server = Server(address.hostname or "", address.port or 0, time.monotonic)
+    stop = asyncio.Event()
+    daemon = Daemon(server, ELECTED, stop, Pace(time.monotonic, a_little, Half()))
+    task = asyncio.create_task(daemon.run())
+    try:
+        yield daemon, stop
+    finally:
+        stop.set()
+        async with asyncio.timeout(10):
+            await task
+
+
+async def marks(world: Cluster, name: str) -> dict[str, str]:
+    return next(
+        dict(pod["metadata"]["annotations"]) for pod in await world.listed(PODS) if pod["metadata"]["name"] == name
+    )
+
+
+async def test_one_schedules_and_the_other_follows_when_it_is_stopped() -> None:
+    async with cluster(config=ELECTED) as world, second(world) as (standby, _):
+        await world.node("n", cpu="8")
+        await world.pod("first")
+        await world.until(world.all_placed)
+        await until(standby.standing_by.is_set)
+        assert standby._unready() == ""
+        assert not standby.deciding.is_set()
+        assert (await marks(world, "first"))["scheduling.resource.aibee.cn/epoch"] == "0"
+        world.daemon._stop.set()
+        await until(standby.deciding.is_set)
+        await world.pod("second")
+        await world.until(world.all_placed)
+        assert (await marks(world, "second"))["scheduling.resource.aibee.cn/epoch"] == "1"
+
+
+async def test_what_happened_while_it_stood_by_is_known_to_the_next_leader() -> None:
+    async with cluster(config=ELECTED) as world, second(world) as (standby, _):
+        await until(standby.standing_by.is_set)
+        await world.node("n", cpu="2")
+        for name in ("p", "q"):
+            await world.pod(name)
+        await world.until(world.all_placed)
+        world.daemon._stop.set()
+        await until(standby.deciding.is_set)
+        await world.pod("too-much")
+        await world.until(lambda: told_waiting(world, "too-much"))
+        assert (await world.placed())["too-much"] == ""
+
+
+async def told_waiting(world: Cluster, pod: str) -> bool:
+    return pod in await world.notes("FailedScheduling")
+
+
+async def test_pods_that_wait_for_the_leader_are_no_sign_of_a_stuck_standby(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "STUCK_SECONDS", 0.0)
+    async with cluster(config=ELECTED) as world, second(world) as (standby, _):
+        await until(standby.standing_by.is_set)
+        await world.pod("waits")
+        await world.until(lambda: told_waiting(world, "waits"))
+        await until(lambda: standby.scheduler.ready(time.monotonic()))
+        assert [standby._observatory.complaint() for _ in range(2)] == ["", ""]
+
+
+class EndedError(Exception):
+    """The process would be gone."""
+
+
+def end() -> NoReturn:
+    raise EndedError
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@asynccontextmanager
+async def leader(clock: Clock) -> AsyncIterator[tuple[Leadership, Wire, Script]]:
+    """A leadership that leads, and a wire that it fences."""
+    script = Script()
+    lease = {"metadata": {"resourceVersion": "1"}, "spec": {"holderIdentity": "me"}}
+    script.always["post", LEASE.rpartition("/")[0]] = lambda _: reply(201, lease)
+    script.always["post", "/x"] = lambda _: reply(201)
+    async with serving(script) as server:
+        pace, log = Pace(clock, asyncio.sleep, Half()), structlog.get_logger()
+        elector = Elector(Wire(server, 1), Terms("kube-system", "ai-scheduler", "me"), pace, time.time, log)
+        leadership = Leadership(elector, pace, log, end)
+        wire = Wire(server, 1, fence=leadership.fence)
+        yield leadership, wire, script
+        await wire.close()
+        await leadership.close()
+
+
+async def test_write_that_is_due_after_the_deadline_is_never_sent_and_ends_the_process() -> None:
+    clock = Clock()
+    async with leader(clock) as (leadership, wire, script):
+        await leadership.begin(str)
+        clock.now = 9.9
+        assert (await wire.send(b"POST", b"/x")).status == 201
+        clock.now = 10.0
+        with pytest.raises(EndedError):
+            await wire.send(b"POST", b"/x")
+        assert len(script.asked("post", "/x")) == 1
+
+
+async def test_reading_needs_no_lease() -> None:
+    clock = Clock()
+    async with leader(clock) as (leadership, wire, script):
+        await leadership.begin(str)
+        clock.now = 60.0
+        script.always["get", "/y"] = lambda _: reply(200)
+        assert (await wire.send(b"GET", b"/y")).status == 200
+
+
+async def test_who_never_led_writes_nothing_and_goes_on() -> None:
+    async with leader(Clock()) as (_, wire, script):
+        with pytest.raises(RuntimeError, match="does not lead"):
+            await wire.send(b"POST", b"/x")
+        assert script.asked("post", "/x") == []
+        script.always["get", "/y"] = lambda _: reply(200)
+        assert (await wire.send(b"GET", b"/y")).status == 200
+
+
+async def test_write_that_waits_for_a_connection_is_judged_when_it_is_sent() -> None:
+    clock = Clock()
+    async with leader(clock) as (leadership, wire, script):
+        await leadership.begin(str)
+        release = asyncio.Event()
+
+        async def late(writer: asyncio.StreamWriter) -> None:
+            await release.wait()
+            await reply(200)(writer)
+
+        script.always["get", "/slow"] = lambda _: late
+        reading = asyncio.create_task(wire.send(b"GET", b"/slow"))
+        await until(lambda: script.asked("get", "/slow"))
+        writing = asyncio.create_task(wire.send(b"POST", b"/x"))
+        await asyncio.sleep(0.01)
+        clock.now = 10.0
+        release.set()
+        await reading
+        with pytest.raises(EndedError):
+            await writing
+
+
+def scripted_seen(pods: list[str]) -> Callable[[], str]:
+    """Return what the watch has reached, one after the other."""
+    return lambda: pods.pop(0) if len(pods) > 1 else pods[0]
+
+
+async def test_new_leader_waits_until_it_has_seen_the_pods_that_the_last_one_saw() -> None:
+    script, clock = Script(), Clock()
+    given_back = {
+        "metadata": {"resourceVersion": "1", "annotations": {"scheduling.resource.aibee.cn/pods-seen": "99"}},
+        "spec": {"holderIdentity": "", "leaseTransitions": 4},
+    }
+    script.always["get", LEASE] = lambda _: reply(200, given_back)
+    script.always["patch", LEASE] = lambda _: reply(200, {"metadata": {"resourceVersion": "2"}, "spec": {}})
+
+    async def sleep(seconds: float) -> None:
+        clock.now += seconds
+
+    async with serving(script) as server:
+        pace, log = Pace(clock, sleep, Half()), structlog.get_logger()
+        elector = Elector(Wire(server, 1), Terms("kube-system", "ai-scheduler", "me"), pace, time.time, log)
+        leadership = Leadership(elector, pace, log, end)
+        seen = ["97", "98", "100"]
+        await leadership.begin(scripted_seen(seen))
+        assert seen == ["100"]
+        await leadership.close()
+
+
+async def test_election_that_fails_to_connect_is_no_error_of_the_daemon() -> None:
+    async with serving(Script()) as server:
+        pass
+    elector = Elector(
+        Wire(server, 1), Terms("kube-system", "s", "me"), Pace(Clock(), asyncio.sleep, Half()), time.time,
+        structlog.get_logger(),
+    )  # fmt: skip
+    assert not await elector._try_to_take()
+    with pytest.raises(UnreachableError):
+        await elector._read()
+    await elector.close()

@@ -1,0 +1,119 @@
+"""Two schedulers of one name, and pods that arrive all the time while something happens to them."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Thread
+from typing import ClassVar, Self
+
+from tests.controlplane.plane import ControlPlane
+from tests.objects import Json
+from tests.real.bindings import Answered, bindings
+from tests.real.cluster import create_pods
+from tests.real.daemon import Daemon, Line
+from tests.real.history import History
+from tests.real.judge import judge
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+FOLLOWS_WITHIN_SECONDS = 60.0
+LOST = "lost the lease"
+FEW = 10
+"""Pods that are created at once."""
+
+
+class Replica(Daemon):
+    """One of several schedulers: ready when it leads or stands by."""
+
+    election: ClassVar[tuple[str, ...]] = ()
+
+    def leads(self) -> bool:
+        """Say whether it has led since its start."""
+        return bool(self.said("leading"))
+
+    def bugs(self) -> list[Line]:
+        """Return its errors; that it lost its lease is the world's doing."""
+        return [line for line in super().bugs() if line["event"] != LOST]
+
+    def end_status(self) -> int | None:
+        """Return the exit status with which it ended by itself; None while it runs."""
+        return self._part.end_status()
+
+
+class Arrivals:
+    """Pods that are created a few at a time, by a thread of its own."""
+
+    def __init__(self, plane: ControlPlane, namespace: str, pods: list[Json], seconds: float) -> None:
+        self._plane, self._namespace, self._pods = plane, namespace, pods
+        self._pause = seconds / (len(pods) / FEW)
+        self._stop = Event()
+        self._thread = Thread(target=self._run, daemon=True)
+        self.failure: BaseException | None = None
+
+    def _run(self) -> None:
+        left = list(self._pods)
+        while left and not self._stop.wait(self._pause):
+            few, left = left[:FEW], left[FEW:]
+            while few and not self._stop.is_set():
+                try:
+                    create_pods(self._plane, self._namespace, few)
+                    few = []
+                except (OSError, AssertionError) as error:  # the API server restarts: some of them may be there
+                    self.failure = error
+                    time.sleep(0.2)
+                    there = self._names()
+                    few = [one for one in few if one["metadata"]["name"] not in there]
+
+    def _names(self) -> set[str]:
+        try:
+            items = self._plane.api("GET", f"/api/v1/namespaces/{self._namespace}/pods").body["items"]
+        except OSError:
+            return set()
+        return {item["metadata"]["name"] for item in items}
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+@contextmanager
+def two_replicas(plane: ControlPlane, config: Path | None) -> Iterator[tuple[Replica, Replica]]:
+    """Start a leader, and beside it one that stands by; yield them in this order."""
+    plane.api("DELETE", f"{LEASES}/ai-scheduler")
+    options = ("--config", str(config)) if config is not None else ()
+    with (
+        Replica(plane, None, *options, name="leader", metrics=True) as leader,
+        Replica(plane, None, *options, name="standby", metrics=True) as standby,
+    ):
+        leader.start()
+        wait(leader.leads, "the first leader")
+        standby.start()
+        wait(lambda: bool(standby.said("standing by")), "the standby")
+        yield leader, standby
+
+
+def wait(holds: Callable[[], bool], what: str, seconds: float = FOLLOWS_WITHIN_SECONDS) -> float:
+    """Wait until something holds; return how many seconds that took."""
+    began = time.monotonic()
+    while not holds():
+        assert time.monotonic() < began + seconds, f"{what}: not within {seconds:.0f} s"
+        time.sleep(0.01)
+    return time.monotonic() - began
+
+
+def first_of(plane: ControlPlane, namespace: str, epoch: int, seconds: float = FOLLOWS_WITHIN_SECONDS) -> float:
+    """Wait for the first Binding of a term; return how many seconds that took."""
+    return wait(lambda: any(one.epoch == str(epoch) for one in bindings(plane, namespace)), f"term {epoch}", seconds)
+
+
+def judge_terms(plane: ControlPlane, history: History, namespace: str) -> list[Answered]:
+    """Check that nobody was lost, bound twice or put where no room was, and that no term wrote into the next one."""
+    judge(plane, history, namespace)
+    answered = bindings(plane, namespace)
+    epochs = [int(one.epoch) for one in answered]
+    assert epochs == sorted(epochs), "a leader wrote after the next one"
+    return answered

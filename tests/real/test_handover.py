@@ -1,0 +1,91 @@
+"""One scheduler leads and another follows it, whatever ends the first: no pod is lost, none is bound twice."""
+
+from pathlib import Path
+
+import pytest
+
+from aischeduler.daemon.leadership import LOST_LEASE
+from tests.controlplane.plane import ControlPlane
+from tests.real.cluster import backlog, later
+from tests.real.history import History
+from tests.real.replicas import LOST, Arrivals, first_of, judge_terms, two_replicas, wait
+
+pytestmark = pytest.mark.usefixtures("cluster")
+
+ALL = 600
+BEFORE = 60
+"""Pods that are bound before something happens."""
+SHORT_LEASE = """\
+leaderElection:
+  leaseDurationSeconds: 6
+  renewDeadlineSeconds: 4
+  retryPeriodSeconds: 1
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """A configuration with a short lease: the tests wait for it."""
+    path = tmp_path / "ai.yaml"
+    path.write_text(SHORT_LEASE)
+    return path
+
+
+def arrivals(plane: ControlPlane, namespace: str, seconds: float) -> Arrivals:
+    return Arrivals(plane, namespace, [*backlog(namespace), *later(namespace)], seconds)
+
+
+def test_killed_leader_is_followed_when_its_lease_is_over(
+    control_plane: ControlPlane, namespace: str, history: History, config: Path
+) -> None:
+    with two_replicas(control_plane, config) as (leader, standby), arrivals(control_plane, namespace, 12):
+        history.wait_for_bound(namespace, BEFORE)
+        leader.kill()
+        print(f"killed: {first_of(control_plane, namespace, 1):.2f} s to the first Binding of the next leader")
+        history.wait_for_bound(namespace, ALL, 60)
+        assert standby.stop() == 0
+    assert {one.epoch for one in judge_terms(control_plane, history, namespace)} == {"0", "1"}
+
+
+def test_terminated_leader_finishes_and_hands_over_at_once(
+    control_plane: ControlPlane, namespace: str, history: History, config: Path
+) -> None:
+    with two_replicas(control_plane, config) as (leader, standby), arrivals(control_plane, namespace, 8):
+        history.wait_for_bound(namespace, BEFORE)
+        assert leader.stop() == 0
+        print(f"terminated: {first_of(control_plane, namespace, 1):.2f} s to the first Binding of the next leader")
+        history.wait_for_bound(namespace, ALL, 60)
+        assert leader.said("lease given back") != []
+        assert standby.stop() == 0
+    answered = judge_terms(control_plane, history, namespace)
+    assert {one.epoch for one in answered} == {"0", "1"}
+    assert {one.status for one in answered} == {201}, "the next leader knew of every Binding of the last one"
+
+
+def test_paused_leader_writes_nothing_when_it_wakes_up_after_its_lease(
+    control_plane: ControlPlane, namespace: str, history: History, config: Path
+) -> None:
+    with two_replicas(control_plane, config) as (leader, standby), arrivals(control_plane, namespace, 14):
+        history.wait_for_bound(namespace, BEFORE)
+        leader.pause()
+        print(f"paused: {first_of(control_plane, namespace, 1):.2f} s to the first Binding of the next leader")
+        leader.resume()
+        wait(lambda: leader.end_status() is not None, "the end of the deposed leader")
+        assert leader.end_status() == LOST_LEASE
+        assert len(leader.said(LOST)) == 1
+        history.wait_for_bound(namespace, ALL, 60)
+        assert standby.stop() == 0
+    judge_terms(control_plane, history, namespace)
+
+
+def test_restart_of_the_api_server_leaves_one_leader_and_loses_nothing(
+    control_plane: ControlPlane, namespace: str, history: History, config: Path
+) -> None:
+    with two_replicas(control_plane, config) as (leader, standby), arrivals(control_plane, namespace, 12):
+        history.wait_for_bound(namespace, BEFORE)
+        control_plane.restart("kube-apiserver")
+        history.wait_for_bound(namespace, ALL, 90)
+        leading = [one for one in (leader, standby) if one.running() and one.samples("ai_scheduler_leader")[0].value]
+        assert len(leading) == 1
+        assert leading[0].stop() == 0
+    judge_terms(control_plane, history, namespace)
