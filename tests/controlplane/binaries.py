@@ -5,8 +5,12 @@ Law: `tools/controlplane/build.py` alone knows the search order, the cache and t
 
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
+
+Found = TypeVar("Found")
 
 BUILD_SCRIPT = Path(__file__).resolve().parents[2] / "tools" / "controlplane" / "build.py"
 
@@ -28,8 +32,7 @@ class BinariesUnavailableError(Exception):
 
 def find_binaries() -> Binaries | None:
     """Answer the programs when all five are here, else None. Raises when `KUBEBUILDER_ASSETS` is set and unusable."""
-    listed = _ask("--list")
-    paths = {name: Path(path) for name, path in (line.split("\t") for line in listed.splitlines() if line)}
+    paths = _listed()
     try:
         return Binaries(
             etcd=paths["etcd"],
@@ -42,6 +45,11 @@ def find_binaries() -> Binaries | None:
         return None
 
 
+def find_helm() -> Path | None:
+    """Answer helm when it is here, else None."""
+    return _listed().get("helm")
+
+
 def go_problem() -> str | None:
     """Answer why Go cannot build the programs on this machine, or None when it can."""
     return _ask("--go-problem").strip() or None
@@ -49,11 +57,24 @@ def go_problem() -> str | None:
 
 def build_binaries() -> Binaries:
     """Build what is missing, showing progress on stderr, and answer the programs. Minutes when the caches are cold."""
-    built = subprocess.run([sys.executable, str(BUILD_SCRIPT)], stdout=subprocess.DEVNULL, check=False)
-    found = find_binaries()
+    return _built(find_binaries)
+
+
+def build_helm() -> Path:
+    """Build helm, as `build_binaries` does."""
+    return _built(find_helm, "--only", "helm")
+
+
+def _built(find: Callable[[], Found | None], *options: str) -> Found:
+    built = subprocess.run([sys.executable, str(BUILD_SCRIPT), *options], stdout=subprocess.DEVNULL, check=False)
+    found = find()
     if built.returncode != 0 or found is None:
         raise BinariesUnavailableError(f"{BUILD_SCRIPT.name} ended with status {built.returncode}")
     return found
+
+
+def _listed() -> dict[str, Path]:
+    return {name: Path(path) for name, path in (line.split("\t") for line in _ask("--list").splitlines() if line)}
 
 
 def _ask(question: str) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.controlplane.binaries import BUILD_SCRIPT
 
-DEFAULT = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"]
+DEFAULT = ["etcd", "helm", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"]
 
 GO = """#!/bin/sh
 if [ "$1" = list ]; then echo some/package; exit 0; fi
@@ -55,9 +55,9 @@ def test_default_build_is_what_the_tests_need_and_its_directory_is_the_last_line
     assert built(Path(finished.stdout.splitlines()[-1])) == DEFAULT
 
 
-def test_helm_and_kwok_are_built_on_request(env: dict[str, str]) -> None:
-    finished = script(env, "--with", "helm,kwok")
-    assert built(Path(finished.stdout.splitlines()[-1])) == sorted([*DEFAULT, "helm", "kwok"])
+def test_kwok_is_built_on_request(env: dict[str, str]) -> None:
+    finished = script(env, "--with", "kwok")
+    assert built(Path(finished.stdout.splitlines()[-1])) == sorted([*DEFAULT, "kwok"])
 
 
 def test_broken_build_leaves_no_program_and_the_next_goes_on_from_there(env: dict[str, str]) -> None:
@@ -69,7 +69,7 @@ def test_broken_build_leaves_no_program_and_the_next_goes_on_from_there(env: dic
     assert names == ["etcd", "kube-apiserver"]
     resumed = script(env)
     assert resumed.returncode == 0, resumed.stderr
-    assert "[1/3] kubectl" in resumed.stderr
+    assert "[1/4] kubectl" in resumed.stderr
     directory = Path(resumed.stdout.splitlines()[-1])
     assert [path.name for path in directory.iterdir() if path.name.startswith(".")] == []
 
@@ -94,7 +94,7 @@ def test_assets_come_first_and_only_what_they_lack_is_built(env: dict[str, str],
         program(assets / name)
     with_assets = {**env, "KUBEBUILDER_ASSETS": str(assets)}
     finished = script(with_assets)
-    assert built(Path(finished.stdout.splitlines()[-1])) == ["kube-controller-manager", "kube-scheduler"]
+    assert built(Path(finished.stdout.splitlines()[-1])) == ["helm", "kube-controller-manager", "kube-scheduler"]
     places = dict(line.split("\t") for line in script(with_assets, "--list").stdout.splitlines())
     assert places["kubectl"] == str(assets / "kubectl")
     assert sorted(places) == DEFAULT

@@ -59,7 +59,7 @@ PROGRAMS = (
     Program("helm", "helm", "helm.sh/helm/v4/cmd/helm", _STRIPPED),
     Program("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok", _STRIPPED),
 )
-ON_REQUEST = ("helm", "kwok")
+ON_REQUEST = ("kwok",)
 """What no test needs yet: built only with `--with`."""
 
 REQUIRED_ASSETS = ("etcd", "kube-apiserver", "kubectl")
