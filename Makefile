@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check real bench bench-full soak controlplane crds types lock clean
+.PHONY: help demo test check real bench bench-full soak controlplane crds chart manifests types lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -43,8 +43,15 @@ soak: $(STAMP) ## what needs long
 controlplane: ## build kube-apiserver, etcd, kubectl and the rest into the cache
 	@$(PYTHON) tools/controlplane/build.py
 
-crds: $(STAMP) ## write manifests/crds from its Python source
-	@$(BIN)/python -m aischeduler.kube.crds manifests/crds
+crds: $(STAMP) ## write manifests/crds, and the chart's copy, from its Python source
+	@$(BIN)/python -m aischeduler.kube.crds manifests/crds helm/ai-scheduler/files
+
+chart: $(STAMP) ## write the chart's schema of `config` and the table of its README
+	@$(BIN)/python tools/chart.py write
+
+manifests: $(STAMP) crds chart ## write manifests from the chart
+	@$(PYTHON) tools/controlplane/build.py --only helm >/dev/null
+	@$(BIN)/python tools/chart.py manifests
 
 types: ## write the sandbox's table of API types from the Kubernetes modules
 	@$(PYTHON) tools/kubernetes_types.py --write

@@ -1,4 +1,4 @@
-"""The custom resource definitions, and the program that writes them: `python -m aischeduler.kube.crds DIRECTORY`.
+"""The custom resource definitions, and the program that writes them: `python -m aischeduler.kube.crds DIRECTORY...`.
 
 Laws:
 - This is the one source of the files; a test compares them.
@@ -98,4 +98,5 @@ def _columns() -> list[Schema]:
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1]))
+    for argument in sys.argv[1:]:
+        write(Path(argument))

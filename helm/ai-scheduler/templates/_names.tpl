@@ -1,0 +1,82 @@
+{{/* The names, labels and pieces that more than one template needs. */}}
+
+{{- define "ai-scheduler.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{/* 40 characters leave room for what objects append. */}}
+{{- define "ai-scheduler.fullname" -}}
+{{- $name := include "ai-scheduler.name" . }}
+{{- $whole := ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) }}
+{{- default $whole .Values.fullnameOverride | trunc 40 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "ai-scheduler.serviceAccountName" -}}
+{{- default (ternary (include "ai-scheduler.fullname" .) "default" .Values.serviceAccount.create) .Values.serviceAccount.name }}
+{{- end }}
+
+{{- define "ai-scheduler.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+app.kubernetes.io/name: {{ include "ai-scheduler.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: ai-scheduler
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* What tells the scheduler's pods from all others; a Deployment can never change it. */}}
+{{- define "ai-scheduler.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "ai-scheduler.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: scheduler
+{{- end }}
+
+{{- define "ai-scheduler.image" -}}
+{{- $image := .Values.image }}
+{{- with $image.registry }}{{ . }}/{{ end }}{{ $image.repository }}:{{ default .Chart.AppVersion $image.tag }}
+{{- with $image.digest }}@{{ . }}{{ end }}
+{{- end }}
+
+{{- define "ai-scheduler.port" -}}
+{{ dig "http" "address" ":8080" .Values.config | trimPrefix ":" }}
+{{- end }}
+
+{{/* "true" or nothing. */}}
+{{- define "ai-scheduler.elects" -}}
+{{- if dig "leaderElection" "enabled" true .Values.config }}true{{ end }}
+{{- end }}
+
+{{- define "ai-scheduler.config" -}}
+{{- $head := dict "apiVersion" "config.resource.aibee.cn/v1alpha1" "kind" "AiSchedulerConfiguration" }}
+{{- toYaml (merge $head .Values.config) }}
+{{- end }}
+
+{{/* The service account's token, for an hour at a time, beside the cluster's authority and our namespace: an item of a list. */}}
+{{- define "ai-scheduler.accessVolume" -}}
+- name: access
+  projected:
+    defaultMode: 0444
+    sources:
+      - serviceAccountToken:
+          path: token
+          expirationSeconds: 3600
+      - configMap:
+          name: kube-root-ca.crt
+          items:
+            - key: ca.crt
+              path: ca.crt
+      - downwardAPI:
+          items:
+            - path: namespace
+              fieldRef:
+                fieldPath: metadata.namespace
+{{- end }}
+
+{{- define "ai-scheduler.accessMount" -}}
+- name: access
+  mountPath: /var/run/secrets/kubernetes.io/serviceaccount
+  readOnly: true
+{{- end }}

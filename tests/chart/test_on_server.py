@@ -1,0 +1,134 @@
+"""A real API server takes what the chart makes, and a release comes and goes with the definition of Pools kept."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.chart.rendering import CHART, ROOT, Helm, Json, Values
+from tests.chart.test_values import EVERYTHING_ON
+from tests.controlplane.plane import ControlPlane
+from tests.objects import pool_object
+from tests.real.cluster import install
+
+NAMESPACE = "chart"
+STANDARD = "pod-security.kubernetes.io/enforce"
+OF_OPERATORS = {"ServiceMonitor", "PrometheusRule"}
+"""Kinds whose definitions come with the Prometheus operator."""
+Release = Callable[..., str]
+"""Runs a command of helm in a namespace and returns what it prints."""
+
+
+def kubectl(plane: ControlPlane, *arguments: str, stdin: str | None = None) -> str:
+    ran = plane.kubectl(*arguments, stdin=stdin)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout + ran.stderr
+
+
+def undefine(plane: ControlPlane) -> None:
+    kubectl(plane, "delete", "crd", "pools.resource.aibee.cn", "--ignore-not-found", "--wait")
+
+
+@pytest.fixture(scope="module")
+def strict_namespace(control_plane: ControlPlane) -> Iterator[str]:
+    """A namespace that takes only pods of the standard `restricted`. In the end Pools are defined again."""
+    labelled = {"name": NAMESPACE, "labels": {STANDARD: "restricted"}}
+    document = {"apiVersion": "v1", "kind": "Namespace", "metadata": labelled}
+    kubectl(control_plane, "apply", "-f", "-", stdin=json.dumps(document))
+    yield NAMESPACE
+    kubectl(control_plane, "delete", "namespace", NAMESPACE, "--wait=false")
+    undefine(control_plane)
+    install(control_plane)
+
+
+@pytest.fixture
+def plane(control_plane: ControlPlane, strict_namespace: str) -> ControlPlane:
+    """A control plane without the definition of Pools."""
+    undefine(control_plane)
+    return control_plane
+
+
+@pytest.fixture
+def release(plane: ControlPlane, helm: Helm) -> Release:
+    env = {**os.environ, "KUBECONFIG": str(plane.kubeconfig), "HELM_CACHE_HOME": str(plane.directory)}
+
+    def run(*arguments: str, namespace: str = NAMESPACE) -> str:
+        command = [str(helm.program), *arguments, f"--namespace={namespace}"]
+        ran = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        return ran.stdout
+
+    return run
+
+
+@pytest.mark.parametrize("values", [{}, EVERYTHING_ON], ids=["defaults", "everything"])
+def test_api_server_takes_every_object_and_warns_of_none(plane: ControlPlane, helm: Helm, values: Values) -> None:
+    rendered = helm.render(values, f"--namespace={NAMESPACE}")
+    pod: Json = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "of-the-deployment", "namespace": NAMESPACE}}
+    objects = [found for found in rendered.objects if found["kind"] not in OF_OPERATORS]
+    listed = {"apiVersion": "v1", "kind": "List", "items": [*objects, pod | {"spec": rendered.pod()}]}
+    said = kubectl(plane, "apply", "--dry-run=server", "--validate=strict", "-f", "-", stdin=json.dumps(listed))
+    assert "Warning" not in said
+    assert said.count("(server dry run)") == len(objects) + 1
+
+
+def test_plain_manifests_are_applied_in_one_command(plane: ControlPlane) -> None:
+    said = kubectl(plane, "apply", "--dry-run=server", "--validate=strict", "-k", str(ROOT / "manifests"))
+    assert "deployment.apps/ai-scheduler created (server dry run)" in said
+    assert "Warning" not in said
+
+
+def test_pools_outlive_the_release_and_the_next_one_takes_them_over(plane: ControlPlane, release: Release) -> None:
+    def replicas() -> str:
+        path = "jsonpath={.spec.replicas}/{.spec.template.spec.containers[0].ports[0].containerPort}"
+        return kubectl(plane, "get", "deployment", "ai-scheduler", "-n", NAMESPACE, "-o", path)
+
+    release("install", "ai-scheduler", str(CHART))
+    assert replicas() == "2/8080"
+    kubectl(plane, "wait", "--for=condition=Established", "crd/pools.resource.aibee.cn")
+    kubectl(plane, "create", "-f", "-", stdin=json.dumps(pool_object("masters", labels={"side": "m"})))
+    release("upgrade", "ai-scheduler", str(CHART), "--set=replicaCount=3", "--set=config.http.address=:9090")
+    assert replicas() == "3/9090"
+    release("rollback", "ai-scheduler", "1")
+    assert replicas() == "2/8080"
+    assert "kept due to the resource policy" in release("uninstall", "ai-scheduler")
+    assert kubectl(plane, "get", "pools", "-o", "name").split() == ["pool.resource.aibee.cn/masters"]
+    release("install", "ai-scheduler", str(CHART))
+    assert kubectl(plane, "get", "pools", "-o", "name").split() == ["pool.resource.aibee.cn/masters"]
+    release("uninstall", "ai-scheduler")
+
+
+@pytest.fixture
+def installed(plane: ControlPlane, release: Release) -> Iterator[ControlPlane]:
+    """A control plane with a release as the documentation installs it."""
+    release("install", "ai-scheduler", str(CHART), namespace="kube-system")
+    kubectl(plane, "wait", "--for=condition=Established", "crd/pools.resource.aibee.cn")
+    yield plane
+    release("uninstall", "ai-scheduler", namespace="kube-system")
+
+
+def test_questions_of_the_runbooks_about_rights_are_answered_by_the_release(installed: ControlPlane) -> None:
+    text = (ROOT / "docs" / "runbooks.md").read_text()
+    questions = sorted(set(re.findall(r"^kubectl (auth can-i .*)$", text, re.MULTILINE)))
+    answers = {question: installed.kubectl(*question.split()).stdout.strip() for question in questions}
+    assert len(answers) >= 6
+    assert [question for question in questions if answers[question] != "yes"] == [
+        question for question in questions if "--subresource=eviction" in question
+    ]
+
+
+def test_command_of_helm_test_succeeds_with_the_rights_of_the_account(installed: ControlPlane, tmp_path: Path) -> None:
+    token = kubectl(installed, "create", "token", "ai-scheduler", "--namespace=kube-system")
+    document = json.loads(installed.token_kubeconfig.read_text())
+    document["users"][0]["user"] = {"token": token.strip()}
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(json.dumps(document))
+    command = [sys.executable, "-m", "aischeduler", "pools", "--kubeconfig", str(kubeconfig)]
+    shown = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert shown.returncode == 0, shown.stderr
+    assert "default" in shown.stdout

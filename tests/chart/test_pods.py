@@ -1,0 +1,150 @@
+"""The pods: how they are secured, started, probed, stopped and spread."""
+
+import pytest
+
+from aischeduler import __version__
+from aischeduler.daemon.process import GRACE_SECONDS
+from aischeduler.kube.auth import SERVICE_ACCOUNT
+from tests.chart.rendering import Helm, Json, Rendered
+
+RESTRICTED_POD = {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}}
+RESTRICTED_CONTAINER = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
+ALLOWED_VOLUMES = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected"}
+HOST_FIELDS = {"hostNetwork", "hostPID", "hostIPC", "hostUsers"}
+
+
+def pods(rendered: Rendered) -> list[Json]:
+    """Return the specs of all pods of the release: the scheduler's and the test's."""
+    return [rendered.pod(), *(pod["spec"] for pod in rendered.all("Pod"))]
+
+
+def test_pods_are_what_the_standard_restricted_demands(defaults: Rendered) -> None:
+    for spec in pods(defaults):
+        assert spec["securityContext"] == RESTRICTED_POD
+        assert [container["securityContext"] for container in spec["containers"]] == [RESTRICTED_CONTAINER]
+        assert HOST_FIELDS & spec.keys() == set()
+        assert "initContainers" not in spec
+        assert {kind for volume in spec["volumes"] for kind in volume.keys() - {"name"}} <= ALLOWED_VOLUMES
+        ports = [port for container in spec["containers"] for port in container.get("ports", ())]
+        assert [port for port in ports if "hostPort" in port] == []
+
+
+def test_token_lives_for_an_hour_and_comes_where_the_scheduler_looks(defaults: Rendered) -> None:
+    assert defaults.one("ServiceAccount")["automountServiceAccountToken"] is False
+    for spec in pods(defaults):
+        assert spec["automountServiceAccountToken"] is False
+        (access,) = [volume for volume in spec["volumes"] if volume["name"] == "access"]
+        token, authority, namespace = access["projected"]["sources"]
+        assert token == {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}}
+        assert authority["configMap"]["name"] == "kube-root-ca.crt"
+        assert authority["configMap"]["items"] == [{"key": "ca.crt", "path": "ca.crt"}]
+        assert namespace["downwardAPI"]["items"] == [
+            {"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}
+        ]
+        mounts = {mount["name"]: mount for mount in spec["containers"][0]["volumeMounts"]}
+        assert (mounts["access"]["mountPath"], mounts["access"]["readOnly"]) == (str(SERVICE_ACCOUNT), True)
+
+
+def test_scheduler_runs_with_the_configuration_that_is_mounted(defaults: Rendered) -> None:
+    container = defaults.container()
+    assert container["args"] == ["run", "--config", "/etc/ai-scheduler/config.yaml"]
+    mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    assert mounts["config"] == "/etc/ai-scheduler"
+    assert "config.yaml" in defaults.one("ConfigMap")["data"]
+    assert defaults.pod()["volumes"][0] == {"name": "config", "configMap": {"name": "ai-scheduler"}}
+
+
+def test_everything_that_is_mounted_is_a_volume(defaults: Rendered) -> None:
+    for spec in pods(defaults):
+        mounted = [mount["name"] for mount in spec["containers"][0]["volumeMounts"]]
+        assert mounted == [volume["name"] for volume in spec["volumes"]]
+
+
+def test_only_the_temporary_directory_can_be_written_and_it_is_small(defaults: Rendered) -> None:
+    writable = [mount for mount in defaults.container()["volumeMounts"] if not mount.get("readOnly")]
+    assert writable == [{"name": "tmp", "mountPath": "/tmp"}]
+    (volume,) = [volume for volume in defaults.pod()["volumes"] if volume["name"] == "tmp"]
+    assert volume["emptyDir"] == {"sizeLimit": "16Mi"}
+
+
+@pytest.mark.parametrize("port", [8080, 9443])
+def test_probes_service_and_policy_use_the_port_of_the_configuration(helm: Helm, port: int) -> None:
+    rendered = helm.render({} if port == 8080 else {"config": {"http": {"address": f":{port}"}}})
+    container = rendered.container()
+    assert container["ports"] == [{"name": "http", "containerPort": port, "protocol": "TCP"}]
+    probes = [container["livenessProbe"]["httpGet"], container["readinessProbe"]["httpGet"]]
+    assert probes == [{"path": "/livez", "port": "http"}, {"path": "/readyz", "port": "http"}]
+    assert rendered.one("Service")["spec"]["ports"][0]["targetPort"] == "http"
+    (ingress,) = rendered.one("NetworkPolicy")["spec"]["ingress"]
+    assert ingress["ports"] == [{"port": "http", "protocol": "TCP"}]
+
+
+def test_image_is_the_version_of_the_package(defaults: Rendered) -> None:
+    assert defaults.container()["image"] == f"aibee/ai-scheduler:{__version__}"
+    assert {spec["containers"][0]["image"] for spec in pods(defaults)} == {defaults.container()["image"]}
+
+
+def test_kubelet_waits_longer_than_the_scheduler_needs_to_stop(defaults: Rendered) -> None:
+    assert defaults.pod()["terminationGracePeriodSeconds"] > GRACE_SECONDS
+
+
+def test_new_pods_come_before_old_ones_go(defaults: Rendered) -> None:
+    deployment = defaults.one("Deployment")["spec"]
+    assert deployment["replicas"] == 2
+    assert deployment["strategy"] == {
+        "type": "RollingUpdate",
+        "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0},
+    }
+
+
+def test_without_an_election_the_old_pod_goes_first(helm: Helm) -> None:
+    rendered = helm.render({"replicaCount": 1, "config": {"leaderElection": {"enabled": False}}})
+    assert rendered.one("Deployment")["spec"]["strategy"] == {"type": "Recreate"}
+
+
+def test_replicas_prefer_different_nodes_unless_the_values_say_otherwise(helm: Helm, defaults: Rendered) -> None:
+    (term,) = defaults.pod()["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    labels = defaults.one("Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert term["podAffinityTerm"]["labelSelector"]["matchLabels"].items() <= labels.items()
+    assert term["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
+    chosen: Json = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
+    assert helm.render({"affinity": chosen}).pod()["affinity"] == chosen
+
+
+def test_every_selector_finds_the_schedulers_pods_and_not_the_test(defaults: Rendered) -> None:
+    template = defaults.one("Deployment")["spec"]["template"]["metadata"]["labels"]
+    (test,) = defaults.all("Pod")
+    selectors = [
+        defaults.one("Deployment")["spec"]["selector"]["matchLabels"],
+        defaults.one("PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
+        defaults.one("NetworkPolicy")["spec"]["podSelector"]["matchLabels"],
+        defaults.one("Service")["spec"]["selector"],
+    ]
+    for selector in selectors:
+        assert selector.items() <= template.items()
+        assert not selector.items() <= test["metadata"]["labels"].items()
+
+
+def test_policy_lets_the_pods_reach_the_api_server_and_dns(helm: Helm, defaults: Rendered) -> None:
+    spec = defaults.one("NetworkPolicy")["spec"]
+    assert spec["policyTypes"] == ["Ingress", "Egress"]
+    api, dns = spec["egress"]
+    assert [port["port"] for port in api["ports"]] == [443, 6443, 8443, 16443]
+    assert [(port["port"], port["protocol"]) for port in dns["ports"]] == [(53, "UDP"), (53, "TCP")]
+    asked = [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}]
+    policy = {"apiServerPorts": [7443], "metricsFrom": asked}
+    own = helm.render({"networkPolicy": policy}).one("NetworkPolicy")["spec"]
+    assert own["egress"][0]["ports"] == [{"port": 7443, "protocol": "TCP"}]
+    assert own["ingress"][0]["from"] == asked
+
+
+def test_helm_test_asks_for_the_pools_as_the_scheduler(defaults: Rendered) -> None:
+    (test,) = defaults.all("Pod")
+    assert test["metadata"]["annotations"]["helm.sh/hook"] == "test"
+    assert test["spec"]["serviceAccountName"] == defaults.pod()["serviceAccountName"]
+    assert test["spec"]["containers"][0]["args"] == ["pools", "--config", "/etc/ai-scheduler/config.yaml"]
+    assert test["spec"]["restartPolicy"] == "Never"

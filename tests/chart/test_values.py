@@ -1,0 +1,311 @@
+"""What values may say, and what becomes of them."""
+
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from aischeduler.config.load import parse_config
+from aischeduler.config.schema import Config
+from tests.chart.rendering import CHART, Helm, RefusedError, Rendered, Values
+from tools.chart import described_values
+
+EVERYTHING_ON: Values = {
+    "replicaCount": 3,
+    "image": {"registry": "images.example:5000/ai", "tag": "v9", "digest": "sha256:" + "a" * 64},
+    "imagePullSecrets": [{"name": "pull"}],
+    "commonLabels": {"team": "platform"},
+    "podLabels": {"team": "scheduling", "tier": "control"},
+    "podAnnotations": {"example.com/scrape": "no"},
+    "config": {"schedulerName": "gpu-scheduler", "eviction": "Evict", "http": {"address": ":9090"}},
+    "extraArgs": ["--log-level=debug"],
+    "extraEnv": [{"name": "TZ", "value": "UTC"}],
+    "extraVolumes": [{"name": "more", "emptyDir": {}}],
+    "extraVolumeMounts": [{"name": "more", "mountPath": "/more"}],
+    "serviceAccount": {"annotations": {"example.com/who": "us"}},
+    "rbac": {"poolsForEveryone": True},
+    "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
+    "topologySpreadConstraints": [
+        {
+            "maxSkew": 1,
+            "topologyKey": "zone",
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": {"app.kubernetes.io/component": "scheduler"}},
+        }
+    ],
+    "podDisruptionBudget": {"maxUnavailable": "50%"},
+    "metrics": {
+        "serviceAnnotations": {"example.com/port": "9090"},
+        "serviceMonitor": {"enabled": True, "labels": {"prometheus": "main"}},
+        "prometheusRule": {"enabled": True, "labels": {"prometheus": "main"}, "runbookUrl": "https://docs.example/r"},
+    },
+    "grafanaDashboard": {"enabled": True, "annotations": {"example.com/folder": "AI"}},
+    "networkPolicy": {"metricsFrom": [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}]},
+}
+EVERYTHING_OFF: Values = {
+    "replicaCount": 1,
+    "config": {"leaderElection": {"enabled": False}, "disablePreemption": True},
+    "serviceAccount": {"create": False},
+    "rbac": {"create": False, "poolRoles": False},
+    "crds": {"install": False},
+    "podDisruptionBudget": {"enabled": False},
+    "metrics": {"enabled": False},
+    "networkPolicy": {"enabled": False},
+    "priorityClassName": "",
+    "tolerations": [],
+}
+
+WRONG: list[tuple[Values, str]] = [
+    ({"replicas": 3}, "additional properties 'replicas' not allowed"),
+    ({"replicaCount": "two"}, "at '/replicaCount': got string, want integer"),
+    ({"replicaCount": -1}, "at '/replicaCount': minimum"),
+    ({"image": {"name": "x"}}, "at '/image': additional properties 'name' not allowed"),
+    ({"image": {"pullPolicy": "Sometimes"}}, "at '/image/pullPolicy': value must be one of"),
+    ({"image": {"digest": "sha256:short"}}, "at '/image/digest'"),
+    ({"image": {"repository": "Upper/Case"}}, "at '/image/repository'"),
+    ({"imagePullSecrets": ["pull"]}, "at '/imagePullSecrets/0': got string, want object"),
+    ({"fullnameOverride": "Not A Name"}, "at '/fullnameOverride'"),
+    ({"commonLabels": {"app.kubernetes.io/name": "x"}}, "app.kubernetes.io/name"),
+    ({"podLabels": {"team": "no spaces"}}, "at '/podLabels/team'"),
+    ({"podAnnotations": {"a": 1}}, "at '/podAnnotations/a': got number, want string"),
+    ({"config": {"bindInFligt": 3}}, "at '/config': additional properties 'bindInFligt' not allowed"),
+    ({"config": {"bindInFlight": 300}}, "at '/config/bindInFlight': maximum"),
+    ({"config": {"eviction": "delete"}}, "at '/config/eviction': value must be one of 'Delete', 'Evict'"),
+    ({"config": {"schedulerName": "Upper"}}, "at '/config/schedulerName'"),
+    ({"config": {"logging": {"level": "loud"}}}, "at '/config/logging/level': value must be one of"),
+    ({"config": {"http": {"address": "127.0.0.1:8080"}}}, "at '/config/http/address'"),
+    ({"config": {"http": {"address": "none"}}}, "at '/config/http/address'"),
+    ({"config": {"http": {"address": ":0"}}}, "at '/config/http/address'"),
+    ({"config": {"leaderElection": {"enabled": "yes"}}}, "at '/config/leaderElection/enabled'"),
+    ({"config": {"apiVersion": "v1"}}, "at '/config/apiVersion'"),
+    ({"leaderElection": {"enabled": False}}, "additional properties 'leaderElection' not allowed"),
+    ({"extraEnv": [{"value": "x"}]}, "at '/extraEnv/0': missing property 'name'"),
+    ({"extraVolumes": [{"name": "tmp", "emptyDir": {}}]}, "at '/extraVolumes/0/name'"),
+    ({"extraVolumeMounts": [{"name": "x"}]}, "at '/extraVolumeMounts/0': missing property 'mountPath'"),
+    ({"serviceAccount": {"token": True}}, "at '/serviceAccount': additional properties 'token' not allowed"),
+    ({"rbac": {"create": "yes"}}, "at '/rbac/create': got string, want boolean"),
+    ({"crds": {"installed": True}}, "at '/crds': additional properties 'installed' not allowed"),
+    ({"resources": {"limit": {}}}, "at '/resources': additional properties 'limit' not allowed"),
+    ({"resources": {"limits": {"memory": "1 Gi"}}}, "at '/resources/limits/memory'"),
+    ({"nodeSelector": {"gpu": True}}, "at '/nodeSelector/gpu': got boolean, want string"),
+    ({"tolerations": [{"effect": "Never"}]}, "at '/tolerations/0/effect'"),
+    ({"affinity": {"antiAffinity": {}}}, "at '/affinity': additional properties 'antiAffinity' not allowed"),
+    ({"topologySpreadConstraints": [{"maxSkew": 1}]}, "at '/topologySpreadConstraints/0': missing properties"),
+    ({"terminationGracePeriodSeconds": 5}, "at '/terminationGracePeriodSeconds': minimum"),
+    ({"podSecurityContext": {"runAsRoot": True}}, "at '/podSecurityContext': additional properties 'runAsRoot'"),
+    ({"securityContext": {"capabilities": {"keep": []}}}, "at '/securityContext/capabilities': additional properties"),
+    ({"podDisruptionBudget": {"maxUnavailable": "many"}}, "at '/podDisruptionBudget/maxUnavailable'"),
+    ({"metrics": {"serviceMonitor": {"interval": "often"}}}, "at '/metrics/serviceMonitor/interval'"),
+    ({"metrics": {"prometheusRule": {"runbookUrl": "x#y"}}}, "at '/metrics/prometheusRule/runbookUrl'"),
+    ({"grafanaDashboard": {"enabled": 1}}, "at '/grafanaDashboard/enabled': got number, want boolean"),
+    ({"networkPolicy": {"apiServerPorts": [70000]}}, "at '/networkPolicy/apiServerPorts/0': maximum"),
+    ({"networkPolicy": {"apiServerPorts": []}}, "at '/networkPolicy/apiServerPorts': minItems"),
+    ({"networkPolicy": {"metricsFrom": [{"pods": {}}]}}, "at '/networkPolicy/metricsFrom/0': additional properties"),
+]
+
+CONTRADICTIONS: list[tuple[Values, str]] = [
+    (
+        {"config": {"leaderElection": {"enabled": False}}},
+        "replicaCount is 2 and config.leaderElection.enabled is false: that many schedulers would all write.",
+    ),
+    ({"extraArgs": ["--no-leader-elect"]}, "set config.leaderElection.enabled."),
+    ({"extraArgs": ["--http-address=:9"]}, "set config.http.address."),
+    ({"extraArgs": ["--config", "/other"]}, "extraArgs holds --config, which the chart has to know: set config."),
+    (
+        {"metrics": {"enabled": False, "serviceMonitor": {"enabled": True}}},
+        "metrics.serviceMonitor.enabled is true and metrics.enabled is false: there is no Service to scrape.",
+    ),
+    (
+        {"rbac": {"poolRoles": False, "poolsForEveryone": True}},
+        "rbac.poolsForEveryone is true and rbac.poolRoles is false: there is no role that shows Pools.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("values", "sentence"), WRONG, ids=[sentence for _, sentence in WRONG])
+def test_wrong_value_is_named_by_the_schema(helm: Helm, values: Values, sentence: str) -> None:
+    with pytest.raises(RefusedError) as refused:
+        helm.render(values)
+    assert "values don't meet the specifications of the schema" in str(refused.value)
+    assert sentence in str(refused.value)
+
+
+@pytest.mark.parametrize(("values", "sentence"), CONTRADICTIONS, ids=[sentence for _, sentence in CONTRADICTIONS])
+def test_values_that_contradict_each_other_are_told_in_one_sentence(helm: Helm, values: Values, sentence: str) -> None:
+    with pytest.raises(RefusedError) as refused:
+        helm.render(values)
+    assert sentence in str(refused.value)
+
+
+def test_older_kubernetes_is_refused(helm: Helm) -> None:
+    with pytest.raises(RefusedError) as refused:
+        helm.render({}, "--kube-version=1.30.9")
+    assert "kubeVersion: >=1.31.0-0 which is incompatible with Kubernetes v1.30.9" in str(refused.value)
+    assert helm.render({}, "--kube-version=1.31.0-eks-1").all("Deployment") != []
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (
+            {},
+            ["kubectl -n kube-system rollout status deployment/ai-scheduler", "schedulerName: ai-scheduler", "2 pods"],
+        ),
+        ({"replicaCount": 1, "config": {"schedulerName": "blue"}}, ["schedulerName: blue", "1 pod.", "no standby"]),
+        ({"config": {"disablePreemption": True}}, ["NOTE: config.disablePreemption is true."]),
+        ({"crds": {"keep": False}}, ["NOTE: crds.keep is false."]),
+    ],
+)
+def test_notes_say_what_to_do_next_and_what_to_mind(helm: Helm, values: Values, words: list[str]) -> None:
+    said = helm.run(
+        ["install", "ai-scheduler", str(CHART), "--namespace=kube-system", "--dry-run=client", "-f", "-"], values
+    )
+    notes = said.partition("NOTES:")[2]
+    assert [word for word in words if word not in notes] == []
+    assert ("NOTE:" in notes) == any("NOTE:" in word or "standby" in word for word in words)
+
+
+@pytest.mark.parametrize("values", [{}, EVERYTHING_ON, EVERYTHING_OFF], ids=["defaults", "everything", "nothing"])
+def test_lint_is_content(helm: Helm, values: Values, tmp_path: Path) -> None:
+    said = helm.run(["lint", "--strict", str(CHART), "-f", "-"], values)
+    assert "0 chart(s) failed" in said
+    assert "[WARNING]" not in said
+
+
+SWITCHES: list[tuple[str, tuple[Any, ...]]] = [
+    ("replicaCount", (1, 3)),
+    ("config", ({}, {"eviction": "Evict"}, {"disablePreemption": True})),
+    ("rbac", ({}, {"create": False}, {"poolsForEveryone": True})),
+    ("metrics", ({}, {"serviceMonitor": {"enabled": True}, "prometheusRule": {"enabled": True}})),
+]
+MATRIX = [
+    dict(zip([name for name, _ in SWITCHES], chosen, strict=True)) for chosen in product(*(c for _, c in SWITCHES))
+]
+
+
+def test_every_combination_renders_objects_with_a_name_and_a_release(helm: Helm) -> None:
+    assert len(MATRIX) == 36
+    for values in [*MATRIX, EVERYTHING_ON, EVERYTHING_OFF]:
+        rendered = helm.render(values)
+        known = [(found["apiVersion"], found["kind"], found["metadata"]["name"]) for found in rendered.objects]
+        assert len(set(known)) == len(known), values
+        labels = [found["metadata"]["labels"]["app.kubernetes.io/instance"] for found in rendered.objects]
+        assert set(labels) == {"ai-scheduler"}, values
+
+
+def test_defaults_are_the_objects_of_an_installation(defaults: Rendered) -> None:
+    assert [(found["kind"], found["metadata"]["name"]) for found in defaults.objects] == [
+        ("NetworkPolicy", "ai-scheduler"),
+        ("PodDisruptionBudget", "ai-scheduler"),
+        ("ServiceAccount", "ai-scheduler"),
+        ("ConfigMap", "ai-scheduler"),
+        ("CustomResourceDefinition", "pools.resource.aibee.cn"),
+        ("ClusterRole", "ai-scheduler"),
+        ("ClusterRole", "ai-scheduler-pool-viewer"),
+        ("ClusterRole", "ai-scheduler-pool-editor"),
+        ("ClusterRoleBinding", "ai-scheduler"),
+        ("Role", "ai-scheduler-election"),
+        ("RoleBinding", "ai-scheduler-election"),
+        ("Service", "ai-scheduler"),
+        ("Deployment", "ai-scheduler"),
+        ("Pod", "ai-scheduler-test-pools"),
+    ]
+
+
+def test_what_is_switched_off_is_absent(helm: Helm) -> None:
+    assert helm.render(EVERYTHING_OFF).kinds() == ["ConfigMap", "Deployment", "Pod"]
+
+
+def test_what_is_switched_on_is_there(helm: Helm) -> None:
+    rendered = helm.render(EVERYTHING_ON)
+    assert {"ServiceMonitor", "PrometheusRule"} <= set(rendered.kinds())
+    assert rendered.one("ConfigMap", "ai-scheduler-dashboard")["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert rendered.one("Service")["spec"]["ports"][0]["port"] == 9090
+    assert rendered.container()["image"] == "images.example:5000/ai/aibee/ai-scheduler:v9@sha256:" + "a" * 64
+    assert rendered.one("PodDisruptionBudget")["spec"]["maxUnavailable"] == "50%"
+    everyone = rendered.one("ClusterRoleBinding", "ai-scheduler-pool-viewer")
+    assert [subject["name"] for subject in everyone["subjects"]] == ["system:authenticated"]
+    scraped = rendered.one("ServiceMonitor")["spec"]
+    service = rendered.one("Service")
+    assert scraped["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert [endpoint["port"] for endpoint in scraped["endpoints"]] == [service["spec"]["ports"][0]["name"]]
+
+
+def test_outside_kube_system_the_api_server_is_told_of_the_priority(helm: Helm, defaults: Rendered) -> None:
+    assert defaults.all("FlowSchema") == []
+    flows = helm.render({}, "--namespace=ai").all("FlowSchema")
+    levels = [flow["spec"]["priorityLevelConfiguration"]["name"] for flow in flows]
+    assert levels == ["workload-high", "leader-election"]
+    for flow in flows:
+        (rule,) = flow["spec"]["rules"]
+        account = {"name": "ai-scheduler", "namespace": "ai"}
+        assert rule["subjects"] == [{"kind": "ServiceAccount", "serviceAccount": account}]
+    assert helm.render({"apiPriority": False}, "--namespace=ai").all("FlowSchema") == []
+
+
+def test_labels_of_all_objects_give_way_to_those_of_the_pods(helm: Helm) -> None:
+    labels = helm.render(EVERYTHING_ON).one("Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert (labels["team"], labels["tier"]) == ("scheduling", "control")
+
+
+def test_other_names_are_used_throughout(helm: Helm) -> None:
+    rendered = helm.render({}, "--namespace=ai", release="blue")
+    names = {found["metadata"]["name"] for found in rendered.objects if found["kind"] != "CustomResourceDefinition"}
+    assert {name for name in names if not name.startswith("blue-ai-scheduler")} == set()
+    spaces = {found["metadata"].get("namespace", "ai") for found in rendered.objects}
+    assert spaces == {"ai"}
+    assert rendered.pod()["serviceAccountName"] == "blue-ai-scheduler"
+    short = helm.render({"fullnameOverride": "pools"})
+    assert short.pod()["volumes"][0]["configMap"]["name"] == "pools"
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {},
+        {"eviction": "Evict", "bindInFlight": 200, "gpuResources": ["nvidia.com/gpu", "amd.com/gpu"]},
+        {"leaderElection": {"leaseName": "blue", "leaseDurationSeconds": 30}, "logging": {"level": "debug"}},
+        {"apiVersion": "config.resource.aibee.cn/v1alpha1", "kind": "AiSchedulerConfiguration"},
+    ],
+)
+def test_configuration_is_what_the_scheduler_reads(helm: Helm, config: Values) -> None:
+    text = helm.render({"config": config}).config()
+    said = yaml.safe_load(text)
+    assert (said["apiVersion"], said["kind"]) == ("config.resource.aibee.cn/v1alpha1", "AiSchedulerConfiguration")
+    assert {name: said[name] for name in config} == config
+    parsed = parse_config("config.yaml", text.encode())
+    assert (parsed == Config()) == (not config or "kind" in config)
+
+
+def test_what_templates_take_for_the_default_of_the_configuration_is_its_default() -> None:
+    config = Config()
+    assert (config.scheduler_name, config.http.address, config.eviction) == ("ai-scheduler", ":8080", "Delete")
+    assert (config.disable_preemption, config.leader_election.enabled) == (False, True)
+    assert (config.leader_election.namespace, config.leader_election.lease_name) == ("", "")
+
+
+def test_another_configuration_restarts_the_pods_and_the_same_does_not(helm: Helm) -> None:
+    def sum_of(values: Values) -> str:
+        annotations = helm.render(values).one("Deployment")["spec"]["template"]["metadata"]["annotations"]
+        found: str = annotations["checksum/config"]
+        return found
+
+    assert sum_of({"replicaCount": 3}) == sum_of({})
+    assert sum_of({"config": {"eviction": "Evict"}}) != sum_of({})
+
+
+def test_every_value_is_described() -> None:
+    text = (CHART / "values.yaml").read_text()
+    described = {value.key for value in described_values(text)}
+
+    def leaves(prefix: str, values: dict[str, Any]) -> list[str]:
+        found = []
+        for name, value in values.items():
+            key = f"{prefix}{name}"
+            inner = isinstance(value, dict) and value and key not in described
+            found += leaves(f"{key}.", value) if inner else [key]
+        return found
+
+    assert [key for key in leaves("", yaml.safe_load(text)) if key not in described] == []
