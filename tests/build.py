@@ -180,7 +180,7 @@ def a_pool(
     borrowing_pools: tuple[str, ...] | None = None,
     lending_limit: Amounts | None = None,
     borrowing_limit: Amounts | None = None,
-    make_room: MakeRoom = MakeRoom.PREEMPT_THEN_BORROW,
+    make_room: MakeRoom | None = None,
     reclaim_policy: ReclaimPolicy = ReclaimPolicy.ON_DEMAND,
     allowed_namespaces: Mapping[str, str] | None = None,
     invalid: str = "",

@@ -20,7 +20,8 @@ from aischeduler.cli.snapshot import Snapshot, take_snapshot
 from aischeduler.cli.summary_json import summaries_json
 from aischeduler.cli.table import pool_table, print_trimmed
 from aischeduler.config.load import load_config
-from aischeduler.engine.profile import Profile, default_profile
+from aischeduler.daemon.profile import profile_of
+from aischeduler.engine.profile import Profile
 from aischeduler.kube.auth import Server, connect
 from aischeduler.kube.client import Client
 from aischeduler.kube.crds import NOT_INSTALLED
@@ -49,7 +50,7 @@ async def print_pools(options: Options) -> None:
     """Print the pools; raises ConfigError, AccessError, and TyperException where the API server is of no help."""
     settings = load_config(options.config)
     server = await connect(str(options.kubeconfig) if options.kubeconfig else None, options.context, time.monotonic)
-    profile = default_profile(settings.scheduler_name, settings.gpu_resources)
+    profile = profile_of(settings)
     console = _console(WIDE_WIDTH_MIN if options.wide else WIDTH_MIN)
     try:
         async with Client(server) as client:

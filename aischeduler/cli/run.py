@@ -5,6 +5,7 @@ import gc
 import sys
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -12,13 +13,17 @@ import msgspec
 import structlog
 
 from aischeduler.config.load import ConfigError, load_config
-from aischeduler.config.schema import ADDRESS_FORM, Config, Http, LogFormat, LogLevel
-from aischeduler.daemon.process import run
+from aischeduler.config.schema import ADDRESS_FORM, Config, Http, LogFormat, Logging, LogLevel
+from aischeduler.daemon.reload import Source
+from aischeduler.daemon.service import serve
 from aischeduler.kube.auth import connect
+from aischeduler.kube.errors import AccessError
 from aischeduler.model.quantity import shorten
 from aischeduler.observability.listener import listen
 from aischeduler.observability.logging import configure
 
+CANNOT_RUN: Final = 1
+"""Exit status of a scheduler that cannot use its configuration, its credentials or the API server."""
 COLLECTOR_RESTS_SECONDS: Final = 60.0
 """Longest that the garbage collector rests while nothing is decided: a server that refuses us leaves garbage too."""
 
@@ -37,27 +42,39 @@ class Options:
 
 
 async def run_daemon(options: Options) -> None:
-    """Schedule until SIGTERM or SIGINT; raises ConfigError and AccessError before anything has begun."""
+    """Schedule until SIGTERM or SIGINT; raises ConfigError and AccessError where that cannot be, and logs why."""
     asyncio.get_running_loop().call_later(COLLECTOR_RESTS_SECONDS, gc.enable)
+    logs(Config(logging=_logging(options, Logging())))
+    try:
+        await _serve(options)
+    except (ConfigError, AccessError) as error:
+        structlog.get_logger().error("cannot run", reason=str(error), exit_status=CANNOT_RUN)
+        raise
+
+
+async def _serve(options: Options) -> None:
     config = settings(options)
+    logs(config)
     server = await connect(str(options.kubeconfig) if options.kubeconfig else None, options.context, time.monotonic)
     listener = listen(config.http.address)
-    configure(config.logging, sys.stderr.buffer)
     if listener is not None:
         structlog.get_logger().info("serving metrics and health", port=listener.getsockname()[1])
-    await run(server, config, listener=listener)
+    await serve(server, config, Source(options.config, partial(settings, options)), logs, listener)
+
+
+def logs(config: Config) -> None:
+    """Log to standard error as the configuration says."""
+    configure(config.logging, sys.stderr.buffer)
 
 
 def settings(options: Options) -> Config:
     """Return the configuration with what the command line says on top."""
     config = load_config(options.config)
-    given = {"format": options.log_format, "level": options.log_level}
-    chosen = {name: value for name, value in given.items() if value is not None}
     http = config.http if options.http_address is None else read_http(options.http_address)
     election = config.leader_election
     if options.no_leader_elect:
         election = msgspec.structs.replace(election, enabled=False)
-    log = msgspec.structs.replace(config.logging, **chosen)
+    log = _logging(options, config.logging)
     return msgspec.structs.replace(config, logging=log, http=http, leader_election=election)
 
 
@@ -67,3 +84,8 @@ def read_http(address: str) -> Http:
         return msgspec.convert({"address": address}, Http)
     except msgspec.ValidationError as error:
         raise ConfigError(f"--http-address must be {ADDRESS_FORM}, not {shorten(address)}") from error
+
+
+def _logging(options: Options, configured: Logging) -> Logging:
+    given = {"format": options.log_format, "level": options.log_level}
+    return msgspec.structs.replace(configured, **{name: value for name, value in given.items() if value is not None})

@@ -6,13 +6,14 @@ Laws:
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import yaml
 
+from aischeduler.config.fields import fields
 from aischeduler.config.schema import Config
 from aischeduler.config.spelling import nearest
 
@@ -22,6 +23,7 @@ QUOTE_LENGTH_MAX: Final = 60
 
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$\.?(.*)`)?", re.DOTALL)
 _WRONG = re.compile(r".* - at `\$\.([A-Za-z.]+).*`", re.DOTALL)
+_PLACE = re.compile(r" - at `\$\.?|`$")
 _NAMELESS = re.compile(r"Expected `str` - at `key` in `\$\.?(.*)`", re.DOTALL)
 
 
@@ -47,9 +49,17 @@ def parse_config(source: str, text: bytes) -> Config:
         raise ConfigError(f"{source}: is larger than {FILE_BYTES_MAX // 1024} KiB and cannot be a configuration")
     document = _document(source, text)
     try:
+        return read_config(document)
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from error
+
+
+def read_config(document: Mapping[str, Any]) -> Config:
+    """Read a configuration that was parsed from YAML; raises ConfigError with a sentence that names the field."""
+    try:
         return msgspec.convert(document, Config)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{source}: {_sentence(str(error), document)}") from error
+        raise ConfigError(_sentence(error, document)) from error
 
 
 def _document(source: str, text: bytes) -> dict[str, Any]:
@@ -72,8 +82,11 @@ def _document(source: str, text: bytes) -> dict[str, Any]:
     return document
 
 
-def _sentence(complaint: str, document: Mapping[str, Any]) -> str:
+def _sentence(error: msgspec.ValidationError, document: Mapping[str, Any]) -> str:
     """Turn msgspec's complaint into field, what it must be, and what it is."""
+    complaint = str(error)
+    if isinstance(error.__cause__, ValueError):  # what two fields must be to each other
+        return f"{_PLACE.sub('', complaint[len(str(error.__cause__)) :])}.{error.__cause__}"
     if found := _UNKNOWN.fullmatch(complaint):
         return _unknown(found[1], found[2] or "")
     if found := _NAMELESS.fullmatch(complaint):
@@ -99,15 +112,7 @@ def _known(fields: list[str]) -> str:
 
 def _descriptions() -> dict[str, str]:
     """Return every field by its path in YAML (`logging.level`) with what it must be."""
-    return dict(_described(msgspec.inspect.type_info(Config), ""))
-
-
-def _described(kind: msgspec.inspect.Type, prefix: str) -> Iterator[tuple[str, str]]:
-    if isinstance(kind, msgspec.inspect.StructType):
-        for field in kind.fields:
-            if isinstance(field.type, msgspec.inspect.Metadata):
-                yield prefix + field.encode_name, str((field.type.extra_json_schema or {}).get("description"))
-                yield from _described(field.type.type, prefix + field.encode_name + ".")
+    return {field.path: field.description for field in fields()}
 
 
 def _value(document: Mapping[str, Any], path: str) -> object:

@@ -5,6 +5,7 @@ Laws:
 - Engine calls follow each other in one thread, in slices of about 5 ms; between a decision and its assumption there
   is no await.
 - A loop that fails starts again after a while; the others go on.
+- An API server that is too old is refused: the process exits with 1.
 - On SIGTERM no new decision is taken, what is in flight is finished, and the process exits with 0.
 """
 
@@ -25,11 +26,13 @@ import structlog
 from structlog.typing import FilteringBoundLogger
 
 from aischeduler import __version__
-from aischeduler.config.schema import Config, EvictionWay
+from aischeduler.config.schema import BIND_IN_FLIGHT_MAX, Config, EvictionWay
+from aischeduler.daemon.acquaintance import meet
 from aischeduler.daemon.leadership import elected
 from aischeduler.daemon.lull import lulls
 from aischeduler.daemon.pool_loops import SLICE_SECONDS, Job, PoolLoops
-from aischeduler.engine.profile import default_profile
+from aischeduler.daemon.profile import profile_of
+from aischeduler.daemon.signals import reacting
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.kube import resources
 from aischeduler.kube.auth import Server
@@ -37,7 +40,7 @@ from aischeduler.kube.binder import Binder, BindTerms
 from aischeduler.kube.client import Client
 from aischeduler.kube.crds import NOT_INSTALLED
 from aischeduler.kube.documents import PodDocument
-from aischeduler.kube.errors import ApiError, RefusedError, UndefinedError
+from aischeduler.kube.errors import AccessError, ApiError, RefusedError, UndefinedError
 from aischeduler.kube.evictor import IN_FLIGHT as EVICTIONS_IN_FLIGHT
 from aischeduler.kube.evictor import Evictor, Mandate
 from aischeduler.kube.executor import Crew, Executor
@@ -77,20 +80,16 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 async def run(
     server: Server, config: Config, stop: asyncio.Event | None = None, listener: socket.socket | None = None
 ) -> None:
-    """Schedule until `stop` is set, without it until SIGTERM or SIGINT; metrics and health are served on `listener`."""
+    """Schedule until `stop` is set, without it until SIGTERM or SIGINT; metrics and health are served on `listener`.
+
+    Raises AccessError where the API server cannot be used.
+    """
     if stop is not None:
         await Daemon(server, config, stop, listener=listener).run()
         return
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    signals = (signal.SIGTERM, signal.SIGINT)
-    for number in signals:
-        loop.add_signal_handler(number, stop.set)
-    try:
+    with reacting({signal.SIGTERM: stop.set, signal.SIGINT: stop.set}):
         await Daemon(server, config, stop, listener=listener).run()
-    finally:
-        for number in signals:
-            loop.remove_signal_handler(number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +100,7 @@ class Works:
     pods: Reflector[PodDocument]
     """The one of them that follows pods."""
     crew: Crew
+    wires: tuple[Wire, ...]
 
 
 class Daemon:
@@ -120,8 +120,9 @@ class Daemon:
         self.standing_by = asyncio.Event()
         self.deciding = asyncio.Event()
         self.works: Works | None = None
-        profile = default_profile(config.scheduler_name, config.gpu_resources, preemption=not config.disable_preemption)
-        self.scheduler = Scheduler(profile, run=secrets.token_hex(3))
+        self.scheduler = Scheduler(profile_of(config), run=secrets.token_hex(3))
+        self._refused = ""
+        """Why the API server cannot be used."""
         self._server = server
         self._config = config
         self._stop = stop
@@ -142,7 +143,7 @@ class Daemon:
             leader_election=self._config.leader_election.enabled,
         )
         fence = self._leadership.fence
-        wire = Wire(self._server, self._config.bind_in_flight + EVICTIONS_IN_FLIGHT + WRITERS, fence=fence)
+        wire = Wire(self._server, BIND_IN_FLIGHT_MAX + EVICTIONS_IN_FLIGHT + WRITERS, fence=fence)
         try:
             async with Client(self._server, fence) as client, asyncio.TaskGroup() as tasks:
                 await self._run(client, wire, tasks)
@@ -150,10 +151,24 @@ class Daemon:
             await wire.close()
             await self._leadership.close()
             gc.unfreeze()
+        if self._refused:
+            raise AccessError(self._refused)
         self._log.info("stopped")
+
+    def apply(self, config: Config) -> None:
+        """Take over what of a configuration a running scheduler can; see `config.schema.RELOADED`."""
+        self._config = config
+        works = self.works
+        if works is None:
+            return
+        for wire in works.wires:
+            wire.answer_seconds = config.request_timeout_seconds
+        works.crew.binder.bound(config.bind_in_flight)
+        works.crew.reports.limit(config.events.per_second, config.events.burst)
 
     async def _run(self, client: Client, wire: Wire, tasks: asyncio.TaskGroup) -> None:
         works = self.works = self._build(client, wire)
+        self.apply(self._config)
         executor = Executor(works.crew, self._inbox.put, self._log, self._observatory.meter.ended)
         room = partial(self._room, works.crew.binder)
         loops = PoolLoops(self._observatory.engine, executor.perform, room, self._pace.clock)
@@ -167,7 +182,7 @@ class Daemon:
         running.append(tasks.create_task(self._restarting("lulls", rest), name="lulls"))
         running.append(tasks.create_task(self._restarting("self-check", self._check), name="self-check"))
         renewing = tasks.create_task(self._leadership.keep(), name="lease")
-        starting = tasks.create_task(self._start(works, loops, tasks), name="start")
+        starting = tasks.create_task(self._start(client, works, loops, tasks), name="start")
         async with self._pages(works):
             await self._stop.wait()
             binder, evictor = works.crew.binder.backlog, works.crew.evictor.backlog
@@ -204,10 +219,15 @@ class Daemon:
             reader,
         )
         others = (resources.namespaces(), resources.pools(reports), resources.nodes(), resources.budgets())
-        return Works((*(Reflector(client, one, ears, pace) for one in others), pods), pods, crew)
+        reflectors = (*(Reflector(client, one, ears, pace) for one in others), pods)
+        return Works(reflectors, pods, crew, (wire, client.wire))
 
-    async def _start(self, works: Works, loops: PoolLoops, tasks: asyncio.TaskGroup) -> None:
-        """Let decisions begin once everything was listed and taken in, and we lead."""
+    async def _start(self, client: Client, works: Works, loops: PoolLoops, tasks: asyncio.TaskGroup) -> None:
+        """Let decisions begin once everything was listed and taken in, and we lead; or end with one that is too old."""
+        self._refused = await meet(client, self._server.url, self._pace, self._log)
+        if self._refused:
+            self._stop.set()
+            return
         reflectors = works.reflectors
         for reflector in reflectors:
             await reflector.synced.wait()

@@ -83,7 +83,7 @@ class Cluster:
     def __init__(self, profile: Profile, run: str) -> None:
         self.profile = profile
         self.nodes = NodeTable()
-        self.pools = PoolTable(self.nodes)
+        self.pools = PoolTable(self.nodes, profile.default_pool)
         self.runner = Runner(profile.plugins, self.nodes)
         self.records: dict[str, PodRecord] = {}
         self.naming: dict[str, dict[str, PodRecord]] = {}
@@ -133,7 +133,7 @@ class Cluster:
 
     def add_queue(self, pool: str) -> None:
         """Give a new pool its queue."""
-        self.queues[pool] = PoolQueue(pool, self.nodes, self.stir)
+        self.queues[pool] = PoolQueue(pool, self.nodes, self.stir, self.profile.backoff)
 
     def next_decision(self) -> str:
         """Return the id of a new decision."""

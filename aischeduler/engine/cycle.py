@@ -115,7 +115,7 @@ def _at_home(tried: Attempt) -> None:
     """Take a node of the pool, or keep the claim, or make room, or borrow, or wait."""
     if _place_at_home(tried) or _keep_claim(tried):
         return
-    if tried.pool.make_room is MakeRoom.PREEMPT_THEN_BORROW:
+    if tried.cluster.profile.first_room(tried.pool) is MakeRoom.PREEMPT_THEN_BORROW:
         done = _preempt(tried) or _borrow(tried)
     else:
         done = _borrow(tried) or _preempt(tried)

@@ -34,6 +34,11 @@ _NO_SPEC: Final = frozenset(("name", "uid", "generation", "invalid"))
 assert {field.name for field in fields(Pool)} == _SPEC_FIELDS.keys() | _NO_SPEC
 
 
+def switched_on(pool: Pool) -> tuple[str, ...]:
+    """Return the fields of the spec that are true, by their names there."""
+    return tuple(name for field, name in _SPEC_FIELDS.items() if getattr(pool, field) is True)
+
+
 class EditsTold:
     """Pools as they were when the log was told of them last."""
 
@@ -80,7 +85,7 @@ def _change(name: str, old: object, new: object) -> str:
     match old, new:
         case bool(), bool():
             return f"{name}: {str(old).lower()} -> {str(new).lower()}"
-        case str(), str():
-            return f"{name}: {old} -> {new}"
+        case (str() | None), (str() | None):
+            return f"{name}: {old or 'unset'} -> {new or 'unset'}"
         case _:
             return f"{name} changed"

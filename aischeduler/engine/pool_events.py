@@ -4,7 +4,7 @@ Laws:
 - Nodes, queues, claims, loans and waiting pods move with their pools in one step; nothing is lost and every pod keeps
   its age.
 - A Pool that is edited again and again is taken as it is a few times a second; the edits between are never seen.
-- The default pool has no end: when its object is deleted, its flags are the default ones until it is there again.
+- The default pool has no end: when its object is deleted, its flags are those of the profile until it is there again.
 """
 
 from dataclasses import replace
@@ -41,7 +41,7 @@ def pool_gone(cluster: Cluster, name: str, now: float) -> None:
     cluster.windows.drop(name)
     cluster.edit_counts.pop(name, None)
     if name == DEFAULT_POOL:
-        _change(cluster, Pool(DEFAULT_POOL), now)
+        _change(cluster, cluster.profile.default_pool, now)
     elif name in cluster.pools.pools:
         _remove(cluster, name, now)
 

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from aischeduler.framework.plugin import Plugins
-from aischeduler.model.names import GPU_DEFAULT, SCHEDULER_NAME
+from aischeduler.model.names import DEFAULT_POOL, GPU_DEFAULT, SCHEDULER_NAME
+from aischeduler.model.pool import MakeRoom, Pool
 from aischeduler.plugins.node_affinity import NodeAffinity
 from aischeduler.plugins.node_affinity_names import NodeAffinityNames
 from aischeduler.plugins.node_fragmentation import NodeFragmentation
@@ -14,6 +15,7 @@ from aischeduler.plugins.node_resources_fit import NodeResourcesFit
 from aischeduler.plugins.node_unschedulable import NodeUnschedulable
 from aischeduler.plugins.scheduling_gates import SchedulingGates
 from aischeduler.plugins.taint_toleration import TaintToleration
+from aischeduler.state.records import Backoff
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +23,20 @@ class Profile:
     """What one scheduler does.
 
     `gpu_resources` are the resource names that count as GPUs; without `preemption` nobody is ever evicted.
+    `make_room` holds for pools that do not say, and `default_pool` is the default pool while it has no object.
     """
 
     scheduler_name: str
     gpu_resources: tuple[str, ...]
     plugins: Plugins
     preemption: bool = True
+    make_room: MakeRoom = MakeRoom.PREEMPT_THEN_BORROW
+    backoff: Backoff = Backoff()
+    default_pool: Pool = Pool(DEFAULT_POOL)  # noqa: RUF009 - a value that nobody changes
+
+    def first_room(self, pool: Pool) -> MakeRoom:
+        """Return what is tried first for a pod of this pool that fits on none of its nodes."""
+        return pool.make_room or self.make_room
 
 
 def default_profile(

@@ -84,7 +84,8 @@ def reason(cluster: Cluster, record: PodRecord) -> str:
     if isinstance(lender, Lender) or cluster.runner.best(ask, rows) is not None:
         return ""
     clauses = {PREEMPTION: preemption if len(rows) else "", BORROWING: lender.message()}
-    order = (PREEMPTION, BORROWING) if home.make_room is MakeRoom.PREEMPT_THEN_BORROW else (BORROWING, PREEMPTION)
+    preempts_first = cluster.profile.first_room(home) is MakeRoom.PREEMPT_THEN_BORROW
+    order = (PREEMPTION, BORROWING) if preempts_first else (BORROWING, PREEMPTION)
     return sentence(cluster.runner.diagnose(ask, rows).message(), {kind: clauses[kind] for kind in order})
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from aischeduler.config.spelling import nearest
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.edits import EditsTold
+from aischeduler.engine.edits import EditsTold, switched_on
 from aischeduler.engine.summary import summarize
 from aischeduler.model.actions import Condition, CreatePool, ObjectRef, ReportPool, Warn
 from aischeduler.model.names import DEFAULT_POOL
@@ -54,7 +54,7 @@ class StatusReports:
             self._ask_at = float("-inf")  # once it is deleted, at once
         elif self._ask_at <= now:
             self._ask_at = now + CREATE_SECONDS
-            cluster.say(DEFAULT_POOL, CreatePool(DEFAULT_POOL))
+            cluster.say(DEFAULT_POOL, CreatePool(DEFAULT_POOL, switched_on(cluster.profile.default_pool)))
         state = _state(cluster)
         if state == self._state or self._looked_at + STATUS_SECONDS > now:
             return

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, assert_never
 
+from aischeduler.config.schema import BIND_IN_FLIGHT_MAX
 from aischeduler.kube.backlog import Backlog
 from aischeduler.kube.errors import ApiError, Failed, RefusedError, UnreachableError
 from aischeduler.kube.pace import Backoff, Pace, Throttle
@@ -61,15 +62,14 @@ class Binder:
     """Binds what is submitted; `backlog` is what has no outcome yet."""
 
     def __init__(self, wire: Wire, read_pod: ReadPod, pace: Pace, terms: BindTerms, failed: Failed) -> None:
-        in_flight = terms.in_flight
-        self.backlog: Backlog[tuple[Bind, float]] = Backlog(min(BINDS_AHEAD * in_flight, BINDS_AHEAD_MAX))
+        ahead = min(BINDS_AHEAD * terms.in_flight, BINDS_AHEAD_MAX)
+        self.backlog: Backlog[tuple[Bind, float]] = Backlog(ahead)
         self._throttle = Throttle(pace)
         self._wire = wire
         self._read_pod = read_pod
         self._pace = pace
-        self._in_flight = in_flight
         self._epoch = terms.epoch
-        self._window = Window(in_flight, pace.clock)
+        self._window = Window(terms.in_flight, pace.clock)
         self._grown = asyncio.Event()
         self._failed = failed
 
@@ -77,10 +77,15 @@ class Binder:
         """Put a Binding at the end of its pool's queue."""
         self.backlog.put((action, self._pace.clock()), action.pool)
 
+    def bound(self, in_flight: int) -> None:
+        """Let so many Bindings be under way at a time from now on, at most `BIND_IN_FLIGHT_MAX`."""
+        if self._window.bound(in_flight):
+            self._grown.set()
+
     async def run(self, done: Done) -> None:
         """Bind until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for number in range(self._in_flight):
+            for number in range(BIND_IN_FLIGHT_MAX):
                 group.create_task(self._bind_all(number, done), name=f"binder {number}")
 
     async def _bind_all(self, number: int, done: Done) -> None:

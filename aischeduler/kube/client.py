@@ -16,7 +16,7 @@ from aischeduler.kube.auth import Server
 from aischeduler.kube.connection import Stream
 from aischeduler.kube.documents import read_status, retry_after_seconds
 from aischeduler.kube.errors import RefusedError, UnreachableError
-from aischeduler.kube.wire import REQUEST_SECONDS, Fence, Wire, let_pass
+from aischeduler.kube.wire import Fence, Wire, let_pass
 
 LIST_SECONDS: Final = 120.0
 """Longest that a page of a list may take."""
@@ -30,18 +30,21 @@ _NO_QUERY: Final[Query] = {}
 
 
 class Client:
-    """One session with an API server; use it as an async context manager."""
+    """One session with an API server; use it as an async context manager.
+
+    `wire` has the connections, and says how long an answer may take where the request does not.
+    """
 
     def __init__(self, server: Server, fence: Fence = let_pass) -> None:
-        self._wire = Wire(server, CONNECTIONS_MAX, fence=fence)
+        self.wire = Wire(server, CONNECTIONS_MAX, fence=fence)
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._wire.close()
+        await self.wire.close()
 
-    async def get(self, path: str, query: Query = _NO_QUERY, seconds: float = REQUEST_SECONDS) -> bytes:
+    async def get(self, path: str, query: Query = _NO_QUERY, seconds: float | None = None) -> bytes:
         """Return the body of the answer to a GET that comes within so long; raises ApiError."""
         return await self._ask("GET", path, query, seconds=seconds)
 
@@ -61,7 +64,7 @@ class Client:
         """
         async with AsyncExitStack() as stack:
             stream = await self._open(stack, path, query, silence_seconds)
-            if stream.status == 401 and await self._wire.renew():
+            if stream.status == 401 and await self.wire.renew():
                 await stack.aclose()
                 stream = await self._open(stack, path, query, silence_seconds)
             if stream.status >= 300:
@@ -70,7 +73,7 @@ class Client:
 
     async def _open(self, stack: AsyncExitStack, path: str, query: Query, silence_seconds: float) -> Stream:
         try:
-            return await stack.enter_async_context(self._wire.stream(_target(path, query), silence_seconds))
+            return await stack.enter_async_context(self.wire.stream(_target(path, query), silence_seconds))
         except UnreachableError as error:
             raise UnreachableError(f"GET {path}: {error}") from error
 
@@ -80,16 +83,16 @@ class Client:
         path: str,
         query: Query,
         content: tuple[bytes, str] = (b"", ""),
-        seconds: float = REQUEST_SECONDS,
+        seconds: float | None = None,
     ) -> bytes:
         """Return the body of an answer below 300; asks a second time with new credentials after a 401."""
         body, content_type = content
         asking = partial(
-            self._wire.send, method.encode(), _target(path, query), body, content_type.encode(), seconds=seconds
+            self.wire.send, method.encode(), _target(path, query), body, content_type.encode(), seconds=seconds
         )
         try:
             answer = await asking()
-            if answer.status == 401 and await self._wire.renew():
+            if answer.status == 401 and await self.wire.renew():
                 answer = await asking()
         except UnreachableError as error:
             raise UnreachableError(f"{method} {path}: {error}") from error

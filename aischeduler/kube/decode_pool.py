@@ -60,7 +60,7 @@ def _pool(metadata: Metadata, spec: Mapping[str, Any]) -> Pool:
         borrowing_pools=_lenders("spec.borrowingPools", spec.get("borrowingPools"), metadata.name),
         lending_limit=_limit("spec.lendingLimit", spec.get("lendingLimit")),
         borrowing_limit=_limit("spec.borrowingLimit", spec.get("borrowingLimit")),
-        make_room=_choice("spec.makeRoom", spec.get("makeRoom"), MakeRoom) or MakeRoom.PREEMPT_THEN_BORROW,
+        make_room=_choice("spec.makeRoom", spec.get("makeRoom"), MakeRoom),
         reclaim_policy=_choice("spec.reclaimPolicy", spec.get("reclaimPolicy"), ReclaimPolicy)
         or ReclaimPolicy.ON_DEMAND,
         allowed_namespaces=_selector("spec.allowedNamespaces", spec.get("allowedNamespaces")),

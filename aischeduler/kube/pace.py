@@ -89,9 +89,13 @@ class Rate:
 
     def __init__(self, pace: Pace, per_second: float, burst: int) -> None:
         self._pace = pace
+        self._next_at = float("-inf")
+        self.change(per_second, burst)
+
+    def change(self, per_second: float, burst: int) -> None:
+        """Take other limits; turns that were taken stay taken."""
         self._interval = 1.0 / per_second
         self._burst_seconds = burst * self._interval
-        self._next_at = pace.clock() - self._burst_seconds
 
     async def pass_through(self) -> None:
         """Take one turn; wait for it where the turns of now are used up."""

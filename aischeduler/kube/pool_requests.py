@@ -9,7 +9,7 @@ Laws:
 Source: conventions of Kubernetes conditions; merge patches by RFC 7386.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -42,10 +42,11 @@ def pools_path() -> str:
     return f"/apis/{GROUP}/{VERSION}/pools"
 
 
-def new_pool(name: str) -> bytes:
-    """Return the body that creates a Pool of this name which says nothing."""
+def new_pool(name: str, switches: Iterable[str] = ()) -> bytes:
+    """Return the body that creates a Pool of this name in which these fields of the spec are true."""
+    spec = dict.fromkeys(switches, True)
     return msgspec.json.encode(
-        {"apiVersion": f"{GROUP}/{VERSION}", "kind": "Pool", "metadata": {"name": name}, "spec": {}}
+        {"apiVersion": f"{GROUP}/{VERSION}", "kind": "Pool", "metadata": {"name": name}, "spec": spec}
     )
 
 

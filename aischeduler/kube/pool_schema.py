@@ -70,11 +70,11 @@ def _spec() -> Schema:
         **_switches(),
         **_loans(),
         makeRoom=string(
-            "What is tried first for a pod of this pool that fits on none of its nodes. PreemptThenBorrow (the "
-            "default): evict borrowers and pods of lower priority on the pool's own nodes, then look for idle nodes of "
-            "other pools. BorrowThenPreempt: the other way round, which disturbs fewer running pods.",
+            "What is tried first for a pod of this pool that fits on none of its nodes. PreemptThenBorrow: evict "
+            "borrowers and pods of lower priority on the pool's own nodes, then look for idle nodes of other pools. "
+            "BorrowThenPreempt: the other way round, which disturbs fewer running pods. Absent: as the scheduler's "
+            "configuration says, which is PreemptThenBorrow where it says nothing.",
             enum=[str(order) for order in MakeRoom],
-            default=str(MakeRoom.PREEMPT_THEN_BORROW),
         ),
         reclaimPolicy=string(
             "When pods of other pools on this pool's nodes are evicted. OnDemand (the default): only when a pod of "

@@ -47,7 +47,7 @@ from aischeduler.model.actions import Bind, CreatePool, Evict, Nominate, ReportP
 from aischeduler.model.pod import Pod
 
 WRITERS: Final = 16
-PER_SECOND: Final = 1000.0
+PER_SECOND: Final = 1000
 """More than a busy server takes: what comes behind the binds is cheapest for everybody when it is done soon."""
 BURST: Final = 2000
 TRIES_MAX: Final = 3
@@ -124,6 +124,10 @@ class Reports:
         self._said: TTLCache[Key, str] = TTLCache(REMEMBERED_MAX, QUIET_SECONDS, timer=pace.clock)
         self._conditions: LRUCache[str, str] = LRUCache(REMEMBERED_MAX)
         self._number = int(voice.wall() * 1e6)
+
+    def limit(self, per_second: int, burst: int) -> None:
+        """Write at most so much from now on."""
+        self._rate.change(per_second, burst)
 
     def binding(self, pod: Pod) -> None:
         """Say no more that a pod waits: it is about to be bound, and the API server will say so in its status."""
@@ -290,8 +294,8 @@ class Reports:
                 await self._wire_send(b"PATCH", path, body, requests.MERGE_PATCH)
             case ReportPool():
                 await self._pools.write(report, self._queue.is_newest)
-            case CreatePool(name):
-                await self._create(name)
+            case CreatePool(name, switches):
+                await self._create(name, switches)
             case _:
                 assert_never(report)
 
@@ -301,8 +305,8 @@ class Reports:
             request = f"{method.decode()} {path.decode()}"
             raise refusal(answer.status, answer.body, answer.retry_after, request)
 
-    async def _create(self, name: str) -> None:
-        path, body = pool_requests.pools_path().encode(), pool_requests.new_pool(name)
+    async def _create(self, name: str, switches: tuple[str, ...]) -> None:
+        path, body = pool_requests.pools_path().encode(), pool_requests.new_pool(name, switches)
         try:
             await self._wire_send(b"POST", path, body, requests.JSON)
         except RefusedError as error:

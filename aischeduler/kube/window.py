@@ -68,6 +68,12 @@ class Window:
         self._begin()
         return self.size > before
 
+    def bound(self, limit: int) -> bool:
+        """Take another limit; say whether the window has grown."""
+        before, self._limit, self._trial = self.size, limit, None
+        self.size = min(max(before, FIRST), limit)
+        return self.size > before
+
     def _judge(self, rate: float) -> None:
         if self._trial is not None:
             size, rate_before = self._trial

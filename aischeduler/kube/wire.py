@@ -35,14 +35,17 @@ def let_pass() -> None:
 
 
 class Wire:
-    """A pool of connections to one API server; at most `limit` are open. `fence` is asked before every write."""
+    """A pool of connections to one API server; at most `limit` are open. `fence` is asked before every write.
+
+    `answer_seconds` is how long an answer may take where the request does not say; it may be changed at any time.
+    """
 
     def __init__(
         self, server: Server, limit: int, answer_seconds: float = REQUEST_SECONDS, fence: Fence = let_pass
     ) -> None:
         self._server = server
         self._fence = fence
-        self._answer_seconds = answer_seconds
+        self.answer_seconds = answer_seconds
         self._idle: list[Connection] = []
         self._busy: set[Connection] = set()
         self._places = asyncio.Semaphore(limit)
@@ -64,7 +67,7 @@ class Wire:
             try:
                 if method != b"GET":
                     self._fence()  # from here to the sending nothing is awaited
-                return await connection.ask(request, self._answer_seconds if seconds is None else seconds)
+                return await connection.ask(request, self.answer_seconds if seconds is None else seconds)
             finally:
                 self._put_back(connection)
 

@@ -151,9 +151,10 @@ class ReportPool:
 
 @dataclass(frozen=True, slots=True)
 class CreatePool:
-    """Create a Pool object of this name with an empty spec, unless there is one."""
+    """Create a Pool object of this name, unless there is one; in its spec these `switches` are on and nothing else."""
 
     name: str
+    switches: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,21 +6,21 @@ Laws:
 - A line that cannot be written (a full disk, a reader that has gone) is lost, and nothing else is.
 - Warnings and errors are written out at once; what is said more often, before the event loop does anything else.
 - Lines of libraries (asyncio, aiohttp) take the same way as ours, from WARNING on.
+- Loggers that are held since long follow new settings too.
 """
 
 import asyncio
 import logging
 from collections.abc import MutableMapping
 from contextlib import suppress
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, cast
 
 import orjson
 import structlog
+from structlog.typing import Processor
 
 from aischeduler.config.schema import LogFormat, Logging
 
-VALUE_LENGTH_MAX: Final = 2000
-"""Longest text of one value; a message of the API server about one object fits."""
 TRACEBACK_LENGTH_MAX: Final = 20_000
 """Longest traceback; the last frames are kept."""
 
@@ -28,36 +28,48 @@ Line = MutableMapping[str, Any]
 
 _INTEGER_BITS_MAX: Final = 63
 _TRACEBACK: Final = "exception"
+_processors: Final[list[Processor]] = []
+"""Those of all loggers: what holds a logger holds this list."""
+
+
+class _Logger(structlog.make_filtering_bound_logger(logging.NOTSET)):  # type: ignore[misc]
+    """The class of all loggers; its base leaves out the lines below the level."""
 
 
 def configure(settings: Logging, out: BinaryIO) -> None:
-    """Send the lines of structlog and of the standard library's loggers to `out` from now on."""
+    """Send the lines of structlog and of the standard library's loggers to `out`; may be called again."""
     level = logging.getLevelNamesMapping()[settings.level.upper()]
+    cast("Any", _Logger).__bases__ = (structlog.make_filtering_bound_logger(level),)
+    _processors[:] = (
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+        _cleaner(settings.value_length_max),
+        _json if settings.format is LogFormat.JSON else _Console(colors=out.isatty()),
+    )
     structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            clean_line,
-            _json if settings.format is LogFormat.JSON else _Console(colors=out.isatty()),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
+        processors=_processors,
+        wrapper_class=_Logger,
         logger_factory=lambda *_: _Lines(out),
         cache_logger_on_first_use=False,
     )
     logging.basicConfig(handlers=[_Libraries(max(level, logging.WARNING))], force=True)
 
 
-def clean_line(_logger: object, _method: str, line: Line) -> Line:
-    """Make every value of a line short, printable and of a type that JSON has."""
-    for key, value in line.items():
-        if type(value) is str and len(value) <= VALUE_LENGTH_MAX and value.isprintable():
-            continue  # nearly every value of nearly every line
-        if key == _TRACEBACK and isinstance(value, str):
-            line[key] = "\n".join(printable(text) for text in value[-TRACEBACK_LENGTH_MAX:].split("\n"))
-        else:
-            line[key] = _clean(value)
-    return line
+def _cleaner(length_max: int) -> Processor:
+    """Return what makes every value of a line short, printable and of a type that JSON has."""
+
+    def clean(_logger: object, _method: str, line: Line) -> Line:
+        for key, value in line.items():
+            if type(value) is str and len(value) <= length_max and value.isprintable():
+                continue  # nearly every value of nearly every line
+            if key == _TRACEBACK and isinstance(value, str):
+                line[key] = "\n".join(printable(text) for text in value[-TRACEBACK_LENGTH_MAX:].split("\n"))
+            else:
+                line[key] = _clean(value, length_max)
+        return line
+
+    return clean
 
 
 def printable(text: str) -> str:
@@ -67,16 +79,16 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
-def _clean(value: object) -> str | int | float | bool | None:
-    if isinstance(value, str) and len(value) <= VALUE_LENGTH_MAX:
+def _clean(value: object, length_max: int) -> str | int | float | bool | None:
+    if isinstance(value, str) and len(value) <= length_max:
         return printable(value)
     if value is None or isinstance(value, bool | float):
         return value
     if isinstance(value, int) and value.bit_length() <= _INTEGER_BITS_MAX:
         return value
     text = value if isinstance(value, str) else repr(value)
-    if len(text) > VALUE_LENGTH_MAX:
-        text = f"{text[:VALUE_LENGTH_MAX]}... ({len(text)} characters)"
+    if len(text) > length_max:
+        text = f"{text[:length_max]}... ({len(text)} characters)"
     return printable(text)
 
 

@@ -139,8 +139,8 @@ class VirtualShell:
                 self._say(notes.warning(action))
             case ReportPool():
                 self._write_pool(action)
-            case CreatePool(name):
-                self._send("POST", pool_requests.pools_path(), pool_requests.new_pool(name), JSON)
+            case CreatePool(name, switches):
+                self._send("POST", pool_requests.pools_path(), pool_requests.new_pool(name, switches), JSON)
             case TellTurned() | TellEdited():
                 pass  # there is no log; the world has these actions themselves
             case _:

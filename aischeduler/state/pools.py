@@ -30,11 +30,14 @@ class Moved:
 
 
 class PoolTable:
-    """All pools, each with a number that the node table's `pool` column holds."""
+    """All pools, each with a number that the node table's `pool` column holds.
 
-    def __init__(self, nodes: NodeTable) -> None:
+    `default` is the default pool as long as it has no object.
+    """
+
+    def __init__(self, nodes: NodeTable, default: Pool) -> None:
         self._nodes = nodes
-        self.pools: dict[str, Pool] = {DEFAULT_POOL: Pool(DEFAULT_POOL)}
+        self.pools: dict[str, Pool] = {DEFAULT_POOL: default}
         self._ids: dict[str, int] = {DEFAULT_POOL: DEFAULT_ID}
         self._names: dict[int, str] = {DEFAULT_ID: DEFAULT_POOL}
         self._next_id = 1

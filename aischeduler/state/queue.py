@@ -25,7 +25,7 @@ from sortedcontainers import SortedKeyList
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.state.demand import Amounts, DemandTable
 from aischeduler.state.nodes import NodeTable
-from aischeduler.state.records import USABLE, OrderKey, Place, PodRecord
+from aischeduler.state.records import USABLE, Backoff, OrderKey, Place, PodRecord
 from aischeduler.state.waiting_class import WaitingClass, class_key
 
 NET_SECONDS: Final = 300.0
@@ -60,8 +60,9 @@ class Stir:
 class PoolQueue:
     """One pool's waiting pods; what happens here is noted in `stir`."""
 
-    def __init__(self, pool: str, nodes: NodeTable, stir: Stir) -> None:
+    def __init__(self, pool: str, nodes: NodeTable, stir: Stir, backoff: Backoff) -> None:
         self.pool = pool
+        self._terms = backoff
         self._stir = stir
         self.home_active = 0
         """Home pods that are tried as soon as their turn comes."""
@@ -131,7 +132,7 @@ class PoolQueue:
     def park(self, record: PodRecord, now: float) -> None:
         """Let a refused pod wait for an event that can help."""
         self._wait(record, Place.PARKED, now)
-        record.back_off(now)
+        record.back_off(now, self._terms)
         alike = self._classes[class_key(record.pod)]
         first = not alike.parked or record.order < alike.turn
         if first and alike.parked:
@@ -148,12 +149,12 @@ class PoolQueue:
     def hold(self, record: PodRecord, now: float) -> None:
         """Let a pod wait for its own change."""
         self._wait(record, Place.HELD, now)
-        record.back_off(now)
+        record.back_off(now, self._terms)
 
     def retry(self, record: PodRecord, now: float) -> None:
         """Let a pod wait its backoff out after an error."""
         record.failed = True
-        record.back_off(now)
+        record.back_off(now, self._terms)
         self.add(record, now)
 
     def remove(self, record: PodRecord) -> None:

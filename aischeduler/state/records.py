@@ -11,13 +11,27 @@ from typing import Final
 
 from aischeduler.model.pod import Pod, PodSpec
 
-BACKOFF_FIRST_SECONDS: Final = 1.0
-BACKOFF_MAX_SECONDS: Final = 10.0
-
 NOWHERE: Final = -1
+DOUBLINGS_MAX: Final = 10
+"""Doublings of a wait: from any first one that makes sense the longest is reached by then."""
 
 OrderKey = tuple[bool, int, int, int, str]
 """Borrower, priority (negated), first-seen unix seconds, arrival number, uid: whose turn it is, smallest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """How long a pod waits after a failed attempt: at first so long, twice as long after each more, up to the longest.
+
+    Source: `podInitialBackoffSeconds` and `podMaxBackoffSeconds` of kube-scheduler, and its defaults.
+    """
+
+    first_seconds: float = 1.0
+    longest_seconds: float = 10.0
+
+    def seconds(self, attempts: int) -> float:
+        """Return how long to wait after one more failure than `attempts`."""
+        return min(self.first_seconds * 2 ** min(attempts, DOUBLINGS_MAX), self.longest_seconds)
 
 
 class Place(Enum):
@@ -91,8 +105,7 @@ class PodRecord:
         pod = self.pod
         return (self.borrower, -pod.priority, pod.created_seconds, self.arrival, pod.uid)
 
-    def back_off(self, now: float) -> None:
-        """Note a failed attempt: each one doubles the wait, up to the longest."""
-        wait = min(BACKOFF_FIRST_SECONDS * 2 ** min(self.attempts, 10), BACKOFF_MAX_SECONDS)
+    def back_off(self, now: float, backoff: Backoff) -> None:
+        """Note a failed attempt, and until when it is not tried again."""
+        self.backoff_until = now + backoff.seconds(self.attempts)
         self.attempts += 1
-        self.backoff_until = now + wait

@@ -66,7 +66,7 @@ def test_edits_of_a_pool_are_told_once_a_second_with_what_changed() -> None:
     session.see(a_pool("a", labels={"pool": "x"}, make_room=MakeRoom.BORROW_THEN_PREEMPT))
     edited = [one for one in told(session.decide(SECOND)) if isinstance(one, TellEdited)]
     assert edited == [
-        TellEdited("a", ("nodeSelector changed", "makeRoom: PreemptThenBorrow -> BorrowThenPreempt")),
+        TellEdited("a", ("nodeSelector changed", "makeRoom: unset -> BorrowThenPreempt")),
         TellEdited("b", ("disableSharing: false -> true",)),
     ]
     session.see(a_pool("b", labels={"pool": "b"}, disable_sharing=True, generation=9))

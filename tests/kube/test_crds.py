@@ -73,7 +73,6 @@ def test_defaults_are_written_where_there_are_any() -> None:
         "disablePreemption": False,
         "disableBorrowing": False,
         "disableSharing": False,
-        "makeRoom": "PreemptThenBorrow",
         "reclaimPolicy": "OnDemand",
     }
 
@@ -156,7 +155,7 @@ def test_kubectl_shows_the_columns_and_wide_shows_more(plane: ControlPlane) -> N
     assert "p✓ b✓ s✗" in row
     wide, row = plane.kubectl("get", "pool", "-o", "wide").stdout.splitlines()
     assert wide.split() == [*heads.split(), *(name.upper() for name in crds.WIDE_COLUMNS)]
-    assert "PreemptThenBorrow" in row
+    assert "OnDemand" in row
     assert "team-a" in plane.kubectl("get", "ai-scheduler").stdout
 
 

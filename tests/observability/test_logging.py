@@ -12,7 +12,7 @@ import pytest
 import structlog
 
 from aischeduler.config.schema import LogFormat, Logging, LogLevel
-from aischeduler.observability.logging import TRACEBACK_LENGTH_MAX, VALUE_LENGTH_MAX, configure, printable
+from aischeduler.observability.logging import TRACEBACK_LENGTH_MAX, configure, printable
 
 
 @pytest.fixture(autouse=True)
@@ -78,7 +78,7 @@ def test_escapes_are_readable_after_json_is_decoded() -> None:
 def test_long_values_are_cut_and_say_how_long_they_were() -> None:
     out = written(LogFormat.JSON)
     structlog.get_logger().info("bound", note="x" * 250_000)
-    assert json_line(out)["note"] == "x" * VALUE_LENGTH_MAX + "... (250000 characters)"
+    assert json_line(out)["note"] == "x" * Logging().value_length_max + "... (250000 characters)"
 
 
 def test_values_that_json_lacks_are_still_written() -> None:
@@ -192,3 +192,18 @@ def test_line_that_cannot_be_written_stops_nobody() -> None:
     configure(Logging(), out)
     structlog.get_logger().info("bound", pod="team/a")
     assert b"bound" in out.getvalue()
+
+
+def test_logger_that_is_held_since_long_follows_new_settings() -> None:
+    out = written(LogFormat.JSON, LogLevel.WARNING)
+    log = structlog.get_logger().bind(part="x")
+    log.info("not yet")
+    assert not log.is_enabled_for(logging.INFO)
+    configure(Logging(format=LogFormat.CONSOLE, level=LogLevel.DEBUG, value_length_max=200), out)
+    log.debug("now", note="y" * 201)
+    configure(Logging(level=LogLevel.ERROR), out)
+    log.warning("no more")
+    (line,) = out.getvalue().decode().splitlines()
+    assert "[debug" in line
+    assert "y" * 200 + "... (201 characters)" in line
+    assert "part=x" in line

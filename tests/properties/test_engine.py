@@ -94,7 +94,7 @@ SPECS = st.fixed_dictionaries(
         "borrowing_pools": st.sampled_from([None, None, None, ("a",), ("b", DEFAULT_POOL), ()]),
         "lending_limit": st.sampled_from(LIMITS),
         "borrowing_limit": st.sampled_from(LIMITS),
-        "make_room": st.sampled_from(MakeRoom),
+        "make_room": st.sampled_from([None, *MakeRoom]),
         "reclaim_policy": st.sampled_from(ReclaimPolicy),
         "allowed_namespaces": st.sampled_from([None, None, None, {"team": "yes"}]),
         "placement": st.sampled_from([None, *Placement]),

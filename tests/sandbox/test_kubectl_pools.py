@@ -53,4 +53,4 @@ def test_pool_is_applied_edited_and_put_back(kubectl: Kubectl) -> None:
     spec = kubectl.get("pool", "limits")["spec"]
     assert (spec["lendingLimit"], spec["borrowingPools"]) == ({"cpu": "8500m"}, ["gpu"])
     kubectl.ok("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=as_yaml(pool_object("limits")))
-    assert kubectl.get("pool", "limits")["spec"]["makeRoom"] == "PreemptThenBorrow"
+    assert kubectl.get("pool", "limits")["spec"]["reclaimPolicy"] == "OnDemand"

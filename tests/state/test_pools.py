@@ -1,4 +1,5 @@
 from aischeduler.model.names import DEFAULT_POOL
+from aischeduler.model.pool import Pool
 from aischeduler.state.nodes import NodeTable
 from aischeduler.state.pool_rows import NO_POOL
 from aischeduler.state.pools import PoolTable
@@ -7,7 +8,7 @@ from tests.build import a_node, a_pool
 
 def table_of(*labels: dict[str, str]) -> tuple[NodeTable, PoolTable]:
     nodes = NodeTable()
-    pools = PoolTable(nodes)
+    pools = PoolTable(nodes, Pool(DEFAULT_POOL))
     for i, have in enumerate(labels):
         node = a_node(f"n{i}", labels=have)
         row, _ = nodes.see(node)

@@ -2,7 +2,7 @@
 
 from aischeduler.state.nodes import NodeTable
 from aischeduler.state.queue import NET_SECONDS, PoolQueue, Stir
-from aischeduler.state.records import Place, PodRecord
+from aischeduler.state.records import Backoff, Place, PodRecord
 from tests.build import a_pod
 
 
@@ -27,7 +27,7 @@ def popped(queue: PoolQueue, now: float) -> list[str]:
 
 
 def test_order_is_priority_then_age_then_arrival() -> None:
-    queue, new = PoolQueue("q", NodeTable(), Stir()), Arrivals()
+    queue, new = PoolQueue("q", NodeTable(), Stir(), Backoff()), Arrivals()
     for record in (
         new("young", created=2),
         new("second", created=1),
@@ -39,7 +39,7 @@ def test_order_is_priority_then_age_then_arrival() -> None:
 
 
 def test_home_pods_come_before_borrowers_of_any_priority() -> None:
-    queue, new = PoolQueue("q", NodeTable(), Stir()), Arrivals()
+    queue, new = PoolQueue("q", NodeTable(), Stir(), Backoff()), Arrivals()
     urgent, common = new("borrower", priority=1000), new("home", priority=-5, created=9)
     urgent.home = "elsewhere"
     queue.add(urgent, 0)
@@ -49,7 +49,7 @@ def test_home_pods_come_before_borrowers_of_any_priority() -> None:
 
 def test_nominated_pods_that_fit_into_a_room_come_by_whose_turn_it_is() -> None:
     nodes = NodeTable()
-    queue, new = PoolQueue("q", nodes, Stir()), Arrivals()
+    queue, new = PoolQueue("q", nodes, Stir(), Backoff()), Arrivals()
     records = [
         new("later", created=2),
         new("large", cpu="3"),
@@ -65,7 +65,7 @@ def test_nominated_pods_that_fit_into_a_room_come_by_whose_turn_it_is() -> None:
 
 
 def test_a_nominated_pod_is_in_no_chain_and_wakes_by_name_without_a_backoff() -> None:
-    queue, new = PoolQueue("q", NodeTable(), Stir()), Arrivals()
+    queue, new = PoolQueue("q", NodeTable(), Stir(), Backoff()), Arrivals()
     nominated, parked = new("nominated", priority=9), new("parked")
     nominated.backoff_until = 50
     queue.nominate(nominated, 0)
@@ -78,7 +78,7 @@ def test_a_nominated_pod_is_in_no_chain_and_wakes_by_name_without_a_backoff() ->
 
 def test_classes_that_fit_into_a_room_are_found_by_whose_turn_it_is() -> None:
     nodes = NodeTable()
-    queue, new = PoolQueue("q", nodes, Stir()), Arrivals()
+    queue, new = PoolQueue("q", nodes, Stir(), Backoff()), Arrivals()
     for record in (new("small", cpu="1"), new("middle", cpu="2", priority=1), new("large", cpu="8", priority=2)):
         queue.park(record, 0)
     table = nodes.room(nodes.row("n"))
@@ -90,7 +90,7 @@ def test_classes_that_fit_into_a_room_are_found_by_whose_turn_it_is() -> None:
 
 
 def test_the_first_parked_pods_are_of_all_classes_by_whose_turn_it_is() -> None:
-    queue, new = PoolQueue("q", NodeTable(), Stir()), Arrivals()
+    queue, new = PoolQueue("q", NodeTable(), Stir(), Backoff()), Arrivals()
     for record in (
         new("last", created=9, cpu="1"),
         new("third", created=3, cpu="1"),
@@ -106,13 +106,22 @@ def test_backoff_doubles_from_one_second_to_ten() -> None:
     record = Arrivals()("p")
     waits = []
     for _ in range(6):
-        record.back_off(100)
+        record.back_off(100, Backoff())
         waits.append(record.backoff_until - 100)
     assert waits == [1, 2, 4, 8, 10, 10]
 
 
+def test_backoff_goes_from_the_first_wait_that_was_chosen_to_the_longest() -> None:
+    record = Arrivals()("p")
+    waits = []
+    for _ in range(5):
+        record.back_off(100, Backoff(3, 20))
+        waits.append(record.backoff_until - 100)
+    assert waits == [3, 6, 12, 20, 20]
+
+
 def test_a_refused_pod_waits_for_an_event_however_long_until_the_net() -> None:
-    queue, new = PoolQueue("q", NodeTable(), Stir()), Arrivals()
+    queue, new = PoolQueue("q", NodeTable(), Stir(), Backoff()), Arrivals()
     queue.park(new("p"), 0)
     assert popped(queue, NET_SECONDS - 1) == []
     assert queue.next_wakeup() == NET_SECONDS
@@ -121,14 +130,14 @@ def test_a_refused_pod_waits_for_an_event_however_long_until_the_net() -> None:
 
 
 def test_a_held_pod_may_try_again_with_the_net_but_no_event_was_lost() -> None:
-    queue, new = PoolQueue("q", NodeTable(), Stir()), Arrivals()
+    queue, new = PoolQueue("q", NodeTable(), Stir(), Backoff()), Arrivals()
     queue.hold(new("p"), 0)
     assert queue.flush(NET_SECONDS) == []
     assert popped(queue, NET_SECONDS) == ["p"]
 
 
 def test_net_catches_nobody_whose_turn_comes_after_one_that_is_alike() -> None:
-    queue, new = PoolQueue("q", NodeTable(), Stir()), Arrivals()
+    queue, new = PoolQueue("q", NodeTable(), Stir(), Backoff()), Arrivals()
     for name in ("first", "second"):
         queue.park(new(name), 0)
     assert [record.pod.name for record in queue.flush(NET_SECONDS)] == ["first"]
@@ -137,7 +146,7 @@ def test_net_catches_nobody_whose_turn_comes_after_one_that_is_alike() -> None:
 
 def test_net_catches_nobody_alike_to_one_that_is_about_to_borrow() -> None:
     stir, nodes, new = Stir(), NodeTable(), Arrivals()
-    home, lender = PoolQueue("q", nodes, stir), PoolQueue("lender", nodes, stir)
+    home, lender = PoolQueue("q", nodes, stir, Backoff()), PoolQueue("lender", nodes, stir, Backoff())
     home.park(new("waits"), 0)
     home.park(new("other", cpu="2"), 0)
     lender.add(new("travels"), 0)
@@ -145,7 +154,7 @@ def test_net_catches_nobody_alike_to_one_that_is_about_to_borrow() -> None:
 
 
 def test_one_of_a_class_is_woken_at_a_time() -> None:
-    queue, new = PoolQueue("q", NodeTable(), Stir()), Arrivals()
+    queue, new = PoolQueue("q", NodeTable(), Stir(), Backoff()), Arrivals()
     for name in ("a", "b", "c"):
         queue.park(new(name), 0)
     queue.wake_next(new("like them").pod, 20)
@@ -153,7 +162,7 @@ def test_one_of_a_class_is_woken_at_a_time() -> None:
 
 
 def test_the_most_urgent_of_a_class_is_woken_first() -> None:
-    queue, new = PoolQueue("q", NodeTable(), Stir()), Arrivals()
+    queue, new = PoolQueue("q", NodeTable(), Stir(), Backoff()), Arrivals()
     queue.park(new("low", priority=1), 0)
     queue.park(new("high", priority=2), 0)
     queue.wake_next(new("like them").pod, 20)
@@ -161,7 +170,7 @@ def test_the_most_urgent_of_a_class_is_woken_first() -> None:
 
 
 def test_classes_are_woken_apart() -> None:
-    queue, new = PoolQueue("q", NodeTable(), Stir()), Arrivals()
+    queue, new = PoolQueue("q", NodeTable(), Stir(), Backoff()), Arrivals()
     queue.park(new("small", cpu="1"), 0)
     queue.park(new("large", cpu="8"), 0)
     queue.wake_next(new("x", cpu="1").pod, 20)
@@ -170,7 +179,7 @@ def test_classes_are_woken_apart() -> None:
 
 
 def test_a_pod_woken_within_its_backoff_waits_behind_what_is_active() -> None:
-    queue, new = PoolQueue("q", NodeTable(), Stir()), Arrivals()
+    queue, new = PoolQueue("q", NodeTable(), Stir(), Backoff()), Arrivals()
     queue.park(new("refused", priority=9), 0)
     queue.wake_next(new("like it").pod, 0.5)
     assert queue.counts()[Place.BACKOFF] == 1
@@ -179,7 +188,7 @@ def test_a_pod_woken_within_its_backoff_waits_behind_what_is_active() -> None:
 
 
 def test_a_pod_that_failed_waits_its_backoff_out() -> None:
-    queue, new = PoolQueue("q", NodeTable(), Stir()), Arrivals()
+    queue, new = PoolQueue("q", NodeTable(), Stir(), Backoff()), Arrivals()
     queue.retry(new("failed"), 0)
     assert popped(queue, 0.9) == []
     assert queue.next_wakeup() == 1
@@ -187,7 +196,7 @@ def test_a_pod_that_failed_waits_its_backoff_out() -> None:
 
 
 def test_a_gated_pod_is_never_tried_and_never_netted() -> None:
-    queue, new = PoolQueue("q", NodeTable(), Stir()), Arrivals()
+    queue, new = PoolQueue("q", NodeTable(), Stir(), Backoff()), Arrivals()
     queue.gate(new("gated"))
     assert popped(queue, 10 * NET_SECONDS) == []
     assert queue.next_wakeup() is None
@@ -195,7 +204,7 @@ def test_a_gated_pod_is_never_tried_and_never_netted() -> None:
 
 
 def test_a_removed_pod_is_nowhere() -> None:
-    queue, new = PoolQueue("q", NodeTable(), Stir()), Arrivals()
+    queue, new = PoolQueue("q", NodeTable(), Stir(), Backoff()), Arrivals()
     active, gated, parked, held, failed = new("a"), new("g"), new("p"), new("h"), new("f")
     queue.add(active, 0)
     queue.gate(gated)
