@@ -14,7 +14,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from typer import Option, Typer, TyperException
+from typer import Argument, Option, Typer, TyperException
 
 from aischeduler import __version__
 from aischeduler.config.load import ConfigError
@@ -33,6 +33,8 @@ app = Typer(
     context_settings=_SETTINGS,
     pretty_exceptions_enable=False,
 )
+config_app = Typer(help="Look at the configuration.", no_args_is_help=True)
+app.add_typer(config_app, name="config")
 pool_app = Typer(name="kubectl-pool", context_settings=_SETTINGS, add_completion=False, pretty_exceptions_enable=False)
 
 Kubeconfig = Annotated[
@@ -110,6 +112,32 @@ def pools(
 
 
 pool_app.command()(pools)
+
+
+@app.command()
+def check(
+    files: Annotated[list[str] | None, Argument(metavar="[FILE]...", help="More files.")] = None,
+    file: Annotated[list[str] | None, Option("-f", "--file", metavar="FILE", help="YAML; - is standard input.")] = None,
+    kubeconfig: Annotated[Path | None, Option(metavar="FILE", help="Look at the nodes and Pools of a cluster too.")] = None,
+    context: Context = None,
+    config: Annotated[Path | None, Option(metavar="FILE", help="Configuration of the scheduler that is meant.")] = None,
+) -> int:
+    """Say what is wrong with configurations, Pools and pods before they are applied; status 1 where something is."""
+    from aischeduler.cli.check import Options  # noqa: PLC0415
+    from aischeduler.cli.check import check as check_files  # noqa: PLC0415
+
+    return asyncio.run(check_files(Options([*(file or ()), *(files or ())], kubeconfig, context, config)))
+
+
+@config_app.command("print")
+def config_print(
+    config: ConfigFile = None,
+    defaults: Annotated[bool, Option("--defaults", help="The defaults, whatever the file says.")] = False,
+) -> None:
+    """Print every field with the value in force, and its default where that is another."""
+    from aischeduler.cli.config import print_config  # noqa: PLC0415
+
+    print_config(config, defaults=defaults)
 
 
 @app.command()

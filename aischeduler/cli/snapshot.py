@@ -48,7 +48,7 @@ async def take_snapshot(client: Client, profile: Profile) -> Snapshot:
     scheduler = Scheduler(profile, run="snapshot")
     unreadable: list[str] = []
     for resource in counted():
-        async for event in _listed(client, resource):
+        async for event in listed(client, resource):
             if isinstance(event, str):
                 unreadable.append(event)
             else:
@@ -61,7 +61,7 @@ def counted() -> tuple[resources.Resource[Any], ...]:
     return resources.pools(), resources.nodes(), resources.pods(SpecCache())
 
 
-async def _listed(client: Client, resource: resources.Resource[Any]) -> AsyncIterator[Event | str]:
+async def listed(client: Client, resource: resources.Resource[Any]) -> AsyncIterator[Event | str]:
     """Yield an event for each object, or the kind and name of one that cannot be read."""
     async with aclosing(pages(client, resource, read_raw)) as found:
         async for page in found:

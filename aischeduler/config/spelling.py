@@ -20,13 +20,16 @@ ANSWERS_MAX: Final = 1024
 """Questions whose answers are kept."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return the known name that is most like this one, whatever its case and blanks; empty where none is."""
-    return _nearest(name, tuple(islice(known, KNOWN_MAX))) if len(name) <= LENGTH_MAX else ""
+def nearest(name: str, known: Iterable[str], likeness: float = LIKENESS_MIN) -> str:
+    """Return the known name that is most like this one, whatever its case and blanks; empty where none is.
+
+    `likeness` is higher than usual for names that have most of their letters in common, as those of schedulers.
+    """
+    return _nearest(name, tuple(islice(known, KNOWN_MAX)), likeness) if len(name) <= LENGTH_MAX else ""
 
 
 @lru_cache(maxsize=ANSWERS_MAX)
-def _nearest(name: str, known: tuple[str, ...]) -> str:
+def _nearest(name: str, known: tuple[str, ...], likeness: float) -> str:
     plain = name.strip().casefold()
     same = [one for one in known if one.casefold() == plain]
-    return next(iter(same or difflib.get_close_matches(name, known, n=1, cutoff=LIKENESS_MIN)), "")
+    return next(iter(same or difflib.get_close_matches(name, known, n=1, cutoff=likeness)), "")

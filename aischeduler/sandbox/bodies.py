@@ -43,11 +43,11 @@ def cannot_be_handled(resource: Resource, why: str, kind: str = "") -> Refusal:
     return bad_request(f'{given} in version "{resource.version}" cannot be handled as a {resource.kind}: {why}')
 
 
-class _Loader(yaml.SafeLoader):
+class JsonLoader(yaml.SafeLoader):
     """YAML as JSON has it: a text that looks like a date stays a text."""
 
 
-_Loader.yaml_implicit_resolvers = {
+JsonLoader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
@@ -59,7 +59,7 @@ def _parse_yaml(body: bytes) -> Any:
     except orjson.JSONDecodeError:
         pass
     try:
-        return yaml.load(body, _Loader)  # noqa: S506 (a safe loader)
+        return yaml.load(body, JsonLoader)  # noqa: S506 (a safe loader)
     except yaml.YAMLError as error:
         raise bad_request(f"error decoding YAML: {' '.join(str(error).split())}") from error
 

@@ -169,11 +169,13 @@ def test_odd_stored_status_is_replaced(status: Any) -> None:
     assert json.loads(patch)["status"]["columns"]["nodes"] == "3"
 
 
-def test_new_pool_says_nothing() -> None:
+def test_new_pool_says_nothing_but_its_switches() -> None:
     assert json.loads(pool_requests.new_pool("default")) == {
         "apiVersion": "resource.aibee.cn/v1alpha1",
         "kind": "Pool",
         "metadata": {"name": "default"},
         "spec": {},
     }
+    switched = json.loads(pool_requests.new_pool("default", ("disableSharing",)))
+    assert switched["spec"] == {"disableSharing": True}
     assert pool_requests.pools_path() == "/apis/resource.aibee.cn/v1alpha1/pools"

@@ -1,0 +1,49 @@
+"""The engine goes by the configuration."""
+
+from aischeduler.config.schema import Backoff as ConfiguredBackoff
+from aischeduler.config.schema import Config, DefaultPool, RoomOrder
+from aischeduler.daemon.profile import profile_of
+from aischeduler.engine.profile import default_profile
+from aischeduler.model.actions import CreatePool
+from aischeduler.model.names import DEFAULT_POOL
+from aischeduler.model.pool import MakeRoom, Pool
+from aischeduler.state.records import Backoff
+from tests.build import a_pool
+from tests.engine.session import Session
+
+
+def test_defaults_of_the_configuration_are_those_of_the_engine() -> None:
+    found, expected = profile_of(Config()), default_profile()
+    assert (found.scheduler_name, found.gpu_resources) == (expected.scheduler_name, expected.gpu_resources)
+    assert (found.preemption, found.make_room) == (expected.preemption, expected.make_room)
+    assert (found.backoff, found.default_pool) == (expected.backoff, expected.default_pool)
+
+
+def test_every_field_that_the_engine_goes_by_reaches_it() -> None:
+    found = profile_of(
+        Config(
+            scheduler_name="night",
+            gpu_resources=("a.com/gpu",),
+            disable_preemption=True,
+            make_room=RoomOrder.BORROW_THEN_PREEMPT,
+            backoff=ConfiguredBackoff(initial_seconds=2, max_seconds=60),
+            default_pool=DefaultPool(disable_sharing=True, disable_borrowing=True),
+        )
+    )
+    assert (found.scheduler_name, found.gpu_resources, found.preemption) == ("night", ("a.com/gpu",), False)
+    assert (found.make_room, found.backoff) == (MakeRoom.BORROW_THEN_PREEMPT, Backoff(2, 60))
+    assert found.default_pool == Pool(DEFAULT_POOL, disable_sharing=True, disable_borrowing=True)
+
+
+def test_pool_that_does_not_say_makes_room_as_the_profile_has_it() -> None:
+    profile = profile_of(Config(make_room=RoomOrder.BORROW_THEN_PREEMPT))
+    assert profile.first_room(a_pool("a")) is MakeRoom.BORROW_THEN_PREEMPT
+    assert profile.first_room(a_pool("a", make_room=MakeRoom.PREEMPT_THEN_BORROW)) is MakeRoom.PREEMPT_THEN_BORROW
+
+
+def test_default_pool_is_created_with_the_switches_of_the_configuration() -> None:
+    profile = profile_of(Config(default_pool=DefaultPool(disable_preemption=True, disable_sharing=True)))
+    session = Session(profile=profile)
+    session.decide()
+    created = [action for action in session.said if isinstance(action, CreatePool)]
+    assert created == [CreatePool(DEFAULT_POOL, ("disablePreemption", "disableSharing"))]

@@ -1,0 +1,153 @@
+"""A running scheduler and the file that its configuration came from."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import structlog
+from structlog.testing import CapturingLogger
+
+from aischeduler.config.load import load_config
+from aischeduler.config.schema import Config, Events
+from aischeduler.daemon.reload import Reload, Source
+from tests.daemon.cluster import cluster
+from tests.kube.scripted import until
+
+LOOK_SECONDS = 0.005
+
+
+@dataclass
+class World:
+    """A file, what was taken over from it, and what the log was told."""
+
+    path: Path
+    applied: list[Config] = field(default_factory=list)
+    lines: CapturingLogger = field(default_factory=CapturingLogger)
+
+    @asynccontextmanager
+    async def following(self, *, look_seconds: float = LOOK_SECONDS, file: bool = True) -> AsyncIterator[Reload]:
+        path = self.path if file else None
+        log = structlog.wrap_logger(self.lines, processors=[], wrapper_class=structlog.BoundLogger).bind()
+        reload = Reload(Source(path, partial(load_config, path)), load_config(path), self.applied.append, log)
+        task = asyncio.create_task(reload.follow(look_seconds))
+        try:
+            yield reload
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    def told(self) -> list[dict[str, Any]]:
+        return [dict(call.kwargs) for call in self.lines.calls]
+
+
+def mounted(directory: Path, text: str) -> Path:
+    """Put a file where a ConfigMap would be mounted: behind two links of which one is swapped."""
+    directory.mkdir()
+    swap(directory, "one", text)
+    (directory / "config.yaml").symlink_to("..data/config.yaml")
+    return directory / "config.yaml"
+
+
+def swap(directory: Path, version: str, text: str) -> None:
+    (directory / version).mkdir()
+    (directory / version / "config.yaml").write_text(text)
+    (directory / "..new").symlink_to(version)
+    (directory / "..new").rename(directory / "..data")
+
+
+async def test_file_that_was_written_is_taken_over_and_told(tmp_path: Path) -> None:
+    world = World(tmp_path / "ai.yaml")
+    world.path.write_text("bindInFlight: 3\n")
+    async with world.following() as reload:
+        world.path.write_text("bindInFlight: 30\nevents: {burst: 7}\n")
+        await until(lambda: world.told())
+    assert world.applied == [Config(bind_in_flight=30, events=Events(burst=7))]
+    assert reload.config == world.applied[0]
+    assert world.told() == [
+        {"event": "configuration read again", "cause": "the file changed", "changed": "bindInFlight, events.burst"}
+    ]
+
+
+async def test_config_map_whose_link_is_swapped_is_a_changed_file(tmp_path: Path) -> None:
+    world = World(mounted(tmp_path / "etc", "bindInFlight: 3\n"))
+    async with world.following():
+        swap(tmp_path / "etc", "two", "bindInFlight: 4\n")
+        await until(lambda: world.applied)
+    assert world.applied == [Config(bind_in_flight=4)]
+
+
+async def test_what_only_a_restart_can_use_is_named_and_changes_nothing(tmp_path: Path) -> None:
+    world = World(tmp_path / "ai.yaml")
+    world.path.write_text("")
+    async with world.following() as reload:
+        world.path.write_text('backoff: {maxSeconds: 60}\nhttp: {address: ":1"}\n')
+        await until(lambda: len(world.told()) == 2)
+    assert world.applied == []
+    assert reload.config == Config()
+    assert world.told() == [
+        {"event": "configuration read again", "cause": "the file changed", "changed": "nothing"},
+        {"event": "restart to use", "fields": "backoff.maxSeconds, http.address"},
+    ]
+
+
+async def test_broken_file_is_told_once_and_the_old_values_stay(tmp_path: Path) -> None:
+    world = World(tmp_path / "ai.yaml")
+    world.path.write_text("bindInFlight: 3\n")
+    async with world.following() as reload:
+        world.path.write_text("bindInFlight: 0\n")
+        await until(lambda: world.told())
+        await asyncio.sleep(5 * LOOK_SECONDS)
+        assert reload.config == Config(bind_in_flight=3)
+        assert world.told() == [
+            {
+                "event": "configuration not taken over",
+                "cause": "the file changed",
+                "reason": f"{world.path}: bindInFlight must be a whole number from 1 to 256, not 0",
+            }
+        ]
+        world.path.unlink()
+        await until(lambda: len(world.told()) == 2)
+        world.path.write_text("bindInFlight: 5\n")
+        await until(lambda: world.applied)
+    assert world.applied == [Config(bind_in_flight=5)]
+
+
+async def test_signal_has_an_unchanged_file_read_at_once(tmp_path: Path) -> None:
+    world = World(tmp_path / "ai.yaml")
+    world.path.write_text("bindInFlight: 3\n")
+    async with world.following(look_seconds=60) as reload:
+        reload.ask()
+        await until(lambda: world.told())
+    assert world.told() == [{"event": "configuration read again", "cause": "SIGHUP", "changed": "nothing"}]
+
+
+async def test_without_a_file_a_signal_is_answered_too(tmp_path: Path) -> None:
+    world = World(tmp_path / "no.yaml")
+    async with world.following(look_seconds=60, file=False) as reload:
+        reload.ask()
+        await until(lambda: world.told())
+    assert [line["changed"] for line in world.told()] == ["nothing"]
+
+
+async def test_daemon_takes_over_what_the_schema_promises() -> None:
+    async with cluster() as world:
+        daemon = world.daemon
+        assert daemon.works is not None
+        binder, reports = daemon.works.crew.binder, daemon.works.crew.reports
+        daemon.apply(Config(bind_in_flight=3, request_timeout_seconds=7, events=Events(per_second=5, burst=10)))
+        assert binder._window.size == 3
+        assert {wire.answer_seconds for wire in daemon.works.wires} == {7}
+        assert (reports._rate._interval, reports._rate._burst_seconds) == (0.2, 2.0)
+        await world.node("n", cpu="8")
+        for number in range(8):
+            await world.pod(f"p{number}")
+        await world.until(world.all_placed)
+        daemon.apply(Config(bind_in_flight=200))
+        assert binder._window.size == 64
+        await world.pod("last", cpu="0")
+        await world.until(world.all_placed)
