@@ -118,7 +118,9 @@ pool_app.command()(pools)
 def check(
     files: Annotated[list[str] | None, Argument(metavar="[FILE]...", help="More files.")] = None,
     file: Annotated[list[str] | None, Option("-f", "--file", metavar="FILE", help="YAML; - is standard input.")] = None,
-    kubeconfig: Annotated[Path | None, Option(metavar="FILE", help="Look at the nodes and Pools of a cluster too.")] = None,
+    kubeconfig: Annotated[
+        Path | None, Option(metavar="FILE", help="Look at the nodes and Pools of a cluster too.")
+    ] = None,
     context: Context = None,
     config: Annotated[Path | None, Option(metavar="FILE", help="Configuration of the scheduler that is meant.")] = None,
 ) -> int:

@@ -114,7 +114,7 @@ def _usage(sentence: str) -> TyperException:
 
 
 def _configuration(options: Options, documents: Iterable[Document]) -> tuple[Config, list[Finding]]:
-    """Return the configuration that pods are judged by, the given one or the first of the documents that can be used."""
+    """Return the configuration that pods are judged by: the given one, or the first document that can be used."""
     usable: list[Config] = []
     findings: list[Finding] = []
     if options.config is not None:
@@ -221,4 +221,6 @@ def _summary(documents: Sequence[Document], findings: Sequence[Finding]) -> str:
     left = ", ".join(f"{kind} ({count})" for kind, count in sorted(other.items()))
     count = len(documents)
     found = f"{len(findings)} finding{'s' * (len(findings) != 1)}" if findings else "nothing found"
-    return f"{SCHEDULER_NAME}: {count} document{'s' * (count != 1)}: {found}" + (f"; not looked at: {left}" if left else "")
+    return f"{SCHEDULER_NAME}: {count} document{'s' * (count != 1)}: {found}" + (
+        f"; not looked at: {left}" if left else ""
+    )

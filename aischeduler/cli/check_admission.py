@@ -161,5 +161,7 @@ def _meant(document: Document, field: str) -> str:
     if (document.api_version, document.kind) != POOL:
         return ""
     *path, name = field.split(".")
-    near = nearest(name, mapping_at(pool_schema(), *(step for part in path for step in ("properties", part)), "properties"))
+    near = nearest(
+        name, mapping_at(pool_schema(), *(step for part in path for step in ("properties", part)), "properties")
+    )
     return f"; did you mean {near}?" if near else ""

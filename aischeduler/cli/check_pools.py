@@ -87,10 +87,8 @@ class Known:
                 self._is_present(present=True)
             case Operator.NOT_IN:
                 self.others |= values
-            case Operator.EXISTS:
-                self._is_present(present=True)
-            case Operator.DOES_NOT_EXIST:
-                self._is_present(present=False)
+            case Operator.EXISTS | Operator.DOES_NOT_EXIST:
+                self._is_present(present=requirement.operator is Operator.EXISTS)
             case Operator.GT | Operator.LT:
                 pass
 

@@ -80,7 +80,9 @@ def asks_for(template: Template, scheduler_name: str) -> Iterator[Finding]:
     if asked == scheduler_name:
         return
     if nearest(asked, [scheduler_name], SCHEDULER_LIKENESS):
-        yield template.found("spec.schedulerName", f"{shorten(asked)} is another scheduler; did you mean {scheduler_name}?")
+        yield template.found(
+            "spec.schedulerName", f"{shorten(asked)} is another scheduler; did you mean {scheduler_name}?"
+        )
     elif template.pool and not asked:
         what = f"is missing: a pod that names a pool is scheduled by pools only with schedulerName: {scheduler_name}"
         yield template.found("spec.schedulerName", what)
@@ -94,7 +96,7 @@ def misplaced_pool(template: Template) -> Iterator[Finding]:
             what = f"names a pool, but pods are made from {template.lead}metadata: it belongs there"
             yield Finding(template.document, f"metadata.{part}[{POOL_KEY}]", what)
         for key in mapping_at(template.body, "metadata", part):
-            if isinstance(key, str) and key != POOL_KEY and nearest(key, [POOL_KEY]):
+            if key != POOL_KEY and nearest(str(key), [POOL_KEY]):
                 yield template.found(f"metadata.{part}[{key}]", f"means nothing; did you mean {POOL_KEY}?")
 
 

@@ -1,5 +1,4 @@
-"""Every field of the configuration by its path in the file: what it must be, and whether a running scheduler takes
-its change over.
+"""Every field of the configuration by its path in the file, and whether a running scheduler takes its change over.
 
 Law: nothing is listed here; what there is comes from the schema.
 """

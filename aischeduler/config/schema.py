@@ -153,7 +153,9 @@ class LeaderElection(Part, frozen=True):
         """Refuse durations that would let two lead; raises ValueError."""
         lease, renew, retry = self.lease_duration_seconds, self.renew_deadline_seconds, self.retry_period_seconds
         if lease <= renew:
-            raise ValueError(f"leaseDurationSeconds must be greater than renewDeadlineSeconds, which is {renew}, not {lease}")
+            raise ValueError(
+                f"leaseDurationSeconds must be greater than renewDeadlineSeconds, which is {renew}, not {lease}"
+            )
         if renew <= RETRY_SLACK * retry:
             raise ValueError(
                 f"renewDeadlineSeconds must be greater than {RETRY_SLACK} times retryPeriodSeconds, which is {retry}, "

@@ -85,7 +85,7 @@ def _change(name: str, old: object, new: object) -> str:
     match old, new:
         case bool(), bool():
             return f"{name}: {str(old).lower()} -> {str(new).lower()}"
-        case (str() | None), (str() | None):
+        case ((str() | None), (str() | None)):
             return f"{name}: {old or 'unset'} -> {new or 'unset'}"
         case _:
             return f"{name} changed"

@@ -1,6 +1,6 @@
 """Profiles: which rules are in force, for the pods of which scheduler name."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from aischeduler.framework.plugin import Plugins
 from aischeduler.model.names import DEFAULT_POOL, GPU_DEFAULT, SCHEDULER_NAME
@@ -31,8 +31,8 @@ class Profile:
     plugins: Plugins
     preemption: bool = True
     make_room: MakeRoom = MakeRoom.PREEMPT_THEN_BORROW
-    backoff: Backoff = Backoff()
-    default_pool: Pool = Pool(DEFAULT_POOL)  # noqa: RUF009 - a value that nobody changes
+    backoff: Backoff = field(default_factory=Backoff)
+    default_pool: Pool = field(default_factory=lambda: Pool(DEFAULT_POOL))
 
     def first_room(self, pool: Pool) -> MakeRoom:
         """Return what is tried first for a pod of this pool that fits on none of its nodes."""

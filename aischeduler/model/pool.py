@@ -40,8 +40,8 @@ class Pool:
 
     `selector` None owns no nodes. `placement` None chooses by what a pod asks for: GPU pods pack, others spread.
     `borrowing_pools` are the only ones that its pods may borrow from; None: all. Limits bound, resource by resource,
-    what all running loans ask for; what they do not name is unlimited. `make_room` None: as the scheduler's profile says.
-    `allowed_namespaces` None: all.
+    what all running loans ask for; what they do not name is unlimited. `make_room` None: as the scheduler's profile
+    says. `allowed_namespaces` None: all.
     `invalid` says why the spec is refused, naming the field; such a pool owns no nodes. `generation` is the
     version of the spec that conditions speak of.
     """

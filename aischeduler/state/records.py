@@ -31,7 +31,7 @@ class Backoff:
 
     def seconds(self, attempts: int) -> float:
         """Return how long to wait after one more failure than `attempts`."""
-        return min(self.first_seconds * 2 ** min(attempts, DOUBLINGS_MAX), self.longest_seconds)
+        return min(self.first_seconds * (1 << min(attempts, DOUBLINGS_MAX)), self.longest_seconds)
 
 
 class Place(Enum):

@@ -1,6 +1,7 @@
 """The commands as a user types them: what they print, what they say when typed wrong, how they end."""
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -19,6 +20,15 @@ from aischeduler.kube.client import Client
 from aischeduler.sandbox.http import HttpSandbox
 
 AI_SCHEDULER = (sys.executable, "-m", "aischeduler")
+
+
+def assert_told(err: str, sentence: str, *, logged: bool) -> None:
+    """Assert that standard error has the sentence once, and a line of log before it where `logged`."""
+    *lines, last = err.splitlines()
+    assert last == f"ai-scheduler: {sentence}"
+    told = [{key: one for key, one in json.loads(line).items() if key != "timestamp"} for line in lines]
+    line = {"level": "error", "event": "cannot run", "reason": sentence, "exit_status": 1}
+    assert told == ([line] if logged else [])
 
 
 def test_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
@@ -64,7 +74,8 @@ def test_missing_kubeconfig_is_one_sentence_and_status_1(
     command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*command, "--kubeconfig", str(tmp_path / "nope")]) == 1
-    assert capsys.readouterr().err == f"ai-scheduler: {tmp_path / 'nope'}: there is no such kubeconfig file\n"
+    sentence = f"{tmp_path / 'nope'}: there is no such kubeconfig file"
+    assert_told(capsys.readouterr().err, sentence, logged=command[0] == "run")
 
 
 @pytest.mark.parametrize("command", [["pools"], ["run", "--no-leader-elect"]])
@@ -74,8 +85,8 @@ def test_typo_in_the_configuration_names_file_and_field(
     path = tmp_path / "ai.yaml"
     path.write_text("schedularName: x\n")
     assert main([*command, "--config", str(path)]) == 1
-    sentence = f"ai-scheduler: {path}: 'schedularName' is no field; did you mean schedulerName?\n"
-    assert capsys.readouterr().err == sentence
+    sentence = f"{path}: 'schedularName' is no field; did you mean schedulerName?"
+    assert_told(capsys.readouterr().err, sentence, logged=command[0] == "run")
 
 
 def test_server_that_is_not_there_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

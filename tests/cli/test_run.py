@@ -5,7 +5,10 @@ import json
 import signal
 import socket
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -18,6 +21,8 @@ from aischeduler.config.schema import Http, LogFormat, Logging, LogLevel
 from aischeduler.kube.auth import connect
 from aischeduler.kube.client import Client
 from aischeduler.sandbox.http import HttpSandbox
+from tests.cli.test_app import assert_told
+from tests.kube.scripted import Script, reply, serving, status
 
 RUN = (sys.executable, "-m", "aischeduler", "run")
 
@@ -41,6 +46,89 @@ async def test_run_binds_a_job_logs_every_decision_and_ends_cleanly_on_sigterm(t
     lines = [json.loads(line) for line in err.splitlines()]
     told = {line["pod"] for line in lines if line.get("pool") == "cpu-pool" and line.get("node", "").startswith("cpu-")}
     assert len(told) == 10
+
+
+class Running:
+    """A scheduler as a process of its own, and the lines that it has logged so far."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.lines: list[dict[str, Any]] = []
+
+    async def line(self, event: str) -> dict[str, Any]:
+        """Return the next line of this event."""
+        assert self.process.stderr is not None
+        async with asyncio.timeout(20):
+            while line := await self.process.stderr.readline():
+                self.lines.append(json.loads(line))
+                if self.lines[-1]["event"] == event:
+                    return self.lines[-1]
+        raise AssertionError(f"no {event!r} among {self.lines}")
+
+
+@asynccontextmanager
+async def running(directory: Path, url: str, *options: str) -> AsyncIterator[Running]:
+    path = directory / "kubeconfig"
+    path.write_text(HttpSandbox(port=1).kubeconfig.replace("server: ''", f"server: {url}"))
+    process = await asyncio.create_subprocess_exec(
+        *RUN, "--kubeconfig", str(path), "--no-leader-elect", "--http-address=none", *options,
+        stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        yield Running(process)
+    finally:
+        if process.returncode is None:
+            process.send_signal(signal.SIGTERM)
+        await asyncio.wait_for(process.communicate(), timeout=20)
+
+
+async def test_sighup_takes_a_changed_file_over_and_the_command_line_still_wins(tmp_path: Path) -> None:
+    path = tmp_path / "ai.yaml"
+    path.write_text("bindInFlight: 7\n")
+    async with HttpSandbox() as sandbox, running(tmp_path, sandbox.url, "--config", str(path)) as scheduler:
+        await scheduler.line("synced")
+        path.write_text('logging: {level: warning}\nhttp: {address: ":1"}\nschedulerName: night\n')
+        scheduler.process.send_signal(signal.SIGHUP)
+        assert (await scheduler.line("restart to use"))["fields"] == "schedulerName"
+        path.write_text("bindInFlight: 0\n")
+        scheduler.process.send_signal(signal.SIGHUP)
+        refused = await scheduler.line("configuration not taken over")
+    assert refused["reason"] == f"{path}: bindInFlight must be a whole number from 1 to 256, not 0"
+    assert scheduler.process.returncode == 0
+
+
+async def test_api_server_that_is_too_old_ends_the_run_with_one_sentence(tmp_path: Path) -> None:
+    script = Script()
+    script.always["get", "/version"] = lambda _: reply(200, {"major": "1", "minor": "30"})
+    async with serving(script) as server, running(tmp_path, server.url) as scheduler:
+        told = await scheduler.line("cannot run")
+        _, rest = await asyncio.wait_for(scheduler.process.communicate(), timeout=20)
+    sentence = f"{server.url} is Kubernetes 1.30; the scheduler needs 1.31 or newer"
+    assert (told["level"], told["reason"], told["exit_status"]) == ("error", sentence, 1)
+    assert rest.decode() == f"ai-scheduler: {sentence}\n"
+    assert scheduler.process.returncode == 1
+
+
+async def test_api_server_that_is_away_is_named_and_waited_for(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    async with running(tmp_path, f"http://127.0.0.1:{port}") as scheduler:
+        told = await scheduler.line("the API server cannot be reached; trying on")
+    assert told["server"] == f"http://127.0.0.1:{port}"
+    assert f"no connection to http://127.0.0.1:{port}" in told["reason"]
+    assert scheduler.process.returncode == 0
+
+
+async def test_missing_right_is_named_by_verb_and_resource_and_the_run_goes_on(tmp_path: Path) -> None:
+    script = Script()
+    script.always["get", "/version"] = lambda _: reply(200, {"major": "1", "minor": "36"})
+    message = 'pods is forbidden: User "x" cannot list resource "pods" in API group "" at the cluster scope'
+    script.always["get", "/api/v1/pods"] = lambda _: status(403, "Forbidden", message)
+    async with serving(script) as server, running(tmp_path, server.url) as scheduler:
+        while (told := await scheduler.line("list or watch failed"))["kind"] != "Pod":
+            pass
+    assert message in told["reason"]
+    assert scheduler.process.returncode == 0
 
 
 async def test_run_without_the_flag_is_elected_and_gives_the_lease_back_at_its_end(tmp_path: Path) -> None:
@@ -87,7 +175,7 @@ def test_http_address_of_the_file_holds_where_the_command_line_says_nothing(tmp_
 def test_wrong_http_address_is_one_sentence(address: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--http-address", address]) == 1
     sentence = f"--http-address must be host:port such as :8080 or 127.0.0.1:8080, or none, not {address!r}"
-    assert capsys.readouterr().err == f"ai-scheduler: {sentence}\n"
+    assert_told(capsys.readouterr().err, sentence, logged=True)
 
 
 def test_http_port_that_is_taken_stops_the_start_in_one_sentence(
@@ -99,7 +187,7 @@ def test_http_port_that_is_taken_stops_the_start_in_one_sentence(
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         assert main(["run", "--kubeconfig", str(path), "--http-address", address]) == 1
     sentence = f"http.address: cannot listen on {address}: Address already in use"
-    assert capsys.readouterr().err == f"ai-scheduler: {sentence}\n"
+    assert_told(capsys.readouterr().err, sentence, logged=True)
 
 
 async def test_running_daemon_serves_metrics_and_health_and_says_on_which_port(tmp_path: Path) -> None:

@@ -16,7 +16,9 @@ def test_defaults_are_printed_without_remarks() -> None:
 
 
 def test_value_that_is_not_the_default_has_the_default_beside_it() -> None:
-    text = as_yaml(Config(bind_in_flight=3, gpu_resources=("a.com/x", "b.com/y"), logging=Logging(level=LogLevel.DEBUG)))
+    text = as_yaml(
+        Config(bind_in_flight=3, gpu_resources=("a.com/x", "b.com/y"), logging=Logging(level=LogLevel.DEBUG))
+    )
     assert "bindInFlight: 3  # default: 128\n" in text
     assert "gpuResources: [a.com/x, b.com/y]  # default: [nvidia.com/gpu]\n" in text
     assert "  level: debug  # default: info\n" in text

@@ -31,9 +31,7 @@ async def test_server_that_is_new_enough_is_taken_without_a_word() -> None:
 
 async def test_server_that_is_away_is_told_once_and_waited_for() -> None:
     script, calls = Script(), iter(range(9))
-    script.always["get", "/version"] = lambda _: (
-        slam if next(calls) < 3 else reply(200, {"major": "1", "minor": "36"})
-    )
+    script.always["get", "/version"] = lambda _: slam if next(calls) < 3 else reply(200, {"major": "1", "minor": "36"})
     said, lines = await met(script)
     assert said == ""
     assert [line["event"] for line in lines] == ["the API server cannot be reached; trying on"]

@@ -65,7 +65,7 @@ async def test_file_that_was_written_is_taken_over_and_told(tmp_path: Path) -> N
     world.path.write_text("bindInFlight: 3\n")
     async with world.following() as reload:
         world.path.write_text("bindInFlight: 30\nevents: {burst: 7}\n")
-        await until(lambda: world.told())
+        await until(world.told)
     assert world.applied == [Config(bind_in_flight=30, events=Events(burst=7))]
     assert reload.config == world.applied[0]
     assert world.told() == [
@@ -100,7 +100,7 @@ async def test_broken_file_is_told_once_and_the_old_values_stay(tmp_path: Path) 
     world.path.write_text("bindInFlight: 3\n")
     async with world.following() as reload:
         world.path.write_text("bindInFlight: 0\n")
-        await until(lambda: world.told())
+        await until(world.told)
         await asyncio.sleep(5 * LOOK_SECONDS)
         assert reload.config == Config(bind_in_flight=3)
         assert world.told() == [
@@ -122,7 +122,7 @@ async def test_signal_has_an_unchanged_file_read_at_once(tmp_path: Path) -> None
     world.path.write_text("bindInFlight: 3\n")
     async with world.following(look_seconds=60) as reload:
         reload.ask()
-        await until(lambda: world.told())
+        await until(world.told)
     assert world.told() == [{"event": "configuration read again", "cause": "SIGHUP", "changed": "nothing"}]
 
 
@@ -130,7 +130,7 @@ async def test_without_a_file_a_signal_is_answered_too(tmp_path: Path) -> None:
     world = World(tmp_path / "no.yaml")
     async with world.following(look_seconds=60, file=False) as reload:
         reload.ask()
-        await until(lambda: world.told())
+        await until(world.told)
     assert [line["changed"] for line in world.told()] == ["nothing"]
 
 
