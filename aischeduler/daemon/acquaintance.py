@@ -23,11 +23,11 @@ async def meet(client: Client, url: str, pace: Pace, log: FilteringBoundLogger) 
             version = await read_version(client)
         except UnreachableError as error:
             if not told:
-                log.warning("the API server cannot be reached; trying on", server=url, reason=str(error))
+                log.warning("server not reached", server=url, reason=str(error))
             told = True
             await backoff.wait()
         except ApiError as error:
-            log.warning("the API server does not tell its version", server=url, reason=str(error))
+            log.warning("server version unknown", server=url, reason=str(error))
             return ""
         else:
             return too_old(url, version)
