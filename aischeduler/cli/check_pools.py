@@ -59,6 +59,10 @@ class Known:
         for requirement in selector.requirements:
             if requirement.key == key:
                 self._learn(requirement)
+        self._conclude()
+
+    def _conclude(self) -> None:
+        """Take what it has not from what it may have."""
         if self.values is not None:
             self.values -= self.others
             self.possible = self.possible and bool(self.values)
