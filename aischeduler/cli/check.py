@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,7 +30,7 @@ from aischeduler.daemon.profile import profile_of
 from aischeduler.kube import resources
 from aischeduler.kube.auth import connect
 from aischeduler.kube.client import Client
-from aischeduler.kube.errors import ApiError
+from aischeduler.kube.errors import ApiError, RefusedError
 from aischeduler.kube.podspec import SpecCache
 from aischeduler.model.events import Event, PodSeen, PoolSeen
 from aischeduler.model.names import GROUP, SCHEDULER_NAME
@@ -101,7 +102,11 @@ async def _cluster(options: Options) -> list[Event]:
         server = await connect(str(options.kubeconfig) if options.kubeconfig else None, options.context, time.monotonic)
         async with Client(server) as client:
             for resource in (resources.namespaces(), resources.pools(), resources.nodes()):
-                events += [one async for one in listed(client, resource) if not isinstance(one, str)]
+                try:
+                    events += [one async for one in listed(client, resource) if not isinstance(one, str)]
+                except RefusedError as error:
+                    if not (error.status == HTTPStatus.NOT_FOUND and resource.optional):  # not installed yet
+                        raise
     except ApiError as error:
         raise _usage(f"the cluster cannot be looked at: {error}") from error
     return events

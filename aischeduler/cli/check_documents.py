@@ -17,6 +17,8 @@ from aischeduler.sandbox.bodies import JsonLoader
 
 FILE_BYTES_MAX: Final = 16 * 1024 * 1024
 """A file beyond this is no manifest."""
+VALUES_MAX: Final = 1_000_000
+"""Values of one document; aliases can make a few lines many more."""
 SENTENCE_LENGTH_MAX: Final = 1000
 NAME_LENGTH_MAX: Final = 300
 
@@ -85,6 +87,9 @@ def read_documents(source: str, text: bytes) -> tuple[list[Document], list[Findi
     try:
         for body in yaml.load_all(text, JsonLoader):
             number += 1
+            if _size(body, {}) > VALUES_MAX:
+                findings.append(Finding(Document(source, str(number), {}), "", f"has more than {VALUES_MAX} values"))
+                continue
             for place, one in _unpacked(str(number), body):
                 if isinstance(one, dict):
                     documents.append(Document(source, place, one))
@@ -98,6 +103,18 @@ def read_documents(source: str, text: bytes) -> tuple[list[Document], list[Findi
         problem = f"is not YAML that can be read: {error}"
         findings.append(Finding(Document(source, str(number + 1), {}), "", problem))
     return documents, findings
+
+
+def _size(value: Any, known: dict[int, int]) -> int:
+    """Return how many values there are once aliases are written out; `known` has those that were counted."""
+    if not isinstance(value, dict | list):
+        return 1
+    found = known.get(id(value))
+    if found is None:
+        known[id(value)] = VALUES_MAX  # one that holds itself has no end
+        inner = value.values() if isinstance(value, dict) else value
+        found = known[id(value)] = 1 + sum(_size(one, known) for one in inner)
+    return found
 
 
 def _unpacked(place: str, body: Any) -> Iterator[tuple[str, Any]]:

@@ -5,6 +5,7 @@ selected by the other.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 
 from aischeduler.cli.check_documents import Document, Finding, items_at, mapping_at
@@ -41,61 +42,51 @@ def overlapping(pools: Mapping[str, tuple[Document, Pool]]) -> Iterator[Finding]
 
 def implies(selector: LabelSelector, other: LabelSelector) -> bool:
     """Say whether every set of labels that satisfies the first satisfies the other, and some set does."""
-    known = {requirement.key: Known(selector, requirement.key) for requirement in selector.requirements}
-    if not all(one.possible for one in known.values()):
-        return False
-    nothing = Known(LabelSelector(()), "")
-    return all(known.get(requirement.key, nothing).implies(requirement) for requirement in other.requirements)
+    known = {one.key: _known(selector, one.key) for one in (*selector.requirements, *other.requirements)}
+    return all(one.possible for one in known.values()) and all(
+        known[one.key].implies(one) for one in other.requirements
+    )
 
 
+@dataclass(frozen=True, slots=True)
 class Known:
-    """What a selector says of one label: `present` (None where it may be absent), its values, those it has not."""
+    """What a selector says of one label: that it is there, or is not; the values it may have, and those it has not."""
 
-    def __init__(self, selector: LabelSelector, key: str) -> None:
-        self.present: bool | None = None
-        self.values: frozenset[str] | None = None
-        self.others: frozenset[str] = frozenset()
-        self.possible = True
-        for requirement in selector.requirements:
-            if requirement.key == key:
-                self._learn(requirement)
-        self._conclude()
+    present: bool
+    absent: bool
+    values: frozenset[str] | None
+    others: frozenset[str]
 
-    def _conclude(self) -> None:
-        """Take what it has not from what it may have."""
-        if self.values is not None:
-            self.values -= self.others
-            self.possible = self.possible and bool(self.values)
+    @property
+    def possible(self) -> bool:
+        """Say whether a label can be so."""
+        return not (self.present and self.absent) and self.values != frozenset()
 
     def implies(self, requirement: Requirement) -> bool:
         """Say whether a label of which this is known satisfies the requirement."""
         values = frozenset(requirement.values)
         match requirement.operator:
             case Operator.IN:
-                return self.present is True and self.values is not None and self.values <= values
+                return self.values is not None and self.values <= values
             case Operator.NOT_IN:
-                excluded = self.values.isdisjoint(values) if self.values is not None else values <= self.others
-                return self.present is False or excluded
+                excluded = values <= self.others if self.values is None else self.values.isdisjoint(values)
+                return self.absent or excluded
             case Operator.EXISTS:
-                return self.present is True
+                return self.present
             case Operator.DOES_NOT_EXIST:
-                return self.present is False
+                return self.absent
             case Operator.GT | Operator.LT:
                 return False  # no label selector has them
 
-    def _learn(self, requirement: Requirement) -> None:
-        values = frozenset(requirement.values)
-        match requirement.operator:
-            case Operator.IN:
-                self.values = values if self.values is None else self.values & values
-                self._is_present(present=True)
-            case Operator.NOT_IN:
-                self.others |= values
-            case Operator.EXISTS | Operator.DOES_NOT_EXIST:
-                self._is_present(present=requirement.operator is Operator.EXISTS)
-            case Operator.GT | Operator.LT:
-                pass
 
-    def _is_present(self, *, present: bool) -> None:
-        self.possible = self.possible and self.present in (None, present)
-        self.present = present
+def _known(selector: LabelSelector, key: str) -> Known:
+    about = [one for one in selector.requirements if one.key == key]
+    operators = [one.operator for one in about]
+    named = [frozenset(one.values) for one in about if one.operator is Operator.IN]
+    others = frozenset(value for one in about if one.operator is Operator.NOT_IN for value in one.values)
+    return Known(
+        present=Operator.IN in operators or Operator.EXISTS in operators,
+        absent=Operator.DOES_NOT_EXIST in operators,
+        values=frozenset.intersection(*named) - others if named else None,
+        others=others,
+    )

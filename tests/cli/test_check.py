@@ -282,6 +282,14 @@ def test_what_is_no_object_is_a_finding(document: str, line: str, checked: Check
     assert said.startswith(line)
 
 
+def test_aliases_that_make_a_few_lines_many_are_a_finding(checked: Checked) -> None:
+    levels = [f"l{number}: &l{number} [{', '.join([f'*l{number - 1}'] * 9)}]" for number in range(1, 9)]
+    (line,) = checked("\n".join(["l0: &l0 [x]", *levels]))
+    assert line == "1: has more than 1000000 values"
+    (line,) = checked("a: &a [*a]")
+    assert line == "1: has more than 1000000 values"
+
+
 def test_list_counts_as_what_is_in_it(checked: Checked) -> None:
     items = "".join(
         f"- {a_pool(name, '{makeRoom: Nope}')}".replace("\n", "\n  ").rstrip() + "\n" for name in ("a", "b")
@@ -319,17 +327,19 @@ def test_check_that_cannot_be_made_has_status_2(
     assert capsys.readouterr().err == f"ai-scheduler: {sentence}\n"
 
 
-async def test_nodes_and_pools_of_a_cluster_count_where_it_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("installed", [True, False])
+async def test_nodes_and_pools_of_a_cluster_count_where_it_is_named(tmp_path: Path, *, installed: bool) -> None:
     path, job = tmp_path / "kubeconfig", tmp_path / "job.yaml"
     job.write_text(a_job("gpu-pol", cpu="1k"))
     async with HttpSandbox() as sandbox:
         path.write_text(sandbox.kubeconfig)
         async with Client(await connect(str(path), None, lambda: 0.0)) as client:
-            await create(client, *cluster())
+            await create(client, *(item for item in cluster() if installed or item["kind"] == "Node"))
         command = (sys.executable, "-m", "aischeduler", "check", "-f", str(job), "--kubeconfig", str(path))
         running = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
         out, _ = await running.communicate()
     assert running.returncode == 1
-    unknown, never = out.decode().splitlines()
-    assert "there is no Pool 'gpu-pol'; did you mean gpu-pool?" in unknown
+    *unknown, never = out.decode().splitlines()
+    assert len(unknown) == installed
+    assert not installed or "there is no Pool 'gpu-pol'; did you mean gpu-pool?" in unknown[0]
     assert "cannot run even when all nodes are empty: 0/" in never
