@@ -35,6 +35,7 @@ from aischeduler.kube.podspec import SpecCache
 from aischeduler.model.events import Event, PodSeen, PoolSeen
 from aischeduler.model.names import GROUP, SCHEDULER_NAME
 from aischeduler.model.pod import Pod
+from aischeduler.model.pool import Pool
 from aischeduler.model.quantity import shorten
 
 STDIN: Final = "-"
@@ -60,7 +61,7 @@ class _Seen:
 
     findings: list[Finding] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
-    pools: dict[str, tuple[Document, Any]] = field(default_factory=dict)
+    pools: dict[str, tuple[Document, Pool]] = field(default_factory=dict)
     pods: list[tuple[Template, Pod]] = field(default_factory=list)
     templates: list[Template] = field(default_factory=list)
 
@@ -154,7 +155,8 @@ def _judged(documents: Sequence[Document], config: Config, cluster: list[Event])
     _admit(documents, seen)
     yield from seen.findings
     room = Room(profile_of(config), [*cluster, *seen.events])
-    names = tuple(sorted(room.pools))
+    named = {document.name for document in documents if (document.api_version, document.kind) == POOL}
+    names = tuple(sorted(named | room.pools.keys()))
     conflicts = room.conflicts() if room.nodes else {}
     for name, (document, _) in sorted(seen.pools.items()):
         yield from unknown_lenders(document, names)
@@ -165,7 +167,7 @@ def _judged(documents: Sequence[Document], config: Config, cluster: list[Event])
     for template in seen.templates:
         yield from asks_for(template, config.scheduler_name)
         yield from misplaced_pool(template)
-        if len(names) > 1:
+        if named or cluster:
             yield from unknown_pool(template, names)
     for template, pod in seen.pods:
         why = room.refuses(pod) if pod.scheduler_name == config.scheduler_name else ""

@@ -303,6 +303,24 @@ def test_object_as_it_was_read_from_a_cluster_is_taken(checked: Checked) -> None
     assert checked(read + "status: {nodes: 3}\n") == []
 
 
+def test_documentation_shows_what_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (ROOT / "docs" / "configuration.md").read_text()
+    command, _, shown = text.partition("$ ai-scheduler check ")[2].partition("```")[0].partition("\n")
+    monkeypatch.chdir(tmp_path)
+    pools = (
+        selecting("cpu-pool", "{a: b}"),
+        selecting("gpu-pool", "{c: d}").replace("{node", "{disableBorowing: true, node"),
+    )
+    Path("pools.yaml").write_text("---\n".join(pools))
+    jobs = a_job("gpu-pol", "schedulerName: ai-schduler"), a_job("cpu-pool").replace("train", "other")
+    Path("jobs.yaml").write_text("---\n".join(jobs))
+    assert main(["check", *command.split()]) == 1
+    said = capsys.readouterr()
+    assert said.out + said.err == shown
+
+
 def test_standard_input_is_a_file_too(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(a_pool("a", "{x: 1}").encode())))
     assert main(["check", "-f", "-"]) == 1
@@ -339,7 +357,7 @@ async def test_nodes_and_pools_of_a_cluster_count_where_it_is_named(tmp_path: Pa
         running = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
         out, _ = await running.communicate()
     assert running.returncode == 1
-    *unknown, never = out.decode().splitlines()
-    assert len(unknown) == installed
-    assert not installed or "there is no Pool 'gpu-pol'; did you mean gpu-pool?" in unknown[0]
+    unknown, never = out.decode().splitlines()
+    meant = "did you mean gpu-pool?" if installed else "its pods would belong to the pool default"
+    assert unknown.endswith(f"there is no Pool 'gpu-pol'; {meant}")
     assert "cannot run even when all nodes are empty: 0/" in never

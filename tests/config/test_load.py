@@ -103,6 +103,11 @@ def test_documentation_has_a_row_for_every_field_with_its_default_and_whether_it
     assert rows == shown
 
 
+@pytest.mark.parametrize("text", ["bindInFligt: 3", "bindInFlight: 300", "leaderElection: {leaseDurationSeconds: 5}"])
+def test_documentation_shows_what_is_said_of_a_wrong_file(text: str) -> None:
+    assert f"ai-scheduler: {complaint(text)}\n" in (ROOT / "docs" / "configuration.md").read_text()
+
+
 def scalar(field: Field) -> str:
     value = field.value(Config())
     text: str = yaml.safe_dump(msgspec.to_builtins(value), default_flow_style=True, default_style=None)

@@ -5,6 +5,7 @@ from aischeduler.config.schema import Config, DefaultPool, RoomOrder
 from aischeduler.daemon.profile import profile_of
 from aischeduler.engine.profile import default_profile
 from aischeduler.model.actions import CreatePool
+from aischeduler.model.events import PoolGone
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pool import MakeRoom, Pool
 from aischeduler.state.records import Backoff
@@ -47,3 +48,12 @@ def test_default_pool_is_created_with_the_switches_of_the_configuration() -> Non
     session.decide()
     created = [action for action in session.said if isinstance(action, CreatePool)]
     assert created == [CreatePool(DEFAULT_POOL, ("disablePreemption", "disableSharing"))]
+
+
+def test_default_pool_that_was_deleted_has_the_switches_of_the_configuration_again() -> None:
+    session = Session(a_pool(DEFAULT_POOL), profile=profile_of(Config(default_pool=DefaultPool(disable_sharing=True))))
+    session.decide()
+    assert [pool.sharing for pool in session.scheduler.summary()] == [True]
+    session.tell(PoolGone(DEFAULT_POOL))
+    session.decide()
+    assert [pool.sharing for pool in session.scheduler.summary()] == [False]

@@ -1,5 +1,9 @@
 """Preempting and taking back: claims, victims that leave slowly, and evictions that fail."""
 
+import dataclasses
+
+import pytest
+
 from aischeduler.engine.profile import default_profile
 from aischeduler.model.actions import Action, Evict
 from aischeduler.model.budget import Budget
@@ -196,8 +200,11 @@ def test_pod_that_never_preempts_waits_but_ahead_of_lower_ones() -> None:
     assert binds(session.decide(20)) == {"patient": "n"}, "ahead of the owner of the claim"
 
 
-def test_borrow_then_preempt_evicts_only_when_nobody_lends() -> None:
-    session = two_pools(make_room=MakeRoom.BORROW_THEN_PREEMPT)
+@pytest.mark.parametrize("of_the_pool", [None, MakeRoom.BORROW_THEN_PREEMPT])
+def test_borrow_then_preempt_evicts_only_when_nobody_lends(of_the_pool: MakeRoom | None) -> None:
+    order = MakeRoom.PREEMPT_THEN_BORROW if of_the_pool else MakeRoom.BORROW_THEN_PREEMPT
+    profile = dataclasses.replace(default_profile(), make_room=order)
+    session = Session(a_pool("a", labels=A, make_room=of_the_pool), a_pool("b", labels=B), profile=profile)
     session.see(a_node("n", cpu="4", labels=A), a_node("m", cpu="4", labels=B))
     session.see(a_pod("low", cpu="4", pool="a", node="n"))
     session.see(a_pod("p", cpu="4", pool="a", priority=5), a_pod("q", cpu="4", pool="a", priority=5))
