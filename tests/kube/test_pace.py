@@ -66,3 +66,14 @@ async def test_inbox_keeps_order_and_makes_readers_wait_when_full() -> None:
     assert inbox.take() == PodGone("b")
     assert inbox.take() is None
     await inbox.emptied()
+
+
+async def test_rate_takes_other_limits_and_turns_that_were_taken_stay_taken() -> None:
+    waits = Waits()
+    rate = Rate(waits.pace(), per_second=1000.0, burst=2)
+    for _ in range(2):
+        await rate.pass_through()
+    rate.change(per_second=2.0, burst=1)
+    for _ in range(3):
+        await rate.pass_through()
+    assert sum(waits.seconds) == pytest.approx(1.5)

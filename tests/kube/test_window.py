@@ -78,3 +78,13 @@ def test_nothing_is_learnt_while_there_is_little_to_do() -> None:
 def test_limit_below_the_first_window_holds() -> None:
     sizes = Server(limit=7).work(seconds=0.2, per_second=5000, lasts=10)
     assert set(sizes) == {7}
+
+
+def test_limit_that_is_changed_holds_at_once_and_lets_no_less_through_than_at_the_start() -> None:
+    window = Window(256, lambda: 0.0)
+    assert not window.bound(5)
+    assert window.size == 5
+    assert window.bound(7)
+    assert window.size == 7
+    assert window.bound(200)
+    assert window.size == FIRST
