@@ -3,19 +3,12 @@
 import pytest
 
 from tests.chart.rendering import Helm, Rendered
-from tests.controlplane.absent import leave_out
-from tests.controlplane.binaries import build_helm, find_helm, go_problem
+from tests.controlplane.binaries import the_helm
 
 
 @pytest.fixture(scope="session")
 def helm() -> Helm:
-    found = find_helm()
-    if found is None:
-        problem = go_problem()
-        if problem is not None:
-            leave_out(f"no built helm, and {problem}")
-        found = build_helm()
-    return Helm(found)
+    return Helm(the_helm())
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from tests.controlplane.absent import leave_out
+
 Found = TypeVar("Found")
 
 BUILD_SCRIPT = Path(__file__).resolve().parents[2] / "tools" / "controlplane" / "build.py"
@@ -63,6 +65,17 @@ def build_binaries() -> Binaries:
 def build_helm() -> Path:
     """Build helm, as `build_binaries` does."""
     return _built(find_helm, "--only", "helm")
+
+
+def the_helm() -> Path:
+    """Answer helm, built where that is needed; where it cannot be, the test is left out."""
+    found = find_helm()
+    if found is None:
+        problem = go_problem()
+        if problem is not None:
+            leave_out(f"no built helm, and {problem}")
+        found = build_helm()
+    return found
 
 
 def _built(find: Callable[[], Found | None], *options: str) -> Found:

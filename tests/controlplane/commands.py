@@ -48,7 +48,7 @@ class Files:
     kubeconfig: Path
     scheduler_config: Path
     audit_policy: Path
-    bindings: Path
+    audit_log: Path
 
 
 def etcd(binaries: Binaries, files: Files, ports: Ports) -> list[str]:
@@ -96,7 +96,7 @@ def kube_apiserver(binaries: Binaries, files: Files, ports: Ports) -> list[str]:
         "--delete-collection-workers=16",
         "--profiling=false",
         f"--audit-policy-file={files.audit_policy}",
-        f"--audit-log-path={files.bindings}",
+        f"--audit-log-path={files.audit_log}",
     ]
 
 
@@ -137,12 +137,16 @@ def scheduler_config(kubeconfig: Path) -> dict[str, object]:
     }
 
 
+ACCOUNT = "system:serviceaccount:kube-system:ai-scheduler"
+"""Who the scheduler is to the API server where the chart installed it."""
+
+
 def audit_policy() -> dict[str, object]:
-    """The document that makes the API server note every answer to a Binding, and nothing else."""
+    """The document that makes the API server note every answer to a Binding, and all that the chart's account asks."""
     binding = {"level": "Request", "verbs": ["create"], "resources": [{"group": "", "resources": ["pods/binding"]}]}
     return {
         "apiVersion": "audit.k8s.io/v1",
         "kind": "Policy",
         "omitStages": ["RequestReceived"],
-        "rules": [binding, {"level": "None"}],
+        "rules": [binding, {"level": "Metadata", "users": [ACCOUNT]}, {"level": "None"}],
     }

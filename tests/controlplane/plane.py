@@ -54,8 +54,8 @@ class ControlPlane:
         self.token = secrets.token_hex(16)
         self.kubeconfig = self.directory / "admin.kubeconfig"
         self.token_kubeconfig = self.directory / "token.kubeconfig"
-        self.bindings_log = self.directory / "bindings.log"
-        """Every Binding that the API server answered, one JSON document of its audit a line."""
+        self.audit_log = self.directory / "audit.log"
+        """Every answer to a Binding, and all that the chart's account asked, one JSON document a line."""
         files, admin = self._write_files()
         self.authority = files.authority
         self.admin = admin
@@ -204,7 +204,7 @@ class ControlPlane:
             kubeconfig=self.kubeconfig,
             scheduler_config=config,
             audit_policy=audit_policy,
-            bindings=self.bindings_log,
+            audit_log=self.audit_log,
         )
         return files, admin
 

@@ -23,9 +23,12 @@ class Answered:
 def bindings(plane: ControlPlane, namespace: str) -> list[Answered]:
     """Return the Bindings of pods of a namespace in the order of their answers."""
     found = []
-    for line in plane.bindings_log.read_text().splitlines():
+    for line in plane.audit_log.read_text().splitlines():
         noted = json.loads(line)
-        if noted["objectRef"]["namespace"] != namespace:
+        ref = noted.get("objectRef", {})
+        if ref.get("subresource") != "binding" or ref["namespace"] != namespace:
+            continue
+        if "requestObject" not in noted:  # the server refused before it read it: it did not know who asked
             continue
         asked = noted["requestObject"]
         metadata = asked["metadata"]

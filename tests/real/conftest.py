@@ -4,10 +4,12 @@ import json
 import sys
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 
 import pytest
 
 from aischeduler.model.names import DEFAULT_POOL
+from tests.controlplane.binaries import the_helm
 from tests.controlplane.part import Part
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.sweep import sweep
@@ -24,8 +26,12 @@ from tests.real.cluster import (
 )
 from tests.real.daemon import Daemon
 from tests.real.history import History
+from tests.real.release import Release
+from tests.real.replicas import Access
 
 LOG_CHARACTERS_SHOWN = 3_000
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+SHORT_LEASE = {"leaseDurationSeconds": 6, "renewDeadlineSeconds": 4, "retryPeriodSeconds": 1}
 _numbers = count(1)
 
 
@@ -64,6 +70,22 @@ def cluster(control_plane: ControlPlane, clean_cluster: None, pools_served: None
     document = {"apiVersion": "v1", "kind": "List", "items": nodes()}
     created = control_plane.kubectl("create", "-f", "-", stdin=json.dumps(document))
     assert created.returncode == 0, created.stderr
+
+
+@pytest.fixture
+def release(control_plane: ControlPlane, clean_cluster: None, pools_served: None, tmp_path: Path) -> Iterator[Release]:
+    """The chart, not yet installed; nothing of it is left behind."""
+    found = Release(control_plane, the_helm(), tmp_path)
+    yield found
+    found.uninstall()
+    control_plane.api("DELETE", f"{LEASES}/ai-scheduler")
+
+
+@pytest.fixture
+def access(release: Release) -> Access:
+    """What the pods of the chart have, with a short lease: the tests wait for it."""
+    release.install(config={"leaderElection": SHORT_LEASE})
+    return release.access()
 
 
 @pytest.fixture

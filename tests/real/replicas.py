@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
 from typing import ClassVar, Self
@@ -15,7 +16,6 @@ from tests.real.daemon import Daemon, Line
 from tests.real.history import History
 from tests.real.judge import judge
 
-LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 FOLLOWS_WITHIN_SECONDS = 60.0
 LOST = "lost the lease"
 FEW = 10
@@ -80,14 +80,21 @@ class Arrivals:
         self._thread.join()
 
 
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a scheduler is started with: its credentials and its configuration."""
+
+    kubeconfig: Path
+    config: Path
+
+
 @contextmanager
-def two_replicas(plane: ControlPlane, config: Path | None) -> Iterator[tuple[Replica, Replica]]:
+def two_replicas(plane: ControlPlane, access: Access) -> Iterator[tuple[Replica, Replica]]:
     """Start a leader, and beside it one that stands by; yield them in this order."""
-    plane.api("DELETE", f"{LEASES}/ai-scheduler")
-    options = ("--config", str(config)) if config is not None else ()
+    options = ("--config", str(access.config))
     with (
-        Replica(plane, None, *options, name="leader", metrics=True) as leader,
-        Replica(plane, None, *options, name="standby", metrics=True) as standby,
+        Replica(plane, access.kubeconfig, *options, name="leader", metrics=True) as leader,
+        Replica(plane, access.kubeconfig, *options, name="standby", metrics=True) as standby,
     ):
         leader.start()
         wait(leader.leads, "the first leader")

@@ -1,34 +1,18 @@
 """One scheduler leads and another follows it, whatever ends the first: no pod is lost, none is bound twice."""
 
-from pathlib import Path
-
 import pytest
 
 from aischeduler.daemon.leadership import LOST_LEASE
 from tests.controlplane.plane import ControlPlane
 from tests.real.cluster import backlog, later
 from tests.real.history import History
-from tests.real.replicas import LOST, Arrivals, first_of, judge_terms, two_replicas, wait
+from tests.real.replicas import LOST, Access, Arrivals, first_of, judge_terms, two_replicas, wait
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
 ALL = 600
 BEFORE = 60
 """Pods that are bound before something happens."""
-SHORT_LEASE = """\
-leaderElection:
-  leaseDurationSeconds: 6
-  renewDeadlineSeconds: 4
-  retryPeriodSeconds: 1
-"""
-
-
-@pytest.fixture
-def config(tmp_path: Path) -> Path:
-    """A configuration with a short lease: the tests wait for it."""
-    path = tmp_path / "ai.yaml"
-    path.write_text(SHORT_LEASE)
-    return path
 
 
 def arrivals(plane: ControlPlane, namespace: str, seconds: float) -> Arrivals:
@@ -36,9 +20,9 @@ def arrivals(plane: ControlPlane, namespace: str, seconds: float) -> Arrivals:
 
 
 def test_killed_leader_is_followed_when_its_lease_is_over(
-    control_plane: ControlPlane, namespace: str, history: History, config: Path
+    control_plane: ControlPlane, namespace: str, history: History, access: Access
 ) -> None:
-    with two_replicas(control_plane, config) as (leader, standby), arrivals(control_plane, namespace, 12):
+    with two_replicas(control_plane, access) as (leader, standby), arrivals(control_plane, namespace, 12):
         history.wait_for_bound(namespace, BEFORE)
         leader.kill()
         print(f"killed: {first_of(control_plane, namespace, 1):.2f} s to the first Binding of the next leader")
@@ -48,9 +32,9 @@ def test_killed_leader_is_followed_when_its_lease_is_over(
 
 
 def test_terminated_leader_finishes_and_hands_over_at_once(
-    control_plane: ControlPlane, namespace: str, history: History, config: Path
+    control_plane: ControlPlane, namespace: str, history: History, access: Access
 ) -> None:
-    with two_replicas(control_plane, config) as (leader, standby), arrivals(control_plane, namespace, 8):
+    with two_replicas(control_plane, access) as (leader, standby), arrivals(control_plane, namespace, 8):
         history.wait_for_bound(namespace, BEFORE)
         assert leader.stop() == 0
         print(f"terminated: {first_of(control_plane, namespace, 1):.2f} s to the first Binding of the next leader")
@@ -63,9 +47,9 @@ def test_terminated_leader_finishes_and_hands_over_at_once(
 
 
 def test_paused_leader_writes_nothing_when_it_wakes_up_after_its_lease(
-    control_plane: ControlPlane, namespace: str, history: History, config: Path
+    control_plane: ControlPlane, namespace: str, history: History, access: Access
 ) -> None:
-    with two_replicas(control_plane, config) as (leader, standby), arrivals(control_plane, namespace, 14):
+    with two_replicas(control_plane, access) as (leader, standby), arrivals(control_plane, namespace, 14):
         history.wait_for_bound(namespace, BEFORE)
         leader.pause()
         print(f"paused: {first_of(control_plane, namespace, 1):.2f} s to the first Binding of the next leader")
@@ -79,9 +63,9 @@ def test_paused_leader_writes_nothing_when_it_wakes_up_after_its_lease(
 
 
 def test_restart_of_the_api_server_leaves_one_leader_and_loses_nothing(
-    control_plane: ControlPlane, namespace: str, history: History, config: Path
+    control_plane: ControlPlane, namespace: str, history: History, access: Access
 ) -> None:
-    with two_replicas(control_plane, config) as (leader, standby), arrivals(control_plane, namespace, 12):
+    with two_replicas(control_plane, access) as (leader, standby), arrivals(control_plane, namespace, 12):
         history.wait_for_bound(namespace, BEFORE)
         control_plane.restart("kube-apiserver")
         history.wait_for_bound(namespace, ALL, 90)

@@ -89,7 +89,8 @@ class SandboxGround(RealTime):
         assert self._sandbox is not None
         address = urlsplit(self._sandbox.url)
         server = Server(address.hostname or "", address.port or 0, time.monotonic)
-        config = msgspec.convert(json.loads(json.dumps(settings)), Config)
+        alone = {"leaderElection": {"enabled": False}}  # one that is killed would hold the lease for a while
+        config = msgspec.convert(json.loads(json.dumps(settings | alone)), Config)
         gc.freeze()  # a daemon that starts collects; what the tests hold is theirs and large
         self._daemon = Daemon(server, config, asyncio.Event())
         self._daemon_task = asyncio.create_task(self._daemon.run(), name="daemon")

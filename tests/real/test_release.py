@@ -1,0 +1,219 @@
+"""What an administrator does to a release of the chart while pods arrive: its account, its rights, its versions."""
+
+import json
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.controlplane.commands import ACCOUNT
+from tests.controlplane.plane import ControlPlane
+from tests.objects import Json, node_object, pod_object, pool_object, priority_class_object
+from tests.real.cluster import (
+    CPU_POOL,
+    CRDS,
+    EXAMPLES,
+    POOLS_PATH,
+    backlog,
+    create_nodes,
+    create_pods,
+    create_pools,
+    events,
+    later,
+    wait_for_event,
+)
+from tests.real.conftest import SHORT_LEASE
+from tests.real.history import History
+from tests.real.judge import judge
+from tests.real.release import NAME, NAMESPACE, Release
+from tests.real.replicas import Access, Arrivals, Replica, judge_terms, two_replicas, wait
+
+ALL = 600
+BEFORE = 60
+SECRETS = f"/api/v1/namespaces/{NAMESPACE}/secrets"
+ELECTION = {"leaderElection": SHORT_LEASE}
+
+
+def kubectl(plane: ControlPlane, *arguments: str, stdin: str | None = None) -> str:
+    ran = plane.kubectl(*arguments, stdin=stdin)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+def reasons(replica: Replica) -> str:
+    """Return all that its warnings say."""
+    return "\n".join(str(line.get("reason", "")) for line in replica._lines() if line["level"] == "warning")
+
+
+@pytest.mark.usefixtures("cluster")
+def test_token_that_ends_is_replaced_by_the_one_in_its_file(
+    control_plane: ControlPlane, namespace: str, history: History, release: Release
+) -> None:
+    release.install(config=ELECTION)
+    old = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "old", "namespace": NAMESPACE}}
+    kubectl(control_plane, "create", "-f", "-", stdin=json.dumps(old))
+    bound = release.new_token("--bound-object-kind=Secret", "--bound-object-name=old")
+    access = release.access(token=bound)
+    pods = [*backlog(namespace), *later(namespace)]
+    with two_replicas(control_plane, access) as (leader, standby), Arrivals(control_plane, namespace, pods, 12):
+        history.wait_for_bound(namespace, BEFORE)
+        release.token_path.write_text(release.new_token())
+        control_plane.api("DELETE", f"{SECRETS}/old")  # what was bound to it is no token any more
+        history.wait_for_bound(namespace, ALL, 90)
+        assert [leader.stop(), standby.stop()] == [0, 0]
+    judge_terms(control_plane, history, namespace)
+
+
+@pytest.mark.usefixtures("cluster")
+def test_rights_that_are_taken_away_are_named_and_all_goes_on_when_they_are_back(
+    control_plane: ControlPlane, namespace: str, history: History, access: Access
+) -> None:
+    path = f"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{NAME}"
+    pods = [*backlog(namespace), *later(namespace)]
+    with two_replicas(control_plane, access) as (leader, standby), Arrivals(control_plane, namespace, pods, 6):
+        history.wait_for_bound(namespace, BEFORE)
+        binding = control_plane.api("GET", path).body
+        assert control_plane.api("DELETE", path).status == 200
+        wait(
+            lambda: 'cannot create resource "pods/binding"' in reasons(leader),
+            "the missing right, by verb and resource",
+        )
+        assert leader.running()
+        del binding["metadata"]["resourceVersion"], binding["metadata"]["uid"]
+        assert control_plane.api("POST", path.rpartition("/")[0], binding).status == 201
+        history.wait_for_bound(namespace, ALL, 90)
+        assert [leader.stop(), standby.stop()] == [0, 0]
+    judge(control_plane, history, namespace)
+
+
+@pytest.mark.usefixtures("cluster")
+def test_definition_of_pools_may_go_and_come_back_under_both_schedulers(
+    control_plane: ControlPlane, namespace: str, history: History, access: Access
+) -> None:
+    with two_replicas(control_plane, access) as (leader, standby):
+        create_pods(control_plane, namespace, backlog(namespace)[:BEFORE])
+        history.wait_for_bound(namespace, BEFORE)
+        kubectl(control_plane, "delete", "crd", "pools.resource.aibee.cn", "--wait")
+        wait(lambda: bool(leader.said("no definition")), "the line about the definition")
+        homeless = pod_object("homeless", namespace=namespace, memory="64Mi", pool=CPU_POOL)
+        create_pods(control_plane, namespace, [homeless])
+        history.wait_for_bound(namespace, BEFORE + 1)
+        kubectl(control_plane, "apply", "-f", str(CRDS))
+        kubectl(control_plane, "wait", "--for=condition=Established", "crd/pools.resource.aibee.cn")
+        kubectl(control_plane, "apply", "-f", str(EXAMPLES / "pools.yaml"))
+        wait(lambda: CPU_POOL in statuses(control_plane), "the pools seen again")
+        create_pods(control_plane, namespace, [pod_object("cared-for", namespace=namespace, pool=CPU_POOL)])
+        history.wait_until(lambda: "cared-for" in history.bound(namespace), "the pod bound")
+        assert history.bound(namespace)["cared-for"].startswith("cpu-"), "its pool is there again"
+        assert [leader.stop(), standby.stop()] == [0, 0]
+    judge(control_plane, history, namespace)
+
+
+def rolled_out(plane: ControlPlane, access: Access, old: Replica, name: str) -> Replica:
+    """Start a scheduler of the new version, and stop an old one once it is ready, as the Deployment would."""
+    new = Replica(plane, access.kubeconfig, "--config", str(access.config), name=name)
+    new.start()
+    wait(lambda: bool(new.said("standing by") or new.said("leading")), f"{name} ready")
+    assert old.stop() == 0
+    return new
+
+
+def test_upgrade_and_rollback_lose_no_waiting_pod_and_end_no_loan(
+    control_plane: ControlPlane, namespace: str, history: History, release: Release
+) -> None:
+    create_nodes(control_plane, [node_object("own", cpu="4", labels={"pool": "a"})])
+    create_nodes(control_plane, [node_object("lent", cpu="4", labels={"pool": "b"})])
+    create_pools(control_plane, pool_object("a", labels={"pool": "a"}), pool_object("b", labels={"pool": "b"}))
+    release.install(config=ELECTION)
+    guests = [pod_object(f"guest-{n}", namespace=namespace, cpu="2", pool="a") for n in range(4)]
+    waits = pod_object("waits", namespace=namespace, cpu="3", pool="a")
+    with two_replicas(control_plane, release.access()) as (leader, standby):
+        create_pods(control_plane, namespace, guests)
+        history.wait_for_bound(namespace, 4)
+        create_pods(control_plane, namespace, [waits])
+        wait_for_event(control_plane, history, namespace, "FailedScheduling", "waits")
+        release.upgrade(config={**ELECTION, "bindInFlight": 16})
+        access = release.access()
+        assert "bindInFlight: 16" in access.config.read_text()
+        with (
+            rolled_out(control_plane, access, leader, "upgraded") as first,
+            rolled_out(control_plane, access, standby, "upgraded too") as second,
+        ):
+            release.run("rollback", NAME, "1")
+            access = release.access()
+            assert "bindInFlight" not in access.config.read_text()
+            with (
+                rolled_out(control_plane, access, first, "rolled back") as third,
+                rolled_out(control_plane, access, second, "rolled back too") as fourth,
+            ):
+                wait(lambda: bool(third.said("leading") or fourth.said("leading")), "a leader of the old version")
+                assert set(history.bound(namespace)) == {f"guest-{n}" for n in range(4)}
+                create_nodes(control_plane, [node_object("more", cpu="4", labels={"pool": "a"})])
+                history.wait_until(lambda: history.bound(namespace).get("waits") == "more", "the pod that waited")
+                assert [third.stop(), fourth.stop()] == [0, 0]
+    judge(control_plane, history, namespace)
+
+
+Right = tuple[str, str, str]
+
+
+def granted(rules: list[Json]) -> set[Right]:
+    return {
+        (group, resource, verb)
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def used(plane: ControlPlane) -> Iterator[tuple[Right, int]]:
+    """Yield what the release's account asked of objects, by the API server's audit, and the status of the answer."""
+    for line in plane.audit_log.read_text().splitlines():
+        noted = json.loads(line)
+        if noted["user"]["username"] == ACCOUNT and "objectRef" in noted:
+            ref = noted["objectRef"]
+            resource = "/".join(part for part in (ref["resource"], ref.get("subresource")) if part)
+            status = noted.get("responseStatus", {}).get("code", 0)
+            yield (ref.get("apiGroup", ""), resource, noted["verb"]), status
+
+
+@pytest.mark.parametrize("eviction", ["Delete", "Evict"])
+def test_rights_that_are_used_are_those_that_are_granted(
+    control_plane: ControlPlane, namespace: str, history: History, release: Release, eviction: str
+) -> None:
+    """Everything that the daemon can ask happens once: nothing is refused, and no right is left over."""
+    control_plane.audit_log.write_text("")
+    release.install(config={"eviction": eviction, "requestTimeoutSeconds": 1})
+    create_nodes(control_plane, [node_object("n", cpu="110", labels={"pool": "a"})])
+    create_pools(control_plane, pool_object("a", labels={"pool": "a"}))
+    kubectl(control_plane, "create", "-f", "-", stdin=json.dumps(priority_class_object("high", value=1000)))
+    small = [pod_object(f"small-{n:03d}", namespace=namespace, memory="1Mi", pool="a") for n in range(100)]
+    with two_replicas(control_plane, release.access()) as (leader, standby):
+        create_pods(control_plane, namespace, small[:1])
+        history.wait_for_bound(namespace, 1)
+        bind_while_nothing_answers(control_plane, namespace, small[1:])
+        history.wait_for_bound(namespace, 100)
+        create_pods(control_plane, namespace, [pod_object("vast", namespace=namespace, cpu="640", pool="a")])
+        wait_for_event(control_plane, history, namespace, "FailedScheduling", "vast")
+        urgent = pod_object("urgent", namespace=namespace, cpu="20", memory="1Mi", pool="a", priority_class="high")
+        create_pods(control_plane, namespace, [urgent])
+        history.wait_until(lambda: bool(events(control_plane, namespace, "Preempted")), "an eviction")
+        history.wait_until(lambda: "a" in statuses(control_plane), "the status of the Pool")
+        assert [leader.stop(), standby.stop()] == [0, 0]
+    rights = list(used(control_plane))
+    assert [right for right, status in rights if status == 403] == []
+    assert granted(release.rules()) - {right for right, _ in rights} == set()
+
+
+def bind_while_nothing_answers(plane: ControlPlane, namespace: str, pods: list[Json]) -> None:
+    """Stop the API server in the middle of the Bindings: what became of some has to be read."""
+    create_pods(plane, namespace, pods)
+    plane.pause("kube-apiserver")
+    time.sleep(2.5)
+    plane.resume("kube-apiserver")
+
+
+def statuses(plane: ControlPlane) -> set[str]:
+    """Return the Pools that have been told their numbers."""
+    return {item["metadata"]["name"] for item in plane.api("GET", POOLS_PATH).body["items"] if item.get("status")}
