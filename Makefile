@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check real bench bench-full soak controlplane crds chart manifests types lock clean
+.PHONY: help demo test check real bench bench-full soak controlplane image crds chart manifests types lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -53,6 +53,10 @@ manifests: $(STAMP) crds chart ## write manifests from the chart
 	@$(PYTHON) tools/controlplane/build.py --only helm >/dev/null
 	@$(BIN)/python tools/chart.py manifests
 
+image: $(STAMP) ## carry out the Dockerfile without a container engine, and start what it makes
+	@$(BIN)/python tools/image/check.py --build
+
+
 types: ## write the sandbox's table of API types from the Kubernetes modules
 	@$(PYTHON) tools/kubernetes_types.py --write
 
@@ -61,6 +65,8 @@ lock: $(STAMP) ## pin the dependencies anew
 		pyproject.toml --extra fast -o requirements.lock
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock' \
 		pyproject.toml --extra fast --group dev -c requirements.lock -o requirements-dev.lock
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock' \
+		--group build -c requirements-dev.lock -o requirements-build.lock
 
 clean: ## remove the virtual environment and caches
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
