@@ -56,7 +56,6 @@ manifests: $(STAMP) crds chart ## write manifests from the chart
 image: $(STAMP) ## carry out the Dockerfile without a container engine, and start what it makes
 	@$(BIN)/python tools/image/check.py --build
 
-
 types: ## write the sandbox's table of API types from the Kubernetes modules
 	@$(PYTHON) tools/kubernetes_types.py --write
 

@@ -224,6 +224,7 @@ def _summary(documents: Sequence[Document], findings: Sequence[Finding]) -> str:
         if (document.api_version, document.kind) not in PATHS
         and (document.api_version, document.kind) not in ours
         and not templates(document)
+        and not (document.kind == "ConfigMap" and any(_mounted(document)))
     )
     left = ", ".join(f"{kind} ({count})" for kind, count in sorted(other.items()))
     count = len(documents)
