@@ -87,7 +87,9 @@ class Elector:
     async def lead(self) -> None:
         """Return once we lead."""
         while not await self._try_to_take():
-            await self._pace.sleep(self._retry_seconds())
+            left = self._seen.free_at(self.terms.lease_seconds) - self._pace.clock()
+            soon = self._retry_seconds()
+            await self._pace.sleep(left if 0 < left < soon else soon)
         self.leading.set()
         self._log.info("leading", lease=self._lease_name, identity=self.terms.identity, epoch=self.epoch)
 
