@@ -21,7 +21,7 @@ $(STAMP): requirements-dev.lock pyproject.toml
 demo: $(STAMP) ## three pools, twenty nodes and two Jobs on the built-in sandbox, in under a minute
 	@$(BIN)/ai-scheduler demo
 
-check: $(STAMP) ## the fast part, in under a minute: gates, unit tests, scenarios
+check: $(STAMP) ## the fast part, in about two minutes: gates, unit tests, scenarios
 	@$(BIN)/python -m pytest -q -m "not whole and not real and not bench and not soak"
 
 test: $(STAMP) ## everything that everyone runs, the real control plane included
