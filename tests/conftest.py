@@ -1,10 +1,12 @@
 """What holds for every test: no asyncio task outlives it, and chance is a seed."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import pytest_asyncio
+import structlog
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["tests.controlplane.pytest_plugin"]
@@ -27,3 +29,13 @@ async def task_census() -> AsyncIterator[None]:
     yield
     left = sorted(task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task())
     assert left == [], f"tasks left behind: {left}"
+
+
+@pytest.fixture
+def logging_as_it_was() -> Iterator[None]:
+    """Undo for the next test what a test set up for the logs of its process."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    structlog.reset_defaults()
+    root.handlers[:], root.level = handlers, level

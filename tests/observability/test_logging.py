@@ -5,7 +5,6 @@ import errno
 import io
 import json
 import logging
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,14 +13,7 @@ import structlog
 from aischeduler.config.schema import LogFormat, Logging, LogLevel
 from aischeduler.observability.logging import TRACEBACK_LENGTH_MAX, configure, printable
 
-
-@pytest.fixture(autouse=True)
-def logging_as_it_was() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    yield
-    structlog.reset_defaults()
-    root.handlers[:], root.level = handlers, level
+pytestmark = pytest.mark.usefixtures("logging_as_it_was")
 
 
 def written(log_format: LogFormat, level: LogLevel = LogLevel.INFO) -> io.BytesIO:
