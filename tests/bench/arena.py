@@ -25,7 +25,10 @@ from tests.real.daemon import Daemon
 from tests.real.history import History
 
 FLOOD, PEER = "flood of Bindings", "kube-scheduler"
-SCHEDULER_NAMES = {OURS: "ai-scheduler", PEER: "default-scheduler", FLOOD: "nobody"}
+FLOOD_BY_AIOHTTP = "flood by aiohttp"
+FLOODS = {FLOOD: "wire", FLOOD_BY_AIOHTTP: "aiohttp"}
+"""The floods, and by which client each sends: our own connections, and a library as its users know it."""
+SCHEDULER_NAMES = {OURS: "ai-scheduler", PEER: "default-scheduler", **dict.fromkeys(FLOODS, "nobody")}
 RUN_SECONDS = 900.0
 ALL_DIFFERENT = 0
 SHAPES = 48
@@ -44,8 +47,13 @@ class Scene:
     shapes: int = SHAPES
 
     def pod(self, number: int, namespace: str, side: str) -> Json:
-        """Return a pod that fits beside ten of its like."""
+        """Return a pod that fits beside ten of its like.
+
+        A pool has nodes of its own, and its pods go there; kube-scheduler is told so by a node selector, the only way
+        in which its users can.
+        """
         shape = number % self.shapes if self.shapes else number
+        told = side == PEER and self.pools > 1
         return pod_object(
             f"train-{number:06d}",
             namespace=namespace,
@@ -53,6 +61,7 @@ class Scene:
             memory=f"{256 * 1024 + shape}Ki",
             pool=pool_name(number % self.pools),
             scheduler_name=SCHEDULER_NAMES[side],
+            node_selector=team_of(number, self.pools) if told else {},
         )
 
 
@@ -72,9 +81,13 @@ def pool_name(number: int) -> str:
     return f"pool-{number:03d}"
 
 
+def team_of(number: int, pools: int) -> dict[str, str]:
+    """Return the label of a pool's nodes; nodes and pods are dealt to the pools in turn."""
+    return {"team": f"team-{number % pools}"}
+
+
 def a_node(number: int, pools: int) -> Json:
-    labels = {"team": f"team-{number % pools}"}
-    return node_object(node_name(number), cpu="64", memory="256Gi", labels=labels)
+    return node_object(node_name(number), cpu="64", memory="256Gi", labels=team_of(number, pools))
 
 
 class Arena:
@@ -106,9 +119,9 @@ class Arena:
         plane = self.plane
         if side == PEER:
             return Runner(self._start_peer, lambda: plane.kill("kube-scheduler"))
-        if side == FLOOD:
-            nodes = str(self.scene.nodes)
-            command = [sys.executable, "-m", "tests.bench.flood", str(plane.kubeconfig), namespace, nodes]
+        if side in FLOODS:
+            words = (str(plane.kubeconfig), namespace, str(self.scene.nodes), FLOODS[side])
+            command = [sys.executable, "-m", "tests.bench.flood", *words]
             part = plane.program("flood", command, lambda: True)
 
             def start() -> int:
@@ -169,7 +182,7 @@ def arena(scene: Scene) -> Iterator[Arena]:
     with ControlPlane(binaries) as plane:
         install(plane)
         create_nodes(plane, [a_node(number, scene.pools) for number in range(scene.nodes)])
-        pools = (pool_object(pool_name(n), labels={"team": f"team-{n}"}) for n in range(scene.pools))
+        pools = (pool_object(pool_name(n), labels=team_of(n, scene.pools)) for n in range(scene.pools))
         create_pools(plane, *pools)
         yield Arena(plane, scene)
 

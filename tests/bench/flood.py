@@ -1,41 +1,78 @@
 """The least that binds: knows beforehand which pod goes where, sends the Bindings, and looks at nothing but the status.
 
-Run as `python -m tests.bench.flood KUBECONFIG NAMESPACE NODES`; the pods are those of the namespace, in turn to the
-nodes `node-00000` and so on.
+Run as `python -m tests.bench.flood KUBECONFIG NAMESPACE NODES wire|aiohttp`; the pods are those of the namespace, in
+turn to the nodes `node-00000` and so on.
 """
 
 import asyncio
 import json
 import sys
 import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import aiohttp
 
 from aischeduler.daemon.process import loop_factory
-from aischeduler.kube.auth import connect
+from aischeduler.kube.auth import Server, connect
 from aischeduler.kube.client import Client
-from aischeduler.kube.requests import binding
+from aischeduler.kube.requests import JSON, binding
 from aischeduler.kube.wire import Wire
 from aischeduler.model.actions import Bind
 from tests.build import a_pod
 
 IN_FLIGHT = 64
 
+Send = Callable[[bytes, bytes], Awaitable[int]]
+"""Posts a body to a path and returns the status of the answer."""
 
-async def flood(kubeconfig: str, namespace: str, nodes: int) -> None:
+
+async def flood(kubeconfig: str, namespace: str, nodes: int, way: str) -> None:
     """Bind every pod of the namespace, then wait."""
     server = await connect(kubeconfig, None, time.monotonic)
     async with Client(server) as client:
         listed = json.loads(await client.get(f"/api/v1/namespaces/{namespace}/pods"))
     waiting = iter([_binding(item["metadata"], number % nodes) for number, item in enumerate(listed["items"])])
+    async with WAYS[way](server) as send:
+
+        async def some() -> None:
+            for path, body in waiting:
+                status = await send(path, body)
+                if status != 201:
+                    raise RuntimeError(f"{path!r}: {status}")
+
+        await asyncio.gather(*(some() for _ in range(IN_FLIGHT)))
+        await asyncio.Event().wait()
+
+
+@asynccontextmanager
+async def by_wire(server: Server) -> AsyncIterator[Send]:
+    """Send by our own connections: the hardest peer that there is."""
     wire = Wire(server, IN_FLIGHT)
 
-    async def some() -> None:
-        for path, body in waiting:
-            answer = await wire.send(b"POST", path, body, b"application/json")
-            if answer.status != 201:
-                raise RuntimeError(f"{path!r}: {answer.status}")
+    async def send(path: bytes, body: bytes) -> int:
+        return (await wire.send(b"POST", path, body, JSON.encode())).status
 
-    await asyncio.gather(*(some() for _ in range(IN_FLIGHT)))
-    await asyncio.Event().wait()
+    yield send
+    await wire.close()
+
+
+@asynccontextmanager
+async def by_aiohttp(server: Server) -> AsyncIterator[Send]:
+    """Send as a program does that takes a library for it."""
+    context = server.tls.context if server.tls is not None else False
+    connector = aiohttp.TCPConnector(limit=IN_FLIGHT, ssl=context)
+    async with aiohttp.ClientSession(server.url, connector=connector, headers={"Content-Type": JSON}) as session:
+
+        async def send(path: bytes, body: bytes) -> int:
+            async with session.post(path.decode(), data=body) as answer:
+                await answer.read()
+                return answer.status
+
+        yield send
+
+
+WAYS = {"wire": by_wire, "aiohttp": by_aiohttp}
 
 
 def _binding(metadata: dict[str, str], node: int) -> tuple[bytes, bytes]:
@@ -45,4 +82,4 @@ def _binding(metadata: dict[str, str], node: int) -> tuple[bytes, bytes]:
 
 if __name__ == "__main__":
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(flood(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+        runner.run(flood(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]))

@@ -9,7 +9,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from tests.bench.arena import ALL_DIFFERENT, FLOOD, PEER, SHAPES, Arena, Runner, Scene, arena, wait_for_bound
+from tests.bench.arena import (
+    ALL_DIFFERENT,
+    FLOOD,
+    FLOOD_BY_AIOHTTP,
+    PEER,
+    SHAPES,
+    Arena,
+    Runner,
+    Scene,
+    arena,
+    wait_for_bound,
+)
 from tests.bench.arrivals import FLAT_OUT
 from tests.bench.processes import cpu_of, peak_bytes, wait_quiet
 from tests.bench.spec import OURS, Case, Goal, Measure, Measured
@@ -53,10 +64,11 @@ def backlog(scene: Scene, pods: int, *, short: bool = False) -> Case:
     return Case(
         name=named("backlog", scene, pods),
         about=f"{pods:,} waiting pods, {described(scene)}, one API server",
-        sides=(OURS, FLOOD, PEER),
+        sides=(OURS, FLOOD, FLOOD_BY_AIOHTTP, PEER),
         open=partial(opened, scene, pods),
         goals=(
             Goal("pods/s", 0.9, peer=FLOOD),
+            Goal("pods/s", 0.9, peer=FLOOD_BY_AIOHTTP),
             Goal("pods/s", 3.0, peer=PEER),
             Goal(ALL_CPU, 1.0, at_least=False, peer=PEER),
             *([Goal(BINDING_CPU, OWN_CPU_GOAL_MS, at_least=False)] if scene.nodes == 5_000 else []),
