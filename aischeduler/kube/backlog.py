@@ -73,6 +73,15 @@ class Backlog(Generic[T]):
         if not self._unfinished:
             self._drained.set()
 
+    def allow(self, ahead: int) -> None:
+        """Let a lane have room while at most so many wait in it, from now on."""
+        self._ahead = ahead
+        for lane, queue in self._lanes.items():
+            if len(queue) > ahead:
+                self._rooms.setdefault(lane, asyncio.Event())
+            elif lane in self._rooms:
+                self._rooms.pop(lane).set()
+
     async def room(self, lane: str = "") -> None:
         """Return once there is room in the lane."""
         while lane in self._rooms:

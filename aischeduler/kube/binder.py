@@ -62,8 +62,7 @@ class Binder:
     """Binds what is submitted; `backlog` is what has no outcome yet."""
 
     def __init__(self, wire: Wire, read_pod: ReadPod, pace: Pace, terms: BindTerms, failed: Failed) -> None:
-        ahead = min(BINDS_AHEAD * terms.in_flight, BINDS_AHEAD_MAX)
-        self.backlog: Backlog[tuple[Bind, float]] = Backlog(ahead)
+        self.backlog: Backlog[tuple[Bind, float]] = Backlog(_ahead(terms.in_flight))
         self._throttle = Throttle(pace)
         self._wire = wire
         self._read_pod = read_pod
@@ -79,6 +78,7 @@ class Binder:
 
     def bound(self, in_flight: int) -> None:
         """Let so many Bindings be under way at a time from now on, at most `BIND_IN_FLIGHT_MAX`."""
+        self.backlog.allow(_ahead(in_flight))
         if self._window.bound(in_flight):
             self._grown.set()
 
@@ -152,3 +152,8 @@ class Binder:
                 self._failed("binder", error)
             else:
                 return settle(action, pod, message)
+
+
+def _ahead(in_flight: int) -> int:
+    """Return how many decided Bindings of a pool may wait where so many may be under way."""
+    return min(BINDS_AHEAD * in_flight, BINDS_AHEAD_MAX)

@@ -4,7 +4,7 @@ Laws:
 - More are tried from time to time where even the quickest answers are slow, and kept only where they bring clearly more
   answers; fewer are tried too, and kept where they bring as many. So a server that is far away gets more, and one that
   is busy does not get more to queue, nor connections that it does not need.
-- Never fewer than `FIRST`, never more than the limit.
+- Never fewer than `FIRST`, once a crowd has waited never fewer than `USUAL`, and never more than the limit.
 - Nothing is learnt while there is less to do than the window allows.
 
 Source: hill climbing on throughput; at a busy server more under way only waits longer (Little's law).
@@ -14,7 +14,9 @@ from collections.abc import Callable
 from typing import Final
 
 FIRST: Final = 64
-"""Under way before anything is known: enough for a server nearby."""
+"""Under way before anything is known: each further one costs a TLS handshake, which a few pods are not worth."""
+USUAL: Final = 128
+"""Under way for a crowd: a server nearby is busy with half of them too, but spends more on each, as does etcd."""
 STEP: Final = 2
 """A trial is with so many times as many, or with the same part."""
 MORE_ANSWERS: Final = 1.2
@@ -36,7 +38,7 @@ class Window:
     """How many requests may be under way now: `size`, at most `limit`."""
 
     def __init__(self, limit: int, clock: Callable[[], float]) -> None:
-        self.size = min(FIRST, limit)
+        self.size = self._least = min(FIRST, limit)
         self._limit = limit
         self._clock = clock
         self._trial: tuple[int, float] | None = None
@@ -71,10 +73,15 @@ class Window:
     def bound(self, limit: int) -> bool:
         """Take another limit; say whether the window has grown."""
         before, self._limit, self._trial = self.size, limit, None
-        self.size = min(max(before, FIRST), limit)
+        self._least = min(max(self._least, FIRST), limit)
+        self.size = min(max(before, self._least), limit)
         return self.size > before
 
     def _judge(self, rate: float) -> None:
+        usual = min(USUAL, self._limit)
+        if self._least < usual:
+            self._least = self.size = usual
+            return
         if self._trial is not None:
             size, rate_before = self._trial
             enough = MORE_ANSWERS if self.size > size else AS_MANY_ANSWERS
@@ -90,7 +97,7 @@ class Window:
     def _try(self, rate: float) -> None:
         """Begin a trial with more or fewer; where there is no way on, turn round."""
         far = rate * self._quickest_seconds >= FAR_SHARE * self.size
-        size = min(self.size * STEP, self._limit) if self._up else max(self.size // STEP, min(FIRST, self._limit))
+        size = min(self.size * STEP, self._limit) if self._up else max(self.size // STEP, self._least)
         if size == self.size:
             self._up = not self._up
             self._rest = REST_PERIODS

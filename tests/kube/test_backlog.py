@@ -49,3 +49,27 @@ async def test_what_waits_and_what_has_no_outcome_are_counted_over_all_lanes() -
     assert (backlog.waiting, backlog.unfinished) == (0, 1)
     backlog.finish()
     await backlog.none_unfinished()
+
+
+async def test_lane_that_waits_has_room_once_more_is_allowed() -> None:
+    backlog: Backlog[str] = Backlog(ahead=1)
+    backlog.put("a1", "a")
+    backlog.put("a2", "a")
+    blocked = asyncio.create_task(backlog.room("a"))
+    await asyncio.sleep(0)
+    assert not blocked.done()
+    backlog.allow(2)
+    await blocked
+
+
+async def test_lane_with_more_than_is_allowed_from_now_on_waits_until_few_are_left() -> None:
+    backlog: Backlog[str] = Backlog(ahead=9)
+    for item in ("a1", "a2", "a3"):
+        backlog.put(item, "a")
+    backlog.allow(1)
+    blocked = asyncio.create_task(backlog.room("a"))
+    await backlog.take()
+    await asyncio.sleep(0)
+    assert not blocked.done()
+    await backlog.take()
+    await blocked

@@ -228,6 +228,22 @@ async def test_there_is_no_room_while_too_many_wait() -> None:
         await binder.backlog.none_unfinished()
 
 
+async def test_fewer_bindings_under_way_let_fewer_wait() -> None:
+    world, release = late_server()
+    async with world.running(in_flight=2) as binder:
+        for _ in range(2 + BINDS_AHEAD + 1):
+            binder.submit(BIND)
+        await until(lambda: binder.backlog.waiting == BINDS_AHEAD + 1)
+        await binder.backlog.room(BIND.pool)
+        binder.bound(1)
+        blocked = asyncio.create_task(binder.backlog.room(BIND.pool))
+        await asyncio.sleep(0.005)
+        assert not blocked.done()
+        release.set()
+        await blocked
+        await binder.backlog.none_unfinished()
+
+
 async def test_single_binding_of_a_pool_waits_for_one_of_each_other_pool() -> None:
     world, release = late_server()
     async with world.running(in_flight=1) as binder:

@@ -1,6 +1,6 @@
 from heapq import heappop, heappush
 
-from aischeduler.kube.window import FIRST, PERIOD_SECONDS, REST_PERIODS, Window
+from aischeduler.kube.window import FIRST, PERIOD_SECONDS, REST_PERIODS, USUAL, Window
 
 
 class Server:
@@ -33,15 +33,22 @@ class Server:
         return sizes
 
 
+def test_few_waiting_pods_get_fewer_connections_than_a_crowd() -> None:
+    sizes = Server(limit=256).work(seconds=0.003, per_second=800, lasts=3 * PERIOD_SECONDS)
+    before = sizes.count(FIRST)
+    assert sizes == [FIRST] * before + [USUAL] * (len(sizes) - before)
+    assert 0.9 * PERIOD_SECONDS * 800 <= before <= 1.1 * PERIOD_SECONDS * 800
+
+
 def test_busy_server_nearby_gets_no_more_but_for_trials() -> None:
     sizes = Server(limit=256).work(seconds=0.003, per_second=800, lasts=60)
-    assert set(sizes) == {FIRST, 2 * FIRST}
-    assert sizes.count(FIRST) > 0.85 * len(sizes)
+    assert set(sizes) == {FIRST, USUAL, 2 * USUAL}
+    assert sizes.count(USUAL) > 0.85 * len(sizes)
 
 
 def test_busy_server_that_answers_some_quickly_is_not_even_tried_with_more() -> None:
     sizes = Server(limit=256).work(seconds=0.003, per_second=800, lasts=60, luck=50)
-    assert set(sizes) == {FIRST}
+    assert set(sizes) == {FIRST, USUAL}
 
 
 def test_distant_server_gets_as_many_as_allowed_within_seconds() -> None:
@@ -67,7 +74,7 @@ def test_window_shrinks_again_when_the_server_is_quick_again() -> None:
     server.work(seconds=0.2, per_second=5000, lasts=10)
     sizes = server.work(seconds=0.003, per_second=800, lasts=6 * 2 * REST_PERIODS * PERIOD_SECONDS)
     assert sizes[0] == 256
-    assert sizes[-1] in (FIRST, 2 * FIRST)
+    assert sizes[-1] in (USUAL, 2 * USUAL)
 
 
 def test_nothing_is_learnt_while_there_is_little_to_do() -> None:
@@ -88,3 +95,8 @@ def test_limit_that_is_changed_holds_at_once_and_lets_no_less_through_than_at_th
     assert window.size == 7
     assert window.bound(200)
     assert window.size == FIRST
+
+
+def test_limit_below_the_usual_window_holds_for_a_crowd_too() -> None:
+    sizes = Server(limit=100).work(seconds=0.003, per_second=800, lasts=60)
+    assert set(sizes) == {FIRST, 100}
