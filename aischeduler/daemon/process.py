@@ -55,6 +55,7 @@ from aischeduler.kube.resources import Unreadable
 from aischeduler.kube.wire import Wire
 from aischeduler.model.actions import ObjectRef, Warn
 from aischeduler.model.events import Event
+from aischeduler.model.reasons import EventReason
 from aischeduler.observability.observatory import Observatory
 
 GRACE_SECONDS: Final = 25.0
@@ -311,7 +312,7 @@ class Daemon:
         )
         if found.name and found.uid and self._leadership.leads:
             about = ObjectRef(found.kind, found.name, found.uid, found.namespace)
-            reports.warn(Warn(about, "Unreadable", f"The scheduler cannot read this object: {found.message}"))
+            reports.warn(Warn(about, EventReason.UNREADABLE, f"The scheduler cannot read this object: {found.message}"))
 
     def _pages(self, works: Works) -> AbstractAsyncContextManager[None]:
         """Return a context in which metrics and health are served."""

@@ -13,6 +13,7 @@ from aischeduler.engine.lending import limits_freed
 from aischeduler.engine.wakeups import row_changed, rows_changed
 from aischeduler.model.actions import ObjectRef, Warn
 from aischeduler.model.node import Node
+from aischeduler.model.reasons import EventReason
 from aischeduler.state.nodes import Change
 from aischeduler.state.pool_rows import NO_POOL
 from aischeduler.state.pools import Moved
@@ -27,7 +28,7 @@ def node_seen(cluster: Cluster, node: Node, now: float) -> None:
         moved = cluster.pools.assign_row(row, node)
     if node.invalid and cluster.warned(f"Node/{node.uid}", node.invalid):
         about = ObjectRef("Node", node.name, node.uid)
-        cluster.say(cluster.pool_of(row), Warn(about, "InvalidNode", node.invalid))
+        cluster.say(cluster.pool_of(row), Warn(about, EventReason.INVALID_NODE, node.invalid))
     if moved is not None:
         follow(cluster, [moved], now)
     elif cluster.nodes.version != version:

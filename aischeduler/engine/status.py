@@ -13,6 +13,7 @@ from aischeduler.engine.summary import summarize
 from aischeduler.model.actions import Condition, CreatePool, ObjectRef, ReportPool, Warn
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pool import Pool
+from aischeduler.model.reasons import ConditionReason, EventReason
 
 CONFLICT_NODES_MAX: Final = 10
 """Nodes that a Conflict condition names; the rest are counted."""
@@ -26,6 +27,8 @@ CREATE_SECONDS: Final = 30.0
 
 ACCEPTED: Final = "Accepted"
 CONFLICT: Final = "Conflict"
+_WARNED: Final = {(ACCEPTED, False): EventReason.INVALID_SPEC, (CONFLICT, True): EventReason.NODES_CLAIMED_TWICE}
+"""The conditions that are told by a Warning as well."""
 
 State = tuple[int, ...]
 """Versions of all that a status is made of."""
@@ -74,9 +77,9 @@ def _warn(cluster: Cluster, told: ReportPool) -> None:
     """Put a warning on a Pool whose spec is refused, or whose nodes another Pool claims as well."""
     about = ObjectRef("Pool", told.name, told.uid)
     for condition in told.conditions:
-        wrong = (condition.type, condition.status) in ((ACCEPTED, False), (CONFLICT, True))
-        if wrong and cluster.warned(f"Pool/{told.uid}/{condition.type}", condition.message):
-            cluster.say(told.name, Warn(about, condition.reason, condition.message))
+        reason = _WARNED.get((condition.type, condition.status))
+        if reason is not None and cluster.warned(f"Pool/{told.uid}/{condition.type}", condition.message):
+            cluster.say(told.name, Warn(about, reason, condition.message))
 
 
 def _state(cluster: Cluster) -> State:
@@ -95,7 +98,7 @@ def _conditions(cluster: Cluster, pool: Pool) -> tuple[Condition, ...]:
     ready = Condition(
         "Ready",
         status=accepted.status,
-        reason="Scheduling" if accepted.status else "NotAccepted",
+        reason=ConditionReason.SCHEDULING if accepted.status else ConditionReason.NOT_ACCEPTED,
         message="Its pods are being scheduled." if accepted.status else "Its spec is refused; see Accepted.",
     )
     return (ready, accepted, _conflict(cluster, pool))
@@ -103,9 +106,9 @@ def _conditions(cluster: Cluster, pool: Pool) -> tuple[Condition, ...]:
 
 def _accepted(cluster: Cluster, pool: Pool) -> Condition:
     if pool.invalid:
-        return Condition(ACCEPTED, status=False, reason="InvalidSpec", message=pool.invalid)
+        return Condition(ACCEPTED, status=False, reason=ConditionReason.INVALID_SPEC, message=pool.invalid)
     message = "; ".join(("The spec is in force", *_remarks(cluster, pool)))
-    return Condition(ACCEPTED, status=True, reason="Valid", message=f"{message}.")
+    return Condition(ACCEPTED, status=True, reason=ConditionReason.VALID, message=f"{message}.")
 
 
 def _remarks(cluster: Cluster, pool: Pool) -> Iterator[str]:
@@ -127,10 +130,11 @@ def _more(names: Sequence[str], named: int) -> str:
 def _conflict(cluster: Cluster, pool: Pool) -> Condition:
     nodes = cluster.pools.conflicting_nodes(pool.name)
     if not nodes:
-        return Condition(CONFLICT, status=False, reason="NoConflict", message="No other pool claims its nodes.")
+        message = "No other pool claims its nodes."
+        return Condition(CONFLICT, status=False, reason=ConditionReason.NO_CONFLICT, message=message)
     named = ", ".join(nodes[:CONFLICT_NODES_MAX])
     rivals = cluster.pools.rivals(pool.name)
     pools = f"pool{'s' * (len(rivals) > 1)} {', '.join(rivals[:RIVALS_MAX])}{_more(rivals, RIVALS_MAX)}"
     nodes_named = named + _more(nodes, CONFLICT_NODES_MAX)
     message = f"In the default pool because it is not alone in selecting them, see {pools}: {nodes_named}."
-    return Condition(CONFLICT, status=True, reason="NodesClaimedTwice", message=message)
+    return Condition(CONFLICT, status=True, reason=ConditionReason.NODES_CLAIMED_TWICE, message=message)

@@ -28,11 +28,11 @@ from aischeduler.kube.requests import (
 from aischeduler.model.actions import Evict
 from aischeduler.model.events import EvictRefused, Spared
 from aischeduler.model.pod import FINISHED
+from aischeduler.model.reasons import ConditionReason
 
 EVICT_TRIES_MAX: Final = 6
 """Requests of one eviction that may end without a definite answer before it is given up."""
 DISRUPTION_TARGET: Final = "DisruptionTarget"
-PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
 BUDGET_CAUSE: Final = "DisruptionBudget"
 """The cause by which a 429 of a budget differs from a tired server's."""
 MORE_BUDGETS: Final = "has more than one PodDisruptionBudget"
@@ -172,7 +172,7 @@ def _mark(action: Evict, controller: str, time_text: str) -> Write:
     condition = {
         "type": DISRUPTION_TARGET,
         "status": "True",
-        "reason": PREEMPTION_BY_SCHEDULER,
+        "reason": ConditionReason.PREEMPTION_BY_SCHEDULER,
         "message": f"{controller}: preempting {sake}",
         "lastTransitionTime": time_text,
     }

@@ -16,6 +16,7 @@ from aischeduler.kube.requests import quoted
 from aischeduler.model.actions import Bind, Evict, ObjectRef, ReportWaiting, Warn
 from aischeduler.model.names import GROUP, VERSION
 from aischeduler.model.pod import Pod
+from aischeduler.model.reasons import EventReason
 
 NOTE_BYTES_MAX: Final = 1024
 """Longest note of an event that the API server takes."""
@@ -31,11 +32,10 @@ _API_VERSIONS: Final = {"Pool": f"{GROUP}/{VERSION}", "PodDisruptionBudget": "po
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What is said about an object; `kind` is Normal or Warning."""
+    """What is said about an object."""
 
     about: ObjectRef
-    kind: str
-    reason: str
+    reason: EventReason
     action: str
     text: str
 
@@ -54,17 +54,17 @@ def scheduled(bind: Bind) -> Note:
     text = f"Successfully assigned {pod.namespace}/{pod.name} to {bind.node}"
     if bind.borrowed:
         text += f" on loan from pool {bind.pool}, which may take the room back"
-    return Note(_ref(pod), "Normal", "Scheduled", "Binding", text)
+    return Note(_ref(pod), EventReason.SCHEDULED, "Binding", text)
 
 
 def preempted(action: Evict) -> Note:
     """Say for whom a pod was evicted."""
-    return Note(_ref(action.victim), "Normal", "Preempted", "Preempting", action.message)
+    return Note(_ref(action.victim), EventReason.PREEMPTED, "Preempting", action.message)
 
 
 def failed_scheduling(report: ReportWaiting) -> Note:
     """Say why a pod waits."""
-    return Note(_ref(report.pod), "Warning", "FailedScheduling", "Scheduling", why_waiting(report))
+    return Note(_ref(report.pod), EventReason.FAILED_SCHEDULING, "Scheduling", why_waiting(report))
 
 
 def why_waiting(report: ReportWaiting) -> str:
@@ -75,7 +75,7 @@ def why_waiting(report: ReportWaiting) -> str:
 
 def warning(warn: Warn) -> Note:
     """Say what is wrong with an object."""
-    return Note(warn.about, "Warning", warn.reason, "Scheduling", warn.message)
+    return Note(warn.about, warn.reason, "Scheduling", warn.message)
 
 
 def event(note: Note, number: int, reporter: Reporter, time_text: str) -> tuple[bytes, bytes]:
@@ -91,7 +91,7 @@ def event(note: Note, number: int, reporter: Reporter, time_text: str) -> tuple[
         "reportingInstance": reporter.instance[:128],
         "action": note.action,
         "reason": note.reason,
-        "type": note.kind,
+        "type": note.reason.type,
         "note": cut(note.text),
         "regarding": {
             "apiVersion": _API_VERSIONS.get(about.kind, "v1"),

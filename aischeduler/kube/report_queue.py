@@ -128,7 +128,7 @@ class ReportQueue:
 def key_of(report: Report) -> Key:
     """Return what a report speaks of."""
     match report:
-        case Note(about, _, reason):
+        case Note(about, reason):
             return reason, about.uid
         case Waiting(pod):
             return condition_key(pod)

@@ -22,6 +22,7 @@ from aischeduler.model.actions import Bind
 from aischeduler.model.events import BindAccepted, BindRefused, Refusal
 from aischeduler.model.names import MARK_BORROWED, MARK_DECISION, MARK_EPOCH, MARK_HOME_POOL, MARK_POOL
 from aischeduler.model.pod import Pod
+from aischeduler.model.reasons import ConditionReason
 
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -155,7 +156,7 @@ def waiting_condition(pod: Pod, message: str, time_text: str) -> tuple[bytes, by
     condition = {
         "type": "PodScheduled",
         "status": "False",
-        "reason": "Unschedulable",
+        "reason": ConditionReason.UNSCHEDULABLE,
         "message": message,
         "lastTransitionTime": time_text,
     }

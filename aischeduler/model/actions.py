@@ -11,6 +11,7 @@ from enum import StrEnum
 import msgspec
 
 from aischeduler.model.pod import Pod
+from aischeduler.model.reasons import ConditionReason, EventReason
 from aischeduler.model.summary import PoolSummary
 
 
@@ -124,7 +125,7 @@ class Warn:
     """Put a Warning event on an object, once."""
 
     about: ObjectRef
-    reason: str
+    reason: EventReason
     message: str
 
 
@@ -134,7 +135,7 @@ class Condition:
 
     type: str
     status: bool
-    reason: str
+    reason: ConditionReason
     message: str
 
 

@@ -10,6 +10,7 @@ from aischeduler.daemon.process import Daemon
 from aischeduler.kube.auth import Server
 from aischeduler.kube.pace import Pace
 from aischeduler.model.actions import Action, ObjectRef, Warn
+from aischeduler.model.reasons import EventReason
 from tests.daemon.cluster import ALONE, brief
 from tests.kube.scripted import Half, until
 
@@ -29,7 +30,7 @@ class FakeEngine:
         self.limits.append(limit)
         taken = min(limit, self.left[pool])
         self.left[pool] -= taken
-        return [Warn(ObjectRef("Pool", pool, ""), "Decided", "")] * taken
+        return [Warn(ObjectRef("Pool", pool, ""), EventReason.UNREADABLE, "")] * taken
 
     def ready(self, now: float) -> tuple[str, ...]:
         due = self.wakeup is not None and now >= self.wakeup

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 
 from aischeduler.model.actions import Condition, ReportPool
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
+from aischeduler.model.reasons import ConditionReason
 from aischeduler.model.summary import GPU, PoolSummary
 from tests.build import replace
 
-ACCEPTED = Condition("Accepted", status=True, reason="Valid", message="fine")
+ACCEPTED = Condition("Accepted", status=True, reason=ConditionReason.VALID, message="fine")
 NOTHING: Mapping[str, int] = {CPU: 0, MEMORY: 0, EPHEMERAL_STORAGE: 0, PODS: 0, GPU: 0}
 EMPTY = PoolSummary(
     name="cpu",

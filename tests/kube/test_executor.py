@@ -45,6 +45,7 @@ from aischeduler.model.events import (
     Refusal,
     Spared,
 )
+from aischeduler.model.reasons import ConditionReason, EventReason
 from tests.build import a_pod
 from tests.kube import docs
 from tests.kube.scripted import Script, Waits, broken, reply, serving, status, until
@@ -57,6 +58,7 @@ POOLS = "/apis/resource.aibee.cn/v1alpha1/pools"
 BIND = Bind(POD, "n1", "cpu", "home", "d-1", 12)
 OWNER = a_pod("owner", namespace="team-a", uid="uid-owner")
 EVICT = Evict(POD, "n1", "gpu", "cpu", Cause.RECLAIMED, OWNER, "d-7")
+REFUSED = Condition("Accepted", status=False, reason=ConditionReason.INVALID_SPEC, message="no")
 EVICT_LINE = {
     "pod": "p",
     "namespace": "default",
@@ -291,11 +293,10 @@ async def test_edits_and_whom_they_turned_are_logged() -> None:
 
 async def test_only_conditions_that_turned_are_logged() -> None:
     world = World()
-    refused = Condition("Accepted", status=False, reason="Invalid", message="no")
     async with world.running() as executor:
         for _ in range(3):
             executor.perform([a_report()])
-        executor.perform([a_report(conditions=(refused,))])
+        executor.perform([a_report(conditions=(REFUSED,))])
     assert [line["status"] for line in world.logged()] == [True, False]
 
 
@@ -328,8 +329,8 @@ async def test_waiting_warning_and_pool_are_reported_and_logged() -> None:
         executor.perform(
             [
                 ReportWaiting(POD, "cpu", "cpu", "0/1 nodes are available: 1 Insufficient cpu.", "d-2"),
-                Warn(ObjectRef("Pod", "p", "uid-p", "default"), "UnknownPool", "There is no pool 'x'."),
-                a_report("cpu", conditions=(Condition("Accepted", status=False, reason="Invalid", message="no"),)),
+                Warn(ObjectRef("Pod", "p", "uid-p", "default"), EventReason.UNKNOWN_POOL, "There is no pool 'x'."),
+                a_report("cpu", conditions=(REFUSED,)),
             ]
         )
         await until(lambda: len(world.script.asked("post", EVENTS)) == 2)

@@ -4,6 +4,7 @@ from aischeduler.kube import notes
 from aischeduler.kube.notes import Reporter
 from aischeduler.model.actions import Bind, ObjectRef, ReportWaiting, Warn
 from aischeduler.model.pod import Pod
+from aischeduler.model.reasons import EventReason
 from tests.build import a_pod
 
 
@@ -48,7 +49,7 @@ def test_event_names_object_reporter_and_reason() -> None:
 
 
 def test_event_about_a_pool_lives_in_the_default_namespace() -> None:
-    note = notes.warning(Warn(ObjectRef("Pool", "cpu", "u"), "Unreadable", "x"))
+    note = notes.warning(Warn(ObjectRef("Pool", "cpu", "u"), EventReason.UNREADABLE, "x"))
     path, body = notes.event(note, 1, Reporter("s", "i" * 200), "T")
     assert path == b"/apis/events.k8s.io/v1/namespaces/default/events"
     document = json.loads(body)

@@ -6,6 +6,7 @@ import pytest
 from aischeduler.kube import pool_requests
 from aischeduler.model.actions import Condition
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
+from aischeduler.model.reasons import ConditionReason
 from aischeduler.model.summary import GPU
 from tests.build import replace
 from tests.kube.summaries import EMPTY, NOTHING, a_report
@@ -122,7 +123,8 @@ def test_memory_in_columns_is_rounded_to_one_decimal(memory: int, text: str) -> 
 
 
 def test_flags_of_a_pool_whose_spec_is_refused_say_so() -> None:
-    refused = Condition("Accepted", status=False, reason="InvalidSpec", message="spec.placement: no such thing")
+    why = "spec.placement: no such thing"
+    refused = Condition("Accepted", status=False, reason=ConditionReason.INVALID_SPEC, message=why)
     assert pool_requests.columns(a_report(conditions=(refused,)))["flags"] == "refused"
 
 
@@ -133,8 +135,8 @@ def test_condition_keeps_the_time_since_which_it_holds() -> None:
         return time
 
     before = pool_requests.pool_status(a_report(generation=1), {}, "T1")
-    reworded = Condition("Accepted", status=True, reason="Valid", message="still fine")
-    turned = Condition("Accepted", status=False, reason="Invalid", message="no")
+    reworded = Condition("Accepted", status=True, reason=ConditionReason.VALID, message="still fine")
+    turned = Condition("Accepted", status=False, reason=ConditionReason.INVALID_SPEC, message="no")
     assert since(a_report(generation=2), before) == "T1"
     assert since(a_report(conditions=(reworded,)), before) == "T1"
     assert since(a_report(conditions=(turned,)), before) == "T2"

@@ -7,6 +7,7 @@ from aischeduler.kube import reports as module
 from aischeduler.kube.connection import Answer
 from aischeduler.kube.wire import Wire
 from aischeduler.model.actions import Cause, Evict, Nominate, ObjectRef, ReportWaiting, Warn
+from aischeduler.model.reasons import EventReason
 from tests.build import a_pod
 from tests.kube.reporting import EVENTS, POD, STATUS, World, a_bind, written
 from tests.kube.scripted import reply, slam, status, until
@@ -162,7 +163,8 @@ async def test_writes_are_spread_over_time(monkeypatch: pytest.MonkeyPatch) -> N
 
 async def test_warning_is_put_on_its_object_once() -> None:
     world = World().accept_all()
-    warning = Warn(ObjectRef("Node", "n1", "u-n"), "Unreadable", "status.allocatable.cpu: '1.5.3' is not a quantity")
+    why = "status.allocatable.cpu: '1.5.3' is not a quantity"
+    warning = Warn(ObjectRef("Node", "n1", "u-n"), EventReason.UNREADABLE, why)
     async with world.running() as reports:
         reports.warn(warning)
         await written(reports)
@@ -211,7 +213,8 @@ async def test_nomination_is_forgotten_once_its_pod_is_bound() -> None:
 async def test_warning_on_a_budget_names_its_api() -> None:
     world = World().accept_all()
     async with world.running() as reports:
-        reports.warn(Warn(ObjectRef("PodDisruptionBudget", "b", "u-b", "default"), "Unreadable", "spec.selector"))
+        about = ObjectRef("PodDisruptionBudget", "b", "u-b", "default")
+        reports.warn(Warn(about, EventReason.UNREADABLE, "spec.selector"))
         await written(reports)
     (event,) = world.events
     assert event["regarding"]["apiVersion"] == "policy/v1"
@@ -227,7 +230,7 @@ async def test_bug_costs_one_report_and_not_those_that_follow(monkeypatch: pytes
 
     monkeypatch.setattr(Wire, "send", send_or_fail)
     async with world.running(bugs=1) as reports:
-        reports.warn(Warn(ObjectRef("Pod", "p", "u1", "default"), "Odd", "no room"))
+        reports.warn(Warn(ObjectRef("Pod", "p", "u1", "default"), EventReason.UNREADABLE, "no room"))
         reports.scheduled(a_bind(POD))
         await reports.none_unwritten()
     assert [(line["job"], str(line["exc_info"])) for line in world.logged("failed")] == [("reports", "a bug")]

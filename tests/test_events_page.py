@@ -1,0 +1,100 @@
+"""The page on events and conditions has every reason that is written, on what it is written, and nothing else."""
+
+import ast
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aischeduler.kube import notes, requests, resources
+from aischeduler.kube.evictions import Eviction
+from aischeduler.kube.podspec import SpecCache
+from aischeduler.model.actions import Bind, Cause, Evict, ReportPool, ReportWaiting, Warn
+from aischeduler.model.reasons import ConditionReason, EventReason
+from tests.build import a_node, a_pod, a_pool
+from tests.engine.session import Session
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = (ROOT / "docs" / "events.md").read_text()
+POD = a_pod("p", pool="nowhere", unobeyed=("spec.topologySpreadConstraints[0]",))
+BIND = Bind(POD, "n", "a", "a", "d-1", 1)
+EVICT = Evict(POD, "n", "a", "a", Cause.PREEMPTED, a_pod("owner"), "d-1")
+WAITING = ReportWaiting(POD, "a", "a", "no room", "d-1")
+
+
+def rows(heading: str) -> list[list[str]]:
+    """Return the cells of the table of a section, without its head."""
+    section = PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line[:3] == "| `"]
+
+
+def played() -> Session:
+    """Return a session in which everything is wrong that the engine warns of."""
+    a, b = ({"team": name} for name in "ab")
+    session = Session(
+        a_pool("bad", labels=b, invalid="spec.placement: 'x' is not one of Spread"),
+        a_pool("a", labels=a),
+        a_pool("also-a", labels=a),
+        a_node("n", labels=a, invalid="status.allocatable.cpu: '1.5.3' is not a quantity"),
+        POD,
+    )
+    session.decide(1)
+    return session
+
+
+def written_events() -> list[tuple[EventReason, str]]:
+    """Return reason and kind of object of every Event that there is."""
+    of_pods = (notes.scheduled(BIND), notes.preempted(EVICT), notes.failed_scheduling(WAITING))
+    watched = (resources.pods(SpecCache()), resources.nodes(), resources.pools())
+    kinds = [one.kind for one in (*watched, resources.budgets(), resources.namespaces())]
+    return [
+        *((note.reason, note.about.kind) for note in of_pods),
+        *((warn.reason, warn.about.kind) for warn in played().said if isinstance(warn, Warn)),
+        *((EventReason.UNREADABLE, kind) for kind in kinds),
+    ]
+
+
+def written_conditions() -> list[tuple[str, ...]]:
+    """Return reason, kind of object, type and status of every condition that there is."""
+    told = [action for action in played().said if isinstance(action, ReportPool)]
+    mark = Eviction(EVICT, "ai-scheduler", honour_budgets=False).request("T").body
+    patches: list[Any] = [json.loads(body) for body in (requests.waiting_condition(POD, "no room", "T")[1], mark)]
+    of_pods = [one for patch in patches for one in patch["status"]["conditions"]]
+    return [
+        *((one.reason, "Pool", one.type, str(one.status)) for report in told for one in report.conditions),
+        *((one["reason"], "Pod", one["type"], one["status"]) for one in of_pods),
+    ]
+
+
+def test_every_reason_of_an_event_is_explained_with_its_type_and_its_objects_and_nothing_else_is() -> None:
+    found = {(reason, str(reason.type), kind) for reason, kind in written_events()}
+    assert {reason for reason, *_ in found} == set(EventReason)
+    table = [(cells[0].strip("`"), cells[1], kind) for cells in rows("Events") for kind in cells[2].split(", ")]
+    assert sorted(table) == sorted(found)
+
+
+def test_every_reason_of_a_condition_is_explained_with_its_condition_and_nothing_else_is() -> None:
+    found = set(written_conditions())
+    assert {reason for reason, *_ in found} == set(ConditionReason)
+    table = [tuple(cell.strip("`") for cell in cells[:4]) for cells in rows("Conditions")]
+    assert sorted(table) == sorted(found)
+
+
+@pytest.mark.parametrize("heading", ["Events", "Conditions"])
+def test_every_row_says_what_it_means_and_what_to_do(heading: str) -> None:
+    head = next(line for line in PAGE.partition(f"\n## {heading}\n")[2].splitlines() if line.startswith("| Reason"))
+    assert head.endswith("| Means | What to do |")
+    assert [cells for cells in rows(heading) if len(cells) != head.count("|") - 1 or not all(cells)] == []
+
+
+def test_no_document_has_a_reason_that_is_not_one_of_the_list() -> None:
+    texts = [
+        f"{path.name}:{node.lineno}"
+        for path in (ROOT / "aischeduler" / "kube").glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Dict)
+        for key, value in zip(node.keys, node.values, strict=True)
+        if isinstance(key, ast.Constant) and key.value == "reason" and isinstance(value, ast.Constant)
+    ]
+    assert texts == []
