@@ -16,14 +16,44 @@ from pathlib import Path
 from rich.console import Console
 
 from tests.bench.arena import MissingAssetsError, the_binaries
-from tests.bench.cases import backlog, mixed, neighbour, pathological, restart, scale, steps, tail, told, trouble
+from tests.bench.cases import (
+    backlog,
+    handover,
+    idle,
+    installed,
+    mixed,
+    neighbour,
+    pathological,
+    ready,
+    restart,
+    scale,
+    steps,
+    tail,
+    told,
+    trouble,
+)
 from tests.bench.results import Machine, Results, save
 from tests.bench.rounds import play
 from tests.bench.spec import Case
 from tests.bench.tables import print_case
 from tests.controlplane.part import PartError
 
-MODULES = (steps, scale, pathological, restart, backlog, tail, told, neighbour, mixed, trouble)
+MODULES = (
+    steps,
+    scale,
+    pathological,
+    restart,
+    ready,
+    handover,
+    idle,
+    installed,
+    backlog,
+    tail,
+    told,
+    neighbour,
+    mixed,
+    trouble,
+)
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = Path(__file__).resolve().parent / "results" / "latest.json"
 ROUNDS_MAX = 50

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 
-from tests.bench.arrivals import arrive
+from tests.bench.arrivals import FLAT_OUT, arrive
 from tests.bench.documents import compact
 from tests.bench.processes import cpu_of, wait_quiet
 from tests.bench.spec import OURS, Evidence, VoidRunError
@@ -108,6 +108,16 @@ class Arena:
         """Create waiting pods for a side and let the API server come to rest."""
         create_pods(self.plane, namespace, [self.scene.pod(number, namespace, side) for number in range(pods)])
         wait_quiet(self.plane.pid("kube-apiserver"))
+
+    def fill(self, pods: int) -> None:
+        """Create pods that are on nodes already, in turn, in a namespace of their own; there is no kubelet."""
+        namespace = self.new_namespace()
+        bound = []
+        for number in range(pods):
+            document = self.scene.pod(number, namespace, OURS)
+            document["spec"]["nodeName"] = node_name(number % self.scene.nodes)
+            bound.append(compact(document))
+        arrive(self.plane.kubeconfig, namespace, bound, FLAT_OUT)
 
     def let_arrive(self, namespace: str, side: str, pods: int, per_second: float) -> dict[str, float]:
         """Create pods for a side at a pace; return when each was sent."""

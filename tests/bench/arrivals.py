@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from aischeduler.daemon.process import loop_factory
 from aischeduler.kube.auth import connect
@@ -20,6 +21,15 @@ from tests.bench.spec import VoidRunError
 ROOT = Path(__file__).resolve().parents[2]
 IN_FLIGHT = 32
 FLAT_OUT = 0.0
+
+
+class Write(NamedTuple):
+    """One request."""
+
+    method: bytes
+    path: bytes
+    body: bytes
+    content_type: bytes
 
 
 def arrive(kubeconfig: Path, namespace: str, documents: Sequence[bytes], per_second: float) -> dict[str, float]:
@@ -34,21 +44,21 @@ def arrive(kubeconfig: Path, namespace: str, documents: Sequence[bytes], per_sec
     return {name: float(at) for name, at in words}
 
 
-async def post(kubeconfig: str, path: str, per_second: float, documents: Sequence[bytes]) -> list[float]:
-    """Send the documents; return when each was sent. A pace holds as long as answers come faster than it."""
+async def send(kubeconfig: str, per_second: float, writes: Sequence[Write]) -> list[float]:
+    """Send all; return when each was sent. A pace holds as long as answers come faster than it."""
     wire = Wire(await connect(kubeconfig, None, time.monotonic), IN_FLIGHT)
-    sent = [0.0] * len(documents)
-    waiting = iter(enumerate(documents))
+    sent = [0.0] * len(writes)
+    waiting = iter(enumerate(writes))
     begun = time.monotonic()
 
     async def some() -> None:
-        for number, body in waiting:
+        for number, write in waiting:
             if per_second:
                 await asyncio.sleep(begun + number / per_second - time.monotonic())
             sent[number] = time.monotonic()
-            answer = await wire.send(b"POST", path.encode(), body, b"application/json")
-            if answer.status != 201:
-                raise RuntimeError(f"{path}: {answer.status} {answer.body[:200]!r}")
+            answer = await wire.send(*write)
+            if answer.status not in (200, 201):
+                raise RuntimeError(f"{write.path!r}: {answer.status} {answer.body[:200]!r}")
 
     await asyncio.gather(*(some() for _ in range(IN_FLIGHT)))
     await wire.close()
@@ -57,8 +67,9 @@ async def post(kubeconfig: str, path: str, per_second: float, documents: Sequenc
 
 def main(kubeconfig: str, path: str, per_second: float) -> None:
     documents = sys.stdin.buffer.read().splitlines()
+    writes = [Write(b"POST", path.encode(), document, b"application/json") for document in documents]
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        sent = runner.run(post(kubeconfig, path, per_second, documents))
+        sent = runner.run(send(kubeconfig, per_second, writes))
     for document, at in zip(documents, sent, strict=True):
         print(json.loads(document)["metadata"]["name"], at)
 

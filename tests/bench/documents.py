@@ -10,6 +10,7 @@ from tests.objects import Json, node_object, pod_object
 
 CLASSES_MAX = 48
 CREATED = "2026-01-02T03:04:05Z"
+NODE_CONDITIONS = ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")
 
 
 def real_pod(number: int, *, version: int, node: str = "", classes: int = CLASSES_MAX) -> Json:
@@ -67,7 +68,7 @@ def real_node(number: int, *, version: int) -> Json:
     }
     image = {"names": ["registry.example/team/image@sha256:" + "0" * 64, "registry.example/team/image:v1.2.3"]}
     document["status"] |= {
-        "conditions": [_condition(kind) for kind in ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")],
+        "conditions": [_condition(kind) for kind in NODE_CONDITIONS],
         "images": [image | {"sizeBytes": 1_000_000_000 + index} for index in range(20)],
     }
     return document

@@ -1,5 +1,6 @@
 """CPU and memory of other processes, as the kernel counts them."""
 
+import compileall
 import os
 import subprocess
 import sys
@@ -8,11 +9,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parents[2]
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 QUIET_SHARE = 0.05
 """A process that uses less of a core than this has nothing to do."""
 LOOK_EVERY_SECONDS = 1.0
+
+
+def compile_ours() -> None:
+    """Let our program be compiled before it is started, as what pip installs is; PYTHONDONTWRITEBYTECODE may be set."""
+    compileall.compile_dir(ROOT / "aischeduler", quiet=1)
 
 
 def cpu_of(pid: int) -> float:

@@ -1,8 +1,10 @@
 """The benchmark itself: no figure of a run in which a pod went wrong, ratios round by round, and clear refusals."""
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import Distribution
 from pathlib import Path
 
 import pytest
@@ -10,12 +12,15 @@ from rich.console import Console
 
 from tests.bench.__main__ import main, run
 from tests.bench.apart import apart
+from tests.bench.cases import handover, installed
+from tests.bench.heartbeats import statuses
 from tests.bench.plot import svg
 from tests.bench.report import ReportError, replaced, write
 from tests.bench.results import CaseResult, Machine, Results, Spread, Target, load, margins, ratios, save
 from tests.bench.rounds import play
 from tests.bench.spec import OURS, Case, Evidence, Goal, Measure, Measured, VoidRunError, faults, overfull
 from tests.bench.tables import markdown, print_case
+from tests.real.bindings import Answered
 
 PEER = "peer"
 RATE = "pods/s"
@@ -174,6 +179,72 @@ def test_every_case_has_a_name_of_its_own() -> None:
         assert run(["--full", "--list"], console) == 0
     names = [line.split()[0] for line in caught.get().splitlines()]
     assert len(set(names)) == len(names) > 20
+
+
+def a_binding(pod: str, epoch: int, status: int = 201) -> Answered:
+    return Answered(pod, pod, "n", f"d-{pod}", str(epoch), status)
+
+
+def test_hand_over_is_timed_to_the_first_pod_that_the_next_leader_bound() -> None:
+    answered = [a_binding("a", 3), a_binding("b", 4, 409), a_binding("c", 4), a_binding("d", 4)]
+    shown = {"a": 1.0, "c": 12.5, "d": 12.0}
+    assert handover.first_moments(answered, shown) == {3: 1.0, 4: 12.0}
+
+
+@pytest.mark.parametrize(
+    ("answered", "bugs", "said"),
+    [
+        ([a_binding("a", 4), a_binding("b", 3)], [], "a leader wrote after the next one"),
+        ([a_binding("a", 3)], [{"event": "failed"}], "a scheduler met a bug of ours: {'event': 'failed'}"),
+    ],
+)
+def test_hand_over_in_which_two_led_or_one_failed_has_no_figure(
+    answered: list[Answered], bugs: list[dict[str, str]], said: str
+) -> None:
+    handover.check([a_binding("a", 3), a_binding("b", 4)], [])
+    with pytest.raises(VoidRunError) as void:
+        handover.check(answered, bugs)
+    assert str(void.value) == said
+
+
+def test_nodes_tell_in_turn_that_they_live_and_change_nothing_but_the_time() -> None:
+    written = list(statuses(nodes=2, count=3, unix_seconds=0.0))
+    assert [one.path.decode().split("/")[-2] for one in written] == ["gpu-00000", "gpu-00001", "gpu-00000"]
+    conditions = json.loads(written[0].body)["status"]["conditions"]
+    assert conditions[-1] == {"type": "Ready", "lastHeartbeatTime": "1970-01-01T00:00:00Z"}
+
+
+def test_installed_size_counts_recorded_files_and_the_bytecode_that_they_would_have(tmp_path: Path) -> None:
+    record = tmp_path / "thing-1.dist-info" / "RECORD"
+    record.parent.mkdir()
+    texts = {"thing/a.py": "A = 1\n", "thing/broken.py": "A = = 1\n", "thing/a.so": "12345", "thing/old.pyc": "123"}
+    for name, text in texts.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    record.write_text("".join(f"{name},,\n" for name in (*texts, "thing/removed.py")))
+    (tmp_path / "thing" / "not-recorded").write_text("1")
+    found = installed.files_of(Distribution.at(record.parent))
+    assert sorted(path.name for path in found) == ["a.py", "a.so", "broken.py"]
+    plain, bytecode = installed.sizes_of(found)
+    assert plain == 6 + 5 + 8
+    assert installed.HEADER_BYTES < bytecode < 1_000
+
+
+@pytest.mark.parametrize(
+    ("lock", "said"),
+    [
+        ("no-such-thing==1.0 \\\n    --hash=sha256:00\n", "no-such-thing is not installed"),
+        ("pytest==0.1 \\\n", "in the lock"),
+    ],
+)
+def test_installation_that_is_not_that_of_the_lock_has_no_size(lock: str, said: str) -> None:
+    with pytest.raises(VoidRunError, match=said):
+        list(installed.distributions(lock))
+
+
+def test_what_the_lock_names_for_other_machines_is_not_counted() -> None:
+    assert list(installed.distributions("colorama==0.4.6 ; sys_platform == 'win32' \\\n")) == []
 
 
 @pytest.mark.whole

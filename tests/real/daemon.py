@@ -4,6 +4,7 @@ import json
 import sys
 from pathlib import Path
 from typing import Any, ClassVar, Self
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -92,6 +93,17 @@ class Daemon:
 
     def resume(self) -> None:
         self._part.resume()
+
+    def ready(self) -> bool:
+        """Say whether `/readyz` says so."""
+        try:
+            with urlopen(f"http://{self._address}/readyz", timeout=10):
+                return True
+        except HTTPError as not_yet:
+            not_yet.close()
+        except OSError:  # nobody listens yet
+            pass
+        return False
 
     def samples(self, name: str = "") -> list[Sample]:
         """Return all that `/metrics` says now, or of one metric; one that is not there is an error."""

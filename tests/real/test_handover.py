@@ -9,7 +9,7 @@ from tests.controlplane.plane import ControlPlane
 from tests.real.cluster import backlog, later
 from tests.real.history import History
 from tests.real.release import Release
-from tests.real.replicas import LOST, Access, Arrivals, Replica, first_of, judge_terms, two_replicas, wait
+from tests.real.replicas import LOST, Access, Arrivals, first_of, judge_terms, stand_by, two_replicas, wait
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -110,9 +110,3 @@ def test_day_of_handovers_with_the_lease_as_it_is_by_default(
     answered = judge_terms(control_plane, history, namespace)
     seconds = ", ".join(f"{what} {found:.2f} s" for what, found in took.items())
     print(f"run {number}: {len(answered)} Bindings, none lost, none doubled; to the next leader's first: {seconds}")
-
-
-def stand_by(replica: Replica) -> None:
-    """Start a scheduler again, and wait until it stands by."""
-    replica.start()
-    wait(lambda: bool(replica.said("standing by")), "a standby")

@@ -3,7 +3,6 @@
 On the real API server beside kube-scheduler; and alone on a recorded list of a cluster that is much larger.
 """
 
-import compileall
 import subprocess
 import sys
 import tempfile
@@ -15,10 +14,9 @@ from functools import partial
 from pathlib import Path
 
 from aischeduler.sandbox.kubeconfig import kubeconfig
-from tests.bench.arena import PEER, Arena, Scene, arena, node_name, wait_for_bound
-from tests.bench.arrivals import FLAT_OUT, arrive
-from tests.bench.documents import CLASSES_MAX, compact
-from tests.bench.processes import cpu_of, peak_bytes, program, wait_quiet
+from tests.bench.arena import PEER, Arena, Scene, arena, wait_for_bound
+from tests.bench.documents import CLASSES_MAX
+from tests.bench.processes import compile_ours, cpu_of, peak_bytes, program, wait_quiet
 from tests.bench.recorded import node_of, pod_name
 from tests.bench.spec import OURS, Case, Evidence, Goal, Measure, Measured, VoidRunError, overfull
 from tests.real.history import History
@@ -71,23 +69,11 @@ def cases(shrink: int) -> tuple[Case, ...]:
     )
 
 
-def compile_ours() -> None:
-    """Let our program be compiled before it is started, as what pip installs is; PYTHONDONTWRITEBYTECODE may be set."""
-    compileall.compile_dir(ROOT / "aischeduler", quiet=1)
-
-
 @contextmanager
 def opened(crowd: Crowd) -> Iterator[Measure]:
     compile_ours()
-    scene = Scene(crowd.nodes)
-    with arena(scene) as ground:
-        held = ground.new_namespace()
-        documents = (scene.pod(number, held, OURS) for number in range(crowd.running))
-        bound = [
-            compact({**document, "spec": {**document["spec"], "nodeName": node_name(number % crowd.nodes)}})
-            for number, document in enumerate(documents)
-        ]
-        arrive(ground.plane.kubeconfig, held, bound, FLAT_OUT)
+    with arena(Scene(crowd.nodes)) as ground:
+        ground.fill(crowd.running)
         yield partial(restarted, ground, crowd.waiting)
 
 
