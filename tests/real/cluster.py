@@ -12,6 +12,7 @@ from tests.real.history import History
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 CRDS = ROOT / "manifests" / "crds"
+CRD = "pools.resource.aibee.cn"
 POOLS_PATH = "/apis/resource.aibee.cn/v1alpha1/pools"
 SERVED_WITHIN_SECONDS = 30.0
 

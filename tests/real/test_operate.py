@@ -1,25 +1,31 @@
 """The operating page, followed from top to bottom on a control plane without Pools: every command as it is written.
 
-A command without output in the page has to succeed, whatever it prints. What needs running pods is not in these
-blocks, for there is no kubelet here.
+A command without output in the page has to succeed, whatever it prints. The pods of the release are processes here,
+from the moment at which the page waits for them until it uninstalls them.
 """
 
-import os
+import re
 import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from tests.controlplane.binaries import the_helm
 from tests.controlplane.plane import ControlPlane
-from tests.real.cluster import ROOT, install
-from tests.real.test_tutorial import CRD, PROGRAM
+from tests.objects import pod_object
+from tests.real.cluster import CRD, ROOT, create_pods, install
+from tests.real.conftest import LEASES
+from tests.real.pods_of_release import pods_running
+from tests.real.release import Release
+from tests.real.terminal import Terminal
 from tests.real.walkthrough import Step, comparable, read_steps
 
-PAGE = ROOT / "docs" / "operate.md"
-STEPS = read_steps(PAGE.read_text())
-SECONDS_MAX = 60.0
+PAGE = (ROOT / "docs" / "operate.md").read_text()
+STEPS = read_steps(PAGE)
+WAITS_FOR_PODS = "kubectl -n kube-system rollout status"
+NEEDS_A_KUBELET = "kubectl -n kube-system logs"
 
 
 @pytest.fixture
@@ -28,24 +34,8 @@ def bare(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     control_plane.kubectl("delete", "crd", CRD, "--ignore-not-found", "--wait")
     yield control_plane
     control_plane.kubectl("delete", "crd", CRD, "--ignore-not-found", "--wait")
+    control_plane.api("DELETE", f"{LEASES}/ai-scheduler")
     install(control_plane)
-
-
-def run(plane: ControlPlane, home: Path, command: str) -> subprocess.CompletedProcess[str]:
-    programs = (plane.binaries.kubectl.parent, the_helm().parent, PROGRAM.parent)
-    path = ":".join([*map(str, programs), os.environ["PATH"]])
-    env = {**os.environ, "PATH": path, "KUBECONFIG": str(plane.kubeconfig), "HOME": str(home)}
-    return subprocess.run(
-        ["bash", "-o", "pipefail", "-c", command],
-        cwd=ROOT,
-        env=env,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=SECONDS_MAX,
-        check=False,
-    )
 
 
 def problem(step: Step, ran: subprocess.CompletedProcess[str]) -> str:
@@ -57,6 +47,34 @@ def problem(step: Step, ran: subprocess.CompletedProcess[str]) -> str:
 
 
 def test_every_command_of_the_page_does_what_it_says(bare: ControlPlane, tmp_path: Path) -> None:
-    assert len(STEPS) >= 18
-    for step in STEPS:
-        assert problem(step, run(bare, tmp_path, step.command)) == ""
+    helm = the_helm()
+    terminal, release = Terminal(bare, bare.kubeconfig, helm), Release(bare, helm, tmp_path)
+    assert len(STEPS) >= 21
+    with ExitStack() as pods:
+        for step in STEPS:
+            if step.command.startswith(WAITS_FOR_PODS):
+                pods.enter_context(pods_running(bare, release))
+            elif step.command.startswith("helm uninstall"):
+                pods.close()
+            assert problem(step, terminal.run(step.command)) == ""
+
+
+def commands_of_an_incident() -> list[str]:
+    """Return all by which an incident is looked into."""
+    section = PAGE.partition("\n## The first ten minutes of an incident\n")[2]
+    return [line.strip() for block in re.findall(r"```sh\n(.*?)```", section, re.DOTALL) for line in block.splitlines()]
+
+
+def test_every_question_of_an_incident_is_answered_while_a_pod_waits(
+    control_plane: ControlPlane, release: Release, namespace: str
+) -> None:
+    release.install()
+    questions = [line for line in commands_of_an_incident() if line and not line.startswith(NEEDS_A_KUBELET)]
+    assert len(questions) >= 6
+    with pods_running(control_plane, release):
+        create_pods(control_plane, namespace, [pod_object("waits", namespace=namespace)])
+        terminal = Terminal(control_plane, control_plane.kubeconfig)
+        for question in questions:
+            asked = question.replace("NAMESPACE", namespace).replace("NAME", "waits")
+            ran = terminal.run(asked)
+            assert (ran.returncode, ran.stdout != "") == (0, True), f"{asked}\n{ran.stdout}"

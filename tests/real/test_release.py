@@ -12,6 +12,7 @@ from tests.controlplane.plane import ControlPlane
 from tests.objects import Json, node_object, pod_object, pool_object, priority_class_object
 from tests.real.cluster import (
     CPU_POOL,
+    CRD,
     CRDS,
     EXAMPLES,
     POOLS_PATH,
@@ -95,13 +96,13 @@ def test_definition_of_pools_may_go_and_come_back_under_both_schedulers(
     with two_replicas(control_plane, access) as (leader, standby):
         create_pods(control_plane, namespace, backlog(namespace)[:BEFORE])
         history.wait_for_bound(namespace, BEFORE)
-        kubectl(control_plane, "delete", "crd", "pools.resource.aibee.cn", "--wait")
+        kubectl(control_plane, "delete", "crd", CRD, "--wait")
         wait(lambda: bool(leader.said("no definition")), "the line about the definition")
         homeless = pod_object("homeless", namespace=namespace, memory="64Mi", pool=CPU_POOL)
         create_pods(control_plane, namespace, [homeless])
         history.wait_for_bound(namespace, BEFORE + 1)
         kubectl(control_plane, "apply", "-f", str(CRDS))
-        kubectl(control_plane, "wait", "--for=condition=Established", "crd/pools.resource.aibee.cn")
+        kubectl(control_plane, "wait", "--for=condition=Established", f"crd/{CRD}")
         kubectl(control_plane, "apply", "-f", str(EXAMPLES / "pools.yaml"))
         wait(lambda: CPU_POOL in statuses(control_plane), "the pools seen again")
         create_pods(control_plane, namespace, [pod_object("cared-for", namespace=namespace, pool=CPU_POOL)])

@@ -1,9 +1,6 @@
 """The tutorial, done as a user does it: every command in its order, and every output as it is written there."""
 
 import difflib
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from itertools import takewhile
@@ -12,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.controlplane.plane import ControlPlane
-from tests.real.cluster import ROOT, install
+from tests.real.cluster import CRD, ROOT, install
 from tests.real.daemon import Daemon
+from tests.real.terminal import PROGRAM, Terminal
 from tests.real.walkthrough import Step, comparable, read_steps
 from tests.stage.kubelets import Kubelets
 from tests.worlds.over_http import HttpTransport
@@ -21,34 +19,19 @@ from tests.worlds.over_http import HttpTransport
 NODES = ROOT / "examples" / "tutorial" / "nodes.yaml"
 STEPS = read_steps((ROOT / "docs" / "tutorial.md").read_text())
 START = "ai-scheduler run --no-leader-elect"
-PROGRAM = Path(sys.executable).with_name("ai-scheduler")
-CRD = "pools.resource.aibee.cn"
 PATIENCE_SECONDS = 40.0
 LOOK_AGAIN_SECONDS = 0.2
 
 
 class User:
-    """Somebody with a terminal in the root of the repository, `kubectl` and `ai-scheduler` in the path."""
+    """Somebody who looks again until the terminal shows what is written."""
 
     def __init__(self, plane: ControlPlane, kubeconfig: Path) -> None:
-        path = [str(plane.binaries.kubectl.parent), str(PROGRAM.parent), os.environ["PATH"]]
-        home = str(plane.directory)
-        self._env = {**os.environ, "PATH": ":".join(path), "KUBECONFIG": str(kubeconfig), "HOME": home}
+        self._terminal = Terminal(plane, kubeconfig)
 
     def runs(self, command: str) -> str:
         """Return what a command prints."""
-        finished = subprocess.run(
-            ["bash", "-c", command],
-            cwd=ROOT,
-            env=self._env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=PATIENCE_SECONDS,
-            check=False,
-        )
-        return finished.stdout
+        return self._terminal.run(command).stdout
 
     def sees(self, step: Step) -> None:
         """Run a step until it prints what is written, where looking again is all that it takes."""
