@@ -32,13 +32,9 @@ COPY pyproject.toml README.md LICENSE ./
 COPY aischeduler aischeduler
 RUN /build/bin/pip wheel --quiet --no-deps --no-index --no-build-isolation --wheel-dir /wheels . \
  && /build/bin/pip install --quiet --no-compile --no-deps --no-index --target /opt/ai-scheduler /wheels/*.whl
-# Commands would start the interpreter of this stage. Of the Kubernetes client only the reader of kubeconfigs is used: its
-# classes for the kinds of the API are more than a third of everything, and their packages load them by name when asked.
-# Bytecode is made here, because nothing can be written where it runs; it is not compared with times of files, which
-# layers may change.
+# Commands would start the interpreter of this stage. Bytecode is made here, because nothing can be written where it runs;
+# it is not compared with times of files, which layers may change.
 RUN rm -r /opt/ai-scheduler/bin \
- && find /opt/ai-scheduler/kubernetes '(' -path '*/client/api/*.py' -o -path '*/client/models/*.py' ')' \
-      ! -name __init__.py -delete \
  && /build/bin/python -m compileall -q --invalidation-mode unchecked-hash -s /opt/ai-scheduler -p /opt/ai-scheduler \
       /opt/ai-scheduler
 

@@ -1,11 +1,10 @@
-"""Where the API server is and who we are to it: kubeconfig, in-cluster token, client certificates.
+"""An API server and our credentials to it: from kubeconfig files, or from a pod's service account.
 
 Laws:
-- Tokens are read again every 60 seconds, and once when the server does not know us any more.
+- Tokens are read again every 60 seconds, sooner where they end sooner, and once when the server does not know us any
+  more. What cannot be read just now stays as it was; at the start it is refused.
 - Certificates and CA bundles are read again when their files change; new connections use them.
 - A named authority is the only one that is trusted; without one, those of the machine are.
-- The `kubernetes` package reads the kubeconfig files that are not plain (see `kubeconfig`) and nothing else; it is
-  imported only for that.
 
 Source: Kubernetes kubeconfig and service account conventions.
 """
@@ -18,53 +17,66 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Any, Final, Protocol
-from urllib.parse import urlsplit
+from typing import Any, Final
+from urllib.parse import SplitResult, urlsplit
 
-import yaml
-
-from aischeduler.kube.errors import AccessError
-from aischeduler.kube.kubeconfig import Access, read_plain
+from aischeduler.kube.access import Access, read_access
+from aischeduler.kube.credential import Credential, Source, bearer_in
+from aischeduler.kube.credential_plugin import Asked
+from aischeduler.kube.errors import AccessError, one_line
 
 REREAD_SECONDS: Final = 60.0
 """The kubelet renews a service account's token long before it ends; this is soon enough."""
+REREAD_SECONDS_MIN: Final = 1.0
+"""A token that has ended when we get it, as a wrong clock makes it, is not read again for each request."""
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-
-
-class Source(Protocol):
-    """Where credentials come from."""
-
-    async def header(self) -> bytes | None:
-        """Return the value of the Authorization header as it is now; raises AccessError or OSError."""
 
 
 @dataclass(slots=True)
 class Tls:
-    """A TLS context and the files that it was made of."""
+    """A TLS context and the files that it was made of; `number` rises with each certificate of ours that it takes."""
 
     context: ssl.SSLContext
     server_name: str | None = None
-    ca_file: str | None = None
+    authority_file: str | None = None
     certificate_file: str | None = None
     key_file: str | None = None
+    number: int = 0
     _stamps: tuple[int, ...] = ()
+    _identity: bytes | None = None
 
     def reload(self) -> None:
         """Read the files into the context where they have changed since the last time."""
-        files = [name for name in (self.ca_file, self.certificate_file, self.key_file) if name]
+        files = [name for name in (self.authority_file, self.certificate_file, self.key_file) if name]
         stamps = tuple(Path(name).stat().st_mtime_ns for name in files)
         if stamps == self._stamps:
             return
-        if self.ca_file:
-            self.context.load_verify_locations(cafile=self.ca_file)
+        if self.authority_file:
+            self.context.load_verify_locations(cafile=self.authority_file)
         if self.certificate_file:
             self.context.load_cert_chain(self.certificate_file, self.key_file)
+            self.number += 1
         self._stamps = stamps
+
+    def take(self, identity: bytes) -> None:
+        """Use this certificate and its key, in PEM, for new connections; raises OSError."""
+        if identity == self._identity:
+            return
+        with NamedTemporaryFile() as file:  # a context takes certificates of ours from files only
+            file.write(identity)
+            file.flush()
+            self.context.load_cert_chain(file.name)
+        self._identity = identity
+        self.number += 1
 
 
 @dataclass(slots=True)
 class Server:
-    """An API server and our credentials to it; `prefix` is the path before `/api`, mostly empty."""
+    """An API server and our credentials to it.
+
+    `prefix` is the path before `/api`, mostly empty; `impersonation` further lines of each request's head; `failure`
+    what kept the credentials from being read the last time.
+    """
 
     host: str
     port: int
@@ -72,8 +84,10 @@ class Server:
     tls: Tls | None = None
     prefix: str = ""
     source: Source | None = None
-    _header: bytes | None = None
-    _read_at: float = field(default=float("-inf"))
+    impersonation: bytes = b""
+    failure: str = ""
+    _header: bytes | None = field(default=None, repr=False)
+    _read_again_at: float = field(default=float("-inf"))
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
@@ -82,29 +96,44 @@ class Server:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'http' if self.tls is None else 'https'}://{host}:{self.port}{self.prefix}"
 
+    @property
+    def identity_number(self) -> int:
+        """The number of our certificate: a connection that was opened with another one tells the server who we were."""
+        return self.tls.number if self.tls is not None else 0
+
     async def authorization(self) -> bytes | None:
         """Return the value of the Authorization header, or None where a certificate or nothing is enough."""
-        if self.clock() - self._read_at >= REREAD_SECONDS:
+        if self.clock() >= self._read_again_at:
             async with self._reading:
-                if self.clock() - self._read_at >= REREAD_SECONDS:
-                    await self._read()
+                if self.clock() >= self._read_again_at:
+                    await self._reread(refused=False)
         return self._header
 
-    async def renew(self, used: bytes | None) -> bool:
-        """After a 401: read the credentials again; say whether there is something other than `used` to try."""
+    async def renew(self, header: bytes | None, identity_number: int) -> bool:
+        """After a 401 to these: read the credentials again; say whether there is something else to try."""
         async with self._reading:
-            if self._header == used:
-                await self._read()
-        return self._header != used
+            if (self._header, self.identity_number) == (header, identity_number):
+                await self._reread(refused=True)
+        return (self._header, self.identity_number) != (header, identity_number)
 
-    async def _read(self) -> None:
+    async def load(self, *, refused: bool = False) -> None:
+        """Read token and certificates; raises AccessError and OSError."""
+        credential = await self.source.read(refused=refused) if self.source is not None else Credential()
+        self._header = credential.header
+        if self.tls is not None:
+            self.tls.reload()
+            if credential.identity is not None:
+                self.tls.take(credential.identity)
+        self.failure = ""
+        self._read_again_at = self.clock() + min(max(credential.left_seconds, REREAD_SECONDS_MIN), REREAD_SECONDS)
+
+    async def _reread(self, *, refused: bool) -> None:
         """Read token and certificates; what cannot be read just now stays as it was."""
-        with suppress(OSError, AccessError):
-            if self.source is not None:
-                self._header = await self.source.header()
-            if self.tls is not None:
-                self.tls.reload()
-        self._read_at = self.clock()
+        try:
+            await self.load(refused=refused)
+        except (OSError, AccessError) as error:
+            self.failure = one_line(str(error))
+            self._read_again_at = self.clock() + REREAD_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,51 +142,32 @@ class TokenFile:
 
     path: Path
 
-    async def header(self) -> bytes | None:
+    async def read(self, *, refused: bool) -> Credential:  # noqa: ARG002 - what is in the file is all there is
         """Read the file."""
-        return b"Bearer " + self.path.read_bytes().strip()
+        return Credential(bearer_in(self.path))
 
 
 @dataclass(slots=True)
 class Kubeconfig:
-    """A context of a kubeconfig file: certificates, tokens, token files, exec plugins."""
+    """A context of kubeconfig files as they are now: their tokens, token files, certificates and plugins.
+
+    `unused` is what was just read there, good for the first time.
+    """
 
     path: str
     context: str | None
-    _loader: Any = None
+    clock: Callable[[], float]
+    unused: Access | None
+    _asked: Asked | None = None
 
-    def exists(self) -> bool:
-        """Say whether any of the files is there; several are joined as in $KUBECONFIG."""
-        return any(Path(one).expanduser().is_file() for one in self.path.split(os.pathsep) if one)
-
-    async def load(self) -> Access:
-        """Return where the context leads; raises AccessError."""
-        try:
-            read = read_plain(self.path, self.context) if os.pathsep not in self.path else None
-        except OSError as error:
-            raise AccessError(f"{self.path}: {_first_line(error)}") from error
-        return read or await self._load_by_package()
-
-    async def _load_by_package(self) -> Access:
-        from kubernetes.aio import config  # noqa: PLC0415 - a quarter of a second that a plain file is not worth
-
-        read = Access()
-        try:
-            if self._loader is None:
-                load: Any = config.load_kube_config
-                self._loader = await load(self.path, self.context, read, persist_config=False)
-            else:
-                await self._loader.load_and_set(read)
-        except (KeyError, TypeError, AttributeError, yaml.YAMLError, UnicodeDecodeError) as error:
-            raise AccessError(f"{self.path}: is not a kubeconfig: {_first_line(error)}") from error
-        except (config.ConfigException, OSError, ValueError) as error:
-            raise AccessError(f"{self.path}: {_first_line(error)}") from error
-        return read
-
-    async def header(self) -> bytes | None:
-        """Read token files again and ask the exec plugin again where its token has ended."""
-        token = (await self.load()).api_key.get("BearerToken")
-        return token.encode() if token else None
+    async def read(self, *, refused: bool) -> Credential:
+        """Read the files, and ask the plugin where one is named and what it said is not good any more."""
+        access, self.unused = self.unused or read_access(self.path, self.context), None
+        if access.plugin is None:
+            return Credential(access.header, access.identity)
+        if self._asked is None or self._asked.plugin != access.plugin:
+            self._asked = Asked(access.plugin, self.clock)
+        return await self._asked.read(refused=refused)
 
 
 async def connect(kubeconfig: str | None, context: str | None, clock: Callable[[], float]) -> Server:
@@ -180,31 +190,39 @@ def in_cluster(directory: Path, environment: Any, clock: Callable[[], float]) ->
         host=environment["KUBERNETES_SERVICE_HOST"],
         port=int(port),
         clock=clock,
-        tls=_tls(Tls(_context(authority=True), ca_file=str(directory / "ca.crt"))),
+        tls=_tls(Tls(_context(authority=True), authority_file=str(directory / "ca.crt"))),
         source=TokenFile(directory / "token"),
     )
 
 
 async def from_kubeconfig(path: str, context: str | None, clock: Callable[[], float]) -> Server:
-    """Return the server of a context of the file, or of several files joined by `:`."""
-    source = Kubeconfig(path, context)
-    if not source.exists():
-        raise AccessError(f"{path}: there is no such kubeconfig file")
-    read = await source.load()
-    address = urlsplit(read.host)
-    if address.scheme not in ("http", "https") or not address.hostname:
-        raise AccessError(f"{path}: cluster.server {read.host!r} is not an http or https address")
-    if read.proxy:
-        raise AccessError(f"{path}: cluster.proxy-url is not supported")
+    """Return the server of a context of the file, or of several files joined by `:`; raises AccessError."""
+    access = read_access(path, context)
+    address = _address(path, access.server)
     secure = address.scheme == "https"
-    return Server(
-        host=address.hostname,
+    server = Server(
+        host=address.hostname or "",
         port=address.port or (443 if secure else 80),
         clock=clock,
-        tls=_tls_of(path, read) if secure else None,
+        tls=_tls_of(path, access) if secure else None,
         prefix=address.path.rstrip("/"),
-        source=source,
+        source=Kubeconfig(path, context, clock, access),
+        impersonation=access.impersonation,
     )
+    try:
+        await server.load()
+    except OSError as error:
+        raise AccessError(f"{path}: the certificate of ours cannot be read: {one_line(str(error))}") from error
+    return server
+
+
+def _address(path: str, server: str) -> SplitResult:
+    """Return the parts of the address; raises AccessError where host or port cannot be read in it."""
+    with suppress(ValueError):
+        address = urlsplit(server)
+        if address.scheme in ("http", "https") and address.hostname and address.port != 0:
+            return address
+    raise AccessError(f"{path}: cluster.server {server!r} is not an http or https address")
 
 
 def _context(*, authority: bool) -> ssl.SSLContext:
@@ -221,21 +239,16 @@ def _context(*, authority: bool) -> ssl.SSLContext:
 
 
 def _tls_of(path: str, read: Access) -> Tls:
-    context = _context(authority=bool(read.ssl_ca_cert or read.ca_data) or not read.verify_ssl)
-    if not read.verify_ssl:
+    context = _context(authority=bool(read.authority_file or read.authority) or not read.verified)
+    if not read.verified:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     try:
-        if read.ca_data:
-            context.load_verify_locations(cadata=read.ca_data)
-        if read.identity_data:
-            with NamedTemporaryFile() as file:  # a context takes certificates of ours from files only
-                file.write(read.identity_data)
-                file.flush()
-                context.load_cert_chain(file.name)
-    except (OSError, ssl.SSLError) as error:
-        raise AccessError(f"{path}: the certificates cannot be read: {_first_line(error)}") from error
-    return _tls(Tls(context, read.tls_server_name, read.ssl_ca_cert, read.cert_file, read.key_file))
+        if read.authority is not None:
+            context.load_verify_locations(cadata=read.authority)
+    except (OSError, ValueError) as error:
+        raise AccessError(f"{path}: certificate-authority-data cannot be read: {one_line(str(error))}") from error
+    return _tls(Tls(context, read.server_name, read.authority_file, read.certificate_file, read.key_file))
 
 
 def _tls(tls: Tls) -> Tls:
@@ -244,11 +257,7 @@ def _tls(tls: Tls) -> Tls:
     tls.context.set_alpn_protocols(["http/1.1"])
     try:
         tls.reload()
-    except (OSError, ssl.SSLError) as error:
-        files = ", ".join(name for name in (tls.ca_file, tls.certificate_file, tls.key_file) if name)
-        raise AccessError(f"{files}: the certificates cannot be read: {_first_line(error)}") from error
+    except OSError as error:
+        files = ", ".join(name for name in (tls.authority_file, tls.certificate_file, tls.key_file) if name)
+        raise AccessError(f"{files}: the certificates cannot be read: {one_line(str(error))}") from error
     return tls
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

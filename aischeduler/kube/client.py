@@ -13,7 +13,7 @@ from typing import Final, Self
 from urllib.parse import urlencode
 
 from aischeduler.kube.auth import Server
-from aischeduler.kube.connection import Stream
+from aischeduler.kube.connection import Answer, Stream
 from aischeduler.kube.documents import read_status, retry_after_seconds
 from aischeduler.kube.errors import RefusedError, UnreachableError
 from aischeduler.kube.wire import Fence, Wire, let_pass
@@ -68,7 +68,8 @@ class Client:
                 await stack.aclose()
                 stream = await self._open(stack, path, query, silence_seconds)
             if stream.status >= 300:
-                raise refusal(stream.status, await _whole(stream), stream.retry_after, f"GET {path}")
+                answer = Answer(stream.status, stream.retry_after, await _whole(stream))
+                raise self._refusal(answer, f"GET {path}")
             yield partial(_piece, stream)
 
     async def _open(self, stack: AsyncExitStack, path: str, query: Query, silence_seconds: float) -> Stream:
@@ -97,8 +98,16 @@ class Client:
         except UnreachableError as error:
             raise UnreachableError(f"{method} {path}: {error}") from error
         if answer.status >= 300:
-            raise refusal(answer.status, answer.body, answer.retry_after, f"{method} {path}")
+            raise self._refusal(answer, f"{method} {path}")
         return answer.body
+
+    def _refusal(self, answer: Answer, request: str) -> RefusedError:
+        """Return the error that an answer means; a 401 with what kept the credentials from being read."""
+        error = refusal(answer.status, answer.body, answer.retry_after, request)
+        if error.status == 401 and self.wire.failure:
+            message = f"{error.message}; {self.wire.failure}"
+            return RefusedError(error.status, error.reason, message, error.retry_after_seconds, request)
+        return error
 
 
 def refusal(status: int, body: bytes, retry_after: str | None, request: str) -> RefusedError:

@@ -16,7 +16,7 @@ from typing import Final, cast
 
 import httptools
 
-from aischeduler.kube.errors import ApiError, UnreachableError
+from aischeduler.kube.errors import ApiError, UnreachableError, one_line
 
 READ_BYTES: Final = 64 * 1024
 AHEAD_BYTES_MAX: Final = 256 * 1024
@@ -37,7 +37,7 @@ class Answer:
 
 def describe(error: BaseException) -> str:
     """Return one line for an error that may have no text."""
-    return f"{type(error).__name__} {error}".strip().replace("\n", " ")[:300]
+    return one_line(f"{type(error).__name__} {error}")
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -47,6 +47,7 @@ class Connection(asyncio.BufferedProtocol):
         self.deadline = _NEVER
         self.seconds = _NEVER
         self.idle_since = 0.0
+        self.identity_number = 0
         self.reusable = False
         self._closed = closed
         self._buffer = bytearray(READ_BYTES)

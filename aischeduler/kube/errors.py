@@ -6,6 +6,10 @@ Laws:
 """
 
 from collections.abc import Callable
+from typing import Final
+
+LINE_LENGTH_MAX: Final = 300
+"""Of what others say in a sentence of ours."""
 
 Failed = Callable[[str, Exception], None]
 """Hears of a bug of ours: whose work it struck, and the error. Whoever calls it goes on."""
@@ -46,3 +50,8 @@ class RefusedError(ApiError):
 
 class UndefinedError(RefusedError):
     """The server does not serve a resource of this kind, and it is an API server that says so."""
+
+
+def one_line(text: str) -> str:
+    """Return what others say as one line of bounded length, without what a terminal would obey."""
+    return "".join(one for one in " ".join(text.split()) if one.isprintable())[:LINE_LENGTH_MAX]

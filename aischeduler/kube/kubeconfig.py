@@ -1,149 +1,218 @@
-"""Read a plain kubeconfig: one file, and credentials that stand in it or in files that it names.
+"""Read kubeconfig files: the context that is meant, with its cluster and its user.
 
 Laws:
-- Whatever is not plain in shape (exec plugins, proxies, passwords, several files, fields that we do not know, names
-  that do not fit together) is None, and is for the `kubernetes` package to read or to refuse: it takes a quarter of a
-  second to import, a seventh of our whole start.
-- Paths in the file are relative to it; what stands in the file wins over the file that it names.
+- Of several files the first that has a name, or a current context, has it: entries are not mixed.
+- A field that we do not know is passed over, as client-go does.
+- Every refusal is one sentence that names the file.
 
 Source: Kubernetes kubeconfig conventions (client-go tools/clientcmd).
 """
 
-import binascii
-from base64 import b64decode
-from dataclasses import dataclass, field
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
 
 import msgspec
 import yaml
 from msgspec import Struct
 
+from aischeduler.config.spelling import nearest
+from aischeduler.kube.errors import AccessError, one_line
+
 FILE_BYTES_MAX: Final = 4 * 1024 * 1024
 """A kubeconfig has some kilobytes for each cluster; a file beyond this is not read quickly by anybody."""
 
 
-@dataclass(slots=True)
-class Access:
-    """Where a kubeconfig leads; the first fields have the names under which the `kubernetes` package sets them.
+class Extension(Struct):
+    """What somebody added to a cluster."""
 
-    `ssl_ca_cert`, `cert_file` and `key_file` are paths; `ca_data` and `identity_data` are PEM that stood in the file.
-    """
-
-    host: str = ""
-    api_key: dict[str, str] = field(default_factory=dict)
-    ssl_ca_cert: str | None = None
-    cert_file: str | None = None
-    key_file: str | None = None
-    verify_ssl: bool = True
-    tls_server_name: str | None = None
-    proxy: str | None = None
-    ca_data: str | None = None
-    identity_data: bytes | None = None
+    name: str = ""
+    extension: Any = None
 
 
-class _Cluster(Struct, rename="kebab", forbid_unknown_fields=True):
-    server: str
+class Cluster(Struct, rename="kebab"):
+    """Where an API server is, and whom it is to be trusted by."""
+
+    server: str | None = None
     certificate_authority: str | None = None
     certificate_authority_data: str | None = None
-    insecure_skip_tls_verify: bool = False
+    insecure_skip_tls_verify: bool | None = None
     tls_server_name: str | None = None
+    proxy_url: str | None = None
+    disable_compression: bool | None = None
+    extensions: list[Extension] | None = None
 
 
-class _User(Struct, rename="kebab", forbid_unknown_fields=True):
+class Variable(Struct):
+    """A variable of a program's environment."""
+
+    name: str
+    value: str | None = None
+
+
+class Exec(Struct, rename="camel"):
+    """A program that prints credentials."""
+
+    command: str | None = None
+    args: list[str] | None = None
+    env: list[Variable] | None = None
+    api_version: str | None = None
+    install_hint: str | None = None
+    provide_cluster_info: bool | None = None
+    interactive_mode: str | None = None
+
+
+class AuthProvider(Struct):
+    """What client-go had before programs: only its name counts, in a refusal."""
+
+    name: str = ""
+
+
+class User(Struct, rename="kebab"):
+    """Who we are."""
+
     client_certificate: str | None = None
     client_certificate_data: str | None = None
     client_key: str | None = None
     client_key_data: str | None = None
     token: str | None = None
     token_file: str | None = msgspec.field(name="tokenFile", default=None)
+    username: str | None = None
+    password: str | None = None
+    exec: Exec | None = None
+    auth_provider: AuthProvider | None = None
+    as_: str | None = msgspec.field(name="as", default=None)
+    as_uid: str | None = None
+    as_groups: list[str] | None = None
+    as_user_extra: dict[str, list[str]] | None = None
 
 
 class _Context(Struct):
-    cluster: str
-    user: str
+    cluster: str | None = None
+    user: str | None = None
 
 
 class _NamedCluster(Struct):
     name: str
-    cluster: Any
+    fields: Any = msgspec.field(name="cluster", default=None)
 
 
 class _NamedUser(Struct):
     name: str
-    user: Any
+    fields: Any = msgspec.field(name="user", default=None)
 
 
 class _NamedContext(Struct):
     name: str
-    context: _Context
+    fields: Any = msgspec.field(name="context", default=None)
 
 
 class _Document(Struct, rename="kebab"):
-    contexts: list[_NamedContext]
-    clusters: list[_NamedCluster]
-    users: list[_NamedUser]
-    current_context: str = ""
+    kind: str | None = None
+    current_context: str | None = None
+    contexts: list[_NamedContext] | None = None
+    clusters: list[_NamedCluster] | None = None
+    users: list[_NamedUser] | None = None
 
 
-N = TypeVar("N", _NamedCluster, _NamedUser, _NamedContext)
+Kind = Literal["context", "cluster", "user"]
+_LISTS: Final[dict[Kind, Callable[[_Document], Sequence[_NamedContext | _NamedCluster | _NamedUser]]]] = {
+    "context": lambda document: document.contexts or (),
+    "cluster": lambda document: document.clusters or (),
+    "user": lambda document: document.users or (),
+}
+T = TypeVar("T", _Context, Cluster, User)
 
 
-def read_plain(path: str, context: str | None) -> Access | None:
-    """Read a context of the file, without one the current one; None where it is not plain. Raises OSError."""
-    file = Path(path).expanduser()
-    with file.open("rb") as opened:
-        text = opened.read(FILE_BYTES_MAX + 1)
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One of the files."""
+
+    file: Path
+    document: _Document
+
+
+@dataclass(frozen=True, slots=True)
+class Entry(Generic[T]):
+    """A context, a cluster or a user; `where` names it and its file."""
+
+    file: Path
+    where: str
+    fields: T
+
+    def path(self, name: str) -> Path:
+        """Return a path that stands in the entry, from the root."""
+        return self.file.parent.absolute() / name
+
+
+def read_entries(paths: str, context: str | None) -> tuple[Entry[Cluster], Entry[User]]:
+    """Read a context, without one the current one, of a file or of several that are joined by `:`.
+
+    Those of the files that are not there are passed over. Raises AccessError.
+    """
+    parts = [_Part(file, _document(file)) for file in _present(paths)]
+    if not parts:
+        raise AccessError(f"{paths}: there is no such kubeconfig file")
+    name = context or next((one.document.current_context for one in parts if one.document.current_context), None)
+    if name is None:
+        known = any(part.document.contexts for part in parts)
+        why = "current-context is not set" if known else "is not a kubeconfig: there is no context in it"
+        raise AccessError(f"{paths}: {why}")
+    chosen = _entry(parts, "context", name, _Context)
+    if not chosen.fields.cluster:
+        raise AccessError(f"{chosen.where} names no cluster")
+    if not chosen.fields.user:
+        raise AccessError(f"{chosen.where} names no user")
+    return _entry(parts, "cluster", chosen.fields.cluster, Cluster), _entry(parts, "user", chosen.fields.user, User)
+
+
+def _present(paths: str) -> list[Path]:
+    """Return those of the files that are there."""
+    found = []
+    for one in paths.split(os.pathsep):
+        path = Path(one)
+        try:
+            path = path.expanduser()
+            if one and path.is_file():
+                found.append(path)
+        except RuntimeError:
+            continue  # nobody's home
+        except OSError as error:
+            raise AccessError(f"{path}: {error.strerror}") from error
+    return found
+
+
+def _document(file: Path) -> _Document:
+    try:
+        with file.open("rb") as opened:
+            text = opened.read(FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise AccessError(f"{file}: {error.strerror}") from error
     if len(text) > FILE_BYTES_MAX:
-        return None
+        raise AccessError(f"{file}: is larger than {FILE_BYTES_MAX} bytes")
     try:
-        document = msgspec.yaml.decode(text, type=_Document)
-        chosen = _only(document.contexts, context or document.current_context).context
-        cluster = msgspec.convert(_only(document.clusters, chosen.cluster).cluster, _Cluster)
-        user = msgspec.convert(_only(document.users, chosen.user).user, _User)
-        return _access(file.parent, cluster, user)
-    except (msgspec.MsgspecError, yaml.YAMLError, ValueError, RecursionError, LookupError):
-        return None
+        document = msgspec.yaml.decode(text, type=_Document | None) or _Document()
+    except (msgspec.MsgspecError, yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+        raise AccessError(f"{file}: is not a kubeconfig: {one_line(str(error))}") from error
+    if document.kind not in (None, "", "Config"):
+        raise AccessError(f"{file}: is not a kubeconfig: its kind is {document.kind}")
+    return document
 
 
-def _only(named: list[N], name: str) -> N:
-    """Return the one of this name; raises LookupError where there is none, or more than one."""
-    found = [one for one in named if one.name == name]
-    if len(found) != 1:
-        raise LookupError(name)
-    return found[0]
-
-
-def _access(directory: Path, cluster: _Cluster, user: _User) -> Access:
-    """Put together what was read; raises OSError for a token file, and ValueError for what is not plain."""
-    identity = (user.client_certificate_data, user.client_key_data)
-    if any(identity) and not all(identity):
-        raise ValueError("a certificate and its key stand in different places")
-    if user.token and user.token_file:
-        raise ValueError("two tokens")
-    access = Access(
-        host=cluster.server, verify_ssl=not cluster.insecure_skip_tls_verify, tls_server_name=cluster.tls_server_name
-    )
-    if cluster.certificate_authority_data:
-        access.ca_data = _decoded(cluster.certificate_authority_data).decode("ascii")
-    elif cluster.certificate_authority:
-        access.ssl_ca_cert = str(directory / cluster.certificate_authority)
-    if any(identity):
-        access.identity_data = b"\n".join(_decoded(one or "") for one in identity)
-    elif user.client_certificate:
-        access.cert_file = str(directory / user.client_certificate)
-        access.key_file = str(directory / user.client_key) if user.client_key else None
-    token = user.token
-    if user.token_file:
-        token = (directory / user.token_file).read_text().strip()
-    if token:
-        access.api_key["BearerToken"] = f"Bearer {token}"
-    return access
-
-
-def _decoded(text: str) -> bytes:
-    """Decode base64; raises ValueError."""
-    try:
-        return b64decode(text)
-    except binascii.Error as error:
-        raise ValueError("no base64") from error
+def _entry(parts: Sequence[_Part], kind: Kind, name: str, fields: type[T]) -> Entry[T]:
+    """Return the entry of this name in the first file that has one; raises AccessError."""
+    for part in parts:
+        found = [one.fields for one in _LISTS[kind](part.document) if one.name == name]
+        where = f"{part.file}: {kind} {name!r}"
+        if len(found) > 1:
+            raise AccessError(f"{where} stands there {len(found)} times")
+        if found:
+            try:
+                return Entry(part.file, where, msgspec.convert({} if found[0] is None else found[0], fields))
+            except (msgspec.ValidationError, RecursionError) as error:
+                raise AccessError(f"{where}: {one_line(str(error))}") from error
+    near = nearest(name, (one.name for part in parts for one in _LISTS[kind](part.document)))
+    files = os.pathsep.join(str(part.file) for part in parts)
+    raise AccessError(f"{files}: there is no {kind} {name!r}" + (f"; did you mean {near}?" if near else ""))

@@ -2,7 +2,7 @@
 
 Laws:
 - Everything has a time limit. One timer sweeps all deadlines; a request has none of its own.
-- A connection that was used is used again where it can be.
+- A connection that was used is used again where it can be, and where its certificate is still ours.
 """
 
 import asyncio
@@ -52,6 +52,7 @@ class Wire:
         self._sweeper: asyncio.TimerHandle | None = None
         self._head_of: bytes | None = b""
         self._head = b""
+        self._identity_number = 0
 
     async def send(
         self, method: bytes, path: bytes, body: bytes = b"", content_type: bytes = b"", seconds: float | None = None
@@ -85,7 +86,12 @@ class Wire:
 
     async def renew(self) -> bool:
         """Read the credentials again after a 401; say whether there is something new to try."""
-        return await self._server.renew(self._head_of)
+        return await self._server.renew(self._head_of, self._identity_number)
+
+    @property
+    def failure(self) -> str:
+        """What kept the credentials from being read the last time; empty where nothing did."""
+        return self._server.failure
 
     async def close(self) -> None:
         """Close all connections; what still waits ends with UnreachableError."""
@@ -97,6 +103,7 @@ class Wire:
 
     async def _request(self, method: bytes, path: bytes, body: bytes, content_type: bytes) -> bytes:
         header = await self._server.authorization()
+        self._identity_number = self._server.identity_number
         if header != self._head_of or not self._head:
             self._head_of, self._head = header, self._common_head(header)
         start = b"%b %b%b HTTP/1.1\r\n%b" % (method, self._server.prefix.encode(), path, self._head)
@@ -108,19 +115,20 @@ class Wire:
         host = f"[{self._server.host}]" if ":" in self._server.host else self._server.host
         lines = [f"Host: {host}:{self._server.port}", f"User-Agent: {USER_AGENT}", "Accept: application/json"]
         head = "".join(f"{line}\r\n" for line in (*lines, "Accept-Encoding: identity")).encode()
-        return head + (b"Authorization: %b\r\n" % header if header is not None else b"")
+        authorization = b"Authorization: %b\r\n" % header if header is not None else b""
+        return head + self._server.impersonation + authorization
 
     def _take(self) -> Connection | None:
-        oldest = asyncio.get_running_loop().time() - IDLE_SECONDS
+        oldest, ours = asyncio.get_running_loop().time() - IDLE_SECONDS, self._server.identity_number
         while self._idle:
             connection = self._idle.pop()
-            if connection.usable and connection.idle_since >= oldest:
+            if connection.usable and connection.idle_since >= oldest and connection.identity_number == ours:
                 return connection
-            connection.fail(UnreachableError("the connection was idle for too long"))
+            connection.fail(UnreachableError("the connection was idle for too long, or is of an older certificate"))
         return None
 
     async def _connect(self) -> Connection:
-        tls = self._server.tls
+        tls, identity_number = self._server.tls, self._server.identity_number
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 _, connection = await asyncio.get_running_loop().create_connection(
@@ -132,6 +140,7 @@ class Wire:
                 )
         except (OSError, TimeoutError) as error:
             raise UnreachableError(f"no connection to {self._server.url}: {describe(error)}") from error
+        connection.identity_number = identity_number
         return connection
 
     def _watch_over(self, connection: Connection) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from aischeduler.daemon.process import loop_factory
 from aischeduler.kube.auth import Server, Tls
 from aischeduler.kube.client import Client
+from aischeduler.kube.credential import Credential
 from aischeduler.kube.requests import binding, read_bind_answer
 from aischeduler.kube.wire import Wire
 from aischeduler.model.actions import Bind
@@ -27,8 +28,8 @@ Way = Callable[[Sequence[Bind], Server], Coroutine[None, None, None]]
 
 @dataclass(frozen=True)
 class Token:
-    async def header(self) -> bytes | None:
-        return b"Bearer " + b"t" * 900
+    async def read(self, *, refused: bool) -> Credential:
+        return Credential(b"Bearer " + b"t" * 900)
 
 
 @contextmanager

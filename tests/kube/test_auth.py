@@ -1,7 +1,6 @@
 import asyncio
 import os
 import ssl
-import stat
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +8,19 @@ import pytest
 import yaml
 
 from aischeduler.kube import auth
-from aischeduler.kube.auth import REREAD_SECONDS, Server, TokenFile, connect, from_kubeconfig, in_cluster
+from aischeduler.kube.auth import (
+    REREAD_SECONDS,
+    Server,
+    TokenFile,
+    connect,
+    from_kubeconfig,
+    in_cluster,
+)
 from aischeduler.kube.client import Client
-from aischeduler.kube.errors import AccessError
+from aischeduler.kube.credential import Credential
+from aischeduler.kube.errors import AccessError, RefusedError
 from tests.controlplane.certificates import Authority
+from tests.kube.kubeconfigs import credential, printing, runs, times_asked
 from tests.kube.scripted import Script, reply, serving, status
 
 
@@ -22,6 +30,16 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+
+class Scripted:
+    """Gives these in turn, then the last one again and again."""
+
+    def __init__(self, *credentials: Credential) -> None:
+        self.credentials = list(credentials)
+
+    async def read(self, *, refused: bool) -> Credential:
+        return self.credentials.pop(0) if len(self.credentials) > 1 else self.credentials[0]
 
 
 def kubeconfig(path: Path, *, user: dict[str, Any] | None = None, **cluster: Any) -> str:
@@ -73,16 +91,49 @@ async def test_token_file_of_a_kubeconfig_is_read_again(tmp_path: Path) -> None:
     assert await server.authorization() == b"Bearer second"
 
 
-async def test_exec_plugin_gives_the_token(tmp_path: Path) -> None:
-    plugin = tmp_path / "plugin"
-    answer = '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"made"}}'
-    plugin.write_text(f"#!/bin/sh\necho '{answer}'\n")
-    plugin.chmod(plugin.stat().st_mode | stat.S_IXUSR)
-    user = {
-        "exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin), "interactiveMode": "Never"}
-    }
-    server = await from_kubeconfig(kubeconfig(tmp_path / "config", user=user), None, Clock())
+async def test_token_of_a_kubeconfig_is_read_again(tmp_path: Path) -> None:
+    clock = Clock()
+    server = await from_kubeconfig(kubeconfig(tmp_path / "config", user={"token": "first"}), None, clock)
+    kubeconfig(tmp_path / "config", user={"token": "second"})
+    assert await server.authorization() == b"Bearer first"
+    clock.now += REREAD_SECONDS
+    assert await server.authorization() == b"Bearer second"
+
+
+async def test_program_is_asked_for_the_token_once(tmp_path: Path) -> None:
+    clock, user = Clock(), runs(printing(tmp_path / "plugin", credential(token="made")))
+    server = await from_kubeconfig(kubeconfig(tmp_path / "config", user=user), None, clock)
     assert await server.authorization() == b"Bearer made"
+    clock.now += REREAD_SECONDS
+    assert await server.authorization() == b"Bearer made"
+    assert times_asked(tmp_path) == 1
+
+
+async def test_program_that_fails_at_the_start_is_named(tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path / "config", user=runs("no-such-thing", installHint="Buy it."))
+    with pytest.raises(AccessError, match=r"config: user 'u': the command 'no-such-thing' cannot be found: Buy it\."):
+        await from_kubeconfig(path, None, Clock())
+
+
+async def test_token_that_ends_soon_is_read_again_at_its_end() -> None:
+    clock = Clock()
+    source = Scripted(Credential(b"a", left_seconds=30.0), Credential(b"b", left_seconds=-5.0), Credential(b"c"))
+    server = Server("h", 1, clock, source=source)
+    seen = []
+    for _ in range(33):
+        seen.append(await server.authorization())
+        clock.now += 1.0
+    assert seen == [b"a"] * 30 + [b"b"] + [b"c"] * 2
+
+
+async def test_what_kept_the_token_from_being_read_is_told_until_it_is_read(tmp_path: Path) -> None:
+    clock, path = Clock(), tmp_path / "token"
+    server = Server("h", 1, clock, source=TokenFile(path))
+    assert await server.authorization() is None
+    assert server.failure == f"[Errno 2] No such file or directory: '{path}'"
+    path.write_text("first")
+    assert await server.renew(None, 0)
+    assert (await server.authorization(), server.failure) == (b"Bearer first", "")
 
 
 async def test_missing_file_is_one_sentence_that_names_it(tmp_path: Path) -> None:
@@ -108,6 +159,9 @@ async def test_unknown_context_is_named(tmp_path: Path) -> None:
     ("cluster", "reason"),
     [
         ({"server": "ftp://x"}, "not an http or https address"),
+        ({"server": None}, "cluster.server '' is not an http or https address"),
+        ({"server": "https://x:99999"}, "not an http or https address"),
+        ({"server": "https://[x"}, "not an http or https address"),
         ({"proxy-url": "http://p"}, "proxy-url is not supported"),
     ],
 )
@@ -121,6 +175,21 @@ async def test_certificates_that_cannot_be_read_are_named(tmp_path: Path) -> Non
     cluster: dict[str, Any] = {"server": "https://x", "certificate-authority": str(tmp_path / "ca.crt")}
     path = kubeconfig(tmp_path / "config", **cluster)
     with pytest.raises(AccessError, match=r"ca\.crt: the certificates cannot be read"):
+        await from_kubeconfig(path, None, Clock())
+
+
+@pytest.mark.parametrize(
+    ("cluster", "user", "reason"),
+    [
+        ({"certificate-authority-data": "/w=="}, {}, "certificate-authority-data cannot be read"),
+        ({}, {"client-certificate-data": "YQ==", "client-key-data": "YQ=="}, "the certificate of ours cannot be read"),
+    ],
+)
+async def test_certificates_in_the_file_that_are_none_are_named(
+    tmp_path: Path, cluster: dict[str, Any], user: dict[str, Any], reason: str
+) -> None:
+    path = kubeconfig(tmp_path / "config", user=user, **{"server": "https://x", **cluster})
+    with pytest.raises(AccessError, match=f"config: {reason}"):
         await from_kubeconfig(path, None, Clock())
 
 
@@ -165,11 +234,11 @@ async def test_many_who_ask_at_once_get_the_first_token() -> None:
     reads = 0
 
     class Slow:
-        async def header(self) -> bytes:
+        async def read(self, *, refused: bool) -> Credential:
             nonlocal reads
             reads += 1
             await asyncio.sleep(0.01)
-            return b"Bearer slow"
+            return Credential(b"Bearer slow")
 
     server = Server("h", 1, Clock(), source=Slow())
     assert set(await asyncio.gather(*(server.authorization() for _ in range(8)))) == {b"Bearer slow"}
@@ -187,3 +256,16 @@ async def test_401_reads_the_token_again_once(tmp_path: Path) -> None:
             path.write_text("new")
             assert await client.get("/x") == b"fine"
     assert [request.headers["authorization"] for request in script.requests] == ["Bearer old", "Bearer new"]
+
+
+async def test_401_says_what_kept_the_token_from_being_read(tmp_path: Path) -> None:
+    path, script = tmp_path / "token", Script()
+    path.write_text("old")
+    script.on("get", "/x", status(401, "Unauthorized", "Unauthorized"))
+    async with serving(script) as server:
+        server.source = TokenFile(path)
+        async with Client(server) as client:
+            await server.authorization()
+            path.unlink()
+            with pytest.raises(RefusedError, match=r"401 Unauthorized: Unauthorized; .*No such file.*token"):
+                await client.get("/x")

@@ -7,6 +7,7 @@ import pytest
 
 from aischeduler.kube import wire as wire_module
 from aischeduler.kube.binder import BINDS_AHEAD, Binder, BindTerms, Outcome
+from aischeduler.kube.credential import Credential
 from aischeduler.kube.errors import Failed, RefusedError, UnreachableError
 from aischeduler.kube.wire import Wire
 from aischeduler.model.actions import Bind
@@ -179,8 +180,8 @@ async def test_unknown_credentials_are_read_again_and_the_bind_sent_again() -> N
     tokens = iter([b"Bearer old", b"Bearer new", b"Bearer new", b"Bearer newer"])
 
     class Source:
-        async def header(self) -> bytes:
-            return next(tokens)
+        async def read(self, *, refused: bool) -> Credential:
+            return Credential(next(tokens))
 
     async with serving(world.script) as server:
         server.source = Source()

@@ -13,11 +13,14 @@ from aischeduler.kube import connection, wire
 from aischeduler.kube.auth import Server, Tls, from_kubeconfig
 from aischeduler.kube.client import LIST_SECONDS, Client
 from aischeduler.kube.connection import Answer
+from aischeduler.kube.credential_plugin import PLUGIN_AGAIN_SECONDS
 from aischeduler.kube.errors import RefusedError, UnreachableError
 from aischeduler.kube.paging import pages, read_raw
 from aischeduler.kube.resources import nodes
 from aischeduler.kube.wire import Wire
 from tests.controlplane.certificates import Authority, Identity
+from tests.kube.kubeconfigs import credential, printing, runs, times_asked
+from tests.kube.scripted import Answer as ScriptedAnswer
 from tests.kube.scripted import Script, hang, reply, serving, slam, status, stream, until
 
 
@@ -169,6 +172,63 @@ async def test_credentials_that_stand_in_the_kubeconfig_open_both_ways(tmp_path:
             assert await client.get("/x") == b"listed"
 
 
+async def test_certificate_of_a_program_opens(tmp_path: Path) -> None:
+    authority, script = Authority(tmp_path), Script()
+    script.on("get", "/x", reply(200, b"listed"))
+    async with serving_tls(script, authority, authority.server("kube-apiserver")) as address:
+        path = with_program(tmp_path, address, authority, authority.client("me", ""))
+        async with Client(await from_kubeconfig(path, None, address.clock)) as client:
+            assert await client.get("/x") == b"listed"
+
+
+async def test_401_opens_a_connection_with_the_new_certificate_of_a_program(tmp_path: Path) -> None:
+    authority, script, now = Authority(tmp_path), Script(), 100.0
+    script.always["get", "/x"] = lambda _: known_as("second")
+    async with serving_tls(script, authority, authority.server("kube-apiserver")) as address:
+        path = with_program(tmp_path, address, authority, authority.client("first", ""))
+        async with Client(await from_kubeconfig(path, None, lambda: now)) as client:
+            with pytest.raises(RefusedError, match="first is not known"):
+                await client.get("/x")
+            with_program(tmp_path, address, authority, authority.client("second", ""))
+            now += PLUGIN_AGAIN_SECONDS
+            assert await client.get("/x") == b"second"
+            assert await client.get("/x") == b"second"
+    assert (script.connections, times_asked(tmp_path)) == (2, 2)
+
+
+async def test_401_opens_a_connection_with_the_new_certificate_in_the_files(tmp_path: Path) -> None:
+    authority, script = Authority(tmp_path), Script()
+    script.always["get", "/x"] = lambda _: known_as("second")
+    async with serving_tls(script, authority, authority.server("kube-apiserver")) as address:
+        first, second = authority.client("first", ""), authority.client("second", "")
+        path = write_kubeconfig(tmp_path / "config", address, authority, first)
+        async with Client(await from_kubeconfig(path, None, lambda: 0.0)) as client:
+            second.certificate.replace(first.certificate)
+            second.key.replace(first.key)
+            assert await client.get("/x") == b"second"
+
+
+def with_program(directory: Path, server: Server, authority: Authority, me: Identity) -> str:
+    """Write a kubeconfig whose program prints this certificate."""
+    path = directory / "config"
+    document = yaml.safe_load(Path(write_kubeconfig(path, server, authority, None)).read_text())
+    printed = credential(clientCertificateData=me.certificate.read_text(), clientKeyData=me.key.read_text())
+    document["users"][0]["user"] = runs(printing(directory / "program", printed))
+    path.write_text(yaml.safe_dump(document))
+    return str(path)
+
+
+def known_as(name: str) -> ScriptedAnswer:
+    """Answer with the name in the certificate of whoever asks, and know only this one."""
+
+    async def answer(writer: asyncio.StreamWriter) -> None:
+        subject = dict(pairs for (pairs,) in writer.get_extra_info("peercert")["subject"])["commonName"]
+        unknown = status(401, "Unauthorized", f"{subject} is not known")
+        await (reply(200, subject.encode()) if subject == name else unknown)(writer)
+
+    return answer
+
+
 def der(certificate: Path) -> bytes:
     return ssl.PEM_cert_to_DER_cert(certificate.read_text())
 
@@ -201,7 +261,7 @@ async def test_new_authority_in_the_file_is_trusted_after_a_while(tmp_path: Path
     identity = new.server("kube-apiserver")
     context.load_cert_chain(identity.certificate, identity.key)
     async with serving(script, context) as address:
-        tls = Tls(ssl.create_default_context(cafile=str(bundle)), ca_file=str(bundle))
+        tls = Tls(ssl.create_default_context(cafile=str(bundle)), authority_file=str(bundle))
         tls.reload()
         server = Server(address.host, address.port, lambda: now, tls=tls)
         wire = Wire(server, 1)

@@ -1,114 +1,120 @@
-import subprocess
-import sys
-from base64 import b64encode
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from aischeduler.kube.auth import Kubeconfig
 from aischeduler.kube.errors import AccessError
-from aischeduler.kube.kubeconfig import Access, read_plain
-from tests.controlplane.certificates import Authority
-
-SERVER = {"server": "https://10.0.0.1:6443"}
+from aischeduler.kube.kubeconfig import FILE_BYTES_MAX, read_entries
+from tests.kube.kubeconfigs import SERVER, write
 
 
-def write(path: Path, cluster: Any, user: Any, **more: Any) -> str:
-    document = {
-        "current-context": "one",
-        "contexts": [{"name": "one", "context": {"cluster": "c", "user": "u", "namespace": "n"}}],
-        "clusters": [{"name": "c", "cluster": cluster}],
-        "users": [{"name": "u", "user": user}],
-        **more,
-    }
-    path.write_text(yaml.safe_dump(document))
+def refusal(path: str, context: str | None = None) -> str:
+    """Return why a context cannot be read: one sentence that begins with the file."""
+    with pytest.raises(AccessError) as caught:
+        read_entries(path, context)
+    sentence = str(caught.value)
+    assert sentence.startswith(f"{path}: ")
+    assert "\n" not in sentence
+    return sentence.removeprefix(f"{path}: ")
+
+
+def write_part(path: Path, **document: Any) -> str:
+    path.write_text(yaml.safe_dump({name.replace("_", "-"): value for name, value in document.items()}))
     return str(path)
 
 
-def test_files_are_named_relative_to_the_kubeconfig(tmp_path: Path) -> None:
-    cluster = {**SERVER, "certificate-authority": "pki/ca.crt", "tls-server-name": "kubernetes"}
-    user = {"client-certificate": "me.crt", "client-key": "/abs/me.key"}
-    assert read_plain(write(tmp_path / "config", cluster, user), None) == Access(
-        host="https://10.0.0.1:6443",
-        ssl_ca_cert=str(tmp_path / "pki/ca.crt"),
-        cert_file=str(tmp_path / "me.crt"),
-        key_file="/abs/me.key",
-        tls_server_name="kubernetes",
+def joined(*paths: str) -> str:
+    return os.pathsep.join(paths)
+
+
+def a_context(name: str, cluster: str, user: str) -> dict[str, Any]:
+    return {"name": name, "context": {"cluster": cluster, "user": user}}
+
+
+def test_fields_that_nobody_needs_are_passed_over(tmp_path: Path) -> None:
+    more: dict[str, Any] = {"extensions": [{"name": "x", "extension": {"a": 1}}], "disable-compression": True}
+    cluster_fields, user_fields = {**SERVER, **more, "new": 1}, {"token": "t", **more}
+    path = write(tmp_path / "config", cluster_fields, user_fields, preferences={"colors": True})
+    cluster, user = read_entries(path, None)
+    assert (cluster.fields.server, user.fields.token) == (SERVER["server"], "t")
+
+
+def test_user_and_lists_without_anything_are_read_as_kubectl_writes_them(tmp_path: Path) -> None:
+    path = write(tmp_path / "config", SERVER, None)
+    empty = write_part(tmp_path / "empty", contexts=None, clusters=None, users=None, preferences={}, current_context="")
+    cluster, user = read_entries(joined(empty, path), None)
+    assert cluster.fields.server == SERVER["server"]
+    assert (user.fields.token, user.fields.exec) == (None, None)
+
+
+def test_first_file_that_has_a_name_has_it_alone(tmp_path: Path) -> None:
+    first = write(tmp_path / "first", {"server": "https://first"}, {"token": "first"})
+    second = write(tmp_path / "second", {"server": "https://second", "tls-server-name": "s"}, {"username": "second"})
+    cluster, user = read_entries(joined(first, second), None)
+    assert (cluster.file, cluster.fields.server, cluster.fields.tls_server_name) == (Path(first), "https://first", None)
+    assert (user.file, user.fields.token, user.fields.username) == (Path(first), "first", None)
+
+
+def test_context_cluster_and_user_may_stand_in_three_files(tmp_path: Path) -> None:
+    paths = joined(
+        write_part(tmp_path / "a", contexts=[a_context("it", "c", "u")]),
+        write_part(tmp_path / "b", clusters=[{"name": "c", "cluster": SERVER}], current_context="it"),
+        write_part(tmp_path / "c", users=[{"name": "u", "user": {"token": "t"}}], current_context="other"),
     )
+    cluster, user = read_entries(paths, None)
+    assert (cluster.file.name, user.file.name, user.fields.token) == ("b", "c", "t")
 
 
-def test_what_stands_in_the_file_wins_over_the_files_that_it_names(tmp_path: Path) -> None:
-    data = {name: b64encode(f"the {name}\n".encode()).decode() for name in ("ca", "certificate", "key")}
-    cluster = {**SERVER, "certificate-authority": "ca.crt", "certificate-authority-data": data["ca"]}
-    user = {"client-certificate": "a", "client-certificate-data": data["certificate"], "client-key-data": data["key"]}
-    assert read_plain(write(tmp_path / "config", cluster, user), None) == Access(
-        host="https://10.0.0.1:6443", ca_data="the ca\n", identity_data=b"the certificate\n\nthe key\n"
-    )
+def test_files_that_are_not_there_are_passed_over(tmp_path: Path) -> None:
+    path = write(tmp_path / "config", SERVER, {})
+    assert read_entries(joined("/not/there", "", path), None)[0].file == Path(path)
 
 
-@pytest.mark.parametrize("user", [{"token": "abc"}, {"tokenFile": "token"}])
-def test_token_and_token_file(tmp_path: Path, user: dict[str, str]) -> None:
-    (tmp_path / "token").write_text("abc")
-    read = read_plain(write(tmp_path / "config", {**SERVER, "insecure-skip-tls-verify": True}, user), None)
-    assert read == Access(host="https://10.0.0.1:6443", api_key={"BearerToken": "Bearer abc"}, verify_ssl=False)
+def test_file_that_cannot_be_read_is_refused_even_beside_one_that_can(tmp_path: Path) -> None:
+    (tmp_path / "broken").write_text("contexts: 5")
+    with pytest.raises(AccessError, match="broken: is not a kubeconfig"):
+        read_entries(joined(write(tmp_path / "config", SERVER, {}), str(tmp_path / "broken")), None)
+
+
+def test_home_is_where_a_path_with_a_tilde_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    write(tmp_path / "config", SERVER, {})
+    assert read_entries("~/config", None)[0].file == tmp_path / "config"
 
 
 @pytest.mark.parametrize(
-    ("cluster", "user", "more"),
+    "text", [b"", b"{}", b"[]", b"5", b"a: [", b"\xff\xfe\xfd", b"&a [*a]", b"a: " + b"[" * 5000, b"? [1]\n: 1\n"]
+)
+def test_file_that_is_no_kubeconfig_is_refused(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / "config").write_bytes(text)
+    assert refusal(str(tmp_path / "config")).startswith("is not a kubeconfig: ")
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
     [
-        (SERVER, {"exec": {"command": "x"}}, {}),
-        (SERVER, {"username": "a", "password": "b"}, {}),
-        (SERVER, {"auth-provider": {"name": "oidc"}}, {}),
-        (SERVER, {"token": "a", "tokenFile": "b"}, {}),
-        (SERVER, {"client-certificate-data": "", "client-key-data": "YQ=="}, {}),
-        (SERVER, {"client-certificate-data": "YQ=="}, {}),
-        (SERVER, {"client-certificate-data": "a", "client-key-data": "YQ=="}, {}),
-        (SERVER, None, {}),
-        ({**SERVER, "proxy-url": "http://p"}, {}, {}),
-        ({**SERVER, "certificate-authority-data": "/w=="}, {}, {}),
-        ({"server": 5}, {}, {}),
-        (SERVER, {}, {"current-context": "two"}),
-        (SERVER, {}, {"current-context": None}),
-        (SERVER, {}, {"users": []}),
-        (SERVER, {}, {"users": [{"name": "u", "user": {}}, {"name": "u", "user": {"token": "a"}}]}),
-        (SERVER, {}, {"clusters": "none"}),
+        ({"kind": "Pod"}, "is not a kubeconfig: its kind is Pod"),
+        ({"current-context": ""}, "current-context is not set"),
+        ({"current-context": "on"}, "there is no context 'on'; did you mean one?"),
+        ({"users": []}, "there is no user 'u'"),
+        ({"clusters": [{"name": "C", "cluster": SERVER}]}, "there is no cluster 'c'; did you mean C?"),
+        ({"users": [{"name": "u", "user": {}}, {"name": "u"}]}, "user 'u' stands there 2 times"),
+        ({"contexts": [{"name": "one", "context": {"cluster": "c"}}]}, "context 'one' names no user"),
+        ({"contexts": [{"name": "one", "context": {"user": "u"}}]}, "context 'one' names no cluster"),
+        ({"contexts": [{"name": "one", "context": []}]}, "context 'one': Expected `object`, got `array`"),
+        ({"users": [{"name": "u", "user": {"token": 5}}]}, "user 'u': Expected `str | null`, got `int` - at `$.token`"),
     ],
 )
-def test_what_is_not_plain_is_left_to_others(
-    tmp_path: Path, cluster: dict[str, Any], user: dict[str, Any], more: dict[str, Any]
-) -> None:
-    assert read_plain(write(tmp_path / "config", cluster, user, **more), None) is None
+def test_what_does_not_fit_together_is_named(tmp_path: Path, more: dict[str, Any], reason: str) -> None:
+    assert refusal(write(tmp_path / "config", SERVER, {}, **more)) == reason
 
 
-@pytest.mark.parametrize("text", [b"", b"[]", b"a: [", b"\xff\xfe\xfd", b"&a [*a]", b"a: " + b"[" * 5000])
-def test_file_that_is_no_kubeconfig_is_not_plain(tmp_path: Path, text: bytes) -> None:
-    (tmp_path / "config").write_bytes(text)
-    assert read_plain(str(tmp_path / "config"), None) is None
+def test_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "config").write_bytes(b"#" * (FILE_BYTES_MAX + 1))
+    assert refusal(str(tmp_path / "config")) == f"is larger than {FILE_BYTES_MAX} bytes"
 
 
-async def test_plain_file_is_read_as_the_package_reads_it(tmp_path: Path) -> None:
-    authority = Authority(tmp_path)
-    me = authority.client("me", "")
-    (tmp_path / "token").write_text("abc")
-    cluster = {**SERVER, "certificate-authority": authority.certificate.name, "tls-server-name": "kubernetes"}
-    user = {"client-certificate": me.certificate.name, "client-key": me.key.name, "tokenFile": "token"}
-    for number, (a_cluster, a_user) in enumerate([(cluster, user), (SERVER, {"token": "x"}), (SERVER, {})]):
-        path = write(tmp_path / f"config-{number}", a_cluster, a_user)
-        assert await Kubeconfig(path, None)._load_by_package() == read_plain(path, None)
-
-
-async def test_token_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    path = write(tmp_path / "config", SERVER, {"tokenFile": "nowhere"})
-    with pytest.raises(AccessError, match=r"config: .*No such file .*nowhere"):
-        await Kubeconfig(path, None).load()
-
-
-def test_plain_file_does_not_cost_the_import_of_the_package(tmp_path: Path) -> None:
-    path = write(tmp_path / "config", SERVER, {"token": "abc"})
-    program = (
-        "import asyncio, sys; from aischeduler.kube.auth import connect;"
-        "asyncio.run(connect(sys.argv[1], None, float)); sys.exit('kubernetes' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", program, path], check=False).returncode == 0
+def test_no_file_at_all_is_refused() -> None:
+    assert refusal(joined("/not/there", "/nor/there")) == "there is no such kubeconfig file"

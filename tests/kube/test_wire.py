@@ -7,6 +7,7 @@ from aischeduler.kube import connection
 from aischeduler.kube import wire as module
 from aischeduler.kube.auth import Server
 from aischeduler.kube.connection import Answer, Stream
+from aischeduler.kube.credential import Credential
 from aischeduler.kube.errors import UnreachableError
 from aischeduler.kube.wire import Wire
 from tests.kube.scripted import Script, hang, reply, serving, slam, stream, until
@@ -155,8 +156,8 @@ async def test_token_is_sent_and_renewed() -> None:
     class Source:
         tokens = iter([b"Bearer one", b"Bearer two"])
 
-        async def header(self) -> bytes:
-            return next(self.tokens)
+        async def read(self, *, refused: bool) -> Credential:
+            return Credential(next(self.tokens))
 
     script = Script()
     script.always["post", "/x"] = lambda _: reply(201)
@@ -168,6 +169,19 @@ async def test_token_is_sent_and_renewed() -> None:
         await send(wire)
         await wire.close()
     assert [request.headers["authorization"] for request in script.requests] == ["Bearer one", "Bearer two"]
+
+
+async def test_whom_we_ask_to_be_taken_for_is_in_every_head() -> None:
+    script = Script()
+    script.always["post", "/x"] = lambda _: reply(201)
+    async with serving(script) as server:
+        server.impersonation = b"Impersonate-User: jane\r\nImpersonate-Group: developers\r\n"
+        wire = Wire(server, 1)
+        await send(wire)
+        await send(wire)
+        await wire.close()
+    for request in script.requests:
+        assert (request.headers["impersonate-user"], request.headers["impersonate-group"]) == ("jane", "developers")
 
 
 async def test_stream_tells_what_came_then_its_clean_end_and_the_connection_is_used_again() -> None:

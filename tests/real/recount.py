@@ -1,14 +1,12 @@
 """What every pool must say of itself, counted anew from what `kubectl` prints, and what it does say, in one form.
 
-Law: the recount knows the rules by itself and shares no line with the scheduler; quantities are read by Kubernetes' own
-Python client.
+Law: the recount knows the rules by itself and shares no line with the scheduler, not even to read a quantity.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 
-from kubernetes.utils.quantity import parse_quantity
 from prometheus_client.samples import Sample
 
 from tests.objects import Json
@@ -23,6 +21,10 @@ POOL = "resource.aibee.cn/pool"
 GPU, GPUS = "nvidia.com/gpu", "gpu"
 AMOUNTS = ("capacity", "allocatable", "used", "own", "shared", "system", "borrowed", "free", "pending")
 COUNTS = ("nodes", "pods", "pendingPods")
+UNITS = {
+    **{unit: Decimal(1000) ** power for power, unit in enumerate(["n", "u", "m", "", *"kMGTPE"], -3)},
+    **{f"{unit}i": Decimal(1024) ** power for power, unit in enumerate("KMGTPE", 1)},
+}
 JSON_UNITS = {"cpuMilli": ("cpu", 1000), "memoryBytes": ("memory", 1), "pods": ("pods", 1), "gpus": (GPUS, 1)}
 
 
@@ -160,4 +162,5 @@ def _kept(found: Mapping[tuple[str, str, str], Decimal]) -> Numbers:
 
 
 def _amount(quantity: str) -> Decimal:
-    return Decimal(parse_quantity(quantity))  # type: ignore[no-untyped-call]
+    number = quantity.rstrip("numkKMGTPEi")
+    return Decimal(number) * UNITS[quantity[len(number) :]]

@@ -43,7 +43,7 @@ shells = [name for name in ("/bin/sh", "/usr/bin/sh", "/bin/bash") if os.path.ex
 print(os.getuid(), os.getgid(), written, shells)
 """
 
-# Credentials that a program prints are for the Kubernetes client to read, of which the image has only a part.
+# A program for credentials is started in the image as well, which has nothing to start it with but the interpreter.
 _KUBECONFIG: Final = """
 apiVersion: v1
 kind: Config

@@ -1,0 +1,141 @@
+"""Who we are to the API server by a kubeconfig is who kubectl is by it, and where it cannot be anybody, nor can we."""
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aischeduler.kube.auth import connect
+from aischeduler.kube.client import Client
+from aischeduler.kube.errors import AccessError
+from tests.controlplane.plane import ControlPlane
+from tests.kube.kubeconfigs import V1, credential, program, runs
+from tests.objects import Json
+
+REVIEW = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+JANE = {"as": "jane", "as-uid": "7", "as-groups": ["a", "b"], "as-user-extra": {"acme.com/Project": ["x", "y z"]}}
+Users = Callable[[ControlPlane, Path], Json]
+"""Writes what a user needs into a directory, in which the kubeconfig will stand, and returns the user."""
+
+
+async def told_to_us(paths: str) -> Json:
+    async with Client(await connect(paths, None, time.monotonic)) as client:
+        answer = await client.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", json.dumps(REVIEW).encode())
+    who: Json = json.loads(answer)["status"]["userInfo"]
+    return who
+
+
+def told_to_kubectl(plane: ControlPlane, paths: str) -> Json:
+    shown = plane.kubectl("auth", "whoami", "-o", "json", kubeconfig=Path(paths))
+    assert shown.returncode == 0, shown.stderr
+    who: Json = json.loads(shown.stdout)["status"]["userInfo"]
+    return who
+
+
+def write(plane: ControlPlane, path: Path, user: Json, **cluster: object) -> str:
+    document = json.loads(plane.token_kubeconfig.read_text())
+    document["users"][0]["user"] = user
+    document["clusters"][0]["cluster"] |= cluster
+    path.write_text(json.dumps(document))
+    return str(path)
+
+
+def certificate_and_key(plane: ControlPlane, directory: Path) -> Json:
+    (directory / "me.crt").write_bytes(plane.admin.certificate.read_bytes())
+    (directory / "me.key").write_bytes(plane.admin.key.read_bytes())
+    return {"client-certificate": "me.crt", "client-key": "me.key"}
+
+
+def token_file(plane: ControlPlane, directory: Path) -> Json:
+    (directory / "token").write_text(f"{plane.token}\n")
+    return {"tokenFile": "token", "token": "an old one"}
+
+
+def token_of_a_program(plane: ControlPlane, directory: Path) -> Json:
+    printed = credential(token=plane.token, expirationTimestamp="2090-01-01T00:00:00Z")
+    program(directory / "login", f'test "$1$A" = "it\'s 1" && echo \'{printed}\'')
+    return runs("./login", args=["it's "], env=[{"name": "A", "value": "1"}])
+
+
+def certificate_of_a_program(plane: ControlPlane, directory: Path) -> Json:
+    pem = {"clientCertificateData": plane.admin.certificate.read_text(), "clientKeyData": plane.admin.key.read_text()}
+    (directory / "answer").write_text(credential(**pem))
+    program(directory / "login", f"cat {directory / 'answer'}")
+    return runs(str(directory / "login"))
+
+
+def program_beside_a_token(plane: ControlPlane, directory: Path) -> Json:
+    return {**runs(program(directory / "login", "exit 1")), "token": plane.token}
+
+
+def somebody_else(plane: ControlPlane, directory: Path) -> Json:
+    return {"token": plane.token, **JANE}
+
+
+@pytest.mark.parametrize(
+    ("user", "name"),
+    [
+        (certificate_and_key, "admin"),
+        (token_file, "token-admin"),
+        (token_of_a_program, "token-admin"),
+        (certificate_of_a_program, "admin"),
+        (program_beside_a_token, "token-admin"),
+        (somebody_else, "jane"),
+    ],
+)
+async def test_user_is_the_one_that_kubectl_is(
+    control_plane: ControlPlane, tmp_path: Path, user: Users, name: str
+) -> None:
+    path = write(control_plane, tmp_path / "config", user(control_plane, tmp_path))
+    who = await told_to_us(path)
+    assert who["username"] == name
+    assert who == told_to_kubectl(control_plane, path)
+
+
+async def test_several_files_lead_where_kubectl_goes(control_plane: ControlPlane, tmp_path: Path) -> None:
+    (tmp_path / "first").mkdir()
+    first = tmp_path / "first" / "config"
+    write(control_plane, first, token_file(control_plane, first.parent))
+    second = write(control_plane, tmp_path / "second", {"token": "wrong"}, server="https://127.0.0.1:1")
+    paths = os.pathsep.join(["/not/there", str(first), second])
+    assert (await told_to_us(paths))["username"] == "token-admin"
+    assert await told_to_us(paths) == told_to_kubectl(control_plane, paths)
+
+
+async def test_program_is_told_what_kubectl_tells_it(control_plane: ControlPlane, tmp_path: Path) -> None:
+    (tmp_path / "answer").write_text(credential(token=control_plane.token))
+    told = tmp_path / "told"
+    user = runs(
+        program(tmp_path / "login", f'echo "$KUBERNETES_EXEC_INFO" > {told}; cat {tmp_path / "answer"}'),
+        provideClusterInfo=True,
+    )
+    extension = {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "a"}}
+    path = write(control_plane, tmp_path / "config", user, extensions=[extension])
+    await told_to_us(path)
+    ours = json.loads(told.read_text())
+    told_to_kubectl(control_plane, path)
+    assert ours["apiVersion"] == V1
+    assert ours["spec"]["cluster"]["config"] == {"audience": "a"}
+    assert ours == json.loads(told.read_text())
+
+
+@pytest.mark.parametrize(
+    "user",
+    [
+        {"token": "t", "username": "n", "password": "p"},
+        {"as-groups": ["g"]},
+        {"exec": {"apiVersion": V1, "command": "login"}},
+        {"exec": {"apiVersion": "client.authentication.k8s.io/v1alpha1", "command": "login"}},
+        runs("true"),
+        runs("no-such-command-anywhere", installHint="Buy it."),
+        runs("login", interactiveMode="Always"),
+    ],
+)
+async def test_user_that_cannot_be_is_refused_by_both(control_plane: ControlPlane, tmp_path: Path, user: Json) -> None:
+    path = write(control_plane, tmp_path / "config", user)
+    with pytest.raises(AccessError, match="config: user"):
+        await told_to_us(path)
+    assert control_plane.kubectl("auth", "whoami", kubeconfig=Path(path)).returncode != 0
