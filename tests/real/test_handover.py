@@ -25,7 +25,7 @@ def arrivals(plane: ControlPlane, namespace: str, seconds: float) -> Arrivals:
 def test_killed_leader_is_followed_when_its_lease_is_over(
     control_plane: ControlPlane, namespace: str, history: History, access: Access
 ) -> None:
-    with two_replicas(control_plane, access) as (leader, standby), arrivals(control_plane, namespace, 12):
+    with two_replicas(control_plane, access) as (leader, standby), arrivals(control_plane, namespace, 9):
         history.wait_for_bound(namespace, BEFORE)
         leader.kill()
         print(f"killed: {first_of(control_plane, namespace, 1):.2f} s to the first Binding of the next leader")
@@ -37,7 +37,7 @@ def test_killed_leader_is_followed_when_its_lease_is_over(
 def test_terminated_leader_finishes_and_hands_over_at_once(
     control_plane: ControlPlane, namespace: str, history: History, access: Access
 ) -> None:
-    with two_replicas(control_plane, access) as (leader, standby), arrivals(control_plane, namespace, 8):
+    with two_replicas(control_plane, access) as (leader, standby), arrivals(control_plane, namespace, 5):
         history.wait_for_bound(namespace, BEFORE)
         assert leader.stop() == 0
         print(f"terminated: {first_of(control_plane, namespace, 1):.2f} s to the first Binding of the next leader")
@@ -52,7 +52,7 @@ def test_terminated_leader_finishes_and_hands_over_at_once(
 def test_paused_leader_writes_nothing_when_it_wakes_up_after_its_lease(
     control_plane: ControlPlane, namespace: str, history: History, access: Access
 ) -> None:
-    with two_replicas(control_plane, access) as (leader, standby), arrivals(control_plane, namespace, 14):
+    with two_replicas(control_plane, access) as (leader, standby), arrivals(control_plane, namespace, 10):
         history.wait_for_bound(namespace, BEFORE)
         leader.pause()
         print(f"paused: {first_of(control_plane, namespace, 1):.2f} s to the first Binding of the next leader")
@@ -68,7 +68,7 @@ def test_paused_leader_writes_nothing_when_it_wakes_up_after_its_lease(
 def test_restart_of_the_api_server_leaves_one_leader_and_loses_nothing(
     control_plane: ControlPlane, namespace: str, history: History, access: Access
 ) -> None:
-    with two_replicas(control_plane, access) as (leader, standby), arrivals(control_plane, namespace, 12):
+    with two_replicas(control_plane, access) as (leader, standby), arrivals(control_plane, namespace, 9):
         history.wait_for_bound(namespace, BEFORE)
         control_plane.restart("kube-apiserver")
         history.wait_for_bound(namespace, ALL, 90)
