@@ -1,6 +1,7 @@
 """Puts results into the documentation: `python -m tests.bench.report RESULTS.json [RESULTS.json ...]`.
 
-The last file's tables and picture stand in `docs/performance.md`; all of them are kept beside it as they are.
+Of each case the tables and the picture in `docs/performance.md` show the last file that has it, the latest first; all
+files are kept beside the page as they are.
 """
 
 import shutil
@@ -11,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from tests.bench.plot import svg
-from tests.bench.results import Results, load
+from tests.bench.results import CaseResult, Results, load
 from tests.bench.tables import markdown
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -35,16 +36,30 @@ def read(path: Path) -> Results:
     return found
 
 
-def section(results: Results) -> str:
+def latest(runs: Sequence[Results]) -> list[tuple[Results, list[CaseResult]]]:
+    """Return the runs, the last one first, with the cases that no later one has."""
+    shown: set[str] = set()
+    found = []
+    for run in reversed(runs):
+        cases = [case for case in run.cases if case.name not in shown]
+        shown |= {case.name for case in cases}
+        if cases:
+            found.append((run, cases))
+    return found
+
+
+def section(runs: Sequence[Results]) -> str:
     """Return the generated part of the page."""
-    machine = results.machine
-    loads = f"{min(machine.loads):.1f} to {max(machine.loads):.1f}"
-    head = (
-        f"Measured at {results.begun}, commit `{machine.commit}`, Python {machine.python}, {machine.cores} cores,"
-        f" {machine.memory_gib:.0f} GiB; load averages during the run {loads}.\n"
-    )
-    picture = "![How many times better than each goal](performance/goals.svg)\n"
-    return "\n".join([head, picture, *(markdown(case) for case in results.cases)])
+    parts = ["![How many times better than each goal](performance/goals.svg)\n"]
+    for run, cases in latest(runs):
+        machine = run.machine
+        loads = f"{min(machine.loads):.1f} to {max(machine.loads):.1f}"
+        parts.append(
+            f"### {run.begun}\n\nCommit `{machine.commit}`, Python {machine.python}, {machine.cores} cores,"
+            f" {machine.memory_gib:.0f} GiB; load averages during the run {loads}.\n"
+        )
+        parts += [markdown(case) for case in cases]
+    return "\n".join(parts)
 
 
 def replaced(page: str, text: str) -> str:
@@ -60,13 +75,13 @@ def write(paths: Sequence[Path], docs: Path) -> None:
     """Write the page, the picture and the files of results. Raises ReportError."""
     found = [read(path) for path in paths]
     page = docs / "performance.md"
-    text = replaced(page.read_text(), section(found[-1]))
+    text = replaced(page.read_text(), section(found))
     (docs / "performance").mkdir(exist_ok=True)
     for path, results in zip(paths, found, strict=True):
         kept = docs / "performance" / f"{results.begun.replace(':', '')}.json"
         if path.resolve() != kept.resolve():
             shutil.copyfile(path, kept)
-    (docs / "performance" / "goals.svg").write_text(svg(found[-1].cases))
+    (docs / "performance" / "goals.svg").write_text(svg([case for _, cases in latest(found) for case in cases]))
     page.write_text(text)
 
 

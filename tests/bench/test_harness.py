@@ -15,11 +15,12 @@ from tests.bench.apart import apart
 from tests.bench.cases import handover, installed
 from tests.bench.heartbeats import statuses
 from tests.bench.plot import svg
-from tests.bench.report import ReportError, replaced, write
+from tests.bench.report import ReportError, latest, replaced, section, write
 from tests.bench.results import CaseResult, Machine, Results, Spread, Target, load, margins, ratios, save
 from tests.bench.rounds import play
 from tests.bench.spec import OURS, Case, Evidence, Goal, Measure, Measured, VoidRunError, faults, overfull
 from tests.bench.tables import markdown, print_case
+from tests.build import replace
 from tests.real.bindings import Answered
 
 PEER = "peer"
@@ -133,6 +134,18 @@ def test_page_keeps_all_but_its_generated_part(tmp_path: Path) -> None:
     assert "| pods/s |" in text
     assert (tmp_path / "performance" / "2026-01-02T030405Z.json").exists()
     assert "<svg" in (tmp_path / "performance" / "goals.svg").read_text()
+
+
+def test_page_shows_of_each_case_the_last_run_that_has_it(tmp_path: Path) -> None:
+    runs = []
+    for day, names in (("2026-01-02", ("first", "both")), ("2026-01-03", ("both",))):
+        cases = [CaseResult(name, f"{name} on {day}", {OURS: {RATE: [1.0]}}, []) for name in names]
+        runs.append(replace(results_of(*cases), begun=f"{day}T00:00:00Z"))
+    assert [(run.begun[:10], [case.about for case in cases]) for run, cases in latest(runs)] == [
+        ("2026-01-03", ["both on 2026-01-03"]),
+        ("2026-01-02", ["first on 2026-01-02"]),
+    ]
+    assert section(runs).index("### 2026-01-03") < section(runs).index("### 2026-01-02")
 
 
 def test_figures_of_shrunk_sizes_do_not_reach_the_page(tmp_path: Path) -> None:
