@@ -139,7 +139,7 @@ class Arena:
                 return part.pid
 
             return Runner(start, part.kill)
-        return our_runner(Daemon(plane))
+        return our_runner(Daemon(plane, plane.kubeconfig))
 
     def server_cpu(self) -> dict[str, float]:
         """Return the CPU seconds of the API server and of etcd so far."""

@@ -138,15 +138,17 @@ def scheduler_config(kubeconfig: Path) -> dict[str, object]:
 
 
 ACCOUNT = "system:serviceaccount:kube-system:ai-scheduler"
+SCHEDULER = "scheduler-of-the-tests"
+"""The user as whom schedulers run that are no pods of a release."""
 """Who the scheduler is to the API server where the chart installed it."""
 
 
 def audit_policy() -> dict[str, object]:
-    """The document that makes the API server note every answer to a Binding, and all that the chart's account asks."""
+    """The document that makes the API server note every answer to a Binding, and all that schedulers of ours ask."""
     binding = {"level": "Request", "verbs": ["create"], "resources": [{"group": "", "resources": ["pods/binding"]}]}
     return {
         "apiVersion": "audit.k8s.io/v1",
         "kind": "Policy",
         "omitStages": ["RequestReceived"],
-        "rules": [binding, {"level": "Metadata", "users": [ACCOUNT]}, {"level": "None"}],
+        "rules": [binding, {"level": "Metadata", "users": [ACCOUNT, SCHEDULER]}, {"level": "None"}],
     }

@@ -54,8 +54,10 @@ class ControlPlane:
         self.token = secrets.token_hex(16)
         self.kubeconfig = self.directory / "admin.kubeconfig"
         self.token_kubeconfig = self.directory / "token.kubeconfig"
+        self.scheduler_kubeconfig = self.directory / "scheduler.kubeconfig"
+        """Of a user who may nothing until somebody grants it."""
         self.audit_log = self.directory / "audit.log"
-        """Every answer to a Binding, and all that the chart's account asked, one JSON document a line."""
+        """Every answer to a Binding, and all that schedulers of ours asked, one JSON document a line."""
         files, admin = self._write_files()
         self.authority = files.authority
         self.admin = admin
@@ -188,11 +190,13 @@ class ControlPlane:
         config.write_text(json.dumps(commands.scheduler_config(self.kubeconfig)))
         audit_policy = self.directory / "audit-policy.json"
         audit_policy.write_text(json.dumps(commands.audit_policy()))
-        certificate = {
-            "client-certificate-data": _base64(admin.certificate),
-            "client-key-data": _base64(admin.key),
-        }
-        _write_kubeconfig(self.kubeconfig, self.url, authority.certificate, certificate)
+        scheduler = authority.client(commands.SCHEDULER, "schedulers")
+        for path, identity in ((self.kubeconfig, admin), (self.scheduler_kubeconfig, scheduler)):
+            certificate = {
+                "client-certificate-data": _base64(identity.certificate),
+                "client-key-data": _base64(identity.key),
+            }
+            _write_kubeconfig(path, self.url, authority.certificate, certificate)
         _write_kubeconfig(self.token_kubeconfig, self.url, authority.certificate, {"token": self.token})
         files = commands.Files(
             directory=self.directory,

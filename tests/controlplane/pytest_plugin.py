@@ -17,6 +17,7 @@ import pytest
 from tests.controlplane.absent import in_ci
 from tests.controlplane.binaries import Binaries, BinariesUnavailableError, build_binaries, find_binaries, go_problem
 from tests.controlplane.plane import ControlPlane
+from tests.real.rights import grant, missing
 
 HOW_TO_RUN = (
     "to run them: with Go 1.26 or later, `make controlplane` (once, 5 to 15 minutes on two cores) and"
@@ -114,13 +115,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def control_plane(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
-    """The one running control plane of this run: etcd, kube-apiserver and kube-controller-manager."""
+    """The one running control plane of this run: etcd, kube-apiserver and kube-controller-manager.
+
+    What schedulers asked for in all tests is compared in the end with what the chart grants.
+    """
     suite = request.config.stash[SUITE]
     if suite.binaries is None:
         pytest.fail("a test that uses `control_plane` through request.getfixturevalue must be marked `real`")
     with ControlPlane(suite.binaries) as plane:
         suite.version = plane.api("GET", "/version").body["gitVersion"]
+        grant(plane)
         yield plane
+        assert missing(plane) == [], "schedulers asked for what the chart does not grant"
 
 
 def _provide(config: pytest.Config) -> Binaries | LeftOut:

@@ -24,9 +24,10 @@ def bindings(plane: ControlPlane, namespace: str) -> list[Answered]:
     """Return the Bindings of pods of a namespace in the order of their answers."""
     found = []
     for line in plane.audit_log.read_text().splitlines():
+        if '"subresource":"binding"' not in line:  # nearly all that is noted is something else
+            continue
         noted = json.loads(line)
-        ref = noted.get("objectRef", {})
-        if ref.get("subresource") != "binding" or ref["namespace"] != namespace:
+        if noted["objectRef"]["namespace"] != namespace:
             continue
         if "requestObject" not in noted:  # the server refused before it read it: it did not know who asked
             continue

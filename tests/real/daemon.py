@@ -30,6 +30,7 @@ ALONE = ("--no-leader-elect",)
 class Daemon:
     """`ai-scheduler run` against the control plane, with more `options`; ready means that it has listed everything.
 
+    Without a `kubeconfig` of its own it has the rights of the chart and no more; see `rights`.
     As a context it ends by SIGKILL, and fails its test where it has met a bug of ours in any of its runs.
     """
 
@@ -45,7 +46,7 @@ class Daemon:
         program: tuple[str, ...] = MODULE,
         metrics: bool = False,
     ) -> None:
-        path = str(kubeconfig or plane.kubeconfig)
+        path = str(kubeconfig or plane.scheduler_kubeconfig)
         self._address = f"127.0.0.1:{free_ports(1)[0]}" if metrics else "none"
         usual = ["--kubeconfig", path, *self.election, f"--http-address={self._address}", "--log-level=info"]
         command = [sys.executable, *program, "run", *usual, *options]

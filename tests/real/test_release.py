@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Iterator
 from threading import Thread
 
 import pytest
@@ -29,6 +28,7 @@ from tests.real.history import History
 from tests.real.judge import judge
 from tests.real.release import NAME, NAMESPACE, Release
 from tests.real.replicas import Access, Arrivals, Replica, judge_terms, two_replicas, wait
+from tests.real.rights import granted, used
 
 ALL = 600
 BEFORE = 60
@@ -157,43 +157,19 @@ def test_upgrade_and_rollback_lose_no_waiting_pod_and_end_no_loan(
     judge(control_plane, history, namespace)
 
 
-Right = tuple[str, str, str]
-
-
-def granted(rules: list[Json]) -> set[Right]:
-    return {
-        (group, resource, verb)
-        for rule in rules
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-    }
-
-
-def used(plane: ControlPlane) -> Iterator[tuple[Right, int]]:
-    """Yield what the release's account asked of objects, by the API server's audit, and the status of the answer."""
-    for line in plane.audit_log.read_text().splitlines():
-        noted = json.loads(line)
-        if noted["user"]["username"] == ACCOUNT and "objectRef" in noted:
-            ref = noted["objectRef"]
-            resource = "/".join(part for part in (ref["resource"], ref.get("subresource")) if part)
-            status = noted.get("responseStatus", {}).get("code", 0)
-            yield (ref.get("apiGroup", ""), resource, noted["verb"]), status
-
-
 @pytest.mark.parametrize("eviction", ["Delete", "Evict"])
 def test_rights_that_are_used_are_those_that_are_granted(
     control_plane: ControlPlane, namespace: str, history: History, release: Release, eviction: str
 ) -> None:
     """Everything that the daemon can ask happens once: nothing is refused, and no right is left over."""
-    control_plane.audit_log.write_text("")
+    since = control_plane.audit_log.stat().st_size
     release.install(config={"eviction": eviction, "requestTimeoutSeconds": 1})
     create_nodes(control_plane, [node_object("n", cpu="110", labels={"pool": "a"})])
     create_pools(control_plane, pool_object("a", labels={"pool": "a"}))
     kubectl(control_plane, "create", "-f", "-", stdin=json.dumps(priority_class_object("high", value=1000)))
     small = [pod_object(f"small-{n:03d}", namespace=namespace, memory="1Mi", pool="a") for n in range(100)]
     with two_replicas(control_plane, release.access()) as (leader, standby):
-        lose_an_answer(control_plane, history, namespace, small)
+        lose_an_answer(control_plane, history, namespace, small, since)
         create_pods(control_plane, namespace, [pod_object("vast", namespace=namespace, cpu="640", pool="a")])
         wait_for_event(control_plane, history, namespace, "FailedScheduling", "vast")
         urgent = pod_object("urgent", namespace=namespace, cpu="20", memory="1Mi", pool="a", priority_class="high")
@@ -201,15 +177,18 @@ def test_rights_that_are_used_are_those_that_are_granted(
         history.wait_until(lambda: bool(events(control_plane, namespace, "Preempted")), "an eviction")
         history.wait_until(lambda: "a" in statuses(control_plane), "the status of the Pool")
         assert [leader.stop(), standby.stop()] == [0, 0]
-    rights = list(used(control_plane))
+    rights = list(used(control_plane, ACCOUNT, since))
     assert [right for right, status in rights if status == 403] == []
     assert granted(release.rules()) - {right for right, _ in rights} == set()
 
 
-def lose_an_answer(plane: ControlPlane, history: History, namespace: str, pods: list[Json]) -> None:
-    """Stop the API server in the middle of Bindings until what became of one had to be read; then bind all pods."""
+def lose_an_answer(plane: ControlPlane, history: History, namespace: str, pods: list[Json], since: int) -> None:
+    """Stop the API server in the middle of Bindings until what became of one had to be read; then bind all pods.
+
+    The audit is read from so many bytes on.
+    """
     for few in range(0, len(pods), FEW):
-        if few and ("", "pods", "get") not in {right for right, _ in used(plane)}:
+        if few and ("", "pods", "get") not in {right for right, _ in used(plane, ACCOUNT, since)}:
             creating = Thread(target=create_pods, args=(plane, namespace, pods[few : few + FEW]))
             creating.start()
             history.wait_for_bound(namespace, few + 1)

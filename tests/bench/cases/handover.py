@@ -56,7 +56,7 @@ def handed_over(ground: Arena, side: str) -> Measured:
     """Kill the leader, start it anew beside the next one, and tell that one to stop."""
     plane, namespace = ground.plane, ground.new_namespace()
     pods = [ground.scene.pod(number, namespace, side) for number in range(PODS)]
-    first, second = (Replica(plane, name=name) for name in ("first", "second"))
+    first, second = (Replica(plane, plane.kubeconfig, name=name) for name in ("first", "second"))
     with History(plane) as history:
         try:
             start_both(first, second)

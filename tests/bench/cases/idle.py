@@ -49,7 +49,7 @@ def opened(nodes: int, seconds: int) -> Iterator[Measure]:
 def idled(ground: Arena, nodes: int, seconds: int, _side: str) -> Measured:
     """Let ours lead and do nothing but watch."""
     namespace = ground.new_namespace()
-    daemon = Replica(ground.plane, metrics=True)
+    daemon = Replica(ground.plane, ground.plane.kubeconfig, metrics=True)
     runner = our_runner(daemon)
     with History(ground.plane) as history:
         pid = runner.start()

@@ -174,7 +174,8 @@ def lived(ground: Arena, day: Day, _side: str) -> Measured:
     """Let a day pass."""
     namespace = ground.new_namespace()
     delays, idle_delays = (ground.plane.directory / name for name in ("delays.json", "idle_delays.json"))
-    runner = our_runner(Daemon(ground.plane, program=("-m", "tests.bench.beating", str(delays))), may_be_refused=True)
+    beating = ("-m", "tests.bench.beating", str(delays))
+    runner = our_runner(Daemon(ground.plane, ground.plane.kubeconfig, program=beating), may_be_refused=True)
     documents = [compact(arriving(number, namespace)) for number in range(day.arrivals)]
     with History(ground.plane) as history, ThreadPoolExecutor(1) as elsewhere, idle_loop(idle_delays):
         pid = runner.start()

@@ -45,7 +45,7 @@ def opened(nodes: int, running: int) -> Iterator[Measure]:
 def became_ready(ground: Arena, running: int, side: str) -> Measured:
     """Start ours as the chart does, elected and with metrics; then let it bind a few."""
     namespace = ground.new_namespace()
-    daemon = Replica(ground.plane, metrics=True)
+    daemon = Replica(ground.plane, ground.plane.kubeconfig, metrics=True)
     runner = our_runner(daemon)
     with History(ground.plane) as history:
         started = time.monotonic()

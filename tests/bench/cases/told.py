@@ -17,7 +17,7 @@ from tests.bench.processes import wait_quiet
 from tests.bench.spec import OURS, Case, Goal, Measure, Measured, VoidRunError
 from tests.real.history import History
 
-NODES, PODS = 1_000, 30_000
+NODES, PODS = 1_000, 20_000
 MIDDLE, LATE, LATEST = (f"s from Binding to event, {which}" for which in ("p50", "p99", "longest"))
 LATE_GOAL_SECONDS = 15.0
 

@@ -1,0 +1,76 @@
+"""The rights of schedulers: what the chart grants, and what the API server's audit says that they asked for.
+
+Law: a scheduler of these tests that is no pod of a release has the rights of the chart and no other, so that every test
+finds out when one is missing.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import yaml
+
+from tests.controlplane.commands import SCHEDULER
+from tests.controlplane.plane import ControlPlane
+from tests.objects import Json
+from tests.real.cluster import ROOT
+
+EVICTING: Json = {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]}
+"""What `eviction: Evict` needs, which is not the default."""
+RBAC = "rbac.authorization.k8s.io"
+
+Right = tuple[str, str, str]
+"""Group, resource and verb."""
+
+
+def of_the_chart() -> list[Json]:
+    """Return the rules of the role of the chart, as they stand in `manifests/`."""
+    documents = yaml.safe_load_all((ROOT / "manifests" / "clusterrole.yaml").read_text())
+    (role,) = (one for one in documents if one["kind"] == "ClusterRole")
+    return [*role["rules"], EVICTING]
+
+
+def grant(plane: ControlPlane) -> None:
+    """Give the schedulers of the tests the rights of the chart."""
+    name = {"name": SCHEDULER}
+    role: Json = {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": name, "rules": of_the_chart()}
+    binding: Json = {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": name,
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", **name},
+        "subjects": [{"apiGroup": RBAC, "kind": "User", **name}],
+    }
+    document = {"apiVersion": "v1", "kind": "List", "items": [role, binding]}
+    applied = plane.kubectl("apply", "-f", "-", stdin=json.dumps(document))
+    assert applied.returncode == 0, applied.stderr
+
+
+def granted(rules: Iterable[Json]) -> set[Right]:
+    return {
+        (group, resource, verb)
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def used(plane: ControlPlane, user: str, since: int = 0) -> Iterator[tuple[Right, int]]:
+    """Yield what a user asked of objects and the status of the answer, from so many bytes of the audit on."""
+    with plane.audit_log.open("rb") as log:
+        log.seek(since)
+        for line in log:
+            if not line.endswith(b"\n"):
+                return  # it is still being written
+            noted: Any = json.loads(line)
+            if noted["user"]["username"] == user and "objectRef" in noted:
+                ref = noted["objectRef"]
+                resource = "/".join(part for part in (ref["resource"], ref.get("subresource")) if part)
+                status = noted.get("responseStatus", {}).get("code", 0)
+                yield (ref.get("apiGroup", ""), resource, noted["verb"]), status
+
+
+def missing(plane: ControlPlane) -> list[Right]:
+    """Return what the schedulers of the tests asked for and the chart does not grant."""
+    return sorted({right for right, _ in used(plane, SCHEDULER)} - granted(of_the_chart()))
