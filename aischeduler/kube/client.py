@@ -6,8 +6,8 @@ Laws:
 - A 401 is answered once by reading the credentials again.
 """
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Final, Self
 from urllib.parse import urlencode
@@ -25,6 +25,7 @@ CONNECTIONS_MAX: Final = 512
 JSON: Final = "application/json"
 
 Query = Mapping[str, str]
+ReadPiece = Callable[[], Awaitable[bytes]]
 _NO_QUERY: Final[Query] = {}
 
 
@@ -56,17 +57,20 @@ class Client:
         return await self._ask("POST", path, _NO_QUERY, (body, JSON))
 
     @asynccontextmanager
-    async def watch(self, path: str, query: Query, silence_seconds: float) -> AsyncIterator["Watch"]:
-        """Yield an open watch; `silence_seconds` without a byte raises UnreachableError, as any other break does."""
+    async def watch(self, path: str, query: Query, silence_seconds: float) -> AsyncIterator[ReadPiece]:
+        """Yield a function that returns the next piece of a watch, or nothing at its clean end.
+
+        `silence_seconds` without a byte raises UnreachableError, as any other break does.
+        """
         async with AsyncExitStack() as stack:
             stream = await self._open(stack, path, query, silence_seconds)
             if stream.status == 401 and await self.wire.renew():
                 await stack.aclose()
                 stream = await self._open(stack, path, query, silence_seconds)
             if stream.status >= 300:
-                answer = Answer(stream.status, stream.retry_after, await _whole(Watch(stream)))
+                answer = Answer(stream.status, stream.retry_after, await _whole(stream))
                 raise self._refusal(answer, f"GET {path}")
-            yield Watch(stream)
+            yield partial(_piece, stream)
 
     async def _open(self, stack: AsyncExitStack, path: str, query: Query, silence_seconds: float) -> Stream:
         try:
@@ -113,27 +117,16 @@ def refusal(status: int, body: bytes, retry_after: str | None, request: str) -> 
     return RefusedError(status, said.reason or "Unknown", message, retry_after_seconds(retry_after), request)
 
 
-class Watch:
-    """A watch that is open."""
-
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
-
-    async def read(self) -> bytes:
-        """Return the next piece, or nothing at the clean end; raises ApiError."""
-        try:
-            return await self._stream.read()
-        except UnreachableError as error:
-            raise UnreachableError(f"the stream broke: {error}") from error
-
-    def left_alone(self) -> AbstractContextManager[None]:
-        """Return a context in which what comes wakes nobody."""
-        return self._stream.left_alone()
+async def _piece(stream: Stream) -> bytes:
+    try:
+        return await stream.read()
+    except UnreachableError as error:
+        raise UnreachableError(f"the stream broke: {error}") from error
 
 
-async def _whole(watch: Watch) -> bytes:
+async def _whole(stream: Stream) -> bytes:
     pieces: list[bytes] = []
-    while piece := await watch.read():
+    while piece := await _piece(stream):
         pieces.append(piece)
     return b"".join(pieces)
 

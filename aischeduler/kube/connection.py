@@ -10,8 +10,7 @@ Source: HTTP/1.1, parsed by httptools.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -210,7 +209,9 @@ class Stream:
         piece = b"".join(self._pieces)
         self._pieces.clear()
         self._bytes = 0
-        self._hold(back=False)
+        if self._held:
+            self._held = False
+            self._connection.hold(back=False)
         if self._ended:
             if self._error is not None and not piece:
                 raise self._error
@@ -223,25 +224,12 @@ class Stream:
         self._pieces.append(piece)
         self._bytes += len(piece)
         self._came.set()
-        if self._bytes > AHEAD_BYTES_MAX:
-            self._hold(back=True)
-
-    @contextmanager
-    def left_alone(self) -> Iterator[None]:
-        """Let what comes meanwhile wait outside of this process, where it wakes nobody."""
-        self._hold(back=True)
-        try:
-            yield
-        finally:
-            self._hold(back=False)
+        if self._bytes > AHEAD_BYTES_MAX and not self._held:
+            self._held = True
+            self._connection.hold(back=True)
 
     def end(self, error: ApiError | None) -> None:
         """Take from the connection that nothing more comes."""
         self._ended = True
         self._error = error
         self._came.set()
-
-    def _hold(self, *, back: bool) -> None:
-        if self._held != back:
-            self._held = back
-            self._connection.hold(back=back)

@@ -2,8 +2,7 @@
 
 Laws:
 - Listing again and comparing is the normal path; a restarted API server sends everybody there.
-- The read loop parses and hands on; it decides nothing and waits for nobody but a full inbox. Where few lines come at
-  a time, what follows may rest outside for a moment, so that many heartbeats wake us once.
+- The read loop parses and hands on; it decides nothing and waits for nobody but a full inbox.
 - What cannot be read costs that object or that line, never the stream of the others for long.
 - Every wait comes from the `Pace`; nothing is tried again without one.
 
@@ -44,8 +43,6 @@ FAILURES_MAX: Final = 3
 """After so many failed watches in a row we list again."""
 OLDER_LISTS_MAX: Final = 5
 """After so many lists older than what we saw, the cluster was restored from a backup: they are the truth."""
-FEW_LINES: Final = 32
-"""After more lines than these at once nobody rests: the server ends the watch of a reader that lags behind."""
 ABSENT_SECONDS: Final = 5.0
 """How often we look whether an optional resource has been defined."""
 MESSAGE_LENGTH_MAX: Final = 300
@@ -207,15 +204,11 @@ class Reflector(Generic[D]):
         self.counts.watches += 1
         started, events_before = self._pace.clock(), self.counts.events
         splitter = LineSplitter()
-        async with self._client.watch(self.resource.path, self._watch_query(), SILENCE_SECONDS) as watch:
-            while piece := await watch.read():
-                lines = splitter.feed(piece)
-                for line in lines:
+        async with self._client.watch(self.resource.path, self._watch_query(), SILENCE_SECONDS) as read_piece:
+            while piece := await read_piece():
+                for line in splitter.feed(piece):
                     self._read_line(line)
                 await self._ears.room()
-                if self.resource.rest_seconds and 0 < len(lines) <= FEW_LINES and not splitter.unfinished:
-                    with watch.left_alone():
-                        await self._pace.sleep(self.resource.rest_seconds)
         if self.counts.events == events_before and self._pace.clock() - started < SHORT_WATCH_SECONDS:
             raise UnreachableError(f"GET {self.resource.path}: the watch ended at once and brought nothing")
 

@@ -41,8 +41,6 @@ from aischeduler.model.names import GROUP, VERSION
 
 UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 """Finished pods use nothing; the server leaves them out."""
-NODE_REST_SECONDS: Final = 0.25
-"""Thousands of nodes tell every few minutes that they live: taking that in together costs a fraction of it."""
 
 
 class Document(Protocol):
@@ -62,8 +60,7 @@ class Resource(Generic[D]):
 
     `seen` turns a document into an event, `gone` namespace, name and uid. `problem` says what of a document that
     counts could not be read, or nothing. Where an `optional` resource is not served, there are none of its objects.
-    A `quiet` one may not change for days. The watch of one with `rest_seconds` is left alone for so long after a few
-    lines.
+    A `quiet` one may not change for days.
     """
 
     kind: str
@@ -77,7 +74,6 @@ class Resource(Generic[D]):
     selector: str = ""
     optional: bool = False
     quiet: bool = False
-    rest_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +129,6 @@ def nodes() -> Resource[NodeDocument]:
         document=msgspec.json.Decoder(NodeDocument),
         seen=lambda document: NodeSeen(read_node(document)),
         gone=lambda _namespace, name, _uid: NodeGone(name),
-        rest_seconds=NODE_REST_SECONDS,
     )
 
 

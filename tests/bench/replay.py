@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -15,17 +15,17 @@ from tests.kube.scripted import Half
 
 
 class Replay:
-    """A client whose watch yields these pieces once; it is its own watch."""
+    """A client whose watch yields these pieces once."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
         self._pieces = iter(pieces)
 
     @asynccontextmanager
-    async def watch(self, *_: object) -> AsyncIterator["Replay"]:
-        yield self
+    async def watch(self, *_: object) -> AsyncIterator[Callable[[], Awaitable[bytes]]]:
+        async def read() -> bytes:
+            return next(self._pieces, b"")
 
-    async def read(self) -> bytes:
-        return next(self._pieces, b"")
+        yield read
 
 
 def reflector_of(resource: Resource[Any], pieces: Iterable[bytes], hear: Callable[[Event], object]) -> Reflector[Any]:

@@ -49,18 +49,12 @@ def status(code: int, reason: str = "", message: str = "", headers: dict[str, st
     return reply(code, document | {"code": code}, headers)
 
 
-def stream(*pieces: bytes | asyncio.Event, end: str = "hang") -> Answer:
-    """Answer in chunks, then end: `clean`, `cut` (no last chunk), `reset`, or `hang` for ever.
-
-    What follows an event among the chunks is sent once it is set.
-    """
+def stream(*pieces: bytes, end: str = "hang") -> Answer:
+    """Answer in chunks, then end: `clean`, `cut` (no last chunk), `reset`, or `hang` for ever."""
 
     async def answer(writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
         for piece in pieces:
-            if isinstance(piece, asyncio.Event):
-                await piece.wait()
-                continue
             writer.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
             await writer.drain()
         if end == "clean":

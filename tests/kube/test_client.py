@@ -71,8 +71,8 @@ async def test_watch_begins_beside_as_many_reads_that_hang_as_there_may_be_bindi
     async with serving(script) as server, Client(server) as client:
         reads = [asyncio.create_task(client.get("/pod")) for _ in range(BIND_IN_FLIGHT_MAX)]
         await until(lambda: len(script.asked("get")) == BIND_IN_FLIGHT_MAX)
-        async with client.watch("/pods", {"watch": "true"}, 1.0) as watch:
-            assert await watch.read() == b"line"
+        async with client.watch("/pods", {"watch": "true"}, 1.0) as read_piece:
+            assert await read_piece() == b"line"
         for read in reads:
             read.cancel()
         await asyncio.gather(*reads, return_exceptions=True)

@@ -8,7 +8,7 @@ import pytest
 from aischeduler.kube import reflector as module
 from aischeduler.kube import resources
 from aischeduler.kube.lines import LineSplitter
-from tests.kube.docs import bookmark, line, listing, pod, pool, trouble
+from tests.kube.docs import bookmark, line, listing, node, pod, pool, trouble
 from tests.kube.reflecting import World, quiet, told
 from tests.kube.scripted import Answer, reply, status, stream, until
 
@@ -352,6 +352,14 @@ async def test_proxy_that_knows_nothing_does_not_end_pools(groups: Answer) -> No
     world.script.on("watch", path, stream(trouble(410, "Expired")), stream(line("ADDED", pool("gpu", version=201))))
     async with world.running(resources.pools()):
         await told(world, "+cpu", "+gpu")
+
+
+async def test_nodes_are_listed_without_a_selector() -> None:
+    world = World()
+    world.script.on("get", "/api/v1/nodes", reply(200, listing(node("n1"))))
+    async with world.running(resources.nodes()):
+        await told(world, "+n1")
+    assert "fieldSelector" not in world.script.asked("get")[0].query
 
 
 async def test_unreachable_server_is_tried_again_with_growing_waits() -> None:

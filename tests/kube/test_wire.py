@@ -222,22 +222,6 @@ async def test_stream_that_falls_silent_is_unreachable(monkeypatch: pytest.Monke
         await wire.close()
 
 
-async def test_stream_that_is_left_alone_brings_nothing_until_it_is_not() -> None:
-    script, later = Script(), asyncio.Event()
-    script.on("get", "/x", stream(b"one", later, b"two"))
-    async with serving(script) as server:
-        wire = Wire(server, 1)
-        async with wire.stream(b"/x", 5.0) as answer:
-            assert await answer.read() == b"one"
-            with answer.left_alone():
-                reading = asyncio.create_task(answer.read())
-                later.set()
-                await asyncio.sleep(0.02)
-                assert not reading.done()
-            assert await reading == b"two"
-        await wire.close()
-
-
 async def test_stream_whose_reader_is_slow_is_not_silent_and_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SWEEP_SECONDS", 0.01)
     monkeypatch.setattr(connection, "AHEAD_BYTES_MAX", 1000)
