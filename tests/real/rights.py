@@ -64,7 +64,7 @@ def used(plane: ControlPlane, user: str, since: int = 0) -> Iterator[tuple[Right
             if not line.endswith(b"\n"):
                 return  # it is still being written
             noted: Any = json.loads(line)
-            if noted["user"]["username"] == user and "objectRef" in noted:
+            if noted["user"].get("username") == user and "objectRef" in noted:
                 ref = noted["objectRef"]
                 resource = "/".join(part for part in (ref["resource"], ref.get("subresource")) if part)
                 status = noted.get("responseStatus", {}).get("code", 0)
