@@ -22,7 +22,7 @@ from aischeduler.cli.sandbox import kubeconfig_file, running_sandbox, stop_signa
 from aischeduler.cli.snapshot import take_snapshot
 from aischeduler.cli.table import print_trimmed
 from aischeduler.config.schema import NO_ELECTION, Config, Logging
-from aischeduler.daemon.process import run
+from aischeduler.daemon.process import Daemon
 from aischeduler.engine.profile import default_profile
 from aischeduler.kube.auth import Server, connect
 from aischeduler.kube.client import Client
@@ -67,7 +67,7 @@ def log_file(path: Path) -> Iterator[Path]:
 async def running_daemon(server: Server) -> AsyncIterator[None]:
     """Run the daemon beside what is inside, to its clean end."""
     stop = asyncio.Event()
-    daemon = asyncio.create_task(run(server, Config(leader_election=NO_ELECTION), stop))
+    daemon = asyncio.create_task(Daemon(server, Config(leader_election=NO_ELECTION), stop).run())
     try:
         yield
     finally:

@@ -13,7 +13,6 @@ import asyncio
 import gc
 import os
 import secrets
-import signal
 import socket
 import time
 from collections.abc import Callable
@@ -32,7 +31,6 @@ from aischeduler.daemon.leadership import elected
 from aischeduler.daemon.lull import lulls
 from aischeduler.daemon.pool_loops import SLICE_SECONDS, Job, PoolLoops
 from aischeduler.daemon.profile import profile_of
-from aischeduler.daemon.signals import reacting
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.kube import resources
 from aischeduler.kube.auth import Server
@@ -76,21 +74,6 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
         return None
     factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
     return factory
-
-
-async def run(
-    server: Server, config: Config, stop: asyncio.Event | None = None, listener: socket.socket | None = None
-) -> None:
-    """Schedule until `stop` is set, without it until SIGTERM or SIGINT; metrics and health are served on `listener`.
-
-    Raises AccessError where the API server cannot be used.
-    """
-    if stop is not None:
-        await Daemon(server, config, stop, listener=listener).run()
-        return
-    stop = asyncio.Event()
-    with reacting({signal.SIGTERM: stop.set, signal.SIGINT: stop.set}):
-        await Daemon(server, config, stop, listener=listener).run()
 
 
 @dataclass(frozen=True, slots=True)

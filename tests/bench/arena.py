@@ -13,7 +13,7 @@ from itertools import count
 
 from tests.bench.arrivals import FLAT_OUT, arrive
 from tests.bench.documents import compact
-from tests.bench.processes import cpu_of, wait_quiet
+from tests.bench.processes import compile_ours, cpu_of, wait_quiet
 from tests.bench.spec import OURS, Evidence, VoidRunError
 from tests.controlplane.binaries import Binaries, BinariesUnavailableError, find_binaries, go_problem
 from tests.controlplane.part import PartError
@@ -195,6 +195,15 @@ def arena(scene: Scene) -> Iterator[Arena]:
         pools = (pool_object(pool_name(n), labels=team_of(n, scene.pools)) for n in range(scene.pools))
         create_pools(plane, *pools)
         yield Arena(plane, scene)
+
+
+@contextmanager
+def full_arena(nodes: int, running: int) -> Iterator[Arena]:
+    """Start a real API server on whose nodes so many pods run, for schedulers that start beside them."""
+    compile_ours()
+    with arena(Scene(nodes)) as ground:
+        ground.fill(running)
+        yield ground
 
 
 def the_binaries() -> Binaries:

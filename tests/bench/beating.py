@@ -14,7 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from aischeduler.config.load import load_config
-from aischeduler.daemon.process import loop_factory, run
+from aischeduler.daemon.process import loop_factory
+from aischeduler.daemon.reload import Source
+from aischeduler.daemon.service import serve
 from aischeduler.kube.auth import connect
 from aischeduler.observability.logging import configure
 
@@ -40,7 +42,8 @@ async def live(kubeconfig: str | None, file: Path) -> None:
     else:
         config = load_config(None)
         configure(config.logging, sys.stderr.buffer)
-        await run(await connect(kubeconfig, None, time.monotonic), config)
+        server = await connect(kubeconfig, None, time.monotonic)
+        await serve(server, config, Source(None, lambda: config), lambda _: None)
     beating.cancel()
     with suppress(asyncio.CancelledError):
         await beating

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from aischeduler.daemon import process as module
-from aischeduler.daemon.process import run
+from aischeduler.daemon.process import Daemon
+from aischeduler.daemon.reload import Source
+from aischeduler.daemon.service import serve
 from tests.daemon.cluster import (
     ALONE,
     BUDGETS,
@@ -142,7 +144,7 @@ async def test_sigterm_finishes_what_is_in_flight_and_returns(lines: Callable[[]
 
     script.on("post", f"{PODS}/p/binding", late)
     async with serving(script) as server:
-        task = asyncio.create_task(run(server, ALONE))
+        task = asyncio.create_task(serve(server, ALONE, Source(None, lambda: ALONE), lambda _: None))
         await until(lambda: script.asked("post", PODS))
         os.kill(os.getpid(), signal.SIGTERM)
         await until(lambda: [line for line in lines() if line["event"] == "stopping"])
@@ -164,7 +166,7 @@ async def test_what_stays_in_flight_beyond_the_grace_is_left(
     script.on("post", f"{PODS}/p/binding", hang)
     stop = asyncio.Event()
     async with serving(script) as server:
-        task = asyncio.create_task(run(server, ALONE, stop))
+        task = asyncio.create_task(Daemon(server, ALONE, stop).run())
         await until(lambda: script.asked("post", PODS))
         stop.set()
         async with asyncio.timeout(5):
@@ -183,7 +185,7 @@ async def test_nothing_is_decided_before_everything_was_listed() -> None:
     script.on("post", f"{PODS}/p/binding", reply(201))
     stop = asyncio.Event()
     async with serving(script) as server:
-        task = asyncio.create_task(run(server, ALONE, stop))
+        task = asyncio.create_task(Daemon(server, ALONE, stop).run())
         await until(lambda: len(script.asked("watch")) == 4)
         await asyncio.sleep(0.02)
         assert script.asked("post") == []
@@ -199,7 +201,7 @@ async def test_stopped_before_everything_was_listed_it_decides_nothing() -> None
     script.always["get", POOLS] = lambda _: hang
     stop = asyncio.Event()
     async with serving(script) as server:
-        task = asyncio.create_task(run(server, ALONE, stop))
+        task = asyncio.create_task(Daemon(server, ALONE, stop).run())
         await until(lambda: len(script.asked("watch")) == 4)
         stop.set()
         async with asyncio.timeout(5):
@@ -215,7 +217,7 @@ async def test_object_that_cannot_be_read_gets_a_warning_and_the_rest_goes_on(
     script.on("post", f"{PODS}/p/binding", reply(201))
     stop = asyncio.Event()
     async with serving(script) as server:
-        task = asyncio.create_task(run(server, ALONE, stop))
+        task = asyncio.create_task(Daemon(server, ALONE, stop).run())
         await until(lambda: len(script.asked("post", EVENTS)) == 2)
         stop.set()
         async with asyncio.timeout(5):

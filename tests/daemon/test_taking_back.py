@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from aischeduler.config.schema import NO_ELECTION, Config, EvictionWay
-from aischeduler.daemon.process import run
+from aischeduler.daemon.process import Daemon
 from aischeduler.kube.requests import MERGE_PATCH
 from tests.daemon.cluster import ALONE, BUDGETS, PODS, POOLS, Cluster, cluster
 from tests.daemon.test_daemon import scripted_cluster
@@ -145,7 +145,7 @@ async def test_sigterm_finishes_an_eviction_that_has_begun(lines: Lines) -> None
     script.on("delete", f"{PODS}/v", reply(200))
     script.on("post", f"{PODS}/p/binding", reply(201))
     async with serving(script) as server:
-        task = asyncio.create_task(run(server, ALONE, stop))
+        task = asyncio.create_task(Daemon(server, ALONE, stop).run())
         await until(lambda: script.asked("patch", f"{PODS}/v/status"))
         stop.set()
         await until(lambda: [line for line in lines() if line["event"] == "stopping"])

@@ -221,12 +221,7 @@ async def test_there_is_no_room_while_too_many_wait() -> None:
         for _ in range(BINDS_AHEAD + 2):
             binder.submit(BIND)
         await until(lambda: binder.backlog.waiting == BINDS_AHEAD + 1)
-        blocked = asyncio.create_task(binder.backlog.room(BIND.pool))
-        await asyncio.sleep(0.005)
-        assert not blocked.done()
-        release.set()
-        await blocked
-        await binder.backlog.none_unfinished()
+        await finds_no_room(binder, release)
 
 
 async def test_fewer_bindings_under_way_let_fewer_wait() -> None:
@@ -237,12 +232,7 @@ async def test_fewer_bindings_under_way_let_fewer_wait() -> None:
         await until(lambda: binder.backlog.waiting == BINDS_AHEAD + 1)
         await binder.backlog.room(BIND.pool)
         binder.bound(1)
-        blocked = asyncio.create_task(binder.backlog.room(BIND.pool))
-        await asyncio.sleep(0.005)
-        assert not blocked.done()
-        release.set()
-        await blocked
-        await binder.backlog.none_unfinished()
+        await finds_no_room(binder, release)
 
 
 async def test_single_binding_of_a_pool_waits_for_one_of_each_other_pool() -> None:
@@ -255,6 +245,16 @@ async def test_single_binding_of_a_pool_waits_for_one_of_each_other_pool() -> No
         await binder.backlog.none_unfinished()
     bound = [outcome.uid for outcome in world.outcomes]
     assert bound.index("single") == 1
+
+
+async def finds_no_room(binder: Binder, release: asyncio.Event) -> None:
+    """Check that the pool has no room before the server is released, and has some after it."""
+    blocked = asyncio.create_task(binder.backlog.room(BIND.pool))
+    await asyncio.sleep(0.005)
+    assert not blocked.done()
+    release.set()
+    await blocked
+    await binder.backlog.none_unfinished()
 
 
 def late_server() -> tuple[World, asyncio.Event]:

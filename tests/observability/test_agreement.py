@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 from prometheus_client import parser
 
-from aischeduler.daemon.process import run
+from aischeduler.daemon.process import Daemon
 from aischeduler.kube.auth import connect
 from aischeduler.kube.client import Client
 from aischeduler.kube.crds import pool_crd
@@ -176,7 +176,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
                 await made.create(POOLS, pool_object(name, labels={"pool": name}))
                 for number in range(NODES_EACH):
                     await made.create(NODES, node_object(f"{name}-{number}", cpu="8", labels={"pool": name}))
-            daemon = asyncio.create_task(run(server, ALONE, stop, listener))
+            daemon = asyncio.create_task(Daemon(server, ALONE, stop, listener=listener).run())
             try:
                 yield made
             finally:

@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from math import inf
 
-from tests.bench.arena import Arena, Scene, arena, first_line, our_runner, wait_for_bound
-from tests.bench.processes import compile_ours
+from tests.bench.arena import Arena, first_line, full_arena, our_runner, wait_for_bound
 from tests.bench.spec import OURS, Case, Goal, Measure, Measured, VoidRunError
 from tests.controlplane.part import PartError
 from tests.real.bindings import Answered, bindings
@@ -46,9 +45,7 @@ def cases(shrink: int) -> tuple[Case, ...]:
 
 @contextmanager
 def opened(nodes: int, running: int) -> Iterator[Measure]:
-    compile_ours()
-    with arena(Scene(nodes)) as ground:
-        ground.fill(running)
+    with full_arena(nodes, running) as ground:
         yield partial(handed_over, ground)
 
 

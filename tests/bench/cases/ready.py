@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from tests.bench.arena import Arena, Scene, arena, our_runner, wait, wait_for_bound
-from tests.bench.processes import compile_ours, cpu_of, peak_bytes, wait_quiet
+from tests.bench.arena import Arena, full_arena, our_runner, wait, wait_for_bound
+from tests.bench.processes import cpu_of, peak_bytes, wait_quiet
 from tests.bench.spec import OURS, Case, Goal, Measure, Measured, VoidRunError
 from tests.real.history import History
 from tests.real.replicas import Replica
@@ -36,9 +36,7 @@ def cases(shrink: int) -> tuple[Case, ...]:
 
 @contextmanager
 def opened(nodes: int, running: int) -> Iterator[Measure]:
-    compile_ours()
-    with arena(Scene(nodes)) as ground:
-        ground.fill(running)
+    with full_arena(nodes, running) as ground:
         yield partial(became_ready, ground, running)
 
 

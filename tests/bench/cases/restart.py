@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from aischeduler.sandbox.kubeconfig import kubeconfig
-from tests.bench.arena import PEER, Arena, Scene, arena, wait_for_bound
+from tests.bench.arena import PEER, Arena, full_arena, wait_for_bound
 from tests.bench.documents import CLASSES_MAX
 from tests.bench.processes import compile_ours, cpu_of, peak_bytes, program, wait_quiet
 from tests.bench.recorded import node_of, pod_name
@@ -71,9 +71,7 @@ def cases(shrink: int) -> tuple[Case, ...]:
 
 @contextmanager
 def opened(crowd: Crowd) -> Iterator[Measure]:
-    compile_ours()
-    with arena(Scene(crowd.nodes)) as ground:
-        ground.fill(crowd.running)
+    with full_arena(crowd.nodes, crowd.running) as ground:
         yield partial(restarted, ground, crowd.waiting)
 
 
