@@ -60,7 +60,7 @@ class Resource(Generic[D]):
 
     `seen` turns a document into an event, `gone` namespace, name and uid. `problem` says what of a document that
     counts could not be read, or nothing. Where an `optional` resource is not served, there are none of its objects.
-    A `quiet` one may not change for days.
+    A `quiet` one may not change for days; of one that is `heard_often` most news say nothing new.
     """
 
     kind: str
@@ -74,6 +74,7 @@ class Resource(Generic[D]):
     selector: str = ""
     optional: bool = False
     quiet: bool = False
+    heard_often: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,7 @@ def nodes() -> Resource[NodeDocument]:
         document=msgspec.json.Decoder(NodeDocument),
         seen=lambda document: NodeSeen(read_node(document)),
         gone=lambda _namespace, name, _uid: NodeGone(name),
+        heard_often=True,
     )
 
 

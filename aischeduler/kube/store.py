@@ -5,6 +5,7 @@ Laws:
   that is older than the whole stream.
 - A name with another uid is another object: the first is gone, the second is new.
 - After a full list the store holds exactly its objects; what the list lacks is gone.
+- What says nothing new of an object of a `heard_often` resource is not told: most news of nodes say that they live.
 
 Source: Kubernetes list and watch; resource versions of one resource are ordered (KEP-5504).
 """
@@ -32,6 +33,8 @@ class Store(Generic[D]):
         self._known: dict[str, tuple[str, int | None]] = {}
         self._listed: dict[str, None] | None = None
         self._floor = -1
+        self._last: dict[str, Event] = {}
+        """What was told last of each object of a resource that is heard often."""
 
     def __len__(self) -> int:
         return len(self._known)
@@ -51,14 +54,13 @@ class Store(Generic[D]):
             if uid != metadata.uid:
                 seen = self._resource.seen(document)
                 self._counts.recreated += 1
-                self._known[key] = (metadata.uid, version)
+                self._know(key, metadata.uid, version, seen)
                 return self._resource.gone(metadata.namespace, metadata.name, uid), seen
         elif version is not None and version <= self._floor and self._listed is None:
             self._counts.old_events += 1
             return ()
         seen = self._resource.seen(document)  # what raises here is not known, and so is not taken for old later
-        self._known[key] = (metadata.uid, version)
-        return (seen,)
+        return (seen,) if self._know(key, metadata.uid, version, seen) else ()
 
     def gone(self, metadata: Metadata) -> tuple[Event, ...]:
         """Take in that an object no longer exists or no longer counts; its last known state names it."""
@@ -67,8 +69,7 @@ class Store(Generic[D]):
             return ()
         if metadata.uid and known[0] != metadata.uid:
             return (self._resource.gone(metadata.namespace, metadata.name, metadata.uid),)
-        del self._known[_key(metadata)]
-        return (self._resource.gone(metadata.namespace, metadata.name, known[0]),)
+        return (self._forget(_key(metadata)),)
 
     def unreadable(self, metadata: Metadata) -> None:
         """Take in that an object is there and could not be read: what we know of it stays."""
@@ -100,7 +101,17 @@ class Store(Generic[D]):
         self._counts.found_gone += len(missing)
         return [self._forget(key) for key in missing]
 
+    def _know(self, key: str, uid: str, version: int | None, seen: Event) -> bool:
+        """Note what is told of an object; say whether that is news."""
+        self._known[key] = (uid, version)
+        if not self._resource.heard_often:
+            return True
+        news = self._last.get(key) != seen
+        self._last[key] = seen
+        return news
+
     def _forget(self, key: str) -> Event:
+        self._last.pop(key, None)
         namespace, _, name = key.partition("/")
         return self._resource.gone(namespace, name, self._known.pop(key)[0])
 

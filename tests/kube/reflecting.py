@@ -12,7 +12,7 @@ from aischeduler.kube.errors import ApiError
 from aischeduler.kube.podspec import SpecCache
 from aischeduler.kube.reflector import Ears, Reflector
 from aischeduler.kube.resources import Unreadable
-from aischeduler.model.events import Event, NodeSeen, PodGone, PodSeen, PoolGone, PoolSeen
+from aischeduler.model.events import Event, NodeGone, NodeSeen, PodGone, PodSeen, PoolGone, PoolSeen
 from tests.kube.scripted import Script, Waits, serving, until
 
 
@@ -51,6 +51,8 @@ def word(event: Event) -> str:
             return f"-{uid}"
         case NodeSeen(seen):
             return f"+{seen.name}"
+        case NodeGone(name):
+            return f"-{name}"
         case PoolSeen(seen):
             return f"+{seen.name}"
         case PoolGone(name):
