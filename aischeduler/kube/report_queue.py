@@ -81,21 +81,27 @@ class ReportQueue:
             if self._reports.pop(key, None) is not None:
                 self.finish()
 
-    def take(self) -> Report | None:
-        """Return the oldest report, by turns of Pools and of everything else; what was dropped left its turn behind."""
-        first, second = (self._statuses, self._reports) if self._pools_turn else (self._reports, self._statuses)
+    def take(self, *, others_wait: bool) -> Report | None:
+        """Return the oldest report, by turns of Pools and of everything else; what was dropped left its turn behind.
+
+        Unless `others_wait`, any will do; else only one that has let others go first for long enough.
+        """
+        turns = (self._statuses, self._reports) if self._pools_turn else (self._reports, self._statuses)
         self._pools_turn = not self._pools_turn
-        queue = first or second
-        return queue.popitem(last=False)[1][0] if queue else None
+        for queue in turns:
+            if queue and (not others_wait or self._patience(queue) <= 0):
+                return queue.popitem(last=False)[1][0]
+        return None
 
     def patient_seconds(self) -> float:
         """Return how much longer the oldest of what waits lets others go first; 0 when it does not any more."""
-        since = (
-            next(iter(queue.values()))[1] + patience
-            for queue, patience in ((self._statuses, STATUS_PATIENCE_SECONDS), (self._reports, PATIENCE_SECONDS))
-            if queue
-        )
-        return max(0.0, min(since, default=0.0) - self._clock())
+        queues = (self._statuses, self._reports)
+        return max(0.0, min((self._patience(queue) for queue in queues if queue), default=0.0))
+
+    def _patience(self, queue: _Queue) -> float:
+        """Return for how many seconds the oldest of a queue still lets others go first."""
+        patience = STATUS_PATIENCE_SECONDS if queue is self._statuses else PATIENCE_SECONDS
+        return next(iter(queue.values()))[1] + patience - self._clock()
 
     def is_newest(self, report: Report) -> bool:
         """Say whether nothing newer was said of the same, and it was not withdrawn."""

@@ -210,12 +210,13 @@ class Reports:
         while True:
             await self._queue.filled()
             await self._rate.pass_through()
-            while (seconds := self._queue.patient_seconds()) > 0:
+            others_wait = True
+            while others_wait and (seconds := self._queue.patient_seconds()) > 0:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(seconds):
                         await binds_first()
-                    break
-            report = self._queue.take()
+                    others_wait = False
+            report = self._queue.take(others_wait=others_wait)
             if report is not None:
                 await self._write(report)
                 self._queue.finish()

@@ -30,6 +30,25 @@ async def test_pool_conditions_are_written_with_the_version_they_were_read_at() 
     assert patch.json["status"]["conditions"][0]["lastTransitionTime"] == "2026-01-02T03:04:05Z"
 
 
+async def test_statuses_of_pools_that_have_waited_long_take_no_event_with_them() -> None:
+    world = World().accept_all()
+    for path in (POOL, f"{POOLS}/gpu"):
+        world.script.on("get", path, pool_document())
+        world.script.on("patch", f"{path}/status", reply(200))
+    world.binds_done.clear()
+    async with world.running() as reports:
+        for number in range(4):
+            reports.scheduled(a_bind(a_pod(f"p{number}")))
+        for name in ("cpu", "gpu"):
+            reports.pool(a_report(name, uid="u-cpu", generation=3))
+        world.waits.now += report_queue.STATUS_PATIENCE_SECONDS
+        reports.scheduled(a_bind(a_pod("younger")))
+        reports.scheduled(a_bind(a_pod("youngest")))
+        await until(lambda: len(world.script.asked("patch")) == 2)
+        await asyncio.sleep(0.02)
+    assert world.events == []
+
+
 async def test_pool_conflict_is_read_again() -> None:
     world = World()
     world.script.on("get", POOL, pool_document(), pool_document())
