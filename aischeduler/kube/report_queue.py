@@ -21,7 +21,7 @@ WAITING_MAX: Final = 100_000
 """Reports that wait to be written, two for each pod of a crowd; beyond that the oldest are dropped."""
 PATIENCE_SECONDS: Final = 10.0
 """How long a report lets Bindings and evictions go first."""
-STATUS_PATIENCE_SECONDS: Final = 2.0
+STATUS_PATIENCE_SECONDS: Final = 5.0
 """The same for the status of a Pool: there are few of them, and people watch them."""
 
 

@@ -27,7 +27,7 @@ from tests.bench.spec import OURS, Case, Goal, Measure, Measured
 from tests.real.history import History
 
 PODS = 10_000
-PODS_SHORT = 3_000
+PODS_SHORT = 4_000
 OWN_CPU_GOAL_MS = 0.3
 BINDING_CPU = "own CPU ms/pod, first to last Binding"
 QUIET_CPU = "own CPU ms/pod, to quiet"
