@@ -1,16 +1,17 @@
 """Puts results into the documentation: `python -m tests.bench.report RESULTS.json [RESULTS.json ...]`.
 
-Of each case the tables and the picture in `docs/performance.md` show the last file that has it, the latest first; all
-files are kept beside the page as they are.
+Of each case that there is, the tables and the picture in `docs/performance.md` show the last file that has it, the
+latest first; all files are kept beside the page as they are.
 """
 
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import msgspec
 
+from tests.bench.__main__ import MODULES
 from tests.bench.plot import svg
 from tests.bench.results import CaseResult, Results, load
 from tests.bench.tables import markdown
@@ -71,9 +72,14 @@ def replaced(page: str, text: str) -> str:
     return f"{before}{begin}\n{text}\n{end}{after}"
 
 
-def write(paths: Sequence[Path], docs: Path) -> None:
-    """Write the page, the picture and the files of results. Raises ReportError."""
+def write(paths: Sequence[Path], docs: Path, names: Collection[str] | None = None) -> None:
+    """Write the page, the picture and the files of results. Raises ReportError.
+
+    Where there are `names`, cases of other names are left out.
+    """
     found = [read(path) for path in paths]
+    for results in found:
+        results.cases = [case for case in results.cases if names is None or case.name in names]
     page = docs / "performance.md"
     text = replaced(page.read_text(), section(found))
     (docs / "performance").mkdir(exist_ok=True)
@@ -90,7 +96,7 @@ def main(words: Sequence[str]) -> int:
         print("report: name at least one file of results", file=sys.stderr)
         return 2
     try:
-        write([Path(word) for word in words], DOCS)
+        write([Path(word) for word in words], DOCS, {case.name for module in MODULES for case in module.cases(1)})
     except ReportError as error:
         print(f"report: {error}", file=sys.stderr)
         return 2

@@ -136,6 +136,18 @@ def test_page_keeps_all_but_its_generated_part(tmp_path: Path) -> None:
     assert "<svg" in (tmp_path / "performance" / "goals.svg").read_text()
 
 
+def test_page_leaves_out_cases_that_are_no_more(tmp_path: Path) -> None:
+    (tmp_path / "performance.md").write_text("<!-- results -->\n<!-- end of results -->\n")
+    save(
+        results_of(*(CaseResult(name, name, {OURS: {RATE: [1.0]}}, []) for name in ("there", "gone"))),
+        tmp_path / "r.json",
+    )
+    write([tmp_path / "r.json"], tmp_path, {"there"})
+    assert "**there" in (tmp_path / "performance.md").read_text()
+    assert "gone" not in (tmp_path / "performance.md").read_text()
+    assert [case.name for case in load(tmp_path / "performance" / "2026-01-02T030405Z.json").cases] == ["there", "gone"]
+
+
 def test_page_shows_of_each_case_the_last_run_that_has_it(tmp_path: Path) -> None:
     runs = []
     for day, names in (("2026-01-02", ("first", "both")), ("2026-01-03", ("both",))):
