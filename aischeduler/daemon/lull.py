@@ -2,7 +2,7 @@
 
 Laws:
 - A lull is taken only while decided Bindings wait to be sent and nothing else is to be done; so it keeps nobody waiting
-  but the answers themselves and what the watches bring, and those for no longer than two slices of decisions take.
+  but the answers themselves and what the watches bring, and those for less than two slices of decisions take.
 
 Source: interrupt coalescing. A process that is woken for each answer finds the caches full of what others have used:
 what is handled in one go costs a third less, and the API server, where it is on the same machine, is disturbed less.
@@ -13,9 +13,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from aischeduler.daemon.pool_loops import SLICE_SECONDS
-
-LULL_SECONDS: Final = 2 * SLICE_SECONDS
+LULL_SECONDS: Final = 0.008
 
 SomeWait = Callable[[], Awaitable[None]]
 """Returns once some decided Binding waits to be sent."""
