@@ -29,7 +29,7 @@ from aischeduler.kube.requests import (
     settle,
     unavailable,
 )
-from aischeduler.kube.window import Window
+from aischeduler.kube.window import CROWD, Window
 from aischeduler.kube.wire import Wire
 from aischeduler.model.actions import Bind
 from aischeduler.model.events import BindAccepted, BindRefused
@@ -75,6 +75,8 @@ class Binder:
     def submit(self, action: Bind) -> None:
         """Put a Binding at the end of its pool's queue."""
         self.backlog.put((action, self._pace.clock()), action.pool)
+        if self.backlog.waiting >= CROWD and self._window.crowd():
+            self._grown.set()
 
     def bound(self, in_flight: int) -> None:
         """Let so many Bindings be under way at a time from now on, at most `BIND_IN_FLIGHT_MAX`."""

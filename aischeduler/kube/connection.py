@@ -41,17 +41,20 @@ def describe(error: BaseException) -> str:
 
 
 class Connection(asyncio.BufferedProtocol):
-    """One connection; it reads into its own buffer and wakes the one who waits when there is an answer."""
+    """One connection; it wakes the one who waits when there is an answer.
 
-    def __init__(self, closed: Callable[["Connection"], None]) -> None:
+    It reads into `buffer`, which connections of one event loop may share: what came is parsed, and copied where it has
+    to last, before anything else is read.
+    """
+
+    def __init__(self, buffer: memoryview, closed: Callable[["Connection"], None]) -> None:
         self.deadline = _NEVER
         self.seconds = _NEVER
         self.idle_since = 0.0
         self.identity_number = 0
         self.reusable = False
+        self._buffer = buffer
         self._closed = closed
-        self._buffer = bytearray(READ_BYTES)
-        self._view = memoryview(self._buffer)
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[Answer] | None = None
         self._opener: asyncio.Future[Stream] | None = None
@@ -67,12 +70,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the protocol's signature
         """Return where the next bytes go."""
-        return self._view
+        return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take in bytes."""
         try:
-            self._parser.feed_data(self._view[:nbytes])
+            self._parser.feed_data(self._buffer[:nbytes])
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self.fail(UnreachableError(f"the answer is not HTTP: {describe(error)}"))
 

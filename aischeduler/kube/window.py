@@ -14,9 +14,11 @@ from collections.abc import Callable
 from typing import Final
 
 FIRST: Final = 64
-"""Under way before anything is known: each further one costs a TLS handshake, which a few pods are not worth."""
+"""Under way for a few pods: each further one costs a TLS handshake, which they are not worth."""
 USUAL: Final = 128
 """Under way for a crowd: a server nearby is busy with half of them too, but spends more on each, as does etcd."""
+CROWD: Final = 128
+"""So many that wait at one time are a crowd."""
 STEP: Final = 2
 """A trial is with so many times as many, or with the same part."""
 MORE_ANSWERS: Final = 1.2
@@ -70,6 +72,16 @@ class Window:
         self._begin()
         return self.size > before
 
+    def crowd(self) -> bool:
+        """Hear that a crowd waits to be sent; say whether the window has grown."""
+        usual = min(USUAL, self._limit)
+        if self._least >= usual:
+            return False
+        before, self._least = self.size, usual
+        self.size, self._trial = max(before, usual), None
+        self._begin()
+        return self.size > before
+
     def bound(self, limit: int) -> bool:
         """Take another limit; say whether the window has grown."""
         before, self._limit, self._trial = self.size, limit, None
@@ -78,10 +90,6 @@ class Window:
         return self.size > before
 
     def _judge(self, rate: float) -> None:
-        usual = min(USUAL, self._limit)
-        if self._least < usual:
-            self._least = self.size = usual
-            return
         if self._trial is not None:
             size, rate_before = self._trial
             enough = MORE_ANSWERS if self.size > size else AS_MANY_ANSWERS

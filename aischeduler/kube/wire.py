@@ -12,7 +12,7 @@ from typing import Final
 
 from aischeduler import __version__
 from aischeduler.kube.auth import Server
-from aischeduler.kube.connection import Answer, Connection, Stream, describe
+from aischeduler.kube.connection import READ_BYTES, Answer, Connection, Stream, describe
 from aischeduler.kube.errors import UnreachableError
 
 REQUEST_SECONDS: Final = 30.0
@@ -46,6 +46,7 @@ class Wire:
         self._server = server
         self._fence = fence
         self.answer_seconds = answer_seconds
+        self._buffer = memoryview(bytearray(READ_BYTES))
         self._idle: list[Connection] = []
         self._busy: set[Connection] = set()
         self._places = asyncio.Semaphore(limit)
@@ -132,7 +133,7 @@ class Wire:
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 _, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: Connection(self._forget),
+                    lambda: Connection(self._buffer, self._forget),
                     self._server.host,
                     self._server.port,
                     ssl=tls.context if tls is not None else None,

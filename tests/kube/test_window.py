@@ -13,6 +13,11 @@ class Server:
         self._under_way: list[tuple[float, float]] = []
         self._free_at = 0.0
 
+    def crowded(self) -> "Server":
+        """Let a crowd wait."""
+        self.window.crowd()
+        return self
+
     def work(
         self, seconds: float, per_second: float, lasts: float, *, more_waits: bool = True, luck: int = 0
     ) -> list[int]:
@@ -34,21 +39,29 @@ class Server:
 
 
 def test_few_waiting_pods_get_fewer_connections_than_a_crowd() -> None:
-    sizes = Server(limit=256).work(seconds=0.003, per_second=800, lasts=3 * PERIOD_SECONDS)
-    before = sizes.count(FIRST)
-    assert sizes == [FIRST] * before + [USUAL] * (len(sizes) - before)
-    assert 0.9 * PERIOD_SECONDS * 800 <= before <= 1.1 * PERIOD_SECONDS * 800
+    window = Window(256, lambda: 0.0)
+    assert window.size == FIRST
+    assert window.crowd()
+    assert window.size == USUAL
+    assert not window.crowd()
+
+
+def test_crowd_takes_nothing_from_a_window_that_has_grown_for_a_distant_server() -> None:
+    server = Server(limit=256)
+    assert server.work(seconds=0.2, per_second=5000, lasts=10)[-1] == 256
+    assert not server.window.crowd()
+    assert server.window.size == 256
 
 
 def test_busy_server_nearby_gets_no_more_but_for_trials() -> None:
-    sizes = Server(limit=256).work(seconds=0.003, per_second=800, lasts=60)
-    assert set(sizes) == {FIRST, USUAL, 2 * USUAL}
+    sizes = Server(limit=256).crowded().work(seconds=0.003, per_second=800, lasts=60)
+    assert set(sizes) == {USUAL, 2 * USUAL}
     assert sizes.count(USUAL) > 0.85 * len(sizes)
 
 
 def test_busy_server_that_answers_some_quickly_is_not_even_tried_with_more() -> None:
-    sizes = Server(limit=256).work(seconds=0.003, per_second=800, lasts=60, luck=50)
-    assert set(sizes) == {FIRST, USUAL}
+    sizes = Server(limit=256).crowded().work(seconds=0.003, per_second=800, lasts=60, luck=50)
+    assert set(sizes) == {USUAL}
 
 
 def test_distant_server_gets_as_many_as_allowed_within_seconds() -> None:
@@ -63,14 +76,14 @@ def test_distant_server_gets_as_many_as_soon_when_there_was_nothing_to_do_for_a_
 
 
 def test_distant_server_gets_what_keeps_it_busy_and_not_much_more() -> None:
-    sizes = Server(limit=1000).work(seconds=0.2, per_second=400, lasts=60)
+    sizes = Server(limit=1000).crowded().work(seconds=0.2, per_second=400, lasts=60)
     later = sizes[len(sizes) // 2 :]
     assert sorted(later)[len(later) // 2] == 128
     assert max(later) == 256
 
 
 def test_window_shrinks_again_when_the_server_is_quick_again() -> None:
-    server = Server(limit=256)
+    server = Server(limit=256).crowded()
     server.work(seconds=0.2, per_second=5000, lasts=10)
     sizes = server.work(seconds=0.003, per_second=800, lasts=6 * 2 * REST_PERIODS * PERIOD_SECONDS)
     assert sizes[0] == 256
@@ -98,5 +111,5 @@ def test_limit_that_is_changed_holds_at_once_and_lets_no_less_through_than_at_th
 
 
 def test_limit_below_the_usual_window_holds_for_a_crowd_too() -> None:
-    sizes = Server(limit=100).work(seconds=0.003, per_second=800, lasts=60)
-    assert set(sizes) == {FIRST, 100}
+    sizes = Server(limit=100).crowded().work(seconds=0.003, per_second=800, lasts=60)
+    assert set(sizes) == {100}
