@@ -97,6 +97,7 @@ def kube_apiserver(binaries: Binaries, files: Files, ports: Ports) -> list[str]:
         "--profiling=false",
         f"--audit-policy-file={files.audit_policy}",
         f"--audit-log-path={files.audit_log}",
+        "--audit-log-maxsize=1000000",  # megabytes: one file, whatever is measured; else it is cut off at a hundred
     ]
 
 

@@ -9,6 +9,7 @@ from aischeduler.kube import wire as wire_module
 from aischeduler.kube.binder import BINDS_AHEAD, Binder, BindTerms, Outcome
 from aischeduler.kube.credential import Credential
 from aischeduler.kube.errors import Failed, RefusedError, UnreachableError
+from aischeduler.kube.window import CROWD, FIRST, USUAL
 from aischeduler.kube.wire import Wire
 from aischeduler.model.actions import Bind
 from aischeduler.model.events import BindAccepted, BindRefused, Refusal
@@ -233,6 +234,17 @@ async def test_fewer_bindings_under_way_let_fewer_wait() -> None:
         await binder.backlog.room(BIND.pool)
         binder.bound(1)
         await finds_no_room(binder, release)
+
+
+@pytest.mark.parametrize(("waiting", "under_way"), [(CROWD - 1, FIRST), (2 * CROWD, USUAL)])
+async def test_crowd_has_more_bindings_under_way_before_the_first_answer(waiting: int, under_way: int) -> None:
+    world, _ = late_server()
+    async with world.running(in_flight=USUAL) as binder:
+        for _ in range(waiting):
+            binder.submit(BIND)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert waiting - binder.backlog.waiting == under_way
 
 
 async def test_single_binding_of_a_pool_waits_for_one_of_each_other_pool() -> None:
