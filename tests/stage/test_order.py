@@ -64,6 +64,8 @@ def test_age_of_waiting_pods_is_known_to_the_next_scheduler(stage: Stage) -> Non
         stage.pod(name, pool="a", cpu="4")
         stage.let_pass(1.1)
     stage.restart_scheduler()
+    stage.pod("b-third", pool="a", cpu="4")
+    stage.waits("b-third")  # its turn comes last: the others have had theirs, and none is in the middle of it
     stage.untaint("a1")
     stage.goes(z_first="a1")
     stage.waits("a-second")
