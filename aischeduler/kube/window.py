@@ -17,8 +17,8 @@ FIRST: Final = 64
 """Under way for a few pods: each further one costs a TLS handshake, which they are not worth."""
 USUAL: Final = 128
 """Under way for a crowd: a server nearby is busy with half of them too, but spends more on each, as does etcd."""
-CROWD: Final = 128
-"""So many that wait at one time are a crowd."""
+CROWD: Final = USUAL
+"""So many that wait at one time are a crowd: each connection has something to send at once."""
 STEP: Final = 2
 """A trial is with so many times as many, or with the same part."""
 MORE_ANSWERS: Final = 1.2

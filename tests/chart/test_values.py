@@ -58,53 +58,97 @@ EVERYTHING_OFF: Values = {
     "tolerations": [],
 }
 
-WRONG: list[tuple[Values, str, tuple[str, ...]]] = [
-    ({"replicas": 3}, "", ("replicas", "not allowed")),
-    ({"replicaCount": "two"}, "replicaCount", ("string", "integer")),
-    ({"replicaCount": -1}, "replicaCount", ("0",)),
-    ({"image": {"name": "x"}}, "image", ("name", "not allowed")),
-    ({"image": {"pullPolicy": "Sometimes"}}, "image.pullPolicy", ("must be one of", "IfNotPresent")),
-    ({"image": {"digest": "sha256:short"}}, "image.digest", ("sha256:[0-9a-f]{64}",)),
-    ({"image": {"repository": "Upper/Case"}}, "image.repository", ("not match pattern",)),
-    ({"imagePullSecrets": ["pull"]}, "imagePullSecrets.0", ("string", "object")),
-    ({"fullnameOverride": "Not A Name"}, "fullnameOverride", ("not match pattern",)),
-    ({"podLabels": {"team": "no spaces"}}, "podLabels.team", ("not match pattern",)),
-    ({"podAnnotations": {"a": 1}}, "podAnnotations.a", ("string",)),
-    ({"config": {"bindInFligt": 3}}, "config", ("bindInFligt", "not allowed")),
-    ({"config": {"bindInFlight": 300}}, "config.bindInFlight", ("256",)),
-    ({"config": {"eviction": "delete"}}, "config.eviction", ("must be one of", "Delete", "Evict")),
-    ({"config": {"schedulerName": "Upper"}}, "config.schedulerName", ("not match pattern",)),
-    ({"config": {"logging": {"level": "loud"}}}, "config.logging.level", ("must be one of", "warning")),
-    ({"config": {"http": {"address": "127.0.0.1:8080"}}}, "config.http.address", ("not match pattern",)),
-    ({"config": {"http": {"address": "none"}}}, "config.http.address", ("not match pattern",)),
-    ({"config": {"http": {"address": ":0"}}}, "config.http.address", ("not match pattern",)),
-    ({"config": {"leaderElection": {"enabled": "yes"}}}, "config.leaderElection.enabled", ("string", "boolean")),
-    ({"config": {"apiVersion": "v1"}}, "config.apiVersion", ("config.resource.aibee.cn/v1alpha1",)),
-    ({"leaderElection": {"enabled": False}}, "", ("leaderElection", "not allowed")),
-    ({"extraEnv": [{"value": "x"}]}, "extraEnv.0", ("name",)),
-    ({"extraVolumes": [{"name": "tmp", "emptyDir": {}}]}, "extraVolumes.0.name", ()),
-    ({"extraVolumeMounts": [{"name": "x"}]}, "extraVolumeMounts.0", ("mountPath",)),
-    ({"serviceAccount": {"token": True}}, "serviceAccount", ("token", "not allowed")),
-    ({"rbac": {"create": "yes"}}, "rbac.create", ("string", "boolean")),
-    ({"crds": {"installed": True}}, "crds", ("installed", "not allowed")),
-    ({"resources": {"limit": {}}}, "resources", ("limit", "not allowed")),
-    ({"resources": {"limits": {"memory": "1 Gi"}}}, "resources.limits.memory", ("not match pattern",)),
-    ({"nodeSelector": {"gpu": True}}, "nodeSelector.gpu", ("boolean", "string")),
-    ({"tolerations": [{"effect": "Never"}]}, "tolerations.0.effect", ("must be one of", "NoSchedule")),
-    ({"affinity": {"antiAffinity": {}}}, "affinity", ("antiAffinity", "not allowed")),
-    ({"topologySpreadConstraints": [{"maxSkew": 1}]}, "topologySpreadConstraints.0", ("topologyKey",)),
-    ({"terminationGracePeriodSeconds": 5}, "terminationGracePeriodSeconds", ("26",)),
-    ({"podSecurityContext": {"runAsRoot": True}}, "podSecurityContext", ("runAsRoot", "not allowed")),
-    ({"securityContext": {"capabilities": {"keep": []}}}, "securityContext.capabilities", ("keep", "not allowed")),
-    ({"podDisruptionBudget": {"maxUnavailable": "many"}}, "podDisruptionBudget.maxUnavailable", ("not match pattern",)),
-    ({"metrics": {"serviceMonitor": {"interval": "often"}}}, "metrics.serviceMonitor.interval", ("(ms|s|m|h)",)),
-    ({"metrics": {"prometheusRule": {"runbookUrl": "x#y"}}}, "metrics.prometheusRule.runbookUrl", ("pattern",)),
-    ({"grafanaDashboard": {"enabled": 1}}, "grafanaDashboard.enabled", ("boolean",)),
-    ({"networkPolicy": {"apiServerPorts": [70000]}}, "networkPolicy.apiServerPorts.0", ("535",)),
-    ({"networkPolicy": {"apiServerPorts": []}}, "networkPolicy.apiServerPorts", ("1",)),
-    ({"networkPolicy": {"metricsFrom": [{"pods": {}}]}}, "networkPolicy.metricsFrom.0", ("pods", "not allowed")),
+PATTERN = "does not match pattern|Does not match pattern"
+
+
+def unknown(name: str) -> str:
+    return f"additional properties '{name}' not allowed|Additional property {name} is not allowed"
+
+
+def missing(name: str) -> str:
+    return f"missing propert(y|ies) .*'{name}'|{name} is required"
+
+
+def other_type(given: str, wanted: str) -> str:
+    return f"got {given}, want {wanted}|Expected: {wanted}, given: {given}"
+
+
+def at_least(least: int) -> str:
+    return f"minimum: got .*, want {least}$|Must be greater than or equal to {least}$"
+
+
+def at_most(most: str) -> str:
+    return f"maximum: got .*, want {most}$|Must be less than or equal to {most}$"
+
+
+def one_of(*words: str) -> str:
+    quoted = ", ".join(f"['\"]{word}['\"]" for word in words)
+    return f"must be one of (the following: )?{quoted}"
+
+
+WRONG: list[tuple[Values, str, str]] = [
+    ({"replicas": 3}, "", unknown("replicas")),
+    ({"replicaCount": "two"}, "replicaCount", other_type("string", "integer")),
+    ({"replicaCount": -1}, "replicaCount", at_least(0)),
+    ({"image": {"name": "x"}}, "image", unknown("name")),
+    ({"image": {"pullPolicy": "Sometimes"}}, "image.pullPolicy", one_of("Always", "IfNotPresent", "Never")),
+    ({"image": {"digest": "sha256:short"}}, "image.digest", PATTERN),
+    ({"image": {"repository": "Upper/Case"}}, "image.repository", PATTERN),
+    ({"imagePullSecrets": ["pull"]}, "imagePullSecrets.0", other_type("string", "object")),
+    ({"fullnameOverride": "Not A Name"}, "fullnameOverride", PATTERN),
+    ({"podLabels": {"team": "no spaces"}}, "podLabels.team", PATTERN),
+    ({"podAnnotations": {"a": 1}}, "podAnnotations.a", other_type("(number|integer)", "string")),
+    ({"config": {"bindInFligt": 3}}, "config", unknown("bindInFligt")),
+    ({"config": {"bindInFlight": 300}}, "config.bindInFlight", at_most("256")),
+    ({"config": {"eviction": "delete"}}, "config.eviction", one_of("Delete", "Evict")),
+    ({"config": {"schedulerName": "Upper"}}, "config.schedulerName", PATTERN),
+    ({"config": {"logging": {"level": "loud"}}}, "config.logging.level", one_of("debug", "error", "info", "warning")),
+    ({"config": {"http": {"address": "127.0.0.1:8080"}}}, "config.http.address", PATTERN),
+    ({"config": {"http": {"address": "none"}}}, "config.http.address", PATTERN),
+    ({"config": {"http": {"address": ":0"}}}, "config.http.address", PATTERN),
+    (
+        {"config": {"leaderElection": {"enabled": "yes"}}},
+        "config.leaderElection.enabled",
+        other_type("string", "boolean"),
+    ),
+    ({"config": {"apiVersion": "v1"}}, "config.apiVersion", r"config\.resource\.aibee\.cn/v1alpha1"),
+    ({"leaderElection": {"enabled": False}}, "", unknown("leaderElection")),
+    ({"extraEnv": [{"value": "x"}]}, "extraEnv.0", missing("name")),
+    (
+        {"extraVolumes": [{"name": "tmp", "emptyDir": {}}]},
+        "extraVolumes.0.name",
+        "'not' failed|Must not validate the schema",
+    ),
+    ({"extraVolumeMounts": [{"name": "x"}]}, "extraVolumeMounts.0", missing("mountPath")),
+    ({"serviceAccount": {"token": True}}, "serviceAccount", unknown("token")),
+    ({"rbac": {"create": "yes"}}, "rbac.create", other_type("string", "boolean")),
+    ({"crds": {"installed": True}}, "crds", unknown("installed")),
+    ({"resources": {"limit": {}}}, "resources", unknown("limit")),
+    ({"resources": {"limits": {"memory": "1 Gi"}}}, "resources.limits.memory", PATTERN),
+    ({"nodeSelector": {"gpu": True}}, "nodeSelector.gpu", other_type("boolean", "string")),
+    (
+        {"tolerations": [{"effect": "Never"}]},
+        "tolerations.0.effect",
+        one_of("", "NoSchedule", "PreferNoSchedule", "NoExecute"),
+    ),
+    ({"affinity": {"antiAffinity": {}}}, "affinity", unknown("antiAffinity")),
+    ({"topologySpreadConstraints": [{"maxSkew": 1}]}, "topologySpreadConstraints.0", missing("topologyKey")),
+    ({"terminationGracePeriodSeconds": 5}, "terminationGracePeriodSeconds", at_least(26)),
+    ({"podSecurityContext": {"runAsRoot": True}}, "podSecurityContext", unknown("runAsRoot")),
+    ({"securityContext": {"capabilities": {"keep": []}}}, "securityContext.capabilities", unknown("keep")),
+    ({"podDisruptionBudget": {"maxUnavailable": "many"}}, "podDisruptionBudget.maxUnavailable", PATTERN),
+    ({"metrics": {"serviceMonitor": {"interval": "often"}}}, "metrics.serviceMonitor.interval", PATTERN),
+    ({"metrics": {"prometheusRule": {"runbookUrl": "x#y"}}}, "metrics.prometheusRule.runbookUrl", PATTERN),
+    ({"grafanaDashboard": {"enabled": 1}}, "grafanaDashboard.enabled", other_type("(number|integer)", "boolean")),
+    ({"networkPolicy": {"apiServerPorts": [70000]}}, "networkPolicy.apiServerPorts.0", at_most("65,?535")),
+    (
+        {"networkPolicy": {"apiServerPorts": []}},
+        "networkPolicy.apiServerPorts",
+        "minItems: got 0, want 1|must have at least 1 items",
+    ),
+    ({"networkPolicy": {"metricsFrom": [{"pods": {}}]}}, "networkPolicy.metricsFrom.0", unknown("pods")),
 ]
-"""Values, the path of the one that is wrong, and words of what is said about it."""
+"""Values, the path of the one that is wrong, and a pattern of what is said about it."""
 
 CONTRADICTIONS: list[tuple[Values, str]] = [
     (
@@ -137,18 +181,18 @@ def complaints(said: str) -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize(("values", "path", "words"), WRONG, ids=[f"{path} {words}" for _, path, words in WRONG])
-def test_wrong_value_is_named_by_the_schema(helm: Helm, values: Values, path: str, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(("values", "path", "pattern"), WRONG, ids=[f"{path}: {pattern}" for _, path, pattern in WRONG])
+def test_wrong_value_is_named_by_the_schema(helm: Helm, values: Values, path: str, pattern: str) -> None:
     with pytest.raises(RefusedError) as refused:
         helm.render(values)
     assert "values don't meet the specifications of the schema" in str(refused.value)
     said = complaints(str(refused.value))
     assert path in said
-    assert [word for word in words if word not in said[path]] == []
+    assert re.search(pattern, said[path], re.MULTILINE)
 
 
 def test_label_that_the_chart_sets_itself_is_refused_by_its_name(helm: Helm) -> None:
-    with pytest.raises(RefusedError, match=r"app\.kubernetes\.io/name"):
+    with pytest.raises(RefusedError, match=r"(?s)the specifications of the schema.*app\.kubernetes\.io/name"):
         helm.render({"commonLabels": {"app.kubernetes.io/name": "x"}})
 
 
