@@ -34,7 +34,7 @@ def end_claim(cluster: Cluster, claim: Claim, now: float) -> None:
     owner = claim.owner
     if owner.place is Place.NOMINATED and owner.queue:
         cluster.queues[owner.queue].wake_at_once(owner, now)
-    row_changed(cluster, claim.row, now)
+    room_came(cluster, claim.row, now)
 
 
 def end_claim_of(cluster: Cluster, record: PodRecord, now: float) -> None:
@@ -47,7 +47,14 @@ def end_claim_of(cluster: Cluster, record: PodRecord, now: float) -> None:
 def end_claims_on(cluster: Cluster, row: int, now: float) -> None:
     """End all claims on a row that leaves its pool."""
     for claim in cluster.claims.on_row(row):
-        end_claim(cluster, claim, now)
+        if cluster.claims.of(claim.owner.pod.uid) is claim:  # not ended by the end of another
+            end_claim(cluster, claim, now)
+
+
+def room_came(cluster: Cluster, row: int, now: float) -> None:
+    """Let those have what came free on a row who can use it: first who claims room there, then others."""
+    recheck(cluster, row, now)
+    row_changed(cluster, row, now)
 
 
 def recheck(cluster: Cluster, row: int, now: float) -> None:
@@ -76,7 +83,7 @@ def renominate(cluster: Cluster, claims: tuple[Claim, ...], now: float) -> None:
     for claim in given_up:
         if claim.owner.place is Place.NOMINATED:
             cluster.queues[claim.pool].wake_at_once(claim.owner, now)
-        row_changed(cluster, claim.row, now)
+        room_came(cluster, claim.row, now)
 
 
 def _still(cluster: Cluster, claims: tuple[Claim, ...]) -> tuple[Claim, ...]:

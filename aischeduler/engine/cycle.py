@@ -8,7 +8,7 @@ Laws:
 from dataclasses import dataclass
 from typing import Final
 
-from aischeduler.engine.claiming import end_claim, lifted_for, renominate, without
+from aischeduler.engine.claiming import end_claim, lifted_for, renominate, room_came, without
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.evictions import evict
 from aischeduler.engine.lending import note_blocked, travel
@@ -17,7 +17,7 @@ from aischeduler.engine.reasons import may_not_evict, unhelpful
 from aischeduler.engine.searches import find_lender, find_victims
 from aischeduler.engine.sentences import BORROWING, PREEMPTION, sentence
 from aischeduler.engine.tally import Result
-from aischeduler.engine.wakeups import offer_ends, row_changed
+from aischeduler.engine.wakeups import offer_ends
 from aischeduler.framework.plugin import Ask
 from aischeduler.model.actions import Action, Bind, Nominate, ReportWaiting
 from aischeduler.model.pool import MakeRoom, Pool
@@ -160,7 +160,7 @@ def _place_at_home(tried: Attempt) -> bool:
     if placed is None:
         placed = _place_over_claims(tried)
     elif own is not None and own.row != placed.row:
-        row_changed(cluster, own.row, tried.now)
+        room_came(cluster, own.row, tried.now)
     if placed is None:
         return False
     _bind(tried, placed)
@@ -194,7 +194,7 @@ def _end_for(tried: Attempt, claims: tuple[Claim, ...], row: int) -> tuple[Claim
     if own is not None:
         cluster.claims.end(own)
         if own.row != row:
-            row_changed(cluster, own.row, tried.now)
+            room_came(cluster, own.row, tried.now)
     return displaced
 
 

@@ -7,10 +7,10 @@ Laws:
 
 import numpy as np
 
-from aischeduler.engine.claiming import end_claims_on, recheck
+from aischeduler.engine.claiming import end_claims_on, room_came
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.lending import limits_freed
-from aischeduler.engine.wakeups import row_changed, rows_changed
+from aischeduler.engine.wakeups import rows_changed
 from aischeduler.model.actions import ObjectRef, Warn
 from aischeduler.model.node import Node
 from aischeduler.model.reasons import EventReason
@@ -32,8 +32,7 @@ def node_seen(cluster: Cluster, node: Node, now: float) -> None:
     if moved is not None:
         follow(cluster, [moved], now)
     elif cluster.nodes.version != version:
-        recheck(cluster, row, now)
-        row_changed(cluster, row, now)
+        room_came(cluster, row, now)
 
 
 def node_gone(cluster: Cluster, name: str, now: float) -> None:

@@ -6,7 +6,7 @@ Laws:
 - An event that is older than what we know (a pod that we bound, still shown without its node) changes nothing.
 """
 
-from aischeduler.engine.claiming import end_claim_of, recheck
+from aischeduler.engine.claiming import end_claim_of, recheck, room_came
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.evictions import left, terminates
 from aischeduler.engine.lending import limits_freed
@@ -43,8 +43,7 @@ def free_room(cluster: Cluster, record: PodRecord, now: float) -> None:
     """Count a pod on its node no more and wake whom that helps."""
     row = cluster.uncount(record)
     cluster.nodes.release_stub(row)
-    recheck(cluster, row, now)
-    row_changed(cluster, row, now)
+    room_came(cluster, row, now)
     limits_freed(cluster)
 
 

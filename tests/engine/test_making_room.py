@@ -116,6 +116,16 @@ def test_owner_that_is_deleted_gives_its_claim_up_at_once() -> None:
     assert binds(session.decide(20)) == {"next": "n"}
 
 
+def test_room_of_a_claim_that_ends_goes_to_the_owner_of_another_on_the_same_node() -> None:
+    session = Session(a_node("n", cpu="3"), a_pod("slow", cpu="2", node="n"), a_pod("large", cpu="2", priority=5))
+    assert nominations(session.decide()) == {"large": "n"}
+    leave(session, victims(session.said)[0])
+    session.see(a_pod("small", cpu="1", created=9))
+    assert nominations(session.decide()) == {"small": "n"}
+    session.tell(PodGone("uid-large"))
+    assert binds(session.decide()) == {"small": "n"}
+
+
 def test_owner_of_a_claim_takes_other_room_that_is_free_earlier() -> None:
     session = two_pools()
     session.see(a_node("n1", cpu="4", labels=A), a_node("n2", cpu="4", labels=A))
