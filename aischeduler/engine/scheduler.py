@@ -29,7 +29,6 @@ from aischeduler.engine.tally import Tally
 from aischeduler.engine.wakeups import wake_some
 from aischeduler.model.actions import Action, Settle
 from aischeduler.model.events import (
-    BindAccepted,
     BindRefused,
     BudgetGone,
     BudgetSeen,
@@ -88,8 +87,6 @@ class Scheduler:
                 pool_gone(cluster, name, now)
             case BudgetSeen() | BudgetGone() | NamespaceSeen() | NamespaceGone():
                 self._observe_rules(event, now)
-            case BindAccepted():
-                pass  # It stays assumed until the watch shows it on its node.
             case BindRefused():
                 bind_refused(cluster, event, now)
             case EvictRefused():

@@ -20,6 +20,7 @@ from aischeduler.kube.errors import ApiError, Failed, RefusedError, UnreachableE
 from aischeduler.kube.pace import Backoff, Pace, Throttle
 from aischeduler.kube.requests import (
     BIND_TRIES_MAX,
+    BindAccepted,
     BindAnswer,
     Throttled,
     Unauthenticated,
@@ -32,7 +33,7 @@ from aischeduler.kube.requests import (
 from aischeduler.kube.window import CROWD, Window
 from aischeduler.kube.wire import Wire
 from aischeduler.model.actions import Bind
-from aischeduler.model.events import BindAccepted, BindRefused
+from aischeduler.model.events import BindRefused
 from aischeduler.model.pod import Pod
 
 BINDS_AHEAD: Final = 4

@@ -22,6 +22,7 @@ from aischeduler.kube.evictor import Evictor
 from aischeduler.kube.notes import why_waiting
 from aischeduler.kube.podreader import PodReader
 from aischeduler.kube.reports import Reports
+from aischeduler.kube.requests import BindAccepted
 from aischeduler.model.actions import (
     Action,
     Bind,
@@ -36,7 +37,7 @@ from aischeduler.model.actions import (
     TellTurned,
     Warn,
 )
-from aischeduler.model.events import BindAccepted, BindRefused, Event, EvictRefused, Spared
+from aischeduler.model.events import BindRefused, Event, EvictRefused, Spared
 from aischeduler.model.pod import Pod
 
 SETTLERS: Final = 4
@@ -65,7 +66,7 @@ class Crew:
 
 
 class Executor:
-    """Performs actions; `tell` hears what becomes of them, `observed` how long it took."""
+    """Performs actions; `tell` hears what came to nothing, `observed` how long each took."""
 
     def __init__(
         self,
@@ -138,12 +139,12 @@ class Executor:
         await self._crew.binder.backlog.none_waiting()
 
     def _bound(self, action: Bind, outcome: Outcome, seconds: float) -> None:
-        self._tell(outcome)
         match outcome:
             case BindAccepted():
                 self._observed(action, "Accepted", seconds)
                 self._crew.reports.scheduled(action)
             case BindRefused(_, node, refusal, message):
+                self._tell(outcome)
                 self._observed(action, str(refusal), seconds)
                 self._log.warning("bind refused", **_decision(action), node=node, refusal=str(refusal), reason=message)
             case _:

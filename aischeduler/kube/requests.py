@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from aischeduler.kube.documents import read_status, retry_after_seconds
 from aischeduler.model.actions import Bind
-from aischeduler.model.events import BindAccepted, BindRefused, Refusal
+from aischeduler.model.events import BindRefused, Refusal
 from aischeduler.model.names import MARK_BORROWED, MARK_DECISION, MARK_EPOCH, MARK_HOME_POOL, MARK_POOL
 from aischeduler.model.pod import Pod
 from aischeduler.model.reasons import ConditionReason
@@ -35,6 +35,14 @@ RETRY_AFTER_SECONDS: Final = 1.0
 _encode = msgspec.json.Encoder().encode
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*", re.ASCII).fullmatch
 _ASSIGNED = re.compile(r'is already assigned to node "([^"]*)"')
+
+
+@dataclass(frozen=True, slots=True)
+class BindAccepted:
+    """The API server took our Binding (or an earlier try of it). The core hears of it by the watch alone."""
+
+    uid: str
+    node: str
 
 
 @dataclass(frozen=True, slots=True)

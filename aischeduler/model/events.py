@@ -4,6 +4,7 @@ Laws:
 - `…Seen` carries an object as it now is, new or changed; seeing the same twice changes nothing.
 - `…Gone` ends what its name or uid stood for; for something unknown it changes nothing.
 - A bind has exactly one outcome, and only a definite one: what is unknown stays with the shell until it is settled.
+  That it was accepted is no event of its own: the pod is assumed, and `PodSeen` shows it on its node.
 """
 
 from dataclasses import dataclass
@@ -56,14 +57,6 @@ class PoolGone:
     """No Pool object of this name exists any more."""
 
     name: str
-
-
-@dataclass(frozen=True, slots=True)
-class BindAccepted:
-    """The API server took our Binding (or an earlier try of it); the watch will show the pod on the node."""
-
-    uid: str
-    node: str
 
 
 class Refusal(StrEnum):
@@ -154,7 +147,6 @@ Event = (
     | BudgetGone
     | NamespaceSeen
     | NamespaceGone
-    | BindAccepted
     | BindRefused
     | EvictRefused
 )

@@ -33,7 +33,7 @@ from aischeduler.model.actions import (
     TellTurned,
     Warn,
 )
-from aischeduler.model.events import BindAccepted, BindRefused, Event, EvictRefused
+from aischeduler.model.events import BindRefused, Event, EvictRefused
 from aischeduler.model.pod import Pod
 from aischeduler.sandbox.apiserver import ApiServer
 from aischeduler.sandbox.protocol import JSON, Request, Response
@@ -162,7 +162,7 @@ class VirtualShell:
         answer = self._post(action)
         meaning = requests.read_bind_answer(action, answer.status, _retry_after(answer), answer.body)
         match meaning:
-            case BindAccepted() | BindRefused():
+            case requests.BindAccepted() | BindRefused():
                 self._conclude(action, meaning)
             case requests.Throttled(seconds):
                 self._later(seconds, action, tries)
@@ -189,9 +189,10 @@ class VirtualShell:
         else:
             self._later(self._network.bind_seconds, action, tries + 1)
 
-    def _conclude(self, action: Bind, outcome: BindAccepted | BindRefused) -> None:
-        self.scheduler.observe(outcome, self._world.now)
-        if isinstance(outcome, BindAccepted):
+    def _conclude(self, action: Bind, outcome: requests.BindAccepted | BindRefused) -> None:
+        if isinstance(outcome, BindRefused):
+            self.scheduler.observe(outcome, self._world.now)
+        else:
             self._told.pop(action.pod.uid, None)
             self._say(notes.scheduled(action))
 

@@ -14,10 +14,9 @@ from aischeduler.daemon.process import loop_factory
 from aischeduler.kube.auth import Server, Tls
 from aischeduler.kube.client import Client
 from aischeduler.kube.credential import Credential
-from aischeduler.kube.requests import binding, read_bind_answer
+from aischeduler.kube.requests import BindAccepted, binding, read_bind_answer
 from aischeduler.kube.wire import Wire
 from aischeduler.model.actions import Bind
-from aischeduler.model.events import BindAccepted
 from tests.controlplane.certificates import Authority
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -2,7 +2,7 @@ import pytest
 
 from aischeduler.engine.cycle import SETTLE_SECONDS
 from aischeduler.model.actions import Bind, CreatePool, Settle
-from aischeduler.model.events import BindAccepted, BindRefused, NodeGone, PodGone, PoolGone, Refusal
+from aischeduler.model.events import BindRefused, NodeGone, PodGone, PoolGone, Refusal
 from aischeduler.model.pod import Pod
 from aischeduler.state.queue import NET_SECONDS
 from tests.build import a_node, a_pod, a_pool, a_taint, replace
@@ -214,7 +214,7 @@ def test_an_outcome_that_the_watch_has_overtaken_changes_nothing() -> None:
     session.see(on(a_pod("p", cpu="1"), "n"))
     session.tell(BindRefused("uid-p", "n", Refusal.UNAVAILABLE, "timeout"))
     assert binds(session.decide(20)) == {}
-    session.tell(PodGone("uid-p"), BindAccepted("uid-p", "n"), BindRefused("uid-p", "n", Refusal.GONE, ""))
+    session.tell(PodGone("uid-p"), BindRefused("uid-p", "n", Refusal.GONE, ""))
     assert binds(session.decide(20)) == {"q": "n"}
 
 

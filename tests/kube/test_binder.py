@@ -9,10 +9,11 @@ from aischeduler.kube import wire as wire_module
 from aischeduler.kube.binder import BINDS_AHEAD, Binder, BindTerms, Outcome
 from aischeduler.kube.credential import Credential
 from aischeduler.kube.errors import Failed, RefusedError, UnreachableError
+from aischeduler.kube.requests import BindAccepted
 from aischeduler.kube.window import CROWD, FIRST, USUAL
 from aischeduler.kube.wire import Wire
 from aischeduler.model.actions import Bind
-from aischeduler.model.events import BindAccepted, BindRefused, Refusal
+from aischeduler.model.events import BindRefused, Refusal
 from aischeduler.model.pod import Pod
 from tests.build import a_pod, replace
 from tests.kube.scripted import Answer, Script, Waits, broken, hang, reply, serving, slam, status, until

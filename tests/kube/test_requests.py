@@ -4,9 +4,9 @@ from typing import Any
 import pytest
 
 from aischeduler.kube import requests
-from aischeduler.kube.requests import Throttled, Unauthenticated, Unknown, read_bind_answer
+from aischeduler.kube.requests import BindAccepted, Throttled, Unauthenticated, Unknown, read_bind_answer
 from aischeduler.model.actions import Bind
-from aischeduler.model.events import BindAccepted, BindRefused, Refusal
+from aischeduler.model.events import BindRefused, Refusal
 from tests.build import a_pod
 
 BIND = Bind(a_pod("p", uid="u1"), "n1", "gpu", "cpu", "run-7", 3)

@@ -11,7 +11,6 @@ from aischeduler.engine.profile import default_profile
 from aischeduler.model.actions import Action, Bind, CreatePool, Evict, Nominate, Settle
 from aischeduler.model.budget import Budget
 from aischeduler.model.events import (
-    BindAccepted,
     BindRefused,
     BudgetGone,
     BudgetSeen,
@@ -238,7 +237,6 @@ class World:
             started = 1 + int(self.now)
             if not pod.node_name:
                 self.put(replace(pod, node_name=bind.node, started_seconds=started, nominated_node=""))
-            self._tell(BindAccepted(uid, bind.node))
         elif refusal is not None:
             if refusal is Refusal.INVALID:
                 self.given_up.add(uid)

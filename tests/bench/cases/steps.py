@@ -14,7 +14,7 @@ from pathlib import Path
 from aischeduler.kube import resources
 from aischeduler.kube.podspec import SpecCache
 from aischeduler.model.actions import Bind
-from aischeduler.model.events import BindAccepted, Event, PodSeen, PoolSeen
+from aischeduler.model.events import Event, PodSeen, PoolSeen
 from tests.bench.apart import apart
 from tests.bench.core import cpu_of_all, decide_all, evidence, peak_mib, tell, world
 from tests.bench.documents import CREATED, real_pod, watch_line
@@ -67,8 +67,6 @@ def steps(nodes: int, pods: int) -> Measured:
     costs["decide"] = cpu_of_all(lambda: said.extend(act for act in decide_all(scheduler) if isinstance(act, Bind)))
     with tempfile.TemporaryDirectory() as directory, bind_server(Path(directory), secure=True) as server:
         costs["send its Binding and read the answer"] = cpu_of_all(partial(run, by_wire, said, server()))
-    answers = [BindAccepted(bind.pod.uid, bind.node) for bind in said]
-    costs["take the answer in"] = cpu_of_all(lambda: tell(scheduler, answers))
     bound = [watch_line("MODIFIED", shown_bound(bind, version=pods + 1 + place)) for place, bind in enumerate(said)]
     shown: list[Event] = []
     costs["read the event that shows it bound"] = cpu_of_all(lambda: shown.extend(read(bound, specs)))
