@@ -174,11 +174,13 @@ class Daemon:
             starting.cancel()
             loops.end()
             await self._finish(works.crew)
-        for task in running:
-            task.cancel()
-        renewing.cancel()
-        await asyncio.wait([starting, renewing])
-        await self._leadership.give_back(works.pods.version)
+            for task in running:
+                task.cancel()
+            renewing.cancel()
+            await asyncio.wait([starting, renewing])
+            await self._leadership.give_back(
+                works.pods.version
+            )  # before the pages end: who reads slowly delays no standby
 
     def _busy(self, loops: PoolLoops) -> bool:
         """Say whether there is something to take in or to decide."""

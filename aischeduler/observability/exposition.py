@@ -8,6 +8,7 @@ Laws:
 import asyncio
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from enum import Enum
 from itertools import islice
 from typing import Final
 
@@ -36,18 +37,28 @@ class Family:
     samples: Iterable[Sample]
 
 
-async def render(families: Iterable[Family], accept: str) -> tuple[bytes, str]:
-    """Return the text and its content type: OpenMetrics where the Accept header asks for it, else Prometheus' text."""
+class Form(Enum):
+    """How metrics are written; the value is the content type."""
+
+    TEXT = exposition.CONTENT_TYPE_PLAIN_0_0_4
+    OPENMETRICS = openmetrics.CONTENT_TYPE_LATEST
+
+
+def form_of(accept: str) -> Form:
+    """Return OpenMetrics where the Accept header asks for it, else Prometheus' text."""
     asked = _OPENMETRICS in (part.partition(";")[0].strip() for part in accept.split(","))
+    return Form.OPENMETRICS if asked else Form.TEXT
+
+
+async def render(families: Iterable[Family], form: Form) -> bytes:
+    """Return the text; others run after every piece."""
     pieces: list[bytes] = []
     for family in families:
         for number, metric in enumerate(_metrics(family)):
-            text = _encoded(metric, asked)
+            text = _encoded(metric, form)
             pieces.append(text if number == 0 else _without_comments(text))
             await asyncio.sleep(0)
-    if not asked:
-        return b"".join(pieces), exposition.CONTENT_TYPE_PLAIN_0_0_4
-    return b"".join((*pieces, _END)), openmetrics.CONTENT_TYPE_LATEST
+    return b"".join(pieces if form is Form.TEXT else (*pieces, _END))
 
 
 class _Single(Collector):
@@ -72,8 +83,8 @@ def _metrics(family: Family) -> Iterator[Metric]:
             return
 
 
-def _encoded(metric: Metric, as_openmetrics: bool) -> bytes:
-    if not as_openmetrics:
+def _encoded(metric: Metric, form: Form) -> bytes:
+    if form is Form.TEXT:
         return exposition.generate_latest(_Single(metric))
     text: bytes = openmetrics.generate_latest(_Single(metric))  # type: ignore[no-untyped-call]
     return text.removesuffix(_END)

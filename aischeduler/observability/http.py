@@ -2,7 +2,7 @@
 
 Laws:
 - Everything is read-only, and health answers name no object of the cluster.
-- One scrape is written at a time; the others wait for their turn.
+- However many ask, and however slowly they read: pages cost a bounded share of the program's time and memory.
 """
 
 import asyncio
@@ -13,9 +13,11 @@ from typing import Final
 
 from aiohttp import hdrs, web
 
-from aischeduler.observability.exposition import render
+from aischeduler.observability.door import admit, one_answer
+from aischeduler.observability.exposition import form_of
 from aischeduler.observability.health import Complaint
 from aischeduler.observability.metrics import Metrics
+from aischeduler.observability.scrapes import Scrapes
 
 SHUTDOWN_SECONDS: Final = 1.0
 """How long an answer that is being written may take when the daemon ends."""
@@ -24,24 +26,26 @@ SHUTDOWN_SECONDS: Final = 1.0
 @asynccontextmanager
 async def serving(listener: socket.socket, metrics: Metrics, live: Complaint, ready: Complaint) -> AsyncIterator[None]:
     """Serve on this socket as long as what is inside runs; the socket is closed at the end."""
-    runner = web.AppRunner(application(metrics, live, ready), access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
+    pages = application(Scrapes(metrics.collect), live, ready)
+    runner = web.AppRunner(pages, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS, lingering_time=0.0)
     await runner.setup()
+    assert runner.server is not None
+    admitting = asyncio.create_task(admit(listener, runner.server), name="door of the pages")
     try:
-        await web.SockSite(runner, listener).start()
         yield
     finally:
+        admitting.cancel()
+        await asyncio.wait([admitting])
         await runner.cleanup()
         listener.close()
 
 
-def application(metrics: Metrics, live: Complaint, ready: Complaint) -> web.Application:
+def application(scrapes: Scrapes, live: Complaint, ready: Complaint) -> web.Application:
     """Return the four pages."""
-    turn = asyncio.Lock()
 
     async def tell_metrics(request: web.Request) -> web.Response:
-        async with turn:
-            text, content_type = await render(metrics.collect(), request.headers.get(hdrs.ACCEPT, ""))
-        return web.Response(body=text, headers={hdrs.CONTENT_TYPE: content_type})
+        form = form_of(request.headers.get(hdrs.ACCEPT, ""))
+        return web.Response(body=await scrapes.page(form), headers={hdrs.CONTENT_TYPE: form.value})
 
     async def tell_life(_request: web.Request) -> web.Response:
         return _verdict(live(), 500)
@@ -49,7 +53,7 @@ def application(metrics: Metrics, live: Complaint, ready: Complaint) -> web.Appl
     async def tell_readiness(_request: web.Request) -> web.Response:
         return _verdict(live() or ready(), 503)
 
-    pages = web.Application()
+    pages = web.Application(middlewares=[one_answer])
     pages.add_routes(
         [
             web.get("/metrics", tell_metrics),

@@ -9,7 +9,7 @@ from aischeduler.engine.profile import default_profile
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.kube.reports import ReportCounts
 from aischeduler.model.events import NodeSeen, PodSeen, PoolSeen
-from aischeduler.observability.exposition import render
+from aischeduler.observability.exposition import Form, render
 from aischeduler.observability.metrics import Metrics
 from aischeduler.observability.observatory import Observatory
 from aischeduler.observability.sources import Sources
@@ -21,7 +21,6 @@ pytestmark = pytest.mark.bench
 NODES = 2_000
 PODS = 20_000
 RUNS = 7
-TEXT, OPENMETRICS = "", "application/openmetrics-text; version=1.0.0"
 
 
 def metrics(pools: int) -> Metrics:
@@ -41,7 +40,7 @@ def metrics(pools: int) -> Metrics:
     return Metrics(Sources(scheduler, watched.meter, ReportCounts(), {}, {}, bool))
 
 
-async def scraped(of: Metrics, accept: str) -> tuple[float, float, int]:
+async def scraped(of: Metrics, form: Form) -> tuple[float, float, int]:
     """Return CPU seconds of taking the numbers, of the longest piece, and the number of lines."""
     began = time.process_time()
     families = of.collect()
@@ -56,7 +55,7 @@ async def scraped(of: Metrics, accept: str) -> tuple[float, float, int]:
             longest = max(longest, time.process_time() - before)
 
     beating = asyncio.create_task(beat())
-    text, _ = await render(families, accept)
+    text = await render(families, form)
     beating.cancel()
     return taken, longest, text.count(b"\n")
 
@@ -65,8 +64,8 @@ async def test_scrape_of_twenty_thousand_pods() -> None:
     rows = []
     for pools in (50, 200):
         of = metrics(pools)
-        for name, accept in (("text", TEXT), ("OpenMetrics", OPENMETRICS)):
-            runs = [await scraped(of, accept) for _ in range(RUNS)]
+        for name, form in (("text", Form.TEXT), ("OpenMetrics", Form.OPENMETRICS)):
+            runs = [await scraped(of, form) for _ in range(RUNS)]
             taken, longest = (sorted(run[i] for run in runs)[RUNS // 2] for i in (0, 1))
             told = f"{taken * 1e3:.1f}", f"{longest * 1e3:.1f}", f"{runs[0][2]:,}", f"{taken / 0.005:.2f}"
             rows.append((f"{pools} pools, {name}", *told))

@@ -9,12 +9,16 @@ from dataclasses import dataclass
 import aiohttp
 import pytest
 
+from aischeduler.config.schema import Config
 from aischeduler.daemon.process import Daemon
 from aischeduler.kube.pace import Pace
+from aischeduler.observability import scrapes
 from aischeduler.observability.listener import listen
 from tests.daemon.cluster import ALONE, POOLS, brief
 from tests.daemon.test_daemon import listing, scripted_cluster
-from tests.kube.scripted import Half, Script, hang, reply, serving, until
+from tests.daemon.test_leadership import ELECTED
+from tests.kube.scripted import Answer, Half, Request, Script, hang, reply, serving, until
+from tests.kube.test_elector import LEASE, LeaseServer
 
 
 @dataclass
@@ -38,12 +42,12 @@ class Pages:
 
 
 @asynccontextmanager
-async def pages(script: Script) -> AsyncIterator[Pages]:
+async def pages(script: Script, config: Config = ALONE) -> AsyncIterator[Pages]:
     listener, stop = listen("127.0.0.1:0"), asyncio.Event()
     assert listener is not None
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     async with serving(script) as server, aiohttp.ClientSession(url) as http:
-        daemon = Daemon(server, ALONE, stop, Pace(time.monotonic, brief, Half()), listener)
+        daemon = Daemon(server, config, stop, Pace(time.monotonic, brief, Half()), listener)
         task = asyncio.create_task(daemon.run())
         try:
             await until(lambda: daemon.works is not None)
@@ -114,3 +118,28 @@ async def test_daemon_that_is_told_to_stop_is_ready_no_more_while_it_finishes() 
         assert await asked.comes_to("/readyz", 503) == "stopping"
         assert await asked.says("/livez") == (200, "ok")
         release.set()
+
+
+async def test_scrape_that_still_waits_does_not_delay_the_next_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scrapes, "PERIOD_SECONDS", 3600.0)
+    script = scripted_cluster()
+    script.always["get", POOLS] = lambda _: listing()
+    LeaseServer(script)
+    patch = script.always["patch", LEASE]
+    waited_at_release: list[bool] = []
+
+    def patched(request: Request) -> Answer:
+        if not request.json["spec"]["holderIdentity"]:
+            waited_at_release.append(not waiting.done())
+        return patch(request)
+
+    script.always["patch", LEASE] = patched
+    async with pages(script, ELECTED) as asked:
+        await asked.comes_to("/readyz", 200)
+        await asked.says("/metrics")
+        waiting = asyncio.create_task(asked.says("/metrics"))
+        await asyncio.sleep(0.1)
+        asked.stop.set()
+        with pytest.raises(aiohttp.ClientError):
+            await waiting
+    assert waited_at_release == [True]

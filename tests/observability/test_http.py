@@ -10,7 +10,7 @@ import pytest
 
 from aischeduler.config.load import ConfigError
 from aischeduler.model.names import CPU
-from aischeduler.observability.exposition import PIECE_SAMPLES, render
+from aischeduler.observability.exposition import PIECE_SAMPLES, Form, render
 from aischeduler.observability.http import serving
 from aischeduler.observability.listener import listen
 from tests.observability.world import World, summary
@@ -73,6 +73,18 @@ async def test_metrics_are_plain_text_or_openmetrics_as_asked() -> None:
         assert text.endswith("# EOF\n")
 
 
+async def test_flood_of_scrapes_is_answered_each_on_a_connection_of_its_own() -> None:
+    async with pages(World(summary("a")), Said()) as session:
+
+        async def scrape() -> tuple[int, str]:
+            async with session.get("/metrics") as answer:
+                assert 'ai_scheduler_pool_nodes{pool="a"} 0.0' in await answer.text()
+                return answer.status, answer.headers["Connection"]
+
+        assert await asyncio.gather(*(scrape() for _ in range(30))) == [(200, "close")] * 30
+        assert await read(session, "/livez") == (200, "text/plain; charset=utf-8", "ok\n")
+
+
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [("GET", "/", 404), ("POST", "/metrics", 405), ("DELETE", "/metrics", 405), ("HEAD", "/livez", 200)],
@@ -94,7 +106,7 @@ async def test_others_run_after_every_few_lines_of_a_scrape() -> None:
             turns += 1
 
     counting = asyncio.create_task(count_turns())
-    text, _ = await render(world.metrics.collect(), "application/openmetrics-text")
+    text = await render(world.metrics.collect(), Form.OPENMETRICS)
     counting.cancel()
     lines = text.count(b"\n")
     assert lines > 4500

@@ -13,7 +13,7 @@ from aischeduler.kube.resources import Counts
 from aischeduler.model.actions import Cause, Evict
 from aischeduler.model.names import CPU, MEMORY, PODS
 from aischeduler.model.summary import GPU
-from aischeduler.observability.exposition import PIECE_SAMPLES, render
+from aischeduler.observability.exposition import PIECE_SAMPLES, Form, form_of, render
 from aischeduler.policies.borrowing import Refusal
 from tests.observability.world import StillReflector, World, bind, pod, summary
 
@@ -22,8 +22,9 @@ FPGA = "example.com/fpga"
 
 
 async def scraped(world: World, accept: str = OPENMETRICS) -> list[Metric]:
-    text, content_type = await render(world.metrics.collect(), accept)
-    if content_type.startswith("application/openmetrics-text"):
+    form = form_of(accept)
+    text = await render(world.metrics.collect(), form)
+    if form is Form.OPENMETRICS:
         return list(openmetrics_parser.text_string_to_metric_families(text.decode()))  # type: ignore[no-untyped-call]
     return list(parser.text_string_to_metric_families(text.decode()))
 
@@ -239,7 +240,7 @@ async def test_pool_with_odd_characters_cannot_break_a_line() -> None:
 
 async def test_families_larger_than_a_piece_are_announced_once() -> None:
     world = World(*(summary(f"p{number}") for number in range(PIECE_SAMPLES * 2)))
-    text, _ = await render(world.metrics.collect(), OPENMETRICS)
+    text = await render(world.metrics.collect(), Form.OPENMETRICS)
     assert text.count(b"# TYPE ai_scheduler_pool_nodes ") == 1
     assert text.count(b"\nai_scheduler_pool_nodes{") == PIECE_SAMPLES * 2
     assert text.count(b"# EOF\n") == 1

@@ -1,0 +1,50 @@
+"""Decides when metrics are written down, so that no flood of scrapes takes the program's time.
+
+Laws:
+- Numbers that are told were taken after they were asked for.
+- Whoever asks while a page waits to be written shares that page; one page is written at a time.
+- At most a fifth of the time, and no more than once a second, a page is written.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
+
+from aischeduler.observability.exposition import Family, Form, render
+
+PERIOD_SECONDS: Final = 1.0
+"""From the begin of one page to the begin of the next at least; Prometheus asks every 15 s or so, and waits 10."""
+SHARE: Final = 5
+"""A page that took a second is followed by the next one this many seconds after it began, at the earliest."""
+
+
+class Scrapes:
+    """The pages of metrics; `clock` gives seconds, `sleep` waits for some."""
+
+    def __init__(
+        self,
+        collect: Callable[[], Iterable[Family]],
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._collect = collect
+        self._clock = clock
+        self._sleep = sleep
+        self._turn = asyncio.Lock()
+        self._next_at = clock()
+        self._pages: dict[Form, tuple[float, bytes]] = {}
+
+    async def page(self, form: Form) -> bytes:
+        """Return all metrics as they are now, or a little later where the last page was written just before."""
+        asked_at = self._clock()
+        async with self._turn:
+            taken_at, text = self._pages.get(form, (-1.0, b""))
+            if taken_at > asked_at:
+                return text
+            await self._sleep(max(0.0, self._next_at - self._clock()))
+            taken_at = self._clock()
+            text = await render(self._collect(), form)
+            self._next_at = max(taken_at + PERIOD_SECONDS, taken_at + SHARE * (self._clock() - taken_at))
+            self._pages[form] = taken_at, text
+            return text

@@ -1,0 +1,133 @@
+"""Clients of the pages that ask in a flood, never read their answer, or never ask at all."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from aischeduler.observability.door import OPEN_MAX, PAUSE_SECONDS, admit, one_answer
+from aischeduler.observability.listener import listen
+
+LARGE = 8 << 20
+"""Bytes: more than the buffers of both ends of a connection take."""
+DEADLINE_SECONDS = 30
+
+
+@asynccontextmanager
+async def door(
+    pause: Callable[[float], Awaitable[None]] = lambda _: asyncio.sleep(0),
+) -> AsyncIterator[tuple[web.Server, tuple[str, int]]]:
+    """A server behind the door that answers `/` with a word and `/large` with many bytes; and where it listens."""
+
+    async def small(_request: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    async def large(_request: web.Request) -> web.Response:
+        return web.Response(body=bytes(LARGE))
+
+    pages = web.Application(middlewares=[one_answer])
+    pages.add_routes([web.get("/", small), web.get("/large", large)])
+    runner = web.AppRunner(pages, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    listener = listen("127.0.0.1:0")
+    assert listener is not None
+    assert runner.server is not None
+    admitting = asyncio.create_task(admit(listener, runner.server, pause))
+    try:
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            yield runner.server, listener.getsockname()
+    finally:
+        admitting.cancel()
+        await runner.cleanup()
+        listener.close()
+
+
+def ask(address: tuple[str, int], request: bytes) -> socket.socket:
+    """Send this and read nothing; the caller closes the socket."""
+    client = socket.create_connection(address, timeout=5)
+    client.sendall(request)
+    return client
+
+
+async def get(address: tuple[str, int], path: str = "/") -> tuple[int, str]:
+    url = f"http://{address[0]}:{address[1]}{path}"
+    async with aiohttp.ClientSession() as session, session.get(url) as answer:
+        return answer.status, answer.headers["Connection"]
+
+
+async def until_open(server: web.Server, number: int) -> None:
+    while len(server.connections) != number:
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    "request_sent", [b"", b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n"], ids=["silent", "never reads"]
+)
+async def test_clients_that_keep_their_connection_are_cut_off_for_newer_ones(request_sent: bytes) -> None:
+    async with door() as (server, address):
+        clients = [ask(address, request_sent) for _ in range(OPEN_MAX)]
+        await until_open(server, OPEN_MAX)
+        first, last = server.connections[0], server.connections[-1]
+        assert await get(address) == (200, "close")
+        await until_open(server, OPEN_MAX - 1)
+        assert first not in server.connections
+        assert last in server.connections
+        for client in clients:
+            client.close()
+
+
+async def test_more_clients_than_may_be_open_leave_no_more_open() -> None:
+    async with door() as (server, address):
+        clients = [ask(address, b"") for _ in range(OPEN_MAX + 10)]
+        assert await get(address) == (200, "close")
+        await until_open(server, OPEN_MAX - 1)
+        for client in clients:
+            client.close()
+
+
+async def test_flood_of_connections_is_taken_one_by_one_with_a_pause_after_each() -> None:
+    pauses: list[float] = []
+    next_one = asyncio.Semaphore(0)
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        await next_one.acquire()
+
+    async with door(pause) as (server, address):
+        clients = [ask(address, b"") for _ in range(5)]
+        for taken in range(1, 6):
+            await until_open(server, taken)
+            await asyncio.sleep(0.01)
+            assert len(server.connections) == taken
+            assert pauses == [PAUSE_SECONDS] * taken
+            next_one.release()
+        for client in clients:
+            client.close()
+
+
+@pytest.mark.parametrize(("path", "status"), [("/", 200), ("/nothing", 404)])
+async def test_connection_ends_with_its_answer(path: str, status: int) -> None:
+    async with door() as (server, address):
+        assert await get(address, path) == (status, "close")
+        await until_open(server, 0)
+
+
+async def test_requests_sent_in_advance_get_one_answer() -> None:
+    async with door() as (_, address):
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 50)
+        assert (await reader.read()).count(b"HTTP/1.1 200") == 1
+        writer.close()
+
+
+async def test_client_that_is_gone_before_its_turn_does_not_end_the_door() -> None:
+    async with door() as (_, address):
+        for _ in range(20):
+            client = ask(address, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # close says RST
+            client.close()
+        assert await get(address) == (200, "close")
