@@ -121,7 +121,7 @@ async def test_daemon_that_is_told_to_stop_is_ready_no_more_while_it_finishes() 
 
 
 async def test_scrape_that_still_waits_does_not_delay_the_next_leader(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scrapes, "PERIOD_SECONDS", 3600.0)
+    monkeypatch.setattr(scrapes, "SHARE", 10**9)
     script = scripted_cluster()
     script.always["get", POOLS] = lambda _: listing()
     LeaseServer(script)
