@@ -178,9 +178,8 @@ class Daemon:
                 task.cancel()
             renewing.cancel()
             await asyncio.wait([starting, renewing])
-            await self._leadership.give_back(
-                works.pods.version
-            )  # before the pages end: who reads slowly delays no standby
+            # Before the pages end: whoever still reads one delays no standby.
+            await self._leadership.give_back(works.pods.version)
 
     def _busy(self, loops: PoolLoops) -> bool:
         """Say whether there is something to take in or to decide."""

@@ -42,7 +42,9 @@ class Scrapes:
                 return text
             await self._sleep(max(0.0, self._next_at - self._clock()))
             taken_at = self._clock()
-            text = await render(self._collect(), form)
-            self._next_at = taken_at + SHARE * (self._clock() - taken_at)
+            try:
+                text = await render(self._collect(), form)
+            finally:
+                self._next_at = taken_at + SHARE * (self._clock() - taken_at)
             self._pages[form] = taken_at, text
             return text

@@ -87,3 +87,16 @@ async def test_both_forms_together_are_written_a_tenth_of_the_time() -> None:
     pages = await asyncio.gather(*asked)
     assert sum(page.endswith(b"# EOF\n") for page in pages) == 20
     assert numbers.taken_at == [100.0 + 0.125 * SHARE * number for number in range(3)]
+
+
+async def test_pages_that_fail_keep_to_their_share_of_the_time_too() -> None:
+    numbers = Numbers()
+
+    def fail() -> list[Family]:
+        numbers.collect()
+        raise ValueError("a bug")
+
+    scrapes = Scrapes(fail, lambda: numbers.now, numbers.sleep)
+    asked = await asyncio.gather(*(scrapes.page(Form.TEXT) for _ in range(3)), return_exceptions=True)
+    assert [str(answer) for answer in asked] == ["a bug"] * 3
+    assert numbers.taken_at == [100.0 + 0.125 * SHARE * number for number in range(3)]
