@@ -1,4 +1,9 @@
-"""Runs cases: sides in turn, A B A B, and each run checked before its figures count."""
+"""Runs cases: sides in turn, and each run checked before its figures count.
+
+Laws:
+- Every other round goes backwards, A B B A: no side always comes behind the same one, which leaves the machine and the
+  API server in a state of its own.
+"""
 
 from collections.abc import Callable
 
@@ -15,7 +20,7 @@ def play(case: Case, rounds: int, say: Say) -> CaseResult:
     try:
         with case.open() as measure:
             for number in range(rounds):
-                for side in case.sides:
+                for side in case.sides[:: -1 if number % 2 else 1]:
                     say(f"{case.name}, round {number + 1} of {rounds}: {side}")
                     figures = checked(measure, side)
                     for name, value in figures.items():

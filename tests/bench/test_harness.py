@@ -81,10 +81,10 @@ def test_node_is_too_full_by_any_resource() -> None:
     assert overfull(room, asked, [("a", "elsewhere")])[0] == "elsewhere has 0 cpu, 1 are used"
 
 
-def test_sides_run_in_turn_and_ratios_are_of_the_same_round() -> None:
+def test_sides_run_in_turn_every_other_round_backwards_and_ratios_are_of_the_same_round() -> None:
     heard: list[str] = []
     found = play(a_case(*[GOOD] * 6), 3, heard.append)
-    assert [line.rpartition(" ")[2] for line in heard] == [OURS, PEER] * 3
+    assert [line.rpartition(" ")[2] for line in heard] == [OURS, PEER, PEER, OURS, OURS, PEER]
     assert ratios(found, RATE, PEER) == Spread(2.0, 4.0, 6.0)
     assert ratios(found, "no such figure", PEER) is None
 
