@@ -267,7 +267,7 @@ class Stage(Sights):
 
     def end(self) -> None:
         """Let go what was held, and hear the judges, when the record has come to the end."""
-        self.until(lambda: self.witness.has_seen(self.all_pods()))
+        self.until(lambda: self.witness.has_seen([*self.all_pods(), *self.all("Node")]))
         found = self.witness.judge()
         report = self.report()
         for pod in list(self._held):

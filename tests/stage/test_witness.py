@@ -16,6 +16,8 @@ class Told:
 
     def __init__(self, *objects: Json, ended: bool = False) -> None:
         self.ended = ended
+        for one in objects:
+            one["metadata"] = {"uid": "", "resourceVersion": ""} | one["metadata"]
         self._events = [{"type": one.pop("told", "MODIFIED"), "object": one} for one in objects]
 
     def next(self, seconds: float) -> Json | None:
@@ -86,14 +88,19 @@ def test_watch_that_has_ended_is_no_record(pods_end: bool) -> None:
         witness.look()
 
 
-def test_record_has_come_to_the_end_when_it_has_every_pod_as_it_is() -> None:
-    old, new, other = a_pod("a", ""), a_pod("a", "n"), a_pod("b", "n")
-    for number, pod in enumerate((old, new, other)):
-        pod["metadata"]["resourceVersion"] = str(number)
-        del pod["told"]
-    behind = Witness(Told(old), Told(), lambda document: document)
+def test_record_has_come_to_the_end_when_it_has_every_pod_and_node_as_it_is() -> None:
+    old, new, other = (at("1", a_pod("a", "")), at("2", a_pod("a", "n")), at("3", a_pod("b", "n")))
+    small, large = (at(version, node_object("n", cpu=cpu)) for version, cpu in (("4", "1"), ("5", "2")))
+    behind = Witness(Told(old), Told(small), lambda document: document)
     behind.look()
     assert behind.has_seen([])
-    assert behind.has_seen([old])
+    assert behind.has_seen([old, small])
     assert not behind.has_seen([new])
     assert not behind.has_seen([old, other])
+    assert not behind.has_seen([old, large])
+
+
+def at(version: str, document: Json) -> Json:
+    """Return the object as of this resource version."""
+    document["metadata"] |= {"uid": document["metadata"]["name"], "resourceVersion": version}
+    return document

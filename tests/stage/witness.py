@@ -27,23 +27,24 @@ class Witness:
         self.pods: list[Json] = []
         """Every state of every pod, with `gone` where it was deleted."""
         self._most: dict[str, Counter[str]] = {}
+        self._newest: dict[str, str] = {}
 
     def look(self) -> None:
         """Take in what has happened. Raises AssertionError where a watch has ended: the record would have a gap."""
         pods, nodes = self._streams
         while event := pods.next(0.0):
-            self.pods.append(self._plain(event["object"]) | {"gone": event["type"] == "DELETED"})
+            self.pods.append(self._heard(event["object"]) | {"gone": event["type"] == "DELETED"})
         while event := nodes.next(0.0):
-            node = self._plain(event["object"])
+            node = self._heard(event["object"])
             most = self._most.setdefault(node["metadata"]["name"], Counter())
             most |= Counter(parse_amounts("allocatable", node["status"].get("allocatable", {})))
             self._most[node["metadata"]["name"]] = most
         assert not any(stream.ended for stream in self._streams), "the record has ended"
 
-    def has_seen(self, pods: Sequence[Json]) -> bool:
-        """Say whether the record has come to where these pods are as they are."""
-        newest = {pod["metadata"]["uid"]: pod["metadata"]["resourceVersion"] for pod in self.pods}
-        return all(newest.get(pod["metadata"]["uid"]) == pod["metadata"]["resourceVersion"] for pod in pods)
+    def has_seen(self, objects: Sequence[Json]) -> bool:
+        """Say whether the record has come to where these pods and nodes are as they are."""
+        found = (one["metadata"] for one in objects)
+        return all(self._newest.get(one["uid"]) == one["resourceVersion"] for one in found)
 
     def victims(self) -> list[str]:
         """The pods that a scheduler has marked for eviction, in that order."""
@@ -61,6 +62,11 @@ class Witness:
     def close(self) -> None:
         for stream in self._streams:
             stream.close()
+
+    def _heard(self, document: Json) -> Json:
+        metadata = document["metadata"]
+        self._newest[metadata["uid"]] = metadata["resourceVersion"]
+        return self._plain(document)
 
     def _overcommitted(self) -> list[str]:
         used: dict[str, Counter[str]] = {}
