@@ -29,7 +29,8 @@ def bars(cases: Sequence[CaseResult]) -> list[Bar]:
             margin = None if case.void else margins(case, goal)
             if margin is not None:
                 sign, peer = "≥" if goal.at_least else "≤", f" of {goal.peer}" if goal.peer else ""
-                found.append(Bar(f"{case.name}: {goal.figure} {sign} {goal.bound:g}{peer}", margin))
+                of = f": {goal.of}" if goal.of else ""
+                found.append(Bar(f"{case.name}: {goal.figure} {sign} {goal.bound:.3g}{peer}{of}", margin))
     return found
 
 

@@ -12,12 +12,13 @@ SMALLEST = 1e-9
 
 
 class Target(msgspec.Struct, frozen=True):
-    """What a figure of ours should reach: `bound` times the peer's, or without a `peer` the `bound` itself."""
+    """A `Goal` as it is kept."""
 
     figure: str
     bound: float
     at_least: bool
     peer: str
+    of: str = ""
 
 
 class CaseResult(msgspec.Struct):
@@ -62,9 +63,12 @@ def spread(values: list[float]) -> Spread:
     return Spread(min(values), statistics.median(values), max(values))
 
 
-def ratios(case: CaseResult, figure: str, peer: str) -> Spread | None:
-    """Return ours over the peer's, round by round; None where either has no such figure or the peer's is 0."""
-    ours, theirs = case.sides[OURS].get(figure, []), case.sides[peer].get(figure, [])
+def ratios(case: CaseResult, figure: str, peer: str, of: str = "") -> Spread | None:
+    """Return ours over the peer's, round by round; None where either has no such figure or the peer's is 0.
+
+    The peer's figure is the same one, or else the one that `of` names.
+    """
+    ours, theirs = case.sides[OURS].get(figure, []), case.sides[peer].get(of or figure, [])
     if not ours or len(ours) != len(theirs) or 0 in theirs:
         return None
     return spread([one / other for one, other in zip(ours, theirs, strict=True)])
@@ -72,7 +76,7 @@ def ratios(case: CaseResult, figure: str, peer: str) -> Spread | None:
 
 def margins(case: CaseResult, goal: Target) -> Spread | None:
     """Return how many times better than its goal a figure is, from the worst round to the best; None without one."""
-    values = ratios(case, goal.figure, goal.peer) if goal.peer else spread_of(case, goal.figure)
+    values = ratios(case, goal.figure, goal.peer, goal.of) if goal.peer else spread_of(case, goal.figure)
     if values is None:
         return None
     if goal.at_least:
@@ -88,7 +92,7 @@ def spread_of(case: CaseResult, figure: str, side: str = OURS) -> Spread | None:
 
 def target(goal: Goal) -> Target:
     """Return a goal as it is kept."""
-    return Target(goal.figure, goal.bound, goal.at_least, goal.peer)
+    return Target(goal.figure, goal.bound, goal.at_least, goal.peer, goal.of)
 
 
 def save(results: Results, path: Path) -> None:

@@ -45,12 +45,16 @@ Measure = Callable[[str], Measured]
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What a figure of ours should reach: `bound` times the peer's, or without a `peer` the `bound` itself."""
+    """What a figure of ours should reach: `bound` times the peer's, or without a `peer` the `bound` itself.
+
+    The peer's figure is the same one, or else the one that `of` names.
+    """
 
     figure: str
     bound: float
     at_least: bool = True
     peer: str = ""
+    of: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench.results import CaseResult, Spread, margins, ratios, spread_of
+from tests.bench.results import CaseResult, Spread, Target, margins, ratios, spread_of
 from tests.bench.spec import OURS
 
 
@@ -30,14 +30,13 @@ def spread_text(found: Spread | None) -> str:
     return f"{digits(found.median)} ({digits(found.least)} to {digits(found.most)})"
 
 
-def goal_texts(case: CaseResult, figure: str, peer: str) -> tuple[str, str]:
-    """Return the goal of a figure beside a peer (or alone) and whether the median reaches it; empty without one."""
-    for goal in case.goals:
-        if (goal.figure, goal.peer) == (figure, peer):
-            found = margins(case, goal)
-            verdict = "not measured" if found is None else "reached" if found.median >= 1 else "missed"
-            return f"{'≥' if goal.at_least else '≤'} {digits(goal.bound)}", verdict
-    return "", ""
+def goal_texts(case: CaseResult, goal: Target | None) -> tuple[str, str]:
+    """Return a goal and whether the median reaches it; empty without one."""
+    if goal is None:
+        return "", ""
+    found = margins(case, goal)
+    verdict = "not measured" if found is None else "reached" if found.median >= 1 else "missed"
+    return f"{'≥' if goal.at_least else '≤'} {digits(goal.bound)}", verdict
 
 
 def figures_of(case: CaseResult) -> list[str]:
@@ -46,18 +45,28 @@ def figures_of(case: CaseResult) -> list[str]:
 
 
 def rows(case: CaseResult) -> Iterator[list[str]]:
-    """Yield the cells of each figure: one row of ours, where it has a goal of its own or no peer, and one a peer."""
+    """Yield the cells of each figure: one row of ours, where it has a goal of its own or no peer, and one a peer.
+
+    A goal beside another figure of a peer has a row of its own.
+    """
     for figure in figures_of(case):
-        ours = spread_of(case, figure)
+        goals = {(goal.peer, goal.of): goal for goal in case.goals if goal.figure == figure}
         peers = [side for side in case.sides if side != OURS and figure in case.sides[side]]
-        alone = goal_texts(case, figure, "")
-        if alone[0] or not peers:
-            yield [figure, spread_text(ours), "", "", "", *alone]
+        alone = goals.pop(("", ""), None)
+        if alone or not peers:
+            yield [figure, spread_text(spread_of(case, figure)), "", "", "", *goal_texts(case, alone)]
         for peer in peers:
-            theirs = spread_of(case, figure, peer)
-            median = digits(ours.median) if ours else ""
-            against = [peer, digits(theirs.median) if theirs else "", spread_text(ratios(case, figure, peer))]
-            yield [figure, median, *against, *goal_texts(case, figure, peer)]
+            yield [figure, *against(case, figure, peer), *goal_texts(case, goals.pop((peer, ""), None))]
+        for (peer, of), goal in goals.items():
+            if of and peer in case.sides:
+                yield [f"{figure} / {of}", *against(case, figure, peer, of), *goal_texts(case, goal)]
+
+
+def against(case: CaseResult, figure: str, peer: str, of: str = "") -> list[str]:
+    """Return ours, the peer, the peer's figure (the same one or `of`) and the ratio."""
+    ours, theirs = spread_of(case, figure), spread_of(case, of or figure, peer)
+    medians = [digits(found.median) if found else "" for found in (ours, theirs)]
+    return [medians[0], peer, medians[1], spread_text(ratios(case, figure, peer, of))]
 
 
 def title(case: CaseResult) -> str:

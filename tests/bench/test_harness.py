@@ -116,6 +116,16 @@ def test_table_says_whether_a_goal_is_reached() -> None:
     assert "case: pods/s ≥ 3 of peer" in svg([found])
 
 
+def test_goal_may_be_beside_another_figure_of_the_peer() -> None:
+    sides = {OURS: {"own CPU": [1.0, 3.0]}, PEER: {"own CPU": [5.0, 5.0], "server's CPU": [10.0, 10.0]}}
+    goals = [Target("own CPU", 0.25, at_least=False, peer=PEER, of="server's CPU")]
+    found = CaseResult("case", "a case", sides, goals)
+    text = markdown(found)
+    assert "| own CPU | 2 | peer | 5 | 0.4 (0.2 to 0.6) |  |  |" in text
+    assert "| own CPU / server's CPU | 2 | peer | 10 | 0.2 (0.1 to 0.3) | ≤ 0.25 | reached |" in text
+    assert "case: own CPU ≤ 0.25 of peer: server's CPU" in svg([found])
+
+
 def test_results_come_back_as_they_were_saved(tmp_path: Path) -> None:
     results = results_of(play(a_case(GOOD, GOOD), 1, lambda _: None))
     save(results, tmp_path / "new" / "results.json")

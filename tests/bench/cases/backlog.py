@@ -29,8 +29,11 @@ from tests.real.history import History
 PODS = 10_000
 PODS_SHORT = 4_000
 OWN_CPU_GOAL_MS = 0.3
+OWN_CPU_GOAL_OF_SERVER = 0.3 / 1.45
+"""The same on any machine: on the one for which 0.3 ms were asked, a Binding of a flood cost the server 1.45 ms."""
 BINDING_CPU = "own CPU ms/pod, first to last Binding"
 QUIET_CPU = "own CPU ms/pod, to quiet"
+SERVER_CPU = "API server and etcd CPU ms/pod, to last Binding"
 ALL_CPU = "all CPU ms/pod, to quiet"
 
 
@@ -71,11 +74,17 @@ def backlog(scene: Scene, pods: int, *, short: bool = False) -> Case:
             Goal("pods/s", 0.9, peer=FLOOD_BY_AIOHTTP),
             Goal("pods/s", 3.0, peer=PEER),
             Goal(ALL_CPU, 1.0, at_least=False, peer=PEER),
-            *([Goal(BINDING_CPU, OWN_CPU_GOAL_MS, at_least=False)] if scene.nodes == 5_000 else []),
+            *(own_cpu_goals() if scene.nodes == 5_000 else ()),
         ),
         short=short,
         needs_server=True,
     )
+
+
+def own_cpu_goals() -> tuple[Goal, Goal]:
+    """Return what own CPU should reach, as it was asked and by the speed of the machine during the run."""
+    of_server = Goal(BINDING_CPU, OWN_CPU_GOAL_OF_SERVER, at_least=False, peer=FLOOD_BY_AIOHTTP, of=SERVER_CPU)
+    return Goal(BINDING_CPU, OWN_CPU_GOAL_MS, at_least=False), of_server
 
 
 def live(scene: Scene, pods: int) -> Case:
@@ -152,14 +161,13 @@ def finished(ground: Arena, history: History, run: Run, *, own_at_first: float) 
         return seconds / run.pods * 1e3
 
     spent = sum(server_quiet.values()) - sum(run.server_before.values()) + own_quiet - run.own_before
+    to_last = {part: each(server[part] - run.server_before[part]) for part in ("API server", "etcd")}
     figures = {
         "pods/s": (run.pods - 1) / (max(first_seen.values()) - min(first_seen.values())),
         BINDING_CPU: each(own - own_at_first),
         QUIET_CPU: each(own_quiet - run.own_before),
-        **{
-            f"{part} CPU ms/pod, to last Binding": each(server[part] - run.server_before[part])
-            for part in ("API server", "etcd")
-        },
+        **{f"{part} CPU ms/pod, to last Binding": cost for part, cost in to_last.items()},
+        SERVER_CPU: sum(to_last.values()),
         ALL_CPU: each(spent),
         "own peak MiB": peak / 2**20,
     }
