@@ -7,7 +7,7 @@ Laws:
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 
@@ -30,6 +30,8 @@ FLOODS = {FLOOD: "wire", FLOOD_BY_AIOHTTP: "aiohttp"}
 """The floods, and by which client each sends: our own connections, and a library as its users know it."""
 SCHEDULER_NAMES = {OURS: "ai-scheduler", PEER: "default-scheduler", **dict.fromkeys(FLOODS, "nobody")}
 RUN_SECONDS = 900.0
+REMOVALS_MAX = 20
+"""Requests by which the pods of a run are removed."""
 ALL_DIFFERENT = 0
 SHAPES = 48
 
@@ -157,8 +159,11 @@ class Arena:
         return Evidence(awaited, [(one.uid, one.node) for one in accepted], history.overcommitted())
 
     def empty(self, history: History, namespace: str) -> None:
-        """Remove the pods of a run at once."""
-        self.plane.api("DELETE", f"/api/v1/namespaces/{namespace}/pods", {"gracePeriodSeconds": 0})
+        """Remove the pods of a run at once; of a large crowd one request removes what it can in its time."""
+        for _ in range(REMOVALS_MAX):
+            with suppress(TimeoutError):
+                self.plane.api("DELETE", f"/api/v1/namespaces/{namespace}/pods", {"gracePeriodSeconds": 0})
+                break
         wait(history, lambda: not history.pods(namespace), "an empty namespace")
 
     def _start_peer(self) -> int:
