@@ -48,7 +48,7 @@ from aischeduler.kube.pace import Backoff, Pace
 from aischeduler.kube.podreader import PodReader
 from aischeduler.kube.podspec import SpecCache
 from aischeduler.kube.reflector import Ears, Reflector
-from aischeduler.kube.reports import WRITERS, Reports, Voice
+from aischeduler.kube.reports import IN_FLIGHT_MAX, Reports, Voice
 from aischeduler.kube.resources import Unreadable
 from aischeduler.kube.wire import Wire
 from aischeduler.model.actions import ObjectRef, Warn
@@ -127,7 +127,7 @@ class Daemon:
             leader_election=self._config.leader_election.enabled,
         )
         fence = self._leadership.fence
-        wire = Wire(self._server, BIND_IN_FLIGHT_MAX + EVICTIONS_IN_FLIGHT + WRITERS, fence=fence)
+        wire = Wire(self._server, BIND_IN_FLIGHT_MAX + EVICTIONS_IN_FLIGHT + IN_FLIGHT_MAX, fence=fence)
         try:
             async with Client(self._server, fence) as client, asyncio.TaskGroup() as tasks:
                 await self._run(client, wire, tasks)

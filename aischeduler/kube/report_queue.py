@@ -4,7 +4,7 @@ Laws:
 - What waits is bounded: a newer word about the same thing replaces the older, also one that is being tried again, and
   the oldest is dropped. A Pool's status is never dropped: there are no more of them than Pools.
 - Pools and everything else take turns.
-- A word lets Bindings and evictions go first only so long.
+- A word lets Bindings and evictions go first only so long; the later it is after that, the more are written at once.
 """
 
 import asyncio
@@ -23,6 +23,10 @@ PATIENCE_SECONDS: Final = 10.0
 """How long a report lets Bindings and evictions go first."""
 STATUS_PATIENCE_SECONDS: Final = 5.0
 """The same for the status of a Pool: there are few of them, and people watch them."""
+LATE_SECONDS: Final = 0.008
+"""For each so long that the oldest is late, one more report is written at once beside the Bindings."""
+LATE_MAX: Final = 384
+"""Late reports that are written at once at most: three times a crowd's Bindings, for an event costs the server more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +96,20 @@ class ReportQueue:
             if queue and (not others_wait or self._patience(queue) <= 0):
                 return queue.popitem(last=False)[1][0]
         return None
+
+    async def take_late(self, under_way: int) -> list[Report]:
+        """Return the oldest of what has waited too long: the later it is, the more, less those `under_way` already.
+
+        So a crowd that is bound without a pause is told of as fast as it is bound, some seconds behind.
+        """
+        found: list[Report] = []
+        while self._reports and not self._work.locked():
+            at_once = min(LATE_MAX, int(-self._patience(self._reports) / LATE_SECONDS))
+            if under_way + len(found) >= at_once:
+                break
+            await self._work.acquire()  # does not wait, as nobody else does
+            found.append(self._reports.popitem(last=False)[1][0])
+        return found
 
     def patient_seconds(self) -> float:
         """Return how much longer the oldest of what waits lets others go first; 0 when it does not any more."""

@@ -32,6 +32,7 @@ from aischeduler.kube.pace import Backoff, Pace, Rate, Throttle
 from aischeduler.kube.pool_statuses import PoolStatuses
 from aischeduler.kube.refusals import Refusals
 from aischeduler.kube.report_queue import (
+    LATE_MAX,
     Key,
     Lasting,
     Report,
@@ -47,6 +48,7 @@ from aischeduler.model.actions import Bind, CreatePool, Evict, Nominate, ReportP
 from aischeduler.model.pod import Pod
 
 WRITERS: Final = 16
+IN_FLIGHT_MAX: Final = WRITERS + LATE_MAX
 PER_SECOND: Final = 1000
 """More than a busy server takes: what comes behind the binds is cheapest for everybody when it is done soon."""
 BURST: Final = 2000
@@ -124,6 +126,8 @@ class Reports:
         self._said: TTLCache[Key, str] = TTLCache(REMEMBERED_MAX, QUIET_SECONDS, timer=pace.clock)
         self._conditions: LRUCache[str, str] = LRUCache(REMEMBERED_MAX)
         self._number = int(voice.wall() * 1e6)
+        self._late = 0
+        """Late reports under way that no writer waits for."""
 
     def limit(self, per_second: int, burst: int) -> None:
         """Write at most so much from now on."""
@@ -186,7 +190,7 @@ class Reports:
         """Write until cancelled; `binds_first` returns once neither Binding nor eviction waits."""
         async with asyncio.TaskGroup() as group:
             for number in range(WRITERS):
-                group.create_task(self._write_all(binds_first), name=f"reports {number}")
+                group.create_task(self._write_all(binds_first, group), name=f"reports {number}")
             for later in (self._refused, self._overwritten):
                 group.create_task(self._try_again(later), name="reports again")
 
@@ -206,7 +210,7 @@ class Reports:
     def _dropped(self) -> None:
         self.counts.dropped += 1
 
-    async def _write_all(self, binds_first: Callable[[], Awaitable[None]]) -> None:
+    async def _write_all(self, binds_first: Callable[[], Awaitable[None]], group: asyncio.TaskGroup) -> None:
         while True:
             await self._queue.filled()
             await self._rate.pass_through()
@@ -217,9 +221,19 @@ class Reports:
                         await binds_first()
                     others_wait = False
             report = self._queue.take(others_wait=others_wait)
+            if others_wait:
+                for late in await self._queue.take_late(self._late):
+                    self._late += 1
+                    group.create_task(self._write_late(late), name="late report")
             if report is not None:
                 await self._write(report)
                 self._queue.finish()
+
+    async def _write_late(self, report: Report) -> None:
+        await self._rate.pass_through()
+        await self._write(report)
+        self._queue.finish()
+        self._late -= 1
 
     async def _try_again(self, later: _Later) -> None:
         """Let what waits there wait with the others again, one round after the other."""

@@ -10,7 +10,7 @@ from aischeduler.model.actions import Cause, Evict, Nominate, ObjectRef, ReportW
 from aischeduler.model.reasons import EventReason
 from tests.build import a_pod
 from tests.kube.reporting import EVENTS, POD, STATUS, World, a_bind, written
-from tests.kube.scripted import reply, slam, status, until
+from tests.kube.scripted import hang, reply, slam, status, until
 
 
 def waiting(message: str, pod: str = "p") -> ReportWaiting:
@@ -103,6 +103,20 @@ async def test_event_does_not_wait_for_bindings_without_end() -> None:
         await until(lambda: len(world.events) == 1)
         await asyncio.sleep(0.02)
     assert [event["regarding"]["name"] for event in world.events] == ["p"]
+
+
+async def test_crowd_that_is_bound_without_a_pause_is_told_of_many_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WRITERS", 1)
+    world = World().accept_all()
+    world.script.always["post", EVENTS] = lambda _: hang
+    world.binds_done.clear()
+    async with world.running() as reports:
+        for number in range(400):
+            reports.scheduled(a_bind(a_pod(f"p{number:03}")))
+        world.waits.now += report_queue.PATIENCE_SECONDS + 2.5 * report_queue.LATE_SECONDS
+        await until(lambda: len(world.events) == 3)
+        await asyncio.sleep(0.02)
+        assert len(world.events) == 3
 
 
 @pytest.mark.parametrize("code", [403, 404, 409, 422])
