@@ -25,8 +25,8 @@ STATUS_PATIENCE_SECONDS: Final = 5.0
 """The same for the status of a Pool: there are few of them, and people watch them."""
 LATE_SECONDS: Final = 0.008
 """For each so long that the oldest is late, one more report is written at once beside the Bindings."""
-LATE_MAX: Final = 384
-"""Late reports that are written at once at most: three times a crowd's Bindings, for an event costs the server more."""
+LATE_MAX: Final = 192
+"""Late reports that are written at once at most: more than a crowd's Bindings, for an event costs the server more."""
 
 
 @dataclass(frozen=True, slots=True)

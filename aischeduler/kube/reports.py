@@ -6,6 +6,7 @@ Laws:
 - What waits to be said is bounded; see `report_queue`.
 - What stands in a status is said by nobody again: it is tried until it is written, refused, or no longer so. Events are
   dropped after a few tries.
+- Late reports are written many at once, but few for a while after the server had enough of something or failed.
 - What is refused is logged. A Pool's status is tried again also then, slowly: rights come and go. One that somebody
   else wrote over is written again, at most once a second.
 - The same is not said twice in a row about the same object.
@@ -62,6 +63,8 @@ REFUSED_SECONDS: Final = 30.0
 """How long a status that was refused waits."""
 OVERWRITTEN_SECONDS: Final = 1.0
 """How long a status that somebody else wrote over waits."""
+TIRED_SECONDS: Final = 10.0
+"""How long after the server had enough or failed late reports are not written many at once."""
 AGAIN_MAX: Final = 300
 """Statuses of Pools that are tried again at one time; those that waited longest come first."""
 
@@ -121,6 +124,7 @@ class Reports:
         self._pools = PoolStatuses(client, voice.wall)
         self._refused, self._overwritten = _Later(REFUSED_SECONDS), _Later(OVERWRITTEN_SECONDS)
         self._throttle = Throttle(pace)
+        self._tired = Throttle(pace)
         self._rate = Rate(pace, PER_SECOND, BURST)
         self._queue = ReportQueue(pace.clock, self._dropped)
         self._said: TTLCache[Key, str] = TTLCache(REMEMBERED_MAX, QUIET_SECONDS, timer=pace.clock)
@@ -221,7 +225,7 @@ class Reports:
                         await binds_first()
                     others_wait = False
             report = self._queue.take(others_wait=others_wait)
-            if others_wait:
+            if others_wait and not self._tired.closed:
                 for late in await self._queue.take_late(self._late):
                     self._late += 1
                     group.create_task(self._write_late(late), name="late report")
@@ -274,6 +278,7 @@ class Reports:
                 return False
             if error.status == 429 or error.status >= 500:
                 self._throttle.hold(error.retry_after_seconds or backoff.next_seconds())
+                self._tired.hold(TIRED_SECONDS)
                 return False
             if error.status == 409 and isinstance(report, ReportPool):
                 return False
@@ -283,6 +288,7 @@ class Reports:
                 self._refused.put(report)
             self._queue.forget(report)
         except ApiError:
+            self._tired.hold(TIRED_SECONDS)
             await backoff.wait()
             return False
         except Exception as error:  # noqa: BLE001 - a bug costs one report, not all that follow

@@ -119,6 +119,24 @@ async def test_crowd_that_is_bound_without_a_pause_is_told_of_many_at_a_time(mon
         assert len(world.events) == 3
 
 
+async def test_server_that_has_had_enough_is_not_told_of_many_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WRITERS", 1)
+    monkeypatch.setattr(module, "TIRED_SECONDS", 2 * report_queue.PATIENCE_SECONDS)
+    world = World()
+    world.script.on("post", EVENTS, status(429), reply(201))
+    world.script.always["post", EVENTS] = lambda _: hang
+    async with world.running() as reports:
+        reports.scheduled(a_bind(POD))
+        await written(reports)
+        world.binds_done.clear()
+        for number in range(400):
+            reports.scheduled(a_bind(a_pod(f"p{number:03}")))
+        world.waits.now += report_queue.PATIENCE_SECONDS + 2.5 * report_queue.LATE_SECONDS
+        await until(lambda: len(world.events) == 3)
+        await asyncio.sleep(0.02)
+        assert len(world.events) == 3  # one twice, and one of many
+
+
 @pytest.mark.parametrize("code", [403, 404, 409, 422])
 async def test_refused_events_are_dropped_and_counted(code: int) -> None:
     world = World()
