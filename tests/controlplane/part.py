@@ -101,9 +101,11 @@ class Part:
         return status
 
     def pause(self) -> None:
-        """SIGSTOP: sockets stay open, nothing answers."""
-        os.kill(self.pid, signal.SIGSTOP)
-        self._paused = True
+        """SIGSTOP: sockets stay open, nothing answers. Returns when all its threads stand still, not only asked to."""
+        if not self._paused:
+            os.kill(self.pid, signal.SIGSTOP)
+            os.waitpid(self.pid, os.WUNTRACED)
+            self._paused = True
 
     def resume(self) -> None:
         """SIGCONT."""

@@ -124,6 +124,15 @@ def test_paused_api_server_accepts_and_answers_only_when_resumed(plane: ControlP
         assert connection.recv(1) != b""
 
 
+def test_every_thread_of_a_paused_part_stands_still(plane: ControlPlane) -> None:
+    tasks = Path(f"/proc/{plane.pid('kube-apiserver')}/task")
+    for _ in range(20):
+        plane.pause("kube-apiserver")
+        states = {(task / "stat").read_text().rpartition(")")[2].split()[0] for task in tasks.iterdir()}
+        plane.resume("kube-apiserver")
+        assert states == {"T"}
+
+
 def test_stopped_controllers_make_no_pods_until_they_are_back(plane: ControlPlane) -> None:
     plane.stop("kube-controller-manager")
     plane.api("POST", "/apis/batch/v1/namespaces/default/jobs", job_object("work", completions=2, parallelism=2))
