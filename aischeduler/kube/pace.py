@@ -97,9 +97,19 @@ class Rate:
         self._interval = 1.0 / per_second
         self._burst_seconds = burst * self._interval
 
+    @property
+    def used_up(self) -> bool:
+        """Whether `pass_through` would wait now."""
+        now = self._pace.clock()
+        return self._next(now) > now
+
     async def pass_through(self) -> None:
         """Take one turn; wait for it where the turns of now are used up."""
         now = self._pace.clock()
-        self._next_at = max(self._next_at, now - self._burst_seconds) + self._interval
+        self._next_at = self._next(now)
         if self._next_at > now:
             await self._pace.sleep(self._next_at - now)
+
+    def _next(self, now: float) -> float:
+        """When the next turn is, or would have been."""
+        return max(self._next_at, now - self._burst_seconds) + self._interval

@@ -97,19 +97,17 @@ class ReportQueue:
                 return queue.popitem(last=False)[1][0]
         return None
 
-    async def take_late(self, under_way: int) -> list[Report]:
-        """Return the oldest of what has waited too long: the later it is, the more, less those `under_way` already.
+    async def take_late(self, under_way: int) -> Report | None:
+        """Return the oldest where it is so late that it is to be written beside so many others that are `under_way`.
 
         So a crowd that is bound without a pause is told of as fast as it is bound, some seconds behind.
         """
-        found: list[Report] = []
-        while self._reports and not self._work.locked():
-            at_once = min(LATE_MAX, int(-self._patience(self._reports) / LATE_SECONDS))
-            if under_way + len(found) >= at_once:
-                break
-            await self._work.acquire()  # does not wait, as nobody else does
-            found.append(self._reports.popitem(last=False)[1][0])
-        return found
+        if not self._reports or self._work.locked():
+            return None
+        if under_way >= min(LATE_MAX, int(-self._patience(self._reports) / LATE_SECONDS)):
+            return None
+        await self._work.acquire()  # does not wait, as nobody else does
+        return self._reports.popitem(last=False)[1][0]
 
     def patient_seconds(self) -> float:
         """Return how much longer the oldest of what waits lets others go first; 0 when it does not any more."""

@@ -225,18 +225,23 @@ class Reports:
                         await binds_first()
                     others_wait = False
             report = self._queue.take(others_wait=others_wait)
-            if others_wait and not self._tired.closed:
-                for late in await self._queue.take_late(self._late):
-                    self._late += 1
-                    group.create_task(self._write_late(late), name="late report")
+            if others_wait:
+                await self._begin_late(group)
             if report is not None:
                 await self._write(report)
-                self._queue.finish()
+
+    async def _begin_late(self, group: asyncio.TaskGroup) -> None:
+        """Begin to write so many late reports as are due at once and allowed now."""
+        while not self._tired.closed and not self._rate.used_up:
+            report = await self._queue.take_late(self._late)
+            if report is None:
+                return
+            await self._rate.pass_through()
+            self._late += 1
+            group.create_task(self._write_late(report), name="late report")
 
     async def _write_late(self, report: Report) -> None:
-        await self._rate.pass_through()
         await self._write(report)
-        self._queue.finish()
         self._late -= 1
 
     async def _try_again(self, later: _Later) -> None:
@@ -252,6 +257,11 @@ class Reports:
             self._overwritten.put(report)
 
     async def _write(self, report: Report) -> None:
+        """Deal with a report that was taken."""
+        await self._send_until_done(report)
+        self._queue.finish()
+
+    async def _send_until_done(self, report: Report) -> None:
         """Send a report a few times; then what lasts waits anew, and the others are dropped.
 
         What the server refuses is dropped, and so is what is no longer so.

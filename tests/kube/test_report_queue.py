@@ -24,8 +24,12 @@ def a_queue(clock: Time, *pods: str) -> ReportQueue:
 
 
 async def late(queue: ReportQueue, under_way: int = 0) -> list[str]:
-    """The pods that are to be told of at once beside the one whose turn it is, and those under way."""
-    return [report.about.name for report in await queue.take_late(under_way) if isinstance(report, Note)]
+    """The pods that are to be told of at once beside those under way."""
+    found: list[str] = []
+    while (report := await queue.take_late(under_way + len(found))) is not None:
+        assert isinstance(report, Note)
+        found.append(report.about.name)
+    return found
 
 
 async def test_the_later_a_report_is_the_more_are_taken_at_once() -> None:

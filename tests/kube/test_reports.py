@@ -137,6 +137,22 @@ async def test_server_that_has_had_enough_is_not_told_of_many_at_a_time(monkeypa
         assert len(world.events) == 3  # one twice, and one of many
 
 
+async def test_late_reports_leave_no_more_turns_used_up_than_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WRITERS", 1)
+    monkeypatch.setattr(module, "BURST", 4)
+    world = World()
+    world.script.always["post", EVENTS] = lambda _: hang
+    world.binds_done.clear()
+    async with world.running() as reports:
+        for number in range(400):
+            reports.scheduled(a_bind(a_pod(f"p{number:03}")))
+        world.waits.now += 2 * report_queue.PATIENCE_SECONDS
+        await until(lambda: len(world.events) == 4)
+        await asyncio.sleep(0.02)
+        assert len(world.events) == 4  # and none waits for a turn before a Pool's status
+        assert world.waits.seconds == []
+
+
 @pytest.mark.parametrize("code", [403, 404, 409, 422])
 async def test_refused_events_are_dropped_and_counted(code: int) -> None:
     world = World()
