@@ -30,7 +30,7 @@ test: $(STAMP) ## everything that everyone runs, the real control plane included
 real: $(STAMP) ## only the tests on a real kube-apiserver
 	@$(BIN)/python -m pytest -m "real and not bench and not soak"
 
-bench: $(STAMP) ## speed and memory as ratios, the short set: under ten minutes on a quiet machine
+bench: $(STAMP) ## speed and memory as ratios, the short set: under ten minutes
 	@$(BIN)/python -m tests.bench
 
 bench-full: $(STAMP) ## every benchmark: about two hours
