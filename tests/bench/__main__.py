@@ -117,7 +117,7 @@ def run(words: Sequence[str], console: Console) -> int:
         the_binaries()
     try:
         asked.out.parent.mkdir(parents=True, exist_ok=True)
-        asked.out.touch()
+        asked.out.open("a").close()  # unlike touch(), this fails for a folder
     except OSError as error:
         raise UsageError(f"results cannot be written to {asked.out}: {error.strerror}") from error
     results = Results(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), shrink, the_machine(), [])

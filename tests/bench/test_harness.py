@@ -189,6 +189,7 @@ def test_page_without_a_generated_part_is_refused() -> None:
         (["--shrink", "101"], "--shrink must be a whole number from 1 to 100, not '101'"),
         (["--case", "nothing"], "there is no case 'nothing'; `--list` shows all"),
         (["--case", "never-fit", "--out", "/proc/no/file"], "results cannot be written to /proc/no/file"),
+        (["--case", "never-fit", "--out", "/proc"], "results cannot be written to /proc: Is a directory"),
     ],
 )
 def test_bad_argument_is_one_sentence(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
