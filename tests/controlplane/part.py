@@ -104,7 +104,7 @@ class Part:
         """SIGSTOP: sockets stay open, nothing answers. Returns when all its threads stand still, not only asked to."""
         if not self._paused:
             os.kill(self.pid, signal.SIGSTOP)
-            os.waitpid(self.pid, os.WUNTRACED)
+            os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)  # one that dies is left to be reaped
             self._paused = True
 
     def resume(self) -> None:

@@ -169,6 +169,17 @@ def test_part_that_cannot_start_is_an_error_with_its_last_log_lines(plane: Contr
     warden.close()
 
 
+def test_part_that_ended_before_it_is_paused_keeps_its_exit_status(tmp_path: Path) -> None:
+    warden = Warden()
+    part = Part("short", ["sh", "-c", "exit 7"], tmp_path / "log", lambda: True, warden)
+    part.launch()
+    wait_until(lambda: not alive(part.pid))
+    part.pause()
+    assert part.end_status() == 7
+    part.kill()
+    warden.close()
+
+
 def test_parts_end_when_the_tests_are_killed(tmp_path: Path) -> None:
     child = (
         "import pathlib, sys, time\n"
