@@ -23,11 +23,14 @@ class FakeEngine:
     wakeup: float | None = None
     broken: set[str] = field(default_factory=set)
     limits: list[int] = field(default_factory=list)
+    turns: list[str] = field(default_factory=list)
+    """The pool of each slice."""
 
     def decide(self, pool: str, now: float, limit: int) -> list[Action]:
         if pool in self.broken:
             raise ValueError("a bug")
         self.limits.append(limit)
+        self.turns.append(pool)
         taken = min(limit, self.left[pool])
         self.left[pool] -= taken
         return [Warn(ObjectRef("Pool", pool, ""), EventReason.UNREADABLE, "")] * taken
@@ -159,6 +162,19 @@ async def test_all_else_gets_its_turn_between_slices_of_many_busy_pools() -> Non
             between.append(len(world.engine.limits) - before)
     assert sum(between) > len(world.engine.left)
     assert max(between) == 1
+
+
+async def test_crowd_of_another_pool_delays_a_single_pod_by_two_slices_at_most() -> None:
+    engine = FakeEngine({"crowd": 50_000, "single": 0})
+    async with Loops(engine).running() as loops:
+        for _ in range(10):
+            before = len(engine.turns)
+            engine.left["single"] = 1
+            loops.wake_soon()
+            while engine.left["single"]:
+                await asyncio.sleep(0)
+            assert engine.turns[before:].index("single") <= 2
+        assert engine.left["crowd"] > 0
 
 
 async def test_what_moves_by_itself_wakes_its_pool() -> None:
