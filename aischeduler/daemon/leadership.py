@@ -1,7 +1,8 @@
 """Whether this process may write: always without an election, else only while it leads.
 
 Laws:
-- A write that is due after the Lease was lost ends the process, at once and without another write.
+- A write that is due too long after the last renewal waits for the next one. Once others may have taken the Lease it
+  ends the process, at once and without another write.
 - A new leader begins once it has seen all pods that the last one saw, where that one said so.
 """
 
@@ -9,7 +10,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, NoReturn
@@ -29,6 +30,8 @@ LOST_LEASE: Final = 3
 CATCH_UP_SECONDS_MAX: Final = 1.0
 """Longest that a new leader waits for its watch to show what the last one had seen."""
 LOOK_SECONDS: Final = 0.02
+HELD_SECONDS: Final = 0.1
+"""How long a write that may not be sent waits until it asks again."""
 CONNECTIONS_MAX: Final = 2
 """Of the election; one is enough, and another while that one hangs."""
 HOME_NAMESPACE: Final = "kube-system"
@@ -91,14 +94,16 @@ class Leadership:
         """Say whether we may write now."""
         return self._elector is None or self._elector.may_write
 
-    def fence(self) -> None:
-        """Let a write pass if we lead; else it is never sent."""
+    def fence(self) -> Awaitable[None] | None:
+        """Let a write pass if we may write now; else return what it has to wait for before it asks again."""
         elector = self._elector
         if elector is None or elector.may_write:
-            return
+            return None
         if not elector.leading.is_set():
             raise RuntimeError("a scheduler that does not lead is about to write")
-        self._lost(f"a write was due {elector.terms.renew_seconds:g} s after the last renewal, or later")
+        if not elector.holds:
+            self._lost(f"a write was due {elector.terms.lease_seconds} s after the last renewal, or later")
+        return self._pace.sleep(HELD_SECONDS)
 
     async def begin(self, pods_version: Callable[[], str]) -> None:
         """Return once we lead and have seen the pods up to where the last leader saw them."""

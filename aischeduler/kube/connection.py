@@ -52,7 +52,8 @@ class Connection(asyncio.BufferedProtocol):
         self.seconds = _NEVER
         self.idle_since = 0.0
         self.identity_number = 0
-        self.reusable = False
+        self.reusable = True
+        """Whether nothing is under way and nothing speaks against another request."""
         self._buffer = buffer
         self._closed = closed
         self._transport: asyncio.Transport | None = None

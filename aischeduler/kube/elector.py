@@ -2,7 +2,9 @@
 
 Laws:
 - We lead from the moment before the request that last took or renewed the Lease was sent, for `renew_seconds`, on a
-  clock that never goes back. After that nothing is written any more, whatever the API server would say.
+  clock that never goes back. After that nothing is written until it is renewed.
+- Renewing writes over the version that we know: it succeeds only if nobody has led in between. It is tried until
+  `lease_seconds` are over, when others may take the Lease.
 - A write and the look at that clock are one step of the event loop: nothing runs between them.
 - Who has lost the Lease ends: what it still has in hand may be another's by now.
 - The Lease has connections of its own: Bindings that queue must not delay it.
@@ -38,8 +40,8 @@ NOT_FOUND: Final = 404
 class Terms:
     """The rules of the election: the Lease's name, who we are, and seconds as client-go names them.
 
-    `lease_seconds` is what others wait after our last renewal, `renew_seconds` how long we may write after it, and
-    `retry_seconds` the time between two tries; each is larger than the next.
+    `lease_seconds` is what others wait after our last renewal, and how long we try to renew; `renew_seconds` is how
+    long we may write after it, and `retry_seconds` the time between two tries; each is larger than the next.
     """
 
     namespace: str
@@ -82,7 +84,16 @@ class Elector:
     @property
     def may_write(self) -> bool:
         """Say whether we lead at this very moment."""
-        return self.leading.is_set() and self._pace.clock() - self._renewed_at < self.terms.renew_seconds
+        return self.leading.is_set() and self._unrenewed_seconds < self.terms.renew_seconds
+
+    @property
+    def holds(self) -> bool:
+        """Say whether we led last and the Lease is not over: nobody else may have taken it."""
+        return self.leading.is_set() and self._unrenewed_seconds < self.terms.lease_seconds
+
+    @property
+    def _unrenewed_seconds(self) -> float:
+        return self._pace.clock() - self._renewed_at
 
     async def lead(self) -> None:
         """Return once we lead."""
@@ -96,11 +107,11 @@ class Elector:
     async def keep(self) -> None:
         """Renew until cancelled; raises LostLeaseError."""
         while True:
-            left = self._renewed_at + self.terms.renew_seconds - self._pace.clock()
+            left = self.terms.lease_seconds - self._unrenewed_seconds
             if left <= 0:
-                raise LostLeaseError(f"{self._lease_name} could not be renewed for {self.terms.renew_seconds:g} s")
+                raise LostLeaseError(f"{self._lease_name} could not be renewed for {self.terms.lease_seconds} s")
             await self._pace.sleep(min(self._retry_seconds(), left))
-            if not self.may_write:
+            if not self.holds:
                 continue
             try:
                 await self._renew()
@@ -113,7 +124,7 @@ class Elector:
 
         To be called when `lead` and `keep` have ended. What they had begun may have made the Lease ours unheard.
         """
-        if not self.may_write and not self._asking:
+        if not self.holds and not self._asking:
             return
         self.leading.clear()
         for _ in range(RELEASES_MAX):
@@ -174,7 +185,10 @@ class Elector:
                 raise
             await self._look_again()
         else:
+            after = began - self._renewed_at
             self._note(answer, began)
+            if after >= terms.renew_seconds:
+                self._log.warning("the lease was renewed late", lease=self._lease_name, after_seconds=round(after, 1))
 
     async def _look_again(self) -> None:
         """Read the Lease after a conflict: another may lead, or something else of it was changed."""

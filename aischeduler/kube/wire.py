@@ -6,7 +6,7 @@ Laws:
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -26,8 +26,11 @@ IDLE_SECONDS: Final = 45.0
 """A connection that was not used for so long is not used again: the server may be about to close it."""
 
 
-Fence = Callable[[], None]
-"""Called right before a write is sent, in the same step; what it raises keeps the write from being sent."""
+Fence = Callable[[], Awaitable[None] | None]
+"""Asked right before a write is sent, in the same step: nothing lets it pass, else it is asked again after that wait.
+
+What it raises keeps the write from being sent.
+"""
 
 
 def let_pass() -> None:
@@ -64,14 +67,16 @@ class Wire:
         """
         async with self._places:
             request = await self._request(method, path, body, content_type)
-            connection = self._take() or await self._connect()
-            self._watch_over(connection)
-            try:
-                if method != b"GET":
-                    self._fence()  # from here to the sending nothing is awaited
-                return await connection.ask(request, self.answer_seconds if seconds is None else seconds)
-            finally:
-                self._put_back(connection)
+            while True:
+                connection = self._take() or await self._connect()
+                self._watch_over(connection)
+                try:
+                    wait = self._fence() if method != b"GET" else None
+                    if wait is None:  # from here to the sending nothing is awaited
+                        return await connection.ask(request, self.answer_seconds if seconds is None else seconds)
+                finally:
+                    self._put_back(connection)
+                await wait
 
     @asynccontextmanager
     async def stream(self, path: bytes, seconds: float) -> AsyncIterator[Stream]:

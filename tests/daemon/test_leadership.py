@@ -104,11 +104,18 @@ def end() -> NoReturn:
 
 
 class Clock:
+    """Moves when a test lets it; a sleep takes no time of it, and is counted."""
+
     def __init__(self) -> None:
         self.now = 0.0
+        self.waits = 0
 
     def __call__(self) -> float:
         return self.now
+
+    async def sleep(self, _: float) -> None:
+        self.waits += 1
+        await asyncio.sleep(0.001)
 
 
 @asynccontextmanager
@@ -119,7 +126,7 @@ async def leader(clock: Clock) -> AsyncIterator[tuple[Leadership, Wire, Script]]
     script.always["post", LEASE.rpartition("/")[0]] = lambda _: reply(201, lease)
     script.always["post", "/x"] = lambda _: reply(201)
     async with serving(script) as server:
-        pace, log = Pace(clock, asyncio.sleep, Half()), structlog.get_logger()
+        pace, log = Pace(clock, clock.sleep, Half()), structlog.get_logger()
         elector = Elector(Wire(server, 1), Terms("kube-system", "ai-scheduler", "me"), pace, time.time, log)
         leadership = Leadership(elector, pace, log, end)
         wire = Wire(server, 1, fence=leadership.fence)
@@ -128,16 +135,51 @@ async def leader(clock: Clock) -> AsyncIterator[tuple[Leadership, Wire, Script]]
         await leadership.close()
 
 
-async def test_write_that_is_due_after_the_deadline_is_never_sent_and_ends_the_process() -> None:
+async def test_write_that_is_due_after_the_lease_is_never_sent_and_ends_the_process() -> None:
     clock = Clock()
     async with leader(clock) as (leadership, wire, script):
         await leadership.begin(str)
         clock.now = 9.9
         assert (await wire.send(b"POST", b"/x")).status == 201
-        clock.now = 10.0
+        clock.now = 15.0
         with pytest.raises(EndedError):
             await wire.send(b"POST", b"/x")
         assert len(script.asked("post", "/x")) == 1
+
+
+@pytest.mark.parametrize("warm", [True, False])
+async def test_write_that_is_due_after_the_deadline_waits_for_the_lease_to_be_renewed(warm: bool) -> None:
+    clock = Clock()
+    async with leader(clock) as (leadership, wire, script):
+        await leadership.begin(str)
+        if warm:
+            await wire.send(b"POST", b"/x")
+        before = len(script.requests)
+        connections = script.connections + (not warm)
+        clock.now = 10.0
+        writing = asyncio.create_task(wire.send(b"POST", b"/x"))
+        await until(lambda: clock.waits >= 3)
+        assert len(script.requests) == before
+        script.always["patch", LEASE] = lambda _: reply(200, {"metadata": {"resourceVersion": "2"}, "spec": {}})
+        renewing = asyncio.create_task(leadership.keep())
+        assert (await writing).status == 201
+        renewing.cancel()
+        await asyncio.gather(renewing, return_exceptions=True)
+        assert script.requests[before].path == LEASE
+        assert script.connections == connections, "it waits on one connection"
+
+
+async def test_write_that_waits_for_the_lease_ends_the_process_when_the_lease_is_over() -> None:
+    clock = Clock()
+    async with leader(clock) as (leadership, wire, script):
+        await leadership.begin(str)
+        clock.now = 10.0
+        writing = asyncio.create_task(wire.send(b"POST", b"/x"))
+        await until(lambda: clock.waits >= 3)
+        clock.now = 15.0
+        with pytest.raises(EndedError):
+            await writing
+        assert script.asked("post", "/x") == []
 
 
 async def test_reading_needs_no_lease() -> None:
@@ -173,7 +215,7 @@ async def test_write_that_waits_for_a_connection_is_judged_when_it_is_sent() -> 
         await until(lambda: script.asked("get", "/slow"))
         writing = asyncio.create_task(wire.send(b"POST", b"/x"))
         await asyncio.sleep(0.01)
-        clock.now = 10.0
+        clock.now = 15.0
         release.set()
         await reading
         with pytest.raises(EndedError):

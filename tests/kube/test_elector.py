@@ -181,18 +181,46 @@ async def test_nothing_may_be_written_from_the_renew_deadline_on_counted_from_be
         assert not a.elector.may_write
 
 
-async def test_who_cannot_renew_loses_the_lease_at_the_deadline_and_not_before() -> None:
+async def test_who_cannot_renew_loses_the_lease_when_it_is_over_and_not_before() -> None:
     server = LeaseServer()
     async with candidates("a", server=server) as (a,):
         await a.elector.lead()
         server.refusal = status(500, "InternalError", "etcd is tired")
-        with pytest.raises(LostLeaseError, match="could not be renewed for 10 s"):
+        with pytest.raises(LostLeaseError, match="could not be renewed for 15 s"):
             await a.elector.keep()
-        assert a.now == pytest.approx(1010.0)
+        assert a.now == pytest.approx(1015.0)
         assert a.told() == ["leading", "the lease could not be renewed"]
 
 
-async def test_who_was_asleep_beyond_the_deadline_does_not_even_ask() -> None:
+async def test_who_can_renew_again_before_the_lease_is_over_leads_on_in_the_same_term() -> None:
+    server = LeaseServer()
+    async with candidates("a", server=server) as (a,):
+        await a.elector.lead()
+        server.refusal = status(500, "InternalError", "etcd is tired")
+        renewing = asyncio.create_task(a.elector.keep())
+        await until(lambda: a.now > 1011)
+        assert (a.elector.may_write, a.elector.holds) == (False, True)
+        server.refusal = None
+        await until(lambda: a.elector.may_write)
+        assert held(server) == ("a", 0)
+        assert a.told() == ["leading", "the lease could not be renewed", "the lease was renewed late"]
+        renewing.cancel()
+        await asyncio.gather(renewing, return_exceptions=True)
+
+
+async def test_who_tries_to_renew_after_another_took_the_lease_has_lost_it_without_writing() -> None:
+    server = LeaseServer()
+    async with candidates("a", "b", server=server) as (a, b):
+        await a.elector.lead()
+        await b.elector.lead()
+        a.now += 12.0
+        with pytest.raises(LostLeaseError, match="is held by b"):
+            await a.elector.keep()
+        assert held(server) == ("b", 1)
+        assert not a.elector.may_write
+
+
+async def test_who_was_asleep_until_its_lease_was_over_does_not_even_ask() -> None:
     server = LeaseServer()
     async with candidates("a", server=server) as (a,):
         await a.elector.lead()
@@ -269,7 +297,7 @@ async def test_lease_is_not_given_back_by_who_has_lost_it() -> None:
     server = LeaseServer()
     async with candidates("a", server=server) as (a,):
         await a.elector.lead()
-        a.now += 10.0
+        a.now += 15.0
         await a.elector.release("4711")
         assert held(server) == ("a", 0)
         assert json.loads(json.dumps(server.lease)).get("annotations") is None

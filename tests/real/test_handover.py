@@ -78,6 +78,22 @@ def test_restart_of_the_api_server_leaves_one_leader_and_loses_nothing(
     judge_terms(control_plane, history, namespace)
 
 
+def test_leader_leads_on_when_the_api_server_stood_still_for_ten_seconds(
+    control_plane: ControlPlane, namespace: str, history: History, release: Release
+) -> None:
+    release.install()
+    with two_replicas(control_plane, release.access()) as (leader, standby), arrivals(control_plane, namespace, 9):
+        history.wait_for_bound(namespace, BEFORE)
+        control_plane.pause("kube-apiserver")
+        time.sleep(10.0)
+        control_plane.resume("kube-apiserver")
+        history.wait_for_bound(namespace, ALL, 60)
+        assert standby.running()
+        assert standby.said("leading") == []
+        assert leader.stop() == 0
+    assert {one.epoch for one in judge_terms(control_plane, history, namespace)} == {"0"}
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("number", range(10))
