@@ -1,6 +1,7 @@
 """An API server that is slow, that throttles, or that stalls for ten seconds, beside the same server in good health.
 
-A proxy makes the trouble; both sides go through it, and both are ours.
+A proxy makes the trouble; both sides go through it, and both are ours. They are elected: who loses the Lease ends, and
+its run is void.
 """
 
 import subprocess
@@ -16,8 +17,8 @@ from aischeduler.sandbox.kubeconfig import kubeconfig
 from tests.bench.arena import Arena, Scene, arena, our_runner, wait_for_bound
 from tests.bench.spec import OURS, Case, Goal, Measure, Measured
 from tests.controlplane.plane import ControlPlane
-from tests.real.daemon import Daemon
 from tests.real.history import History, Sight
+from tests.real.replicas import Replica
 
 ROOT = Path(__file__).resolve().parents[3]
 HEALTHY = "no trouble"
@@ -90,7 +91,7 @@ def bound_through(ground: Arena, pods: int, trouble: str, side: str) -> Measured
     between = Between(ground.plane)
     try:
         with History(ground.plane) as history:
-            runner = our_runner(Daemon(ground.plane, between.kubeconfig), may_be_refused=True)
+            runner = our_runner(Replica(ground.plane, between.kubeconfig), may_be_refused=True)
             if side == OURS and trouble != "stall":
                 between.fall(trouble)
             runner.start()
