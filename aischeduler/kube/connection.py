@@ -162,6 +162,11 @@ class Connection(asyncio.BufferedProtocol):
         """Let the deadline of what is awaited now begin."""
         self.deadline = asyncio.get_running_loop().time() + self.seconds
 
+    @property
+    def asked_at(self) -> float:
+        """When what is awaited now was asked for, in seconds of the event loop."""
+        return self.deadline - self.seconds
+
     def hold(self, *, back: bool) -> None:
         """Let the server wait, or go on."""
         if self._transport is not None and not self._transport.is_closing():

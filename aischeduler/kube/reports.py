@@ -6,7 +6,8 @@ Laws:
 - What waits to be said is bounded; see `report_queue`.
 - What stands in a status is said by nobody again: it is tried until it is written, refused, or no longer so. Events are
   dropped after a few tries.
-- Late reports are written many at once, but few for a while after the server had enough of something or failed.
+- Late reports are written many at once, but few for a while after the server had enough of something or failed. Nothing
+  is late by the time in which the server stood still: then all would be late when the Bindings of that time go out.
 - What is refused is logged. A Pool's status is tried again also then, slowly: rights come and go. One that somebody
   else wrote over is written again, at most once a second.
 - The same is not said twice in a row about the same object.
@@ -126,7 +127,7 @@ class Reports:
         self._throttle = Throttle(pace)
         self._tired = Throttle(pace)
         self._rate = Rate(pace, PER_SECOND, BURST)
-        self._queue = ReportQueue(pace.clock, self._dropped)
+        self._queue = ReportQueue(lambda: pace.clock() - wire.stood_still_seconds, self._dropped)
         self._said: TTLCache[Key, str] = TTLCache(REMEMBERED_MAX, QUIET_SECONDS, timer=pace.clock)
         self._conditions: LRUCache[str, str] = LRUCache(REMEMBERED_MAX)
         self._number = int(voice.wall() * 1e6)

@@ -3,6 +3,7 @@
 Laws:
 - Everything has a time limit. One timer sweeps all deadlines; a request has none of its own.
 - A connection that was used is used again where it can be, and where its certificate is still ours.
+- Time in which nothing that is under way is answered is counted, to the half second: others may leave it out.
 """
 
 import asyncio
@@ -49,11 +50,14 @@ class Wire:
         self._server = server
         self._fence = fence
         self.answer_seconds = answer_seconds
+        self.stood_still_seconds = 0.0
+        """How long, all in all, requests were under way and the server answered none of them."""
         self._buffer = memoryview(bytearray(READ_BYTES))
         self._idle: list[Connection] = []
         self._busy: set[Connection] = set()
         self._places = asyncio.Semaphore(limit)
         self._sweeper: asyncio.TimerHandle | None = None
+        self._swept_at = 0.0
         self._head_of: bytes | None = b""
         self._head = b""
         self._identity_number = 0
@@ -153,7 +157,7 @@ class Wire:
         """Let the deadlines of a connection be kept."""
         self._busy.add(connection)
         if self._sweeper is None:
-            self._sweeper = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep)
+            self._sweep_later(asyncio.get_running_loop().time())
 
     def _put_back(self, connection: Connection) -> None:
         """Keep a connection for the next request where its answer has ended and allows that, else close it."""
@@ -166,11 +170,18 @@ class Wire:
 
     def _sweep(self) -> None:
         """End what has waited too long; runs only while something waits."""
-        loop = asyncio.get_running_loop()
-        now = loop.time()
+        now = asyncio.get_running_loop().time()
+        if self._busy and all(one.asked_at < self._swept_at for one in self._busy):
+            self.stood_still_seconds += now - self._swept_at
         for connection in [one for one in self._busy if one.deadline <= now]:
             connection.fail(UnreachableError(f"no answer within {connection.seconds:g} s"))
-        self._sweeper = loop.call_later(SWEEP_SECONDS, self._sweep) if self._busy else None
+        self._sweeper = None
+        if self._busy:
+            self._sweep_later(now)
+
+    def _sweep_later(self, now: float) -> None:
+        self._swept_at = now
+        self._sweeper = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep)
 
     def _forget(self, connection: Connection) -> None:
         if connection in self._idle:

@@ -37,6 +37,8 @@ class World:
     waits: Waits = field(default_factory=Waits)
     binds_done: asyncio.Event = field(default_factory=asyncio.Event)
     lines: CapturingLogger = field(default_factory=CapturingLogger)
+    wire: Wire = field(init=False)
+    """What reports are sent by, while they are."""
 
     def __post_init__(self) -> None:
         self.binds_done.set()
@@ -49,7 +51,7 @@ class World:
         """Write reports; `bugs` of ours are meant to be revealed."""
         voice = Voice(Reporter("ai-scheduler", "ai-scheduler-h-1"), lambda: WALL)
         async with serving(self.script) as server, Client(server) as client:
-            wire = Wire(server, 8)
+            wire = self.wire = Wire(server, 8)
             log = structlog.wrap_logger(self.lines, processors=[], wrapper_class=structlog.BoundLogger).bind()
             reports = Reports(wire, client, self.waits.pace(), voice, log)
             task = asyncio.create_task(reports.run(self.binds_first))

@@ -137,6 +137,21 @@ async def test_server_that_has_had_enough_is_not_told_of_many_at_a_time(monkeypa
         assert len(world.events) == 3  # one twice, and one of many
 
 
+async def test_nothing_is_late_by_the_time_in_which_the_server_stood_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WRITERS", 1)
+    world = World()
+    world.script.always["post", EVENTS] = lambda _: hang
+    world.binds_done.clear()
+    async with world.running() as reports:
+        for number in range(400):
+            reports.scheduled(a_bind(a_pod(f"p{number:03}")))
+        world.waits.now += 100.0 + report_queue.PATIENCE_SECONDS + 2.5 * report_queue.LATE_SECONDS
+        world.wire.stood_still_seconds = 100.0
+        await until(lambda: len(world.events) == 3)
+        await asyncio.sleep(0.02)
+        assert len(world.events) == 3
+
+
 async def test_late_reports_leave_no_more_turns_used_up_than_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "WRITERS", 1)
     monkeypatch.setattr(module, "BURST", 4)

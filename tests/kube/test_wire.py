@@ -86,6 +86,53 @@ async def test_no_answer_in_time_is_unreachable(monkeypatch: pytest.MonkeyPatch)
         await wire.close()
 
 
+async def test_time_in_which_nothing_is_answered_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SWEEP_SECONDS", 0.05)
+    script, go = Script(), asyncio.Event()
+
+    async def answer_later(writer: asyncio.StreamWriter) -> None:
+        await go.wait()
+        await reply(201)(writer)
+
+    script.on("post", "/x", answer_later)
+    async with serving(script) as server:
+        wire = Wire(server, 1)
+        sending = asyncio.create_task(send(wire))
+        await until(lambda: wire.stood_still_seconds >= 0.2)
+        go.set()
+        assert (await sending).status == 201
+        await wire.close()
+
+
+async def test_time_in_which_something_is_answered_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SWEEP_SECONDS", 0.2)
+    script = Script()
+    script.on("post", "/slow", hang)
+    script.always["post", "/x"] = lambda _: reply(201)
+    async with serving(script) as server:
+        wire = Wire(server, 2)
+        hanging = asyncio.create_task(send(wire, b"/slow"))
+        end = asyncio.get_running_loop().time() + 1.0
+        while asyncio.get_running_loop().time() < end:
+            await send(wire)
+        assert wire.stood_still_seconds == 0.0
+        hanging.cancel()
+        await wire.close()
+
+
+async def test_time_in_which_nothing_is_under_way_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SWEEP_SECONDS", 0.02)
+    script = Script()
+    script.always["post", "/x"] = lambda _: reply(201)
+    async with serving(script) as server:
+        wire = Wire(server, 1)
+        await send(wire)
+        await asyncio.sleep(0.1)
+        await send(wire)
+        assert wire.stood_still_seconds == 0.0
+        await wire.close()
+
+
 async def test_connection_cut_before_the_answer_is_unreachable_and_replaced() -> None:
     script = Script()
     script.on("post", "/x", slam, reply(201))
