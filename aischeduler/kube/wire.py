@@ -51,7 +51,7 @@ class Wire:
         self._fence = fence
         self.answer_seconds = answer_seconds
         self.stood_still_seconds = 0.0
-        """How long, all in all, requests were under way and the server answered none of them."""
+        """How long, all in all, requests were under way and the server answered none; a stream without news is one."""
         self._buffer = memoryview(bytearray(READ_BYTES))
         self._idle: list[Connection] = []
         self._busy: set[Connection] = set()
