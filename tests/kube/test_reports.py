@@ -105,14 +105,19 @@ async def test_event_does_not_wait_for_bindings_without_end() -> None:
     assert [event["regarding"]["name"] for event in world.events] == ["p"]
 
 
+def tell_of_crowd(reports: module.Reports) -> None:
+    """Say of more pods that they were bound than are told of at once."""
+    for number in range(2 * report_queue.LATE_MAX):
+        reports.scheduled(a_bind(a_pod(f"p{number:03}")))
+
+
 async def test_crowd_that_is_bound_without_a_pause_is_told_of_many_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "WRITERS", 1)
     world = World().accept_all()
     world.script.always["post", EVENTS] = lambda _: hang
     world.binds_done.clear()
     async with world.running() as reports:
-        for number in range(400):
-            reports.scheduled(a_bind(a_pod(f"p{number:03}")))
+        tell_of_crowd(reports)
         world.waits.now += report_queue.PATIENCE_SECONDS + 2.5 * report_queue.LATE_SECONDS
         await until(lambda: len(world.events) == 3)
         await asyncio.sleep(0.02)
@@ -129,8 +134,7 @@ async def test_server_that_has_had_enough_is_not_told_of_many_at_a_time(monkeypa
         reports.scheduled(a_bind(POD))
         await written(reports)
         world.binds_done.clear()
-        for number in range(400):
-            reports.scheduled(a_bind(a_pod(f"p{number:03}")))
+        tell_of_crowd(reports)
         world.waits.now += report_queue.PATIENCE_SECONDS + 2.5 * report_queue.LATE_SECONDS
         await until(lambda: len(world.events) == 3)
         await asyncio.sleep(0.02)
@@ -143,8 +147,7 @@ async def test_nothing_is_late_by_the_time_in_which_the_server_stood_still(monke
     world.script.always["post", EVENTS] = lambda _: hang
     world.binds_done.clear()
     async with world.running() as reports:
-        for number in range(400):
-            reports.scheduled(a_bind(a_pod(f"p{number:03}")))
+        tell_of_crowd(reports)
         world.waits.now += 100.0 + report_queue.PATIENCE_SECONDS + 2.5 * report_queue.LATE_SECONDS
         world.wire.stood_still_seconds = 100.0
         await until(lambda: len(world.events) == 3)
@@ -159,8 +162,7 @@ async def test_late_reports_leave_no_more_turns_used_up_than_there_are(monkeypat
     world.script.always["post", EVENTS] = lambda _: hang
     world.binds_done.clear()
     async with world.running() as reports:
-        for number in range(400):
-            reports.scheduled(a_bind(a_pod(f"p{number:03}")))
+        tell_of_crowd(reports)
         world.waits.now += 2 * report_queue.PATIENCE_SECONDS
         await until(lambda: len(world.events) == 4)
         await asyncio.sleep(0.02)
