@@ -42,6 +42,8 @@ ROOTS = (
     "io.k8s.api.core.v1.Event",
     "io.k8s.api.core.v1.Namespace",
     "io.k8s.api.core.v1.Node",
+    "io.k8s.api.core.v1.PersistentVolume",
+    "io.k8s.api.core.v1.PersistentVolumeClaim",
     "io.k8s.api.core.v1.Pod",
     "io.k8s.api.core.v1.Service",
     "io.k8s.api.core.v1.ServiceAccount",

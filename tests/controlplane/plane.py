@@ -129,8 +129,13 @@ class ControlPlane:
         """SIGCONT."""
         self._parts[part].resume()
 
-    def restart(self, part: PartName) -> None:
-        """Kill it if it runs, start it on the same port and data, and wait until it is ready. Raises PartError."""
+    def restart(self, part: PartName, *, gracefully: bool = False) -> None:
+        """Kill it, or `stop` it gracefully, if it runs; start it on the same port and data, and wait until it is ready.
+
+        Raises PartError.
+        """
+        if gracefully and self._parts[part].running():
+            self._parts[part].stop()
         self._parts[part].kill()
         self._parts[part].start()
 

@@ -5,6 +5,8 @@ Laws:
 - Missing programs are built before the first test when Go is here. Without them the real tests are left out, and the
   last lines of the run say so and say what to do; with `CI=true` that makes the run fail. Never a silent pass.
 - A build that fails is a failure of the run, not a reason to leave tests out quietly.
+- A test of what an older Kubernetes does not do is marked `newest`: where `KUBERNETES_VERSION` chooses an older one, it
+  is left out, and the last line of the run counts it.
 - `AI_SCHEDULER_REAL=0` leaves the real tests out by choice, and is reported all the same.
 """
 
@@ -14,6 +16,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from aischeduler.sandbox.discovery import KUBERNETES_VERSION
 from tests.controlplane.absent import in_ci
 from tests.controlplane.binaries import Binaries, BinariesUnavailableError, build_binaries, find_binaries, go_problem
 from tests.controlplane.plane import ControlPlane
@@ -42,6 +45,7 @@ class RealSuite:
         self.version: str | None = None
         self.left_out: LeftOut | None = None
         self._count_left_out = 0
+        self._count_newest = 0
         self._ran: dict[str, None] = {}
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -51,9 +55,18 @@ class RealSuite:
             if "control_plane" in getattr(item, "fixturenames", ()):
                 item.add_marker("real")
         yield
+        self._leave_out_newest(config, items)
         real = [item for item in items if item.get_closest_marker("real")]
         if real and not config.option.collectonly:
             self._provide_for(real, config, items)
+
+    def _leave_out_newest(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        if os.environ.get("KUBERNETES_VERSION", "") in ("", KUBERNETES_VERSION):
+            return
+        newest = [one for one in items if one.get_closest_marker("real") and one.get_closest_marker("newest")]
+        self._count_newest = len(newest)
+        config.hook.pytest_deselected(items=newest)
+        items[:] = [item for item in items if item not in newest]
 
     def _provide_for(self, real: list[pytest.Item], config: pytest.Config, items: list[pytest.Item]) -> None:
         """Find or build the programs, or leave the real tests out."""
@@ -96,7 +109,9 @@ class RealSuite:
             ]
         if self.binaries is None:
             return []
-        return [f"{len(self._ran)} tests ran on the real API server (kube-apiserver {self.version or 'not started'})"]
+        ran = f"{len(self._ran)} tests ran on the real API server (kube-apiserver {self.version or 'not started'})"
+        newest = f"; {self._count_newest} of what only {KUBERNETES_VERSION} does were left out"
+        return [ran + (newest if self._count_newest else "")]
 
     def fails(self) -> bool:
         """Answer whether leaving the real tests out makes the run fail."""

@@ -16,8 +16,14 @@ _NAMESPACED = (
     ("batch/v1", "jobs"),
     ("policy/v1", "poddisruptionbudgets"),
     ("v1", "pods"),
+    ("v1", "persistentvolumeclaims"),
 )
-_CLUSTER_WIDE = (("v1", "nodes"), ("resource.aibee.cn/v1alpha1", "pools"))
+_CLUSTER_WIDE = (
+    ("v1", "nodes"),
+    ("v1", "persistentvolumes"),
+    ("resource.aibee.cn/v1alpha1", "pools"),
+    ("node.k8s.io/v1", "runtimeclasses"),
+)
 
 
 class Reply(Protocol):
@@ -41,7 +47,7 @@ class SweepError(Exception):
 
 
 def sweep(plane: Server, *, kept_pool: str = "") -> None:
-    """Delete every job, budget, pod, node, pool (but one) and added priority class; wait until the pods are gone."""
+    """Delete every object of these kinds, but one pool, and added priority classes; wait until the pods are gone."""
     for version, plural in _NAMESPACED:
         for namespace in sorted({item["metadata"]["namespace"] for item in _items(plane, version, plural)}):
             plane.api("DELETE", f"{_root(version)}/namespaces/{namespace}/{plural}", _AT_ONCE)

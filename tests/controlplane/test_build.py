@@ -1,5 +1,7 @@
 """The build script against a stand-in for Go: what it builds, where it looks, and what an interruption leaves."""
 
+import re
+import runpy
 import stat
 import subprocess
 import sys
@@ -119,11 +121,45 @@ def test_module_files_name_the_cache(env: dict[str, str], tmp_path: Path) -> Non
         command = [sys.executable, str(copy / "build.py"), "--only", "etcd"]
         return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
 
+    def change(path: Path) -> None:
+        with path.open("a") as sums:
+            sums.write("\n")
+
     first = directory()
     assert first == script(env, "--only", "etcd").stdout
-    with (copy / "etcd" / "go.sum").open("a") as sums:
-        sums.write("\n")
+    change(copy / "kubernetes-1.31" / "go.sum")
+    assert directory() == first, "another version's files are not of this build"
+    change(copy / "etcd" / "go.sum")
     assert directory() != first
+
+
+def test_each_version_is_built_from_module_files_that_name_it() -> None:
+    modules = runpy.run_path(str(BUILD_SCRIPT))["KUBERNETES_MODULES"]
+    for version, module in modules.items():
+        required = re.findall(r"k8s.io/kubernetes (v[0-9.]+)", (BUILD_SCRIPT.parent / module / "go.mod").read_text())
+        assert required == [version]
+
+
+def test_chosen_version_is_built_into_a_directory_of_its_own(env: dict[str, str]) -> None:
+    default = script(env).stdout
+    chosen = script({**env, "KUBERNETES_VERSION": "v1.31.0"})
+    assert chosen.returncode == 0, chosen.stderr
+    assert chosen.stdout != default
+    assert built(Path(chosen.stdout.strip())) == built(Path(default.strip())) == DEFAULT
+    assert script({**env, "KUBERNETES_VERSION": ""}).stdout == default
+
+
+def test_version_without_module_files_is_an_error_that_names_those_there_are(env: dict[str, str]) -> None:
+    finished = script({**env, "KUBERNETES_VERSION": "v1.30.0"}, "--list")
+    assert finished.returncode == 1
+    assert "KUBERNETES_VERSION=v1.30.0 has no module files" in finished.stderr
+    assert finished.stderr.endswith("these have: v1.36.3, v1.31.0\n")
+
+
+def test_version_beside_assets_is_an_error_because_both_choose(env: dict[str, str], tmp_path: Path) -> None:
+    finished = script({**env, "KUBERNETES_VERSION": "v1.31.0", "KUBEBUILDER_ASSETS": str(tmp_path)})
+    assert finished.returncode == 1
+    assert "KUBERNETES_VERSION and KUBEBUILDER_ASSETS both choose the programs" in finished.stderr
 
 
 def test_two_builds_at_once_build_each_program_once(env: dict[str, str]) -> None:

@@ -21,6 +21,7 @@ def test_on_the_plane(control_plane):
     raise AssertionError("ran without a control plane")
 
 @pytest.mark.real
+@pytest.mark.newest
 def test_marked():
     raise AssertionError("ran without a control plane")
 """
@@ -29,8 +30,8 @@ def test_marked():
 def run_pytest(tmp_path: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     """Run a suite of one plain and two real tests on a machine with neither programs nor Go."""
     (tmp_path / "test_suite.py").write_text(SUITE)
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    real: on the real API server\n")
-    outer = ("CI", "KUBEBUILDER_ASSETS", "AI_SCHEDULER_REAL")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    real: on the real API server\n    newest: n\n")
+    outer = ("CI", "KUBEBUILDER_ASSETS", "AI_SCHEDULER_REAL", "KUBERNETES_VERSION")
     kept = {name: value for name, value in os.environ.items() if name not in outer}
     bare = {"PATH": "/nowhere", "AI_SCHEDULER_CONTROLPLANE_CACHE": str(tmp_path / "cache")}
     command = [sys.executable, "-m", "pytest", "-p", "tests.controlplane.pytest_plugin", "-p", "no:cacheprovider"]
@@ -67,6 +68,13 @@ def test_switching_the_real_tests_off_is_reported_too(tmp_path: Path) -> None:
     finished = run_pytest(tmp_path, AI_SCHEDULER_REAL="0")
     assert finished.returncode == 0
     assert finished.stdout.splitlines()[-2].endswith("left out: AI_SCHEDULER_REAL=0")
+
+
+def test_older_version_leaves_out_what_only_the_newest_does(tmp_path: Path) -> None:
+    finished = run_pytest(tmp_path, KUBERNETES_VERSION="v1.31.0")
+    assert "the real suite was not run: 1 tests on the real API server left out" in finished.stdout
+    newest = run_pytest(tmp_path, KUBERNETES_VERSION="v1.36.3")
+    assert "the real suite was not run: 2 tests on the real API server left out" in newest.stdout
 
 
 def test_unusable_assets_are_a_failure_anywhere(tmp_path: Path) -> None:

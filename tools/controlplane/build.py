@@ -6,6 +6,8 @@ Laws:
 - A program is there whole or not at all: it is built under another name, then renamed. An interrupted build goes on
   where it stopped, and two builds at once wait for each other.
 - `KUBEBUILDER_ASSETS` comes first: what that directory holds is not built.
+- `KUBERNETES_VERSION` chooses among the versions that have module files here. Each version has a directory of its own,
+  and the choice of one leaves those of the others as they are.
 """
 
 from __future__ import annotations
@@ -23,21 +25,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-MODULES = ("kubernetes", "etcd", "helm", "kwok")
-KUBERNETES_VERSION = "v1.36.3"
+DEFAULT_VERSION = "v1.36.3"
+KUBERNETES_MODULES = {DEFAULT_VERSION: "kubernetes", "v1.31.0": "kubernetes-1.31"}
+"""Version of Kubernetes -> the directory of its module files: the newest, and the oldest that the README promises."""
+OTHER_MODULES = ("etcd", "helm", "kwok")
 REPORT_EVERY_SECONDS = 5.0
 
 _VERSION_PACKAGE = "k8s.io/component-base/version"
 _STRIPPED = "-s -w"
-_LINK_KUBERNETES = " ".join(
-    (
-        _STRIPPED,
-        f"-X {_VERSION_PACKAGE}.gitVersion={KUBERNETES_VERSION}",
-        f"-X {_VERSION_PACKAGE}.gitMajor=1",
-        f"-X {_VERSION_PACKAGE}.gitMinor=36",
-        f"-X {_VERSION_PACKAGE}.gitTreeState=clean",
-    )
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +45,6 @@ class Program:
     link: str
 
 
-PROGRAMS = (
-    Program("etcd", "etcd", "go.etcd.io/etcd/server/v3", _STRIPPED),
-    Program("kube-apiserver", "kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver", _LINK_KUBERNETES),
-    Program("kubectl", "kubernetes", "k8s.io/kubernetes/cmd/kubectl", _LINK_KUBERNETES),
-    Program("kube-controller-manager", "kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager", _LINK_KUBERNETES),
-    Program("kube-scheduler", "kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler", _LINK_KUBERNETES),
-    Program("helm", "helm", "helm.sh/helm/v4/cmd/helm", _STRIPPED),
-    Program("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok", _STRIPPED),
-)
 ON_REQUEST = ("kwok",)
 """What no test needs yet: built only with `--with`."""
 
@@ -70,19 +56,59 @@ class BuildError(Exception):
     """A program cannot be built; the text says which and why, in words for the person who asked."""
 
 
+def kubernetes_version(env: Mapping[str, str]) -> str:
+    """Answer the version that `KUBERNETES_VERSION` chooses; without it, the default.
+
+    Raises BuildError for a version that has no module files, and where `KUBEBUILDER_ASSETS` chooses as well.
+    """
+    chosen = env.get("KUBERNETES_VERSION")
+    if not chosen:
+        return DEFAULT_VERSION
+    if env.get("KUBEBUILDER_ASSETS"):
+        raise BuildError("KUBERNETES_VERSION and KUBEBUILDER_ASSETS both choose the programs; set one of them")
+    if chosen not in KUBERNETES_MODULES:
+        known = ", ".join(KUBERNETES_MODULES)
+        raise BuildError(f"KUBERNETES_VERSION={chosen} has no module files in {HERE}; these have: {known}")
+    return chosen
+
+
+def all_programs(version: str) -> tuple[Program, ...]:
+    """Answer every program, those of Kubernetes in this version."""
+    module = KUBERNETES_MODULES[version]
+    major, minor, _ = version.removeprefix("v").split(".")
+    link = " ".join(
+        (
+            _STRIPPED,
+            f"-X {_VERSION_PACKAGE}.gitVersion={version}",
+            f"-X {_VERSION_PACKAGE}.gitMajor={major}",
+            f"-X {_VERSION_PACKAGE}.gitMinor={minor}",
+            f"-X {_VERSION_PACKAGE}.gitTreeState=clean",
+        )
+    )
+    return (
+        Program("etcd", "etcd", "go.etcd.io/etcd/server/v3", _STRIPPED),
+        Program("kube-apiserver", module, "k8s.io/kubernetes/cmd/kube-apiserver", link),
+        Program("kubectl", module, "k8s.io/kubernetes/cmd/kubectl", link),
+        Program("kube-controller-manager", module, "k8s.io/kubernetes/cmd/kube-controller-manager", link),
+        Program("kube-scheduler", module, "k8s.io/kubernetes/cmd/kube-scheduler", link),
+        Program("helm", "helm", "helm.sh/helm/v4/cmd/helm", _STRIPPED),
+        Program("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok", _STRIPPED),
+    )
+
+
 def cache_dir(env: Mapping[str, str]) -> Path:
     """Answer the directory of the built programs; it may not exist yet."""
     root = env.get("AI_SCHEDULER_CONTROLPLANE_CACHE")
     if root is None:
         caches = env.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
         root = str(Path(caches) / "ai-scheduler" / "controlplane")
-    return Path(root) / recipe_hash() / "bin"
+    return Path(root) / recipe_hash(kubernetes_version(env)) / "bin"
 
 
-def recipe_hash() -> str:
-    """Answer 16 hex digits that change with any module file and with any flag of the build."""
-    digest = hashlib.sha256(repr((PROGRAMS, _build_flags())).encode())
-    for module in MODULES:
+def recipe_hash(version: str) -> str:
+    """Answer 16 hex digits that change with any module file of this version's build and with any flag of it."""
+    digest = hashlib.sha256(repr((all_programs(version), _build_flags())).encode())
+    for module in (KUBERNETES_MODULES[version], *OTHER_MODULES):
         for name in ("go.mod", "go.sum"):
             digest.update(f"\0{module}/{name}\0".encode())
             digest.update((HERE / module / name).read_bytes())
@@ -110,7 +136,7 @@ def go_problem(env: Mapping[str, str]) -> str | None:
     go = shutil.which("go", path=env.get("PATH"))
     if go is None:
         return "there is no `go` in PATH"
-    tried = _go_list("kubernetes", ["-m"], env)
+    tried = _go_list(KUBERNETES_MODULES[kubernetes_version(env)], ["-m"], env)
     if tried.returncode == 0:
         return None
     lines = tried.stderr.strip().splitlines() or [f"`go list -m` ended with status {tried.returncode}"]
@@ -215,18 +241,19 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--go-problem", action="store_true", help="build nothing; print why Go cannot build here")
     options = parser.parse_args(arguments)
     extra, only = (tuple(filter(None, names.split(","))) for names in (options.extra, options.only))
-    unknown = sorted({*extra, *only} - {program.name for program in PROGRAMS})
-    if unknown:
-        parser.error(f"no such program: {', '.join(unknown)}")
     try:
+        programs = all_programs(kubernetes_version(os.environ))
+        unknown = sorted({*extra, *only} - {program.name for program in programs})
+        if unknown:
+            parser.error(f"no such program: {', '.join(unknown)}")
         if options.list:
-            places = [(program.name, locate(program, os.environ)) for program in PROGRAMS]
+            places = [(program.name, locate(program, os.environ)) for program in programs]
             print("\n".join(f"{name}\t{path}" for name, path in places if path is not None))
         elif options.go_problem:
             print(go_problem(os.environ) or "")
         else:
-            wanted = only or tuple(p.name for p in PROGRAMS if p.name not in ON_REQUEST or p.name in extra)
-            build([program for program in PROGRAMS if program.name in wanted], os.environ)
+            wanted = only or tuple(p.name for p in programs if p.name not in ON_REQUEST or p.name in extra)
+            build([program for program in programs if program.name in wanted], os.environ)
             print(cache_dir(os.environ))
     except BuildError as error:
         print(f"controlplane: {error}", file=sys.stderr)
