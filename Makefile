@@ -38,7 +38,7 @@ bench-full: $(STAMP) ## every benchmark: about two hours
 	@$(BIN)/python -m pytest -q -s -m bench
 
 soak: $(STAMP) ## what needs long
-	@$(BIN)/python -m pytest -m soak
+	@AI_SCHEDULER_SOAK=1 $(BIN)/python -m pytest -m soak
 
 controlplane: ## build kube-apiserver, etcd, kubectl and the rest into the cache
 	@$(PYTHON) tools/controlplane/build.py

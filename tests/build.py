@@ -10,6 +10,7 @@ from typing import Any, TypedDict, TypeVar, Unpack
 
 import msgspec
 
+from aischeduler.model.constraints import Constraint, ConstraintKind, PodTerm
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, GPU_DEFAULT, MEMORY, PODS, SCHEDULER_NAME
 from aischeduler.model.node import NO_SCHEDULE, Node, Taint
 from aischeduler.model.pod import PENDING, HostPort, Pod, PodSpec, Toleration
@@ -24,6 +25,7 @@ from aischeduler.model.selectors import (
     label_selector,
     requirement,
 )
+from aischeduler.model.storage import ClaimUse
 
 NOTHING: Mapping[str, str] = {}
 T = TypeVar("T")
@@ -49,8 +51,8 @@ def a_request(*, cpu: str = "", memory: str = "", gpu: int = 0, extended: Mappin
 
 
 def a_spec(
-    *,
     request: Request | None = None,
+    *,
     node_selector: Mapping[str, str] = NOTHING,
     required: tuple[NodeTerm, ...] | None = None,
     preferred: tuple[PreferredTerm, ...] = (),
@@ -58,7 +60,8 @@ def a_spec(
     host_ports: tuple[HostPort, ...] = (),
     node_name: str = "",
     invalid: str = "",
-    unobeyed: tuple[str, ...] = (),
+    unsupported_constraints: tuple[Constraint, ...] = (),
+    anti_affinity: tuple[PodTerm, ...] = (),
 ) -> PodSpec:
     """Return the scheduling part of a pod; specs that are equal have equal keys and no others do."""
     spec = PodSpec(
@@ -71,7 +74,8 @@ def a_spec(
         host_ports=tuple(sorted(host_ports)),
         node_name=node_name,
         invalid=invalid,
-        unobeyed=unobeyed,
+        unsupported_constraints=unsupported_constraints,
+        anti_affinity=anti_affinity,
     )
     return replace(spec, key=blake2b(repr(spec).encode(), digest_size=16).digest())
 
@@ -85,7 +89,8 @@ class SpecFields(TypedDict, total=False):
     tolerations: tuple[Toleration, ...]
     host_ports: tuple[HostPort, ...]
     invalid: str
-    unobeyed: tuple[str, ...]
+    unsupported_constraints: tuple[Constraint, ...]
+    anti_affinity: tuple[PodTerm, ...]
 
 
 def a_pod(
@@ -111,15 +116,17 @@ def a_pod(
     guarded: bool = False,
     started: int = 0,
     grace: int = 0,
+    claims: tuple[ClaimUse, ...] = (),
     **spec: Unpack[SpecFields],
 ) -> Pod:
     """Return a pod; `node` is where it is bound, `wants_node` the node that it asks for by name."""
-    request = a_request(cpu=cpu, memory=memory, gpu=gpu, extended=extended)
+    using = tuple(Constraint(ConstraintKind.VOLUME_CLAIM, use.field) for use in claims)
+    spec["unsupported_constraints"] = (*spec.get("unsupported_constraints", ()), *using)
     return Pod(
         uid=uid or f"uid-{name}",
         namespace=namespace,
         name=name,
-        spec=a_spec(request=request, node_name=wants_node, **spec),
+        spec=a_spec(a_request(cpu=cpu, memory=memory, gpu=gpu, extended=extended), node_name=wants_node, **spec),
         scheduler_name=scheduler_name,
         node_name=node,
         pool=pool,
@@ -133,6 +140,7 @@ def a_pod(
         guarded=guarded,
         started_seconds=started,
         grace_seconds=grace,
+        claims=claims,
     )
 
 

@@ -1,19 +1,60 @@
-"""What holds for every test: no asyncio task outlives it, and chance is a seed."""
+"""What holds for every test: no asyncio task outlives it, no error is in its log, and chance is a seed."""
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
+import os
+from collections.abc import AsyncIterator, Generator, Iterator
 
 import pytest
 import pytest_asyncio
 import structlog
 from hypothesis import HealthCheck, settings
 
+from tests import chance
+from tests.log_errors import LogErrors, verdict
+
 pytest_plugins = ["tests.controlplane.pytest_plugin"]
 
-settings.register_profile("default", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("soak", settings.get_profile("default"), derandomize=False, max_examples=2_000)
-settings.load_profile("default")
+settings.register_profile("default", deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("soak", settings.get_profile("default"), max_examples=2_000)
+settings.load_profile("soak" if os.environ.get("AI_SCHEDULER_SOAK") == "1" else "default")
+LOG_ERRORS = pytest.StashKey[LogErrors]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Follow the log from the start, and let Hypothesis draw from the seed of this run."""
+    if config.getoption("--hypothesis-seed", None) is None:
+        config.option.hypothesis_seed = str(chance.seed())
+    config.addinivalue_line("markers", "expects_errors(*parts): the test provokes these errors in the log")
+    config.stash[LOG_ERRORS] = LogErrors()
+
+
+def pytest_report_header() -> str:
+    """Tell the seed."""
+    return f"seed: {chance.VARIABLE}={chance.seed()}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Tell of each failure how to repeat it."""
+    report = yield
+    if report.failed:
+        report.sections.append(("Seed", chance.repeat(item.nodeid)))
+    return report
+
+
+@pytest.fixture(autouse=True)
+def no_error_is_logged(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test in which an error is logged that it does not expect, or not one that it expects.
+
+    What fixtures of a wider scope log between two tests counts for the next one.
+    """
+    marks = request.node.iter_markers("expects_errors")
+    expected = [part for mark in marks for part in mark.args]
+    yield
+    wrong = verdict(request.config.stash[LOG_ERRORS].take(), expected)
+    assert wrong == [], "\n".join(wrong)
 
 
 @pytest.fixture(autouse=True)

@@ -11,6 +11,7 @@ from aischeduler.sandbox.protocol import Response
 from aischeduler.sandbox.standins.kubelet import KubeletOptions
 from aischeduler.sim.cluster import VirtualCluster
 from aischeduler.sim.shell import Network, VirtualShell
+from tests import chance
 from tests.watched import WatchedScheduler
 
 Json = dict[str, Any]
@@ -29,7 +30,8 @@ PATHS = {
 class Harness:
     """A cluster with one scheduler. Objects are API documents; pods live in the namespace `default`."""
 
-    def __init__(self, *documents: Json, seed: int = 0, network: Network | None = None) -> None:
+    def __init__(self, *documents: Json, seed: int | None = None, network: Network | None = None) -> None:
+        seed = chance.number("harness") if seed is None else seed
         self.cluster = VirtualCluster(seed, KubeletOptions(start_seconds=0.5, stop_seconds=1.0))
         self._chance = Random(seed)
         self._network = network or Network()

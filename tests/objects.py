@@ -34,6 +34,7 @@ def pod_object(
     tolerations: Sequence[Json] = (),
     node: str = "",
     affinity: Mapping[str, Json] = NO_OBJECTS,
+    volumes: Sequence[Json] = (),
 ) -> Json:
     """Return a pod of one container named `main`; `pool` becomes the annotation."""
     spec = pod_spec(cpu=cpu, memory=memory, gpu=gpu, scheduler_name=scheduler_name)
@@ -44,6 +45,7 @@ def pod_object(
         priorityClassName=priority_class,
         nodeName=node,
         affinity=dict(affinity),
+        volumes=list(volumes),
     )
     noted = {POOL_KEY: pool, **annotations} if pool else dict(annotations)
     metadata = {"name": name, "namespace": namespace, **present(labels=dict(labels), annotations=noted)}
@@ -182,3 +184,28 @@ def event_object(name: str, *, namespace: str, regarding: Json, reason: str, not
 def present(**fields: Any) -> Json:
     """Return the fields that are not empty."""
     return {name: value for name, value in fields.items() if value}
+
+
+def claim_object(name: str, *, namespace: str, volume: str = "") -> Json:
+    """Return a PersistentVolumeClaim of no class; with a `volume` it names the one it is for."""
+    spec = {
+        "accessModes": ["ReadWriteMany"],
+        "storageClassName": "",
+        "resources": {"requests": {"storage": "1Gi"}},
+        **present(volumeName=volume),
+    }
+    metadata = {"name": name, "namespace": namespace}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
+
+
+def volume_object(name: str, *, node: str = "", labels: Mapping[str, str] = NOTHING) -> Json:
+    """Return a PersistentVolume on a file server; with a `node` it can be used there alone."""
+    term = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]}
+    spec = {
+        "accessModes": ["ReadWriteMany"],
+        "capacity": {"storage": "1Gi"},
+        "nfs": {"server": "files.example", "path": "/data"},
+        **present(nodeAffinity={"required": {"nodeSelectorTerms": [term]}} if node else {}),
+    }
+    metadata = {"name": name, **present(labels=dict(labels))}
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": spec}

@@ -7,17 +7,20 @@ from typing import Any
 
 import pytest
 
+from aischeduler.engine.profile import default_profile
 from aischeduler.kube import notes, requests, resources
 from aischeduler.kube.evictions import Eviction
 from aischeduler.kube.podspec import SpecCache
 from aischeduler.model.actions import Bind, Cause, Evict, ReportPool, ReportWaiting, Warn
+from aischeduler.model.constraints import Constraint, ConstraintKind
 from aischeduler.model.reasons import ConditionReason, EventReason
-from tests.build import a_node, a_pod, a_pool
+from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs" / "events.md").read_text()
-POD = a_pod("p", pool="nowhere", unobeyed=("spec.topologySpreadConstraints[0]",))
+SPREAD = Constraint(ConstraintKind.TOPOLOGY_SPREAD, "spec.topologySpreadConstraints[0]")
+POD = a_pod("p", pool="nowhere", unsupported_constraints=(SPREAD,))
 BIND = Bind(POD, "n", "a", "a", "d-1", 1)
 EVICT = Evict(POD, "n", "a", "a", Cause.PREEMPTED, a_pod("owner"), "d-1")
 WAITING = ReportWaiting(POD, "a", "a", "no room", "d-1")
@@ -38,6 +41,7 @@ def played() -> Session:
         a_pool("also-a", labels=a),
         a_node("n", labels=a, invalid="status.allocatable.cpu: '1.5.3' is not a quantity"),
         POD,
+        profile=replace(default_profile(), hold_unsupported=False),
     )
     session.decide(1)
     return session
@@ -47,7 +51,8 @@ def written_events() -> list[tuple[EventReason, str]]:
     """Return reason and kind of object of every Event that there is."""
     of_pods = (notes.scheduled(BIND), notes.preempted(EVICT), notes.failed_scheduling(WAITING))
     watched = (resources.pods(SpecCache()), resources.nodes(), resources.pools())
-    kinds = [one.kind for one in (*watched, resources.budgets(), resources.namespaces())]
+    others = (resources.budgets(), resources.namespaces(), resources.claims(), resources.volumes())
+    kinds = [one.kind for one in (*watched, *others)]
     return [
         *((note.reason, note.about.kind) for note in of_pods),
         *((warn.reason, warn.about.kind) for warn in played().said if isinstance(warn, Warn)),

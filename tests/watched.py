@@ -5,9 +5,27 @@ from aischeduler.engine.invariants import check, check_reports, judge
 from aischeduler.engine.profile import Profile
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.engine.stuck import stuck
-from aischeduler.model.actions import Action, Bind, Evict
-from aischeduler.model.events import BindRefused, Event, EvictRefused, PodGone, PodSeen
+from aischeduler.model.actions import Action, Bind, Evict, ReadPool, Refresh
+from aischeduler.model.events import (
+    BindRefused,
+    Event,
+    EvictRefused,
+    PodGone,
+    PodSeen,
+    PoolGone,
+    PoolRead,
+    PoolSeen,
+    Refreshed,
+)
 from aischeduler.policies.preemption import viable
+from aischeduler.state.records import Place
+from tests.referee import Referee
+
+
+def answers(actions: list[Action]) -> list[Event]:
+    """Return what a shell says at once whose watches have shown everything: no other Pool exists."""
+    reads = [PoolRead(action.name, found=False) for action in actions if isinstance(action, ReadPool)]
+    return [*reads, *(Refreshed(action.pool) for action in actions if isinstance(action, Refresh))]
 
 
 class WatchedScheduler(Scheduler):
@@ -18,8 +36,11 @@ class WatchedScheduler(Scheduler):
 
     def __init__(self, profile: Profile, run: str, *, closely: bool = True, often: bool = True) -> None:
         super().__init__(profile, run)
+        self.referee = Referee(profile.scheduler_name, preemption=profile.preemption)
         self.closely = closely
         self.often = often
+        self._held_back: dict[str, PoolSeen] = {}
+        """Pools by name -> an edit that is not in force yet."""
         self._bound: dict[str, str] = {}
         """Pods by uid -> node to which they were sent, while that was not refused."""
         self._evicted: dict[str, Evict] = {}
@@ -28,7 +49,13 @@ class WatchedScheduler(Scheduler):
         """Pods that wait abroad by uid -> the pools in which they were seen since they last waited at home."""
 
     def observe(self, event: Event, now: float) -> None:
-        super().observe(event, now)
+        try:
+            super().observe(event, now)
+        finally:  # what the engine fails to take in counts all the same
+            if isinstance(event, PoolSeen) and event.pool.name in self._cluster.edits:
+                self._held_back[event.pool.name] = event
+            else:
+                self.referee.observe(event)
         match event:
             case BindRefused(uid) | PodGone(uid):
                 self._bound.pop(uid, None)
@@ -36,13 +63,20 @@ class WatchedScheduler(Scheduler):
                 self._bound.pop(pod.uid, None)
             case EvictRefused(uid):
                 self._evicted.pop(uid, None)
+            case PoolGone(name):
+                self._held_back.pop(name, None)
         if self.closely and self.often:
             self.look()
 
     def decide(self, pool: str, now: float, limit: int) -> list[Action]:
+        not_in_line = self._not_in_line(now)
         actions = super().decide(pool, now, limit)
+        not_in_line |= self._not_in_line(now)
         violations = judge(self._cluster, actions)
         assert not violations, violations
+        self._release_edits()
+        broken = self.referee.judge(actions, not_in_line)
+        assert not broken, broken
         for action in actions:
             match action:
                 case Bind(pod, node):
@@ -54,6 +88,35 @@ class WatchedScheduler(Scheduler):
         if self.often:
             self.look()
         return actions
+
+    def _not_in_line(self, now: float) -> set[str]:
+        """Return the pods that may be overtaken, as "Home pool" in docs/concepts.md says.
+
+        They back off, or would if they were woken, and those alike behind them with them; or they are held, among
+        others while their Pool is read. Of a pool that is to be looked at anew after an exception, any may have missed
+        what would have put it in line.
+        """
+        doubts, queues = self._cluster.errands.doubts.due, self._cluster.queues.values()
+        backing_off = {
+            record.pod.uid
+            for queue in queues
+            for alike in queue.parked()
+            if alike.head.backoff_until > now
+            for record in alike.parked
+        }
+        return backing_off | {
+            record.pod.uid
+            for queue in queues
+            for record in queue.records()
+            if record.place in (Place.BACKOFF, Place.HELD) or record.home in doubts
+        }
+
+    def _release_edits(self) -> None:
+        """Tell the referee of the edits of a Pool that are in force now: one of many edits is in force later."""
+        for name in [name for name in self._held_back if name not in self._cluster.edits]:
+            event = self._held_back.pop(name)
+            if name in self._cluster.pools.pools:
+                self.referee.observe(event)
 
     def _follow_trips(self) -> None:
         """Check that no pod comes twice to a lender before it has waited at home again."""

@@ -64,7 +64,7 @@ def run(
     gc.disable()  # what is imported and listed stays: walking over it again and again is a tenth of our start
     try:
         from aischeduler.cli.run import Options, run_daemon  # noqa: PLC0415
-        from aischeduler.daemon.process import loop_factory  # noqa: PLC0415
+        from aischeduler.daemon.service import loop_factory  # noqa: PLC0415
 
         options = Options(kubeconfig, context, config, log_format, log_level, http_address, no_leader_elect)
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
@@ -100,14 +100,13 @@ def sandbox(
 def pools(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
-    config: ConfigFile = None,
     output: Annotated[Output, Option("-o", "--output", help="wide has more columns, json is for programs.")] = "table",
     watch: Annotated[bool, Option("-w", "--watch", help="Show every change, at most once a second.")] = False,
 ) -> None:
     """Print what every pool has, uses, lends and waits for."""
     from aischeduler.cli.pools import Options, print_pools  # noqa: PLC0415
 
-    options = Options(kubeconfig, context, config, wide=output == "wide", json=output == "json", watch=watch)
+    options = Options(kubeconfig, context, wide=output == "wide", json=output == "json", watch=watch)
     asyncio.run(print_pools(options))
 
 

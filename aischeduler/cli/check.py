@@ -2,6 +2,7 @@
 
 Laws:
 - One line a finding on standard output: `FILE:DOCUMENT KIND/NAME: FIELD: sentence`, in the order of the files.
+- What may keep a pod waiting and cannot be known from files is a line on standard error, and no finding.
 - Status 0 where nothing was found, 1 where something was, 2 where the check itself could not be made.
 - Nothing is judged twice: the schema of the configuration, the API server in memory and the engine say what is wrong.
 """
@@ -10,7 +11,8 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
@@ -21,16 +23,25 @@ from aischeduler.cli.check_admission import NAMESPACE, NODE, PATHS, POOL, Admiss
 from aischeduler.cli.check_documents import Document, Finding, mapping_at, read_documents
 from aischeduler.cli.check_pools import overlapping, unknown_lenders
 from aischeduler.cli.check_room import Room
-from aischeduler.cli.check_templates import Template, asks_for, misplaced_pool, templates, unknown_pool
-from aischeduler.cli.snapshot import listed
+from aischeduler.cli.check_templates import (
+    Template,
+    asks_for,
+    misplaced_pool,
+    templates,
+    unknown_claims,
+    unknown_pool,
+    unsupported,
+)
 from aischeduler.config.load import ConfigError, load_config, parse_config, read_config
-from aischeduler.config.schema import API_VERSION, KIND, Config
+from aischeduler.config.schema import API_VERSION, KIND, Config, ConstraintRule
 from aischeduler.config.spelling import nearest
 from aischeduler.daemon.profile import profile_of
 from aischeduler.kube import resources
 from aischeduler.kube.auth import connect
 from aischeduler.kube.client import Client
+from aischeduler.kube.documents import UNREADABLE
 from aischeduler.kube.errors import ApiError, RefusedError
+from aischeduler.kube.paging import pages, read_raw
 from aischeduler.kube.podspec import SpecCache
 from aischeduler.model.events import Event, PodSeen, PoolSeen
 from aischeduler.model.names import GROUP, SCHEDULER_NAME
@@ -78,11 +89,14 @@ async def check(options: Options) -> int:
         findings += wrong
     config, wrong = _configuration(options, documents)
     findings += wrong
-    findings += _judged(documents, config, await _cluster(options))
+    notes: list[Finding] = []
+    findings += _judged(documents, config, await _cluster(options), notes)
     order = {document.where: number for number, document in enumerate(documents)}
     findings.sort(key=lambda one: (order.get(one.document.where, len(order)), one.field, one.sentence))
     for finding in findings:
         print(finding.line())
+    for note in notes:
+        print(note.line(), file=sys.stderr)
     print(_summary(documents, findings), file=sys.stderr)
     return FOUND if findings else 0
 
@@ -100,16 +114,32 @@ async def _cluster(options: Options) -> list[Event]:
         return []
     events: list[Event] = []
     try:
-        server = await connect(str(options.kubeconfig) if options.kubeconfig else None, options.context, time.monotonic)
+        server = await connect(
+            str(options.kubeconfig) if options.kubeconfig else None,
+            options.context,
+            time.monotonic,
+            terminal=sys.stdin.isatty(),
+        )
         async with Client(server) as client:
             for resource in (resources.namespaces(), resources.pools(), resources.nodes()):
                 try:
-                    events += [one async for one in listed(client, resource) if not isinstance(one, str)]
+                    events += await _listed(client, resource)
                 except RefusedError as error:
                     if not (error.status == HTTPStatus.NOT_FOUND and resource.optional):  # not installed yet
                         raise
     except ApiError as error:
         raise _usage(f"the cluster cannot be looked at: {error}") from error
+    return events
+
+
+async def _listed(client: Client, resource: resources.Resource[Any]) -> list[Event]:
+    """Return an event for each object that can be read."""
+    events: list[Event] = []
+    async with aclosing(pages(client, resource, read_raw)) as found:
+        async for page in found:
+            for item in page.items or ():
+                with suppress(*UNREADABLE):
+                    events.append(resource.seen(resource.document.decode(item)))
     return events
 
 
@@ -146,15 +176,17 @@ def _mounted(document: Document) -> Iterator[tuple[str, str]]:
             yield key, text
 
 
-def _judged(documents: Sequence[Document], config: Config, cluster: list[Event]) -> Iterator[Finding]:
-    """Give everything that is wrong with the objects, each by itself and all together."""
+def _judged(
+    documents: Sequence[Document], config: Config, cluster: list[Event], notes: list[Finding]
+) -> Iterator[Finding]:
+    """Give everything that is wrong with the objects, each by itself and all together; add to `notes` what may be."""
     seen = _Seen()
     for document in documents:
         seen.findings += _kind(document)
         seen.templates += templates(document)
     _admit(documents, seen)
     yield from seen.findings
-    room = Room(profile_of(config), [*cluster, *seen.events])
+    room = Room(replace(profile_of(config), hold_unsupported=False), [*cluster, *seen.events])
     named = {document.name for document in documents if (document.api_version, document.kind) == POOL}
     names = tuple(sorted(named | room.pools.keys()))
     conflicts = room.conflicts() if room.nodes else {}
@@ -170,8 +202,12 @@ def _judged(documents: Sequence[Document], config: Config, cluster: list[Event])
         if named or cluster:
             yield from unknown_pool(template, names)
     for template, pod in seen.pods:
-        why = room.refuses(pod) if pod.scheduler_name == config.scheduler_name else ""
-        if why:
+        if pod.scheduler_name != config.scheduler_name:
+            continue
+        yield from unsupported(template, pod, config.unsupported_constraints)
+        if config.unsupported_constraints is ConstraintRule.HOLD:
+            notes += unknown_claims(template, pod)
+        if why := room.refuses(pod):
             yield template.found("spec", f"cannot run even when all nodes are empty: {why}")
 
 

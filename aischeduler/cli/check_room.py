@@ -10,8 +10,8 @@ import msgspec
 
 from aischeduler.engine.profile import Profile
 from aischeduler.engine.scheduler import Scheduler
-from aischeduler.model.actions import Action, Bind, ReportPool
-from aischeduler.model.events import Event, NamespaceSeen, NodeSeen, PodGone, PodSeen, PoolSeen
+from aischeduler.model.actions import Action, Bind, ReadPool, Refresh, ReportPool
+from aischeduler.model.events import Event, NamespaceSeen, NodeSeen, PodGone, PodSeen, PoolRead, PoolSeen, Refreshed
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool
@@ -72,4 +72,13 @@ class Room:
             if not ready:
                 return
             for pool in ready:
-                yield from self._scheduler.decide(pool, 0.0, 1)
+                for action in self._scheduler.decide(pool, 0.0, 1):
+                    self._answer(action)
+                    yield action
+
+    def _answer(self, action: Action) -> None:
+        """Say that there is nothing but what was given."""
+        if isinstance(action, ReadPool):
+            self._scheduler.observe(PoolRead(action.name, found=False), 0.0)
+        elif isinstance(action, Refresh):
+            self._scheduler.observe(Refreshed(action.pool), 0.0)

@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from aischeduler.cli.check_documents import Body, Document, Finding, items_at, mapping_at, text_at
+from aischeduler.config.schema import ConstraintRule
 from aischeduler.config.spelling import nearest
-from aischeduler.model.names import DEFAULT_POOL, POOL_KEY
+from aischeduler.model.constraints import ConstraintKind
+from aischeduler.model.names import DEFAULT_POOL, POOL_KEY, SCHEDULER_NAME
+from aischeduler.model.pod import Pod
 from aischeduler.model.quantity import QuantityError, parse_nano, shorten
 
 DEPTH_MAX: Final = 12
@@ -106,6 +109,26 @@ def unknown_pool(template: Template, pools: tuple[str, ...]) -> Iterator[Finding
         near = nearest(template.pool, pools)
         meant = f"; did you mean {near}?" if near else f"; its pods would belong to the pool {DEFAULT_POOL}"
         yield Finding(template.document, template.pool_field, f"there is no Pool {shorten(template.pool)}{meant}")
+
+
+def unsupported(template: Template, pod: Pod, rule: ConstraintRule) -> Iterator[Finding]:
+    """Say which hard constraints no rule looks at, and what becomes of the pods; of claims says `unknown_claims`."""
+    outcome = "wait" if rule is ConstraintRule.HOLD else "are placed as if they did not state it"
+    for one in pod.spec.unsupported_constraints:
+        if one.kind is not ConstraintKind.VOLUME_CLAIM:
+            sentence = f"is not supported by {SCHEDULER_NAME}: its pods {outcome} (unsupportedConstraints: {rule})"
+            yield template.found(one.field, sentence)
+
+
+def unknown_claims(template: Template, pod: Pod) -> Iterator[Finding]:
+    """Say of every claim that its pods wait for it, which files cannot tell."""
+    needs = "be bound to a volume that every node can use; files do not tell whether it will be"
+    for use in pod.claims:
+        claim = "the claim of each pod" if use.owned else f'persistentvolumeclaim "{use.name}"'
+        yield template.found(use.field, f"its pods wait: {claim} has to {needs}")
+    if items_at(mapping_at(template.document.body, "spec"), "volumeClaimTemplates"):
+        what = f"its pods wait: the claims made from it have to {needs}"
+        yield Finding(template.document, "spec.volumeClaimTemplates", what)
 
 
 def malformed_quantities(template: Template) -> Iterator[Finding]:

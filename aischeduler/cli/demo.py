@@ -16,14 +16,13 @@ from rich.console import Console
 from typer import TyperException
 
 from aischeduler.cli.demo_cluster import GOALS, NODES, Goal, cluster, create, jobs
-from aischeduler.cli.demo_standing import Standing, standings
+from aischeduler.cli.demo_standing import Standing, standings, untold
 from aischeduler.cli.demo_view import Progress, story
 from aischeduler.cli.sandbox import kubeconfig_file, running_sandbox, stop_signal
 from aischeduler.cli.snapshot import take_snapshot
 from aischeduler.cli.table import print_trimmed
 from aischeduler.config.schema import NO_ELECTION, Config, Logging
 from aischeduler.daemon.process import Daemon
-from aischeduler.engine.profile import default_profile
 from aischeduler.kube.auth import Server, connect
 from aischeduler.kube.client import Client
 from aischeduler.observability.logging import configure
@@ -89,12 +88,13 @@ async def perform(client: Client, console: Console) -> list[Standing]:
 async def watch(client: Client, goals: Sequence[Goal], progress: Progress) -> list[Standing]:
     """Show how it goes until all is as promised, and still is a moment later."""
     deadline = time.monotonic() + GOAL_SECONDS_MAX
-    profile = default_profile()
     good = False
     while True:
         reached = await standings(client, goals)
-        progress.show(reached, (await take_snapshot(client, profile)).pools)
+        pools = (await take_snapshot(client, time.time())).pools
+        progress.show(reached, pools)
         problems = [problem for standing in reached for problem in standing.problems()]
+        problems += untold(reached, pools)
         if good and not problems:
             return reached
         good = not problems

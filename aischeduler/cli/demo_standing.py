@@ -14,6 +14,7 @@ from msgspec import Struct, field
 from aischeduler.cli.demo_cluster import NAMESPACE, Goal
 from aischeduler.kube.client import Client
 from aischeduler.model.names import MARK_POOL
+from aischeduler.model.summary import PoolSummary
 
 
 class _Owner(Struct):
@@ -106,6 +107,16 @@ async def standings(client: Client, goals: Sequence[Goal]) -> list[Standing]:
     for event in events:
         told[event.regarding.name] = (*told.get(event.regarding.name, ()), event.reason)
     return [_standing(goal, pods, told) for goal in goals]
+
+
+def untold(reached: Iterable[Standing], pools: Iterable[PoolSummary]) -> list[str]:
+    """Return what the statuses of Pools do not tell yet, in words."""
+    told = {pool.name: (pool.pods, pool.pending_pods) for pool in pools}
+    return [
+        f"the status of {standing.goal.pool} does not tell of all pods of {standing.goal.job}"
+        for standing in reached
+        if told.get(standing.goal.pool) != (len(standing.bound), len(standing.waiting))
+    ]
 
 
 def _standing(goal: Goal, pods: Iterable[_Pod], events: dict[str, tuple[str, ...]]) -> Standing:

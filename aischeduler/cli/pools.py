@@ -19,9 +19,6 @@ from aischeduler.cli.sandbox import stop_signal
 from aischeduler.cli.snapshot import Snapshot, take_snapshot
 from aischeduler.cli.summary_json import summaries_json
 from aischeduler.cli.table import pool_table, print_trimmed
-from aischeduler.config.load import load_config
-from aischeduler.daemon.profile import profile_of
-from aischeduler.engine.profile import Profile
 from aischeduler.kube.auth import Server, connect
 from aischeduler.kube.client import Client
 from aischeduler.kube.crds import NOT_INSTALLED
@@ -40,24 +37,26 @@ class Options:
 
     kubeconfig: Path | None
     context: str | None
-    config: Path | None
     wide: bool = False
     json: bool = False
     watch: bool = False
 
 
 async def print_pools(options: Options) -> None:
-    """Print the pools; raises ConfigError, AccessError, and TyperException where the API server is of no help."""
-    settings = load_config(options.config)
-    server = await connect(str(options.kubeconfig) if options.kubeconfig else None, options.context, time.monotonic)
-    profile = profile_of(settings)
+    """Print the pools; raises AccessError, and TyperException where the API server is of no help."""
+    server = await connect(
+        str(options.kubeconfig) if options.kubeconfig else None,
+        options.context,
+        time.monotonic,
+        terminal=sys.stdin.isatty(),
+    )
     console = _console(WIDE_WIDTH_MIN if options.wide else WIDTH_MIN)
     try:
         async with Client(server) as client:
             if options.watch:
-                await until_stopped(watch(client, profile, options, console))
+                await until_stopped(watch(client, options, console))
             else:
-                show(await take_snapshot(client, profile), options, console)
+                show(await take_snapshot(client, time.time()), options, console)
     except ApiError as error:
         raise TyperException(sentence(server, error)) from error
 
@@ -87,13 +86,13 @@ def sentence(server: Server, error: ApiError) -> str:
             return f"the pools of {server.url} cannot be read: {error}"
 
 
-async def watch(client: Client, profile: Profile, options: Options, console: Console) -> None:
+async def watch(client: Client, options: Options, console: Console) -> None:
     """Show the pools whenever they change: in place on a terminal, one after the other elsewhere."""
     if console.is_terminal and not options.json:
         with Live(console=console, auto_refresh=False) as live:
-            await follow(client, profile, lambda snapshot: live.update(_frame(snapshot, options), refresh=True))
+            await follow(client, lambda snapshot: live.update(_frame(snapshot, options), refresh=True))
     else:
-        await follow(client, profile, lambda snapshot: show(snapshot, options, console))
+        await follow(client, lambda snapshot: show(snapshot, options, console))
 
 
 async def until_stopped(showing: Coroutine[Any, Any, None]) -> None:

@@ -1,7 +1,7 @@
-"""The pools as they change: lists and watches what the numbers are made of, and draws at most once a second.
+"""The pools as they change: watches the Pools alone, and draws at most once a second.
 
 Laws:
-- There is no second accounting: what is heard goes through `Scheduler.observe`, as in the daemon; nothing is decided.
+- The numbers are those of the statuses, as in `snapshot`.
 - What cannot be listed at first is an error; what fails later is told beside numbers that may be old.
 - What did not change is not drawn again.
 """
@@ -10,87 +10,83 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
-from aischeduler.cli.snapshot import Snapshot, counted
-from aischeduler.engine.profile import Profile
-from aischeduler.engine.scheduler import Scheduler
+from aischeduler.cli.snapshot import Snapshot, snapshot_of
+from aischeduler.kube import resources
 from aischeduler.kube.client import Client
+from aischeduler.kube.documents import PoolDocument
 from aischeduler.kube.errors import ApiError, RefusedError
 from aischeduler.kube.pace import Pace
 from aischeduler.kube.reflector import Ears, Reflector
 from aischeduler.kube.resources import Unreadable
-from aischeduler.model.events import Event, NodeSeen, PodSeen, PoolSeen
+from aischeduler.model.events import Event
 
 DRAW_SECONDS: Final = 1.0
 LOOK_SECONDS: Final = 0.05
 """How often we look whether everything was listed."""
 TROUBLE_SECONDS: Final = 90.0
 """A failure is told for so long: longer than the longest wait between two tries."""
-NOTES_MAX: Final = 5
-"""Objects that cannot be read and are named; the others are left out as they are from the numbers."""
 
 Draw = Callable[[Snapshot], None]
 
 
-async def follow(client: Client, profile: Profile, draw: Draw) -> None:
+async def follow(client: Client, draw: Draw) -> None:
     """Draw the pools whenever they changed, until cancelled; raises ApiError when they cannot be listed."""
-    heard = _Heard(profile)
+    heard = _Heard()
     pace = Pace(time.monotonic, asyncio.sleep, secrets.SystemRandom())
     ears = Ears(heard.event, heard.unreadable, heard.failure)
-    reflectors = [Reflector(client, resource, ears, pace) for resource in counted()]
-    tasks = [asyncio.create_task(reflector.run()) for reflector in reflectors]
+    reflector = Reflector(client, resources.pools(heard), ears, pace)
+    task = asyncio.create_task(reflector.run())
     try:
-        while not all(reflector.synced.is_set() for reflector in reflectors):
+        while not reflector.synced.is_set():
             heard.raise_failure()
-            await _pass(tasks, LOOK_SECONDS)
+            await _pass(task, LOOK_SECONDS)
         heard.raise_failure()
         drawn: Snapshot | None = None
         while True:
             if (snapshot := heard.snapshot()) != drawn:
                 draw(snapshot)
                 drawn = snapshot
-            await _pass(tasks, DRAW_SECONDS)
+            await _pass(task, DRAW_SECONDS)
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
-async def _pass(tasks: list[asyncio.Task[None]], seconds: float) -> None:
+async def _pass(task: asyncio.Task[None], seconds: float) -> None:
     """Wait so long; a reflector that ends, which only a bug of ours makes it do, ends the wait with its error."""
-    done, _ = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-    for task in done:
-        task.result()
+    done, _ = await asyncio.wait([task], timeout=seconds)
+    for ended in done:
+        ended.result()
 
 
 class _Heard:
-    """What the reflectors said, summed up by an engine that decides nothing."""
+    """The Pools as the reflector said, and what it could not say."""
 
-    def __init__(self, profile: Profile) -> None:
-        self._scheduler = Scheduler(profile, run="watch")
+    def __init__(self) -> None:
+        self._pools: dict[str, PoolDocument] = {}
         self._unreadable: dict[str, str] = {}
         self._failure: tuple[ApiError, str, float] | None = None
 
-    def event(self, event: Event) -> None:
-        """Take in what happened."""
-        self._scheduler.observe(event, time.monotonic())
-        match event:
-            case PodSeen(pod):
-                self._unreadable.pop(f"Pod {pod.namespace}/{pod.name}", None)
-            case NodeSeen(node):
-                self._unreadable.pop(f"Node {node.name}", None)
-            case PoolSeen(pool):
-                self._unreadable.pop(f"Pool {pool.name}", None)
-            case _:
-                pass
+    def seen(self, document: PoolDocument) -> None:
+        """Take in a Pool as it now is."""
+        name = document.metadata.name
+        self._pools[name] = document
+        self._unreadable.pop(name, None)
+
+    def gone(self, name: str) -> None:
+        """Take in that there is no Pool of this name."""
+        self._pools.pop(name, None)
+        self._unreadable.pop(name, None)
+
+    def event(self, _event: Event) -> None:
+        """Take in nothing: the documents were."""
 
     def unreadable(self, found: Unreadable) -> None:
-        """Take in that an object is there and cannot be read."""
-        name = f"{found.namespace}/{found.name}".removeprefix("/") or "without a name"
-        self._unreadable[f"{found.kind} {name}"] = found.message
-        if len(self._unreadable) > NOTES_MAX:
-            self._unreadable.pop(next(iter(self._unreadable)))
+        """Take in that a Pool is there and cannot be read."""
+        self._unreadable[found.name] = f"pool {found.name}: {found.message}"
 
     def failure(self, kind: str, error: ApiError) -> None:
         """Take in that a list or a watch failed; that history is gone is nothing unusual."""
@@ -98,19 +94,15 @@ class _Heard:
             self._failure = (error, kind, time.monotonic())
 
     def raise_failure(self) -> None:
-        """Raise the failure that kept something from being listed."""
+        """Raise the failure that kept the Pools from being listed."""
         if self._failure is not None:
             raise self._failure[0]
 
     def snapshot(self) -> Snapshot:
         """Return the pools as they are now, and what is not in them."""
-        for pool in self._scheduler.pools():
-            self._scheduler.decide(pool, time.monotonic(), limit=0)  # tries no pod; what time brings about happens
-        return Snapshot(
-            self._scheduler.summary(),
-            tuple(f"{name}: {message}" for name, message in sorted(self._unreadable.items())),
-            self._trouble(),
-        )
+        snapshot = snapshot_of(self._pools.values(), time.time())
+        unreadable = (*(text for _, text in sorted(self._unreadable.items())), *snapshot.unreadable)
+        return replace(snapshot, unreadable=unreadable, trouble=self._trouble())
 
     def _trouble(self) -> str:
         if self._failure is None or time.monotonic() - self._failure[2] > TROUBLE_SECONDS:

@@ -1,82 +1,135 @@
-"""The cluster as it is now: lists pods, nodes and Pools once and lets the engine sum them up.
+"""The pools as their statuses tell: what the scheduler wrote into them, and nothing that was counted here.
 
 Laws:
-- There is no second accounting: what is listed goes through `Scheduler.observe`, as in the daemon.
-- An object that cannot be read is named and left out; it does not hide the others.
+- Only Pools are read, so the right to list them is enough.
+- A status that is missing, not renewed, or cannot be read is told beside the numbers; it does not hide the others.
 - A cluster that does not know Pools is no cluster without pools: that is an error.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
 
-from aischeduler.engine.profile import Profile
-from aischeduler.engine.scheduler import Scheduler
 from aischeduler.kube import resources
 from aischeduler.kube.client import Client
-from aischeduler.kube.documents import UNREADABLE, Named
-from aischeduler.kube.paging import pages, read_raw
-from aischeduler.kube.podspec import SpecCache
-from aischeduler.model.events import Event
-from aischeduler.model.summary import PoolSummary
+from aischeduler.kube.decode_pool import read_pool
+from aischeduler.kube.documents import PoolDocument
+from aischeduler.kube.paging import pages
+from aischeduler.kube.pool_requests import AMOUNTS, HELD_SECONDS
+from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
+from aischeduler.model.quantity import QuantityError
+from aischeduler.model.resources import parse_amounts
+from aischeduler.model.summary import GPU, PoolSummary
 
-_NAMED: Final = msgspec.json.Decoder(Named)
+NAMES_MAX: Final = 5
+"""Pools that a note names; of the others it says how many they are."""
+_NOTHING: Final = dict.fromkeys((CPU, MEMORY, EPHEMERAL_STORAGE, PODS, GPU), 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All pools in numbers, sorted by name, and the objects that could not be read.
+    """All pools in numbers, sorted by name; of `missing` ones nobody has written a status.
 
-    `trouble` says why the numbers may be old; it is empty where they are not.
+    `old` ones were not renewed since; `unreadable` says what cannot be read. `trouble` says why changes are not heard.
     """
 
     pools: tuple[PoolSummary, ...]
-    unreadable: tuple[str, ...]
+    missing: tuple[str, ...] = ()
+    old: Mapping[str, datetime] = field(default_factory=dict)
+    unreadable: tuple[str, ...] = ()
     trouble: str = ""
 
     def notes(self) -> list[str]:
         """Return a sentence for everything that the numbers do not tell."""
-        notes = [f"not counted, because it cannot be read: {text}" for text in self.unreadable]
+        notes = [f"not shown, because it cannot be read: {text}" for text in self.unreadable]
+        if not self.pools:
+            notes.append("there are no Pools; a scheduler that runs creates the pool default")
+        if self.missing:
+            notes.append(f"no scheduler has written the status of {_named(self.missing)}: is one running?")
+        if self.old:
+            since = min(self.old.values()).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            notes.append(
+                f"the numbers may be old: no scheduler has renewed the status of {_named(tuple(self.old))} "
+                f"since {since}; is one running?"
+            )
         return [*notes, f"the numbers may be old: {self.trouble}"] if self.trouble else notes
 
 
-async def take_snapshot(client: Client, profile: Profile) -> Snapshot:
-    """List everything and sum it up; raises ApiError."""
-    scheduler = Scheduler(profile, run="snapshot")
-    unreadable: list[str] = []
-    for resource in counted():
-        async for event in listed(client, resource):
-            if isinstance(event, str):
-                unreadable.append(event)
-            else:
-                scheduler.observe(event, now=0.0)
-    return Snapshot(scheduler.summary(), tuple(unreadable))
+class _Status(Struct, rename="camel"):
+    """The numbers of a status."""
+
+    nodes: int = 0
+    pods: int = 0
+    pending_pods: int = 0
+    preemption: bool = False
+    borrowing: bool = False
+    sharing: bool = False
+    renew_time: datetime | None = None
+    gpus: dict[str, int] = {}
 
 
-def counted() -> tuple[resources.Resource[Any], ...]:
-    """Return the resources whose objects make the numbers of pools."""
-    return resources.pools(), resources.nodes(), resources.pods(SpecCache())
-
-
-async def listed(client: Client, resource: resources.Resource[Any]) -> AsyncIterator[Event | str]:
-    """Yield an event for each object, or the kind and name of one that cannot be read."""
-    async with aclosing(pages(client, resource, read_raw)) as found:
+async def take_snapshot(client: Client, now: float) -> Snapshot:
+    """List the Pools and read their statuses at this unix time; raises ApiError."""
+    resource = resources.pools()
+    documents: list[PoolDocument] = []
+    async with aclosing(pages(client, resource, resource.page.decode)) as found:
         async for page in found:
-            for item in page.items or ():
-                try:
-                    document = resource.document.decode(item)
-                except UNREADABLE as error:
-                    yield f"{resource.kind} {_name(item)}: {error}"
-                else:
-                    yield resource.seen(document)
+            documents += page.items or ()
+    return snapshot_of(documents, now)
 
 
-def _name(item: msgspec.Raw) -> str:
-    try:
-        metadata = _NAMED.decode(item).metadata
-    except UNREADABLE:
-        return "without a name"
-    return f"{metadata.namespace}/{metadata.name}".removeprefix("/")
+def snapshot_of(documents: Iterable[PoolDocument], now: float) -> Snapshot:
+    """Return what the statuses of these Pools tell at a unix time."""
+    pools: list[PoolSummary] = []
+    missing: list[str] = []
+    old: dict[str, datetime] = {}
+    unreadable: list[str] = []
+    for document in sorted(documents, key=lambda one: one.metadata.name):
+        name = document.metadata.name
+        try:
+            status = msgspec.convert(document.status or {}, _Status)
+            pools.append(_summary(document, status))
+        except (msgspec.ValidationError, QuantityError) as error:
+            unreadable.append(f"the status of pool {name}: {error}")
+            continue
+        if not document.status:
+            missing.append(name)
+        elif status.renew_time is not None and now - status.renew_time.timestamp() > HELD_SECONDS:
+            old[name] = status.renew_time
+    return Snapshot(tuple(pools), tuple(missing), old, tuple(unreadable))
+
+
+def _summary(document: PoolDocument, status: _Status) -> PoolSummary:
+    """Return the numbers of a status; without one they are zeros and the spec says what is allowed."""
+    amounts = {name: _amounts(name, document.status or {}, status.gpus) for name in AMOUNTS}
+    pool = read_pool(document)
+    in_force = (status.preemption, status.borrowing, status.sharing)
+    if not document.status and not pool.invalid:
+        in_force = (not pool.disable_preemption, not pool.disable_borrowing, not pool.disable_sharing)
+    preemption, borrowing, sharing = in_force
+    return PoolSummary(
+        name=pool.name,
+        nodes=status.nodes,
+        pods=status.pods,
+        pending_pods=status.pending_pods,
+        preemption=preemption,
+        borrowing=borrowing,
+        sharing=sharing,
+        **amounts,
+    )
+
+
+def _amounts(kind: str, status: Mapping[str, Any], gpus: Mapping[str, int]) -> dict[str, int]:
+    quantities = msgspec.convert(status.get(kind) or {}, dict[str, str | int])
+    texts = {name: str(quantity) for name, quantity in quantities.items()}
+    return {**_NOTHING, **parse_amounts(f"status.{kind}", texts), GPU: gpus.get(kind, 0)}
+
+
+def _named(pools: Sequence[str]) -> str:
+    more = len(pools) - NAMES_MAX
+    return f"{', '.join(pools[:NAMES_MAX])}{f' and {more} more' if more > 0 else ''}"

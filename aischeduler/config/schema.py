@@ -72,6 +72,15 @@ class RoomOrder(StrEnum):
     BORROW_THEN_PREEMPT = "BorrowThenPreempt"
 
 
+class ConstraintRule(StrEnum):
+    """What becomes of a pod with a hard constraint that is not supported."""
+
+    HOLD = "Hold"
+    """It waits, with a reason that names the constraint."""
+    IGNORE = "Ignore"
+    """It is placed as if it did not state the constraint, and gets a Warning event."""
+
+
 def _whole(least: int, most: int, extra: dict[str, Any] | None = None, of: str = "") -> Meta:
     """Return the bounds of a whole number, with the words for them."""
     return Meta(ge=least, le=most, description=f"a whole number {of}from {least} to {most}", extra=extra)
@@ -130,10 +139,10 @@ class DefaultPool(Part, frozen=True):
 
 
 class Events(Part, frozen=True):
-    """How much is written at most beside Bindings: events, and the statuses of pods and Pools."""
+    """How many events are written at most: etcd keeps each for an hour."""
 
-    per_second: Annotated[int, _whole(1, EVENTS_PER_SECOND_MAX, RELOADED)] = 1000
-    burst: Annotated[int, _whole(1, EVENTS_BURST_MAX, RELOADED)] = 2000
+    per_second: Annotated[int, _whole(1, EVENTS_PER_SECOND_MAX, RELOADED)] = 50
+    burst: Annotated[int, _whole(1, EVENTS_BURST_MAX, RELOADED)] = 1000
 
 
 class LeaderElection(Part, frozen=True):
@@ -186,7 +195,8 @@ class Config(Part, frozen=True):
     `scheduler_name` is what pods write into `spec.schedulerName`; `bind_in_flight` bounds the Bindings that wait for
     an answer at one time, `request_timeout_seconds` every request that is no list, watch or renewal of the Lease;
     `gpu_resources` are the node resources that count as GPUs, in table and placement; `disable_preemption` forbids
-    every eviction on a pod's behalf, taking back lent room included; `make_room` holds for Pools that do not say.
+    every eviction on a pod's behalf, taking back lent room included; `make_room` holds for Pools that do not say;
+    `unsupported_constraints` says what becomes of pods with hard constraints that no rule looks at.
     """
 
     api_version: Annotated[Literal["config.resource.aibee.cn/v1alpha1"], Meta(description=API_VERSION)] = API_VERSION
@@ -200,6 +210,7 @@ class Config(Part, frozen=True):
     make_room: Annotated[RoomOrder, Meta(description="PreemptThenBorrow or BorrowThenPreempt")] = (
         RoomOrder.PREEMPT_THEN_BORROW
     )
+    unsupported_constraints: Annotated[ConstraintRule, Meta(description="Hold or Ignore")] = ConstraintRule.HOLD
     default_pool: Annotated[DefaultPool, Meta(description="a mapping such as disableSharing: true")] = DefaultPool()
     backoff: Annotated[Backoff, Meta(description="a mapping such as maxSeconds: 30")] = Backoff()
     events: Annotated[Events, Meta(description="a mapping with the keys perSecond and burst")] = Events()

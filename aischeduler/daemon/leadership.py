@@ -3,17 +3,21 @@
 Laws:
 - A write that is due too long after the last renewal waits for the next one. Once others may have taken the Lease it
   ends the process, at once and without another write.
-- A new leader begins once it has seen all pods that the last one saw, where that one said so.
+- A new leader begins once it has seen every Binding that the last one may have had accepted: its watch has come as far
+  as the version that this one left, or as the pods are when it takes the Lease; else all pods were listed anew.
+- The Lease is given back only when nothing that was sent may still take effect; else it runs out.
 """
 
+import asyncio
 import os
 import socket
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final, NoReturn, Protocol
 from uuid import uuid4
 
 from structlog.typing import FilteringBoundLogger
@@ -21,6 +25,7 @@ from structlog.typing import FilteringBoundLogger
 from aischeduler.config.schema import Config
 from aischeduler.kube.auth import Server
 from aischeduler.kube.elector import Elector, LostLeaseError, Terms
+from aischeduler.kube.errors import ApiError
 from aischeduler.kube.pace import Pace
 from aischeduler.kube.store import version_number
 from aischeduler.kube.wire import Wire
@@ -28,7 +33,9 @@ from aischeduler.kube.wire import Wire
 LOST_LEASE: Final = 3
 """Exit status of a scheduler that led and lost its Lease."""
 CATCH_UP_SECONDS_MAX: Final = 1.0
-"""Longest that a new leader waits for its watch to show what the last one had seen."""
+"""Longest that a new leader waits for its watch to show what the last one did, before it lists all pods anew."""
+WATCH_ANEW_SECONDS_MAX: Final = 1.0
+"""Longest that a new leader waits until all its watches are open anew."""
 LOOK_SECONDS: Final = 0.02
 HELD_SECONDS: Final = 0.1
 """How long a write that may not be sent waits until it asks again."""
@@ -38,6 +45,30 @@ HOME_NAMESPACE: Final = "kube-system"
 NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 End = Callable[[], NoReturn]
+
+
+class Pods(Protocol):
+    """How far the pods are, and how far they are shown; see `kube.podreader.PodReader`."""
+
+    @property
+    def shown(self) -> str:
+        """Up to which version the watch has shown all pods; empty while they are listed."""
+
+    async def version(self) -> str:
+        """Return the version of the pods as they are now; raises ApiError."""
+
+    async def list_again(self) -> None:
+        """Return once all pods were listed by a list that begins after this."""
+
+
+class Watch(Protocol):
+    """A watch that can be opened anew; see `kube.reflector.Reflector`."""
+
+    watching: asyncio.Event
+    absent: bool
+
+    def reopen(self) -> None:
+        """Leave the stream that is open, for another one from the same version on."""
 
 
 def leave() -> NoReturn:
@@ -90,6 +121,11 @@ class Leadership:
         return self._elector.epoch if self._elector is not None else None
 
     @property
+    def elects(self) -> bool:
+        """Say whether we lead by an election: then somebody may follow us."""
+        return self._elector is not None and self.leads
+
+    @property
     def leads(self) -> bool:
         """Say whether we may write now."""
         return self._elector is None or self._elector.may_write
@@ -105,19 +141,43 @@ class Leadership:
             self._lost(f"a write was due {elector.terms.lease_seconds} s after the last renewal, or later")
         return self._pace.sleep(HELD_SECONDS)
 
-    async def begin(self, pods_version: Callable[[], str]) -> None:
-        """Return once we lead and have seen the pods up to where the last leader saw them."""
-        elector = self._elector
-        if elector is None:
-            return
-        await elector.lead()
-        due = version_number(elector.pods_seen)
-        end = self._pace.clock() + CATCH_UP_SECONDS_MAX
-        while due is not None and (version_number(pods_version()) or 0) < due:
-            if self._pace.clock() >= end:
-                self._log.warning("not all seen that the last leader saw", seen=pods_version(), due=elector.pods_seen)
+    async def begin(self, pods: Pods, watches: Collection[Watch]) -> None:
+        """Return once we lead and have seen all pods that the last leader may have bound."""
+        if self._elector is not None:
+            await self._elector.lead()
+            await self._watch_anew(watches)
+            if self._elector.follows:
+                await self._catch_up(pods, self._elector.pods_seen or await self._version_of(pods))
+
+    async def _watch_anew(self, watches: Collection[Watch]) -> None:
+        """Open all watches anew: what ended the last leader may have taken the API server behind them with it."""
+        for watch in watches:
+            watch.reopen()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(WATCH_ANEW_SECONDS_MAX):
+                for watch in watches:
+                    if not watch.absent:
+                        await watch.watching.wait()
+
+    async def _version_of(self, pods: Pods) -> str:
+        """Return the version of the pods as they are now; nothing where that cannot be read."""
+        try:
+            return await pods.version()
+        except ApiError as error:
+            self._log.warning("the version of the pods is unknown", reason=str(error))
+            return ""
+
+    async def _catch_up(self, pods: Pods, told: str) -> None:
+        """Wait until the watch has shown this version; where it does not soon, or none is told, list all pods anew."""
+        due, end = version_number(told), self._pace.clock() + CATCH_UP_SECONDS_MAX
+        while due is not None:
+            if (version_number(pods.shown) or 0) >= due:
                 return
+            if self._pace.clock() >= end:
+                break
             await self._pace.sleep(LOOK_SECONDS)
+        self._log.info("listing pods again", shown=pods.shown, due=told, reason="the last leader may have bound more")
+        await pods.list_again()
 
     async def keep(self) -> None:
         """Renew the Lease until cancelled."""
@@ -129,10 +189,20 @@ class Leadership:
         except LostLeaseError as error:
             self._lost(str(error))
 
-    async def give_back(self, pods_version: str) -> None:
-        """Let another lead: nothing of ours is under way any more."""
-        if self._elector is not None:
-            await self._elector.release(pods_version)
+    async def give_back(self, left: Mapping[str, int], pods_seen: str) -> None:
+        """Let another lead at once, unless something of ours is `left` under way: then when the Lease is over.
+
+        `pods_seen` is a version of pods that has all that we did; empty where none is known.
+        """
+        elector = self._elector
+        if elector is None:
+            return
+        if not any(left.values()):
+            await elector.release(pods_seen)
+        elif elector.holds:
+            seconds, reason = elector.terms.lease_seconds, "what is in flight may still take effect"
+            self._log.warning("lease not given back", **left, another_leads_after_seconds=seconds, reason=reason)
+            elector.leading.clear()
 
     async def close(self) -> None:
         """Close the connections of the election."""

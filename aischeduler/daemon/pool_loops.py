@@ -3,11 +3,12 @@
 Laws:
 - Loops follow the pools: a pool that comes gets one, a pool that goes takes its own with it.
 - A slice of decisions is about 5 ms long; how many attempts that is, is learnt from the last ones.
+- An exception never ends the looking for work: it is told, and work is looked for again after a while.
 - Pools take turns, and between two slices everything else gets its turn: what is read, sent and answered.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, Protocol
 
@@ -18,10 +19,14 @@ SLICE_SECONDS: Final = 0.005
 """How long the engine may run before others may."""
 ATTEMPTS_MAX: Final = 512
 """Most attempts in one call of the engine."""
+RETRY_FIRST_SECONDS: Final = 0.5
+RETRY_LONGEST_SECONDS: Final = 30.0
+"""How long to wait after a failed look for work, at first and at most; each time in a row it is twice as long."""
 NAP_SECONDS: Final = 0.02
 """Shortest wait for something that moves by itself."""
 
 Job = Callable[[], Awaitable[None]]
+Perform = Callable[[Sequence[Action]], None]
 Spawn = Callable[[str, Job], asyncio.Task[None]]
 """Starts a named task that is started again when it fails."""
 
@@ -45,16 +50,20 @@ class Decider(Protocol):
 class PoolLoops:
     """One loop per pool of the scheduler: wait for work, decide for a slice, hand on, let others run.
 
-    `perform` takes the actions; `room` waits while too much of a pool is decided and not yet bound.
+    `perform` takes the actions; `room` waits while too much of a pool is decided and not yet bound. `failed` hears what
+    failed when work was looked for.
     """
 
     def __init__(
         self,
         scheduler: Decider,
-        perform: Callable[[list[Action]], None],
+        perform: Perform,
         room: Callable[[str], Awaitable[None]],
         clock: Callable[[], float],
+        failed: Callable[[str, Exception], None],
     ) -> None:
+        self._failed = failed
+        self._retry_seconds = RETRY_FIRST_SECONDS
         self._scheduler = scheduler
         self._perform = perform
         self._room = room
@@ -100,9 +109,18 @@ class PoolLoops:
         self._wake_is_due = False
         if self._spawn is None:
             return
+        try:
+            self._look_for_work(self._spawn)
+            self._retry_seconds = RETRY_FIRST_SECONDS
+        except Exception as error:  # noqa: BLE001 - without another look nothing would ever be decided again
+            self._failed("looking for work", error)
+            self._ring_in(self._retry_seconds)
+            self._retry_seconds = min(self._retry_seconds * 2, RETRY_LONGEST_SECONDS)
+
+    def _look_for_work(self, spawn: Spawn) -> None:
         pools = self._scheduler.pools()
         if pools != tuple(self._tasks):
-            self._follow(dict.fromkeys(pools), self._spawn)
+            self._follow(dict.fromkeys(pools), spawn)
         for name in self._scheduler.ready(self._clock()):
             self._wakes[name].set()
             if name not in self._held:
@@ -133,10 +151,16 @@ class PoolLoops:
                 return
             self._alarm.cancel()
             self._alarm = None
-        self._alarm_at = at
         if at is not None:
-            wait = max(NAP_SECONDS, at - self._clock())
-            self._alarm = asyncio.get_running_loop().call_later(wait, self._ring)
+            self._ring_in(max(NAP_SECONDS, at - self._clock()))
+        self._alarm_at = at
+
+    def _ring_in(self, seconds: float) -> None:
+        """Look for work after so many seconds, whatever was meant to be the next time."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm_at = None
+        self._alarm = asyncio.get_running_loop().call_later(seconds, self._ring)
 
     async def _decide_for_ever(self, pool: str) -> None:
         wake = self._wakes[pool]
@@ -152,10 +176,12 @@ class PoolLoops:
             self._due.add(pool)
             async with self._turn:
                 begun = self._clock()
-                self._perform(self._scheduler.decide(pool, begun, attempts))
+                try:
+                    self._perform(self._scheduler.decide(pool, begun, attempts))
+                finally:
+                    self._due.discard(pool)
+                    self.wake_soon()
                 attempts = _attempts(attempts, self._clock() - begun)
-                self._due.discard(pool)
-                self.wake_soon()
                 await asyncio.sleep(0)
 
 

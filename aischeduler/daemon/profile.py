@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from aischeduler.config.schema import Config
+from aischeduler.config.schema import Config, ConstraintRule
 from aischeduler.engine.profile import Profile, default_profile
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pool import MakeRoom, Pool
@@ -15,6 +15,7 @@ def profile_of(config: Config) -> Profile:
     return replace(
         default_profile(config.scheduler_name, config.gpu_resources, preemption=not config.disable_preemption),
         make_room=MakeRoom(config.make_room),
+        hold_unsupported=config.unsupported_constraints is ConstraintRule.HOLD,
         backoff=Backoff(config.backoff.initial_seconds, config.backoff.max_seconds),
         default_pool=Pool(
             DEFAULT_POOL,

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import socket
+from collections.abc import Callable
 
 import structlog
 
@@ -11,6 +12,16 @@ from aischeduler.daemon.process import Daemon
 from aischeduler.daemon.reload import Apply, Reload, Source
 from aischeduler.daemon.signals import reacting
 from aischeduler.kube.auth import Server
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Return uvloop's event loop where uvloop is installed."""
+    try:
+        import uvloop  # noqa: PLC0415 - an extra
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
 
 
 async def serve(

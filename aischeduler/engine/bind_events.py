@@ -37,6 +37,9 @@ def bind_refused(cluster: Cluster, event: BindRefused, now: float) -> None:
         case Refusal.FORBIDDEN | Refusal.UNAVAILABLE:
             queue.retry(record, now)
             _report(cluster, record, event)
+        case Refusal.STALE:
+            record.backoff_until = now
+            queue.add(record, now)
         case _:
             assert_never(event.refusal)
 

@@ -8,6 +8,7 @@ Laws:
 import numpy as np
 
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.recovery import end_quietly, judging_failed
 from aischeduler.engine.wakeups import row_changed
 from aischeduler.policies.preemption import viable
 from aischeduler.state.claims import Claim
@@ -63,9 +64,14 @@ def recheck(cluster: Cluster, row: int, now: float) -> None:
     for i, claim in enumerate(claims):
         if cluster.claims.of(claim.owner.pod.uid) is not claim:
             continue
-        with without(cluster, _still(cluster, claims[i:])):
-            fits = bool(cluster.runner.passes(claim.spec, np.array([row], dtype=np.intp))[0])
-            keeps = fits or viable(claim.spec, cluster.runner, cluster.running, row)
+        try:
+            with without(cluster, _still(cluster, claims[i:])):
+                fits = bool(cluster.runner.passes(claim.spec, np.array([row], dtype=np.intp))[0])
+                keeps = fits or viable(claim.spec, cluster.runner, cluster.running, row)
+        except Exception as error:  # noqa: BLE001 - a bug costs one claim, not those behind it
+            end_quietly(cluster, claim)
+            judging_failed(cluster, claim.owner, "looking whether it can still use the room that it claims", error)
+            continue
         if not keeps:
             end_claim(cluster, claim, now)
         elif fits and claim.owner.place is Place.NOMINATED:
@@ -76,7 +82,12 @@ def renominate(cluster: Cluster, claims: tuple[Claim, ...], now: float) -> None:
     """Make claims again that were ended to let a pod ahead take their row, as far as they can still be used."""
     given_up: list[Claim] = []
     for claim in claims:
-        if viable(claim.spec, cluster.runner, cluster.running, claim.row):
+        try:
+            usable = viable(claim.spec, cluster.runner, cluster.running, claim.row)
+        except Exception as error:  # noqa: BLE001 - a bug costs one claim, not those behind it
+            judging_failed(cluster, claim.owner, "looking whether it can still use the room that it claims", error)
+            usable = False
+        if usable:
             cluster.claims.make(claim)
         else:
             given_up.append(claim)

@@ -15,8 +15,10 @@ from cachetools import LRUCache
 from aischeduler.engine.errands import Errands
 from aischeduler.engine.news import News
 from aischeduler.engine.profile import Profile
+from aischeduler.engine.search_cache import Searches
 from aischeduler.engine.tally import Tally
 from aischeduler.engine.unrest import Versions
+from aischeduler.engine.unseen import Freshness, UnknownPools
 from aischeduler.framework.plugin import Ask
 from aischeduler.framework.runner import Runner
 from aischeduler.model.actions import Action, ReportPool
@@ -24,10 +26,9 @@ from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.pool import Pool
 from aischeduler.model.selectors import Labels
-from aischeduler.policies.borrowing import Market, NoLender
-from aischeduler.policies.floors import Floors
+from aischeduler.policies.borrowing import Market
 from aischeduler.policies.placement import preference
-from aischeduler.policies.preemption import Losses, Unhelpful
+from aischeduler.state.anti_affinity import AntiAffinity
 from aischeduler.state.budgets import BudgetTable
 from aischeduler.state.claims import Claims
 from aischeduler.state.loans import Loan, Loans
@@ -37,58 +38,41 @@ from aischeduler.state.pools import PoolTable
 from aischeduler.state.queue import PoolQueue, Stir
 from aischeduler.state.records import NOWHERE, Place, PodRecord
 from aischeduler.state.running import RunningFacts, RunningPods
+from aischeduler.state.storage import Storage
 from aischeduler.state.timers import Timers
 
 WARNINGS_MAX: Final = 10_000
 """Objects of which we remember what they were warned of; the oldest may be warned again."""
-LOSSES_MAX: Final = 64
-"""Searches that found victims and are remembered; each takes some numbers per node of its pool."""
-SEARCHES_MAX: Final = 1024
-"""Searches without a result that are remembered, of each kind."""
 
 
 @dataclass(frozen=True, slots=True)
-class KnownLosses:
-    """Losses as they were found, and the versions of what they were found by."""
+class Asked:
+    """An eviction that was asked for: by which decision, and for whom (uid, or empty where a loan ended).
 
-    losses: Losses
-    rules: tuple[int, int]
-    nodes: int
-    running: int
-
-
-class Searches:
-    """How many were `made` in full, and those that found nothing, with the versions of all that they looked at.
-
-    What is forgotten costs a search, never truth.
+    `number` is that of the decision, and `read_at` when to read the victim if nothing was heard by then.
     """
 
-    def __init__(self) -> None:
-        self.made = 0
-        self.floors = Floors()
-        """The least that each row could lose."""
-        self.victims: LRUCache[tuple[str, bytes], tuple[tuple[int, int], int, Unhelpful]] = LRUCache(SEARCHES_MAX)
-        """Pool and class -> versions, priority that was too low, and why nobody can go."""
-        self.losses: LRUCache[tuple[str, bytes, int], KnownLosses] = LRUCache(LOSSES_MAX)
-        """Pool, class and priority -> what each row of the pool would lose for such a pod."""
-        self.lenders: LRUCache[tuple[bytes, tuple[str, ...]], tuple[tuple[int, int, int], NoLender]] = LRUCache(
-            SEARCHES_MAX
-        )
-        """Class and pools visited, the home first -> versions, and why nobody lends."""
+    beneficiary: str
+    decision: str
+    number: int
+    read_at: float
 
 
 class Cluster:
-    """The state of one engine. `run` makes decision ids unique over restarts."""
+    """The state of one engine. `run` makes decision ids unique over restarts.
+
+    `now` is the time of the call that runs, and `decisions` how many were begun.
+    """
 
     def __init__(self, profile: Profile, run: str) -> None:
+        self.now, self.decisions = 0.0, 0
         self.profile = profile
-        self.nodes = NodeTable()
+        self.nodes, self.stir = NodeTable(), Stir()
         self.pools = PoolTable(self.nodes, profile.default_pool)
         self.runner = Runner(profile.plugins, self.nodes)
         self.records: dict[str, PodRecord] = {}
         self.naming: dict[str, dict[str, PodRecord]] = {}
         """Pool name that pods ask for -> their records by uid."""
-        self.stir = Stir()
         self.queues: dict[str, PoolQueue] = {}
         self.add_queue(DEFAULT_POOL)
         self.running = RunningPods()
@@ -98,12 +82,13 @@ class Cluster:
         """Loans that ended and whose limits nobody has been told of."""
         self.budgets = BudgetTable(lambda uid: self.records[uid].pod)
         self.namespaces: dict[str, Labels] = {}
-        self.market = Market(self.pools, self.queues, self.loans, self.runner, profile.preemption)
+        self.storage, self.anti_affinity = Storage(), AntiAffinity()
+        self.market = Market(self.pools, self.queues, self.claims, self.loans, self.runner, profile.preemption)
         self.tally = Tally()
         self.unsettled: OrderedDict[str, float] = OrderedDict()
         """Assumed pods by uid -> when to read them if nothing was heard by then; in order of time."""
-        self.victims: dict[str, str] = {}
-        """Pods that we asked to evict and that are not yet seen to terminate -> for whom (uid, or empty)."""
+        self.victims: OrderedDict[str, Asked] = OrderedDict()
+        """Pods that we asked to evict and that are not yet seen to terminate; in the order of `read_at`."""
         self.departures = Timers()
         """Terminating pods on nodes, and until when they are believed to leave."""
         self.overstayed: set[str] = set()
@@ -120,6 +105,7 @@ class Cluster:
         self.reported: dict[str, ReportPool] = {}
         """Pool -> the status that it was told last."""
         self.errands = Errands()
+        self.unknown_pools, self.freshness = UnknownPools(), Freshness()
         self.news = News()
         self.offers: dict[int, dict[str, PodSpec]] = {}
         """Row -> pods that were woken for its room and not tried yet, with what they ask for."""
@@ -127,9 +113,7 @@ class Cluster:
         """Pool -> actions that the next decision of its loop carries out."""
         self.searches = Searches()
         self._warned: LRUCache[str, str] = LRUCache(WARNINGS_MAX)
-        self._run = run
-        self._decisions = 0
-        self._arrivals = 0
+        self._run, self._arrivals = run, 0
 
     def add_queue(self, pool: str) -> None:
         """Give a new pool its queue."""
@@ -137,8 +121,8 @@ class Cluster:
 
     def next_decision(self) -> str:
         """Return the id of a new decision."""
-        self._decisions += 1
-        return f"{self._run}-{self._decisions}"
+        self.decisions += 1
+        return f"{self._run}-{self.decisions}"
 
     def next_arrival(self) -> int:
         """Return the arrival number of a new pod."""
@@ -158,6 +142,20 @@ class Cluster:
     def ask(self, spec: PodSpec, pool: str) -> Ask:
         """Return what a pod of this class asks of this pool."""
         return Ask(spec, preference(self.pools.pools[pool], spec, self.profile.gpu_resources))
+
+    def gate_of(self, pod: Pod) -> str:
+        """Return why the pod may not be tried yet; empty when it may."""
+        return next((reason for gate in self.profile.plugins.gates if (reason := gate.holds(pod))), "")
+
+    def forget_pool(self, name: str) -> None:
+        """Keep nothing for a pool that is gone; what was to be told in its loop is told by the default pool's."""
+        self.errands.cancel(name)
+        self.stir.versions.pop(name, None)
+        self.news.forget(name)
+        self.freshness.forget(name)
+        self.tally.forget(name)
+        self.reported.pop(name, None)
+        self.outbox.setdefault(DEFAULT_POOL, []).extend(self.outbox.pop(name, []))
 
     def ours(self, pod: Pod) -> bool:
         """Say whether we schedule this pod."""
@@ -190,12 +188,18 @@ class Cluster:
         self.records[pod.uid] = record
         if pod.pool:
             self.naming.setdefault(pod.pool, {})[pod.uid] = record
+        if pod.claims and self.ours(pod):
+            self.storage.use(record)
 
     def strike(self, record: PodRecord) -> None:
         """Forget a record for good."""
         pod = record.pod
         del self.records[pod.uid]
         self._unname(pod)
+        if pod.claims:
+            self.storage.drop(record)
+        if record.blocker:
+            self.anti_affinity.block(record, "")
 
     def rename(self, record: PodRecord, pod: Pod) -> None:
         """Take the pod as it now is into its record."""
@@ -216,6 +220,8 @@ class Cluster:
         record.row, record.counted = row, record.pod.spec
         record.home = self.pools.home(record.pod.pool)
         self.running.add(record.pod.uid, record.pod.spec, row, self._facts(record))
+        if record.counted.anti_affinity:
+            self.anti_affinity.add(record.pod, record.counted)
         self.book(record)
 
     def uncount(self, record: PodRecord) -> int:
@@ -224,6 +230,8 @@ class Cluster:
         assert spec is not None
         self._unbook(record)
         self.running.remove(record.pod.uid)
+        if spec.anti_affinity:
+            self.anti_affinity.remove(record.pod, spec)
         record.row, record.counted = NOWHERE, None
         self.nodes.remove(spec, row)
         return row
@@ -266,6 +274,18 @@ class Cluster:
         self.book(record)
         if record.loan != before:
             self.turned.setdefault(record.pod.uid, before)
+
+    def recount_loans(self) -> None:
+        """Count all loans anew, each as what its pod now is."""
+        self.loans.clear()
+        for record in self.records.values():
+            record.loan = None
+            if record.counted is not None:
+                self.book(record)
+
+    def forget_eviction(self, uid: str) -> bool:
+        """Believe no more of a pod that it leaves because we asked it to; say whether we did."""
+        return self.victims.pop(uid, None) is not None
 
     def leaving(self, uid: str) -> bool:
         """Say whether a pod on a row is believed to leave it soon: it terminates, or we asked it to go."""

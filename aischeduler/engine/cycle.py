@@ -8,15 +8,18 @@ Laws:
 from dataclasses import dataclass
 from typing import Final
 
-from aischeduler.engine.claiming import end_claim, lifted_for, renominate, room_came, without
+from aischeduler.engine.claiming import end_claim, end_claim_of, lifted_for, renominate, room_came, without
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.constraints import held_by, note_held
 from aischeduler.engine.evictions import evict
+from aischeduler.engine.freshness import await_fresh_view, is_fresh
 from aischeduler.engine.lending import note_blocked, travel
 from aischeduler.engine.net import count_saved
 from aischeduler.engine.reasons import may_not_evict, unhelpful
 from aischeduler.engine.searches import find_lender, find_victims
 from aischeduler.engine.sentences import BORROWING, PREEMPTION, sentence
 from aischeduler.engine.tally import Result
+from aischeduler.engine.unknown_pools import is_known, unknown_pool_message, want_pool
 from aischeduler.engine.wakeups import offer_ends
 from aischeduler.framework.plugin import Ask
 from aischeduler.model.actions import Action, Bind, Nominate, ReportWaiting
@@ -52,6 +55,7 @@ class Attempt:
     actions: list[Action]
     now: float
     clauses: dict[str, str]
+    result: Result | None = None
 
     @property
     def pool(self) -> Pool:
@@ -74,8 +78,8 @@ class Attempt:
         return self.cluster.nodes.rows_of_pool(self.cluster.pools.id(self.queue.pool))
 
     def ended(self, result: Result) -> None:
-        """Count how the attempt ended."""
-        self.cluster.tally.attempts[self.queue.pool, result] += 1
+        """Note how the attempt ended: it is counted once all of it is done."""
+        self.result = result
 
     def nominate(self, node: str) -> None:
         """Let the pod's status name the node, or none, where it does not."""
@@ -98,17 +102,40 @@ def attempt(cluster: Cluster, queue: PoolQueue, record: PodRecord, actions: list
     Return what it cost, where 1 is an attempt that only looked for a node.
     """
     record.decision, searches = cluster.next_decision(), cluster.searches.made
+    record.broken = False
     cluster.withdraw(record)
+    if record.failed and _gated(cluster, record, now):
+        return 1
     tried = Attempt(cluster, queue, record, actions, now, {})
     refused = record.pod.spec.invalid or _not_allowed(cluster, record)
-    if refused:
-        _hold(tried, refused)
+    held = None if refused else held_by(cluster, record.pod)
+    note_held(cluster, record, held)
+    if not is_known(cluster, record, now):
+        want_pool(cluster, record)
+        _hold(tried)
+        record.message = unknown_pool_message(record.pod.pool)  # no event: the answer is about to come
+    elif refused or held is not None:
+        _hold(tried)
+        tried.report(held.message if held is not None else refused)
     elif tried.at_home:
         _at_home(tried)
     else:
         _abroad(tried)
     offer_ends(cluster, record, now)
+    if tried.result is not None:
+        cluster.tally.attempts[tried.queue.pool, tried.result] += 1
     return 1 + SEARCH_COST * (cluster.searches.made - searches)
+
+
+def _gated(cluster: Cluster, record: PodRecord, now: float) -> bool:
+    """Hold a pod back at its gates after all, where an exception kept them from being asked before."""
+    gate = cluster.gate_of(record.pod)
+    if gate:
+        record.message, record.visited = gate, ()
+        end_claim_of(cluster, record, now)
+        cluster.queues[record.home].gate(record)
+        offer_ends(cluster, record, now)
+    return bool(gate)
 
 
 def _at_home(tried: Attempt) -> None:
@@ -228,6 +255,9 @@ def _preempt(tried: Attempt) -> bool:
     if not isinstance(chosen, Chosen):
         tried.clauses[PREEMPTION] = unhelpful(cluster, pool.name, chosen)
         return False
+    if chosen.victims and not is_fresh(cluster, pool.name, tried.now):
+        _await_fresh_view(tried)
+        return True
     count_saved(cluster, tried.queue, record, chosen.row)
     displaced = _end_for(tried, claims, chosen.row)
     cluster.claims.make(Claim(record, record.pod.spec, chosen.row, pool.name, chosen.victims, tried.now))
@@ -244,6 +274,20 @@ def _preempt(tried: Attempt) -> bool:
     tried.ended(Result.NOMINATED)
     cluster.wake_alike(record, tried.now)
     return True
+
+
+def _await_fresh_view(tried: Attempt) -> None:
+    """Wait until the pool's view is refreshed: what we have not seen may make the eviction needless."""
+    cluster, record, pool = tried.cluster, tried.record, tried.queue.pool
+    tried.actions += await_fresh_view(cluster, pool, record, tried.now)
+    record.visited = ()
+    tried.queue.park(record, tried.now)
+    record.backoff_until = tried.now  # nothing has failed: room that comes free is its own at once
+    tried.nominate("")
+    problem = cluster.freshness.problems.get(pool)
+    if problem:
+        tried.report(_sentence(tried, {PREEMPTION: f"waits until what is known of the pool is up to date: {problem}"}))
+    tried.ended(Result.REFRESHING)
 
 
 def _borrow(tried: Attempt) -> bool:
@@ -291,8 +335,8 @@ def _park(tried: Attempt) -> None:
     tried.ended(Result.UNSCHEDULABLE)
 
 
-def _hold(tried: Attempt, reason: str) -> None:
-    """Wait for a change of the pod, its pool or its namespace."""
+def _hold(tried: Attempt) -> None:
+    """Wait for a change of the pod, its pool, its namespace, or what its constraint speaks of."""
     cluster, record = tried.cluster, tried.record
     claim = cluster.claims.of(record.pod.uid)
     if claim is not None:
@@ -301,7 +345,6 @@ def _hold(tried: Attempt, reason: str) -> None:
     cluster.queues[record.home].hold(record, tried.now)
     cluster.wake_alike(record, tried.now)  # what keeps this one may not keep the next
     tried.nominate("")
-    tried.report(reason)
     tried.ended(Result.HELD)
 
 

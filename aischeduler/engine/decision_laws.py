@@ -12,11 +12,12 @@ import numpy as np
 
 from aischeduler.engine import recount
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.constraints import held_by
 from aischeduler.model.actions import Action, Bind, Cause, Evict
 from aischeduler.model.names import PODS
 from aischeduler.model.pod import HostPort
 from aischeduler.plugins.node_ports import conflict
-from aischeduler.state.records import USABLE, Place, PodRecord
+from aischeduler.state.records import Place, PodRecord
 from aischeduler.state.trial import Trial
 
 Faults = Iterator[tuple[str, str]]
@@ -51,6 +52,8 @@ def _bind_faults(cluster: Cluster, bind: Bind) -> Faults:
         yield "I2", f"{uid}: bound to {bind.node}, which its spec rules out"
     if bind.pod.spec.invalid or bind.pod.gates:
         yield "I14", f"{uid}: bound though it is gated or its spec is invalid"
+    if (held := held_by(cluster, bind.pod)) is not None:
+        yield "I14", f"{uid}: bound though it is to be held: {held.message}"
     if bind.home_pool != bind.pool:
         yield from _loan_faults(cluster, bind, record)
 
@@ -90,7 +93,7 @@ def _who_want(cluster: Cluster, lender: str, row: int) -> list[str]:
     evicts = cluster.market.may_evict(cluster.pools.pools[lender])
     could = cluster.runner.passes if evicts else cluster.runner.could_run
     waiting = (record for queue in cluster.queues.values() for record in queue.records() if record.home == lender)
-    return [record.pod.uid for record in waiting if record.place in USABLE and could(record.pod.spec, rows)[0]]
+    return [record.pod.uid for record in waiting if record.usable and could(record.pod.spec, rows)[0]]
 
 
 def _evict_faults(cluster: Cluster, evict: Evict) -> Faults:
@@ -112,8 +115,9 @@ def _evict_faults(cluster: Cluster, evict: Evict) -> Faults:
         yield "I7", f"{uid}: is {evict.cause}, borrower {borrower}"
     if not cluster.profile.preemption or spec.disable_preemption or not asker.preempts:
         yield "I7", f"{uid}: is evicted for {asker.uid}, for which nobody may be"
-    if cluster.victims.get(uid) != asker.uid or uid in cluster.spared:
-        yield "I7", f"{uid}: is evicted for {asker.uid}, noted is {cluster.victims.get(uid)}"
+    noted = cluster.victims.get(uid)
+    if noted is None or noted.beneficiary != asker.uid or uid in cluster.spared:
+        yield "I7", f"{uid}: is evicted for {asker.uid}, noted is {noted}"
     claim = cluster.claims.of(asker.uid)
     tried_again = owner is not None and owner.decision != evict.decision
     if claim is not None and not tried_again and (claim.row != victim.row or uid not in claim.victims):

@@ -3,17 +3,21 @@
 Laws:
 - A pod that was asked to leave, or that terminates, is leaving: its room is counted on by claims and it is nobody's
   victim again. Its room is free only when it is gone.
+- An eviction of which nothing is heard is not believed in for ever: the pod is read, and only where the read shows that
+  nobody has asked it to go, those who counted on it look again. Time alone lets nobody evict another pod.
 - A terminating pod that outlives its grace is no longer believed to leave.
 - Who could not be evicted is spared for a while, and those who counted on it look elsewhere.
 """
 
 from collections import Counter
+from dataclasses import replace
 from typing import Final
 
 from aischeduler.engine.claiming import recheck
-from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.cluster import Asked, Cluster
+from aischeduler.engine.freshness import await_to_end_loans, is_fresh
 from aischeduler.engine.wakeups import row_changed
-from aischeduler.model.actions import Action, Cause, Evict
+from aischeduler.model.actions import Action, Cause, Evict, Settle
 from aischeduler.model.budget import Budget
 from aischeduler.model.events import EvictRefused, Spared
 from aischeduler.model.pod import Pod
@@ -23,6 +27,8 @@ from aischeduler.state.records import PodRecord
 
 LEAVING_SLACK_SECONDS: Final = 60.0
 """How long after its grace a terminating pod is still believed to leave."""
+UNHEARD_SECONDS: Final = 60.0
+"""A pod that was asked to leave and of which nothing was heard for this long is read, and again after as long."""
 SPARED_SECONDS: Final = 30.0
 """How long a pod that could not be evicted is no victim again."""
 PROTECTED_SECONDS: Final = 300.0
@@ -32,7 +38,8 @@ PROTECTED_SECONDS: Final = 300.0
 def evict(cluster: Cluster, victim: PodRecord, beneficiary: PodRecord | None, decision: str) -> Evict:
     """Ask a pod to leave its row, for another or because its loan has ended."""
     pod, pool = victim.pod, cluster.pool_of(victim.row)
-    cluster.victims[pod.uid] = beneficiary.pod.uid if beneficiary is not None else ""
+    asker = beneficiary.pod.uid if beneficiary is not None else ""
+    cluster.victims[pod.uid] = Asked(asker, decision, cluster.decisions, cluster.now + UNHEARD_SECONDS)
     cluster.budgets.note_eviction(pod)
     cluster.refresh(victim)
     cause = _cause(victim, pool, beneficiary)
@@ -57,7 +64,7 @@ def _cause(victim: PodRecord, pool: str, beneficiary: PodRecord | None) -> Cause
 def terminates(cluster: Cluster, record: PodRecord, now: float) -> None:
     """Note that a pod on a row is shown terminating."""
     uid = record.pod.uid
-    cluster.victims.pop(uid, None)
+    cluster.forget_eviction(uid)
     if uid not in cluster.departures and uid not in cluster.overstayed:
         cluster.departures.set(uid, now + record.pod.grace_seconds + LEAVING_SLACK_SECONDS)
         cluster.refresh(record)
@@ -66,7 +73,7 @@ def terminates(cluster: Cluster, record: PodRecord, now: float) -> None:
 
 def left(cluster: Cluster, uid: str) -> None:
     """Forget what was known of the leaving of a pod that is gone."""
-    cluster.victims.pop(uid, None)
+    cluster.forget_eviction(uid)
     cluster.departures.drop(uid)
     cluster.overstayed.discard(uid)
     cluster.spared.drop(uid)
@@ -74,17 +81,20 @@ def left(cluster: Cluster, uid: str) -> None:
 
 
 def evict_refused(cluster: Cluster, event: EvictRefused, now: float) -> None:
-    """Spare a pod that could not be evicted."""
+    """Spare a pod that could not be evicted; one whose eviction was lost may be asked again at once."""
     record = cluster.records.get(event.uid)
-    if record is None or cluster.victims.pop(event.uid, None) is None:
+    if record is None or not cluster.forget_eviction(event.uid):
         return
     record.protected = event.why is Spared.BUDGET
     seconds = PROTECTED_SECONDS if record.protected else SPARED_SECONDS
-    cluster.spared.set(event.uid, now + seconds)
+    if event.why is not Spared.LOST:
+        cluster.spared.set(event.uid, now + seconds)
     cluster.budgets.note_refusal(record.pod)
     if record.counted is not None:
         cluster.refresh(record)
         recheck(cluster, record.row, now)
+        if event.why is Spared.LOST:
+            _spare_no_more(cluster, [event.uid], now)
 
 
 def budget_seen(cluster: Cluster, budget: Budget, now: float) -> None:
@@ -120,15 +130,30 @@ def _may_be_evicted(cluster: Cluster, pod: Pod) -> bool:
 
 def flush(cluster: Cluster, now: float) -> None:
     """Let time do its part: pods that outstayed their grace, and pods that were spared long enough."""
-    for uid in cluster.departures.pop_due(now):
-        cluster.overstayed.add(uid)
-        record = cluster.records[uid]
+    overstayed = [cluster.records[uid] for uid in cluster.departures.pop_due(now)]
+    cluster.overstayed.update(record.pod.uid for record in overstayed)
+    for record in overstayed:
         cluster.refresh(record)
+    for record in overstayed:
         recheck(cluster, record.row, now)
     _spare_no_more(cluster, cluster.spared.pop_due(now), now)
 
 
-def end_loans(cluster: Cluster, lender: str, actions: list[Action]) -> None:
+def unheard(cluster: Cluster, most: int) -> list[Settle]:
+    """Return which pods to read, at most so many, because nothing is heard of their evictions."""
+    settles: list[Settle] = []
+    while cluster.victims and len(settles) < most:
+        uid, asked = next(iter(cluster.victims.items()))
+        if asked.read_at > cluster.now:
+            break
+        cluster.victims[uid] = replace(asked, read_at=cluster.now + UNHEARD_SECONDS)
+        cluster.victims.move_to_end(uid)
+        record = cluster.records[uid]
+        settles.append(Settle(record.pod, cluster.nodes.names[record.row], asked.decision, evicted=True))
+    return settles
+
+
+def end_loans(cluster: Cluster, lender: str, actions: list[Action], now: float) -> None:
     """End the loans that the lender's spec allows no more, the newest first, where its policy says so."""
     cluster.errands.review.discard(lender)
     pool = cluster.pools.pools[lender]
@@ -137,6 +162,9 @@ def end_loans(cluster: Cluster, lender: str, actions: list[Action]) -> None:
     lent = cluster.loans.lent(lender)
     if pool.disable_sharing or _over(pool.lending_limit, lent, lent):
         ended = _not_allowed(cluster, pool)
+        if ended and not is_fresh(cluster, lender, now):
+            actions += await_to_end_loans(cluster, lender, ended[0].pod, now)
+            return
         decision = cluster.next_decision() if ended else ""
         actions += [evict(cluster, record, None, decision) for record in ended]
 

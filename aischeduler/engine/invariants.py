@@ -219,7 +219,7 @@ def pools_faults(cluster: Cluster) -> Faults:
         if nodes.nodes[row] is None:
             yield "I4", f"row {row}: contested, but no node"
     errands = cluster.errands
-    left = {*errands.pools(), *errands.relook}
+    left = {*errands.pools(), *errands.relook, *errands.sought}
     strangers = (left | {*cluster.reported, *cluster.outbox}) - names
     if strangers:
         yield "I4", f"something is kept for pools that do not exist: {sorted(strangers)}"
@@ -299,6 +299,10 @@ def sums_faults(cluster: Cluster) -> Faults:
     }
     if not unknown <= {record.pod.uid for record in on_nodes}:
         yield "I5", f"known to be on nodes: {sorted(unknown - {r.pod.uid for r in on_nodes})}, which are not"
+    if cluster.anti_affinity.terms != recount.anti_affinity(on_nodes):
+        yield "I5", f"the anti-affinity of pods on nodes is not what is kept of it: {cluster.anti_affinity.terms}"
+    if cluster.storage.users() != recount.claim_users(cluster):
+        yield "I5", f"the pods that use claims are not those that are kept: {cluster.storage.users()}"
     yield from _loans_faults(cluster, on_nodes)
     yield from _summary_faults(cluster)
 

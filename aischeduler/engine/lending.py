@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.recovery import judging_failed
 from aischeduler.model.names import PODS
 from aischeduler.policies.borrowing import Lender, choose_lender, may_borrow, wanted_at_home
 from aischeduler.state.demand import Amounts
@@ -60,7 +61,7 @@ def lend(cluster: Cluster, lender: str, now: float) -> None:
         send(cluster, alike.head, lender, now)
         return True
 
-    rest = walk(queues, room, wake, after)
+    rest = walk(queues, room, guarded(cluster, wake), after)
     if rest is not None:
         cluster.errands.lending[lender] = rest
     if len(cluster.queues[lender]):
@@ -86,14 +87,27 @@ def seek_lenders(cluster: Cluster, home: str, now: float) -> None:
             return False
         np.subtract(room, request, out=room)
         send(cluster, alike.head, found.name, now)
+        errands.sought.add(home)
         return True
 
-    rest = walk([queue], room, wake, after)
+    rest = walk([queue], room, guarded(cluster, wake), after)
     if rest is not None:
         errands.seeking[home] = rest
     elif home in errands.seek_again:
         errands.seek_again.discard(home)
         errands.seeking[home] = None
+
+
+def trips_ended(cluster: Cluster, home: str) -> bool:
+    """Say whether all whom `seek_lenders` has sent have taken a node or come back."""
+    return home in cluster.errands.sought and home not in cluster.stir.abroad
+
+
+def leave_to_others(cluster: Cluster, home: str) -> None:
+    """Let others seek lenders once the trips have ended: who took nothing has left what it was sent for."""
+    if trips_ended(cluster, home):
+        _seek(cluster, home)
+        cluster.errands.sought.discard(home)
 
 
 def limits_freed(cluster: Cluster) -> None:
@@ -104,9 +118,14 @@ def limits_freed(cluster: Cluster) -> None:
         if lender in pools and pools[lender].lending_limit:
             errands.relook[lender] = NEVER_LOOKED
         if home in pools and pools[home].borrowing_limit:
-            if home in errands.seeking:
-                errands.seek_again.add(home)
-            errands.seeking.setdefault(home, None)
+            _seek(cluster, home)
+
+
+def _seek(cluster: Cluster, home: str) -> None:
+    """Let those who wait in this pool seek lenders, all of them anew after a search that is under way."""
+    if home in cluster.errands.seeking:
+        cluster.errands.seek_again.add(home)
+    cluster.errands.seeking.setdefault(home, None)
 
 
 def send(cluster: Cluster, record: PodRecord, lender: str, now: float) -> None:
@@ -142,10 +161,27 @@ def borrowers(cluster: Cluster, lender: str) -> list[PoolQueue]:
     ]
 
 
+Wake = Callable[[WaitingClass], bool | None]
+
+
+def guarded(cluster: Cluster, wake: Wake) -> Wake:
+    """Return what wakes pods, but that one which cannot be judged for an exception is left to be tried by itself."""
+
+    def guard(alike: WaitingClass) -> bool | None:
+        head = alike.head
+        try:
+            return wake(alike)
+        except Exception as error:  # noqa: BLE001 - a bug costs one pod its turn, not those behind it
+            judging_failed(cluster, head, "judging whether room that is there would do for it", error)
+            return True
+
+    return guard
+
+
 def walk(
     queues: Sequence[PoolQueue],
     room: Amounts,
-    wake: Callable[[WaitingClass], bool | None],
+    wake: Wake,
     after: OrderKey | None = None,
     *,
     most: int = JUDGED_MAX,

@@ -8,6 +8,7 @@ Laws:
 
 from aischeduler.engine.claiming import end_claim_of, recheck, room_came
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.constraints import newly_held, recheck_later
 from aischeduler.engine.evictions import left, terminates
 from aischeduler.engine.lending import limits_freed
 from aischeduler.engine.wakeups import offer_ends, row_changed
@@ -43,6 +44,7 @@ def free_room(cluster: Cluster, record: PodRecord, now: float) -> None:
     """Count a pod on its node no more and wake whom that helps."""
     row = cluster.uncount(record)
     cluster.nodes.release_stub(row)
+    recheck_later(cluster, cluster.anti_affinity.blocked_by(record.pod.uid))
     room_came(cluster, row, now)
     limits_freed(cluster)
 
@@ -59,7 +61,7 @@ def admit(cluster: Cluster, record: PodRecord, now: float) -> None:
     record.home = cluster.pools.home(record.pod.pool)
     record.visited = ()
     queue = cluster.queues[record.home]
-    gate = next((reason for gate in cluster.profile.plugins.gates if (reason := gate.holds(record.pod))), "")
+    gate = cluster.gate_of(record.pod)
     if gate:
         record.message = gate
         queue.gate(record)
@@ -94,6 +96,8 @@ def _count(cluster: Cluster, record: PodRecord, now: float) -> None:
     cluster.count(record, record.pod.node_name)
     cluster.review_loans(record.row)
     recheck(cluster, record.row, now)
+    if record.pod.spec.anti_affinity:
+        recheck_later(cluster, newly_held(cluster, record.pod))
 
 
 def _changed(cluster: Cluster, record: PodRecord, pod: Pod, now: float) -> None:
@@ -129,6 +133,8 @@ def _unbound(cluster: Cluster, pod: Pod, now: float) -> None:
     elif pod.terminating:
         pod_gone(cluster, pod.uid, now)
     elif _same_to_us(record.pod, pod):
+        if record.blocker and record.pod.labels != pod.labels:
+            recheck_later(cluster, (record,))
         cluster.rename(record, pod)
     else:
         stop_waiting(cluster, record, now)
@@ -137,7 +143,7 @@ def _unbound(cluster: Cluster, pod: Pod, now: float) -> None:
 
 
 def _same_to_us(old: Pod, new: Pod) -> bool:
-    """Say whether nothing changed that decides where the pod waits or may run; status and labels never do."""
+    """Say whether nothing changed that decides where the pod waits or may run; status never does, labels do rarely."""
     return _fate(old) == _fate(new)
 
 

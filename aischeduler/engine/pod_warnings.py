@@ -1,4 +1,4 @@
-"""What a pod of ours is warned of when it is tried: a home that does not exist, constraints that nobody obeys.
+"""What a pod of ours is warned of when it is tried: a Pool that is known not to exist, constraints that are ignored.
 
 Laws:
 - Each is said once a pod, and again only when there is something else to say.
@@ -7,19 +7,24 @@ Laws:
 
 from aischeduler.config.spelling import nearest
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.constraints import ignored
 from aischeduler.model.actions import Action, ObjectRef, Warn
-from aischeduler.model.names import DEFAULT_POOL, POOL_KEY, SCHEDULER_NAME
+from aischeduler.model.names import DEFAULT_POOL, POOL_KEY
 from aischeduler.model.pod import Pod
 from aischeduler.model.reasons import EventReason
+from aischeduler.state.records import PodRecord
 
 
-def warn_pod(cluster: Cluster, pod: Pod, actions: list[Action]) -> None:
+def warn_pod(cluster: Cluster, record: PodRecord, actions: list[Action]) -> None:
     """Add the warnings that are news for this pod."""
-    if pod.pool and pod.pool not in cluster.pools.pools and cluster.warned(pod.uid, pod.pool):
+    pod = record.pod
+    poolless = pod.pool and pod.pool not in cluster.pools.pools and record.poolless == pod.pool
+    if poolless and cluster.warned(pod.uid, pod.pool):
         actions.append(_warning(pod, EventReason.UNKNOWN_POOL, _no_such_pool(pod.pool, cluster.pools.names())))
-    unobeyed = pod.spec.unobeyed
-    if unobeyed and cluster.warned(f"{pod.uid}/{EventReason.UNSUPPORTED_CONSTRAINT}", ", ".join(unobeyed)):
-        actions.append(_warning(pod, EventReason.UNSUPPORTED_CONSTRAINT, _not_obeyed(unobeyed)))
+    if pod.spec.unsupported_constraints and not cluster.profile.hold_unsupported:
+        message = ignored(pod.spec.unsupported_constraints)
+        if cluster.warned(f"{pod.uid}/{EventReason.UNSUPPORTED_CONSTRAINT}", message):
+            actions.append(_warning(pod, EventReason.UNSUPPORTED_CONSTRAINT, message))
 
 
 def _no_such_pool(name: str, known: tuple[str, ...]) -> str:
@@ -27,11 +32,6 @@ def _no_such_pool(name: str, known: tuple[str, ...]) -> str:
     until = f"the pod belongs to the pool {DEFAULT_POOL} until there is one."
     hint = f" Did you mean {near}?" if near else ""
     return f'There is no Pool "{name}" (annotation or label {POOL_KEY}); {until}{hint}'
-
-
-def _not_obeyed(fields: tuple[str, ...]) -> str:
-    verb = "is" if len(fields) == 1 else "are"
-    return f"{', '.join(fields)} {verb} not obeyed by {SCHEDULER_NAME} yet; the pod is placed as if it did not say so."
 
 
 def _warning(pod: Pod, reason: EventReason, message: str) -> Warn:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.constraints import recheck_later
 from aischeduler.engine.lending import limits_freed
 from aischeduler.engine.node_events import follow
 from aischeduler.engine.pod_events import admit, stop_waiting
@@ -46,19 +47,18 @@ def pool_gone(cluster: Cluster, name: str, now: float) -> None:
         _remove(cluster, name, now)
 
 
-def flush_edits(cluster: Cluster, now: float) -> None:
-    """Take the edits whose window has ended."""
+def end_windows(cluster: Cluster, now: float) -> None:
+    """Count the edits of Pools anew whose window has ended; those that were noted are due."""
     for name in cluster.windows.pop_due(now):
         cluster.edit_counts.pop(name, None)
-        pool = cluster.edits.pop(name, None)
-        if pool is not None:
-            pool_seen(cluster, pool, now)
 
 
 def namespace_seen(cluster: Cluster, name: str, labels: Labels, now: float) -> None:
     """Take a namespace as it now is; pods from it may have become allowed, or not."""
     before = cluster.namespaces.get(name)
     cluster.namespaces[name] = labels
+    if before != labels:
+        recheck_later(cluster, cluster.anti_affinity.blocked_in(name))
     for pool in cluster.pools.names():
         allowed = cluster.pools.pools[pool].allowed_namespaces
         if allowed is not None and allowed.matches(labels) != (before is not None and allowed.matches(before)):
@@ -104,11 +104,7 @@ def _remove(cluster: Cluster, name: str, now: float) -> None:
         admit(cluster, record, now)
     del cluster.queues[name]
     _rehome(cluster, name, now)
-    cluster.errands.cancel(name)
-    cluster.news.forget(name)
-    cluster.tally.forget(name)
-    cluster.reported.pop(name, None)
-    cluster.outbox.setdefault(DEFAULT_POOL, []).extend(cluster.outbox.pop(name, []))
+    cluster.forget_pool(name)
     assert {move.row for move in moved} >= set(rows), "a node was left in a pool that is gone"
     follow(cluster, moved, now)
     reword_all(cluster)
@@ -123,6 +119,8 @@ def _rehome(cluster: Cluster, name: str, now: float) -> None:
     rows = sorted({record.row for record in counted})
     cluster.errands.review.update(pool for pool in map(cluster.pool_of, rows) if pool)
     for record in followers:
+        if name in cluster.pools.pools:
+            record.poolless = ""
         if record.queue:
             _go_home(cluster, record, now)
     rows_changed(cluster, rows, now)  # own and lent may have changed places there

@@ -23,7 +23,8 @@ class Profile:
     """What one scheduler does.
 
     `gpu_resources` are the resource names that count as GPUs; without `preemption` nobody is ever evicted.
-    `make_room` holds for pools that do not say, and `default_pool` is the default pool while it has no object.
+    `make_room` holds for pools that do not say, `hold_unsupported` says whether pods with hard constraints that no rule
+    looks at wait instead of being placed, and `default_pool` is the default pool while it has no object.
     """
 
     scheduler_name: str
@@ -31,6 +32,7 @@ class Profile:
     plugins: Plugins
     preemption: bool = True
     make_room: MakeRoom = MakeRoom.PREEMPT_THEN_BORROW
+    hold_unsupported: bool = True
     backoff: Backoff = field(default_factory=Backoff)
     default_pool: Pool = field(default_factory=lambda: Pool(DEFAULT_POOL))
 

@@ -7,7 +7,7 @@ from aischeduler.engine import recount
 from aischeduler.engine.cluster import Cluster
 from aischeduler.state.nodes import UNOFFERED
 from aischeduler.state.queue import PoolQueue
-from aischeduler.state.records import USABLE, WAITING, Place, PodRecord
+from aischeduler.state.records import WAITING, Place, PodRecord
 from aischeduler.state.waiting_class import class_key
 
 TIMED = frozenset((Place.PARKED, Place.NOMINATED, Place.HELD))
@@ -54,7 +54,7 @@ def _counter_faults(queue: PoolQueue, records: list[PodRecord]) -> Iterator[str]
     home = [record for record in records if record.home == queue.pool]
     counts = {
         "home_active": (queue.home_active, sum(record.place is Place.ACTIVE for record in home)),
-        "usable": (queue._usable, sum(record.place in USABLE for record in home)),
+        "usable": (queue._usable, sum(record.usable for record in home)),
         "parked classes": (
             len(queue._heads),
             len({_class(record) for record in records if record.place is Place.PARKED}),
@@ -76,7 +76,7 @@ def _class_faults(cluster: Cluster, queue: PoolQueue) -> Iterator[str]:
     for records in alike.values():
         kept = queue._classes[class_key(records[0].pod)]
         parked = sorted((record for record in records if record.place is Place.PARKED), key=lambda r: r.order)
-        usable = [record for record in records if record.place in USABLE and record.home == queue.pool]
+        usable = [record for record in records if record.usable and record.home == queue.pool]
         nominated = {record.pod.uid for record in records if record.place is Place.NOMINATED}
         if set(kept.nominated) != nominated:
             yield f"of one class {sorted(nominated)} are nominated, kept are {sorted(kept.nominated)}"

@@ -4,7 +4,10 @@ Law: only queues that changed are looked at again, so that many quiet pools cost
 """
 
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.lending import trips_ended
+from aischeduler.engine.recovery import Doing, mark, step_failed
 from aischeduler.engine.status import StatusReports
+from aischeduler.model.actions import Step
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.state.timers import Timers
 
@@ -37,6 +40,7 @@ class Readiness:
         found = {pool for pool, actions in cluster.outbox.items() if actions} | self._lively
         found.update(pool for pool in cluster.errands.pools() if pool in cluster.queues)
         found.update(pool for pool in cluster.errands.relook if looks_again(cluster, pool))
+        found.update(pool for pool in cluster.errands.sought if trips_ended(cluster, pool))
         if due is not None and due <= now:
             found.add(DEFAULT_POOL)
         return tuple(sorted(found))
@@ -52,16 +56,24 @@ class Readiness:
         changed = cluster.stir.pools | self._decided
         cluster.stir.pools.clear()
         self._decided.clear()
-        for pool in changed:
-            queue = cluster.queues.get(pool)
-            self._lively.discard(pool)
-            at = queue.next_wakeup() if queue is not None else None
-            if queue is not None and queue.lively:
-                self._lively.add(pool)
-            if at is None:
-                self._wakeups.drop(pool)
-            else:
-                self._wakeups.set(pool, at)
+        for pool in sorted(changed):  # the same reports in the same order, whatever sets make of it
+            try:
+                self._look_at(cluster, pool)
+            except Exception as error:  # noqa: BLE001 - a bug costs one queue its places, not the others their wake-ups
+                doing = Doing(Step.QUEUE, "looking when a queue has something to decide", pool)
+                for report in step_failed(cluster, doing, mark(cluster), (), error):
+                    cluster.say(pool, report)
+
+    def _look_at(self, cluster: Cluster, pool: str) -> None:
+        queue = cluster.queues.get(pool)
+        self._lively.discard(pool)
+        at = queue.next_wakeup() if queue is not None else None
+        if queue is not None and queue.lively:
+            self._lively.add(pool)
+        if at is None:
+            self._wakeups.drop(pool)
+        else:
+            self._wakeups.set(pool, at)
 
     def _due_at(self, cluster: Cluster) -> float | None:
         """Return when time has something to do beside the queues; the default pool's loop sees to it."""
@@ -71,6 +83,8 @@ class Readiness:
             cluster.errands.unrest.until,
             cluster.departures.next(),
             cluster.spared.next(),
+            next((asked.read_at for asked in cluster.victims.values()), None),
+            cluster.errands.doubts.due.next(),
             self._status.due_at(cluster),
         )
         return min((time for time in times if time is not None), default=None)

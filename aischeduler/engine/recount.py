@@ -9,11 +9,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from aischeduler.engine.cluster import Cluster
+from aischeduler.model.constraints import PodTerm
 from aischeduler.model.names import CPU, DEFAULT_POOL, MEMORY
 from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort, PodSpec
 from aischeduler.model.resources import Amounts
+from aischeduler.model.storage import ClaimKey
 from aischeduler.model.summary import GPU
+from aischeduler.state.anti_affinity import terms_of
 from aischeduler.state.loans import Loan
 from aischeduler.state.records import Place, PodRecord
 from aischeduler.state.wanted import AMOUNT_MAX, requested
@@ -57,6 +60,25 @@ def sizes(node: Node | None) -> tuple[int, float, float]:
 def ports(specs: Iterable[PodSpec]) -> Counter[HostPort]:
     """Return how many pods take each host port."""
     return Counter(port for spec in specs for port in spec.host_ports)
+
+
+def anti_affinity(on_nodes: Iterable[PodRecord]) -> dict[PodTerm, dict[str, str]]:
+    """Return the required anti-affinity terms of pods on nodes, each with the pods that state it."""
+    found: dict[PodTerm, dict[str, str]] = {}
+    for record in on_nodes:
+        if record.counted is not None:
+            for term in terms_of(record.pod, record.counted):
+                found.setdefault(term, {})[record.pod.uid] = f"{record.pod.namespace}/{record.pod.name}"
+    return found
+
+
+def claim_users(cluster: Cluster) -> dict[ClaimKey, tuple[str, ...]]:
+    """Return the uids of our pods that use each claim, sorted."""
+    users: dict[ClaimKey, set[str]] = {}
+    for record in cluster.records.values():
+        for use in record.pod.claims if cluster.ours(record.pod) else ():
+            users.setdefault((record.pod.namespace, use.name), set()).add(record.pod.uid)
+    return {key: tuple(sorted(uids)) for key, uids in users.items()}
 
 
 def owners(cluster: Cluster, node: Node) -> tuple[str, ...]:

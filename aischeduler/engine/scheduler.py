@@ -4,34 +4,46 @@ Laws:
 - Synchronous and deterministic: the same calls with the same arguments give the same actions.
 - `observe` never decides; `decide` never waits. Time comes with every call and never goes back.
 - What `decide` returns is already counted: a shell that cannot carry an action out answers with an event.
+- An exception of ours costs one pod one attempt, or one step one turn: it is told by an action, and the rest goes out.
+  One in `observe` is raised once the state is whole again; the object's next event is taken as any other.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Final, assert_never
 
 from aischeduler.engine.bind_events import bind_refused
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.cycle import SETTLE_SECONDS, attempt
-from aischeduler.engine.evictions import budget_gone, budget_seen, end_loans, evict_refused, flush
+from aischeduler.engine.constraints import recheck_some, storage_changed
+from aischeduler.engine.cycle import SEARCH_COST, SETTLE_SECONDS, attempt
+from aischeduler.engine.event_recovery import event_failed, refresh_all
+from aischeduler.engine.evictions import budget_gone, budget_seen, end_loans, evict_refused, flush, unheard
+from aischeduler.engine.freshness import refresh_failed, refreshed
 from aischeduler.engine.invariants import Violation
-from aischeduler.engine.lending import lend, seek_lenders
+from aischeduler.engine.lending import leave_to_others, lend, seek_lenders
 from aischeduler.engine.net import flush_queue
 from aischeduler.engine.node_events import node_gone, node_seen
 from aischeduler.engine.pod_events import pod_gone, pod_seen
 from aischeduler.engine.pod_warnings import warn_pod
-from aischeduler.engine.pool_events import flush_edits, namespace_gone, namespace_seen, pool_gone, pool_seen
+from aischeduler.engine.pool_events import end_windows, namespace_gone, namespace_seen, pool_gone, pool_seen
 from aischeduler.engine.profile import Profile
 from aischeduler.engine.readiness import Readiness, looks_again
 from aischeduler.engine.reasons import look_again, reword
+from aischeduler.engine.recovery import Doing, attempt_failed, before_attempt, mark, mend_after, step_failed
 from aischeduler.engine.self_check import SelfCheck, digest
 from aischeduler.engine.status import StatusReports
 from aischeduler.engine.summary import summarize
 from aischeduler.engine.tally import Tally
-from aischeduler.engine.wakeups import wake_some
-from aischeduler.model.actions import Action, Settle
+from aischeduler.engine.unknown_pools import begin_reads, pool_read, pool_unread, want_again
+from aischeduler.engine.wakeups import look_anew, wake_some
+from aischeduler.model.actions import Action, ReportInternalError, Settle, Step
+from aischeduler.model.constraints import ConstraintKind
 from aischeduler.model.events import (
     BindRefused,
     BudgetGone,
     BudgetSeen,
+    ClaimGone,
+    ClaimSeen,
     Event,
     EvictRefused,
     NamespaceGone,
@@ -41,11 +53,19 @@ from aischeduler.model.events import (
     PodGone,
     PodSeen,
     PoolGone,
+    PoolRead,
     PoolSeen,
+    PoolUnread,
+    Refreshed,
+    RefreshFailed,
+    VolumeGone,
+    VolumeSeen,
 )
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.summary import PoolSummary
 from aischeduler.state.loans import Loan
+from aischeduler.state.queue import PoolQueue
+from aischeduler.state.records import Place, PodRecord
 
 SETTLES_MAX: Final = 16
 """Pods read in one decision."""
@@ -53,6 +73,14 @@ SETTLES_MAX: Final = 16
 
 UNSAID_MAX: Final = 100
 """Actions of a pool's outbox that are kept while another scheduler leads."""
+
+
+SETTLING: Final = (Step.SETTLE, "choosing pods to read")
+TELLING: Final = (Step.STATUS, "making the statuses of Pools")
+MOVING: Final = (Step.QUEUE, "moving pods whose time has come")
+TAKING: Final = (Step.QUEUE, "taking pods out of the queue")
+READING: Final = (Step.SETTLE, "choosing Pools that are to be read")
+LENDING: Final = (Step.LENDING, "offering room to other pools")
 
 
 class Scheduler:
@@ -72,6 +100,18 @@ class Scheduler:
     def observe(self, event: Event, now: float) -> None:
         """Take in what happened."""
         cluster = self._cluster
+        cluster.now, before = now, mark(cluster)
+        try:
+            self._take(event, now)
+        except Exception as error:
+            for report in event_failed(cluster, event, before, error)[1:]:
+                cluster.say(DEFAULT_POOL, report)
+            raise
+        if cluster.errands.to_mend:
+            mend_after(cluster, before)
+
+    def _take(self, event: Event, now: float) -> None:
+        cluster = self._cluster
         match event:
             case PodSeen(pod):
                 pod_seen(cluster, pod, now)
@@ -87,50 +127,59 @@ class Scheduler:
                 pool_gone(cluster, name, now)
             case BudgetSeen() | BudgetGone() | NamespaceSeen() | NamespaceGone():
                 self._observe_rules(event, now)
+            case ClaimSeen() | ClaimGone() | VolumeSeen() | VolumeGone():
+                storage_changed(cluster, event)
             case BindRefused():
                 bind_refused(cluster, event, now)
             case EvictRefused():
                 evict_refused(cluster, event, now)
+            case PoolRead() | PoolUnread() | Refreshed() | RefreshFailed():
+                self._observe_reads(event, now)
             case _:
                 assert_never(event)
 
     def decide(self, pool: str, now: float, limit: int) -> list[Action]:
         """Try at most `limit` pods of this pool's queue, fewer where they take more; return what is to be done."""
         cluster = self._cluster
+        cluster.now = now
         actions: list[Action] = []
-        self._let_time_act(now)
+        self._let_time_act(actions, now)
         if pool == DEFAULT_POOL:
-            self._settle(actions, now)
-            self._status.report(cluster, now)
+            self._step(SETTLING, pool, actions, partial(self._settle, actions, now))
+            if not self._step(TELLING, pool, actions, partial(self._status.report, cluster, now)):
+                self._status.again()
         queue = cluster.queues.get(pool)
         if queue is None:
             return actions
         actions += cluster.outbox.pop(pool, [])
         if limit:
             self._look_after(pool, actions, now)
-        cost = 0
-        flush_queue(cluster, queue, now)
-        while cost < limit and (record := queue.pop()) is not None:
-            warn_pod(cluster, record.pod, actions)
-            cost += attempt(cluster, queue, record, actions, now)
-        if pool in cluster.errands.lending:
-            lend(cluster, pool, now)
-        elif looks_again(cluster, pool):
-            del cluster.errands.relook[pool]
-            lend(cluster, pool, now)
+        self._step(MOVING, pool, actions, partial(flush_queue, cluster, queue, now))
+        self._step(TAKING, pool, actions, partial(self._try_some, pool, actions, limit))
+        if not self._step(READING, pool, actions, lambda: actions.extend(begin_reads(cluster))):
+            self._step(READING, pool, actions, partial(want_again, cluster))
+        self._step(LENDING, pool, actions, partial(self._lend, pool, now))
         self._readiness.decided(pool)
         return actions
 
-    def stand_by(self, now: float) -> None:
-        """Let time act and decide nothing; what there is to say the scheduler that leads says, and little is kept."""
+    def stand_by(self, now: float) -> list[ReportInternalError]:
+        """Let time act and decide nothing; what there is to say the scheduler that leads says, and little is kept.
+
+        Return what only this scheduler can say: its own exceptions.
+        """
         cluster = self._cluster
-        self._let_time_act(now)
+        cluster.now = now
+        actions: list[Action] = []
+        self._let_time_act(actions, now)
         cluster.turned.clear()
         for said in cluster.outbox.values():
-            del said[:-UNSAID_MAX]
+            actions += [action for action in said if isinstance(action, ReportInternalError)]
+            said[:] = [action for action in said if not isinstance(action, ReportInternalError)][-UNSAID_MAX:]
+        return [action for action in actions if isinstance(action, ReportInternalError)]
 
     def ready(self, now: float) -> tuple[str, ...]:
         """Return the pools for which `decide` has something to do, sorted."""
+        self._cluster.now = now
         return self._readiness.ready(self._cluster, now)
 
     def next_wakeup(self) -> float | None:
@@ -166,6 +215,11 @@ class Scheduler:
             for name, queue in queues
         }
 
+    def held(self) -> dict[tuple[str, ConstraintKind], int]:
+        """Return how many pods are held for a constraint that is not supported, by home pool and kind."""
+        queues = sorted(self._cluster.queues.items())
+        return {(name, kind): count for name, queue in queues for kind, count in sorted(queue.held().items())}
+
     def self_check(self, now: float) -> tuple[Violation, ...]:
         """Judge the next part of the state when that is due and nothing is to be decided; return what is broken."""
         if not self._self_check.is_due(now, busy=bool(self.ready(now))):
@@ -175,6 +229,21 @@ class Scheduler:
     def digest(self) -> dict[str, str | int]:
         """Return the whole state in a few numbers and a hash, to go with a violation."""
         return digest(self._cluster)
+
+    def still_assumed(self, uid: str, decision: str) -> bool:
+        """Say whether the pod of this uid counts on its node by this decision, and nothing has shown it there yet."""
+        record = self._cluster.records.get(uid)
+        return record is not None and record.place is Place.ASSUMED and record.decision == decision
+
+    def has_node(self, name: str) -> bool:
+        """Say whether a node of this name is there."""
+        nodes = self._cluster.nodes
+        row = nodes.rows.get(name)
+        return row is not None and nodes.nodes[row] is not None
+
+    def assumed(self) -> int:
+        """Return how many pods count on nodes where nothing has shown them yet."""
+        return len(self._cluster.unsettled)
 
     def why(self, uid: str) -> str:
         """Return the reason that a waiting pod was given last; empty when there is none."""
@@ -193,27 +262,101 @@ class Scheduler:
             case NamespaceGone(name):
                 namespace_gone(cluster, name)
 
+    def _observe_reads(self, event: PoolRead | PoolUnread | Refreshed | RefreshFailed, now: float) -> None:
+        cluster = self._cluster
+        match event:
+            case PoolRead():
+                pool_read(cluster, event, now)
+            case PoolUnread():
+                pool_unread(cluster, event)
+            case Refreshed(pool):
+                refreshed(cluster, pool, now)
+            case RefreshFailed(pool, message):
+                refresh_failed(cluster, pool, message, now)
+
+    def _step(
+        self,
+        what: tuple[Step, str],
+        pool: str,
+        actions: list[Action],
+        step: Callable[[], None],
+    ) -> bool:
+        """Do one step of a decision; one that raises is told and mended, and the others go on. Say whether it ended."""
+        cluster = self._cluster
+        before = mark(cluster)
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001 - a bug costs one step, not the slice
+            actions += step_failed(cluster, Doing(*what, pool), before, actions, error)
+            return False
+        if cluster.errands.to_mend:
+            mend_after(cluster, before)
+        return True
+
+    def _try_some(self, pool: str, actions: list[Action], limit: int) -> None:
+        """Try pods of the queue until the limit is reached."""
+        cost, queue = 0, self._cluster.queues[pool]
+        while cost < limit and (record := queue.pop()) is not None:
+            cost += self._try(queue, record, actions)
+
+    def _try(self, queue: PoolQueue, record: PodRecord, actions: list[Action]) -> int:
+        """Try one pod; its actions go out only if its attempt comes to an end. Return what it cost."""
+        cluster, now = self._cluster, self._cluster.now
+        before = before_attempt(cluster, record)
+        own: list[Action] = []
+        try:
+            warn_pod(cluster, record, own)
+            cost = attempt(cluster, queue, record, own, now)
+        except Exception as error:  # noqa: BLE001 - a bug costs one attempt, not the slice
+            doing = Doing(Step.ATTEMPT, "trying a pod", queue.pool, record)
+            actions += attempt_failed(cluster, doing, before, own, error)
+            return SEARCH_COST
+        actions += own
+        if cluster.errands.to_mend:
+            mend_after(cluster, before.mark)
+        return cost
+
+    def _lend(self, pool: str, now: float) -> None:
+        cluster = self._cluster
+        if pool in cluster.errands.lending:
+            lend(cluster, pool, now)
+        elif looks_again(cluster, pool):
+            del cluster.errands.relook[pool]
+            lend(cluster, pool, now)
+
     def _look_after(self, pool: str, actions: list[Action], now: float) -> None:
         """Do what events have left for the pool's loop, a bit at a time."""
-        cluster = self._cluster
-        if pool in cluster.errands.review:
-            end_loans(cluster, pool, actions)
-        if pool in cluster.errands.waking:
-            wake_some(cluster, pool, now)
-        if pool in cluster.errands.seeking:
-            seek_lenders(cluster, pool, now)
-        if pool in cluster.errands.rewording:
-            reword(cluster, pool, actions)
+        cluster, errands = self._cluster, self._cluster.errands
+        for waits, what, step in (
+            (errands.sought, (Step.LENDING, "ending a search"), lambda: leave_to_others(cluster, pool)),
+            (errands.review, (Step.LOANS, "ending loans"), lambda: end_loans(cluster, pool, actions, now)),
+            (errands.rechecking, (Step.WAKING, "looking at held pods again"), lambda: recheck_some(cluster, pool, now)),
+            (errands.waking, (Step.WAKING, "waking pods"), lambda: wake_some(cluster, pool, now)),
+            (errands.seeking, (Step.LENDING, "seeking lenders"), lambda: seek_lenders(cluster, pool, now)),
+            (errands.rewording, (Step.REASONS, "telling why pods wait"), lambda: reword(cluster, pool, actions)),
+        ):
+            if pool in waits:
+                self._step(what, pool, actions, step)
 
-    def _let_time_act(self, now: float) -> None:
+    def _let_time_act(self, actions: list[Action], now: float) -> None:
         """Let happen what was put off until now, before any pod is tried: the net must catch nobody whom this wakes."""
         cluster = self._cluster
-        flush_edits(cluster, now)
-        look_again(cluster, now)
-        flush(cluster, now)
+        time = partial(self._step, (Step.TIME, "doing what was put off"), DEFAULT_POOL, actions)
+        time(partial(end_windows, cluster, now))
+        for name in [name for name in cluster.edits if name not in cluster.windows]:
+            before, pool = mark(cluster), cluster.edits.pop(name)
+            try:
+                pool_seen(cluster, pool, now)
+            except Exception as error:  # noqa: BLE001 - a bug costs one edit, not the slice
+                actions += event_failed(cluster, PoolSeen(pool), before, error)
+        time(partial(look_again, cluster, now))
+        time(partial(look_anew, cluster, now))
+        if not time(partial(flush, cluster, now)):
+            time(partial(refresh_all, cluster))
 
     def _settle(self, actions: list[Action], now: float) -> None:
         cluster = self._cluster
+        actions += unheard(cluster, SETTLES_MAX)
         for _ in range(SETTLES_MAX):
             uid, due = next(iter(cluster.unsettled.items()), ("", now + 1))
             if due > now:

@@ -11,7 +11,8 @@ from typing import Final
 import numpy as np
 
 from aischeduler.engine.claiming import without
-from aischeduler.engine.cluster import Cluster, KnownLosses
+from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.search_cache import KnownLosses
 from aischeduler.policies.borrowing import Lender, NoLender, choose_lender
 from aischeduler.policies.floors import Search
 from aischeduler.policies.preemption import Chosen, Demand, Losses, Unhelpful, choice, weigh

@@ -27,8 +27,9 @@ def sentence(refused: str, clauses: Mapping[str, str]) -> str:
 
 def same_but_for_counts(reason: str, other: str) -> bool:
     """Say whether two sentences differ in their counts at most, and in the order that follows from these."""
-    return reason == other or _said(reason) == _said(other)
+    return reason == other or without_counts(reason) == without_counts(other)
 
 
-def _said(reason: str) -> list[str]:
-    return sorted(_COUNT.sub("", part) for part in _PART_ENDS.split(reason))
+def without_counts(reason: str) -> tuple[str, ...]:
+    """Return what a sentence says beside its counts: its parts, sorted, for counts decide their order."""
+    return tuple(sorted(_COUNT.sub("", part) for part in _PART_ENDS.split(reason)))

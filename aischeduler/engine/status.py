@@ -51,6 +51,10 @@ class StatusReports:
             times.append(self._ask_at)
         return min(times, default=None)
 
+    def again(self) -> None:
+        """Tell the statuses again in a while: what was told last may not be all."""
+        self._state = ()
+
     def report(self, cluster: Cluster, now: float) -> None:
         """Leave the reports of pools whose status changed in their outboxes."""
         if cluster.pools.pools[DEFAULT_POOL].uid:

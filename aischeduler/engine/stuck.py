@@ -42,12 +42,18 @@ def stuck(cluster: Cluster) -> tuple[Stuck, ...]:
         for record in queue.records()
         if record.place in (Place.ACTIVE, Place.BACKOFF)
     }
-    seeking = {*cluster.errands.waking, *cluster.errands.seeking}
+    awake |= {
+        (record.home, record.pod.spec.key, record.pod.preempts)
+        for waiting in cluster.freshness.waiting.values()
+        for record in waiting.values()
+    }
+    errands = cluster.errands
+    seeking = {*errands.waking, *errands.seeking, *errands.sought, *errands.doubts.due.names()}
     first: dict[tuple[object, ...], PodRecord] = {}
     for name in sorted(cluster.queues):
         for record in sorted(cluster.queues[name].records(), key=lambda r: r.order):
             chain = (record.home, record.pod.spec.key, record.pod.preempts)
-            if record.place is Place.NOMINATED or record.place is Place.HELD:
+            if record.place in (Place.NOMINATED, Place.HELD) and name not in errands.doubts.due:
                 first[record.pod.uid,] = record
             elif record.place is Place.PARKED and chain not in awake and name not in seeking:
                 first.setdefault((*chain, record.pod.priority, record.pod.namespace), record)
@@ -118,7 +124,8 @@ def _lender(cluster: Cluster, record: PodRecord) -> str:
     queue, errands = cluster.queues[found.name], cluster.errands
     noted, counts = errands.relook.get(found.name), queue.counts()
     tried = counts[Place.ACTIVE] + counts[Place.BACKOFF]
-    looked_at_again = found.name in errands.lending or (noted is not None and (noted != queue.version or tried))
+    awaited = found.name in errands.lending or found.name in errands.doubts.due
+    looked_at_again = awaited or (noted is not None and (noted != queue.version or tried))
     offered = any(cluster.pool_of(row) == found.name for row in cluster.offers)
     return "" if looked_at_again or offered else found.name
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from enum import StrEnum
 
-from aischeduler.model.actions import Cause
+from aischeduler.model.actions import Cause, Step
 from aischeduler.policies.borrowing import Refusal
 
 
@@ -15,6 +15,9 @@ class Result(StrEnum):
     BORROWING = "borrowing"
     UNSCHEDULABLE = "unschedulable"
     HELD = "held"
+    REFRESHING = "refreshing"
+    ERROR = "error"
+    """An exception of the scheduler ended it."""
 
 
 class Tally:
@@ -35,6 +38,8 @@ class Tally:
         """Of them, those in pools that are gone."""
         self.violations: Counter[str] = Counter()
         """Invariants found broken, by name."""
+        self.internal_errors: Counter[Step] = Counter()
+        """Exceptions of the scheduler itself, by the step that they ended."""
 
     def forget(self, pool: str) -> None:
         """Drop the counters of a pool."""

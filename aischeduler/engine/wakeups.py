@@ -14,12 +14,15 @@ Source: kube-scheduler's QueueingHints, which judge by plugin; here the filters 
 
 from collections import OrderedDict
 from collections.abc import Iterable
+from itertools import islice
 from typing import Final
 
 import numpy as np
 
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.lending import NEVER_LOOKED, borrowers, note_blocked, send, walk
+from aischeduler.engine.freshness import awaits_view
+from aischeduler.engine.lending import NEVER_LOOKED, borrowers, guarded, note_blocked, send, walk
+from aischeduler.engine.recovery import judging_failed
 from aischeduler.engine.row_room import RowRoom
 from aischeduler.model.node import Node
 from aischeduler.policies.borrowing import may_borrow, wanted_at_home
@@ -104,6 +107,15 @@ def wake_later(cluster: Cluster, pool: str, records: Iterable[PodRecord]) -> Non
     cluster.errands.relook[pool] = NEVER_LOOKED
 
 
+def look_anew(cluster: Cluster, now: float) -> None:
+    """Look at the pools in which somebody may have missed a wake-up because of an exception."""
+    for pool in cluster.errands.doubts.due.pop_due(now):
+        queue = cluster.queues[pool]
+        cluster.errands.review.add(pool)
+        cluster.errands.seeking.setdefault(pool, None)
+        wake_later(cluster, pool, [*queue.in_place(Place.NOMINATED), *(alike.head for alike in queue.parked())])
+
+
 def _heads_for(cluster: Cluster, pool: str, rows: Rows) -> list[PodRecord]:
     """Return the pods that may fit on some of these rows, one of each class, and all owners of claims elsewhere."""
     queue, nodes = cluster.queues[pool], cluster.nodes
@@ -113,12 +125,15 @@ def _heads_for(cluster: Cluster, pool: str, rows: Rows) -> list[PodRecord]:
 
 
 def could_use(cluster: Cluster, record: PodRecord, rows: Rows) -> bool:
-    """Say whether the home pod would get one of these rows if it were tried: free, claimed behind it, or evicted."""
+    """Say whether the home pod would get one of these rows if it were tried: free, claimed behind it, or evicted.
+
+    One that waits for a fresh view evicts nobody before that.
+    """
     pool = cluster.pools.pools[record.home]
     spec = record.pod.spec
     if cluster.runner.passes(spec, rows).any():
         return True
-    evicts = cluster.market.may_evict(pool) and record.pod.preempts
+    evicts = cluster.market.may_evict(pool) and record.pod.preempts and not awaits_view(cluster, record)
     behind = [claim for row in rows.tolist() for claim in cluster.claims.on_row(row) if record.order < claim.turn]
     if not behind and not evicts:
         return False
@@ -148,28 +163,56 @@ def _offer_at_home(cluster: Cluster, room: RowRoom, node: Node, now: float) -> N
         queue.wake_next(head.pod, now)
         return True
 
-    rest = walk([queue], room.most, wake, most=OFFERED_MAX)
+    rest = walk([queue], room.most, guarded(cluster, wake), most=OFFERED_MAX)
     if rest is not None:
         wake_later(cluster, room.pool, (alike.head for alike in queue.parked_within(room.most, rest)))
 
 
 def _offer_to_nominated(cluster: Cluster, room: RowRoom, now: float) -> None:
-    """Let owners of claims elsewhere in the pool take room that is there already."""
+    """Let owners of claims elsewhere in the pool take room that is there already, unless it is another's turn."""
     queue = cluster.queues[room.pool]
+    offered = [
+        (cluster.records[uid].order, cluster.nodes.request(spec))
+        for uid, spec in cluster.offers.get(room.row, {}).items()
+    ]
     too_large: set[bytes] = set()
-    for record in queue.nominated_within(room.free):
+    for record in queue.nominated_within(sum((request for _, request in offered), room.free)):
+        if _is_behind(cluster, record, room, now):
+            return
         spec = record.pod.spec
         claim = None if spec.key in too_large else cluster.claims.of(record.pod.uid)
         if claim is None or claim.row == room.row:
             continue
         request = cluster.nodes.request(spec)
-        if (request > np.maximum(room.free, 0)).any():
+        # Who was woken for the row when it offered less, and comes later, finds it taken.
+        free = sum((behind for order, behind in offered if order > record.order), room.free)
+        if (request > np.maximum(free, 0)).any():
             too_large.add(spec.key)
             continue
-        if cluster.runner.passes(spec, room.rows)[0]:
+        try:
+            fits = cluster.runner.passes(spec, room.rows)[0]
+        except Exception as error:  # noqa: BLE001 - a bug costs one pod its turn, not those behind it
+            judging_failed(cluster, record, "judging whether it fits beside the room that it claims", error)
+            continue
+        if fits:
             room.take(request)
             cluster.offer(record, room.row)
             queue.wake_at_once(record, now)
+
+
+def _is_behind(cluster: Cluster, record: PodRecord, room: RowRoom, now: float) -> bool:
+    """Say whether a parked pod that comes first, and need not back off, could take the room as it is."""
+    for alike in islice(cluster.queues[room.pool].parked_within(room.free), OFFERED_MAX):
+        if record.order < alike.turn:
+            return False
+        head = alike.head
+        try:
+            if head.backoff_until <= now and cluster.runner.passes(head.pod.spec, room.rows)[0]:
+                return True
+        except Exception as error:  # noqa: BLE001 - a bug costs one pod its turn, not those behind it
+            judging_failed(cluster, head, "judging whether room that came free is its own", error)
+            return False
+    return False
 
 
 def _offer_abroad(cluster: Cluster, room: RowRoom, node: Node, now: float) -> None:
@@ -194,5 +237,5 @@ def _offer_abroad(cluster: Cluster, room: RowRoom, node: Node, now: float) -> No
         send(cluster, head, room.pool, now)
         return True
 
-    if walk(queues, room.free, wake, most=OFFERED_MAX) is not None:
+    if walk(queues, room.free, guarded(cluster, wake), most=OFFERED_MAX) is not None:
         cluster.errands.relook[room.pool] = NEVER_LOOKED

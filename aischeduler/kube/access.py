@@ -18,7 +18,7 @@ import msgspec
 from aischeduler.kube.credential import basic, bearer, bearer_in, header_value
 from aischeduler.kube.credential_plugin import GROUP, VERSIONS, Plugin
 from aischeduler.kube.errors import AccessError
-from aischeduler.kube.kubeconfig import Cluster, Entry, Exec, User, read_entries
+from aischeduler.kube.kubeconfig import Cluster, Entry, User, read_entries
 
 EXEC_EXTENSION: Final = f"{GROUP}/exec"
 """The extension of a cluster that is for its credential plugins."""
@@ -32,7 +32,8 @@ class Access:
 
     `authority` and `identity` (a certificate and its key) are PEM that stood in the file, `..._file` paths;
     `header` is the value of Authorization, `impersonation` further lines of every request's head. With a `plugin` none
-    of ours stands in the file.
+    of ours stands in the file. `proxy` is the cluster's proxy-url; `where` names the user and its file, `cluster` the
+    cluster and its file.
     """
 
     server: str
@@ -46,16 +47,22 @@ class Access:
     header: bytes | None = field(default=None, repr=False)
     plugin: Plugin | None = None
     impersonation: bytes = b""
+    proxy: str | None = field(default=None, repr=False)
+    cluster: str = field(default="", compare=False)
+    where: str = field(default="", compare=False)
 
 
-def read_access(paths: str, context: str | None) -> Access:
-    """Read a context, without one the current one, of a file or of several joined by `:`; raises AccessError."""
+def read_access(paths: str, context: str | None, *, terminal: bool = False) -> Access:
+    """Read a context, without one the current one, of a file or of several joined by `:`; raises AccessError.
+
+    `terminal` says that a user is there whom a plugin may ask.
+    """
     cluster, user = read_entries(paths, context)
-    if cluster.fields.proxy_url:
-        raise AccessError(f"{cluster.where}: proxy-url is not supported")
     if user.fields.auth_provider is not None:
         name = user.fields.auth_provider.name
-        raise AccessError(f"{user.where}: auth-provider {name!r} is not supported; exec, with a program, is")
+        raise AccessError(
+            f"{user.where}: auth-provider {name!r} is not supported; use exec with a credential program instead"
+        )
     try:
         authority, authority_file = _authority(cluster)
         identity, certificate_file, key_file = _identity(user)
@@ -71,8 +78,11 @@ def read_access(paths: str, context: str | None) -> Access:
             certificate_file=certificate_file,
             key_file=key_file,
             header=header,
-            plugin=_plugin(user, user.fields.exec, cluster) if user.fields.exec is not None and not static else None,
+            plugin=None if static else _plugin(user, cluster, terminal=terminal),
             impersonation=_impersonation(user),
+            proxy=cluster.fields.proxy_url or None,
+            cluster=cluster.where,
+            where=user.where,
         )
     except OSError as error:
         raise AccessError(f"{user.file}: {error}") from error
@@ -141,18 +151,22 @@ def _impersonation(user: Entry[User]) -> bytes:
     )
 
 
-def _plugin(user: Entry[User], asked: Exec, cluster: Entry[Cluster]) -> Plugin:
-    where, command = user.where, asked.command
+def _plugin(user: Entry[User], cluster: Entry[Cluster], *, terminal: bool) -> Plugin | None:
+    asked, where = user.fields.exec, user.where
+    if asked is None:
+        return None
+    command = asked.command
     if not command:
         raise AccessError(f"{where}: exec has no command")
     if asked.api_version not in VERSIONS:
         raise AccessError(f"{where}: exec.apiVersion is {asked.api_version!r}, not {' or '.join(VERSIONS)}")
     mode = asked.interactive_mode or ("" if asked.api_version == VERSIONS[0] else "IfAvailable")
-    if mode == "Always":
+    if mode == "Always" and not terminal:
         raise AccessError(f"{where}: {command!r} asks for a terminal (exec.interactiveMode Always), and there is none")
-    if mode not in ("Never", "IfAvailable"):
+    if mode not in ("Never", "IfAvailable", "Always"):
         raise AccessError(f"{where}: exec.interactiveMode is {mode!r}, not Never, IfAvailable or Always")
-    spec: dict[str, Any] = {"interactive": False}
+    interactive = terminal and mode != "Never"
+    spec: dict[str, Any] = {"interactive": interactive}
     if asked.provide_cluster_info:
         spec["cluster"] = _cluster_info(cluster)
     told = {"apiVersion": asked.api_version, "kind": "ExecCredential", "spec": spec}
@@ -164,6 +178,8 @@ def _plugin(user: Entry[User], asked: Exec, cluster: Entry[Cluster]) -> Plugin:
         version=asked.api_version,
         hint=asked.install_hint or "",
         asked=msgspec.json.encode(told).decode(),
+        shows=terminal,
+        interactive=interactive,
     )
 
 
@@ -178,6 +194,7 @@ def _cluster_info(cluster: Entry[Cluster]) -> dict[str, Any]:
         "tls-server-name": fields.tls_server_name,
         "insecure-skip-tls-verify": fields.insecure_skip_tls_verify,
         "certificate-authority-data": authority,
+        "proxy-url": fields.proxy_url,
         "disable-compression": fields.disable_compression,
         "config": next((one.extension for one in fields.extensions or () if one.name == EXEC_EXTENSION), None),
     }

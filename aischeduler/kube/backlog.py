@@ -7,6 +7,8 @@ Laws:
 
 import asyncio
 from collections import deque
+from collections.abc import Iterator
+from itertools import chain
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -37,6 +39,15 @@ class Backlog(Generic[T]):
     def unfinished(self) -> int:
         """What has no outcome yet."""
         return self._unfinished
+
+    @property
+    def in_hand(self) -> int:
+        """What was taken and has no outcome yet."""
+        return self._unfinished - self._waiting
+
+    def items(self) -> Iterator[T]:
+        """Yield what no task has taken yet."""
+        return chain.from_iterable(self._lanes.values())
 
     def put(self, item: T, lane: str = "") -> None:
         """Put work at the end of its lane; never refuses any."""

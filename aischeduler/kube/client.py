@@ -3,12 +3,11 @@
 Laws:
 - Everything has a time limit and every answer a size limit.
 - Every failure is one of `errors`.
-- A 401 is answered once by reading the credentials again.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
+from dataclasses import dataclass
 from typing import Final, Self
 from urllib.parse import urlencode
 
@@ -20,13 +19,23 @@ from aischeduler.kube.wire import Fence, Wire, let_pass
 
 LIST_SECONDS: Final = 120.0
 """Longest that a page of a list may take."""
-CONNECTIONS_MAX: Final = 512
-"""More than all our tasks ask for at once: a watch that begins again must not wait behind reads that hang."""
+IN_FLIGHT_MAX: Final = 64
+"""Requests under way at once. Watches count apart from them: none waits behind reads that hang."""
 JSON: Final = "application/json"
 
 Query = Mapping[str, str]
-ReadPiece = Callable[[], Awaitable[bytes]]
 _NO_QUERY: Final[Query] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """A watch that is open."""
+
+    _stream: Stream
+
+    async def read(self) -> bytes:
+        """Return the next piece, or nothing at the clean end; raises UnreachableError."""
+        return await _piece(self._stream)
 
 
 class Client:
@@ -36,7 +45,7 @@ class Client:
     """
 
     def __init__(self, server: Server, fence: Fence = let_pass) -> None:
-        self.wire = Wire(server, CONNECTIONS_MAX, fence=fence)
+        self.wire = Wire(server, IN_FLIGHT_MAX, fence=fence)
 
     async def __aenter__(self) -> Self:
         return self
@@ -57,24 +66,24 @@ class Client:
         return await self._ask("POST", path, _NO_QUERY, (body, JSON))
 
     @asynccontextmanager
-    async def watch(self, path: str, query: Query, silence_seconds: float) -> AsyncIterator[ReadPiece]:
-        """Yield a function that returns the next piece of a watch, or nothing at its clean end.
-
-        `silence_seconds` without a byte raises UnreachableError, as any other break does.
-        """
+    async def watch(self, path: str, query: Query, silence_seconds: float) -> AsyncIterator[Watch]:
+        """Yield a watch; `silence_seconds` without a byte raises UnreachableError, as any other break does."""
         async with AsyncExitStack() as stack:
             stream = await self._open(stack, path, query, silence_seconds)
-            if stream.status == 401 and await self.wire.renew():
-                await stack.aclose()
-                stream = await self._open(stack, path, query, silence_seconds)
             if stream.status >= 300:
                 answer = Answer(stream.status, stream.retry_after, await _whole(stream))
-                raise self._refusal(answer, f"GET {path}")
-            yield partial(_piece, stream)
+                raise self._refusal(self._checked(answer, path), f"GET {path}")
+            yield Watch(stream)
 
     async def _open(self, stack: AsyncExitStack, path: str, query: Query, silence_seconds: float) -> Stream:
         try:
             return await stack.enter_async_context(self.wire.stream(_target(path, query), silence_seconds))
+        except UnreachableError as error:
+            raise UnreachableError(f"GET {path}: {error}") from error
+
+    def _checked(self, answer: Answer, path: str) -> Answer:
+        try:
+            return self.wire.checked(answer, b"GET", path.encode())
         except UnreachableError as error:
             raise UnreachableError(f"GET {path}: {error}") from error
 
@@ -86,15 +95,12 @@ class Client:
         content: tuple[bytes, str] = (b"", ""),
         seconds: float | None = None,
     ) -> bytes:
-        """Return the body of an answer below 300; asks a second time with new credentials after a 401."""
+        """Return the body of an answer below 300."""
         body, content_type = content
-        asking = partial(
-            self.wire.send, method.encode(), _target(path, query), body, content_type.encode(), seconds=seconds
-        )
         try:
-            answer = await asking()
-            if answer.status == 401 and await self.wire.renew():
-                answer = await asking()
+            answer = await self.wire.send(
+                method.encode(), _target(path, query), body, content_type.encode(), seconds=seconds
+            )
         except UnreachableError as error:
             raise UnreachableError(f"{method} {path}: {error}") from error
         if answer.status >= 300:

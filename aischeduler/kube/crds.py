@@ -7,6 +7,7 @@ Laws:
 """
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -21,28 +22,32 @@ HEADER: Final = "# Written by `make crds` from aischeduler/kube/crds.py; edit th
 NOT_INSTALLED: Final = f"the definition of pools.{names.GROUP} is not installed: kubectl apply -f manifests/crds"
 """What people are told where the API server does not know Pools."""
 
-COLUMNS: Final = {
-    "Nodes": ".status.columns.nodes",
-    "CPU": ".status.columns.cpu",
-    "Memory": ".status.columns.memory",
-    "GPU": ".status.columns.gpu",
-    "Shared": ".status.columns.shared",
-    "Borrowed": ".status.columns.borrowed",
-    "Pending": ".status.columns.pending",
-    "Flags": ".status.columns.flags",
+Column = tuple[str, str]
+"""The type of what a column shows, and where it stands in a Pool."""
+
+COLUMNS: Final[dict[str, Column]] = {
+    "Ready": ("string", '.status.conditions[?(@.type=="Ready")].status'),
+    "Nodes": ("integer", ".status.nodes"),
+    "CPU": ("string", ".status.columns.cpu"),
+    "Memory": ("string", ".status.columns.memory"),
+    "GPU": ("string", ".status.columns.gpu"),
+    "Shared": ("string", ".status.columns.shared"),
+    "Borrowed": ("string", ".status.columns.borrowed"),
+    "Pending": ("integer", ".status.pendingPods"),
+    "Flags": ("string", ".status.columns.flags"),
 }
 """What `kubectl get pool` shows between the name and the age."""
 
-WIDE_COLUMNS: Final = {
-    "Own": ".status.columns.own",
-    "System": ".status.columns.system",
-    "Free": ".status.columns.free",
-    "Pods": ".status.pods",
-    "Placement": ".spec.placement",
-    "Make-Room": ".spec.makeRoom",
-    "Reclaim": ".spec.reclaimPolicy",
-    "Ready": '.status.conditions[?(@.type=="Ready")].status',
-    "Conflict": '.status.conditions[?(@.type=="Conflict")].status',
+WIDE_COLUMNS: Final[dict[str, Column]] = {
+    "Own": ("string", ".status.columns.own"),
+    "System": ("string", ".status.columns.system"),
+    "Free": ("string", ".status.columns.free"),
+    "Pods": ("integer", ".status.pods"),
+    "Placement": ("string", ".spec.placement"),
+    "Make-Room": ("string", ".spec.makeRoom"),
+    "Reclaim": ("string", ".spec.reclaimPolicy"),
+    "Conflict": ("string", '.status.conditions[?(@.type=="Conflict")].status'),
+    "Scheduler": ("string", ".status.scheduler"),
 }
 """What `-o wide` adds."""
 
@@ -56,12 +61,12 @@ def pool_crd() -> Schema:
         "spec": {
             "group": names.GROUP,
             "scope": "Cluster",
+            "preserveUnknownFields": False,  # said, for it is true where the definition was made as v1beta1
             "names": {
                 "kind": "Pool",
                 "listKind": "PoolList",
                 "plural": "pools",
                 "singular": "pool",
-                "shortNames": ["pool"],
                 "categories": ["ai-scheduler"],
             },
             "versions": [
@@ -91,10 +96,12 @@ def write(directory: Path) -> None:
 
 
 def _columns() -> list[Schema]:
-    shown = [{"name": name, "type": "string", "jsonPath": path} for name, path in COLUMNS.items()]
     age = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
-    wide = [{"name": name, "type": "string", "jsonPath": path, "priority": 1} for name, path in WIDE_COLUMNS.items()]
-    return [*shown, age, *wide]
+    return [*_shown(COLUMNS), age, *(column | {"priority": 1} for column in _shown(WIDE_COLUMNS))]
+
+
+def _shown(columns: Mapping[str, Column]) -> list[Schema]:
+    return [{"name": name, "type": kind, "jsonPath": path} for name, (kind, path) in columns.items()]
 
 
 if __name__ == "__main__":

@@ -21,12 +21,15 @@ _FOREVER: Final = float("inf")
 class Credential:
     """`header` is the value of Authorization, `identity` a certificate and its key in PEM, either may be absent.
 
-    `left_seconds` is how long it is good, as far as that is known.
+    `left_seconds` is how long it is good without another look, as far as that is known; `where` names where it comes
+    from, `trouble` is what keeps a newer one from being read.
     """
 
     header: bytes | None = field(default=None, repr=False)
     identity: bytes | None = field(default=None, repr=False)
     left_seconds: float = _FOREVER
+    where: str = field(default="", compare=False)
+    trouble: str = ""
 
 
 class Source(Protocol):

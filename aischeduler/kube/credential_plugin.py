@@ -1,8 +1,9 @@
 """Credentials that a program prints: the `exec` of a kubeconfig.
 
 Laws:
-- The program runs beside the event loop, without a terminal, within limits of time and of output; past them it is
-  killed with what it started.
+- The program runs beside the event loop, within limits of time and of output; past them it is killed with what it
+  started. A daemon gives it no terminal; a command line that has one lends it, so that it can ask its user.
+- It is asked anew before what it said ends. Requests go on with what still holds, however long it takes.
 - What it said is good until the time that it names. A server that does not know it makes us ask again, but not
   within PLUGIN_AGAIN_SECONDS: a program that is asked for each request would be all that we do.
 - Every failure is one sentence that names file, user and command, and shows nothing of what was printed as credential.
@@ -28,7 +29,13 @@ from aischeduler.kube.credential import Credential, bearer
 from aischeduler.kube.errors import AccessError, one_line
 
 PLUGIN_SECONDS: Final = 30.0
-"""Longest that a plugin may take: it asks a server of its own, and all our requests wait for it."""
+"""Longest that a plugin may take: it asks a server of its own, and where nothing holds our requests wait for it."""
+USER_SECONDS: Final = 300.0
+"""Longest that a plugin may take that can ask its user."""
+EARLY_SECONDS: Final = 120.0
+"""So long before its end what a plugin said is asked for anew; half of its life where that is less."""
+LOOK_SECONDS: Final = 1.0
+"""How often we look for the answer of a plugin that runs beside requests."""
 PLUGIN_AGAIN_SECONDS: Final = 10.0
 KILLED_SECONDS: Final = 1.0
 """How long we wait for a plugin to be gone that was killed."""
@@ -43,7 +50,10 @@ _NEVER: Final = float("-inf")
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """A program to run; `where` names file and user, `asked` is what it is told in KUBERNETES_EXEC_INFO."""
+    """A program to run; `where` names file and user, `asked` is what it is told in KUBERNETES_EXEC_INFO.
+
+    `shows` where it has our standard error, and our terminal too if it is `interactive`.
+    """
 
     where: str
     command: str
@@ -52,6 +62,13 @@ class Plugin:
     version: str
     hint: str
     asked: str = field(repr=False)
+    shows: bool = False
+    interactive: bool = False
+
+    @property
+    def seconds(self) -> float:
+        """Longest that it may take."""
+        return USER_SECONDS if self.shows else PLUGIN_SECONDS
 
     @property
     def name(self) -> str:
@@ -81,28 +98,70 @@ class Asked:
     wall: Callable[[], float] = time.time
     _said: Credential | None = None
     _ends_at: float = 0.0
+    _early_seconds: float = 0.0
     _asked_at: float = _NEVER
     _failure: str = ""
+    _asking: asyncio.Task[None] | None = None
 
     async def read(self, *, refused: bool) -> Credential:
-        """Return what is still good of what it said, else ask it; raises AccessError."""
-        soon = self.clock() - self._asked_at < PLUGIN_AGAIN_SECONDS
-        if soon and self._failure:
-            raise AccessError(self._failure)
-        said, left_seconds = self._said, self._ends_at - self.wall()
-        if said is None or (not soon and (refused or left_seconds <= 0)):
-            said, left_seconds = await self._ask()
-        return Credential(said.header, said.identity, left_seconds)
+        """Return what is still good of what it said, else ask it; raises AccessError.
 
-    async def _ask(self) -> tuple[Credential, float]:
+        What ends soon is returned while the plugin is asked beside it.
+        """
+        soon = self.clock() - self._asked_at < PLUGIN_AGAIN_SECONDS
+        if self._said is None or refused or self._left_seconds <= 0:
+            await self._answer(soon=soon)
+        elif self._left_seconds <= self._early_seconds and not soon and self._asking is None:
+            self._asking = asyncio.create_task(self._ask_beside(), name=f"credentials of {self.plugin.where}")
+        assert self._said is not None
+        said = self._said
+        return Credential(said.header, said.identity, self._again_seconds, self.plugin.name, self._failure)
+
+    async def close(self) -> None:
+        """End the plugin where it runs beside requests."""
+        if self._asking is not None:
+            self._asking.cancel()
+            await asyncio.wait((self._asking,))
+
+    @property
+    def _left_seconds(self) -> float:
+        return self._ends_at - self.wall()
+
+    @property
+    def _again_seconds(self) -> float:
+        """How long what is known is good without another look."""
+        if self._asking is not None:
+            return LOOK_SECONDS
+        if self._failure:
+            return self._asked_at + PLUGIN_AGAIN_SECONDS - self.clock()
+        return self._left_seconds - self._early_seconds
+
+    async def _answer(self, *, soon: bool) -> None:
+        """Wait for an answer where none that was given holds, unless the last one was given just now."""
+        if self._asking is not None:
+            await asyncio.wait((self._asking,))
+        elif not soon:
+            await self._ask()
+        if self._failure:
+            raise AccessError(self._failure)
+
+    async def _ask_beside(self) -> None:
+        try:
+            await self._ask()
+        except AccessError:
+            pass  # it is told with what still holds
+        finally:
+            self._asking = None
+
+    async def _ask(self) -> None:
         self._asked_at = self.clock()
         try:
-            said, self._ends_at = _understood(self.plugin, await _output(self.plugin))
+            self._said, self._ends_at = _understood(self.plugin, await _output(self.plugin))
         except AccessError as error:
             self._failure = str(error)
             raise
-        self._failure, self._said = "", said
-        return said, self._ends_at - self.wall()
+        self._failure = ""
+        self._early_seconds = min(EARLY_SECONDS, max(self._left_seconds, 0.0) / 2)
 
 
 class _Run(asyncio.SubprocessProtocol):
@@ -137,12 +196,12 @@ async def _output(plugin: Plugin) -> bytes:
     """Run the plugin and return what it prints; raises AccessError."""
     transport, run = await _start(plugin)
     try:
-        async with asyncio.timeout(PLUGIN_SECONDS):
+        async with asyncio.timeout(plugin.seconds):
             await run.over
     except TimeoutError as error:
-        raise AccessError(f"{plugin.name} did not end within {PLUGIN_SECONDS:g} s") from error
+        raise AccessError(f"{plugin.name} did not end within {plugin.seconds:g} s and was killed") from error
     finally:
-        await _end(transport, run)
+        await _end(transport, run, alone=plugin.interactive)
     if run.excessive:
         raise AccessError(f"{plugin.name} printed more than {OUTPUT_BYTES_MAX} bytes")
     status = transport.get_returncode()
@@ -159,7 +218,13 @@ async def _start(plugin: Plugin) -> tuple[asyncio.SubprocessTransport, _Run]:
     program = shutil.which(plugin.command) or plugin.command  # our PATH finds it, not the one that it is given
     try:
         return await asyncio.get_running_loop().subprocess_exec(
-            _Run, program, *plugin.arguments, stdin=asyncio.subprocess.DEVNULL, env=environment, start_new_session=True
+            _Run,
+            program,
+            *plugin.arguments,
+            stdin=None if plugin.interactive else asyncio.subprocess.DEVNULL,
+            stderr=None if plugin.shows else asyncio.subprocess.PIPE,
+            env=environment,
+            start_new_session=not plugin.interactive,  # a new session would have no terminal
         )
     except FileNotFoundError as error:
         hint = f": {one_line(plugin.hint)}" if plugin.hint else ""
@@ -168,11 +233,14 @@ async def _start(plugin: Plugin) -> tuple[asyncio.SubprocessTransport, _Run]:
         raise AccessError(f"{plugin.name} cannot be started: {one_line(str(error))}") from error
 
 
-async def _end(transport: asyncio.SubprocessTransport, run: _Run) -> None:
-    """Kill the plugin, and what it started, where it still runs."""
+async def _end(transport: asyncio.SubprocessTransport, run: _Run, *, alone: bool) -> None:
+    """Kill the plugin where it still runs, and what it started unless it is to be killed `alone`."""
     if transport.get_returncode() is None:
         with suppress(ProcessLookupError):
-            os.killpg(transport.get_pid(), signal.SIGKILL)  # it leads a session, so a group too
+            if alone:
+                transport.kill()
+            else:
+                os.killpg(transport.get_pid(), signal.SIGKILL)  # it leads a session, so a group too
     transport.close()
     await asyncio.wait((run.gone,), timeout=KILLED_SECONDS)
 

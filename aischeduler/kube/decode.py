@@ -12,9 +12,12 @@ from functools import lru_cache
 from typing import Final
 
 import msgspec
+from msgspec import Raw, Struct
 
 from aischeduler.kube.documents import UNREADABLE, NodeDocument, PodDocument, PodStatus, Quantities
 from aischeduler.kube.podspec import INVALID_LENGTH_MAX, SpecCache
+from aischeduler.kube.requests import POD_SCHEDULED
+from aischeduler.kube.unsupported_constraints import claims_used
 from aischeduler.model.names import POOL_KEY, POOL_NAME_LENGTH_MAX
 from aischeduler.model.node import NO_SCHEDULE, Node, Taint
 from aischeduler.model.pod import PENDING, Pod
@@ -29,17 +32,26 @@ NEVER: Final = "Never"
 _NO_STATUS: Final = PodStatus()
 
 
+class _Condition(Struct, rename="camel", gc=False):
+    """One condition: how it stands and since when."""
+
+    type: str = ""
+    status: str = ""
+    last_transition_time: str | None = None
+
+
 def read_pod(document: PodDocument, specs: SpecCache) -> Pod:
     """Return the pod; a malformed part is named in `Pod.spec.invalid`."""
     metadata, spec, status = document.metadata, document.spec, document.status or _NO_STATUS
     created, started, annotations = metadata.creation_timestamp, status.start_time, metadata.annotations
     labels, of_daemon_set = specs.kin(metadata.labels, metadata.owner_references)
     pool = (annotations is not None and annotations.pool) or labels.get(POOL_KEY)
+    scheduling = specs.read(spec, status)
     return Pod(
         uid=metadata.uid,
         namespace=metadata.namespace,
         name=metadata.name,
-        spec=specs.read(spec, status),
+        spec=scheduling,
         scheduler_name=spec.scheduler_name or DEFAULT_SCHEDULER,
         node_name=spec.node_name or "",
         pool=_pool_name(pool) if pool else "",
@@ -54,6 +66,8 @@ def read_pod(document: PodDocument, specs: SpecCache) -> Pod:
         started_seconds=int(started.timestamp()) if started is not None else 0,
         nominated_node=status.nominated_node_name or "",
         grace_seconds=metadata.deletion_grace_period_seconds or 0,
+        claims=claims_used(metadata.name, spec.volumes) if scheduling.unsupported_constraints else (),
+        said_to_wait=bool(status.conditions) and not spec.node_name and _said_to_wait(status.conditions),
     )
 
 
@@ -73,6 +87,15 @@ def read_node(document: NodeDocument) -> Node:
         capacity=capacity,
         invalid="; ".join(filter(None, (problem, capacity_problem)))[:INVALID_LENGTH_MAX],
     )
+
+
+def _said_to_wait(conditions: Raw) -> bool:
+    """Say whether PodScheduled is False and says since when; the API server's own condition of a gate has no time."""
+    try:
+        found = msgspec.json.decode(conditions, type=list[_Condition] | None)
+    except UNREADABLE:
+        return False
+    return any(one.type == POD_SCHEDULED and one.status == "False" and one.last_transition_time for one in found or ())
 
 
 @lru_cache(maxsize=AMOUNTS_MAX)

@@ -52,12 +52,15 @@ def read_namespace(document: NamespaceDocument) -> NamespaceSeen:
 def _selector(document: BudgetDocument) -> LabelSelector | None:
     raw = document.spec.selector if document.spec is not None else b""
     part = msgspec.json.decode(raw, type=SelectorPart | None) if raw else None
-    if part is None:
-        return None
+    return read_selector(SELECTOR, part) if part is not None else None
+
+
+def read_selector(field: str, part: SelectorPart) -> LabelSelector:
+    """Return the selector at the path `field`. Raises SelectorError where no object can be matched against it."""
     expressions = tuple(
         label_requirement(
-            f"{SELECTOR}.matchExpressions[{index}]", one.key or "", one.operator or "", tuple(one.values or ())
+            f"{field}.matchExpressions[{index}]", one.key or "", one.operator or "", tuple(one.values or ())
         )
         for index, one in enumerate(part.match_expressions or ())
     )
-    return label_selector(SELECTOR, part.match_labels or {}, expressions)
+    return label_selector(field, part.match_labels or {}, expressions)

@@ -42,6 +42,7 @@ class Owner(Struct, gc=False):
     """One owner of an object."""
 
     kind: str = ""
+    uid: str = ""
     controller: bool | None = None
 
 
@@ -55,7 +56,7 @@ class PodMetadata(Metadata, rename="camel", gc=False):
 
 
 class LabelledMetadata(Metadata, rename="camel", gc=False):
-    """Metadata of a node or a namespace: labels count."""
+    """Metadata of a node, a namespace or a volume: labels count."""
 
     labels: dict[str, str] | None = None
 
@@ -79,18 +80,42 @@ class Present(Struct, gc=False):
     """An object of which only its being there counts."""
 
 
-class PodAffinityPart(Struct, gc=False):
-    """Affinity to other pods, or away from them: whether any is required."""
+class ExpressionPart(Struct, gc=False):
+    """One expression of a selector."""
 
-    required: list[Present] | None = field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
+    key: str | None = None
+    operator: str | None = None
+    values: list[str] | None = None
+
+
+class SelectorPart(Struct, rename="camel", gc=False):
+    """A label selector."""
+
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[ExpressionPart] | None = None
+
+
+class PodTermPart(Struct, rename="camel", gc=False):
+    """One required term about other pods."""
+
+    topology_key: str = ""
+    label_selector: SelectorPart | None = None
+    namespaces: list[str] | None = None
+    namespace_selector: SelectorPart | None = None
+
+
+class PodAffinityPart(Struct, gc=False):
+    """Affinity to other pods, or away from them: what is required."""
+
+    required: list[PodTermPart] | None = field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
 
 
 class AffinityPart(Struct, rename="camel", gc=False):
-    """Affinity: the part about nodes, and whether there is one about pods."""
+    """Affinity: the parts about nodes and about pods to stay away from, and whether there is one to pods."""
 
     node_affinity: Raw = NONE
     pod_affinity: PodAffinityPart | None = None
-    pod_anti_affinity: PodAffinityPart | None = None
+    pod_anti_affinity: Raw = NONE
 
 
 class SpreadPart(Struct, rename="camel", gc=False):
@@ -99,10 +124,17 @@ class SpreadPart(Struct, rename="camel", gc=False):
     when_unsatisfiable: str | None = None
 
 
-class VolumePart(Struct, rename="camel", gc=False):
-    """One volume: whether it claims storage."""
+class ClaimSourcePart(Struct, rename="camel", gc=False):
+    """The claim that a volume of a pod names."""
 
-    persistent_volume_claim: Present | None = None
+    claim_name: str = ""
+
+
+class VolumePart(Struct, rename="camel", gc=False):
+    """One volume of a pod: whether it claims storage."""
+
+    name: str = ""
+    persistent_volume_claim: ClaimSourcePart | None = None
     ephemeral: Present | None = None
 
 
@@ -145,11 +177,12 @@ class ContainerStatus(Struct, rename="camel", gc=False):
 
 
 class PodStatus(Struct, rename="camel", gc=False):
-    """The status of a pod."""
+    """The status of a pod; its conditions are read where they may matter."""
 
     phase: str | None = None
     start_time: datetime | None = None
     nominated_node_name: str | None = None
+    conditions: Raw = NONE
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
 
@@ -177,14 +210,6 @@ class TolerationPart(Struct, gc=False):
     operator: str | None = None
     value: str | None = None
     effect: str | None = None
-
-
-class ExpressionPart(Struct, gc=False):
-    """One expression of a selector."""
-
-    key: str | None = None
-    operator: str | None = None
-    values: list[str] | None = None
 
 
 class NodeTermPart(Struct, rename="camel", gc=False):
@@ -254,13 +279,6 @@ class PoolDocument(Struct, gc=False):
     status: Any = None
 
 
-class SelectorPart(Struct, rename="camel", gc=False):
-    """A label selector."""
-
-    match_labels: dict[str, str] | None = None
-    match_expressions: list[ExpressionPart] | None = None
-
-
 class BudgetSpecPart(Struct, gc=False):
     """The spec of a PodDisruptionBudget; the selector is read apart, because a wrong one protects nothing."""
 
@@ -293,6 +311,14 @@ class Named(Struct, gc=False):
 
     metadata: Metadata = field(default_factory=Metadata)
     kind: str = ""
+
+
+def read_metadata(raw: Raw) -> Metadata:
+    """Return what an object that cannot be read says of itself, as far as that can be read."""
+    try:
+        return msgspec.json.decode(raw, type=Named).metadata
+    except UNREADABLE:
+        return Metadata()
 
 
 class StatusCause(Struct, gc=False):

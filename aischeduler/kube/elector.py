@@ -57,7 +57,10 @@ class LostLeaseError(Exception):
 
 
 class Elector:
-    """One candidate. `pods_seen`: up to where the leader before had seen all pods, if it gave the Lease back."""
+    """One candidate.
+
+    `follows`: whether somebody led before us; `pods_seen`: which version of pods has all that it did, where it said so.
+    """
 
     def __init__(
         self, wire: Wire, terms: Terms, pace: Pace, wall: Callable[[], float], log: FilteringBoundLogger
@@ -74,6 +77,7 @@ class Elector:
         """A request that takes the Lease was sent and its answer not heard."""
         self._told = ""
         """What was told last while we follow: a holder, or what went wrong."""
+        self.follows = True
         self.pods_seen = ""
 
     @property
@@ -166,12 +170,13 @@ class Elector:
         terms, began = self.terms, self._pace.clock()
         self._asking = True
         if lease is None:
+            self.follows = False
             body = new_lease(terms.name, terms.namespace, terms.identity, terms.lease_seconds, self._wall())
             answer = await self._send(b"POST", self._path(), body, "application/json")
         elif lease.holder == terms.identity:
             answer = await self._patch(renewed(lease, terms.identity, terms.lease_seconds, self._wall()))
         else:
-            self.pods_seen = "" if lease.holder else lease.pods_seen
+            self.follows, self.pods_seen = True, "" if lease.holder else lease.pods_seen
             answer = await self._patch(taken(lease, terms.identity, terms.lease_seconds, self._wall()))
         self._note(answer, began)
 
@@ -217,10 +222,7 @@ class Elector:
 
     async def _send(self, method: bytes, path: str, body: bytes = b"", content_type: str = "") -> Answer:
         seconds = self.terms.renew_seconds / 2
-        ask = (method, path.encode(), body, content_type.encode(), seconds)
-        answer = await self._wire.send(*ask)
-        if answer.status == 401 and await self._wire.renew():
-            answer = await self._wire.send(*ask)
+        answer = await self._wire.send(method, path.encode(), body, content_type.encode(), seconds)
         if answer.status >= 300:
             raise refusal(answer.status, answer.body, answer.retry_after, f"{method.decode()} {path}")
         return answer

@@ -10,9 +10,16 @@ from typing import Final
 
 LINE_LENGTH_MAX: Final = 300
 """Of what others say in a sentence of ours."""
+BODY_BYTES_SHOWN: Final = 100
+"""Of an answer that no API server gave."""
 
 Failed = Callable[[str, Exception], None]
 """Hears of a bug of ours: whose work it struck, and the error. Whoever calls it goes on."""
+
+
+def unheard(_job: str, error: Exception) -> None:
+    """Raise it: what runs says who hears of bugs."""
+    raise error
 
 
 class ApiError(Exception):
@@ -25,6 +32,24 @@ class AccessError(ApiError):
 
 class UnreachableError(ApiError):
     """The network's or the server's: no answer, too late or too large an answer, or half of one."""
+
+
+class BehindError(ApiError):
+    """Ours or the server's: a watch is too far behind to act by what it has told."""
+
+
+class InterceptedError(UnreachableError):
+    """Something before the API server answered: a proxy, a load balancer, a login page.
+
+    Every refusal of an API server is a `Status` object; this answer is none. It leaves the outcome open. `request` is
+    what it answered, by verb and path.
+    """
+
+    def __init__(self, status: int, request: str, body: bytes) -> None:
+        said = one_line(body[:BODY_BYTES_SHOWN].decode(errors="replace"))
+        super().__init__(f"something before the API server answered {status}, without a Status: {said or 'no body'}")
+        self.status = status
+        self.request = request
 
 
 class GarbledError(ApiError):

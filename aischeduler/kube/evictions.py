@@ -25,9 +25,9 @@ from aischeduler.kube.requests import (
     Unknown,
     pod_path,
 )
-from aischeduler.model.actions import Evict
+from aischeduler.model.actions import Evict, Settle
 from aischeduler.model.events import EvictRefused, Spared
-from aischeduler.model.pod import FINISHED
+from aischeduler.model.pod import FINISHED, Pod
 from aischeduler.model.reasons import ConditionReason
 
 EVICT_TRIES_MAX: Final = 6
@@ -39,6 +39,13 @@ MORE_BUDGETS: Final = "has more than one PodDisruptionBudget"
 """What the Eviction API says of a pod that it never evicts."""
 _ANOTHER_UID: Final = ("metadata.uid: Invalid value", "UID in precondition", "the UID in the precondition")
 """What the API server says where the name belongs to another pod by now: to a patch, an eviction and a delete."""
+
+
+def lost(action: Settle, pod: Pod | None) -> EvictRefused | None:
+    """Say what a pod that was read tells about an eviction of which nothing was heard; None: it goes, or is gone."""
+    if not action.evicted or pod is None or pod.uid != action.pod.uid or pod.terminating or pod.finished:
+        return None
+    return EvictRefused(pod.uid, Spared.LOST, f"nothing was heard of the eviction by {action.decision}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +131,7 @@ class Eviction:
         match status:
             case 401:
                 return Unauthenticated()
-            case 404 if said.kind == "Status":
+            case 404:
                 return Left(message)
             case 409 | 422 if any(words in message for words in _ANOTHER_UID):
                 return Left(message)
@@ -134,7 +141,7 @@ class Eviction:
                 return self._refused(Spared.BUDGET, message)
             case 408 | 429:
                 return Throttled(seconds or RETRY_AFTER_SECONDS)
-            case 403 if said.kind == "Status":
+            case 403:
                 return self._refused(Spared.FORBIDDEN, message)
             case 400 | 405 | 413 | 415 | 422:
                 return self._refused(Spared.UNAVAILABLE, message)

@@ -4,10 +4,12 @@ Laws:
 - `perform` only puts work into queues; it never waits. What cannot be said of an action keeps no other from its way.
 - One decision, one line of log; a Binding or an eviction that is refused has a second one that says so.
 - Fields of a line are built only where the line will be written.
+- What the core has to hear comes first; a bug in what follows costs a line or a report.
 """
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, assert_never
@@ -16,13 +18,15 @@ from cachetools import LRUCache
 from structlog.typing import FilteringBoundLogger
 
 from aischeduler.kube.binder import Binder, Outcome
-from aischeduler.kube.errors import ApiError
-from aischeduler.kube.evictions import Ended, Evicted, Left
+from aischeduler.kube.errors import ApiError, Failed, RefusedError
+from aischeduler.kube.evictions import Ended, Evicted, Left, lost
 from aischeduler.kube.evictor import Evictor
 from aischeduler.kube.notes import why_waiting
 from aischeduler.kube.podreader import PodReader
+from aischeduler.kube.refresher import Refresher
+from aischeduler.kube.refusals import Seldom
 from aischeduler.kube.reports import Reports
-from aischeduler.kube.requests import BindAccepted
+from aischeduler.kube.requests import BindAccepted, settle, unavailable
 from aischeduler.model.actions import (
     Action,
     Bind,
@@ -30,6 +34,9 @@ from aischeduler.model.actions import (
     CreatePool,
     Evict,
     Nominate,
+    ReadPool,
+    Refresh,
+    ReportInternalError,
     ReportPool,
     ReportWaiting,
     Settle,
@@ -47,6 +54,8 @@ SETTLES_MAX: Final = 1000
 POOLS_REMEMBERED_MAX: Final = 1000
 """Pools whose last logged conditions we remember."""
 
+Other = ReadPool | Refresh | Warn | ReportPool | CreatePool | TellTurned | TellEdited | ReportInternalError
+"""Actions that are not about where one pod runs."""
 Observed = Callable[[Bind | Evict, str, float], None]
 """Hears of each Binding and eviction that has come to an end: its outcome in one word, and its seconds."""
 
@@ -56,29 +65,45 @@ def _unobserved(_action: Bind | Evict, _outcome: str, _seconds: float) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class Instruments:
+    """Who hears of bugs of ours and of how long Bindings and evictions took; and seconds that never go back."""
+
+    failed: Failed
+    observed: Observed = _unobserved
+    clock: Callable[[], float] = time.monotonic
+
+
+@dataclass(frozen=True, slots=True)
 class Crew:
-    """Those who carry out: Bindings, evictions, reports, and looks at pods."""
+    """Those who carry out: Bindings, evictions, reports, looks at pods, and what is read before an eviction."""
 
     binder: Binder
     evictor: Evictor
     reports: Reports
     reader: PodReader
+    refresher: Refresher
 
 
 class Executor:
-    """Performs actions; `tell` hears what came to nothing, `observed` how long each took."""
+    """Performs actions; `tell` hears what came to nothing.
+
+    `unreadable` says why pods could not be read the last time, in the words of the status; empty where they could.
+    """
 
     def __init__(
         self,
         crew: Crew,
         tell: Callable[[Event], None],
         log: FilteringBoundLogger,
-        observed: Observed = _unobserved,
+        instruments: Instruments,
     ) -> None:
+        self.unreadable = ""
         self._crew = crew
         self._tell = tell
         self._log = log
-        self._observed = observed
+        self._failed = instruments.failed
+        self._observed = instruments.observed
+        self._seldom = Seldom(instruments.clock)
         self._settles: asyncio.Queue[Settle] = asyncio.Queue(SETTLES_MAX)
         self._conditions: LRUCache[str, tuple[Condition, ...]] = LRUCache(POOLS_REMEMBERED_MAX)
 
@@ -88,7 +113,7 @@ class Executor:
             try:
                 self._perform(action)
             except Exception as error:  # noqa: BLE001 - a bug costs one action; pods wait for those that follow
-                self._log.error("failed", job="executor", action=type(action).__name__, exc_info=error)
+                self._failed(f"perform {type(action).__name__}", error)
 
     def _perform(self, action: Action) -> None:
         match action:
@@ -111,6 +136,13 @@ class Executor:
             case Settle():
                 if not self._settles.full():  # the core asks again after a while
                     self._settles.put_nowait(action)
+            case _:
+                self._perform_other(action)
+
+    def _perform_other(self, action: Other) -> None:
+        match action:
+            case Refresh() | ReadPool():
+                self._crew.refresher.submit(action)
             case Warn():
                 self._crew.reports.warn(action)
                 self._log_warning(action)
@@ -119,8 +151,8 @@ class Executor:
                 self._log_pool(action)
             case CreatePool():
                 self._crew.reports.create(action)
-            case TellTurned() | TellEdited():
-                self._log_edit(action)
+            case TellTurned() | TellEdited() | ReportInternalError():
+                self._log_only(action)
             case _:
                 assert_never(action)
 
@@ -129,7 +161,7 @@ class Executor:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._crew.binder.run(self._bound), name="binder")
             group.create_task(self._crew.evictor.run(self._evicted), name="evictor")
-            group.create_task(self._crew.reports.run(self._decisions_sent), name="reports")
+            group.create_task(self._crew.reports.run(self._decisions_sent, self._failed), name="reports")
             for number in range(SETTLERS):
                 group.create_task(self._settle_all(), name=f"settler {number}")
 
@@ -141,8 +173,8 @@ class Executor:
     def _bound(self, action: Bind, outcome: Outcome, seconds: float) -> None:
         match outcome:
             case BindAccepted():
-                self._observed(action, "Accepted", seconds)
                 self._crew.reports.scheduled(action)
+                self._observed(action, "Accepted", seconds)
             case BindRefused(_, node, refusal, message):
                 self._tell(outcome)
                 self._observed(action, str(refusal), seconds)
@@ -158,8 +190,8 @@ class Executor:
             case Left():  # the watch says that it is gone
                 self._observed(action, "Left", seconds)
             case EvictRefused(_, why, message):
-                self._observed(action, str(why), seconds)
                 self._tell(ended)
+                self._observed(action, str(why), seconds)
                 self._log.warning("evict refused", **_eviction(action), refusal=str(why), reason=message)
             case _:
                 assert_never(ended)
@@ -168,11 +200,47 @@ class Executor:
         while True:
             action = await self._settles.get()
             try:
-                await self._crew.reader.read(action.pod)
-            except ApiError as error:
-                self._log.warning("pod not read", **_named(action.pod), reason=str(error))
+                if not self._crew.binder.has_in_hand(action.pod.uid):
+                    await self._settle(action)
             except Exception as error:  # noqa: BLE001 - a bug costs one look at a pod; the core asks again
-                self._log.error("failed", job="settler", exc_info=error)
+                self._failed("settler", error)
+
+    async def _settle(self, action: Settle) -> None:
+        """Read a pod and tell what follows of what we did to it; where it is not read, the core asks again."""
+        binder = self._crew.binder
+        unheld = binder.has_lost(action)
+        try:
+            pod = await self._crew.reader.read(action.pod)
+        except ApiError as error:
+            status = error.status if isinstance(error, RefusedError) else 0
+            self.unreadable = f"{status} {error.reason}" if isinstance(error, RefusedError) else type(error).__name__
+            left_out = self._seldom.left_out(status)
+            if left_out is not None:
+                self._log.warning("pod not read", **_named(action.pod), reason=str(error), left_out=left_out)
+        else:
+            self.unreadable = ""
+            self._settle_eviction(action, pod)
+            if unheld and binder.has_lost(action):
+                self._settle_lost(action, pod)
+            else:
+                binder.settled(action, pod, self._bound)
+
+    def _settle_lost(self, action: Settle, pod: Pod | None) -> None:
+        """Free the room of a pod that is not bound and of which no Binding is under way."""
+        why = "no Binding of this decision is under way"
+        outcome = settle(action, pod, why) or unavailable(action, why)
+        if isinstance(outcome, BindRefused):
+            self._tell(outcome)
+            fields = {**_named(action.pod), "decision": action.decision, "node": action.node}
+            self._log.warning("bind refused", **fields, refusal=str(outcome.refusal), reason=outcome.message)
+
+    def _settle_eviction(self, action: Settle, pod: Pod | None) -> None:
+        """Tell the core of an eviction that came to nothing, which the watch's own words do not say."""
+        refused = lost(action, pod)
+        if refused is not None:
+            self._tell(refused)
+            fields = {**_named(action.pod), "node": action.node, "decision": action.decision}
+            self._log.warning("evict refused", **fields, refusal=str(refused.why), reason=refused.message)
 
     def _log_bind(self, action: Bind) -> None:
         if self._log.is_enabled_for(logging.INFO):
@@ -198,6 +266,12 @@ class Executor:
             fields = {**_named(action.pod), "pool": action.pool, "decision": action.decision, "node": action.node}
             self._log.info("nominated", **fields, reason=what)
 
+    def _log_only(self, action: TellTurned | TellEdited | ReportInternalError) -> None:
+        if isinstance(action, ReportInternalError):
+            self._log_internal_error(action)
+        else:
+            self._log_edit(action)
+
     def _log_edit(self, action: TellTurned | TellEdited) -> None:
         """Log what was edited, or whom an edit turned: a line for each pod, or one where they are too many."""
         if isinstance(action, TellEdited):
@@ -211,6 +285,19 @@ class Executor:
             self._log.info(event, **_named(pod), **pools, node=pod.node_name, reason=reason)
         if not action.pods:
             self._log.info(event, **pools, pods=action.count, reason=reason)
+
+    def _log_internal_error(self, action: ReportInternalError) -> None:
+        pod = _named(action.pod) if action.pod is not None else {}
+        self._log.error(
+            "internal error",
+            step=str(action.step),
+            pool=action.pool,
+            **pod,
+            decision=action.decision,
+            doing=action.doing,
+            reason=action.error,
+            exception=action.traceback,
+        )
 
     def _log_warning(self, action: Warn) -> None:
         about = action.about

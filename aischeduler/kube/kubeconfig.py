@@ -150,6 +150,7 @@ class Entry(Generic[T]):
 def read_entries(paths: str, context: str | None) -> tuple[Entry[Cluster], Entry[User]]:
     """Read a context, without one the current one, of a file or of several that are joined by `:`.
 
+    One that names no user is for nobody in particular, as kubectl reads it: the server may know what anonymous may do.
     Those of the files that are not there are passed over. Raises AccessError.
     """
     parts = [_Part(file, _document(file)) for file in _present(paths)]
@@ -163,9 +164,10 @@ def read_entries(paths: str, context: str | None) -> tuple[Entry[Cluster], Entry
     chosen = _entry(parts, "context", name, _Context)
     if not chosen.fields.cluster:
         raise AccessError(f"{chosen.where} names no cluster")
+    cluster = _entry(parts, "cluster", chosen.fields.cluster, Cluster)
     if not chosen.fields.user:
-        raise AccessError(f"{chosen.where} names no user")
-    return _entry(parts, "cluster", chosen.fields.cluster, Cluster), _entry(parts, "user", chosen.fields.user, User)
+        return cluster, Entry(chosen.file, f"{chosen.where}, which names no user", User())
+    return cluster, _entry(parts, "user", chosen.fields.user, User)
 
 
 def _present(paths: str) -> list[Path]:

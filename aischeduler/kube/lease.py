@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from aischeduler.model.names import MARK_PREFIX
 
 SEEN_KEY: Final = MARK_PREFIX + "pods-seen"
-"""Annotation of a Lease that was given back: the resource version up to which its holder had seen all pods."""
+"""Annotation of a Lease that was given back: the resource version of pods that has every Binding of its holder."""
 RELEASED_SECONDS: Final = 1
 """What a Lease that was given back says of its length: a lease of no length is not allowed."""
 LEASE_SECONDS_MAX: Final = 3600
@@ -62,7 +62,7 @@ class Lease(Struct):
 
     @property
     def pods_seen(self) -> str:
-        """Up to which resource version the last holder had seen all pods, where it gave the Lease back."""
+        """The resource version of pods that has every Binding of the last holder, where it gave the Lease back."""
         return (self.metadata.annotations or {}).get(SEEN_KEY, "")
 
 
@@ -112,7 +112,7 @@ def renewed(lease: Lease, holder: str, seconds: int, wall: float) -> bytes:
 
 
 def released(lease: Lease, pods_seen: str, wall: float) -> bytes:
-    """Return the patch that gives our Lease back, and tells up to where we saw all pods."""
+    """Return the patch that gives our Lease back, and tells which version of pods has all that we did."""
     return _patch(lease, _held("", RELEASED_SECONDS, wall), {SEEN_KEY: pods_seen or None})
 
 

@@ -2,13 +2,15 @@
 
 Laws:
 - Clock, sleep and chance are arguments, so that tests need no waiting.
-- One `Throttle` holds back a whole client: when the API server is tired, everybody waits.
+- One `Throttle` holds back a whole client: when the API server is tired, everybody waits. Those who waited go on one
+  after the other, by chance: all at one instant would tire it again.
 
 Source: numbers of client-go's reflector.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 BACKOFF_FIRST_SECONDS: Final = 0.8
@@ -17,6 +19,8 @@ HEALTHY_SECONDS: Final = 120.0
 """After this long without a failure the next one counts as the first."""
 HOLD_LONGEST_SECONDS: Final = 60.0
 """Longest that a Retry-After is obeyed."""
+SPREAD_LONGEST_SECONDS: Final = 2.0
+"""Longest time over which those who waited for the API server go on; it is as long as they had to wait."""
 
 
 class Chance(Protocol):
@@ -28,11 +32,19 @@ class Chance(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Time and chance of one client: seconds that never go back, a sleep in them, and jitter."""
+    """Time and chance of one client: seconds that never go back, a sleep in them, and jitter.
+
+    `throttle` is the door that all parts of the client share.
+    """
 
     clock: Callable[[], float]
     sleep: Callable[[float], Awaitable[None]]
     chance: Chance
+    throttle: "Throttle" = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Give the client its door."""
+        object.__setattr__(self, "throttle", Throttle(self))
 
 
 class Backoff:
@@ -62,8 +74,35 @@ class Backoff:
         await self._pace.sleep(self.next_seconds())
 
 
+class Outage:
+    """What several streams of one API server learn from each other: the first that is answered lets all try again."""
+
+    def __init__(self) -> None:
+        self._over = asyncio.Event()
+
+    def over(self) -> None:
+        """Let all that wait now try at once."""
+        self._over.set()
+        self._over = asyncio.Event()
+
+    async def wait(self, pace: Pace, seconds: float, asked_seconds: float = 0.0) -> None:
+        """Wait so long, or until somebody was answered, but as long as the server has asked for in any case."""
+        over, asked = self._over, min(asked_seconds, HOLD_LONGEST_SECONDS)
+        if asked:
+            await pace.sleep(asked)
+        if asked >= seconds:
+            return
+        waits = [asyncio.ensure_future(pace.sleep(seconds - asked)), asyncio.ensure_future(over.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waits:
+                one.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+
+
 class Throttle:
-    """A door that the API server closes for a while; everything that waits goes on when it opens."""
+    """A door that the API server closes for a while; what waits goes on within a while after it opens, by chance."""
 
     def __init__(self, pace: Pace) -> None:
         self._pace = pace
@@ -81,7 +120,7 @@ class Throttle:
     async def pass_through(self) -> None:
         """Return once the door is open."""
         while (left := self._open_at - self._pace.clock()) > 0:
-            await self._pace.sleep(left)
+            await self._pace.sleep(left + self._pace.chance.random() * min(left, SPREAD_LONGEST_SECONDS))
 
 
 class Rate:
@@ -90,6 +129,7 @@ class Rate:
     def __init__(self, pace: Pace, per_second: float, burst: int) -> None:
         self._pace = pace
         self._next_at = float("-inf")
+        self._line = asyncio.Lock()
         self.change(per_second, burst)
 
     def change(self, per_second: float, burst: int) -> None:
@@ -101,14 +141,24 @@ class Rate:
     def used_up(self) -> bool:
         """Whether `pass_through` would wait now."""
         now = self._pace.clock()
-        return self._next(now) > now
+        return self._line.locked() or self._next(now) > now
+
+    @property
+    def left(self) -> int:
+        """How many turns there are now without waiting."""
+        now = self._pace.clock()
+        return int((now - self._next(now)) / self._interval) + 1 if not self.used_up else 0
 
     async def pass_through(self) -> None:
-        """Take one turn; wait for it where the turns of now are used up."""
-        now = self._pace.clock()
-        self._next_at = self._next(now)
-        if self._next_at > now:
-            await self._pace.sleep(self._next_at - now)
+        """Take one turn; wait for it where the turns of now are used up.
+
+        One of those who wait has its turn, the others stand in line: so other limits count for them at once.
+        """
+        async with self._line:
+            now = self._pace.clock()
+            self._next_at = self._next(now)
+            if self._next_at > now:
+                await self._pace.sleep(self._next_at - now)
 
     def _next(self, now: float) -> float:
         """When the next turn is, or would have been."""

@@ -37,12 +37,14 @@ _HEAD: Final = msgspec.json.Decoder(_Head)
 _ITEMS: Final = b',"items":['
 
 
-async def pages(client: Client, resource: Resource[Any], decode: Decode[D]) -> AsyncGenerator[Page[D]]:
+async def pages(
+    client: Client, resource: Resource[Any], decode: Decode[D], label_selector: str = ""
+) -> AsyncGenerator[Page[D]]:
     """Yield the pages of a list as the server holds it now; raises ApiError, with status 410 when it took too long.
 
     Close the iterator when you leave it early.
     """
-    asking = _Asking(client, resource)
+    asking = _Asking(client, resource, label_selector)
     asked: asyncio.Task[_Asked] | None = asking.ask("")
     try:
         while asked is not None:
@@ -75,6 +77,7 @@ class _Asking:
 
     client: Client
     resource: Resource[Any]
+    label_selector: str
     ahead: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AHEAD_MAX))
 
     def ask(self, continue_: str) -> asyncio.Task[_Asked]:
@@ -86,6 +89,8 @@ class _Asking:
         query = {"limit": str(PAGE_OBJECTS)}
         if self.resource.selector:
             query["fieldSelector"] = self.resource.selector
+        if self.label_selector:
+            query["labelSelector"] = self.label_selector
         if continue_:
             query["continue"] = continue_
         body = await self.client.get(self.resource.path, query, LIST_SECONDS)

@@ -25,6 +25,7 @@ from aischeduler.kube.documents import (
     NodeAffinityPart,
     NodeTermPart,
     Owner,
+    PodAffinityPart,
     PodSpecPart,
     PodStatus,
     PortPart,
@@ -32,7 +33,8 @@ from aischeduler.kube.documents import (
     Resources,
     TolerationPart,
 )
-from aischeduler.kube.unobeyed import unobeyed
+from aischeduler.kube.unsupported_constraints import pod_term, unsupported_constraints
+from aischeduler.model.constraints import REQUIRED_ANTI_AFFINITY, Constraint, PodTerm
 from aischeduler.model.pod import HostPort, PodSpec, Toleration
 from aischeduler.model.quantity import QuantityError, shorten
 from aischeduler.model.resources import Container, parse_amounts, pod_request
@@ -77,11 +79,11 @@ class SpecCache:
     def read(self, spec: PodSpecPart, status: PodStatus | None) -> PodSpec:
         """Return the spec; `status` counts where the kubelet has granted resources."""
         granted = _granted(status) if spec.node_name and status is not None else []
-        ignored = unobeyed(spec)
-        key = _bytes_key(spec, granted, ignored)
+        constraints = unsupported_constraints(spec)
+        key = _bytes_key(spec, granted, constraints)
         found = self._specs.get(key)
         if found is None:
-            found = _keep(self._specs, SPECS_MAX, key, _Reader().spec(spec, granted, ignored))
+            found = _keep(self._specs, SPECS_MAX, key, _Reader().spec(spec, granted, constraints))
         return found
 
     def kin(self, labels: Raw, owners: Raw) -> Kin:
@@ -123,7 +125,7 @@ def _granted(status: PodStatus) -> list[ContainerStatus]:
     return granted
 
 
-def _bytes_key(spec: PodSpecPart, granted: list[ContainerStatus], ignored: tuple[str, ...]) -> bytes:
+def _bytes_key(spec: PodSpecPart, granted: list[ContainerStatus], constraints: tuple[Constraint, ...]) -> bytes:
     """Join everything that decides; no JSON text holds a zero byte, so that no two specs share a key."""
     affinity = spec.affinity.node_affinity if spec.affinity is not None else NONE
     parts: list[Raw | bytes] = [spec.resources, spec.overhead, spec.node_selector, affinity, spec.tolerations]
@@ -135,8 +137,9 @@ def _bytes_key(spec: PodSpecPart, granted: list[ContainerStatus], ignored: tuple
         parts += (b"granted " + one.name.encode(), one.allocated_resources, one.resources)
     if granted:
         parts += [c.name.encode() for c in (*(spec.containers or ()), *(spec.init_containers or ()))]
-    if ignored:
-        parts += [b"ignored", *map(str.encode, ignored)]
+    if constraints:
+        anti_affinity = spec.affinity.pod_anti_affinity if spec.affinity is not None else NONE
+        parts += [b"unsupported", *(one.field.encode() for one in constraints), anti_affinity]
     return _SEPARATOR.join(parts)
 
 
@@ -146,13 +149,16 @@ class _Reader:
     def __init__(self) -> None:
         self.problem = ""
 
-    def spec(self, part: PodSpecPart, granted: Iterable[ContainerStatus], ignored: tuple[str, ...]) -> PodSpec:
+    def spec(
+        self, part: PodSpecPart, granted: Iterable[ContainerStatus], constraints: tuple[Constraint, ...]
+    ) -> PodSpec:
         by_name = {status.name: status for status in granted}
         containers = self._containers("spec.containers", part.containers or (), by_name)
         init_containers = self._containers("spec.initContainers", part.init_containers or (), by_name)
         pod_level = self._requests("spec.resources", part.resources)
         overhead = self._amounts("spec.overhead", self._json("spec.overhead", part.overhead, Quantities) or {})
         required, preferred = self._affinity(part)
+        anti_affinity = self._anti_affinity(part)
         spec = PodSpec(
             key=b"",
             request=pod_request(containers, init_containers, pod_level, overhead),
@@ -162,7 +168,8 @@ class _Reader:
             tolerations=self._tolerations(part.tolerations),
             host_ports=self._host_ports(part),
             invalid=self.problem,
-            unobeyed=ignored,
+            unsupported_constraints=constraints,
+            anti_affinity=anti_affinity,
         )
         return replace(spec, key=blake2b(repr(spec).encode(), digest_size=16).digest())
 
@@ -243,6 +250,17 @@ class _Reader:
             if one.preference is not None
         )
         return required, preferred
+
+    def _anti_affinity(self, part: PodSpecPart) -> tuple[PodTerm, ...]:
+        raw = part.affinity.pod_anti_affinity if part.affinity is not None else NONE
+        affinity = self._json("spec.affinity.podAntiAffinity", raw, PodAffinityPart)
+        found = []
+        for index, term in enumerate((affinity and affinity.required) or ()):
+            try:
+                found.append(pod_term(f"{REQUIRED_ANTI_AFFINITY}[{index}]", term))
+            except SelectorError as error:
+                self._note(error)
+        return tuple(found)
 
     def _term(self, path: str, part: NodeTermPart) -> NodeTerm:
         return NodeTerm(

@@ -2,7 +2,9 @@
 
 Laws:
 - Pure: the daemon and the simulator use the same functions.
-- A status is written only where it differs from what is stored; the time of a condition that still holds stays.
+- A status is written only where it differs from what is stored, or is to be renewed; the time of a condition that
+  still holds stays.
+- A status has one writer, which it names; another one leaves it alone until it is no longer renewed.
 - Amounts stand under the names of real resources, as Kubernetes quantities; texts for people stand in `columns`.
 - Whatever resources nodes have and pods ask for, a status is one that the schema takes.
 
@@ -10,11 +12,13 @@ Source: conventions of Kubernetes conditions; merge patches by RFC 7386.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 
-from aischeduler.kube.requests import quoted
+from aischeduler.kube.requests import quoted, time_text
 from aischeduler.kube.schemas import RESOURCES_MAX
 from aischeduler.model.actions import Condition, ReportPool
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, GROUP, MEMORY, PODS, VERSION
@@ -23,6 +27,14 @@ from aischeduler.model.summary import GPU, PoolSummary
 
 AMOUNTS: Final = ("capacity", "allocatable", "used", "own", "shared", "system", "borrowed", "free", "pending")
 """The resource lists of a status; each is the field of the same name of a PoolSummary."""
+IN_FORCE: Final = ("preemption", "borrowing", "sharing")
+"""The switches of a status; each is the field of the same name of a PoolSummary."""
+RENEW_SECONDS: Final = 60.0
+"""A status in which nothing changes is written again after so long, so that it is known to hold."""
+HELD_SECONDS: Final = 180.0
+"""A status that was not renewed for so long is nobody's, and its numbers may be old."""
+SKEW_SECONDS: Final = 600.0
+"""A renewal that is farther in the future than the clocks of two machines may differ is none."""
 REFUSED: Final = "refused"
 """The flags of a pool whose spec is not in force."""
 
@@ -50,7 +62,36 @@ def new_pool(name: str, switches: Iterable[str] = ()) -> bytes:
     )
 
 
-def status_patch(report: ReportPool, document: Mapping[str, Any], time_text: str) -> bytes | None:
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Who writes a status, by its schedulerName, and when: unix seconds."""
+
+    scheduler: str
+    now: float
+
+    @property
+    def time_text(self) -> str:
+        """The time in RFC 3339, to seconds."""
+        return time_text(self.now, "seconds")
+
+
+def holder(status: Any, now: float) -> str:
+    """Return the scheduler that keeps this status: it wrote it, and has renewed it lately. Empty: nobody does."""
+    if not isinstance(status, dict):
+        return ""
+    scheduler, age = status.get("scheduler"), now - seconds_of(status.get("renewTime"))
+    return scheduler if isinstance(scheduler, str) and -SKEW_SECONDS < age < HELD_SECONDS else ""
+
+
+def seconds_of(time: Any) -> float:
+    """Return the unix seconds of a time in RFC 3339; of what is none, a time that is long over."""
+    try:
+        return msgspec.convert(time, datetime).timestamp()
+    except (msgspec.ValidationError, ValueError, OverflowError):
+        return float("-inf")
+
+
+def status_patch(report: ReportPool, document: Mapping[str, Any], writer: Writer) -> bytes | None:
     """Return the merge patch that brings a Pool's status up to date, or None where it is, or is that of another Pool.
 
     `document` is the Pool as it was read; the patch holds for its resource version alone.
@@ -58,25 +99,30 @@ def status_patch(report: ReportPool, document: Mapping[str, Any], time_text: str
     metadata, before = document.get("metadata") or {}, document.get("status") or {}
     if metadata.get("uid") != report.uid:
         return None
-    patch = _difference(before, pool_status(report, before, time_text))
-    if not patch:
+    patch = _difference(before, pool_status(report, before, writer))
+    age = writer.now - seconds_of(before.get("renewTime"))
+    if not patch.keys() - {"renewTime"} and -SKEW_SECONDS < age < RENEW_SECONDS:
         return None
     return msgspec.json.encode({"metadata": {"resourceVersion": metadata.get("resourceVersion")}, "status": patch})
 
 
-def pool_status(report: ReportPool, before: Mapping[str, Any], time_text: str) -> dict[str, Any]:
+def pool_status(report: ReportPool, before: Mapping[str, Any], writer: Writer) -> dict[str, Any]:
     """Return the whole status of a Pool; a condition whose status is as `before` keeps the time of its turn."""
     summary = report.summary
     told = {one.get("type"): one for one in before.get("conditions") or () if isinstance(one, dict)}
     return {
         "observedGeneration": report.generation,
+        "scheduler": writer.scheduler,
+        "renewTime": writer.time_text,
         "nodes": summary.nodes,
         "pods": summary.pods,
         "pendingPods": summary.pending_pods,
+        **{name: getattr(summary, name) for name in IN_FORCE},
         **{name: quantities(getattr(summary, name), summary.capacity) for name in AMOUNTS},
+        "gpus": {name: getattr(summary, name).get(GPU, 0) for name in AMOUNTS},
         "columns": columns(report),
         "conditions": [
-            _condition(condition, report.generation, told.get(condition.type, {}), time_text)
+            _condition(condition, report.generation, told.get(condition.type, {}), writer.time_text)
             for condition in report.conditions
         ],
     }
@@ -96,13 +142,11 @@ def columns(report: ReportPool) -> dict[str, str]:
     summary = report.summary
     used, allocatable = summary.used, summary.allocatable
     return {
-        "nodes": str(summary.nodes),
         "cpu": f"{_cores(used.get(CPU, 0))}/{_cores(allocatable.get(CPU, 0))}",
         "memory": f"{_rough_bytes(used.get(MEMORY, 0))}/{_rough_bytes(allocatable.get(MEMORY, 0))}",
         "gpu": f"{used.get(GPU, 0)}/{allocatable.get(GPU, 0)}",
         "shared": _in_short(summary.shared),
         "borrowed": _in_short(summary.borrowed),
-        "pending": str(summary.pending_pods),
         "flags": _flags(summary) if _accepted(report) else REFUSED,
         "own": _in_short(summary.own),
         "system": _in_short(summary.system),
@@ -155,14 +199,14 @@ def _quantity(name: str, amount: int) -> str:
     return f"{amount}{_BINARY[power]}"
 
 
-def _condition(condition: Condition, generation: int, before: Mapping[str, Any], time_text: str) -> dict[str, Any]:
+def _condition(condition: Condition, generation: int, before: Mapping[str, Any], now_text: str) -> dict[str, Any]:
     status = "True" if condition.status else "False"
     since = before.get("lastTransitionTime") if before.get("status") == status else None
     return {
         "type": condition.type,
         "status": status,
         "observedGeneration": generation,
-        "lastTransitionTime": since or time_text,
+        "lastTransitionTime": since or now_text,
         "reason": condition.reason,
         "message": condition.message,
     }

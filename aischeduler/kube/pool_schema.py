@@ -141,10 +141,26 @@ def _status() -> Schema:
         "What the scheduler made of the spec, and the pool in numbers; written by the scheduler alone, on change and "
         "at most once a second.",
         observedGeneration=integer("metadata.generation of the spec that this status speaks of."),
+        scheduler=string(
+            "The schedulerName of the scheduler that writes this status. Another one leaves it alone as long as "
+            "renewTime moves.",
+            maxLength=253,
+        ),
+        renewTime=string(
+            "When the scheduler last said that this status holds: with every change, and every minute without one.",
+            format="date-time",
+        ),
         nodes=integer("Nodes that belong to the pool."),
         pods=integer("Unfinished pods on the pool's nodes, terminating ones included."),
         pendingPods=integer("Pods that wait in the pool's queue, borrowers there included, gated pods not."),
+        preemption=_in_force("evict others on its nodes"),
+        borrowing=_in_force("run on idle nodes of other pools"),
+        sharing=_in_force("lend its idle nodes"),
         **{name: reported_amounts(text) for name, text in _AMOUNTS.items()},
+        gpus=object_of(
+            "The same amounts of GPUs: of all resources together that are GPUs by the scheduler's configuration.",
+            **{name: integer(f"GPUs of {name}.") for name in _AMOUNTS},
+        ),
         columns=object_of(
             "The pool in ready-made texts, for the columns of kubectl get pool. Programs read the fields beside this.",
             **{name: string(text, maxLength=COLUMN_LENGTH_MAX) for name, text in _COLUMNS.items()},
@@ -155,6 +171,11 @@ def _status() -> Schema:
             "is understood and in force) or Conflict (other pools select the same nodes; the message names one).",
         ),
     )
+
+
+def _in_force(may: str) -> Schema:
+    """Return a switch of the status: what is in force after the whole configuration, not what the spec says."""
+    return {"description": f"Whether the pool may {may} now.", "type": "boolean"}
 
 
 _AMOUNTS: Final[dict[str, Any]] = {
@@ -170,13 +191,11 @@ _AMOUNTS: Final[dict[str, Any]] = {
 }
 
 _COLUMNS: Final[dict[str, Any]] = {
-    "nodes": "Number of nodes.",
     "cpu": "CPU used of what is allocatable, in cores: 12/64.",
     "memory": "Memory used of what is allocatable: 96Gi/512Gi.",
     "gpu": "GPUs used of what is allocatable: 3/8.",
     "shared": "What is lent to other pools.",
     "borrowed": "What is borrowed from other pools.",
-    "pending": "What waits in the pool's queue.",
     "flags": "Preemption, borrowing and sharing, on or off: p✓ b✓ s✗. Or refused: see the condition Accepted.",
     "own": "What the pool's own pods ask for on its nodes.",
     "system": "What pods of other schedulers ask for on its nodes.",

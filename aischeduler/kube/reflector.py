@@ -10,9 +10,9 @@ Source: Kubernetes list and watch, with the numbers of client-go's reflector.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Final, Generic, TypeVar, cast
 
@@ -20,23 +20,23 @@ import msgspec
 from msgspec import Raw
 
 from aischeduler.kube.client import Client
-from aischeduler.kube.documents import UNREADABLE, Envelope, Metadata, Named, Page, read_status
+from aischeduler.kube.documents import UNREADABLE, Envelope, Metadata, Page, read_metadata, read_status
 from aischeduler.kube.errors import ApiError, GarbledError, RefusedError, UndefinedError, UnreachableError
 from aischeduler.kube.lines import LineSplitter
-from aischeduler.kube.pace import Backoff, Pace
+from aischeduler.kube.pace import Backoff, Outage, Pace
 from aischeduler.kube.paging import pages, read_raw
 from aischeduler.kube.resources import Counts, Document, Resource, Unreadable
-from aischeduler.kube.store import Store
+from aischeduler.kube.server_version import confirm_absent
+from aischeduler.kube.store import Awaited, Store, key_of, version_number
 from aischeduler.model.events import Event
 
 SLICE_OBJECTS: Final = 250
 """Objects of a page that are read before others may run."""
 SILENCE_SECONDS: Final = 75.0
-"""A watch without a byte for so long is dead: bookmarks come about once a minute."""
-WATCH_SECONDS_MIN: Final = 300.0
-"""The server ends a watch after so long, or up to twice as long by chance."""
-QUIET_WATCH_SECONDS_MAX: Final = 60.0
-"""The server ends the watch of a quiet resource after so long at most: without changes it may send no bookmark."""
+"""A watch without a byte for so long is dead: bookmarks come about once a minute.
+
+The socket notices within 15 s that its peer is gone (`dial`); this net is for a peer that is there and says nothing.
+"""
 SHORT_WATCH_SECONDS: Final = 1.0
 """A watch that ends sooner and empty is a failure."""
 FAILURES_MAX: Final = 3
@@ -59,23 +59,26 @@ class Ears:
     """Where a reflector's words go.
 
     Events, objects that could not be read, and failures by the kind of their resource; `room` waits while the
-    inbox is full.
+    inbox is full, and `outage` is shared by all reflectors of one API server.
     """
 
     event: Callable[[Event], None]
     unreadable: Callable[[Unreadable], None]
     failure: Callable[[str, ApiError], None]
     room: Callable[[], Awaitable[None]] = _no_wait
+    outage: Outage = field(default_factory=Outage)
 
 
 class Reflector(Generic[D]):
     """Lists and watches one resource until it is cancelled; `synced` is set after the first complete list.
 
-    `absent` while the server does not serve an optional resource, which is told once.
+    `watching` is set while a stream is open, `absent` while the server does not serve an optional
+    resource, which is told once.
     """
 
     def __init__(self, client: Client, resource: Resource[D], ears: Ears, pace: Pace) -> None:
         self.synced = asyncio.Event()
+        self.watching = asyncio.Event()
         self.absent = False
         self.counts = Counts()
         self.resource = resource
@@ -85,8 +88,14 @@ class Reflector(Generic[D]):
         self._backoff = Backoff(pace)
         self._store = Store(resource, self.counts)
         self._version = ""
-        self._failed_watches = 0
-        self._older_lists = 0
+        self._failed_watches = self._older_lists = 0
+        self._failing = False
+        self._awaited = Awaited()
+        self._behind = False
+        """Whether somebody asked for a list that has not begun."""
+        self._following: asyncio.Timeout | None = None
+        """Ends the stream that is open or being opened."""
+        self._opened_at = self._heard_at = 0.0
 
     @property
     def version(self) -> str:
@@ -97,16 +106,78 @@ class Reflector(Generic[D]):
         """Objects that exist as far as we know."""
         return len(self._store)
 
+    @property
+    def newest(self) -> int:
+        """The newest version of an object that we know."""
+        return self._store.newest
+
     async def run(self) -> None:
         """List and watch for ever; an empty version means that a list is due."""
         while True:
             try:
-                if not self._version:
+                if not self._version or self._behind:
+                    self._version, self._behind = "", False
                     await self._list()
-                await self._watch()
+                if not self._behind:
+                    await self._follow()
             except ApiError as error:
                 self._judge(error)
-                await self._pace.sleep(self._wait_seconds(error))
+                await self._wait(error)
+
+    async def reached(self, version: str) -> None:
+        """Return once everything up to this version was heard; at once where versions are no numbers."""
+        number = version_number(version)
+        while number is not None and number > (version_number(self._version) or -1):
+            await self._awaited.wait(number)
+
+    async def refresh(self, label_selector: str = "", expected: Collection[str] = ()) -> None:
+        """Read all objects, or those with these labels, as they are now, and tell what is new; raises ApiError.
+
+        The stream goes on beside it. Where one of the `expected` names is missing, all objects are read.
+        """
+        if self.absent:
+            return
+        names, version = set[str](), ""
+        async with aclosing(pages(self._client, self.resource, self._decode, label_selector)) as found:
+            async for page in found:
+                version = version or page.metadata.resource_version
+                items = page.items or ()
+                names.update(key_of(read_metadata(item) if isinstance(item, Raw) else item.metadata) for item in items)
+                await self._read_items(page.items)
+        if not label_selector:
+            self._tell(self._store.end_others(names, version))
+        elif not names.issuperset(expected):
+            await self.refresh()
+
+    def reopen(self) -> None:
+        """Leave the stream, which may be deaf, or the wait for the next try: another stream begins at this version."""
+        self.watching.clear()
+        if self._following is not None:
+            self._following.reschedule(asyncio.get_running_loop().time())
+            self._following = None
+        self._ears.outage.over()
+
+    async def list_again(self) -> None:
+        """Return once everything was listed by a list that begins after this: the watch may have fallen behind."""
+        self._behind = True
+        self.synced.clear()
+        self.reopen()
+        await self.synced.wait()
+
+    @property
+    def open_seconds(self) -> float:
+        """How long the stream has been open; 0 while none is."""
+        return self._pace.clock() - self._opened_at if self.watching.is_set() else 0.0
+
+    @property
+    def silent_seconds(self) -> float:
+        """How long ago the last byte of a stream came, or the stream was opened; 0 before the first one."""
+        return self._pace.clock() - self._heard_at if self._opened_at else 0.0
+
+    def _heard(self) -> None:
+        """Take in that a stream is open."""
+        self._opened_at = self._heard_at = self._pace.clock()
+        self.watching.set()
 
     def read(self, body: bytes) -> None:
         """Take in one object that was read by itself; older words of the watch are dropped after it."""
@@ -128,11 +199,20 @@ class Reflector(Generic[D]):
             self._version = ""
             self._failed_watches = 0
 
-    def _wait_seconds(self, error: ApiError) -> float:
+    async def _wait(self, error: ApiError) -> None:
+        """Wait before the next try: as long as the server asks for, and then until others learn that it is back."""
         if self._absent(error):
-            return ABSENT_SECONDS
+            await self._pace.sleep(ABSENT_SECONDS)
+            return
+        self._failing, seconds = True, self._backoff.next_seconds()
         asked = error.retry_after_seconds if isinstance(error, RefusedError) else None
-        return max(self._backoff.next_seconds(), asked or 0.0)
+        await self._ears.outage.wait(self._pace, seconds, asked or 0.0)
+
+    def _answered(self) -> None:
+        """Note that the server answers; tell the other streams if this one has waited for that."""
+        if self._failing:
+            self._failing = False
+            self._ears.outage.over()
 
     def _absent(self, error: ApiError) -> bool:
         return self.resource.optional and isinstance(error, RefusedError) and error.status == HTTPStatus.NOT_FOUND
@@ -144,33 +224,25 @@ class Reflector(Generic[D]):
         try:
             async with aclosing(pages(self._client, self.resource, self._decode)) as found:
                 async for page in found:
+                    self._answered()
                     version = version or page.metadata.resource_version
                     self._refuse_older(version)
                     await self._read_items(page.items)
         except RefusedError as error:
             if self._absent(error):
-                await self._check_server()
+                await confirm_absent(self._client, self.resource.path)
                 self._complete_list("")
                 raise UndefinedError(error.status, error.reason, error.message) from error
             raise
         self._complete_list(version)
         self.absent = False
 
-    async def _check_server(self) -> None:
-        """Make sure that an API server says that something is not served, and no proxy before it."""
-        groups = await self._client.get("/apis")
-        try:
-            found = msgspec.json.decode(groups, type=Named).kind
-        except UNREADABLE:
-            found = ""
-        if found != "APIGroupList":
-            raise GarbledError("GET /apis: the answer is not the list of an API server's groups")
-
     def _complete_list(self, version: str) -> None:
         self._tell(self._store.end_list())
         self._older_lists = 0
         self._reach(version)
-        self.synced.set()
+        if not self._behind:
+            self.synced.set()
 
     def _decode(self, body: bytes) -> Page[D | Raw]:
         """Read a page; where any object of it cannot be read, all are left to be read one by one."""
@@ -199,33 +271,37 @@ class Reflector(Generic[D]):
             raise GarbledError(f"GET {self.resource.path}: the list at {version} is older than what was seen")
         self._store.forget_versions()
 
+    async def _follow(self) -> None:
+        """Follow a stream to its end, or until it is left."""
+        following = asyncio.timeout(None)
+        try:
+            async with following:
+                self._following = following
+                await self._watch()
+        except TimeoutError:
+            if not following.expired():
+                raise
+        finally:
+            self._following = None
+
     async def _watch(self) -> None:
         """Follow the stream to its end; a broken one raises ApiError."""
         self.counts.watches += 1
         started, events_before = self._pace.clock(), self.counts.events
-        splitter = LineSplitter()
-        async with self._client.watch(self.resource.path, self._watch_query(), SILENCE_SECONDS) as read_piece:
-            while piece := await read_piece():
-                for line in splitter.feed(piece):
-                    self._read_line(line)
-                await self._ears.room()
+        splitter, query = LineSplitter(), self.resource.watch_query(self._version, self._pace.chance)
+        async with self._client.watch(self.resource.path, query, SILENCE_SECONDS) as watch:
+            self._heard()
+            self._answered()
+            try:
+                while piece := await watch.read():
+                    self._heard_at = self._pace.clock()
+                    for line in splitter.feed(piece):
+                        self._read_line(line)
+                    await self._ears.room()
+            finally:
+                self.watching.clear()
         if self.counts.events == events_before and self._pace.clock() - started < SHORT_WATCH_SECONDS:
             raise UnreachableError(f"GET {self.resource.path}: the watch ended at once and brought nothing")
-
-    def _watch_query(self) -> dict[str, str]:
-        chance = self._pace.chance.random()
-        seconds = WATCH_SECONDS_MIN * (1 + chance)
-        if self.resource.quiet:
-            seconds = QUIET_WATCH_SECONDS_MAX * (1 - chance / 4)
-        query = {
-            "watch": "true",
-            "allowWatchBookmarks": "true",
-            "resourceVersion": self._version,
-            "timeoutSeconds": str(int(seconds)),
-        }
-        if self.resource.selector:
-            query["fieldSelector"] = self.resource.selector
-        return query
 
     def _read_line(self, line: bytes) -> None:
         """Take in one line of the watch; the usual ones are read in one go."""
@@ -258,7 +334,7 @@ class Reflector(Generic[D]):
         if told.type == "ERROR":
             status = read_status(bytes(told.object))
             raise RefusedError(status.code, status.reason, status.message)
-        metadata = _metadata(told.object)
+        metadata = read_metadata(told.object)
         match told.type:
             case "MODIFIED" | "ADDED":
                 self._read_object(told.object)
@@ -276,7 +352,7 @@ class Reflector(Generic[D]):
         try:
             document = self.resource.document.decode(raw)
         except UNREADABLE as error:
-            self._refuse_object(_metadata(raw), str(error))
+            self._refuse_object(read_metadata(raw), str(error))
         else:
             self._take_in(document)
 
@@ -312,15 +388,8 @@ class Reflector(Generic[D]):
             self._version = version
             self._failed_watches = 0
             self._store.reached(version)
+            self._awaited.reached(version)
 
     def _tell(self, events: Iterable[Event]) -> None:
         for event in events:
             self._ears.event(event)
-
-
-def _metadata(raw: Raw) -> Metadata:
-    """Return what an object that cannot be read says of itself, as far as that can be read."""
-    try:
-        return msgspec.json.decode(raw, type=Named).metadata
-    except UNREADABLE:
-        return Metadata()

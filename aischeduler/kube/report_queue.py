@@ -3,30 +3,35 @@
 Laws:
 - What waits is bounded: a newer word about the same thing replaces the older, also one that is being tried again, and
   the oldest is dropped. A Pool's status is never dropped: there are no more of them than Pools.
-- Pools and everything else take turns.
-- A word lets Bindings and evictions go first only so long; the later it is after that, the more are written at once.
+- Of events, that a pod was bound is said last and dropped first: everything else is what somebody may have to act on.
+  Statuses of Pools and of pods take turns.
+- A word lets Bindings and evictions go first only so long; the later it is after that, the more are written at once,
+  as far as their answers show that more at once are more in all; see `report_lane`.
 """
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, assert_never
 
 from aischeduler.kube.notes import Note
 from aischeduler.model.actions import CreatePool, Nominate, ReportPool
 from aischeduler.model.pod import Pod
+from aischeduler.model.reasons import EventReason
 
 WAITING_MAX: Final = 100_000
-"""Reports that wait to be written, two for each pod of a crowd; beyond that the oldest are dropped."""
+"""Reports of one queue that wait to be written, two for each pod of a crowd; beyond that the oldest are dropped."""
 PATIENCE_SECONDS: Final = 10.0
 """How long a report lets Bindings and evictions go first."""
 STATUS_PATIENCE_SECONDS: Final = 5.0
 """The same for the status of a Pool: there are few of them, and people watch them."""
 LATE_SECONDS: Final = 0.008
 """For each so long that the oldest is late, one more report is written at once beside the Bindings."""
-LATE_MAX: Final = 192
-"""Late reports that are written at once at most: more than a crowd's Bindings, for an event costs the server more."""
+LATE_FIRST: Final = 24
+"""Late reports that are written at once at most where more bring no more answers."""
+LATE_MAX: Final = 96
+"""The same where more do bring more, as at a server that is far away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,77 +52,98 @@ _Queue = OrderedDict[Key, tuple[Report, float]]
 
 
 class ReportQueue:
-    """Reports that wait or are being written; `dropped` hears of each that was dropped here."""
+    """Reports that wait or are being written, in two ranks; `dropped` hears of each that was dropped here."""
 
     def __init__(self, clock: Callable[[], float], dropped: Callable[[], None]) -> None:
         self._clock = clock
         self._dropped = dropped
-        self._reports: _Queue = OrderedDict()
-        self._statuses: _Queue = OrderedDict()
+        self._first: _Queue = OrderedDict()
+        self._second: _Queue = OrderedDict()
+        self._crowds: tuple[_Queue, ...] = (self._first, self._second)
+        """Of what there may be too much, or many late at once; what is dropped first stands last."""
         self._newest: dict[Key, Report] = {}
-        self._pools_turn = True
         self._work = asyncio.Semaphore(0)
         self._unwritten = 0
         self._quiet = asyncio.Event()
         self._quiet.set()
 
+    def _rank(self, report: Report) -> _Queue:
+        """Return where a report waits."""
+        raise NotImplementedError
+
+    def _turns(self) -> tuple[_Queue, ...]:
+        """Return the ranks in the order in which the next report is looked for."""
+        raise NotImplementedError
+
+    def _patience(self, queue: _Queue) -> float:
+        """Return for how many seconds a rank in which something waits still lets others go first."""
+        raise NotImplementedError
+
     def put(self, report: Report) -> None:
         """Let a report wait, in the place of an older one of its key."""
-        key = key_of(report)
-        queue = self._statuses if isinstance(report, ReportPool) else self._reports
+        key, queue = key_of(report), self._rank(report)
         before = queue.get(key)
         if before is None:
             self._unwritten += 1
             self._quiet.clear()
-            self._work.release()
         queue[key] = report, before[1] if before is not None else self._clock()
         self._newest[key] = report
-        if len(self._reports) > WAITING_MAX:
-            _, (oldest, _) = self._reports.popitem(last=False)
+        if not self.shorten(WAITING_MAX) and before is None:  # else it has the turn of the one that was dropped
+            self._work.release()
+
+    def shorten(self, length: int) -> int:
+        """Drop the oldest until no more wait than so many; return how many were dropped."""
+        surplus = max(0, sum(len(crowd) for crowd in self._crowds) - length)
+        for _ in range(surplus):
+            oldest = self._pop(reversed(self._crowds))
             self._dropped()
             self.forget(oldest)
             self.finish()
+        return surplus
 
     def withdraw(self, *keys: Key) -> None:
         """Say no more what waits under these keys, or is being tried again."""
         for key in keys:
             self._newest.pop(key, None)
-            if self._reports.pop(key, None) is not None:
-                self.finish()
+            for queue in (self._first, self._second):
+                if queue.pop(key, None) is not None:
+                    self.finish()
 
     def take(self, *, others_wait: bool) -> Report | None:
-        """Return the oldest report, by turns of Pools and of everything else; what was dropped left its turn behind.
+        """Return the report whose turn it is; what was withdrawn left its turn behind.
 
-        Unless `others_wait`, any will do; else only one that has let others go first for long enough.
+        Unless `others_wait`, any will do; else only one that need not let others go first any more.
         """
-        turns = (self._statuses, self._reports) if self._pools_turn else (self._reports, self._statuses)
-        self._pools_turn = not self._pools_turn
-        for queue in turns:
-            if queue and (not others_wait or self._patience(queue) <= 0):
-                return queue.popitem(last=False)[1][0]
-        return None
+        ready = [queue for queue in self._turns() if queue and (not others_wait or self._patience(queue) <= 0)]
+        return self._pop(ready) if ready else None
 
     async def take_late(self, under_way: int) -> Report | None:
-        """Return the oldest where it is so late that it is to be written beside so many others that are `under_way`.
+        """Return the next where it is so late that it is to be written beside so many others that are `under_way`.
 
         So a crowd that is bound without a pause is told of as fast as it is bound, some seconds behind.
         """
-        if not self._reports or self._work.locked():
-            return None
-        if under_way >= min(LATE_MAX, int(-self._patience(self._reports) / LATE_SECONDS)):
+        if not self.late_due(under_way) or self._work.locked():
             return None
         await self._work.acquire()  # does not wait, as nobody else does
-        return self._reports.popitem(last=False)[1][0]
+        return self._pop(self._crowds)
+
+    def late_due(self, under_way: int) -> int:
+        """Return how many more are so late that they are to be written beside so many that are `under_way`."""
+        late_seconds = max((-self._patience(queue) for queue in self._crowds if queue), default=0.0)
+        return max(0, min(LATE_MAX, int(late_seconds / LATE_SECONDS)) - under_way)
 
     def patient_seconds(self) -> float:
-        """Return how much longer the oldest of what waits lets others go first; 0 when it does not any more."""
-        queues = (self._statuses, self._reports)
+        """Return how much longer what waits lets others go first; 0 when one of it does not any more."""
+        queues = (self._first, self._second)
         return max(0.0, min((self._patience(queue) for queue in queues if queue), default=0.0))
 
-    def _patience(self, queue: _Queue) -> float:
-        """Return for how many seconds the oldest of a queue still lets others go first."""
-        patience = STATUS_PATIENCE_SECONDS if queue is self._statuses else PATIENCE_SECONDS
-        return next(iter(queue.values()))[1] + patience - self._clock()
+    def _left(self, queue: _Queue, patience_seconds: float) -> float:
+        """Return how much is left of the patience of the oldest of a rank."""
+        return next(iter(queue.values()))[1] + patience_seconds - self._clock()
+
+    def _pop(self, queues: Iterable[_Queue]) -> Report:
+        """Take the oldest out of the first rank in which something waits."""
+        return next(queue for queue in queues if queue).popitem(last=False)[1][0]
 
     def is_newest(self, report: Report) -> bool:
         """Say whether nothing newer was said of the same, and it was not withdrawn."""
@@ -145,6 +171,41 @@ class ReportQueue:
     async def empty(self) -> None:
         """Return once everything was dealt with."""
         await self._quiet.wait()
+
+
+class EventQueue(ReportQueue):
+    """Events: what somebody may have to act on, and after it that pods were bound."""
+
+    def _rank(self, report: Report) -> _Queue:
+        ordinary = isinstance(report, Note) and report.reason is EventReason.SCHEDULED
+        return self._second if ordinary else self._first
+
+    def _turns(self) -> tuple[_Queue, ...]:
+        return self._first, self._second
+
+    def _patience(self, queue: _Queue) -> float:
+        """Where one rank waits no longer, the first goes in its place."""
+        del queue
+        return min(self._left(one, PATIENCE_SECONDS) for one in (self._first, self._second) if one)
+
+
+class StatusQueue(ReportQueue):
+    """Statuses of Pools, and of pods; new Pools are among the latter."""
+
+    def __init__(self, clock: Callable[[], float], dropped: Callable[[], None]) -> None:
+        super().__init__(clock, dropped)
+        self._crowds = (self._second,)
+        self._pools_turn = False
+
+    def _rank(self, report: Report) -> _Queue:
+        return self._first if isinstance(report, ReportPool) else self._second
+
+    def _turns(self) -> tuple[_Queue, ...]:
+        self._pools_turn = not self._pools_turn
+        return (self._first, self._second) if self._pools_turn else (self._second, self._first)
+
+    def _patience(self, queue: _Queue) -> float:
+        return self._left(queue, STATUS_PATIENCE_SECONDS if queue is self._first else PATIENCE_SECONDS)
 
 
 def key_of(report: Report) -> Key:

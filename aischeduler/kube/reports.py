@@ -1,16 +1,19 @@
 """Tell users: events, what pods wait for, and the status of Pools. All of it comes after binds and evictions.
 
 Laws:
-- Nothing is written while a Binding or an eviction waits, unless it has waited long itself; reports never fail
-  scheduling.
-- What waits to be said is bounded; see `report_queue`.
+- Reports never fail scheduling. In which order they are written, how many wait, and how many are written at once:
+  see `report_queue` and `report_lane`.
+- An event stays in the API server for an hour, a status takes the place of the one before: so only events are few a
+  second unless somebody wants more, and no status waits for them.
+- What makes Bindings and evictions wait makes reports wait; what the server says to a report holds back reports alone.
 - What stands in a status is said by nobody again: it is tried until it is written, refused, or no longer so. Events are
   dropped after a few tries.
-- Late reports are written many at once, but few for a while after the server had enough of something or failed. Nothing
-  is late by the time in which the server stood still: then all would be late when the Bindings of that time go out.
+- Nothing is late by the time in which the server stood still: then all would be late when the Bindings of that time go
+  out.
 - What is refused is logged. A Pool's status is tried again also then, slowly: rights come and go. One that somebody
   else wrote over is written again, at most once a second.
-- The same is not said twice in a row about the same object.
+- The same is not said twice in a row about the same object, and why a pod waits not twice for other counts alone; the
+  pod's status has the newest.
 
 Source: Kubernetes events.k8s.io/v1, pods/status, and the conventions of conditions.
 """
@@ -18,27 +21,31 @@ Source: Kubernetes events.k8s.io/v1, pods/status, and the conventions of conditi
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, assert_never
 
 from cachetools import LRUCache, TTLCache
 from structlog.typing import FilteringBoundLogger
 
+from aischeduler.config.schema import Events
+from aischeduler.engine.sentences import without_counts
 from aischeduler.kube import notes, pool_requests, requests
 from aischeduler.kube.client import Client, refusal
 from aischeduler.kube.documents import PoolDocument
-from aischeduler.kube.errors import ApiError, RefusedError
+from aischeduler.kube.errors import ApiError, Failed, RefusedError, unheard
 from aischeduler.kube.notes import Note
 from aischeduler.kube.pace import Backoff, Pace, Rate, Throttle
 from aischeduler.kube.pool_statuses import PoolStatuses
 from aischeduler.kube.refusals import Refusals
+from aischeduler.kube.report_lane import IN_FLIGHT_MAX as LANE_IN_FLIGHT_MAX
+from aischeduler.kube.report_lane import Lane
 from aischeduler.kube.report_queue import (
-    LATE_MAX,
+    EventQueue,
     Key,
     Lasting,
     Report,
     ReportQueue,
+    StatusQueue,
     Waiting,
     condition_key,
     key_of,
@@ -49,17 +56,19 @@ from aischeduler.kube.wire import Wire
 from aischeduler.model.actions import Bind, CreatePool, Evict, Nominate, ReportPool, ReportWaiting, Warn
 from aischeduler.model.pod import Pod
 
-WRITERS: Final = 16
-IN_FLIGHT_MAX: Final = WRITERS + LATE_MAX
-PER_SECOND: Final = 1000
+IN_FLIGHT_MAX: Final = 2 * LANE_IN_FLIGHT_MAX
+"""Of both lanes, events and statuses."""
+STATUSES_PER_SECOND: Final = 1000
 """More than a busy server takes: what comes behind the binds is cheapest for everybody when it is done soon."""
-BURST: Final = 2000
+STATUSES_BURST: Final = 2000
 TRIES_MAX: Final = 3
 """Times that a report is sent before it is dropped."""
 REMEMBERED_MAX: Final = 100_000
 """Objects whose last report we remember."""
 QUIET_SECONDS: Final = 600.0
 """How long an event is not said again about the same object."""
+REASON_QUIET_SECONDS: Final = 300.0
+"""How long a pod has no other event that it waits for the same reason, whatever the counts."""
 REFUSED_SECONDS: Final = 30.0
 """How long a status that was refused waits."""
 OVERWRITTEN_SECONDS: Final = 1.0
@@ -122,26 +131,31 @@ class Reports:
         self._voice = voice
         self._log = log
         self._refusals = Refusals(log, pace.clock)
-        self._pools = PoolStatuses(client, voice.wall)
+        self._pools = PoolStatuses(client, voice.reporter.controller, voice.wall, log)
         self._refused, self._overwritten = _Later(REFUSED_SECONDS), _Later(OVERWRITTEN_SECONDS)
-        self._throttle = Throttle(pace)
+        self._throttles = pace.throttle, Throttle(pace)
         self._tired = Throttle(pace)
-        self._rate = Rate(pace, PER_SECOND, BURST)
-        self._queue = ReportQueue(lambda: pace.clock() - wire.stood_still_seconds, self._dropped)
+        self._events = self._lane(EventQueue, Rate(pace, Events().per_second, Events().burst))
+        self._statuses = self._lane(StatusQueue, Rate(pace, STATUSES_PER_SECOND, STATUSES_BURST))
         self._said: TTLCache[Key, str] = TTLCache(REMEMBERED_MAX, QUIET_SECONDS, timer=pace.clock)
+        self._why: TTLCache[tuple[str, int], bool] = TTLCache(REMEMBERED_MAX, REASON_QUIET_SECONDS, timer=pace.clock)
         self._conditions: LRUCache[str, str] = LRUCache(REMEMBERED_MAX)
+        self._since: LRUCache[str, str] = LRUCache(REMEMBERED_MAX)
         self._number = int(voice.wall() * 1e6)
-        self._late = 0
-        """Late reports under way that no writer waits for."""
+        self._failed: Failed = unheard
+
+    def _lane(self, kind: type[ReportQueue], rate: Rate) -> Lane:
+        queue = kind(lambda: self._pace.clock() - self._wire.stood_still_seconds, self._dropped)
+        return Lane(queue, self._pace, rate, self._tired, self._write)
 
     def limit(self, per_second: int, burst: int) -> None:
-        """Write at most so much from now on."""
-        self._rate.change(per_second, burst)
+        """Write at most so many events from now on."""
+        self._events.rate.change(per_second, burst)
 
     def binding(self, pod: Pod) -> None:
         """Say no more that a pod waits: it is about to be bound, and the API server will say so in its status."""
         self._conditions.pop(pod.uid, None)
-        self._queue.withdraw(condition_key(pod), nomination_key(pod))
+        self._statuses.queue.withdraw(condition_key(pod), nomination_key(pod))
 
     def scheduled(self, action: Bind) -> None:
         """Say that a pod was bound."""
@@ -158,11 +172,18 @@ class Reports:
     def waiting(self, report: ReportWaiting) -> None:
         """Say why a pod waits: by an event and in its status."""
         pod = report.pod
-        self._put(notes.failed_scheduling(report))
         message = notes.why_waiting(report)
+        reason = pod.uid, hash(without_counts(message))
+        if reason not in self._why:
+            self._why[reason] = True
+            self._enqueue(notes.failed_scheduling(report))
         if self._conditions.get(pod.uid) != message:
             self._conditions[pod.uid] = message
             self._enqueue(Waiting(pod, message))
+
+    def since(self, pod: Pod) -> str:
+        """Return since when a pod's status is to say that it waits: the same until the watch shows that it says so."""
+        return self._since.setdefault(pod.uid, self._time("seconds"))
 
     def warn(self, warning: Warn) -> None:
         """Put a warning on an object."""
@@ -183,19 +204,31 @@ class Reports:
         self._refused.drop(name)
         self._overwritten.drop(name)
 
+    def renew(self) -> None:
+        """Let the status of every Pool be renewed, or taken over where another scheduler stopped renewing it."""
+        for report in self._pools.newest():
+            if not self._statuses.queue.knows(report):
+                self._enqueue(report)
+
     def create(self, action: CreatePool) -> None:
         """Create a Pool object unless there is one."""
         self._enqueue(action)
 
+    def hasten(self) -> int:
+        """Drop the events that their rate still holds; return how many."""
+        return self._events.queue.shorten(self._events.rate.left)
+
     async def none_unwritten(self) -> None:
         """Return once everything has been said or dropped."""
-        await self._queue.empty()
+        await self._events.queue.empty()
+        await self._statuses.queue.empty()
 
-    async def run(self, binds_first: Callable[[], Awaitable[None]]) -> None:
+    async def run(self, binds_first: Callable[[], Awaitable[None]], failed: Failed) -> None:
         """Write until cancelled; `binds_first` returns once neither Binding nor eviction waits."""
+        self._failed = failed
         async with asyncio.TaskGroup() as group:
-            for number in range(WRITERS):
-                group.create_task(self._write_all(binds_first, group), name=f"reports {number}")
+            for name, lane in (("events", self._events), ("statuses", self._statuses)):
+                group.create_task(lane.run(binds_first, failed), name=name)
             for later in (self._refused, self._overwritten):
                 group.create_task(self._try_again(later), name="reports again")
 
@@ -210,40 +243,14 @@ class Reports:
         if isinstance(report, ReportPool):
             self._refused.drop(report.name)
             self._overwritten.drop(report.name)
-        self._queue.put(report)
+        self._queue(report).put(report)
+
+    def _queue(self, report: Report) -> ReportQueue:
+        """Return where such reports wait."""
+        return self._events.queue if isinstance(report, Note) else self._statuses.queue
 
     def _dropped(self) -> None:
         self.counts.dropped += 1
-
-    async def _write_all(self, binds_first: Callable[[], Awaitable[None]], group: asyncio.TaskGroup) -> None:
-        while True:
-            await self._queue.filled()
-            await self._rate.pass_through()
-            others_wait = True
-            while others_wait and (seconds := self._queue.patient_seconds()) > 0:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(seconds):
-                        await binds_first()
-                    others_wait = False
-            report = self._queue.take(others_wait=others_wait)
-            if others_wait:
-                await self._begin_late(group)
-            if report is not None:
-                await self._write(report)
-
-    async def _begin_late(self, group: asyncio.TaskGroup) -> None:
-        """Begin to write so many late reports as are due at once and allowed now."""
-        while not self._tired.closed and not self._rate.used_up:
-            report = await self._queue.take_late(self._late)
-            if report is None:
-                return
-            await self._rate.pass_through()
-            self._late += 1
-            group.create_task(self._write_late(report), name="late report")
-
-    async def _write_late(self, report: Report) -> None:
-        await self._write(report)
-        self._late -= 1
 
     async def _try_again(self, later: _Later) -> None:
         """Let what waits there wait with the others again, one round after the other."""
@@ -254,13 +261,17 @@ class Reports:
     def _look(self, name: str) -> None:
         """Write a Pool's status anew where another one stands in its place, unless one is being written anyway."""
         report = self._pools.overwritten(name)
-        if report is not None and not self._queue.knows(report):
+        if report is not None and not self._statuses.queue.knows(report):
             self._overwritten.put(report)
 
     async def _write(self, report: Report) -> None:
         """Deal with a report that was taken."""
-        await self._send_until_done(report)
-        self._queue.finish()
+        try:
+            await self._send_until_done(report)
+        except Exception as error:  # noqa: BLE001 - a bug costs one report, not all that follow
+            self._failed("reports", error)
+            self._drop(report)
+        self._queue(report).finish()
 
     async def _send_until_done(self, report: Report) -> None:
         """Send a report a few times; then what lasts waits anew, and the others are dropped.
@@ -269,14 +280,15 @@ class Reports:
         """
         backoff = Backoff(self._pace)
         for _ in range(TRIES_MAX):
-            await self._throttle.pass_through()
-            if not self._queue.is_newest(report) or await self._try(report, backoff):
+            for throttle in self._throttles:
+                await throttle.pass_through()
+            if not self._queue(report).is_newest(report) or await self._try(report, backoff):
                 return
         if isinstance(report, Lasting):
             await backoff.wait()
-            if self._queue.is_newest(report):
+            if self._queue(report).is_newest(report):
                 self._enqueue(report)
-        elif self._queue.is_newest(report):
+        elif self._queue(report).is_newest(report):
             self._drop(report)
 
     async def _try(self, report: Report, backoff: Backoff) -> bool:
@@ -285,29 +297,26 @@ class Reports:
             await self._send(report)
         except RefusedError as error:
             if error.status == 401:
-                await self._wire.renew()
+                await backoff.wait()
                 return False
             if error.status == 429 or error.status >= 500:
-                self._throttle.hold(error.retry_after_seconds or backoff.next_seconds())
+                self._throttles[1].hold(error.retry_after_seconds or backoff.next_seconds())
                 self._tired.hold(TIRED_SECONDS)
                 return False
             if error.status == 409 and isinstance(report, ReportPool):
                 return False
             self.counts.refused += 1
             self._refusals.refused(name_of(report), error)
-            if isinstance(report, ReportPool) and self._queue.is_newest(report):
+            if isinstance(report, ReportPool) and self._queue(report).is_newest(report):
                 self._refused.put(report)
-            self._queue.forget(report)
+            self._queue(report).forget(report)
         except ApiError:
             self._tired.hold(TIRED_SECONDS)
             await backoff.wait()
             return False
-        except Exception as error:  # noqa: BLE001 - a bug costs one report, not all that follow
-            self._log.error("failed", job="reports", exc_info=error)
-            self._drop(report)
         else:
             self.counts.written += 1
-            self._queue.forget(report)
+            self._queue(report).forget(report)
             if isinstance(report, ReportPool):
                 self._look(report.name)
         return True
@@ -319,13 +328,13 @@ class Reports:
                 path, body = notes.event(report, self._number, self._voice.reporter, self._time("microseconds"))
                 await self._wire_send(b"POST", path, body, requests.JSON)
             case Waiting(pod, message):
-                path, body = requests.waiting_condition(pod, message, self._time("seconds"))
+                path, body = requests.waiting_condition(pod, message, self.since(pod))
                 await self._wire_send(b"PATCH", path, body, requests.STRATEGIC_PATCH)
             case Nominate(pod, node):
                 path, body = requests.nomination(pod, node)
                 await self._wire_send(b"PATCH", path, body, requests.MERGE_PATCH)
             case ReportPool():
-                await self._pools.write(report, self._queue.is_newest)
+                await self._pools.write(report, self._statuses.queue.is_newest)
             case CreatePool(name, switches):
                 await self._create(name, switches)
             case _:
@@ -349,7 +358,7 @@ class Reports:
 
     def _drop(self, report: Report) -> None:
         self._dropped()
-        self._queue.forget(report)
+        self._queue(report).forget(report)
 
     def _time(self, precision: str) -> str:
         return requests.time_text(self._voice.wall(), precision)

@@ -3,7 +3,8 @@
 Laws:
 - Pure: the daemon's binder and the simulator use the same functions.
 - Every write carries the uid of the object it means, so that it can never hit a later one of the same name.
-- The answer to a Binding is definite, or it is `Unknown` and says nothing about the pod.
+- The answer to a Binding is definite, or it is `Unknown` and says nothing about the pod. What is read here was said by
+  an API server: `wire` raises for any other answer.
 
 Source: Kubernetes pods/binding and pods/status.
 """
@@ -18,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from aischeduler.kube.documents import read_status, retry_after_seconds
-from aischeduler.model.actions import Bind
+from aischeduler.model.actions import Bind, Settle
 from aischeduler.model.events import BindRefused, Refusal
 from aischeduler.model.names import MARK_BORROWED, MARK_DECISION, MARK_EPOCH, MARK_HOME_POOL, MARK_POOL
 from aischeduler.model.pod import Pod
@@ -27,6 +28,8 @@ from aischeduler.model.reasons import ConditionReason
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
+POD_SCHEDULED: Final = "PodScheduled"
+"""The condition that says whether a pod has a node."""
 BIND_TRIES_MAX: Final = 5
 """Bindings of one decision that may end without a definite answer before we give it up."""
 RETRY_AFTER_SECONDS: Final = 1.0
@@ -123,9 +126,9 @@ def read_bind_answer(action: Bind, status: int, retry_after: str | None, body: b
             return Throttled(retry_after_seconds(retry_after) or RETRY_AFTER_SECONDS)
         case 409:
             return _conflict(action, said.message)
-        case 404 if said.kind == "Status":
+        case 404:
             return BindRefused(uid, node, Refusal.GONE, message)
-        case 403 if said.kind == "Status":
+        case 403:
             return BindRefused(uid, node, Refusal.FORBIDDEN, message)
         case 400 | 405 | 413 | 415 | 422:
             return BindRefused(uid, node, Refusal.INVALID, message)
@@ -135,7 +138,7 @@ def read_bind_answer(action: Bind, status: int, retry_after: str | None, body: b
             return Unknown(message)
 
 
-def settle(action: Bind, pod: Pod | None, why: str) -> BindAccepted | BindRefused | None:
+def settle(action: Bind | Settle, pod: Pod | None, why: str) -> BindAccepted | BindRefused | None:
     """Say what a pod that was read tells about its Binding; None: it is not bound, so it may be sent again.
 
     `pod` is None where no pod of this name exists; `why` is what made us read it.
@@ -154,20 +157,39 @@ def settle(action: Bind, pod: Pod | None, why: str) -> BindAccepted | BindRefuse
     return None
 
 
-def unavailable(action: Bind, why: str) -> BindRefused:
+def unavailable(action: Bind | Settle, why: str) -> BindRefused:
     """Return the refusal of a Binding that was tried in vain, of a pod that was read to be unbound."""
     return BindRefused(action.pod.uid, action.node, Refusal.UNAVAILABLE, why)
 
 
-def waiting_condition(pod: Pod, message: str, time_text: str) -> tuple[bytes, bytes]:
-    """Return path and strategic merge patch that say in a pod's status why it waits."""
-    condition = {
-        "type": "PodScheduled",
-        "status": "False",
-        "reason": ConditionReason.UNSCHEDULABLE,
-        "message": message,
-        "lastTransitionTime": time_text,
-    }
+def stale(action: Bind, why: str) -> BindRefused:
+    """Return the refusal of a Binding of which nothing is in effect and that is not sent any more."""
+    return BindRefused(action.pod.uid, action.node, Refusal.STALE, f"not sent: {why}")
+
+
+def waiting_condition(pod: Pod, message: str, since: str) -> tuple[bytes, bytes]:
+    """Return path and strategic merge patch that say in a pod's status why it waits, `since` where it does not yet."""
+    return _scheduled_condition(pod, since, reason=ConditionReason.UNSCHEDULABLE, message=message)
+
+
+def probe(pod: Pod, time_text: str, since: str) -> tuple[bytes, bytes]:
+    """Return path and strategic merge patch that change nothing of a pod but when its scheduling was last looked at.
+
+    Where its status does not yet say that it waits, it says so from here on, and `since` when.
+
+    Source: `lastProbeTime` of a pod condition; nothing in Kubernetes reads it.
+    """
+    return _scheduled_condition(pod, since, lastProbeTime=time_text)
+
+
+def _scheduled_condition(pod: Pod, since: str, **fields: str) -> tuple[bytes, bytes]:
+    """Return what changes the condition PodScheduled; the merge keeps what is left out.
+
+    `lastTransitionTime` moves with the condition's status alone: it is left out where that stands already.
+    """
+    condition = {"type": POD_SCHEDULED, "status": "True" if pod.node_name else "False", **fields}
+    if not (pod.node_name or pod.said_to_wait):
+        condition["lastTransitionTime"] = since
     body = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
     return f"{pod_path(pod)}/status".encode(), _encode(body)
 

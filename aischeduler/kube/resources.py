@@ -1,4 +1,4 @@
-"""What is watched: pods, nodes, Pools, budgets and namespaces, and how each turns into events.
+"""What is watched: pods, nodes, Pools, budgets, namespaces, claims and volumes, and how each turns into events.
 
 Laws:
 - A document becomes one event; an object that left becomes one event.
@@ -14,6 +14,7 @@ import msgspec
 from aischeduler.kube.decode import read_node, read_pod
 from aischeduler.kube.decode_budget import budget_problem, read_budget, read_namespace
 from aischeduler.kube.decode_pool import read_pool
+from aischeduler.kube.decode_storage import ClaimDocument, VolumeDocument, read_claim, read_volume
 from aischeduler.kube.documents import (
     BudgetDocument,
     Line,
@@ -24,10 +25,13 @@ from aischeduler.kube.documents import (
     PodDocument,
     PoolDocument,
 )
+from aischeduler.kube.pace import Chance
 from aischeduler.kube.podspec import SpecCache
 from aischeduler.model.events import (
     BudgetGone,
     BudgetSeen,
+    ClaimGone,
+    ClaimSeen,
     Event,
     NamespaceGone,
     NodeGone,
@@ -36,11 +40,17 @@ from aischeduler.model.events import (
     PodSeen,
     PoolGone,
     PoolSeen,
+    VolumeGone,
+    VolumeSeen,
 )
 from aischeduler.model.names import GROUP, VERSION
 
 UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 """Finished pods use nothing; the server leaves them out."""
+WATCH_SECONDS_MIN: Final = 300.0
+"""The server ends a watch after so long, or up to twice as long by chance."""
+QUIET_WATCH_SECONDS_MAX: Final = 60.0
+"""The server ends the watch of a quiet resource after so long at most: without changes it may send no bookmark."""
 
 
 class Document(Protocol):
@@ -75,6 +85,22 @@ class Resource(Generic[D]):
     optional: bool = False
     quiet: bool = False
     heard_often: bool = False
+
+    def watch_query(self, version: str, chance: Chance) -> dict[str, str]:
+        """Return the query of a watch from a version on; how long it lasts is by chance."""
+        share = chance.random()
+        seconds = WATCH_SECONDS_MIN * (1 + share)
+        if self.quiet:
+            seconds = QUIET_WATCH_SECONDS_MAX * (1 - share / 4)
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": version,
+            "timeoutSeconds": str(int(seconds)),
+        }
+        if self.selector:
+            query["fieldSelector"] = self.selector
+        return query
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,5 +222,33 @@ def namespaces() -> Resource[NamespaceDocument]:
         document=msgspec.json.Decoder(NamespaceDocument),
         seen=read_namespace,
         gone=lambda _namespace, name, _uid: NamespaceGone(name),
+        quiet=True,
+    )
+
+
+def claims() -> Resource[ClaimDocument]:
+    """All PersistentVolumeClaims."""
+    return Resource(
+        kind="PersistentVolumeClaim",
+        path="/api/v1/persistentvolumeclaims",
+        line=msgspec.json.Decoder(Line[ClaimDocument]),
+        page=msgspec.json.Decoder(Page[ClaimDocument]),
+        document=msgspec.json.Decoder(ClaimDocument),
+        seen=lambda document: ClaimSeen(read_claim(document)),
+        gone=lambda namespace, name, _uid: ClaimGone(namespace, name),
+        quiet=True,
+    )
+
+
+def volumes() -> Resource[VolumeDocument]:
+    """All PersistentVolumes."""
+    return Resource(
+        kind="PersistentVolume",
+        path="/api/v1/persistentvolumes",
+        line=msgspec.json.Decoder(Line[VolumeDocument]),
+        page=msgspec.json.Decoder(Page[VolumeDocument]),
+        document=msgspec.json.Decoder(VolumeDocument),
+        seen=lambda document: VolumeSeen(read_volume(document)),
+        gone=lambda _namespace, name, _uid: VolumeGone(name),
         quiet=True,
     )

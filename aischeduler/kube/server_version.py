@@ -1,21 +1,41 @@
-"""Which release of Kubernetes an API server is of, and whether we can work with it.
+"""What an API server says of itself: its release, and which resources it serves.
 
-Source: `/version` of kube-apiserver, which everybody may read.
+Source: `/version` of kube-apiserver, which everybody may read, and its discovery.
 """
 
 import re
+from http import HTTPStatus
 from typing import Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from aischeduler.kube.client import Client
 from aischeduler.kube.documents import UNREADABLE
-from aischeduler.kube.errors import GarbledError
+from aischeduler.kube.errors import GarbledError, RefusedError
 
 OLDEST: Final = (1, 31)
 """The oldest release that we are tested with: validation rules with an optional old self, as the Pools have."""
 _NUMBER: Final = re.compile(r"[0-9]{1,4}", re.ASCII)
+
+
+class _Titled(Struct):
+    """An entry of a discovery document."""
+
+    name: str = ""
+
+
+class _GroupList(Struct):
+    """What `/apis` answers."""
+
+    kind: str = ""
+    groups: list[_Titled] = field(default_factory=list)
+
+
+class _ResourceList(Struct):
+    """What `/apis/GROUP/VERSION` answers."""
+
+    resources: list[_Titled] = field(default_factory=list)
 
 
 class _Version(Struct):
@@ -42,3 +62,29 @@ def too_old(url: str, version: tuple[int, int]) -> str:
         return ""
     (major, minor), (oldest_major, oldest_minor) = version, OLDEST
     return f"{url} is Kubernetes {major}.{minor}; the scheduler needs {oldest_major}.{oldest_minor} or newer"
+
+
+async def confirm_absent(client: Client, path: str) -> None:
+    """Make sure that an API server says that it serves no such resource: no proxy, and none that is still starting.
+
+    `path` is that of all objects of the resource, in a group of its own; raises GarbledError.
+    """
+    try:
+        found = msgspec.json.decode(await client.get("/apis"), type=_GroupList)
+    except UNREADABLE:
+        found = _GroupList()
+    if found.kind != "APIGroupList":
+        raise GarbledError("GET /apis: the answer is not the list of an API server's groups")
+    parent, _, name = path.rpartition("/")
+    if not any(parent.startswith(f"/apis/{group.name}/") for group in found.groups):
+        return
+    try:
+        served = msgspec.json.decode(await client.get(parent), type=_ResourceList).resources
+    except RefusedError as error:
+        if error.status != HTTPStatus.NOT_FOUND:
+            raise
+        return
+    except UNREADABLE as error:
+        raise GarbledError(f"GET {parent}: the answer is not the list of a group's resources") from error
+    if any(resource.name == name for resource in served):
+        raise GarbledError(f"GET {path}: not found, though the API server lists this resource")

@@ -4,7 +4,7 @@ Laws:
 - More are tried from time to time where even the quickest answers are slow, and kept only where they bring clearly more
   answers; fewer are tried too, and kept where they bring as many. So a server that is far away gets more, and one that
   is busy does not get more to queue, nor connections that it does not need.
-- Never fewer than `FIRST`, once a crowd has waited never fewer than `USUAL`, and never more than the limit.
+- Never fewer than the first, once a crowd has waited never fewer than `USUAL`, and never more than the limit.
 - Nothing is learnt while there is less to do than the window allows.
 
 Source: hill climbing on throughput; at a busy server more under way only waits longer (Little's law).
@@ -39,8 +39,9 @@ BUSY_SHARE: Final = 0.8
 class Window:
     """How many requests may be under way now: `size`, at most `limit`."""
 
-    def __init__(self, limit: int, clock: Callable[[], float]) -> None:
-        self.size = self._least = min(FIRST, limit)
+    def __init__(self, limit: int, clock: Callable[[], float], first: int = FIRST) -> None:
+        self._first = first
+        self.size = self._least = min(first, limit)
         self._limit = limit
         self._clock = clock
         self._trial: tuple[int, float] | None = None
@@ -85,7 +86,7 @@ class Window:
     def bound(self, limit: int) -> bool:
         """Take another limit; say whether the window has grown."""
         before, self._limit, self._trial = self.size, limit, None
-        self._least = min(max(self._least, FIRST), limit)
+        self._least = min(max(self._least, self._first), limit)
         self.size = min(max(before, self._least), limit)
         return self.size > before
 

@@ -3,6 +3,9 @@
 Laws:
 - Everything has a time limit. One timer sweeps all deadlines; a request has none of its own.
 - A connection that was used is used again where it can be, and where its certificate is still ours.
+- A refusal without a Status, or a page of HTML, is not an API server's: it is an InterceptedError and says nothing
+  about the request.
+- A request that is refused with 401 is sent once more where there are other credentials than those it was sent with.
 - Time in which nothing that is under way is answered is counted, to the half second: others may leave it out.
 """
 
@@ -14,7 +17,9 @@ from typing import Final
 from aischeduler import __version__
 from aischeduler.kube.auth import Server
 from aischeduler.kube.connection import READ_BYTES, Answer, Connection, Stream, describe
-from aischeduler.kube.errors import UnreachableError
+from aischeduler.kube.dial import dial
+from aischeduler.kube.documents import read_status
+from aischeduler.kube.errors import InterceptedError, UnreachableError
 
 REQUEST_SECONDS: Final = 30.0
 """Longest that a request may take that is no list and no watch."""
@@ -24,8 +29,15 @@ USER_AGENT: Final = f"ai-scheduler/{__version__}"
 SWEEP_SECONDS: Final = 0.5
 """How exactly deadlines are kept."""
 IDLE_SECONDS: Final = 45.0
-"""A connection that was not used for so long is not used again: the server may be about to close it."""
+"""A connection that was not used for so long is closed: the server may be about to, and it costs both sides memory."""
 
+ASKS_AGAIN: Final = (401, 408, 429)
+"""Answers after which the same request goes out again; an API server gives some of them as plain text."""
+UNSERVED: Final = b"404 page not found"
+"""What an API server answers, as plain text, where it serves no resource of that kind."""
+PAGE: Final = b"<"
+"""What an answer in HTML begins with; an API server's never does."""
+UNSENT: Final = Answer(0, None, b"")
 
 Fence = Callable[[], Awaitable[None] | None]
 """Asked right before a write is sent, in the same step: nothing lets it pass, else it is asked again after that wait.
@@ -39,7 +51,9 @@ def let_pass() -> None:
 
 
 class Wire:
-    """A pool of connections to one API server; at most `limit` are open. `fence` is asked before every write.
+    """A pool of connections to one API server. `fence` is asked before every write.
+
+    At most `limit` requests are under way, each on a connection of its own; streams count apart from them.
 
     `answer_seconds` is how long an answer may take where the request does not say; it may be changed at any time.
     """
@@ -55,12 +69,14 @@ class Wire:
         self._buffer = memoryview(bytearray(READ_BYTES))
         self._idle: list[Connection] = []
         self._busy: set[Connection] = set()
+        self._limit = limit
         self._places = asyncio.Semaphore(limit)
+        self._closer: asyncio.TimerHandle | None = None
+        """Closes what is idle for too long; there while something is idle."""
         self._sweeper: asyncio.TimerHandle | None = None
         self._swept_at = 0.0
         self._head_of: bytes | None = b""
         self._head = b""
-        self._identity_number = 0
 
     async def send(
         self, method: bytes, path: bytes, body: bytes = b"", content_type: bytes = b"", seconds: float | None = None
@@ -69,51 +85,84 @@ class Wire:
 
         `path` is everything from `/api` on, the query included.
         """
+        renewed, answer = False, UNSENT
         async with self._places:
-            request = await self._request(method, path, body, content_type)
             while True:
+                header = await self._server.authorization()
+                identity_number = self._server.identity_number
+                request = self._request(header, method, path, body, content_type)
                 connection = self._take() or await self._connect()
                 self._watch_over(connection)
                 try:
                     wait = self._fence() if method != b"GET" else None
                     if wait is None:  # from here to the sending nothing is awaited
-                        return await connection.ask(request, self.answer_seconds if seconds is None else seconds)
+                        answer = await connection.ask(request, self.answer_seconds if seconds is None else seconds)
                 finally:
                     self._put_back(connection)
-                await wait
+                if wait is not None:
+                    await wait
+                elif answer.status < 300 and answer.body[:1] != PAGE:
+                    return answer
+                elif answer.status != 401 or renewed or not await self._server.renew(header, identity_number):
+                    break
+                else:
+                    renewed = True
+        return self.checked(answer, method, path)
 
     @asynccontextmanager
     async def stream(self, path: bytes, seconds: float) -> AsyncIterator[Stream]:
         """Send a GET and yield its answer as it comes; silence for so long is an UnreachableError."""
-        async with self._places:
-            request = await self._request(b"GET", path, b"", b"")
-            connection = self._take() or await self._connect()
-            self._watch_over(connection)
-            try:
-                yield await connection.open(request, seconds)
-            finally:
-                self._put_back(connection)
+        header, identity_number = await self._server.authorization(), self._server.identity_number
+        async with self._opened(header, path, seconds) as stream:
+            if stream.status != 401 or not await self._server.renew(header, identity_number):
+                yield stream
+                return
+        async with self._opened(await self._server.authorization(), path, seconds) as stream:
+            yield stream
 
-    async def renew(self) -> bool:
-        """Read the credentials again after a 401; say whether there is something new to try."""
-        return await self._server.renew(self._head_of, self._identity_number)
+    @asynccontextmanager
+    async def _opened(self, header: bytes | None, path: bytes, seconds: float) -> AsyncIterator[Stream]:
+        connection = self._take() or await self._connect()
+        self._watch_over(connection)
+        try:
+            yield await connection.open(self._request(header, b"GET", path, b"", b""), seconds)
+        finally:
+            self._put_back(connection)
+
+    def checked(self, answer: Answer, method: bytes, path: bytes) -> Answer:
+        """Return a refusal that an API server gave; raises InterceptedError for any other answer.
+
+        What asks to wait, or for other credentials, is believed whoever says it: the request is sent again anyway.
+        """
+        unserved = method == b"GET" and answer.status == 404 and answer.body.strip() == UNSERVED
+        again = answer.status in ASKS_AGAIN or (answer.status >= 500 and answer.retry_after is not None)
+        if unserved or again or read_status(answer.body).kind == "Status":
+            return answer
+        error = InterceptedError(answer.status, f"{method.decode()} {path.decode()}", answer.body)
+        self._server.intercepted(error)
+        raise error
 
     @property
     def failure(self) -> str:
         """What kept the credentials from being read the last time; empty where nothing did."""
         return self._server.failure
 
+    def widen(self, limit: int) -> None:
+        """Let at least so many requests be under way from now on."""
+        for _ in range(limit - self._limit):
+            self._places.release()
+        self._limit = max(limit, self._limit)
+
     async def close(self) -> None:
         """Close all connections; what still waits ends with UnreachableError."""
-        if self._sweeper is not None:
-            self._sweeper.cancel()
+        for timer in (self._sweeper, self._closer):
+            if timer is not None:
+                timer.cancel()
         for connection in (*self._idle, *self._busy):
             connection.fail(UnreachableError("the pool of connections was closed"))
         await asyncio.sleep(0)
 
-    async def _request(self, method: bytes, path: bytes, body: bytes, content_type: bytes) -> bytes:
-        header = await self._server.authorization()
-        self._identity_number = self._server.identity_number
+    def _request(self, header: bytes | None, method: bytes, path: bytes, body: bytes, content_type: bytes) -> bytes:
         if header != self._head_of or not self._head:
             self._head_of, self._head = header, self._common_head(header)
         start = b"%b %b%b HTTP/1.1\r\n%b" % (method, self._server.prefix.encode(), path, self._head)
@@ -141,15 +190,16 @@ class Wire:
         tls, identity_number = self._server.tls, self._server.identity_number
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
+                opened = await dial(self._server.host, self._server.port, self._server.proxy, self._server.lookup)
                 _, connection = await asyncio.get_running_loop().create_connection(
                     lambda: Connection(self._buffer, self._forget),
-                    self._server.host,
-                    self._server.port,
+                    sock=opened,
                     ssl=tls.context if tls is not None else None,
                     server_hostname=(tls.server_name or self._server.host) if tls is not None else None,
                 )
         except (OSError, TimeoutError) as error:
-            raise UnreachableError(f"no connection to {self._server.url}: {describe(error)}") from error
+            through = f" through the proxy {self._server.proxy}" if self._server.proxy is not None else ""
+            raise UnreachableError(f"no connection to {self._server.url}{through}: {describe(error)}") from error
         connection.identity_number = identity_number
         return connection
 
@@ -165,8 +215,24 @@ class Wire:
         if connection.reusable:
             connection.idle_since = asyncio.get_running_loop().time()
             self._idle.append(connection)
+            if self._closer is None:
+                self._close_later(IDLE_SECONDS)
         else:
             connection.fail(UnreachableError("the request was given up, or the server closes the connection"))
+
+    def _close_idle(self) -> None:
+        """Close what is idle for too long; the one that was used last is the last of them, and is used first."""
+        oldest = asyncio.get_running_loop().time() - IDLE_SECONDS
+        closed = [one for one in self._idle if one.idle_since <= oldest]
+        self._idle = self._idle[len(closed) :]
+        for connection in closed:
+            connection.fail(UnreachableError("the connection was idle for too long"))
+        self._closer = None
+        if self._idle:
+            self._close_later(self._idle[0].idle_since - oldest)
+
+    def _close_later(self, seconds: float) -> None:
+        self._closer = asyncio.get_running_loop().call_later(seconds, self._close_idle)
 
     def _sweep(self) -> None:
         """End what has waited too long; runs only while something waits."""

@@ -12,6 +12,7 @@ import msgspec
 
 from aischeduler.model.pod import Pod
 from aischeduler.model.reasons import ConditionReason, EventReason
+from aischeduler.model.selectors import LabelSelector
 from aischeduler.model.summary import PoolSummary
 
 
@@ -103,11 +104,39 @@ class Nominate:
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """Read this pod: its Binding was accepted or sent long ago and the watch has not shown it."""
+    """Read this pod: its Binding was accepted or sent long ago and the watch has not shown it.
+
+    Where it is `evicted`, it is its eviction that was asked for long ago and of which nothing was heard. A pod that is
+    read and does not terminate is then told as `EvictRefused`.
+    """
 
     pod: Pod
     node: str
     decision: str
+    evicted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPool:
+    """Read the Pool of this name: pods name it, and its watch has not shown it. `PoolRead` is the answer."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refresh:
+    """Make sure that nothing unseen speaks against an eviction in a pool. `Refreshed` is the answer.
+
+    What is read is the Pools, the disruption budgets, and the pool's nodes: those that `selector` matches, or all where
+    it is None; `nodes` are those that we know. With `namespaces` these count, too. A change of `pod`, of which the
+    watch of pods has to tell, shows that this watch is up to date.
+    """
+
+    pool: str
+    pod: Pod
+    selector: LabelSelector | None
+    nodes: tuple[str, ...]
+    namespaces: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,4 +208,61 @@ class TellEdited:
     changes: tuple[str, ...]
 
 
-Action = Bind | ReportWaiting | Evict | Nominate | Settle | Warn | ReportPool | CreatePool | TellTurned | TellEdited
+class Step(StrEnum):
+    """In which step of the scheduler an exception was raised."""
+
+    ATTEMPT = "attempt"
+    """A pod was tried."""
+    EVENT = "event"
+    """Something that happened was taken in."""
+    WAKING = "waking"
+    """A waiting pod was judged for room that came free."""
+    TIME = "time"
+    """What was put off until now was done."""
+    SETTLE = "settle"
+    """Pods were chosen that are to be read."""
+    STATUS = "status"
+    """The statuses of Pools were made."""
+    LOANS = "loans"
+    """Loans were ended that a Pool no longer allows."""
+    REASONS = "reasons"
+    """Parked pods were told anew why they wait."""
+    QUEUE = "queue"
+    """A pod was taken out of a queue, or moved in it."""
+    LENDING = "lending"
+    """Room was offered to pods of other pools, or sought there."""
+    RECOVERY = "recovery"
+    """An exception in another step was recovered from."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportInternalError:
+    """Log an exception of the scheduler itself, with its `traceback`, the last part of a long one.
+
+    `doing` says in words what was done, in the loop of which `pool`; `pod` is the one that it was done for, if any.
+    """
+
+    step: Step
+    doing: str
+    pool: str
+    pod: Pod | None
+    decision: str
+    error: str
+    traceback: str
+
+
+Action = (
+    Bind
+    | ReportWaiting
+    | Evict
+    | Nominate
+    | Settle
+    | ReadPool
+    | Refresh
+    | Warn
+    | ReportPool
+    | CreatePool
+    | TellTurned
+    | TellEdited
+    | ReportInternalError
+)

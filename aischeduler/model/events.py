@@ -15,6 +15,7 @@ from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool
 from aischeduler.model.selectors import Labels
+from aischeduler.model.storage import Volume, VolumeClaim
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,8 @@ class Refusal(StrEnum):
     """We may not bind (403): free the room, try again after a backoff."""
     UNAVAILABLE = "Unavailable"
     """The request failed and the pod was read to be unbound (429, 5xx, timeouts): free the room, retry with backoff."""
+    STALE = "Stale"
+    """It was not sent: its node is gone, or it had waited too long: free the room, decide anew at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +119,35 @@ class NamespaceGone:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class ClaimSeen:
+    """A PersistentVolumeClaim as it now is."""
+
+    claim: VolumeClaim
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimGone:
+    """No PersistentVolumeClaim of this name exists any more."""
+
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeSeen:
+    """A PersistentVolume as it now is."""
+
+    volume: Volume
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeGone:
+    """No PersistentVolume of this name exists any more."""
+
+    name: str
+
+
 class Spared(StrEnum):
     """Why a victim was not evicted."""
 
@@ -125,6 +157,8 @@ class Spared(StrEnum):
     """We may not (403)."""
     UNAVAILABLE = "Unavailable"
     """The requests failed, for as often as they are tried."""
+    LOST = "Lost"
+    """Nothing was heard of the eviction, and the pod was read long after: nobody has asked it to go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +167,37 @@ class EvictRefused:
 
     uid: str
     why: Spared
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class PoolRead:
+    """The Pool of this name was read, and was `found` or not; the one that was found has been told before."""
+
+    name: str
+    found: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PoolUnread:
+    """The Pool of this name could not be read yet; it is tried again. `message` says why."""
+
+    name: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refreshed:
+    """All that an eviction in this pool depends on has been told as it was a moment ago."""
+
+    pool: str
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshFailed:
+    """It is not known whether all that an eviction in this pool depends on has been told. `message` says why."""
+
+    pool: str
     message: str
 
 
@@ -147,6 +212,14 @@ Event = (
     | BudgetGone
     | NamespaceSeen
     | NamespaceGone
+    | ClaimSeen
+    | ClaimGone
+    | VolumeSeen
+    | VolumeGone
     | BindRefused
     | EvictRefused
+    | PoolRead
+    | PoolUnread
+    | Refreshed
+    | RefreshFailed
 )

@@ -5,8 +5,10 @@ from typing import Final
 
 from msgspec import Struct
 
+from aischeduler.model.constraints import Constraint, PodTerm
 from aischeduler.model.resources import Request
 from aischeduler.model.selectors import Labels, NodeTerm, PreferredTerm
+from aischeduler.model.storage import ClaimUse
 
 PENDING: Final = "Pending"
 RUNNING: Final = "Running"
@@ -43,7 +45,8 @@ class PodSpec:
     `required` is None where the pod requires nothing; an empty tuple matches no node.
     `node_name` is the node that a pod asks for by name before it is placed; bound pods leave it empty.
     `invalid` is the reason why no node can ever be right (a malformed quantity), naming the field; else empty.
-    `unobeyed` are fields of hard constraints that no rule looks at: the pod is warned of them and placed all the same.
+    `unsupported_constraints` are hard constraints that no rule looks at: they hold the pod, or it is warned of them.
+    `anti_affinity` are the required terms about pods that must not be near it: on a node they hold others.
     """
 
     key: bytes
@@ -55,7 +58,8 @@ class PodSpec:
     host_ports: tuple[HostPort, ...] = ()
     node_name: str = ""
     invalid: str = ""
-    unobeyed: tuple[str, ...] = ()
+    unsupported_constraints: tuple[Constraint, ...] = ()
+    anti_affinity: tuple[PodTerm, ...] = ()
 
 
 class Pod(Struct, frozen=True, gc=False):
@@ -66,7 +70,8 @@ class Pod(Struct, frozen=True, gc=False):
     `created_seconds` is its creationTimestamp and `started_seconds` its status.startTime, in unix seconds, 0 where
     absent; `gates` are the names of its scheduling gates. `preempts` is False for preemptionPolicy Never. `guarded`
     pods are of a DaemonSet or mirror a static pod: evicting one frees nothing. `nominated_node` is what its status
-    says; `grace_seconds` how long a terminating pod may take.
+    says; `grace_seconds` how long a terminating pod may take; `claims` are the volume claims that it uses.
+    `said_to_wait` tells that the status of a pod without a node says so (PodScheduled is False), and since when.
     """
 
     uid: str
@@ -87,6 +92,8 @@ class Pod(Struct, frozen=True, gc=False):
     started_seconds: int = 0
     nominated_node: str = ""
     grace_seconds: int = 0
+    claims: tuple[ClaimUse, ...] = ()
+    said_to_wait: bool = False
 
     @property
     def critical(self) -> bool:

@@ -34,6 +34,8 @@ class Meter:
         self.bind_seconds: dict[tuple[str, str], Distribution] = {}
         self.eviction_seconds: dict[str, Distribution] = {}
         self.victims: dict[str, Distribution] = {}
+        self.internal_errors: Counter[str] = Counter()
+        """Bugs of ours that came up, by where they did: a closed set."""
 
     def decided(self, pool: str, attempts: int, seconds: float) -> None:
         """Hear that so many attempts of this pool took so long together; a pool that went meanwhile counts below 0."""

@@ -17,7 +17,8 @@ from prometheus_client.process_collector import ProcessCollector
 
 from aischeduler import __version__
 from aischeduler.engine.tally import Result
-from aischeduler.model.actions import Cause
+from aischeduler.model.actions import Cause, Step
+from aischeduler.model.constraints import ConstraintKind
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.summary import GPU, PoolSummary
 from aischeduler.observability.exposition import Family
@@ -79,6 +80,8 @@ class Metrics:
         engine = self._sources.engine
         waiting = {(pool, queue): n for pool, counts in engine.waiting().items() for queue, n in counts.items()}
         yield gauge("pending_pods", "Waiting pods, by the part of the queue", _of(pools, "queue", QUEUES, waiting))
+        held, text = engine.held(), "Pods held for a hard constraint that is not supported, by its kind"
+        yield gauge("held_pods", text, _of(pools, "constraint", ConstraintKind, held))
         yield gauge("pool_conflict_nodes", "Nodes that the pool and another select", _each(pools, engine.conflicts()))
         loans = engine.loans()
         yield gauge("loans", "Pods on nodes of another pool than their own", _loans(pools, loans))
@@ -94,6 +97,8 @@ class Metrics:
         yield counter("net_saves", "Pods placed only because the net woke them", _each(pools, tally.net_saves))
         violations = {str(invariant): count for invariant, count in tally.violations.items()}
         yield counter("invariant_violations", "Broken invariants", by("invariant", violations))
+        errors = {str(step): tally.internal_errors[step] for step in Step} | dict(self._sources.meter.internal_errors)
+        yield counter("internal_errors", "Exceptions of the scheduler itself, by step", by("step", errors))
 
     def _measured(self) -> Iterable[Family]:
         meter = self._sources.meter
@@ -117,10 +122,16 @@ class Metrics:
         written = {"written": reports.written, "dropped": reports.dropped, "refused": reports.refused}
         yield gauge("leader", "1 where this scheduler schedules, 0 where it stands by", (({}, float(sources.leads())),))
         yield counter("reports", "Events and statuses for users, by what became of them", by("outcome", written))
-        backlogs = {name: length() for name, length in sources.backlogs.items()}
+        backlogs = {name: length() for name, length in sources.waiting.backlogs.items()}
         yield gauge("backlog", "What waits inside the daemon", by("of", backlogs))
+        age: tuple[Row, ...] = (({}, sources.waiting.oldest_binding()),)
+        yield gauge("oldest_binding_seconds", "Age of the oldest Binding without an outcome", age)
         objects = {kind: len(reflector) for kind, reflector in sources.reflectors.items()}
         yield gauge("watched_objects", "Objects that are known", by("kind", objects))
+        opened = {kind: reflector.open_seconds for kind, reflector in sources.reflectors.items()}
+        yield gauge("watch_open_seconds", "How long the watch has been open; 0 while it is not", by("kind", opened))
+        silent = {kind: reflector.silent_seconds for kind, reflector in sources.reflectors.items()}
+        yield gauge("watch_silent_seconds", "How long ago the watch last brought a byte", by("kind", silent))
         for name, number, text in _HEARD:
             counts = {kind: number(reflector.counts) for kind, reflector in sources.reflectors.items()}
             yield counter(name, text, by("kind", counts))

@@ -16,7 +16,7 @@ from aischeduler.observability.health import Complaint, Vitals
 from aischeduler.observability.labels import PoolLabels
 from aischeduler.observability.meter import Meter
 from aischeduler.observability.onlooker import Deciding, Onlooker
-from aischeduler.observability.sources import Engine, Reflecting, Sources, Written
+from aischeduler.observability.sources import Engine, Reflecting, Sources, Waiting, Written
 
 
 class Watched(Engine, Deciding, Protocol):
@@ -45,12 +45,12 @@ class Observatory:
         listener: socket.socket | None,
         reports: Written,
         reflectors: Mapping[str, Reflecting],
-        backlogs: Mapping[str, Callable[[], int]],
+        waiting: Waiting,
     ) -> AbstractAsyncContextManager[None]:
         """Return a context in which the pages are served; without a listener nothing is."""
         if listener is None:
             return nullcontext()
-        sources = Sources(self._scheduler, self.meter, reports, reflectors, backlogs, self._leads)
+        sources = Sources(self._scheduler, self.meter, reports, reflectors, self._leads, waiting)
         return self._pages(listener, sources)
 
     @asynccontextmanager

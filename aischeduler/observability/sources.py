@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from aischeduler.engine.tally import Tally
+from aischeduler.model.constraints import ConstraintKind
 from aischeduler.model.summary import PoolSummary
 from aischeduler.observability.meter import Meter
 
@@ -27,6 +28,9 @@ class Engine(Protocol):
 
     def waiting(self) -> Mapping[str, Mapping[str, int]]:
         """Return per pool how many pods wait in each place of its queue."""
+
+    def held(self) -> Mapping[tuple[str, ConstraintKind], int]:
+        """Return how many pods are held, by home pool and kind of constraint."""
 
     def loans(self) -> Mapping[tuple[str, str], int]:
         """Return running loans by lender and home pool."""
@@ -74,19 +78,32 @@ class Reflecting(Protocol):
     def counts(self) -> Heard:
         """What it met."""
 
+    @property
+    def open_seconds(self) -> float:
+        """How long its watch has been open."""
+
+    @property
+    def silent_seconds(self) -> float:
+        """How long ago its watch last brought a byte."""
+
     def __len__(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
-    """Where numbers come from. `reflectors` by kind; `backlogs` tell how much waits in the shell, by name.
+class Waiting:
+    """What waits in the shell: how much, by name, and for how many seconds the oldest Binding has had no outcome."""
 
-    `leads` says whether this is the scheduler that schedules.
-    """
+    backlogs: Mapping[str, Callable[[], int]]
+    oldest_binding: Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where numbers come from. `reflectors` by kind; `leads` says whether this is the scheduler that schedules."""
 
     engine: Engine
     meter: Meter
     reports: Written
     reflectors: Mapping[str, Reflecting]
-    backlogs: Mapping[str, Callable[[], int]]
     leads: Callable[[], bool]
+    waiting: Waiting

@@ -20,6 +20,7 @@ from aischeduler.framework.runner import Runner
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.pool import Pool
+from aischeduler.state.claims import Claims
 from aischeduler.state.index import Mask, Rows
 from aischeduler.state.loans import Loans, within
 from aischeduler.state.nodes import NodeTable
@@ -63,6 +64,7 @@ class Market:
 
     pools: PoolTable
     queues: Mapping[str, PoolQueue]
+    claims: Claims
     loans: Loans
     runner: Runner
     preemption: bool
@@ -201,7 +203,7 @@ def _in_order(
     nodes, grouped = market.nodes, market.nodes.by_pool()
     fitting = grouped.any(fits)
     shares = _idle_shares(market, willing, spec)
-    pods = grouped.sums(nodes.used[nodes.columns[PODS]])
+    pods = grouped.sums(nodes.used[nodes.columns[PODS]])  # claims among them
     scarce = _scarce(nodes, spec)
     ranked: list[tuple[float, int, int, str]] = []
     for name in willing:
@@ -209,7 +211,9 @@ def _in_order(
         if place is None or not fitting[place]:
             refused.append((name, Refusal.NO_ROOM))
         else:
-            ranked.append((-float(shares[place]), int(pods[place]), int(scarce[place]), name))
+            ranked.append(
+                (-float(shares[place]), int(pods[place]) - market.claims.count_in(name), int(scarce[place]), name)
+            )
     return [name for *_, name in sorted(ranked)]
 
 

@@ -1,4 +1,4 @@
-"""Nodes, namespaces, priority classes, disruption budgets, leases: what the server fills in and refuses.
+"""Nodes, namespaces, priority classes, budgets, leases, volumes, claims: what the server fills in and refuses.
 
 Source: the strategies and validation of these kinds in Kubernetes 1.36.
 """
@@ -176,6 +176,15 @@ BUDGETS = Strategy(
     update=_update_budget,
     validate=_validate_budget,
 )
+
+
+def _create_storage(write: Write) -> None:
+    write.obj.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
+    write.obj["status"] = {"phase": "Pending"}
+
+
+STORAGE = Strategy(resets_status=True, create=_create_storage)
+"""Volumes and claims; nothing binds one to the other, and nothing protects them from deletion."""
 
 
 def _validate_lease(write: Write) -> list[Cause]:

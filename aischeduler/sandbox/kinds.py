@@ -16,6 +16,7 @@ class Place(StrEnum):
     """The names of the collections that code asks for: plural and group; events lie in one for both their groups."""
 
     BUDGETS = "poddisruptionbudgets.policy"
+    CLAIMS = "persistentvolumeclaims."
     CONFIG_MAPS = "configmaps."
     DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
     EVENTS = "events"
@@ -26,6 +27,7 @@ class Place(StrEnum):
     PODS = "pods."
     PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
     SERVICES = "services."
+    VOLUMES = "persistentvolumes."
 
 
 POD_FIELDS = (
@@ -112,6 +114,8 @@ BUILT_IN: tuple[Resource, ...] = (
     Resource("", "v1", "Event", "events", True, ("ev",), selectable=CORE_EVENT_ALIASES, stored_as=Place.EVENTS),
     Resource("", "v1", "Namespace", "namespaces", False, ("ns",), (), ("finalize", "status"), same("status.phase")),
     Resource("", "v1", "Node", "nodes", False, ("no",), (), ("status",), same("spec.unschedulable")),
+    Resource("", "v1", "PersistentVolume", "persistentvolumes", False, ("pv",), (), ("status",)),
+    Resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", True, ("pvc",), (), ("status",)),
     Resource("", "v1", "Pod", "pods", True, ("po",), ("all",), ("binding", "eviction", "status"), same(*POD_FIELDS)),
     Resource("", "v1", "Service", "services", True, ("svc",), ("all",), ("status",)),
     Resource("", "v1", "ServiceAccount", "serviceaccounts", True, ("sa",)),

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from aischeduler.sandbox.clusterkinds import BUDGETS, LEASES, NAMESPACES, NODES, PRIORITY_CLASSES
+from aischeduler.sandbox.clusterkinds import BUDGETS, LEASES, NAMESPACES, NODES, PRIORITY_CLASSES, STORAGE
 from aischeduler.sandbox.crds import CRDS, CUSTOM
 from aischeduler.sandbox.eventrules import EVENTS
 from aischeduler.sandbox.jobs import JOBS
@@ -12,6 +12,7 @@ from aischeduler.sandbox.strategies import Strategy
 
 PLAIN = Strategy()
 STRATEGIES: Mapping[str, Strategy] = {
+    Place.CLAIMS: STORAGE,
     Place.DEFINITIONS: CRDS,
     Place.EVENTS: EVENTS,
     Place.JOBS: JOBS,
@@ -21,6 +22,7 @@ STRATEGIES: Mapping[str, Strategy] = {
     Place.BUDGETS: BUDGETS,
     Place.PODS: PODS,
     Place.PRIORITY_CLASSES: PRIORITY_CLASSES,
+    Place.VOLUMES: STORAGE,
 }
 
 

@@ -13,19 +13,21 @@ from typing import Any, Final, Protocol, assert_never
 import msgspec
 
 from aischeduler.engine.scheduler import Scheduler
-from aischeduler.kube import notes, pool_requests, requests
+from aischeduler.kube import notes, pool_requests, requests, resources
 from aischeduler.kube.decode import read_pod
 from aischeduler.kube.documents import Metadata, PodDocument
-from aischeduler.kube.evictions import Evicted, Eviction, Left, Marked
+from aischeduler.kube.evictions import Evicted, Eviction, Left, Marked, lost
 from aischeduler.kube.pace import Chance
 from aischeduler.kube.podspec import SpecCache
-from aischeduler.kube.resources import budgets, namespaces, nodes, pods, pools
 from aischeduler.model.actions import (
     Action,
     Bind,
     CreatePool,
     Evict,
     Nominate,
+    ReadPool,
+    Refresh,
+    ReportInternalError,
     ReportPool,
     ReportWaiting,
     Settle,
@@ -33,7 +35,7 @@ from aischeduler.model.actions import (
     TellTurned,
     Warn,
 )
-from aischeduler.model.events import BindRefused, Event, EvictRefused
+from aischeduler.model.events import BindRefused, Event, EvictRefused, PoolRead, Refreshed
 from aischeduler.model.pod import Pod
 from aischeduler.sandbox.apiserver import ApiServer
 from aischeduler.sandbox.protocol import JSON, Request, Response
@@ -95,24 +97,34 @@ class VirtualShell:
         self._chance = chance
         self._reporter = notes.Reporter(name, f"{name}-virtual")
         self._specs = SpecCache()
-        self._pods = Feed(world.server, pods(self._specs))
-        others = (namespaces(), pools(), nodes(), budgets())
-        self._others: tuple[Feed[Any], ...] = tuple(Feed(world.server, resource) for resource in others)
+        self._pods = Feed(world.server, resources.pods(self._specs))
+        self._pools = Feed(world.server, resources.pools())
+        others = (resources.namespaces(), resources.nodes(), resources.budgets())
+        storage = (resources.claims(), resources.volumes())
+        feeds: tuple[Feed[Any], ...] = tuple(Feed(world.server, one) for one in (*others, *storage))
+        self._others = (*feeds, self._pools)
         self._told: dict[str, str] = {}
+        self._since: dict[str, str] = {}
         self._notes = 0
 
     def step(self) -> bool:
         """Take in what has happened, decide what is ready, and say whether anything moved."""
         now = self._world.now
-        events = [event for feed in (*self._others, self._pods) for event in feed.read(now)]
-        for event in events:
-            self.scheduler.observe(event, now)
+        heard = self._take_in()
         ready = self.scheduler.ready(now)
         for pool in ready:
             for action in self.scheduler.decide(pool, now, ATTEMPTS):
                 self.log.append(Logged(now, action))
                 self._perform(action)
-        return bool(events or ready)
+        return heard or bool(ready)
+
+    def _take_in(self) -> bool:
+        """Take in what has happened; say whether anything has."""
+        now = self._world.now
+        events = [event for feed in (*self._others, self._pods) for event in feed.read(now)]
+        for event in events:
+            self.scheduler.observe(event, now)
+        return bool(events)
 
     def stop(self) -> None:
         """End as a process ends: what is in flight has no one to hear its answer."""
@@ -134,14 +146,18 @@ class VirtualShell:
                 path, body = requests.nomination(pod, node)
                 self._send("PATCH", path.decode(), body, requests.MERGE_PATCH)
             case Settle(pod):
-                self._read(pod)
+                refused = lost(action, self._read(pod))
+                if refused is not None:
+                    self.scheduler.observe(refused, self._world.now)
+            case ReadPool() | Refresh():
+                self._world.agenda.put(self._world.now + self._network.bind_seconds, lambda: self._look(action))
             case Warn():
                 self._say(notes.warning(action))
             case ReportPool():
                 self._write_pool(action)
             case CreatePool(name, switches):
                 self._send("POST", pool_requests.pools_path(), pool_requests.new_pool(name, switches), JSON)
-            case TellTurned() | TellEdited():
+            case TellTurned() | TellEdited() | ReportInternalError():
                 pass  # there is no log; the world has these actions themselves
             case _:
                 assert_never(action)
@@ -246,6 +262,19 @@ class VirtualShell:
         self._observe(self._pods.told(answer.body))
         return read_pod(_POD.decode(answer.body), self._specs)
 
+    def _look(self, action: ReadPool | Refresh) -> None:
+        """Read a Pool that pods name, or make sure that everything was heard: here no watch lags behind another."""
+        if self.stopped:
+            return
+        if isinstance(action, Refresh):
+            self._take_in()
+            self._observe((Refreshed(action.pool),))
+            return
+        answer = self._send("GET", pool_requests.pool_path(action.name), b"", JSON)
+        if answer.status == 200:
+            self._observe(self._pools.told(answer.body))
+        self._observe((PoolRead(action.name, found=answer.status == 200),))
+
     def _observe(self, events: tuple[Event, ...]) -> None:
         for event in events:
             self.scheduler.observe(event, self._world.now)
@@ -260,13 +289,15 @@ class VirtualShell:
         if self._told.get(pod.uid) == message:
             return
         self._told[pod.uid] = message
-        path, body = requests.waiting_condition(pod, message, self._time("seconds"))
+        since = self._since.setdefault(pod.uid, self._time("seconds"))
+        path, body = requests.waiting_condition(pod, message, since)
         self._send("PATCH", path.decode(), body, requests.STRATEGIC_PATCH)
 
     def _write_pool(self, report: ReportPool) -> None:
         path = pool_requests.pool_path(report.name)
         document = msgspec.json.decode(self._send("GET", path, b"", JSON).body)
-        patch = pool_requests.status_patch(report, document, self._time("seconds"))
+        writer = pool_requests.Writer(self._reporter.controller, self._world.now)
+        patch = pool_requests.status_patch(report, document, writer)
         if patch is not None:
             self._send("PATCH", f"{path}/status", patch, requests.MERGE_PATCH)
 

@@ -49,6 +49,10 @@ class Claims:
         """Return the claim that this pod owns."""
         return self._by_owner.get(uid)
 
+    def all(self) -> tuple[Claim, ...]:
+        """Return every claim, in the order in which they were made."""
+        return tuple(self._by_owner.values())
+
     def on_row(self, row: int) -> tuple[Claim, ...]:
         """Return the claims on a row, by the order of their owners."""
         return _ordered(self._by_row.get(row, {}))
@@ -56,6 +60,10 @@ class Claims:
     def in_pool(self, pool: str) -> tuple[Claim, ...]:
         """Return the claims in a pool, by the order of their owners."""
         return tuple(self._by_pool.get(pool, ()))
+
+    def count_in(self, pool: str) -> int:
+        """Return how many claims there are in a pool."""
+        return len(self._by_pool.get(pool, ()))
 
     def not_ahead(self, pool: str, order: OrderKey) -> tuple[Claim, ...]:
         """Return the claims in a pool whose owners do not come before this place in the order."""

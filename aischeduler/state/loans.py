@@ -34,6 +34,13 @@ class Loans:
         if not self._pods[loan]:
             del self._pods[loan]
 
+    def clear(self) -> None:
+        """Count no loan any more: all are counted anew."""
+        self.version += 1
+        self._lent.clear()
+        self._borrowed.clear()
+        self._pods.clear()
+
     def lent(self, lender: str) -> Amounts:
         """Return what the pool has lent, by resource; `pods` counts loans."""
         return self._lent.get(lender, {})

@@ -183,6 +183,17 @@ class NodeTable:
             if not counts:
                 del self.ports[row]
 
+    def recount(self, row: int, specs: Iterable[PodSpec]) -> None:
+        """Let exactly these pods count on a row, whatever counted there; give it back if it is a stub and empty."""
+        for port in self.ports.pop(row, {}):
+            self.port_rows.drop((port.protocol, port.port), row)
+        self.used[:, row] = 0
+        self.scored[:, row] = 0
+        self.touch(row)
+        for spec in specs:
+            self.add(spec, row)
+        self.release_stub(row)
+
     def release_stub(self, row: int) -> None:
         """Give the row of a gone node back once no pod counts on it."""
         if self.nodes[row] is not None or self.used[self.columns[PODS], row]:

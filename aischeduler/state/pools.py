@@ -3,10 +3,13 @@
 Laws:
 - A node belongs to the one pool whose selector matches it; with none or several, to the default pool.
 - The default pool always exists; its object only carries flags, its selector is ignored.
+- Numbers are used again, the smallest first, once their pool is gone and none of its rows is left: so they stay as few
+  as there were pools at one time. Whoever keeps a number keeps it no longer than the pool is there.
 - A pool that is refused (`invalid`) or has no selector owns no nodes.
 """
 
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 import numpy as np
 import numpy.typing as npt
@@ -40,7 +43,8 @@ class PoolTable:
         self.pools: dict[str, Pool] = {DEFAULT_POOL: default}
         self._ids: dict[str, int] = {DEFAULT_POOL: DEFAULT_ID}
         self._names: dict[int, str] = {DEFAULT_ID: DEFAULT_POOL}
-        self._next_id = 1
+        self._free_ids: list[int] = []
+        """Numbers of pools that are gone, as a heap."""
         self._sorted: tuple[str, ...] | None = None
         self.conflicts: dict[int, tuple[str, ...]] = {}
         """Row -> the pools that all claim it, sorted."""
@@ -72,9 +76,9 @@ class PoolTable:
         before = self.pools.get(pool.name)
         if pool.name not in self._ids:
             self._sorted = None
-            self._ids[pool.name] = self._next_id
-            self._names[self._next_id] = pool.name
-            self._next_id += 1
+            number = heappop(self._free_ids) if self._free_ids else len(self._ids)
+            self._ids[pool.name] = number
+            self._names[number] = pool.name
         self.pools[pool.name] = pool
         same = before is not None and (before.selector, before.invalid) == (pool.selector, pool.invalid)
         return [] if same or pool.name == DEFAULT_POOL else self.assign()
@@ -85,8 +89,11 @@ class PoolTable:
         self.version += 1
         self._sorted = None
         del self.pools[name]
-        del self._names[self._ids.pop(name)]
-        return self.assign()
+        number = self._ids.pop(name)
+        del self._names[number]
+        moved = self.assign()
+        heappush(self._free_ids, number)
+        return moved
 
     def assign(self) -> list[Moved]:
         """Give every node its pool anew; return the rows that moved, ascending."""

@@ -22,10 +22,11 @@ from typing import Final
 import numpy as np
 from sortedcontainers import SortedKeyList
 
+from aischeduler.model.constraints import ConstraintKind
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.state.demand import Amounts, DemandTable
 from aischeduler.state.nodes import NodeTable
-from aischeduler.state.records import USABLE, Backoff, OrderKey, Place, PodRecord
+from aischeduler.state.records import Backoff, OrderKey, Place, PodRecord
 from aischeduler.state.waiting_class import WaitingClass, class_key
 
 NET_SECONDS: Final = 300.0
@@ -55,6 +56,12 @@ class Stir:
     versions: Counter[str] = field(default_factory=Counter)
     abroad: dict[str, dict[str, PodRecord]] = field(default_factory=dict)
     """Home -> its pods, by uid, that wait in the queues of other pools."""
+
+    def forget_abroad(self, home: str, uid: str) -> None:
+        """Believe no more of a pod that it waits in the queue of another pool, if it did."""
+        away = self.abroad.get(home, {})
+        if away.pop(uid, None) is not None and not away:
+            del self.abroad[home]
 
 
 class PoolQueue:
@@ -96,6 +103,11 @@ class PoolQueue:
     def counts(self) -> dict[Place, int]:
         """Return how many wait in each place."""
         return {place: self._counts[place] for place in Place}
+
+    def held(self) -> Counter[ConstraintKind]:
+        """Return how many are held for each kind of constraint."""
+        kinds = (record.constraint for record in self._named[Place.HELD].values())
+        return Counter(kind for kind in kinds if kind is not None)
 
     def pending(self) -> tuple[tuple[PodSpec, int], ...]:
         """Return how many pods of each class wait, gated ones not counted."""
@@ -156,6 +168,10 @@ class PoolQueue:
         record.failed = True
         record.back_off(now, self._terms)
         self.add(record, now)
+
+    def holds(self, record: PodRecord) -> bool:
+        """Say whether the pod waits here."""
+        return self._records.get(record.pod.uid) is record
 
     def remove(self, record: PodRecord) -> None:
         """Take a pod out, wherever it waits here."""
@@ -345,7 +361,7 @@ class PoolQueue:
             alike.nominated[record.pod.uid] = record
         elif place is Place.NOMINATED:
             del alike.nominated[record.pod.uid]
-        if home and place in USABLE:
+        if home and record.usable:
             alike.usable += sign
             self._usable += sign
         if not alike.pending:
@@ -358,10 +374,7 @@ class PoolQueue:
         if sign > 0:
             self._stir.abroad.setdefault(record.home, {})[record.pod.uid] = record
             return
-        away = self._stir.abroad[record.home]
-        del away[record.pod.uid]
-        if not away:
-            del self._stir.abroad[record.home]
+        self._stir.forget_abroad(record.home, record.pod.uid)
 
     def _name(self, record: PodRecord, place: Place, sign: int) -> None:
         if sign > 0:

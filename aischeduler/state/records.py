@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
+from aischeduler.model.constraints import ConstraintKind
 from aischeduler.model.pod import Pod, PodSpec
 
 NOWHERE: Final = -1
@@ -48,7 +49,7 @@ class Place(Enum):
     NOMINATED = auto()
     """It has a claim and waits for those whose room it gets."""
     HELD = auto()
-    """It waits for its own change: the API server, its pool or its own spec refuses it."""
+    """It waits for a change: the API server, its pool, or its own spec or a constraint in it refuses it."""
     ASSUMED = auto()
     """It was placed and counts on its node; the API server has not shown it there yet."""
     BOUND = auto()
@@ -79,9 +80,19 @@ class PodRecord:
     backoff_until: float = 0.0
     failed: bool = False
     """The last attempt ended in an error, not in a refusal: it waits its backoff out."""
+    broken: bool = False
+    """That error was an exception of the scheduler: until it is tried again, no room is kept for the pod."""
     caught: int | None = None
     """How much news there had been when the net, not an event, brought it back into the queue."""
     message: str = ""
+    poolless: str = ""
+    """The Pool that it names, if that was read and does not exist."""
+    poolless_at: float = 0.0
+    """When that was read."""
+    blocker: str = ""
+    """The pod on a node, by uid, whose anti-affinity holds this one."""
+    constraint: ConstraintKind | None = None
+    """Why it was held last: its hard constraint that is not supported, or something else."""
     protected: bool = False
     """It was spared because a disruption budget forbade its eviction."""
     nominated: str = ""
@@ -104,6 +115,11 @@ class PodRecord:
         """Return the place in the order of a queue: home pods before borrowers."""
         pod = self.pod
         return (self.borrower, -pod.priority, pod.created_seconds, self.arrival, pod.uid)
+
+    @property
+    def usable(self) -> bool:
+        """Say whether it waits and could take room if there were any."""
+        return self.place in USABLE and not self.broken
 
     def back_off(self, now: float, backoff: Backoff) -> None:
         """Note a failed attempt, and until when it is not tried again."""

@@ -95,6 +95,9 @@ class RunningPods:
     def __len__(self) -> int:
         return len(self._slots)
 
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._slots
+
     @property
     def version(self) -> int:
         """Grows with every change."""

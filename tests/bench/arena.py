@@ -13,7 +13,7 @@ from itertools import count
 
 from tests.bench.arrivals import FLAT_OUT, arrive
 from tests.bench.documents import compact
-from tests.bench.processes import compile_ours, cpu_of, wait_quiet
+from tests.bench.processes import compile_ours, cpu_of, wait_quiet, with_all_events
 from tests.bench.spec import OURS, Evidence, VoidRunError
 from tests.controlplane.binaries import Binaries, BinariesUnavailableError, find_binaries, go_problem
 from tests.controlplane.part import PartError
@@ -141,7 +141,7 @@ class Arena:
                 return part.pid
 
             return Runner(start, part.kill)
-        return our_runner(Daemon(plane, plane.kubeconfig))
+        return our_runner(Daemon(plane, plane.kubeconfig, *with_all_events(plane.directory)))
 
     def server_cpu(self) -> dict[str, float]:
         """Return the CPU seconds of the API server and of etcd so far."""

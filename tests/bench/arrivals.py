@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from aischeduler.daemon.process import loop_factory
+from aischeduler.daemon.service import loop_factory
 from aischeduler.kube.auth import connect
 from aischeduler.kube.wire import Wire
 from tests.bench.spec import VoidRunError

@@ -14,9 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from aischeduler.config.load import load_config
-from aischeduler.daemon.process import loop_factory
 from aischeduler.daemon.reload import Source
-from aischeduler.daemon.service import serve
+from aischeduler.daemon.service import loop_factory, serve
 from aischeduler.kube.auth import connect
 from aischeduler.observability.logging import configure
 

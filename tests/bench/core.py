@@ -19,6 +19,7 @@ from tests.bench.arena import node_name, pool_name
 from tests.bench.processes import peak_bytes
 from tests.bench.spec import Evidence, overfull
 from tests.build import a_node, a_pod, a_pool, replace
+from tests.watched import answers
 
 SLICE = 32
 """Attempts in one call of the engine; the daemon learns about as many for a slice of 5 ms."""
@@ -101,7 +102,9 @@ def decide_all(scheduler: Scheduler, now: float = 0.0) -> list[Action]:
     said: list[Action] = []
     while ready := scheduler.ready(now):
         for pool in ready:
-            said += scheduler.decide(pool, now, SLICE)
+            actions = scheduler.decide(pool, now, SLICE)
+            tell(scheduler, answers(actions), now)
+            said += actions
     return said
 
 

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 
 import aiohttp
 
-from aischeduler.daemon.process import loop_factory
+from aischeduler.daemon.service import loop_factory
 from aischeduler.kube.auth import Server, connect
 from aischeduler.kube.client import Client
 from aischeduler.kube.requests import JSON, binding

@@ -1,6 +1,7 @@
 """CPU and memory of other processes, as the kernel counts them."""
 
 import compileall
+import json
 import os
 import subprocess
 import sys
@@ -15,6 +16,8 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 QUIET_SHARE = 0.05
 """A process that uses less of a core than this has nothing to do."""
 LOOK_EVERY_SECONDS = 1.0
+EVENTS = {"perSecond": 1_000, "burst": 2_000}
+"""More than arise, so that what a run costs has every event in it; kube-scheduler's client is not limited either."""
 
 
 def compile_ours() -> None:
@@ -51,6 +54,13 @@ def wait_quiet(pid: int, seconds: float = 60.0) -> None:
         if now - before < QUIET_SHARE * LOOK_EVERY_SECONDS:
             return
         before = now
+
+
+def with_all_events(directory: Path) -> tuple[str, ...]:
+    """Return the options by which a scheduler of ours writes events as fast as they arise."""
+    config = directory / "all-events.yaml"
+    config.write_text(json.dumps({"events": EVENTS}))
+    return "--config", str(config)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from aischeduler.daemon.process import loop_factory
+from aischeduler.daemon.service import loop_factory
 from aischeduler.kube.auth import Server, Tls
 from aischeduler.kube.client import Client
 from aischeduler.kube.credential import Credential

@@ -16,7 +16,7 @@ import pytest
 from aischeduler.kube.crds import pool_crd
 from tests.bench.board import show
 from tests.bench.documents import as_sent, compact, real_node, real_pod
-from tests.bench.processes import program, resident_bytes, wait_quiet
+from tests.bench.processes import program, resident_bytes, wait_quiet, with_all_events
 from tests.controlplane.many import Connect, create
 from tests.objects import POOL_API, pool_object
 
@@ -73,8 +73,8 @@ def against_the_sandbox(directory: Path) -> list[Row]:
         create(connect, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", [pool_crd()])
         create(connect, f"/apis/{POOL_API}/pools", [pool_object("gpu-pool", labels={"gpu": "true"})])
         create(connect, "/api/v1/nodes", (as_sent(real_node(number, version=0)) for number in range(NODES)))
-        options = ("--kubeconfig", str(kubeconfig), "--no-leader-elect", "--http-address=none", "--log-level=warning")
-        with program("run", *options, log=directory / "daemon.log") as daemon:
+        usual = ("--kubeconfig", str(kubeconfig), "--no-leader-elect", "--http-address=none", "--log-level=warning")
+        with program("run", *usual, *with_all_events(directory), log=directory / "daemon.log") as daemon:
             time.sleep(2 * POLL_SECONDS)
             wait_quiet(daemon)
             daemon_before, sandbox_before = resident_bytes(daemon), resident_bytes(sandbox)

@@ -17,6 +17,7 @@ from aischeduler.model.pod import Pod
 from aischeduler.policies.borrowing import Lender, choose_lender
 from tests.bench.board import micros, show, times
 from tests.build import a_node, a_pod, a_pool, replace
+from tests.watched import answers
 
 pytestmark = pytest.mark.bench
 
@@ -54,7 +55,10 @@ def finish(scheduler: Scheduler) -> list[Action]:
     said: list[Action] = []
     while ready := scheduler.ready(0.0):
         for pool in ready:
-            said += scheduler.decide(pool, 0.0, 32)
+            actions = scheduler.decide(pool, 0.0, 32)
+            for event in answers(actions):
+                scheduler.observe(event, 0.0)
+            said += actions
     return said
 
 
@@ -87,6 +91,9 @@ def decide_each(scheduler: Scheduler, pool: str, pods: Sequence[Pod]) -> tuple[l
         scheduler.observe(PodSeen(pod), 0.0)
         before = time.process_time()
         actions = scheduler.decide(pool, 0.0, 1)
+        for event in answers(actions):
+            scheduler.observe(event, 0.0)
+            actions += scheduler.decide(pool, 0.0, 1)
         taken.append(time.process_time() - before)
         said += actions
     return taken, said

@@ -12,7 +12,7 @@ from aischeduler.model.events import NodeSeen, PodSeen, PoolSeen
 from aischeduler.observability.exposition import Form, render
 from aischeduler.observability.metrics import Metrics
 from aischeduler.observability.observatory import Observatory
-from aischeduler.observability.sources import Sources
+from aischeduler.observability.sources import Sources, Waiting
 from tests.bench.board import show
 from tests.build import a_node, a_pod, a_pool
 
@@ -37,7 +37,7 @@ def metrics(pools: int) -> Metrics:
     watched = Observatory(scheduler, time.monotonic, str, bool)
     for pool in scheduler.pools():
         watched.engine.decide(pool, 2.0, PODS)
-    return Metrics(Sources(scheduler, watched.meter, ReportCounts(), {}, {}, bool))
+    return Metrics(Sources(scheduler, watched.meter, ReportCounts(), {}, bool, Waiting({}, float)))
 
 
 async def scraped(of: Metrics, form: Form) -> tuple[float, float, int]:

@@ -1,5 +1,6 @@
 """A real API server takes what the chart makes, and a release comes and goes with the definition of Pools kept."""
 
+import http.client
 import json
 import os
 import re
@@ -13,8 +14,10 @@ import pytest
 from tests.chart.rendering import CHART, ROOT, Helm, Json, Values
 from tests.chart.test_values import EVERYTHING_ON
 from tests.controlplane.plane import ControlPlane
+from tests.controlplane.ports import free_ports
 from tests.objects import pool_object
 from tests.real.cluster import install
+from tests.real.replicas import wait
 
 NAMESPACE = "chart"
 STANDARD = "pod-security.kubernetes.io/enforce"
@@ -156,4 +159,90 @@ def test_command_of_helm_test_succeeds_with_the_rights_of_the_account(installed:
     command = [sys.executable, "-m", "aischeduler", "pools", "--kubeconfig", str(kubeconfig)]
     shown = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert shown.returncode == 0, shown.stderr
-    assert "default" in shown.stdout
+    assert shown.stderr == "there are no Pools; a scheduler that runs creates the pool default\n"
+
+
+UNFAIR = ("--enable-priority-and-fairness", "--max-requests-inflight", "--max-mutating-requests-inflight")
+FLOWS = "/apis/flowcontrol.apiserver.k8s.io/v1"
+EVENT = ("POST", "/apis/events.k8s.io/v1/namespaces/default/events")
+LEASE = ("PATCH", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/ai-scheduler")
+BINDING = ("POST", "/api/v1/namespaces/default/pods/none/binding")
+LIST = ("GET", "/api/v1/nodes")
+
+
+class FairServer:
+    """A second API server on the same etcd, with API Priority and Fairness, which the tests' own has not."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self._plane = plane
+        (self._port,) = free_ports(1)
+        words = Path(f"/proc/{plane.pid('kube-apiserver')}/cmdline").read_text().rstrip("\0").split("\0")
+        kept = [word for word in words if word.partition("=")[0] not in (*UNFAIR, "--audit-log-path")]
+        command = [*kept, f"--secure-port={self._port}", f"--audit-log-path={plane.directory / 'fair-audit.log'}"]
+        self.part = plane.program("fair-apiserver", command, self._ready)
+
+    def level(self, method: str, path: str, user: str) -> tuple[str, str]:
+        """Return the names of the FlowSchema and the priority level under which it answers a user."""
+        answer = self._ask(method, path, {"Impersonate-User": user})
+        schema = answer.getheader("X-Kubernetes-PF-FlowSchema-UID", "")
+        level = answer.getheader("X-Kubernetes-PF-PriorityLevel-UID", "")
+        return self._name("flowschemas", schema), self._name("prioritylevelconfigurations", level)
+
+    def _ready(self) -> bool:
+        try:
+            return self._ask("GET", "/readyz", {}).status == 200
+        except OSError:  # it does not listen yet
+            return False
+
+    def _ask(self, method: str, path: str, headers: dict[str, str]) -> http.client.HTTPResponse:
+        """Return the answer without its body."""
+        connection = http.client.HTTPSConnection("127.0.0.1", self._port, timeout=30, context=self._plane.tls)
+        content = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        try:
+            connection.request(method, path, body="{}", headers={"Content-Type": content, **headers})
+            return connection.getresponse()
+        finally:
+            connection.close()
+
+    def _name(self, plural: str, uid: str) -> str:
+        items = self._plane.api("GET", f"{FLOWS}/{plural}").body["items"]
+        return next((one["metadata"]["name"] for one in items if one["metadata"]["uid"] == uid), "")
+
+
+@pytest.fixture
+def fair(plane: ControlPlane) -> Iterator[FairServer]:
+    """The second API server; what it makes of its own is removed."""
+    server = FairServer(plane)
+    server.part.start()
+    yield server
+    server.part.kill()
+    kubectl(plane, "delete", "flowschemas,prioritylevelconfigurations", "--all")
+
+
+Levels = dict[tuple[str, str], tuple[str, str]]
+"""Method and path of a request -> FlowSchema and priority level."""
+OF_THE_RELEASE: Levels = {
+    LEASE: ("ai-scheduler-election", "leader-election"),
+    EVENT: ("ai-scheduler-events", "workload-low"),
+    BINDING: ("ai-scheduler", "workload-high"),
+    LIST: ("ai-scheduler", "workload-high"),
+}
+OF_ANY_CLIENT: Levels = dict.fromkeys(OF_THE_RELEASE, ("service-accounts", "workload-low"))
+
+
+@pytest.mark.parametrize(
+    ("namespace", "options", "expected"),
+    [
+        ("kube-system", (), OF_THE_RELEASE),
+        (NAMESPACE, (), OF_ANY_CLIENT),
+        (NAMESPACE, ("--set=apiPriority=true",), OF_THE_RELEASE),
+    ],
+    ids=["in kube-system", "elsewhere", "elsewhere by choice"],
+)
+def test_events_wait_with_other_clients_where_bindings_and_the_lease_do_not(
+    fair: FairServer, release: Release, namespace: str, options: tuple[str, ...], expected: Levels
+) -> None:
+    release("install", "ai-scheduler", str(CHART), "--set=crds.install=false", *options, namespace=namespace)
+    account = f"system:serviceaccount:{namespace}:ai-scheduler"
+    wait(lambda: {asked: fair.level(*asked, account) for asked in expected} == expected, "each request at its level")
+    release("uninstall", "ai-scheduler", namespace=namespace)

@@ -3,7 +3,7 @@
 import pytest
 
 from aischeduler import __version__
-from aischeduler.daemon.process import GRACE_SECONDS
+from aischeduler.daemon.ending import GRACE_SECONDS
 from aischeduler.kube.auth import SERVICE_ACCOUNT
 from tests.chart.rendering import Helm, Json, Rendered
 
@@ -146,5 +146,5 @@ def test_helm_test_asks_for_the_pools_as_the_scheduler(defaults: Rendered) -> No
     (test,) = defaults.all("Pod")
     assert test["metadata"]["annotations"]["helm.sh/hook"] == "test"
     assert test["spec"]["serviceAccountName"] == defaults.pod()["serviceAccountName"]
-    assert test["spec"]["containers"][0]["args"] == ["pools", "--config", "/etc/ai-scheduler/config.yaml"]
+    assert test["spec"]["containers"][0]["args"] == ["pools"]
     assert test["spec"]["restartPolicy"] == "Never"

@@ -27,6 +27,7 @@ EVERYTHING_ON: Values = {
     "extraVolumeMounts": [{"name": "more", "mountPath": "/more"}],
     "serviceAccount": {"annotations": {"example.com/who": "us"}},
     "rbac": {"poolsForEveryone": True},
+    "apiPriority": True,
     "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
     "topologySpreadConstraints": [
         {
@@ -50,6 +51,7 @@ EVERYTHING_OFF: Values = {
     "config": {"leaderElection": {"enabled": False}, "disablePreemption": True},
     "serviceAccount": {"create": False},
     "rbac": {"create": False, "poolRoles": False},
+    "apiPriority": False,
     "crds": {"install": False},
     "podDisruptionBudget": {"enabled": False},
     "metrics": {"enabled": False},
@@ -253,6 +255,9 @@ def test_defaults_are_the_objects_of_an_installation(defaults: Rendered) -> None
         ("RoleBinding", "ai-scheduler-election"),
         ("Service", "ai-scheduler"),
         ("Deployment", "ai-scheduler"),
+        ("FlowSchema", "ai-scheduler"),
+        ("FlowSchema", "ai-scheduler-events"),
+        ("FlowSchema", "ai-scheduler-election"),
         ("Pod", "ai-scheduler-test-pools"),
     ]
 
@@ -276,16 +281,21 @@ def test_what_is_switched_on_is_there(helm: Helm) -> None:
     assert [endpoint["port"] for endpoint in scraped["endpoints"]] == [service["spec"]["ports"][0]["name"]]
 
 
-def test_outside_kube_system_the_api_server_is_told_of_the_priority(helm: Helm, defaults: Rendered) -> None:
-    assert defaults.all("FlowSchema") == []
-    flows = helm.render({}, "--namespace=ai").all("FlowSchema")
-    levels = [flow["spec"]["priorityLevelConfiguration"]["name"] for flow in flows]
-    assert levels == ["workload-high", "leader-election"]
-    for flow in flows:
-        (rule,) = flow["spec"]["rules"]
-        account = {"name": "ai-scheduler", "namespace": "ai"}
-        assert rule["subjects"] == [{"kind": "ServiceAccount", "serviceAccount": account}]
-    assert helm.render({"apiPriority": False}, "--namespace=ai").all("FlowSchema") == []
+@pytest.mark.parametrize(
+    ("value", "namespaces"),
+    [({}, ["kube-system"]), ({"apiPriority": True}, ["kube-system", "ai"]), ({"apiPriority": False}, [])],
+    ids=["default", "on", "off"],
+)
+def test_objects_of_the_cluster_about_priority_come_by_themselves_in_kube_system_only(
+    helm: Helm, value: Values, namespaces: list[str]
+) -> None:
+    found = {space: helm.render(value, f"--namespace={space}").all("FlowSchema") for space in ("kube-system", "ai")}
+    assert [space for space, flows in found.items() if flows] == namespaces
+    for space in namespaces:
+        account = {"name": "ai-scheduler", "namespace": space}
+        rules = [rule for flow in found[space] for rule in flow["spec"]["rules"]]
+        subjects = [subject for rule in rules for subject in rule["subjects"]]
+        assert subjects == [{"kind": "ServiceAccount", "serviceAccount": account}] * 3
 
 
 def test_labels_of_all_objects_give_way_to_those_of_the_pods(helm: Helm) -> None:

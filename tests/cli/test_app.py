@@ -14,12 +14,14 @@ import yaml
 
 from aischeduler import __version__
 from aischeduler.cli.app import kubectl_pool, main
-from aischeduler.cli.demo_cluster import cluster, create
-from aischeduler.kube.auth import connect
-from aischeduler.kube.client import Client
 from aischeduler.sandbox.http import HttpSandbox
+from tests.cli.test_pools import place
 
 AI_SCHEDULER = (sys.executable, "-m", "aischeduler")
+COMMANDS = [
+    ["pools"],
+    pytest.param(["run", "--no-leader-elect"], marks=pytest.mark.expects_errors("cannot run")),
+]
 
 
 def assert_told(err: str, sentence: str, *, logged: bool) -> None:
@@ -47,7 +49,7 @@ def test_no_arguments_print_the_help(capsys: pytest.CaptureFixture[str]) -> None
     ("arguments", "sentence"),
     [
         (["pool"], "No such command 'pool'. Did you mean 'pools'?"),
-        (["pools", "--kubeconfg", "x"], "No such option: --kubeconfg (Possible options: --config, --kubeconfig)"),
+        (["pools", "--kubeconfg", "x"], "No such option: --kubeconfg (Possible options: --kubeconfig)"),
         (["pools", "extra"], "Got unexpected extra argument(s) (extra)"),
         (["sandbox", "--port", "65536"], "Invalid value for '--port': Input should be less than or equal to 65535"),
         (["run", "--log-level"], "Option '--log-level' requires an argument."),
@@ -69,7 +71,7 @@ def test_wrong_choice_names_the_right_ones(capsys: pytest.CaptureFixture[str]) -
     assert len(said.splitlines()) == 1
 
 
-@pytest.mark.parametrize("command", [["pools"], ["run", "--no-leader-elect"]])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_missing_kubeconfig_is_one_sentence_and_status_1(
     command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -78,15 +80,13 @@ def test_missing_kubeconfig_is_one_sentence_and_status_1(
     assert_told(capsys.readouterr().err, sentence, logged=command[0] == "run")
 
 
-@pytest.mark.parametrize("command", [["pools"], ["run", "--no-leader-elect"]])
-def test_typo_in_the_configuration_names_file_and_field(
-    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.expects_errors("cannot run")
+def test_typo_in_the_configuration_names_file_and_field(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "ai.yaml"
     path.write_text("schedularName: x\n")
-    assert main([*command, "--config", str(path)]) == 1
+    assert main(["run", "--no-leader-elect", "--config", str(path)]) == 1
     sentence = f"{path}: 'schedularName' is no field; did you mean schedulerName?"
-    assert_told(capsys.readouterr().err, sentence, logged=command[0] == "run")
+    assert_told(capsys.readouterr().err, sentence, logged=True)
 
 
 def test_server_that_is_not_there_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -122,12 +122,7 @@ def test_unknown_context_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureF
 
 @pytest.mark.parametrize("program", [main, kubectl_pool])
 async def test_pools_prints_the_table_of_the_cluster(program: object, tmp_path: Path) -> None:
-    async with HttpSandbox() as sandbox:
-        path = tmp_path / "kubeconfig"
-        path.write_text(sandbox.kubeconfig)
-        server = await connect(str(path), None, lambda: 0.0)
-        async with Client(server) as client:
-            await create(client, *cluster())
+    async with place(tmp_path) as (_, path, _sandbox):
         name = "main" if program is main else "kubectl_pool"
         command = ["pools"] if program is main else []
         code = f"import sys; from aischeduler.cli.app import {name}; sys.exit({name}())"

@@ -46,6 +46,7 @@ async def test_run_binds_a_job_logs_every_decision_and_ends_cleanly_on_sigterm(t
     lines = [json.loads(line) for line in err.splitlines()]
     told = {line["pod"] for line in lines if line.get("pool") == "cpu-pool" and line.get("node", "").startswith("cpu-")}
     assert len(told) == 10
+    assert [line for line in lines if line["level"] == "error"] == []
 
 
 class Running:
@@ -54,6 +55,10 @@ class Running:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
         self.lines: list[dict[str, Any]] = []
+
+    def errors(self) -> set[str]:
+        """Return the events of level `error` so far."""
+        return {line["event"] for line in self.lines if line["level"] == "error"}
 
     async def line(self, event: str) -> dict[str, Any]:
         """Return the next line of this event."""
@@ -67,25 +72,32 @@ class Running:
 
 
 @asynccontextmanager
-async def running(directory: Path, url: str, *options: str) -> AsyncIterator[Running]:
+async def running(directory: Path, url: str, *options: str, error: str = "") -> AsyncIterator[Running]:
+    """A scheduler that runs meanwhile, and logs no other error than this one, and this one."""
     path = directory / "kubeconfig"
     path.write_text(HttpSandbox(port=1).kubeconfig.replace("server: ''", f"server: {url}"))
     process = await asyncio.create_subprocess_exec(
         *RUN, "--kubeconfig", str(path), "--no-leader-elect", "--http-address=none", *options,
         stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
+    scheduler = Running(process)
     try:
-        yield Running(process)
+        yield scheduler
     finally:
         if process.returncode is None:
             process.send_signal(signal.SIGTERM)
-        await asyncio.wait_for(process.communicate(), timeout=20)
+        _, rest = await asyncio.wait_for(process.communicate(), timeout=20)
+    scheduler.lines += [json.loads(line) for line in rest.splitlines() if line.startswith(b"{")]
+    assert scheduler.errors() == ({error} if error else set())
 
 
 async def test_sighup_takes_a_changed_file_over_and_the_command_line_still_wins(tmp_path: Path) -> None:
     path = tmp_path / "ai.yaml"
     path.write_text("bindInFlight: 7\n")
-    async with HttpSandbox() as sandbox, running(tmp_path, sandbox.url, "--config", str(path)) as scheduler:
+    async with (
+        HttpSandbox() as sandbox,
+        running(tmp_path, sandbox.url, "--config", str(path), error="configuration not taken over") as scheduler,
+    ):
         await scheduler.line("synced")
         path.write_text('logging: {level: warning}\nhttp: {address: ":1"}\nschedulerName: night\n')
         scheduler.process.send_signal(signal.SIGHUP)
@@ -100,7 +112,7 @@ async def test_sighup_takes_a_changed_file_over_and_the_command_line_still_wins(
 async def test_api_server_that_is_too_old_ends_the_run_with_one_sentence(tmp_path: Path) -> None:
     script = Script()
     script.always["get", "/version"] = lambda _: reply(200, {"major": "1", "minor": "30"})
-    async with serving(script) as server, running(tmp_path, server.url) as scheduler:
+    async with serving(script) as server, running(tmp_path, server.url, error="cannot run") as scheduler:
         told = await scheduler.line("cannot run")
         _, rest = await asyncio.wait_for(scheduler.process.communicate(), timeout=20)
     sentence = f"{server.url} is Kubernetes 1.30; the scheduler needs 1.31 or newer"
@@ -125,7 +137,7 @@ async def test_missing_right_is_named_by_verb_and_resource_and_the_run_goes_on(t
     message = 'pods is forbidden: User "x" cannot list resource "pods" in API group "" at the cluster scope'
     script.always["get", "/api/v1/pods"] = lambda _: status(403, "Forbidden", message)
     async with serving(script) as server, running(tmp_path, server.url) as scheduler:
-        while (told := await scheduler.line("list or watch failed"))["kind"] != "Pod":
+        while (told := await scheduler.line("permission missing"))["kind"] != "Pod":
             pass
     assert message in told["reason"]
     assert scheduler.process.returncode == 0
@@ -171,6 +183,7 @@ def test_http_address_of_the_file_holds_where_the_command_line_says_nothing(tmp_
     assert config.http == Http(address="127.0.0.1:9")
 
 
+@pytest.mark.expects_errors("cannot run")
 @pytest.mark.parametrize("address", ["8080", "host", ":65536", "http://x:1", ""])
 def test_wrong_http_address_is_one_sentence(address: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--http-address", address]) == 1
@@ -178,6 +191,7 @@ def test_wrong_http_address_is_one_sentence(address: str, capsys: pytest.Capture
     assert_told(capsys.readouterr().err, sentence, logged=True)
 
 
+@pytest.mark.expects_errors("cannot run")
 def test_http_port_that_is_taken_stops_the_start_in_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,18 +1,34 @@
-"""The one look at the cluster behind the table of pools."""
+"""The pools as their statuses tell: what is shown, and what is said beside it."""
 
 import json
 from collections.abc import Mapping
 from typing import Any, cast
 
+import msgspec
 import pytest
 
-from aischeduler.cli.snapshot import take_snapshot
-from aischeduler.engine.profile import default_profile
+from aischeduler.cli.snapshot import snapshot_of, take_snapshot
 from aischeduler.kube.client import Client
+from aischeduler.kube.documents import PoolDocument
 from aischeduler.kube.errors import GarbledError, RefusedError
-from tests.objects import node_object, pod_object
+from aischeduler.kube.pool_requests import HELD_SECONDS, pool_status
+from aischeduler.model.names import CPU, MEMORY
+from aischeduler.model.summary import GPU, PoolSummary
+from tests.build import replace
+from tests.kube.summaries import EMPTY, NOTHING, WRITER, a_report
+from tests.objects import pool_object
 
-PODS, NODES, POOLS = "/api/v1/pods", "/api/v1/nodes", "/apis/resource.aibee.cn/v1alpha1/pools"
+POOLS = "/apis/resource.aibee.cn/v1alpha1/pools"
+NOW = WRITER.now
+LENDING = replace(
+    EMPTY,
+    nodes=3,
+    pods=7,
+    pending_pods=2,
+    capacity={**NOTHING, CPU: 96_000, MEMORY: 2**40, GPU: 10, "nvidia.com/gpu": 8, "amd.com/gpu": 2},
+    used={**NOTHING, CPU: 1_500, MEMORY: 100_000_001, GPU: 3, "nvidia.com/gpu": 3},
+    preemption=False,
+)
 
 
 class Pages:
@@ -37,48 +53,70 @@ def as_client(pages: Pages) -> Client:
     return cast(Client, pages)
 
 
-async def test_every_page_is_read() -> None:
-    pages = Pages(
-        {
-            (POOLS, ""): page(),
-            (NODES, ""): page(node_object("a"), more="next"),
-            (NODES, "next"): page(node_object("b")),
-            (PODS, ""): page(),
-        }
+def pool(name: str, summary: PoolSummary | None = None, **spec: Any) -> Any:
+    """Return a Pool whose status says this, or has none."""
+    document: dict[str, Any] = pool_object(name, **spec)
+    return (
+        document if summary is None else document | {"status": pool_status(a_report(name, summary=summary), {}, WRITER)}
     )
-    (pool,) = (await take_snapshot(as_client(pages), default_profile())).pools
-    assert (pool.name, pool.nodes) == ("default", 2)
 
 
-async def test_object_that_cannot_be_read_is_named_and_hides_nothing() -> None:
-    broken = {"metadata": {"namespace": "team", "name": "broken"}, "spec": 5}
-    pages = Pages(
-        {
-            (POOLS, ""): page(),
-            (NODES, ""): page(node_object("a"), 5),
-            (PODS, ""): page(broken, pod_object("fine", node="a")),
-        }
-    )
-    snapshot = await take_snapshot(as_client(pages), default_profile())
-    assert snapshot.pools[0].pods == 1
-    nameless, named = snapshot.unreadable
-    assert nameless.startswith("Node without a name: ")
-    assert named.startswith("Pod team/broken: ")
+def read(*documents: Any) -> list[PoolDocument]:
+    return [msgspec.json.decode(json.dumps(one).encode(), type=PoolDocument) for one in documents]
 
 
-async def test_missing_pods_are_an_error_and_not_an_empty_cluster() -> None:
-    pages = Pages({(POOLS, ""): page(), (NODES, ""): page()})
-    with pytest.raises(RefusedError):
-        await take_snapshot(as_client(pages), default_profile())
+def test_numbers_are_those_that_the_scheduler_wrote_to_the_byte() -> None:
+    snapshot = snapshot_of(read(pool("b", LENDING), pool("a", EMPTY)), NOW)
+    assert snapshot.pools == (replace(EMPTY, name="a"), replace(LENDING, name="b"))
+    assert snapshot.notes() == []
+
+
+async def test_only_pools_are_asked_for_and_every_page_is_read() -> None:
+    pages = Pages({(POOLS, ""): page(pool("b", EMPTY), more="next"), (POOLS, "next"): page(pool("a", EMPTY))})
+    snapshot = await take_snapshot(as_client(pages), NOW)
+    assert [one.name for one in snapshot.pools] == ["a", "b"]
+    assert pages.asked == [(POOLS, ""), (POOLS, "next")]
+
+
+def test_pool_without_a_status_has_the_switches_of_its_spec_and_is_named() -> None:
+    snapshot = snapshot_of(read(pool("a", EMPTY), pool("new", disableSharing=True), pool("more")), NOW)
+    shown = {one.name: one for one in snapshot.pools}
+    assert shown["new"] == replace(EMPTY, name="new", sharing=False)
+    assert snapshot.notes() == ["no scheduler has written the status of more, new: is one running?"]
+
+
+def test_status_that_nobody_renews_is_said_to_be_old_in_one_line() -> None:
+    documents = read(*(pool(f"p{number}", LENDING) for number in range(7)))
+    assert snapshot_of(documents, NOW + HELD_SECONDS - 1).notes() == []
+    assert snapshot_of(documents, NOW + HELD_SECONDS + 1).notes() == [
+        (
+            "the numbers may be old: no scheduler has renewed the status of p0, p1, p2, p3, p4 and 2 more since "
+            "2026-01-02T03:04:05Z; is one running?"
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"nodes": "many"}, {"used": {"cpu": "1.5.3"}}, {"used": 5}, {"gpus": {"used": "x"}}, {"renewTime": "x"}]
+)
+def test_status_that_cannot_be_read_is_named_and_hides_nothing(wrong: Any) -> None:
+    broken = pool("broken", LENDING)
+    broken["status"] |= wrong
+    snapshot = snapshot_of(read(broken, pool("fine", LENDING)), NOW)
+    assert [one.name for one in snapshot.pools] == ["fine"]
+    (note,) = snapshot.notes()
+    assert note.startswith("not shown, because it cannot be read: the status of pool broken: ")
+
+
+def test_cluster_without_pools_says_so() -> None:
+    assert snapshot_of([], NOW).notes() == ["there are no Pools; a scheduler that runs creates the pool default"]
 
 
 async def test_missing_definition_of_pools_is_an_error_and_not_one_default_pool() -> None:
-    pages = Pages({(NODES, ""): page(), (PODS, ""): page()})
     with pytest.raises(RefusedError):
-        await take_snapshot(as_client(pages), default_profile())
+        await take_snapshot(as_client(Pages({})), NOW)
 
 
 async def test_answer_that_is_no_list_is_an_error() -> None:
-    pages = Pages({(POOLS, ""): page(), (NODES, ""): b"<html>"})
-    with pytest.raises(GarbledError, match="/api/v1/nodes: the list cannot be read"):
-        await take_snapshot(as_client(pages), default_profile())
+    with pytest.raises(GarbledError, match="pools: the list cannot be read"):
+        await take_snapshot(as_client(Pages({(POOLS, ""): b"<html>"})), NOW)

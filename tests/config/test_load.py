@@ -12,6 +12,7 @@ from aischeduler.config.load import FILE_BYTES_MAX, ConfigError, load_config, pa
 from aischeduler.config.schema import (
     Backoff,
     Config,
+    ConstraintRule,
     DefaultPool,
     Events,
     EvictionWay,
@@ -65,6 +66,7 @@ def test_every_field_is_read() -> None:
     disablePreemption: true
     eviction: Evict
     makeRoom: BorrowThenPreempt
+    unsupportedConstraints: Ignore
     requestTimeoutSeconds: 7
     defaultPool: {disableSharing: true}
     backoff: {initialSeconds: 2, maxSeconds: 60}
@@ -80,6 +82,7 @@ def test_every_field_is_read() -> None:
         disable_preemption=True,
         eviction=EvictionWay.EVICT,
         make_room=RoomOrder.BORROW_THEN_PREEMPT,
+        unsupported_constraints=ConstraintRule.IGNORE,
         request_timeout_seconds=7,
         default_pool=DefaultPool(disable_sharing=True),
         backoff=Backoff(initial_seconds=2, max_seconds=60),
@@ -137,6 +140,7 @@ def scalar(field: Field) -> str:
         ("gpuResources: [gpu]", GPUS + "['gpu']"),
         ("disablePreemption: 1", "disablePreemption must be true or false, not 1"),
         ("eviction: Drain", "eviction must be Delete or Evict, not 'Drain'"),
+        ("unsupportedConstraints: Warn", "unsupportedConstraints must be Hold or Ignore, not 'Warn'"),
         ("makeRoom: Never", "makeRoom must be PreemptThenBorrow or BorrowThenPreempt, not 'Never'"),
         ("defaultPool: {disableSharin: true}", "'defaultPool.disableSharin' is no field; did you mean disableSharing?"),
         ("backoff: {maxSeconds: 301}", "backoff.maxSeconds must be a whole number of seconds from 1 to 300, not 301"),

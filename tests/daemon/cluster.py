@@ -4,7 +4,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,10 +14,12 @@ from aischeduler.daemon.process import Daemon
 from aischeduler.kube.auth import Server
 from aischeduler.kube.client import Client
 from aischeduler.kube.crds import pool_crd
+from aischeduler.kube.credential import Source
 from aischeduler.kube.pace import Pace
 from aischeduler.kube.requests import STRATEGIC_PATCH
 from aischeduler.kube.wire import Wire
 from aischeduler.sandbox.http import HttpSandbox
+from tests.daemon.between import Between, between
 from tests.kube.scripted import Half
 
 ALONE = Config(leader_election=NO_ELECTION)
@@ -27,7 +29,11 @@ POOLS = "/apis/resource.aibee.cn/v1alpha1/pools"
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/namespaces/default/pods"
 NAMESPACES = "/api/v1/namespaces"
+CLAIMS = "/api/v1/persistentvolumeclaims"
+VOLUMES = "/api/v1/persistentvolumes"
 BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
+HANGS_SECONDS = 60
+"""What takes so long has hung: a slow machine is no fault."""
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 
 
@@ -38,12 +44,13 @@ async def brief(seconds: float) -> None:
 
 @dataclass
 class Cluster:
-    """A sandbox with a client and a daemon."""
+    """A sandbox with a client and a daemon; `between` stands between that daemon and the sandbox."""
 
     sandbox: HttpSandbox
     client: Client
     wire: Wire
     daemon: Daemon
+    between: Between
 
     async def create(self, path: str, document: dict[str, Any]) -> None:
         await self.client.post(path, json.dumps(document).encode())
@@ -88,7 +95,7 @@ class Cluster:
         return {event["regarding"]["name"]: event["note"] for event in found}
 
     async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANGS_SECONDS):
             while not await condition():
                 await asyncio.sleep(0.01)
 
@@ -107,25 +114,36 @@ def schemaless_crd() -> dict[str, Any]:
 
 @asynccontextmanager
 async def cluster(
-    *, pools: dict[str, Any] | None = None, config: Config | None = None, installed: bool = True
+    *,
+    pools: dict[str, Any] | None = None,
+    config: Config | None = None,
+    installed: bool = True,
+    source: Source | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> AsyncIterator[Cluster]:
-    """A sandbox in which the Pool resource is `installed`, as `pools` defines it, and a daemon that decides."""
+    """A sandbox in which the Pool resource is `installed`, as `pools` defines it, and a daemon that decides.
+
+    `source` gives the daemon its credentials, which are read by `clock`.
+    """
     async with HttpSandbox() as sandbox:
         address = urlsplit(sandbox.url)
         assert address.hostname
         assert address.port
-        server = Server(address.hostname, address.port, time.monotonic)
-        async with Client(server) as client:
+        server = Server(address.hostname, address.port, clock)
+        async with AsyncExitStack() as stack:
+            client = await stack.enter_async_context(Client(server))
+            obstacle, seen = await stack.enter_async_context(between(server))
+            seen.source = source
             if installed:
                 await client.post(CRDS, json.dumps(pools or pool_crd()).encode())
             stop, wire = asyncio.Event(), Wire(server, 1)
-            daemon = Daemon(server, config or ALONE, stop, Pace(time.monotonic, brief, Half()))
+            daemon = Daemon(seen, config or ALONE, stop, Pace(time.monotonic, brief, Half()))
             task = asyncio.create_task(daemon.run())
             try:
                 await asyncio.wait([task, asyncio.create_task(daemon.deciding.wait())], return_when="FIRST_COMPLETED")
-                yield Cluster(sandbox, client, wire, daemon)
+                yield Cluster(sandbox, client, wire, daemon, obstacle)
             finally:
                 stop.set()
                 await wire.close()
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(HANGS_SECONDS):
                     await task

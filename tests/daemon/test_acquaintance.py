@@ -50,8 +50,8 @@ async def test_daemon_ends_before_it_writes_anything_to_a_server_that_is_too_old
     script = Script()
     script.always["get", "/version"] = lambda _: reply(200, {"major": "1", "minor": "30"})
     async with serving(script) as server:
-        for path in ("/api/v1/pods", "/api/v1/nodes", "/api/v1/namespaces"):
-            script.always["get", path] = lambda _: hang
+        for kind in ("pods", "nodes", "namespaces", "persistentvolumeclaims", "persistentvolumes"):
+            script.always["get", f"/api/v1/{kind}"] = lambda _: hang
         script.always["get", "/apis/policy/v1/poddisruptionbudgets"] = lambda _: hang
         script.always["get", "/apis/resource.aibee.cn/v1alpha1/pools"] = lambda _: hang
         async with asyncio.timeout(10):

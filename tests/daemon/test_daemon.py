@@ -7,18 +7,20 @@ from typing import Any
 
 import pytest
 
-from aischeduler.daemon import process as module
+from aischeduler.daemon import ending as module
 from aischeduler.daemon.process import Daemon
 from aischeduler.daemon.reload import Source
 from aischeduler.daemon.service import serve
 from tests.daemon.cluster import (
     ALONE,
     BUDGETS,
+    CLAIMS,
     EVENTS,
     NAMESPACES,
     NODES,
     PODS,
     POOLS,
+    VOLUMES,
     Cluster,
     cluster,
     schemaless_crd,
@@ -186,7 +188,7 @@ async def test_nothing_is_decided_before_everything_was_listed() -> None:
     stop = asyncio.Event()
     async with serving(script) as server:
         task = asyncio.create_task(Daemon(server, ALONE, stop).run())
-        await until(lambda: len(script.asked("watch")) == 4)
+        await until(lambda: len(script.asked("watch")) == 6)
         await asyncio.sleep(0.02)
         assert script.asked("post") == []
         release.set()
@@ -202,7 +204,7 @@ async def test_stopped_before_everything_was_listed_it_decides_nothing() -> None
     stop = asyncio.Event()
     async with serving(script) as server:
         task = asyncio.create_task(Daemon(server, ALONE, stop).run())
-        await until(lambda: len(script.asked("watch")) == 4)
+        await until(lambda: len(script.asked("watch")) == 6)
         stop.set()
         async with asyncio.timeout(5):
             await task
@@ -241,7 +243,8 @@ def scripted_cluster(*more: dict[str, Any]) -> Script:
     script.always["get", "/api/v1/pods"] = lambda _: listing(pod, *more)
     script.always["get", POOLS] = lambda _: status(404, "NotFound")
     script.always["get", NAMESPACES] = lambda _: listing()
-    script.always["get", BUDGETS] = lambda _: listing()
+    for path in (BUDGETS, CLAIMS, VOLUMES):
+        script.always["get", path] = lambda _: listing()
     script.always["get", "/apis"] = lambda _: reply(200, {"kind": "APIGroupList"})
     script.always["post", EVENTS] = lambda _: reply(201)
     return script

@@ -2,16 +2,16 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import NoReturn
+from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
 import pytest
 import structlog
 
 from aischeduler.config.schema import Config, LeaderElection
-from aischeduler.daemon.leadership import Leadership
+from aischeduler.daemon.leadership import CATCH_UP_SECONDS_MAX, Leadership
 from aischeduler.daemon.process import Daemon
 from aischeduler.kube.auth import Server
 from aischeduler.kube.elector import Elector, Terms
@@ -135,10 +135,11 @@ async def leader(clock: Clock) -> AsyncIterator[tuple[Leadership, Wire, Script]]
         await leadership.close()
 
 
+@pytest.mark.expects_errors("lost the lease")
 async def test_write_that_is_due_after_the_lease_is_never_sent_and_ends_the_process() -> None:
     clock = Clock()
     async with leader(clock) as (leadership, wire, script):
-        await leadership.begin(str)
+        await leadership.begin(Pods("1"), ())
         clock.now = 9.9
         assert (await wire.send(b"POST", b"/x")).status == 201
         clock.now = 15.0
@@ -151,7 +152,7 @@ async def test_write_that_is_due_after_the_lease_is_never_sent_and_ends_the_proc
 async def test_write_that_is_due_after_the_deadline_waits_for_the_lease_to_be_renewed(warm: bool) -> None:
     clock = Clock()
     async with leader(clock) as (leadership, wire, script):
-        await leadership.begin(str)
+        await leadership.begin(Pods("1"), ())
         if warm:
             await wire.send(b"POST", b"/x")
         before = len(script.requests)
@@ -169,10 +170,11 @@ async def test_write_that_is_due_after_the_deadline_waits_for_the_lease_to_be_re
         assert script.connections == connections, "it waits on one connection"
 
 
+@pytest.mark.expects_errors("lost the lease")
 async def test_write_that_waits_for_the_lease_ends_the_process_when_the_lease_is_over() -> None:
     clock = Clock()
     async with leader(clock) as (leadership, wire, script):
-        await leadership.begin(str)
+        await leadership.begin(Pods("1"), ())
         clock.now = 10.0
         writing = asyncio.create_task(wire.send(b"POST", b"/x"))
         await until(lambda: clock.waits >= 3)
@@ -185,7 +187,7 @@ async def test_write_that_waits_for_the_lease_ends_the_process_when_the_lease_is
 async def test_reading_needs_no_lease() -> None:
     clock = Clock()
     async with leader(clock) as (leadership, wire, script):
-        await leadership.begin(str)
+        await leadership.begin(Pods("1"), ())
         clock.now = 60.0
         script.always["get", "/y"] = lambda _: reply(200)
         assert (await wire.send(b"GET", b"/y")).status == 200
@@ -200,10 +202,11 @@ async def test_who_never_led_writes_nothing_and_goes_on() -> None:
         assert (await wire.send(b"GET", b"/y")).status == 200
 
 
+@pytest.mark.expects_errors("lost the lease")
 async def test_write_that_waits_for_a_connection_is_judged_when_it_is_sent() -> None:
     clock = Clock()
     async with leader(clock) as (leadership, wire, script):
-        await leadership.begin(str)
+        await leadership.begin(Pods("1"), ())
         release = asyncio.Event()
 
         async def late(writer: asyncio.StreamWriter) -> None:
@@ -222,31 +225,127 @@ async def test_write_that_waits_for_a_connection_is_judged_when_it_is_sent() -> 
             await writing
 
 
-def scripted_seen(pods: list[str]) -> Callable[[], str]:
-    """Return what the watch has reached, one after the other."""
-    return lambda: pods.pop(0) if len(pods) > 1 else pods[0]
+class Pods:
+    """How far the watch is, one answer after the other, and how far the pods are; counts what it is asked."""
+
+    def __init__(self, *seen: str, now: str = "") -> None:
+        self.seen = list(seen)
+        self.now = now
+        self.versions = 0
+        self.lists = 0
+
+    @property
+    def shown(self) -> str:
+        return self.seen.pop(0) if len(self.seen) > 1 else self.seen[0]
+
+    async def version(self) -> str:
+        self.versions += 1
+        if not self.now:
+            raise UnreachableError("the API server is away")
+        return self.now
+
+    async def list_again(self) -> None:
+        self.lists += 1
 
 
-async def test_new_leader_waits_until_it_has_seen_the_pods_that_the_last_one_saw() -> None:
-    script, clock = Script(), Clock()
-    given_back = {
-        "metadata": {"resourceVersion": "1", "annotations": {"scheduling.resource.aibee.cn/pods-seen": "99"}},
+def given_back(pods_seen: str) -> dict[str, Any]:
+    """A Lease that its holder gave back, with what it told of pods."""
+    marks = {"scheduling.resource.aibee.cn/pods-seen": pods_seen} if pods_seen else {}
+    return {
+        "metadata": {"resourceVersion": "1", "annotations": marks},
         "spec": {"holderIdentity": "", "leaseTransitions": 4},
     }
-    script.always["get", LEASE] = lambda _: reply(200, given_back)
+
+
+def left_alone() -> dict[str, Any]:
+    """A Lease whose holder was killed."""
+    return {"metadata": {"resourceVersion": "1"}, "spec": {"holderIdentity": "dead", "leaseDurationSeconds": 15}}
+
+
+class Watched:
+    """A watch whose new stream opens when it is asked for one."""
+
+    def __init__(self, *, absent: bool = False) -> None:
+        self.watching = asyncio.Event()
+        self.absent = absent
+        self.reopened = 0
+
+    def reopen(self) -> None:
+        self.reopened += 1
+        if not self.absent:
+            self.watching.set()
+
+
+async def takes_over(lease: dict[str, Any], pods: Pods, *watches: Watched) -> list[float]:
+    """Let somebody take this Lease and begin; return how long it slept after that, each time."""
+    script, clock, slept = Script(), Clock(), list[float]()
+    script.always["get", LEASE] = lambda _: reply(200, lease)
     script.always["patch", LEASE] = lambda _: reply(200, {"metadata": {"resourceVersion": "2"}, "spec": {}})
 
     async def sleep(seconds: float) -> None:
         clock.now += seconds
+        if script.asked("patch", LEASE):
+            slept.append(seconds)
 
     async with serving(script) as server:
         pace, log = Pace(clock, sleep, Half()), structlog.get_logger()
         elector = Elector(Wire(server, 1), Terms("kube-system", "ai-scheduler", "me"), pace, time.time, log)
         leadership = Leadership(elector, pace, log, end)
-        seen = ["97", "98", "100"]
-        await leadership.begin(scripted_seen(seen))
-        assert seen == ["100"]
+        await leadership.begin(pods, watches)
         await leadership.close()
+    return slept
+
+
+async def test_new_leader_waits_until_its_watch_has_shown_what_the_last_one_did() -> None:
+    pods = Pods("97", "98", "100")
+    assert len(await takes_over(given_back("99"), pods)) == 2
+    assert (pods.seen, pods.versions, pods.lists) == (["100"], 0, 0)
+
+
+async def test_new_leader_does_not_go_on_blindly_where_its_watch_lags() -> None:
+    pods = Pods("97")
+    assert sum(await takes_over(given_back("99"), pods)) == pytest.approx(CATCH_UP_SECONDS_MAX, abs=0.1)
+    assert pods.lists == 1
+
+
+async def test_who_follows_a_killed_leader_waits_until_its_watch_has_come_as_far_as_the_pods_are() -> None:
+    pods = Pods("97", "98", "100", now="99")
+    assert len(await takes_over(left_alone(), pods)) == 2
+    assert (pods.versions, pods.lists) == (1, 0)
+
+
+@pytest.mark.parametrize("now", ["", "no number"])
+async def test_who_cannot_learn_how_far_the_pods_are_lists_them_again(now: str) -> None:
+    pods = Pods("97", now=now)
+    assert await takes_over(left_alone(), pods) == []
+    assert pods.lists == 1
+
+
+async def test_who_follows_one_that_could_not_say_what_it_did_looks_by_itself() -> None:
+    pods = Pods("100", now="99")
+    assert await takes_over(given_back(""), pods) == []
+    assert (pods.versions, pods.lists) == (1, 0)
+
+
+async def test_new_leader_opens_all_watches_anew_before_it_asks_how_far_they_are() -> None:
+    watches = Watched(), Watched(absent=True)
+
+    class Late(Pods):
+        @property
+        def shown(self) -> str:
+            assert [one.reopened for one in watches] == [1, 1]
+            return super().shown
+
+    pods = Late("100")
+    assert await takes_over(given_back("99"), pods, *watches) == []
+    assert pods.lists == 0
+
+
+async def test_first_leader_of_all_has_nothing_to_catch_up_with() -> None:
+    pods = Pods("1")
+    async with leader(Clock()) as (leadership, _, _):
+        await leadership.begin(pods, ())
+    assert (pods.versions, pods.lists) == (0, 0)
 
 
 async def test_election_that_fails_to_connect_is_no_error_of_the_daemon() -> None:

@@ -1,9 +1,11 @@
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
+
+import pytest
 
 from aischeduler.daemon.pool_loops import PoolLoops
 from aischeduler.daemon.process import Daemon
@@ -23,6 +25,8 @@ class FakeEngine:
     wakeup: float | None = None
     broken: set[str] = field(default_factory=set)
     limits: list[int] = field(default_factory=list)
+    blind: int = 0
+    """So many looks for work fail from now on."""
     turns: list[str] = field(default_factory=list)
     """The pool of each slice."""
 
@@ -36,6 +40,9 @@ class FakeEngine:
         return [Warn(ObjectRef("Pool", pool, ""), EventReason.UNREADABLE, "")] * taken
 
     def ready(self, now: float) -> tuple[str, ...]:
+        if self.blind:
+            self.blind -= 1
+            raise ValueError("a bug in ready")
         due = self.wakeup is not None and now >= self.wakeup
         return tuple(sorted(name for name, left in self.left.items() if left or due))
 
@@ -58,13 +65,26 @@ class Loops:
         if not self.gated or pool in self.gated:
             await self.gate.wait()
 
+    broken_actions: int = 0
+    """So many slices are performed with an exception from now on."""
+    failures: list[str] = field(default_factory=list)
+
+    def perform(self, actions: Sequence[Action]) -> None:
+        if self.broken_actions:
+            self.broken_actions -= 1
+            raise ValueError("a bug in the shell")
+        self.performed.extend(actions)
+
+    def heard(self, job: str, error: Exception) -> None:
+        self.failures.append(f"{job}: {error}")
+
     def decided(self, pool: str) -> int:
         return len([one for one in self.performed if isinstance(one, Warn) and one.about.name == pool])
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[PoolLoops]:
         self.gate.set()
-        loops = PoolLoops(self.engine, self.performed.extend, self.room, time.monotonic)
+        loops = PoolLoops(self.engine, self.perform, self.room, time.monotonic, self.heard)
         daemon = Daemon(Server("h", 1, time.monotonic), ALONE, asyncio.Event(), Pace(time.monotonic, brief, Half()))
         tasks: list[asyncio.Task[None]] = []
 
@@ -86,6 +106,7 @@ async def test_every_pool_is_decided_until_nothing_is_left() -> None:
     assert max(world.engine.limits) > 64
 
 
+@pytest.mark.expects_errors("job=pool bad left_out=0 ValueError('a bug')")
 async def test_failing_pool_starts_again_while_the_others_go_on(lines: Callable[[], list[dict[str, Any]]]) -> None:
     world = Loops(FakeEngine({"bad": 2, "good": 5}, broken={"bad"}))
     async with world.running():
@@ -96,6 +117,34 @@ async def test_failing_pool_starts_again_while_the_others_go_on(lines: Callable[
     (failure, *_) = [line for line in lines() if line["event"] == "failed"]
     assert failure["job"] == "pool bad"
     assert "a bug" in failure["exception"]
+
+
+async def test_work_is_looked_for_again_after_a_look_that_failed() -> None:
+    world = Loops(FakeEngine({"a": 0}, blind=0))
+    async with world.running() as loops:
+        await until(lambda: not loops.busy)
+        world.engine.blind = 1
+        world.engine.left["a"] = 5
+        loops.wake_soon()
+        await until(lambda: world.decided("a") == 5)
+    assert world.failures == ["looking for work: a bug in ready"]
+
+
+async def test_alarm_is_set_again_after_a_look_that_failed() -> None:
+    world = Loops(FakeEngine({"a": 0}, wakeup=time.monotonic() + 0.05))
+    async with world.running() as loops:
+        await until(lambda: not loops.busy)
+        world.engine.blind = 1
+        world.engine.turns.clear()
+        await until(lambda: "a" in world.engine.turns)
+    assert world.failures == ["looking for work: a bug in ready"]
+
+
+@pytest.mark.expects_errors("failed again_in_seconds")
+async def test_loop_goes_on_after_actions_that_could_not_be_performed() -> None:
+    world = Loops(FakeEngine({"a": 3}), broken_actions=1)
+    async with world.running():
+        await until(lambda: world.decided("a") == 2)
 
 
 async def test_pools_come_and_go() -> None:

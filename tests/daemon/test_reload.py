@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 import structlog
 from structlog.testing import CapturingLogger
 
@@ -95,6 +96,7 @@ async def test_what_only_a_restart_can_use_is_named_and_changes_nothing(tmp_path
     ]
 
 
+@pytest.mark.expects_errors("bindInFlight must be a whole number", "cannot be read")
 async def test_broken_file_is_told_once_and_the_old_values_stay(tmp_path: Path) -> None:
     world = World(tmp_path / "ai.yaml")
     world.path.write_text("bindInFlight: 3\n")
@@ -142,7 +144,8 @@ async def test_daemon_takes_over_what_the_schema_promises() -> None:
         daemon.apply(Config(bind_in_flight=3, request_timeout_seconds=7, events=Events(per_second=5, burst=10)))
         assert binder._window.size == 3
         assert {wire.answer_seconds for wire in daemon.works.wires} == {7}
-        assert (reports._rate._interval, reports._rate._burst_seconds) == (0.2, 2.0)
+        rate = reports._events.rate
+        assert (rate._interval, rate._burst_seconds) == (0.2, 2.0)
         await world.node("n", cpu="8")
         for number in range(8):
             await world.pod(f"p{number}")

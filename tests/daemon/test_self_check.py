@@ -3,9 +3,16 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
+from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.pod_warnings import warn_pod
+from aischeduler.model.actions import Action, Step
+from aischeduler.state.records import PodRecord
 from tests.daemon.cluster import cluster
 
 
+@pytest.mark.expects_errors("invariant violated")
 async def test_broken_invariant_is_logged_with_a_digest_of_the_state(
     lines: Callable[[], list[dict[str, Any]]],
 ) -> None:
@@ -26,3 +33,36 @@ async def test_broken_invariant_is_logged_with_a_digest_of_the_state(
         assert line["digest"] == scheduler.digest()["digest"]
         assert "n: uses" in line["reason"]
         assert scheduler.tally.violations == {"I2": 1}
+
+
+@pytest.mark.expects_errors("internal error")
+async def test_exception_of_the_engine_is_logged_with_its_traceback_and_keeps_no_other_pod_waiting(
+    lines: Callable[[], list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = True
+
+    def warn_or_fail(cluster: Cluster, record: PodRecord, actions: list[Action]) -> None:
+        if broken and record.pod.name == "bad":
+            raise ZeroDivisionError("a bug")
+        warn_pod(cluster, record, actions)
+
+    monkeypatch.setattr("aischeduler.engine.scheduler.warn_pod", warn_or_fail)
+    async with cluster() as world:
+        await world.node("n")
+        await world.pod("bad")
+        await world.pod("good")
+
+        async def good_is_placed_and_bad_is_told() -> bool:
+            record = world.daemon.scheduler._cluster.records
+            return {one.pod.name: bool(one.pod.node_name) for one in record.values()} == {
+                "bad": False,
+                "good": True,
+            } and any(line["event"] == "internal error" for line in lines())
+
+        await world.until(good_is_placed_and_bad_is_told)
+        line = next(line for line in lines() if line["event"] == "internal error")
+        assert (line["level"], line["step"], line["pool"], line["pod"]) == ("error", "attempt", "default", "bad")
+        assert (line["reason"], "in warn_or_fail" in line["exception"]) == ("ZeroDivisionError: a bug", True)
+        assert world.daemon.scheduler.tally.internal_errors[Step.ATTEMPT] >= 1
+        broken = False
+        await world.until(world.all_placed)

@@ -1,12 +1,23 @@
 """A scheduler under test, spoken to in short words."""
 
 from aischeduler.engine.profile import Profile, default_profile
-from aischeduler.model.actions import Action, Bind, CreatePool, Evict, Nominate, ReportPool, ReportWaiting, Warn
+from aischeduler.model.actions import (
+    Action,
+    Bind,
+    CreatePool,
+    Evict,
+    Nominate,
+    ReadPool,
+    Refresh,
+    ReportPool,
+    ReportWaiting,
+    Warn,
+)
 from aischeduler.model.events import Event, NodeSeen, PodSeen, PoolSeen
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool
-from tests.watched import WatchedScheduler
+from tests.watched import WatchedScheduler, answers
 
 
 class Session:
@@ -37,15 +48,18 @@ class Session:
     def decide(self, seconds: float = 0.0) -> list[Action]:
         """Let time pass, then let every pool decide until nothing is ready; return what was said of pods and nodes.
 
-        What pools are told of themselves is only in `said`.
+        What pools are told of themselves, and what is read anew, is only in `said`.
         """
         self.now += seconds
         said: list[Action] = []
         while pools := self.scheduler.ready(self.now):
             for pool in pools:
-                said.extend(self.scheduler.decide(pool, self.now, 1))
+                actions = self.scheduler.decide(pool, self.now, 1)
+                said.extend(actions)
+                self.tell(*answers(actions))
         self.said += said
-        return [action for action in said if not isinstance(action, ReportPool | CreatePool)]
+        unsaid = ReportPool | CreatePool | ReadPool | Refresh
+        return [action for action in said if not isinstance(action, unsaid)]
 
 
 def binds(actions: list[Action]) -> dict[str, str]:

@@ -227,3 +227,15 @@ def test_node_that_goes_with_a_loan_lets_the_next_borrow_within_the_limit() -> N
     assert binds(session.decide()) == {}
     session.tell(NodeGone("b1"))
     assert binds(session.decide(11)) == {"next": "b2"}
+
+
+def test_claims_are_no_pods_of_a_lender() -> None:
+    """Both lenders have one pod; one has a claim as well, on a GPU, of which the borrower asks nothing."""
+    session = Session(pool("a"), pool("b"), pool("c"))
+    session.see(a_node("nb", gpu=1, labels={"pool": "b"}), a_node("nc", gpu=1, labels={"pool": "c"}))
+    for name in ("b", "c"):
+        session.see(a_pod(f"low-{name}", cpu="", memory="", gpu=1, pool=name, node=f"n{name}", started=1))
+    session.see(a_pod("high", cpu="", memory="", gpu=1, pool="b", priority=9, preempts=True))
+    assert evictions(session.decide()) == {"low-b": "Preempted"}
+    session.see(a_pod("borrower", pool="a"))
+    assert binds(session.decide()) == {"borrower": "nb"}

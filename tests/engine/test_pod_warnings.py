@@ -2,12 +2,17 @@
 
 import pytest
 
+from aischeduler.engine.profile import default_profile
 from aischeduler.model.actions import Action, Warn
-from tests.build import a_node, a_pod, a_pool
+from aischeduler.model.constraints import Constraint, ConstraintKind
+from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session, binds
 
-ANTI_AFFINITY = "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+APART = "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution"
 SPREAD = "spec.topologySpreadConstraints[0]"
+ANTI_AFFINITY = Constraint(ConstraintKind.POD_ANTI_AFFINITY, APART)
+SPREADING = Constraint(ConstraintKind.TOPOLOGY_SPREAD, SPREAD)
+IGNORE = replace(default_profile(), hold_unsupported=False)
 
 
 def warned(actions: list[Action], reason: str) -> list[str]:
@@ -32,11 +37,13 @@ def test_unknown_pool_is_quoted_and_says_where_the_pod_belongs_and_what_was_mean
     assert warned(said, "UnknownPool") == [f"{there_is_none}; {until}{hint}"]
 
 
-def test_pod_whose_hard_constraint_nobody_obeys_is_placed_and_warned_once_by_field() -> None:
-    session = Session(a_node("n", cpu="1"), a_pod("p", cpu="2", unobeyed=(ANTI_AFFINITY,)))
+def test_pod_whose_hard_constraint_is_ignored_is_placed_and_warned_once_by_field() -> None:
+    session = Session(
+        a_node("n", cpu="1"), a_pod("p", cpu="2", unsupported_constraints=(ANTI_AFFINITY,)), profile=IGNORE
+    )
     said = session.decide()
     assert warned(said, "UnsupportedConstraint") == [
-        f"{ANTI_AFFINITY} is not obeyed by ai-scheduler yet; the pod is placed as if it did not say so."
+        f"{APART} is not supported by ai-scheduler; the pod is placed as if it did not say so."
     ]
     session.see(a_node("n", cpu="2"))
     again = session.decide(60)
@@ -45,10 +52,11 @@ def test_pod_whose_hard_constraint_nobody_obeys_is_placed_and_warned_once_by_fie
 
 
 def test_all_fields_stand_in_one_warning_beside_that_of_an_unknown_pool() -> None:
-    session = Session(a_node("n"), a_pod("p", pool="nowhere", unobeyed=(ANTI_AFFINITY, SPREAD)))
+    pod = a_pod("p", pool="nowhere", unsupported_constraints=(ANTI_AFFINITY, SPREADING))
+    session = Session(a_node("n"), pod, profile=IGNORE)
     said = session.decide()
     (message,) = warned(said, "UnsupportedConstraint")
-    assert message.startswith(f"{ANTI_AFFINITY}, {SPREAD} are not obeyed")
+    assert message.startswith(f"{APART}, {SPREAD} are not supported")
     assert len(warned(said, "UnknownPool")) == 1
 
 

@@ -4,7 +4,7 @@ from aischeduler.engine.cycle import SETTLE_SECONDS
 from aischeduler.model.actions import Bind, CreatePool, Settle
 from aischeduler.model.events import BindRefused, NodeGone, PodGone, PoolGone, Refusal
 from aischeduler.model.pod import Pod
-from aischeduler.state.queue import NET_SECONDS
+from aischeduler.state.queue import NET_SECONDS, PoolQueue
 from tests.build import a_node, a_pod, a_pool, a_taint, replace
 from tests.engine.session import Session, binds, conditions, reports, warnings
 
@@ -208,6 +208,28 @@ def test_a_pod_whose_bind_failed_is_tried_again_after_its_backoff() -> None:
     assert binds(session.decide(0.2)) == {"p": "n"}
 
 
+def test_pod_whose_stale_bind_was_not_sent_is_decided_anew_at_once() -> None:
+    session = Session(a_node("n", cpu="1"), a_node("m", cpu="1"), a_pod("p", cpu="1"))
+    (node,) = binds(session.decide()).values()
+    session.tell(NodeGone(node), BindRefused("uid-p", node, Refusal.STALE, "the node is gone"))
+    again = session.decide()
+    assert binds(again) == {"p": {"n": "m", "m": "n"}[node]}
+    assert reports(again) == {}
+
+
+def test_reader_says_by_which_decision_a_pod_is_assumed_and_whether_its_node_is_there() -> None:
+    session = Session(a_node("n", cpu="1"), a_pod("p", cpu="1"))
+    (bind,) = [action for action in session.decide() if isinstance(action, Bind)]
+    scheduler = session.scheduler
+    assert scheduler.still_assumed("uid-p", bind.decision)
+    assert not scheduler.still_assumed("uid-p", "another decision")
+    assert (scheduler.assumed(), scheduler.has_node("n"), scheduler.has_node("m")) == (1, True, False)
+    session.tell(NodeGone("n"))
+    assert (scheduler.still_assumed("uid-p", bind.decision), scheduler.has_node("n")) == (True, False)
+    session.see(on(a_pod("p", cpu="1"), "n"))
+    assert (scheduler.still_assumed("uid-p", bind.decision), scheduler.assumed()) == (False, 0)
+
+
 def test_an_outcome_that_the_watch_has_overtaken_changes_nothing() -> None:
     session = Session(a_node("n", cpu="1"), a_pod("p", cpu="1"), a_pod("q", cpu="1"))
     session.decide()
@@ -329,3 +351,31 @@ def test_the_default_pool_object_is_asked_for_while_there_is_none_and_at_once_wh
     assert asked(100) == 0
     session.tell(PoolGone("default"))
     assert asked(0) == 1
+
+
+def test_pod_that_was_created_in_the_future_goes_last_and_waits_by_our_clock() -> None:
+    """The API server's clock ran five years ahead: that is the pod's place in the queue, and nothing else."""
+    session = Session(a_node("n", cpu="1"))
+    session.see(a_pod("ahead", cpu="1", created=2_000_000_000), a_pod("right", cpu="1", created=1_800_000_000))
+    assert binds(session.decide()) == {"right": "n"}
+    session.now += 20
+    session.tell(PodGone("uid-right"))
+    bind = next(action for action in session.decide() if isinstance(action, Bind))
+    assert (bind.pod.name, bind.waited_seconds) == ("ahead", 20.0)
+    assert session.scheduler.net_saves() == 0
+
+
+def test_queues_are_looked_at_by_the_names_of_their_pools(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not in the order of a set, which is another one in each process: what raises there is told in the same order."""
+    looked_at: list[str] = []
+    original = PoolQueue.next_wakeup
+
+    def noting(queue: PoolQueue) -> float | None:
+        looked_at.append(queue.pool)
+        return original(queue)
+
+    session = Session(*(a_pool(f"p{n:02d}", labels={"pool": f"p{n:02d}"}) for n in range(50)))
+    session.see(*(a_pod(f"p{n:02d}", pool=f"p{n:02d}") for n in range(50)))
+    monkeypatch.setattr(PoolQueue, "next_wakeup", noting)
+    session.scheduler.ready(0.0)
+    assert looked_at == [f"p{n:02d}" for n in range(50)]

@@ -159,6 +159,22 @@ def test_freed_borrowing_limit_reaches_the_classes_that_one_decision_did_not_jud
     assert binds(session.decide(15)) == {"last": "n"}
 
 
+def test_pod_that_was_sent_for_a_freed_limit_and_takes_nothing_leaves_the_limit_to_others() -> None:
+    session = Session(
+        a_pool("a", labels={"pool": "a"}, borrowing_limit={"cpu": 1000}),
+        a_pool("b", labels={"pool": "b"}),
+        *(a_node(name, cpu="1", labels={"pool": "b", "disk": name}) for name in ("n0", "n1", "n2")),
+        a_pod("loan", cpu="1", pool="a", node="n0"),
+    )
+    session.see(*(a_pod(f"for-{n}", cpu="1", pool="a", node_selector={"disk": n}) for n in ("n1", "n2")))
+    assert binds(session.decide()) == {}
+    session.tell(PodGone("uid-loan"))
+    session.scheduler.decide("a", session.now, 1)  # sends the first to b, and the limit has no room for the other
+    session.see(a_node("n1", cpu="1", labels={"pool": "b", "disk": "n1"}, unschedulable=True))
+    assert binds(session.decide(15)) == {"for-n2": "n2"}
+    assert session.scheduler.net_saves() == 0
+
+
 def test_however_many_classes_wait_only_who_can_use_the_room_is_tried() -> None:
     session = Session(a_node("n", cpu="2500m", memory="1Ti"), a_pod("first", cpu="1500m", node="n"))
     session.see(a_pod("stays", cpu="1", node="n", priority=1))
@@ -181,3 +197,31 @@ def test_label_of_a_namespace_that_decides_nothing_wakes_nobody() -> None:
     session.tell(NamespaceSeen("default", {"team": "a", "owner": "somebody"}))
     session.decide(15)
     assert session.scheduler.tally.attempts.total() == tried
+
+
+def test_owner_of_a_claim_leaves_room_elsewhere_to_a_parked_pod_that_comes_first() -> None:
+    labels = {"pool": "a"}
+    session = Session(a_pool("a", labels=labels), *(a_node(name, cpu="4", labels=labels) for name in ("n", "m")))
+    session.see(a_pod("victim", cpu="4", pool="a", node="n"))
+    session.see(a_pod("stays", cpu="4", pool="a", priority=9, node="m"))
+    session.see(a_pod("patient", cpu="4", pool="a", priority=9, preempts=False))
+    session.see(a_pod("low", cpu="4", pool="a", priority=5))
+    assert evictions(session.decide()) == {"victim": "Preempted"}
+    session.decide(20)
+    session.tell(PodGone("uid-stays"))
+    assert binds(session.decide()) == {"patient": "m"}, "low has a claim on n"
+    session.tell(PodGone("uid-victim"))
+    assert binds(session.decide()) == {"low": "n"}
+
+
+def test_owner_of_a_claim_takes_room_before_a_later_pod_that_was_woken_while_it_was_being_left() -> None:
+    labels = {"pool": "a"}
+    session = Session(a_pool("a", labels=labels), *(a_node(name, cpu="4", labels=labels) for name in ("n", "m")))
+    session.see(a_pod("victim", cpu="4", pool="a", node="n"))
+    session.see(a_pod("leaver", cpu="4", pool="a", priority=20, node="m"))
+    session.see(a_pod("high", cpu="4", pool="a", priority=9), a_pod("low", cpu="4", pool="a", priority=5))
+    assert evictions(session.decide()) == {"victim": "Preempted"}
+    session.decide(20)
+    session.see(a_pod("leaver", cpu="4", pool="a", priority=20, node="m", terminating=True))
+    session.tell(PodGone("uid-leaver"))
+    assert binds(session.decide()) == {"high": "m"}

@@ -63,7 +63,7 @@ def word(event: Event) -> str:
 
 async def told(world: World, *words: str) -> None:
     with suppress(TimeoutError):
-        await until(lambda: len(world.told) >= len(words), 2)
+        await until(lambda: len(world.told) >= len(words))
     assert world.told == list(words)
 
 

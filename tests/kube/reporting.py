@@ -11,12 +11,13 @@ from structlog.testing import CapturingLogger
 
 from aischeduler.kube.client import Client
 from aischeduler.kube.notes import Reporter
+from aischeduler.kube.pace import Pace
 from aischeduler.kube.reports import Reports, Voice
 from aischeduler.kube.wire import Wire
-from aischeduler.model.actions import Bind
+from aischeduler.model.actions import Bind, ReportWaiting
 from aischeduler.model.pod import Pod
 from tests.build import a_pod
-from tests.kube.scripted import Script, Waits, reply, serving
+from tests.kube.scripted import PATIENCE_SECONDS, Script, Waits, reply, serving
 
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 STATUS = "/api/v1/namespaces/default/pods/p/status"
@@ -31,6 +32,11 @@ def a_bind(pod: Pod) -> Bind:
     return Bind(pod, "n1", "cpu", "cpu", "d-1", 3)
 
 
+def waiting(message: str, pod: str = "p") -> ReportWaiting:
+    """Why a pod waits in pool `cpu`."""
+    return ReportWaiting(a_pod(pod, uid=f"u-{pod}"), "cpu", "cpu", message, "d")
+
+
 @dataclass
 class World:
     script: Script = field(default_factory=Script)
@@ -39,8 +45,11 @@ class World:
     lines: CapturingLogger = field(default_factory=CapturingLogger)
     wire: Wire = field(init=False)
     """What reports are sent by, while they are."""
+    pace: Pace = field(init=False)
+    wall: float = WALL
 
     def __post_init__(self) -> None:
+        self.pace = self.waits.pace()
         self.binds_done.set()
 
     async def binds_first(self) -> None:
@@ -49,12 +58,14 @@ class World:
     @asynccontextmanager
     async def running(self, bugs: int = 0) -> AsyncIterator[Reports]:
         """Write reports; `bugs` of ours are meant to be revealed."""
-        voice = Voice(Reporter("ai-scheduler", "ai-scheduler-h-1"), lambda: WALL)
+        voice = Voice(Reporter("ai-scheduler", "ai-scheduler-h-1"), lambda: self.wall)
         async with serving(self.script) as server, Client(server) as client:
             wire = self.wire = Wire(server, 8)
             log = structlog.wrap_logger(self.lines, processors=[], wrapper_class=structlog.BoundLogger).bind()
-            reports = Reports(wire, client, self.waits.pace(), voice, log)
-            task = asyncio.create_task(reports.run(self.binds_first))
+            reports = Reports(wire, client, self.pace, voice, log)
+            task = asyncio.create_task(
+                reports.run(self.binds_first, lambda job, error: log.error("failed", job=job, exc_info=error))
+            )
             try:
                 yield reports
             finally:
@@ -79,5 +90,6 @@ class World:
 
 
 async def written(reports: Reports) -> None:
-    async with asyncio.timeout(5):
+    """Return once everything has been said, refused or dropped."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await reports.none_unwritten()

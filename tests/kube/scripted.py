@@ -12,6 +12,9 @@ from urllib.parse import parse_qsl, urlsplit
 from aischeduler.kube.auth import Server
 from aischeduler.kube.pace import Pace
 
+PATIENCE_SECONDS = 20.0
+"""How long what has to come may take on a machine that is busy with other things; no claim is about it."""
+
 
 @dataclass
 class Request:
@@ -20,6 +23,7 @@ class Request:
     query: dict[str, str]
     headers: dict[str, str]
     body: bytes
+    target: str = ""
 
     @property
     def json(self) -> Any:
@@ -88,6 +92,7 @@ class Script:
     waiting: dict[tuple[str, str], deque[Answer]] = field(default_factory=dict)
     always: dict[tuple[str, str], Rule] = field(default_factory=dict)
     connections: int = 0
+    open: int = 0
 
     def on(self, method: str, path: str, *answers: Answer) -> None:
         """Answer these in turn; `watch` is the method of a GET that watches."""
@@ -120,6 +125,7 @@ async def serving(script: Script, ssl: Any = None) -> AsyncIterator[Server]:
         task = asyncio.current_task()
         assert task is not None
         script.connections += 1
+        script.open += 1
         tasks.add(task)
         try:
             while (request := await read_request(reader)) is not None:
@@ -127,6 +133,7 @@ async def serving(script: Script, ssl: Any = None) -> AsyncIterator[Server]:
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass
         finally:
+            script.open -= 1
             tasks.discard(task)
             writer.close()
 
@@ -151,7 +158,7 @@ async def read_request(reader: asyncio.StreamReader) -> Request | None:
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in rest if line)}
     body = await reader.readexactly(int(headers.get("content-length", "0")))
     address = urlsplit(target)
-    return Request(method, address.path, dict(parse_qsl(address.query)), headers, body)
+    return Request(method, address.path, dict(parse_qsl(address.query)), headers, body, target)
 
 
 @dataclass
@@ -190,7 +197,7 @@ class Waits:
         return Pace(lambda: self.now, self.sleep, Half())
 
 
-async def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
+async def until(condition: Callable[[], object], seconds: float = PATIENCE_SECONDS) -> None:
     """Wait until the condition holds."""
     async with asyncio.timeout(seconds):
         while not condition():
@@ -200,3 +207,17 @@ async def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
 def broken(job: str, error: Exception) -> None:
     """Fail the test: nothing in it is meant to reveal a bug of ours."""
     raise AssertionError(f"{job} failed") from error
+
+
+@dataclass
+class Counted:
+    """What an engine still counts on: every pod but those that are `settled`, every node but those that are `gone`."""
+
+    settled: set[str] = field(default_factory=set)
+    gone: set[str] = field(default_factory=set)
+
+    def still_assumed(self, uid: str, _decision: str) -> bool:
+        return uid not in self.settled
+
+    def has_node(self, name: str) -> bool:
+        return name not in self.gone

@@ -19,6 +19,7 @@ from aischeduler.kube.auth import (
 from aischeduler.kube.client import Client
 from aischeduler.kube.credential import Credential
 from aischeduler.kube.errors import AccessError, RefusedError
+from aischeduler.kube.proxy import Proxy
 from tests.controlplane.certificates import Authority
 from tests.kube.kubeconfigs import credential, printing, runs, times_asked
 from tests.kube.scripted import Script, reply, serving, status
@@ -162,7 +163,7 @@ async def test_unknown_context_is_named(tmp_path: Path) -> None:
         ({"server": None}, "cluster.server '' is not an http or https address"),
         ({"server": "https://x:99999"}, "not an http or https address"),
         ({"server": "https://[x"}, "not an http or https address"),
-        ({"proxy-url": "http://p"}, "proxy-url is not supported"),
+        ({"proxy-url": "socks5://p"}, "cluster 'c': proxy-url names a proxy of the kind socks5://, and only http://"),
     ],
 )
 async def test_cluster_that_cannot_be_used_is_named(tmp_path: Path, cluster: dict[str, Any], reason: str) -> None:
@@ -196,6 +197,27 @@ async def test_certificates_in_the_file_that_are_none_are_named(
 async def test_environment_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", os.pathsep.join(["/not/there", kubeconfig(tmp_path / "config")]))
     assert (await connect(None, None, Clock())).port == 1234
+
+
+async def test_proxy_url_of_a_kubeconfig_wins_over_the_environment_and_its_exceptions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://environment:1")
+    monkeypatch.setenv("NO_PROXY", "example.com")
+    cluster: dict[str, Any] = {"server": "https://api.example.com", "proxy-url": "http://kubeconfig:2"}
+    path = kubeconfig(tmp_path / "config", **cluster)
+    assert (await from_kubeconfig(path, None, Clock())).proxy == Proxy("kubeconfig", 2)
+    assert (await from_kubeconfig(path, "two", Clock())).proxy is None
+    monkeypatch.setenv("NO_PROXY", "example.org")
+    assert (await from_kubeconfig(path, "two", Clock())).proxy == Proxy("environment", 1)
+
+
+async def test_proxy_of_the_environment_is_used_inside_of_a_cluster_too(tmp_path: Path) -> None:
+    assert Authority(tmp_path).certificate == tmp_path / "ca.crt"
+    (tmp_path / "token").write_text("t")
+    environment = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "HTTPS_PROXY": "http://proxy:1"}
+    assert in_cluster(tmp_path, environment, Clock()).proxy == Proxy("proxy", 1)
+    assert in_cluster(tmp_path, environment | {"NO_PROXY": "10.0.0.0/8"}, Clock()).proxy is None
 
 
 async def test_service_account_is_used_inside_of_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,87 +1,23 @@
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
 
 import pytest
 
 from aischeduler.kube import wire as wire_module
-from aischeduler.kube.binder import BINDS_AHEAD, Binder, BindTerms, Outcome
+from aischeduler.kube.binder import BINDS_AHEAD, Binder, BindTerms
 from aischeduler.kube.credential import Credential
-from aischeduler.kube.errors import Failed, RefusedError, UnreachableError
+from aischeduler.kube.errors import RefusedError, UnreachableError
 from aischeduler.kube.requests import BindAccepted
 from aischeduler.kube.window import CROWD, FIRST, USUAL
 from aischeduler.kube.wire import Wire
-from aischeduler.model.actions import Bind
 from aischeduler.model.events import BindRefused, Refusal
-from aischeduler.model.pod import Pod
 from tests.build import a_pod, replace
-from tests.kube.scripted import Answer, Script, Waits, broken, hang, reply, serving, slam, status, until
-
-PATH = "/api/v1/namespaces/default/pods/p/binding"
-BIND = Bind(a_pod("p", uid="u1"), "n1", "cpu", "cpu", "d1", 1)
-BOUND = a_pod("p", uid="u1", node="n1")
-FREE = a_pod("p", uid="u1")
-
-
-@dataclass
-class World:
-    """A binder, a scripted server, and what reading the pod answers in turn."""
-
-    script: Script = field(default_factory=Script)
-    waits: Waits = field(default_factory=Waits)
-    reads: list[Pod | Exception | None] = field(default_factory=list)
-    asked: int = 0
-    outcomes: list[Outcome] = field(default_factory=list)
-    failed: Failed = broken
-
-    async def read(self, _: Pod) -> Pod | None:
-        self.asked += 1
-        found = self.reads.pop(0)
-        if isinstance(found, Exception):
-            raise found
-        return found
-
-    @asynccontextmanager
-    async def running(self, in_flight: int = 2) -> AsyncIterator[Binder]:
-        async with serving(self.script) as server:
-            wire = Wire(server, in_flight, answer_seconds=0.03)
-            binder = Binder(wire, self.read, self.waits.pace(), BindTerms(in_flight), self.failed)
-            task = asyncio.create_task(binder.run(lambda _, outcome, __: self.outcomes.append(outcome)))
-            try:
-                yield binder
-            finally:
-                task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await task
-                await wire.close()
-
-    async def bind(self, *answers: Answer) -> Outcome:
-        self.script.on("post", PATH, *answers)
-        async with self.running() as binder:
-            binder.submit(BIND)
-            async with asyncio.timeout(5):
-                await binder.backlog.none_unfinished()
-        assert len(self.outcomes) == 1
-        return self.outcomes[0]
-
-    @property
-    def posts(self) -> int:
-        return len(self.script.asked("post"))
+from tests.kube.binding import BIND, BOUND, FREE, PATH, World, conflict, late_server, refusal
+from tests.kube.scripted import Answer, hang, reply, serving, slam, status, until
 
 
 @pytest.fixture(autouse=True)
 def quick_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wire_module, "SWEEP_SECONDS", 0.01)
-
-
-def conflict(text: str) -> Answer:
-    return status(409, "Conflict", f'Operation cannot be fulfilled on pods/binding "p": {text}')
-
-
-def refusal(outcome: Outcome) -> Refusal:
-    assert isinstance(outcome, BindRefused)
-    return outcome.refusal
 
 
 async def test_created_is_accepted() -> None:
@@ -171,7 +107,7 @@ async def test_tired_server_holds_back_every_task() -> None:
         binder.submit(BIND)
         binder.submit(BIND)
         await binder.backlog.none_unfinished()
-    assert world.waits.seconds == [pytest.approx(7.0)]
+    assert world.waits.seconds == [pytest.approx(8.0)]
     assert world.outcomes == [BindAccepted("u1", "n1")] * 2
     assert world.posts == 3
 
@@ -188,7 +124,7 @@ async def test_unknown_credentials_are_read_again_and_the_bind_sent_again() -> N
     async with serving(world.script) as server:
         server.source = Source()
         wire = Wire(server, 1)
-        binder = Binder(wire, world.read, world.waits.pace(), BindTerms(1), world.failed)
+        binder = Binder(wire, world.read, world.waits.pace(), BindTerms(1, world.engine), world.failed)
         task = asyncio.create_task(binder.run(lambda _, outcome, __: world.outcomes.append(outcome)))
         binder.submit(BIND)
         await until(lambda: world.outcomes)
@@ -268,18 +204,6 @@ async def finds_no_room(binder: Binder, release: asyncio.Event) -> None:
     release.set()
     await blocked
     await binder.backlog.none_unfinished()
-
-
-def late_server() -> tuple[World, asyncio.Event]:
-    """A world whose server takes every Binding once it is released."""
-    world, release = World(), asyncio.Event()
-
-    async def late(writer: asyncio.StreamWriter) -> None:
-        await release.wait()
-        await reply(201)(writer)
-
-    world.script.always["post", PATH] = lambda _: late
-    return world, release
 
 
 async def test_bug_while_reading_costs_another_look_and_not_the_binder() -> None:

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from aischeduler.config.schema import BIND_IN_FLIGHT_MAX
 from aischeduler.kube import connection, wire
-from aischeduler.kube.auth import Server, Tls, from_kubeconfig
-from aischeduler.kube.client import LIST_SECONDS, Client
+from aischeduler.kube.auth import REREAD_SECONDS, Server, Tls, from_kubeconfig
+from aischeduler.kube.client import IN_FLIGHT_MAX, LIST_SECONDS, Client
 from aischeduler.kube.connection import Answer
 from aischeduler.kube.credential_plugin import PLUGIN_AGAIN_SECONDS
 from aischeduler.kube.errors import RefusedError, UnreachableError
@@ -33,12 +32,24 @@ async def test_refusal_says_what_the_server_said() -> None:
     assert (caught.value.status, caught.value.reason, caught.value.retry_after_seconds) == (403, "Forbidden", 3.0)
 
 
-async def test_refusal_without_a_status_quotes_the_body() -> None:
+async def test_refusal_without_a_status_is_not_the_api_servers_and_quotes_the_body() -> None:
     script = Script()
     script.on("get", "/x", reply(502, b"<html>bad gateway"))
+    script.on("watch", "/x", reply(404, b"default backend - 404"))
     async with serving(script) as server, Client(server) as client:
-        with pytest.raises(RefusedError, match="502 Unknown: <html>bad gateway"):
+        with pytest.raises(UnreachableError, match=r"GET /x: something before the API server answered 502.*<html>bad"):
             await client.get("/x")
+        with pytest.raises(UnreachableError, match="GET /x: something before the API server answered 404"):
+            async with client.watch("/x", {"watch": "true"}, 1.0):
+                pytest.fail("a watch begins with what no API server said")
+
+
+async def test_kind_that_an_api_server_does_not_serve_is_refused_in_plain_text() -> None:
+    script = Script()
+    script.on("get", "/apis/resource.aibee.cn/v1alpha1/pools", reply(404, b"404 page not found\n"))
+    async with serving(script) as server, Client(server) as client:
+        with pytest.raises(RefusedError, match="404 Unknown: 404 page not found"):
+            await client.get("/apis/resource.aibee.cn/v1alpha1/pools")
 
 
 async def test_request_carries_what_an_api_server_should_know() -> None:
@@ -64,15 +75,15 @@ async def test_cut_connection_is_unreachable() -> None:
             await client.get("/x")
 
 
-async def test_watch_begins_beside_as_many_reads_that_hang_as_there_may_be_bindings_in_flight() -> None:
+async def test_watch_begins_beside_as_many_reads_that_hang_as_may_be_under_way() -> None:
     script = Script()
     script.always["get", "/pod"] = lambda _: hang
     script.on("watch", "/pods", stream(b"line"))
     async with serving(script) as server, Client(server) as client:
-        reads = [asyncio.create_task(client.get("/pod")) for _ in range(BIND_IN_FLIGHT_MAX)]
-        await until(lambda: len(script.asked("get")) == BIND_IN_FLIGHT_MAX)
-        async with client.watch("/pods", {"watch": "true"}, 1.0) as read_piece:
-            assert await read_piece() == b"line"
+        reads = [asyncio.create_task(client.get("/pod")) for _ in range(2 * IN_FLIGHT_MAX)]
+        await until(lambda: len(script.asked("get")) == IN_FLIGHT_MAX)
+        async with client.watch("/pods", {"watch": "true"}, 1.0) as watch:
+            assert await watch.read() == b"line"
         for read in reads:
             read.cancel()
         await asyncio.gather(*reads, return_exceptions=True)
@@ -271,3 +282,31 @@ async def test_new_authority_in_the_file_is_trusted_after_a_while(tmp_path: Path
         now += 60.0
         assert (await wire.send(b"POST", b"/x", b"{}", b"application/json")).status == 201
         await wire.close()
+
+
+async def test_authority_that_left_the_file_is_trusted_no_more_by_new_connections(tmp_path: Path) -> None:
+    for name in ("old", "new"):
+        (tmp_path / name).mkdir()
+    old, new = Authority(tmp_path / "old"), Authority(tmp_path / "new")
+    bundle = tmp_path / "ca.crt"
+    bundle.write_bytes(old.certificate.read_bytes())
+    me, now, script = old.client("me", ""), 0.0, Script()
+    script.always["get", "/x"] = lambda _: reply(200)
+    async with serving_tls(script, old, old.server("kube-apiserver")) as address:
+        path = write_kubeconfig(tmp_path / "config", address, old, me)
+        Path(path).write_text(Path(path).read_text().replace(str(old.certificate), str(bundle)))
+        server = await from_kubeconfig(path, None, lambda: now)
+        wire = Wire(server, 1)
+        assert (await wire.send(b"GET", b"/x")).status == 200
+        bundle.write_bytes(old.certificate.read_bytes() + new.certificate.read_bytes())
+        now += REREAD_SECONDS
+        await wire.close()
+        again = Wire(server, 1)
+        assert (await again.send(b"GET", b"/x")).status == 200, "our certificate is still shown"
+        await again.close()
+        bundle.write_bytes(new.certificate.read_bytes())
+        now += REREAD_SECONDS
+        last = Wire(server, 1)
+        with pytest.raises(UnreachableError, match="CERTIFICATE_VERIFY_FAILED"):
+            await last.send(b"GET", b"/x")
+        await last.close()

@@ -11,7 +11,14 @@ import uvloop
 
 from aischeduler.kube import credential_plugin as module
 from aischeduler.kube.credential import Credential
-from aischeduler.kube.credential_plugin import OUTPUT_BYTES_MAX, PLUGIN_AGAIN_SECONDS, Asked, Plugin
+from aischeduler.kube.credential_plugin import (
+    EARLY_SECONDS,
+    LOOK_SECONDS,
+    OUTPUT_BYTES_MAX,
+    PLUGIN_AGAIN_SECONDS,
+    Asked,
+    Plugin,
+)
 from aischeduler.kube.errors import LINE_LENGTH_MAX, AccessError
 from tests.kube.kubeconfigs import V1, credential, printing, program, times_asked
 from tests.kube.scripted import until
@@ -79,16 +86,70 @@ async def test_what_was_said_is_good_until_its_end(tmp_path: Path) -> None:
     clock, wall = Clock(0.0), Clock(NOON)
     said = credential(token="first", expirationTimestamp="2030-01-01T13:00:00Z")
     one = Asked(plugin(printing(tmp_path / "x", said)), clock, wall)
-    assert await one.read(refused=False) == Credential(b"Bearer first", left_seconds=3600.0)
-    clock.now += 3599
-    wall.now += 3599
+    good_seconds = 3600.0 - EARLY_SECONDS
+    assert await one.read(refused=False) == Credential(b"Bearer first", left_seconds=good_seconds)
+    clock.now += good_seconds - 1
+    wall.now += good_seconds - 1
     assert await one.read(refused=False) == Credential(b"Bearer first", left_seconds=1.0)
     assert times_asked(tmp_path) == 1
     printing(tmp_path / "x", credential(token="second", expirationTimestamp="2030-01-01T14:00:00+00:00"))
-    clock.now += 1
-    wall.now += 1
-    assert await one.read(refused=False) == Credential(b"Bearer second", left_seconds=3600.0)
+    clock.now += EARLY_SECONDS + 1
+    wall.now += EARLY_SECONDS + 1
+    assert await one.read(refused=False) == Credential(b"Bearer second", left_seconds=good_seconds)
     assert times_asked(tmp_path) == 2
+
+
+async def test_what_ends_soon_is_good_while_its_successor_is_asked_for(tmp_path: Path) -> None:
+    clock, wall = Clock(0.0), Clock(NOON)
+    said = credential(token="first", expirationTimestamp="2030-01-01T12:01:00Z")
+    one = Asked(plugin(printing(tmp_path / "x", said)), clock, wall)
+    assert await one.read(refused=False) == Credential(b"Bearer first", left_seconds=30.0)
+    printing(tmp_path / "x", credential(token="second"))
+    clock.now += 30
+    wall.now += 30
+    assert await one.read(refused=False) == Credential(b"Bearer first", left_seconds=LOOK_SECONDS)
+    await until(lambda: one._asking is None)
+    assert await one.read(refused=False) == Credential(b"Bearer second")
+    assert times_asked(tmp_path) == 2
+
+
+async def test_program_that_hangs_leaves_what_still_holds_in_force_is_killed_and_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PLUGIN_SECONDS", 0.3)
+    clock, wall = Clock(0.0), Clock(NOON)
+    said = credential(token="first", expirationTimestamp="2030-01-01T12:01:00Z")
+    one = Asked(plugin(printing(tmp_path / "x", said)), clock, wall)
+    await one.read(refused=False)
+    program(tmp_path / "x", f'echo $$ >> "{tmp_path}/pids"; sleep 60')
+    clock.now += 30
+    wall.now += 30
+    assert (await one.read(refused=False)).header == b"Bearer first"
+    await until(lambda: one._asking is None)
+    found = await one.read(refused=False)
+    trouble = f"/config: user 'u': the command '{tmp_path / 'x'}' did not end within 0.3 s and was killed"
+    assert found == Credential(b"Bearer first", left_seconds=PLUGIN_AGAIN_SECONDS, trouble=trouble)
+    assert not any(alive(int(pid)) for pid in (tmp_path / "pids").read_text().split())
+    printing(tmp_path / "x", credential(token="second"))
+    clock.now += PLUGIN_AGAIN_SECONDS
+    wall.now += PLUGIN_AGAIN_SECONDS
+    await one.read(refused=False)
+    await until(lambda: one._asking is None)
+    assert await one.read(refused=False) == Credential(b"Bearer second")
+
+
+async def test_program_that_runs_beside_requests_is_killed_at_the_end(tmp_path: Path) -> None:
+    clock, wall = Clock(0.0), Clock(NOON)
+    said = credential(token="first", expirationTimestamp="2030-01-01T12:01:00Z")
+    one = Asked(plugin(printing(tmp_path / "x", said)), clock, wall)
+    await one.read(refused=False)
+    _, pids = slow(tmp_path)
+    clock.now += 30
+    wall.now += 30
+    await one.read(refused=False)
+    await until((tmp_path / "pids").exists)
+    await one.close()
+    await until(lambda: not any(alive(pid) for pid in pids()))
 
 
 async def test_refused_token_is_asked_for_again_but_not_at_once(tmp_path: Path) -> None:
@@ -182,7 +243,7 @@ async def test_program_that_takes_too_long_is_killed_with_what_it_started(
 ) -> None:
     monkeypatch.setattr(module, "PLUGIN_SECONDS", 1.0)
     command, pids = slow(tmp_path)
-    assert await failure(plugin(command)) == "did not end within 1 s"
+    assert await failure(plugin(command)) == "did not end within 1 s and was killed"
     await until(lambda: not any(alive(pid) for pid in pids()))
 
 
@@ -207,7 +268,7 @@ async def test_program_that_leaves_somebody_with_its_output_is_not_waited_for(
     monkeypatch.setattr(module, "PLUGIN_SECONDS", 1.0)
     leave = f'setsid sleep 60 & echo $! > "{tmp_path}/pids"'
     command = program(tmp_path / "x", f"{leave}; echo '{credential(token='t')}'")
-    assert await failure(plugin(command)) == "did not end within 1 s"
+    assert await failure(plugin(command)) == "did not end within 1 s and was killed"
     os.kill(int((tmp_path / "pids").read_text()), signal.SIGKILL)
 
 
@@ -227,7 +288,7 @@ def test_uvloop_runs_and_ends_programs_as_well(tmp_path: Path, monkeypatch: pyte
         good = printing(tmp_path / "good", json.dumps(json.loads(credential(token="made")), indent=2))
         assert (await ask(plugin(good))).header == b"Bearer made"
         assert await failure(plugin("no-such-thing")) == "cannot be found"
-        assert await failure(plugin(command)) == "did not end within 1 s"
+        assert await failure(plugin(command)) == "did not end within 1 s and was killed"
         await until(lambda: not any(alive(pid) for pid in pids()))
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -173,6 +173,23 @@ def test_what_decides_parts_classes(spec: dict[str, Any]) -> None:
     assert decode_pod(docs.pod(spec=spec)).spec.key != plain.spec.key
 
 
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        ({"status": "False", "lastTransitionTime": "2026-01-02T03:04:05Z"}, True),
+        ({"status": "False", "lastTransitionTime": None, "reason": "SchedulingGated"}, False),
+        ({"status": "True", "lastTransitionTime": "2026-01-02T03:04:05Z"}, False),
+        ({"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-02T03:04:05Z"}, False),
+        ({"status": 7}, False),
+    ],
+)
+def test_pod_is_said_to_wait_where_its_status_says_so_and_since_when(condition: dict[str, Any], said: bool) -> None:
+    status = {"conditions": [{"type": "PodScheduled", **condition}]}
+    assert decode_pod(docs.pod(status=status)).said_to_wait is said
+    assert not decode_pod(docs.pod(spec={"nodeName": "n1"}, status=status)).said_to_wait
+    assert not decode_pod(docs.pod(status={"conditions": None})).said_to_wait
+
+
 def test_init_containers_sidecars_overhead_and_pod_level_amounts_count() -> None:
     found = decode_pod(
         docs.pod(

@@ -4,8 +4,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 import structlog
@@ -15,61 +13,8 @@ from aischeduler.kube.auth import Server
 from aischeduler.kube.elector import Elector, LostLeaseError, Terms
 from aischeduler.kube.pace import Pace
 from aischeduler.kube.wire import Wire
-from tests.kube.scripted import Answer, Half, Request, Script, reply, serving, slam, status, until
-
-LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
-LEASE = f"{LEASES}/ai-scheduler"
-
-
-@dataclass
-class LeaseServer:
-    """One Lease, as an API server keeps it; `lost` answers are carried out and never told."""
-
-    script: Script = field(default_factory=Script)
-    lease: dict[str, Any] | None = None
-    version: int = 10
-    lost: int = 0
-    refusal: Answer | None = None
-
-    def __post_init__(self) -> None:
-        self.script.always["get", LEASE] = lambda _: self.refusal or self._read()
-        self.script.always["post", LEASES] = lambda request: self.refusal or self._create(request)
-        self.script.always["patch", LEASE] = lambda request: self.refusal or self._patch(request)
-
-    def edit(self, **spec: Any) -> None:
-        """Let somebody else write."""
-        assert self.lease is not None
-        self.lease["spec"].update(spec)
-        self._wrote()
-
-    def _read(self) -> Answer:
-        return reply(200, self.lease) if self.lease is not None else status(404, "NotFound", "no lease")
-
-    def _create(self, request: Request) -> Answer:
-        if self.lease is not None:
-            return status(409, "AlreadyExists", "there is one")
-        self.lease = request.json
-        return self._wrote()
-
-    def _patch(self, request: Request) -> Answer:
-        if self.lease is None:
-            return status(404, "NotFound", "no lease")
-        patch = request.json
-        if patch["metadata"]["resourceVersion"] != self.lease["metadata"]["resourceVersion"]:
-            return status(409, "Conflict", "it was changed meanwhile")
-        marks = {**self.lease["metadata"].get("annotations", {}), **patch["metadata"].get("annotations", {})}
-        self.lease["metadata"]["annotations"] = {key: mark for key, mark in marks.items() if mark is not None}
-        self.lease["spec"].update(patch["spec"])
-        return self._wrote()
-
-    def _wrote(self) -> Answer:
-        assert self.lease is not None
-        self.version += 1
-        self.lease["metadata"]["resourceVersion"] = str(self.version)
-        if self.lost:
-            self.lost -= 1
-            return slam
-        return reply(200, self.lease)
+from tests.kube.leases import LEASE, LEASES, LeaseServer
+from tests.kube.scripted import Answer, Half, Request, reply, serving, status, until
 
 
 class Candidate:
@@ -197,10 +142,12 @@ async def test_who_can_renew_again_before_the_lease_is_over_leads_on_in_the_same
     async with candidates("a", server=server) as (a,):
         await a.elector.lead()
         server.refusal = status(500, "InternalError", "etcd is tired")
+        a.runs_until = lambda: 1011.0
         renewing = asyncio.create_task(a.elector.keep())
-        await until(lambda: a.now > 1011)
+        await until(lambda: a.now >= 1011)
         assert (a.elector.may_write, a.elector.holds) == (False, True)
         server.refusal = None
+        a.runs_until = lambda: float("inf")
         await until(lambda: a.elector.may_write)
         assert held(server) == ("a", 0)
         assert a.told() == ["leading", "the lease could not be renewed", "the lease was renewed late"]

@@ -10,11 +10,12 @@ from aischeduler.kube.evictions import (
     Eviction,
     Left,
     Marked,
+    lost,
 )
 from aischeduler.kube.requests import Throttled, Unauthenticated, Unknown
-from aischeduler.model.actions import Cause, Evict
+from aischeduler.model.actions import Cause, Evict, Settle
 from aischeduler.model.events import EvictRefused, Spared
-from tests.build import a_pod
+from tests.build import a_pod, replace
 
 NOW = "2026-01-02T03:04:05Z"
 VICTIM = a_pod("v", uid="u1", namespace="team-b")
@@ -143,8 +144,6 @@ def test_budget_that_is_still_being_counted_spares_the_victim() -> None:
         (401, None, said(401, "Unauthorized"), Unauthenticated()),
         (500, None, said(500, "etcdserver: request timed out"), Unknown("etcdserver: request timed out")),
         (409, None, said(409, "the object has been modified"), Unknown("the object has been modified")),
-        (404, None, b"default backend - 404", Unknown("the API server answered 404")),
-        (403, None, b"<html>a proxy", Unknown("the API server answered 403")),
         (403, None, said(403, "no"), EvictRefused("u1", Spared.FORBIDDEN, "no")),
         (422, None, said(422, "bad"), EvictRefused("u1", Spared.UNAVAILABLE, "bad")),
     ],
@@ -183,3 +182,16 @@ def test_server_that_never_settles_it_is_given_up(status: int, retry_after: str 
     assert isinstance(answer, EvictRefused)
     assert answer.why is Spared.UNAVAILABLE
     assert words in answer.message
+
+
+def test_eviction_of_which_nothing_is_heard_is_lost_only_where_the_same_pod_was_read_and_does_not_go() -> None:
+    action = Settle(VICTIM, "n1", "d-1", evicted=True)
+    assert lost(action, VICTIM) == EvictRefused(VICTIM.uid, Spared.LOST, "nothing was heard of the eviction by d-1")
+    assert lost(action, None) is None
+    for other in (
+        replace(VICTIM, terminating=True),
+        replace(VICTIM, phase="Succeeded"),
+        replace(VICTIM, uid="another"),
+    ):
+        assert lost(action, other) is None
+    assert lost(Settle(VICTIM, "n1", "d-1"), VICTIM) is None

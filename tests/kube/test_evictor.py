@@ -7,7 +7,7 @@ import pytest
 
 from aischeduler.kube import wire as wire_module
 from aischeduler.kube.errors import Failed
-from aischeduler.kube.evictions import EVICT_TRIES_MAX, Ended, Evicted, Left
+from aischeduler.kube.evictions import EVICT_TRIES_MAX, Ended, Evicted, Eviction, Left
 from aischeduler.kube.evictor import IN_FLIGHT, Evictor, Mandate
 from aischeduler.kube.wire import Wire
 from aischeduler.model.actions import Cause, Evict
@@ -34,6 +34,13 @@ class World:
     ends: list[Ended] = field(default_factory=list)
     failed: Failed = broken
     honour_budgets: bool = False
+    bugs: list[Exception] = field(default_factory=list)
+    """What hearing the next ends raises."""
+
+    def hear(self, _action: Evict, ended: Ended, _seconds: float) -> None:
+        if self.bugs:
+            raise self.bugs.pop()
+        self.ends.append(ended)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Evictor]:
@@ -41,7 +48,7 @@ class World:
             wire = Wire(server, IN_FLIGHT, answer_seconds=0.03)
             mandate = Mandate("ai-scheduler", self.honour_budgets, lambda: 1_767_323_045.0)
             evictor = Evictor(wire, self.waits.pace(), mandate, self.failed)
-            task = asyncio.create_task(evictor.run(lambda _, ended, __: self.ends.append(ended)))
+            task = asyncio.create_task(evictor.run(self.hear))
             try:
                 yield evictor
             finally:
@@ -120,7 +127,7 @@ async def test_tired_server_holds_back_every_task() -> None:
     world.script.on("patch", MARK, status(429, "TooManyRequests", headers={"Retry-After": "7"}), reply(200))
     world.script.on("delete", POD, reply(200))
     assert await world.evict() == Evicted()
-    assert world.waits.seconds == [pytest.approx(7.0)]
+    assert world.waits.seconds == [pytest.approx(8.0)]
 
 
 async def test_unknown_credentials_are_read_again() -> None:
@@ -166,3 +173,51 @@ async def test_bug_costs_one_eviction_and_not_the_evictor(monkeypatch: pytest.Mo
     assert isinstance(ended, EvictRefused)
     assert ended.why is Spared.UNAVAILABLE
     assert bugs == ["evictor: a bug"] * EVICT_TRIES_MAX
+
+
+async def test_end_that_nobody_can_be_told_of_costs_itself() -> None:
+    bugs: list[str] = []
+    world = World(failed=lambda job, error: bugs.append(f"{job}: {error}"))
+    world.bugs.append(RuntimeError("a bug"))
+    async with world.running() as evictor:
+        for name in ("v", "w"):
+            evictor.submit(evict(name, terminating=True))
+        await evictor.backlog.none_unfinished()
+    assert bugs == ["end of an eviction: a bug"]
+    assert len(world.ends) == 1
+
+
+async def test_bug_in_an_eviction_is_told_as_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hear(*_: object) -> None:
+        raise TypeError("a bug")
+
+    bugs: list[str] = []
+    world = World(failed=lambda job, error: bugs.append(f"{job}: {error}"))
+    world.script.on("patch", MARK, reply(200))
+    monkeypatch.setattr(Eviction, "hear", hear)
+    assert await world.evict() == EvictRefused("u-v", Spared.UNAVAILABLE, "a bug of the scheduler")
+    assert bugs == ["evictor: a bug"]
+
+
+async def test_what_a_run_had_in_hand_when_it_ended_is_given_up_by_the_next() -> None:
+    world = World()
+    world.script.on("patch", MARK, hang)
+    async with world.running() as evictor:
+        evictor.submit(evict())
+        await until(lambda: world.sent)
+    again = asyncio.create_task(evictor.run(world.hear))
+    await until(lambda: world.ends)
+    assert isinstance(world.ends[0], EvictRefused)
+    assert evictor.backlog.unfinished == 0
+    again.cancel()
+    await asyncio.wait([again])
+
+
+async def test_newest_version_of_a_victim_is_known() -> None:
+    world = World()
+    world.script.on("patch", MARK, reply(200, {"kind": "Pod", "metadata": {"name": "v", "resourceVersion": "41"}}))
+    world.script.on("delete", POD, reply(200, {"kind": "Pod", "metadata": {"name": "v", "resourceVersion": "43"}}))
+    async with world.running() as evictor:
+        evictor.submit(evict())
+        await evictor.backlog.none_unfinished()
+        assert evictor.newest == 43

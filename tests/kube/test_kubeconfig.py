@@ -101,7 +101,6 @@ def test_file_that_is_no_kubeconfig_is_refused(tmp_path: Path, text: bytes) -> N
         ({"users": []}, "there is no user 'u'"),
         ({"clusters": [{"name": "C", "cluster": SERVER}]}, "there is no cluster 'c'; did you mean C?"),
         ({"users": [{"name": "u", "user": {}}, {"name": "u"}]}, "user 'u' stands there 2 times"),
-        ({"contexts": [{"name": "one", "context": {"cluster": "c"}}]}, "context 'one' names no user"),
         ({"contexts": [{"name": "one", "context": {"user": "u"}}]}, "context 'one' names no cluster"),
         ({"contexts": [{"name": "one", "context": []}]}, "context 'one': Expected `object`, got `array`"),
         ({"users": [{"name": "u", "user": {"token": 5}}]}, "user 'u': Expected `str | null`, got `int` - at `$.token`"),
@@ -109,6 +108,13 @@ def test_file_that_is_no_kubeconfig_is_refused(tmp_path: Path, text: bytes) -> N
 )
 def test_what_does_not_fit_together_is_named(tmp_path: Path, more: dict[str, Any], reason: str) -> None:
     assert refusal(write(tmp_path / "config", SERVER, {}, **more)) == reason
+
+
+def test_context_without_a_user_is_for_anonymous(tmp_path: Path) -> None:
+    contexts = [{"name": "one", "context": {"cluster": "c"}}]
+    cluster, user = read_entries(write(tmp_path / "config", SERVER, {"token": "t"}, contexts=contexts), None)
+    assert (cluster.fields.server, user.fields.token) == (SERVER["server"], None)
+    assert user.where == f"{tmp_path / 'config'}: context 'one', which names no user"
 
 
 def test_file_that_is_too_large_is_refused(tmp_path: Path) -> None:

@@ -5,11 +5,11 @@ import pytest
 
 from aischeduler.kube import report_queue
 from aischeduler.kube.pool_requests import pool_status
-from aischeduler.model.actions import CreatePool
+from aischeduler.model.actions import CreatePool, Nominate
 from tests.build import a_pod
 from tests.kube.reporting import POOL, POOLS, World, a_bind, written
 from tests.kube.scripted import Answer, reply, slam, status, until
-from tests.kube.summaries import a_report
+from tests.kube.summaries import WRITER, a_report
 
 
 def pool_document(**parts: Any) -> Any:
@@ -30,7 +30,11 @@ async def test_pool_conditions_are_written_with_the_version_they_were_read_at() 
     assert patch.json["status"]["conditions"][0]["lastTransitionTime"] == "2026-01-02T03:04:05Z"
 
 
-async def test_statuses_of_pools_that_have_waited_long_take_no_event_with_them() -> None:
+def nominated(pod: str) -> Nominate:
+    return Nominate(a_pod(pod), "n1", "cpu", "d")
+
+
+async def test_statuses_of_pools_that_have_waited_long_take_no_other_report_with_them() -> None:
     world = World().accept_all()
     for path in (POOL, f"{POOLS}/gpu"):
         world.script.on("get", path, pool_document())
@@ -38,15 +42,17 @@ async def test_statuses_of_pools_that_have_waited_long_take_no_event_with_them()
     world.binds_done.clear()
     async with world.running() as reports:
         for number in range(4):
+            reports.nominated(nominated(f"p{number}"))
             reports.scheduled(a_bind(a_pod(f"p{number}")))
         for name in ("cpu", "gpu"):
             reports.pool(a_report(name, uid="u-cpu", generation=3))
         world.waits.now += report_queue.STATUS_PATIENCE_SECONDS
-        reports.scheduled(a_bind(a_pod("younger")))
+        reports.nominated(nominated("younger"))
         reports.scheduled(a_bind(a_pod("youngest")))
-        await until(lambda: len(world.script.asked("patch")) == 2)
+        await until(lambda: len(world.script.asked("patch", POOLS)) == 2)
         await asyncio.sleep(0.02)
     assert world.events == []
+    assert len(world.script.asked("patch")) == 2
 
 
 async def test_pool_conflict_is_read_again() -> None:
@@ -62,7 +68,7 @@ async def test_pool_conflict_is_read_again() -> None:
 
 async def test_pool_that_is_another_or_says_so_already_is_left_alone() -> None:
     world = World()
-    said = pool_status(a_report("cpu", generation=3), {}, "2025-01-01T00:00:00Z")
+    said = pool_status(a_report("cpu", generation=3), {}, WRITER)
     world.script.on("get", POOL, pool_document(status=said))
     world.script.on("get", POOL, pool_document())
     async with world.running() as reports:
@@ -124,6 +130,8 @@ async def test_no_status_is_lost_among_the_reports_that_are_dropped(monkeypatch:
     world = World().accept_all()
     world.binds_done.clear()
     names = ("cpu", "gpu", "masters")
+    for name in ("c", "d"):
+        world.script.on("patch", f"/api/v1/namespaces/default/pods/{name}/status", reply(200))
     for name in names:
         world.script.on("get", f"{POOLS}/{name}", pool_document())
         world.script.on("patch", f"{POOLS}/{name}/status", reply(200))
@@ -131,7 +139,7 @@ async def test_no_status_is_lost_among_the_reports_that_are_dropped(monkeypatch:
         for name in names:
             reports.pool(a_report(name, uid="u-cpu"))
         for name in ("a", "b", "c", "d"):
-            reports.scheduled(a_bind(a_pod(name)))
+            reports.nominated(nominated(name))
         world.binds_done.set()
         await written(reports)
         assert (reports.counts.dropped, reports.counts.written) == (2, 5)

@@ -9,9 +9,12 @@ from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.reasons import ConditionReason
 from aischeduler.model.summary import GPU
 from tests.build import replace
-from tests.kube.summaries import EMPTY, NOTHING, a_report
+from tests.kube.summaries import EMPTY, NOTHING, WRITER, a_report
 
 NVIDIA = "nvidia.com/gpu"
+T1 = replace(WRITER, now=1_000_000_000.0)
+T2 = replace(WRITER, now=1_000_000_030.0)
+T1_TEXT, T2_TEXT = "2001-09-09T01:46:40Z", "2001-09-09T01:47:10Z"
 GI = 1024**3
 
 
@@ -41,8 +44,17 @@ def document(status: Any = None) -> dict[str, Any]:
 
 
 def test_status_holds_counts_and_quantities_under_real_names() -> None:
-    status = pool_requests.pool_status(a_report(generation=3, summary=BUSY), {}, "T1")
+    status = pool_requests.pool_status(a_report(generation=3, summary=BUSY), {}, T1)
     assert (status["observedGeneration"], status["nodes"], status["pods"], status["pendingPods"]) == (3, 3, 7, 12)
+    assert (status["scheduler"], status["renewTime"]) == ("ai-scheduler", T1_TEXT)
+    assert (status["preemption"], status["borrowing"], status["sharing"]) == (True, True, False)
+    assert status["gpus"] == dict.fromkeys(pool_requests.AMOUNTS, 0) | {
+        "capacity": 8,
+        "allocatable": 8,
+        "used": 3,
+        "own": 1,
+        "shared": 2,
+    }
     assert status["allocatable"] == {
         "cpu": "95500m",
         "ephemeral-storage": "0",
@@ -53,7 +65,8 @@ def test_status_holds_counts_and_quantities_under_real_names() -> None:
     assert status["pending"] == {"cpu": "500m", "ephemeral-storage": "0", "memory": "100000000", "pods": "12"}
     assert sorted(status) == sorted(
         [
-            *("observedGeneration", "nodes", "pods", "pendingPods", "columns", "conditions"),
+            *("observedGeneration", "scheduler", "renewTime", "nodes", "pods", "pendingPods", "columns", "conditions"),
+            *("preemption", "borrowing", "sharing", "gpus"),
             *("capacity", "allocatable", "used", "own", "shared", "system", "borrowed", "free", "pending"),
         ]
     )
@@ -80,13 +93,11 @@ def test_quantity_is_exact_and_short(name: str, amount: int, text: str) -> None:
 
 def test_columns_are_ready_made_texts() -> None:
     assert pool_requests.columns(a_report(summary=BUSY)) == {
-        "nodes": "3",
         "cpu": "12.25/95.5",
         "memory": "34Gi/512Gi",
         "gpu": "3/8",
         "shared": "8 cpu, 2 gpu",
         "borrowed": "-",
-        "pending": "12",
         "flags": "p✓ b✓ s✗",
         "own": "4.25 cpu, 1 gpu",
         "system": "-",
@@ -96,7 +107,7 @@ def test_columns_are_ready_made_texts() -> None:
 
 def test_columns_of_an_empty_pool_are_zeros() -> None:
     columns = pool_requests.columns(a_report())
-    assert (columns["cpu"], columns["memory"], columns["gpu"], columns["pending"]) == ("0/0", "0/0", "0/0", "0")
+    assert (columns["cpu"], columns["memory"], columns["gpu"]) == ("0/0", "0/0", "0/0")
     assert (columns["shared"], columns["borrowed"], columns["flags"]) == ("-", "-", "p✓ b✓ s✓")
 
 
@@ -130,45 +141,76 @@ def test_flags_of_a_pool_whose_spec_is_refused_say_so() -> None:
 
 def test_condition_keeps_the_time_since_which_it_holds() -> None:
     def since(report: Any, before: Any) -> str:
-        status = pool_requests.pool_status(report, before, "T2")
+        status = pool_requests.pool_status(report, before, T2)
         time: str = status["conditions"][0]["lastTransitionTime"]
         return time
 
-    before = pool_requests.pool_status(a_report(generation=1), {}, "T1")
+    before = pool_requests.pool_status(a_report(generation=1), {}, T1)
     reworded = Condition("Accepted", status=True, reason=ConditionReason.VALID, message="still fine")
     turned = Condition("Accepted", status=False, reason=ConditionReason.INVALID_SPEC, message="no")
-    assert since(a_report(generation=2), before) == "T1"
-    assert since(a_report(conditions=(reworded,)), before) == "T1"
-    assert since(a_report(conditions=(turned,)), before) == "T2"
+    assert since(a_report(generation=2), before) == T1_TEXT
+    assert since(a_report(conditions=(reworded,)), before) == T1_TEXT
+    assert since(a_report(conditions=(turned,)), before) == T2_TEXT
 
 
 def test_status_that_is_stored_already_is_not_written_again() -> None:
     report = a_report(summary=BUSY)
-    stored = pool_requests.pool_status(report, {}, "T1")
-    assert pool_requests.status_patch(report, document(stored), "T2") is None
+    stored = pool_requests.pool_status(report, {}, T1)
+    assert pool_requests.status_patch(report, document(stored), T2) is None
+
+
+def test_status_that_holds_is_renewed_once_a_minute_and_nothing_else_is_written() -> None:
+    report = a_report(summary=BUSY)
+    stored = pool_requests.pool_status(report, {}, T1)
+    later = replace(T1, now=T1.now + pool_requests.RENEW_SECONDS)
+    patch = pool_requests.status_patch(report, document(stored), later)
+    assert patch is not None
+    assert json.loads(patch)["status"] == {"renewTime": "2001-09-09T01:47:40Z"}
+
+
+@pytest.mark.parametrize(
+    ("status", "name"),
+    [
+        ({"scheduler": "a", "renewTime": T1_TEXT}, "a"),
+        ({"scheduler": "a", "renewTime": "2001-09-09T01:43:41Z"}, "a"),
+        ({"scheduler": "a", "renewTime": "2001-09-09T01:43:40Z"}, ""),
+        ({"scheduler": "a", "renewTime": "9999-09-09T01:43:40Z"}, ""),
+        ({"scheduler": "a", "renewTime": "soon"}, ""),
+        ({"scheduler": 5, "renewTime": T1_TEXT}, ""),
+        ({"scheduler": "a"}, ""),
+        ({}, ""),
+        (None, ""),
+    ],
+)
+def test_status_is_kept_by_the_scheduler_that_it_names_until_that_stops_renewing_it(status: Any, name: str) -> None:
+    assert pool_requests.holder(status, T1.now) == name
 
 
 def test_patch_holds_for_the_version_that_was_read_and_says_only_what_is_new() -> None:
-    stored = pool_requests.pool_status(a_report(summary=BUSY), {}, "T1")
-    patch = pool_requests.status_patch(a_report(summary=replace(BUSY, pods=8)), document(stored), "T2")
+    stored = pool_requests.pool_status(a_report(summary=BUSY), {}, T1)
+    patch = pool_requests.status_patch(a_report(summary=replace(BUSY, pods=8)), document(stored), T2)
     assert patch is not None
-    assert json.loads(patch) == {"metadata": {"resourceVersion": "7"}, "status": {"pods": 8}}
+    assert json.loads(patch) == {"metadata": {"resourceVersion": "7"}, "status": {"pods": 8, "renewTime": T2_TEXT}}
 
 
 def test_amount_that_is_no_more_is_taken_out() -> None:
-    stored = pool_requests.pool_status(a_report(summary=BUSY), {}, "T1")
+    stored = pool_requests.pool_status(a_report(summary=BUSY), {}, T1)
     stored["odd"] = {"from": "another version"}
     without = replace(BUSY, shared=amounts(cpu=8_000, memory=4 * GI, pods=2, gpu=2))
-    patch = pool_requests.status_patch(a_report(summary=without), document(stored), "T2")
+    patch = pool_requests.status_patch(a_report(summary=without), document(stored), T2)
     assert patch is not None
-    assert json.loads(patch)["status"] == {"odd": None, "shared": {"nvidia.com/gpu": None}}
+    assert json.loads(patch)["status"] == {
+        "odd": None,
+        "shared": {"nvidia.com/gpu": None},
+        "renewTime": T2_TEXT,
+    }
 
 
 @pytest.mark.parametrize("status", [{"used": "odd", "conditions": [5]}, {"columns": None}])
 def test_odd_stored_status_is_replaced(status: Any) -> None:
-    patch = pool_requests.status_patch(a_report(summary=BUSY), document(status), "T1")
+    patch = pool_requests.status_patch(a_report(summary=BUSY), document(status), T1)
     assert patch is not None
-    assert json.loads(patch)["status"]["columns"]["nodes"] == "3"
+    assert json.loads(patch)["status"]["columns"]["cpu"] == "12.25/95.5"
 
 
 def test_new_pool_says_nothing_but_its_switches() -> None:

@@ -1,7 +1,12 @@
 """What waits to be told: how much of it is taken at once."""
 
-from aischeduler.kube.notes import Note, scheduled
-from aischeduler.kube.report_queue import LATE_MAX, LATE_SECONDS, PATIENCE_SECONDS, ReportQueue
+import pytest
+
+from aischeduler.kube import report_queue
+from aischeduler.kube.notes import Note, scheduled, warning
+from aischeduler.kube.report_queue import LATE_MAX, LATE_SECONDS, PATIENCE_SECONDS, EventQueue
+from aischeduler.model.actions import ObjectRef, Warn
+from aischeduler.model.reasons import EventReason
 from tests.build import a_pod
 from tests.kube.reporting import a_bind
 
@@ -15,15 +20,15 @@ class Time:
         return self.now
 
 
-def a_queue(clock: Time, *pods: str) -> ReportQueue:
+def a_queue(clock: Time, *pods: str) -> EventQueue:
     """A queue in which each of these pods waits to be said to be bound."""
-    queue = ReportQueue(clock, lambda: None)
+    queue = EventQueue(clock, lambda: None)
     for pod in pods:
         queue.put(scheduled(a_bind(a_pod(pod))))
     return queue
 
 
-async def late(queue: ReportQueue, under_way: int = 0) -> list[str]:
+async def late(queue: EventQueue, under_way: int = 0) -> list[str]:
     """The pods that are to be told of at once beside those under way."""
     found: list[str] = []
     while (report := await queue.take_late(under_way + len(found))) is not None:
@@ -45,7 +50,7 @@ async def test_the_later_a_report_is_the_more_are_taken_at_once() -> None:
     assert await late(queue, under_way=2) == []
     assert await late(queue, under_way=1) == ["p003"]
     clock.now += 1_000 * LATE_SECONDS
-    assert len(await late(queue, under_way=100)) == LATE_MAX - 100
+    assert len(await late(queue, under_way=30)) == LATE_MAX - 30
 
 
 async def test_late_reports_whose_turn_others_have_taken_are_left_to_them() -> None:
@@ -63,3 +68,49 @@ async def test_only_what_is_late_itself_is_taken_along() -> None:
     clock.now += PATIENCE_SECONDS + 100 * LATE_SECONDS
     queue.put(scheduled(a_bind(a_pod("b"))))
     assert await late(queue) == ["a"]
+
+
+def a_warning(node: str) -> Note:
+    return warning(Warn(ObjectRef("Node", node, f"u-{node}"), EventReason.INVALID_NODE, "status.allocatable.cpu"))
+
+
+def taken(queue: EventQueue, *, others_wait: bool = False) -> list[str]:
+    """The names of what is taken, in turn."""
+    found: list[str] = []
+    while (report := queue.take(others_wait=others_wait)) is not None:
+        assert isinstance(report, Note)
+        found.append(report.about.name)
+    return found
+
+
+def test_of_too_many_events_the_oldest_of_what_was_bound_is_dropped_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report_queue, "WAITING_MAX", 3)
+    queue = a_queue(Time())
+    bound = [scheduled(a_bind(a_pod(name))) for name in ("a", "b", "c")]
+    for report in (bound[0], a_warning("v"), bound[1], bound[2]):
+        queue.put(report)
+    assert [queue.knows(report) for report in bound] == [False, True, True]
+    for name in ("w", "x"):
+        queue.put(a_warning(name))
+    assert [queue.knows(report) for report in bound] == [False, False, False]
+    queue.put(a_warning("y"))
+    assert taken(queue) == ["w", "x", "y"], "only of warnings alone the oldest is dropped"
+
+
+async def test_each_that_waits_has_a_turn_whatever_was_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report_queue, "WAITING_MAX", 3)
+    queue = a_queue(Time(), *(f"p{number}" for number in range(10)))
+    for _ in range(3):
+        await queue.filled()
+    assert queue._work.locked(), "a turn of what was dropped would be one of the rate for nothing"
+
+
+def test_younger_warning_goes_in_the_place_of_what_may_wait_no_longer() -> None:
+    clock = Time()
+    queue = a_queue(clock, "a", "b")
+    clock.now += PATIENCE_SECONDS - 1
+    queue.put(a_warning("n"))
+    assert taken(queue, others_wait=True) == []
+    clock.now += 1
+    assert queue.patient_seconds() == 0
+    assert taken(queue, others_wait=True) == ["n", "a", "b"]

@@ -6,15 +6,11 @@ from aischeduler.kube import report_queue
 from aischeduler.kube import reports as module
 from aischeduler.kube.connection import Answer
 from aischeduler.kube.wire import Wire
-from aischeduler.model.actions import Cause, Evict, Nominate, ObjectRef, ReportWaiting, Warn
+from aischeduler.model.actions import Cause, Evict, Nominate, ObjectRef, Warn
 from aischeduler.model.reasons import EventReason
 from tests.build import a_pod
-from tests.kube.reporting import EVENTS, POD, STATUS, World, a_bind, written
-from tests.kube.scripted import hang, reply, slam, status, until
-
-
-def waiting(message: str, pod: str = "p") -> ReportWaiting:
-    return ReportWaiting(a_pod(pod, uid=f"u-{pod}"), "cpu", "cpu", message, "d")
+from tests.kube.reporting import EVENTS, POD, STATUS, World, a_bind, waiting, written
+from tests.kube.scripted import reply, slam, status, until
 
 
 async def test_bound_pod_gets_a_scheduled_event() -> None:
@@ -58,7 +54,7 @@ async def test_same_message_is_said_again_after_a_while() -> None:
     async with world.running() as reports:
         reports.waiting(waiting("a"))
         await written(reports)
-        world.waits.now += module.QUIET_SECONDS + 1
+        world.waits.now += module.REASON_QUIET_SECONDS + 1
         reports.waiting(waiting("a"))
         await written(reports)
     assert len(world.events) == 2
@@ -105,71 +101,6 @@ async def test_event_does_not_wait_for_bindings_without_end() -> None:
     assert [event["regarding"]["name"] for event in world.events] == ["p"]
 
 
-def tell_of_crowd(reports: module.Reports) -> None:
-    """Say of more pods that they were bound than are told of at once."""
-    for number in range(2 * report_queue.LATE_MAX):
-        reports.scheduled(a_bind(a_pod(f"p{number:03}")))
-
-
-async def test_crowd_that_is_bound_without_a_pause_is_told_of_many_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "WRITERS", 1)
-    world = World().accept_all()
-    world.script.always["post", EVENTS] = lambda _: hang
-    world.binds_done.clear()
-    async with world.running() as reports:
-        tell_of_crowd(reports)
-        world.waits.now += report_queue.PATIENCE_SECONDS + 2.5 * report_queue.LATE_SECONDS
-        await until(lambda: len(world.events) == 3)
-        await asyncio.sleep(0.02)
-        assert len(world.events) == 3
-
-
-async def test_server_that_has_had_enough_is_not_told_of_many_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "WRITERS", 1)
-    monkeypatch.setattr(module, "TIRED_SECONDS", 2 * report_queue.PATIENCE_SECONDS)
-    world = World()
-    world.script.on("post", EVENTS, status(429), reply(201))
-    world.script.always["post", EVENTS] = lambda _: hang
-    async with world.running() as reports:
-        reports.scheduled(a_bind(POD))
-        await written(reports)
-        world.binds_done.clear()
-        tell_of_crowd(reports)
-        world.waits.now += report_queue.PATIENCE_SECONDS + 2.5 * report_queue.LATE_SECONDS
-        await until(lambda: len(world.events) == 3)
-        await asyncio.sleep(0.02)
-        assert len(world.events) == 3  # one twice, and one of many
-
-
-async def test_nothing_is_late_by_the_time_in_which_the_server_stood_still(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "WRITERS", 1)
-    world = World()
-    world.script.always["post", EVENTS] = lambda _: hang
-    world.binds_done.clear()
-    async with world.running() as reports:
-        tell_of_crowd(reports)
-        world.waits.now += 100.0 + report_queue.PATIENCE_SECONDS + 2.5 * report_queue.LATE_SECONDS
-        world.wire.stood_still_seconds = 100.0
-        await until(lambda: len(world.events) == 3)
-        await asyncio.sleep(0.02)
-        assert len(world.events) == 3
-
-
-async def test_late_reports_leave_no_more_turns_used_up_than_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "WRITERS", 1)
-    monkeypatch.setattr(module, "BURST", 4)
-    world = World()
-    world.script.always["post", EVENTS] = lambda _: hang
-    world.binds_done.clear()
-    async with world.running() as reports:
-        tell_of_crowd(reports)
-        world.waits.now += 2 * report_queue.PATIENCE_SECONDS
-        await until(lambda: len(world.events) == 4)
-        await asyncio.sleep(0.02)
-        assert len(world.events) == 4  # and none waits for a turn before a Pool's status
-        assert world.waits.seconds == []
-
-
 @pytest.mark.parametrize("code", [403, 404, 409, 422])
 async def test_refused_events_are_dropped_and_counted(code: int) -> None:
     world = World()
@@ -189,7 +120,17 @@ async def test_tired_server_is_waited_for() -> None:
         reports.scheduled(a_bind(POD))
         await written(reports)
         assert reports.counts.written == 1
-    assert world.waits.seconds == [pytest.approx(4.0)]
+        assert not world.pace.throttle.closed, "what is said to a report holds back no Binding"
+    assert world.waits.seconds == [pytest.approx(5.0)]
+
+
+async def test_reports_wait_when_bindings_have_to() -> None:
+    world = World().accept_all()
+    async with world.running() as reports:
+        world.pace.throttle.hold(4.0)
+        reports.scheduled(a_bind(POD))
+        await written(reports)
+    assert world.waits.seconds == [pytest.approx(5.0)]
 
 
 async def test_event_that_cannot_be_delivered_is_dropped_after_three_tries() -> None:
@@ -213,17 +154,6 @@ async def test_oldest_is_dropped_when_too_much_waits(monkeypatch: pytest.MonkeyP
         await written(reports)
         assert reports.counts.dropped == 1
     assert sorted(event["regarding"]["name"] for event in world.events) == ["b", "c"]
-
-
-async def test_writes_are_spread_over_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "BURST", 2)
-    monkeypatch.setattr(module, "WRITERS", 1)
-    world = World().accept_all()
-    async with world.running() as reports:
-        for number in range(8):
-            reports.scheduled(a_bind(a_pod(f"p{number}")))
-        await written(reports)
-    assert sum(world.waits.seconds) == pytest.approx(6 / module.PER_SECOND, rel=0.5)
 
 
 async def test_warning_is_put_on_its_object_once() -> None:
@@ -285,6 +215,7 @@ async def test_warning_on_a_budget_names_its_api() -> None:
     assert event["regarding"]["apiVersion"] == "policy/v1"
 
 
+@pytest.mark.expects_errors("failed job=reports")
 async def test_bug_costs_one_report_and_not_those_that_follow(monkeypatch: pytest.MonkeyPatch) -> None:
     world, send = World().accept_all(), Wire.send
 
@@ -297,7 +228,7 @@ async def test_bug_costs_one_report_and_not_those_that_follow(monkeypatch: pytes
     async with world.running(bugs=1) as reports:
         reports.warn(Warn(ObjectRef("Pod", "p", "u1", "default"), EventReason.UNREADABLE, "no room"))
         reports.scheduled(a_bind(POD))
-        await reports.none_unwritten()
+        await written(reports)
     assert [(line["job"], str(line["exc_info"])) for line in world.logged("failed")] == [("reports", "a bug")]
     assert [event["reason"] for event in world.events] == ["Scheduled"]
     assert (reports.counts.dropped, reports.counts.written) == (1, 1)

@@ -7,7 +7,8 @@ from aischeduler.kube import requests
 from aischeduler.kube.requests import BindAccepted, Throttled, Unauthenticated, Unknown, read_bind_answer
 from aischeduler.model.actions import Bind
 from aischeduler.model.events import BindRefused, Refusal
-from tests.build import a_pod
+from aischeduler.model.pod import Pod
+from tests.build import a_pod, replace
 
 BIND = Bind(a_pod("p", uid="u1"), "n1", "gpu", "cpu", "run-7", 3)
 NOW = "2026-01-02T03:04:05Z"
@@ -69,7 +70,7 @@ def test_already_assigned_to_the_same_node_is_success() -> None:
         (403, said(403, 'pods "p" is forbidden: User "x" cannot create', "Forbidden"), Refusal.FORBIDDEN),
         (400, said(400, "bad", "BadRequest"), Refusal.INVALID),
         (422, said(422, "Binding is invalid", "Invalid"), Refusal.INVALID),
-        (413, b"too large", Refusal.INVALID),
+        (413, said(413, "too large", "RequestEntityTooLarge"), Refusal.INVALID),
     ],
 )
 def test_definite_answers_refuse(status: int, body: bytes, refusal: Refusal) -> None:
@@ -91,14 +92,10 @@ def test_tired_server_is_waited_for(status: int, retry_after: str | None, second
     ("status", "body"),
     [
         (500, said(500, "etcdserver: request timed out")),
-        (502, b"<html>bad gateway"),
-        (503, b""),
+        (503, said(503, "the API server starts")),
         (504, said(504, "Timeout: request did not complete within requested timeout")),
-        (404, b"default backend - 404"),
-        (403, b"<html>a proxy"),
         (409, conflict("the object has been modified; please apply your changes to the latest version")),
-        (302, b""),
-        (418, b"\xff\xfe"),
+        (418, said(418, "a teapot")),
     ],
 )
 def test_what_leaves_the_outcome_open_is_unknown(status: int, body: bytes) -> None:
@@ -140,6 +137,21 @@ def test_waiting_condition_carries_the_uid() -> None:
             "lastTransitionTime": NOW,
         }
     ]
+
+
+@pytest.mark.parametrize(
+    ("pod", "since"),
+    [
+        (a_pod("p"), NOW),
+        (replace(a_pod("p"), said_to_wait=True), None),
+        (a_pod("p", node="n1"), None),
+    ],
+)
+def test_only_the_first_word_that_a_pod_waits_says_since_when(pod: Pod, since: str | None) -> None:
+    for _, body in (requests.waiting_condition(pod, "no room", NOW), requests.probe(pod, "later", NOW)):
+        (condition,) = json.loads(body)["status"]["conditions"]
+        assert condition.get("lastTransitionTime") == since
+        assert condition["status"] == ("True" if pod.node_name else "False")
 
 
 def test_nomination_carries_the_uid_and_an_empty_node_clears_it() -> None:

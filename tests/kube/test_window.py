@@ -6,9 +6,9 @@ from aischeduler.kube.window import FIRST, PERIOD_SECONDS, REST_PERIODS, USUAL, 
 class Server:
     """A server that answers after `seconds`, and at most `per_second` of them, and a client that keeps it busy."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, first: int = FIRST) -> None:
         self.now = 0.0
-        self.window = Window(limit, lambda: self.now)
+        self.window = Window(limit, lambda: self.now, first)
         self.sizes: list[int] = []
         self._under_way: list[tuple[float, float]] = []
         self._free_at = 0.0
@@ -98,6 +98,17 @@ def test_nothing_is_learnt_while_there_is_little_to_do() -> None:
 def test_limit_below_the_first_window_holds() -> None:
     sizes = Server(limit=7).work(seconds=0.2, per_second=5000, lasts=10)
     assert set(sizes) == {7}
+
+
+def test_client_may_begin_with_fewer_and_gets_more_only_where_they_bring_more_answers() -> None:
+    near, far = Server(limit=96, first=24), Server(limit=96, first=24)
+    assert set(near.work(seconds=0.003, per_second=800, lasts=60)) == {24, 48}
+    assert far.work(seconds=0.2, per_second=5000, lasts=10)[-1] == 96
+
+
+def test_server_that_is_merely_slow_gets_no_more_for_long() -> None:
+    sizes = Server(limit=96, first=24).work(seconds=0.5, per_second=40, lasts=300)
+    assert sizes.count(24) > 0.8 * len(sizes)
 
 
 def test_limit_that_is_changed_holds_at_once_and_lets_no_less_through_than_at_the_start() -> None:

@@ -10,7 +10,7 @@ from aischeduler.kube.connection import Answer, Stream
 from aischeduler.kube.credential import Credential
 from aischeduler.kube.errors import UnreachableError
 from aischeduler.kube.wire import Wire
-from tests.kube.scripted import Script, hang, reply, serving, slam, stream, until
+from tests.kube.scripted import Script, hang, reply, serving, slam, status, stream, until
 
 JSON = b"application/json"
 
@@ -187,6 +187,38 @@ async def test_connection_that_was_idle_for_long_is_not_used_again(monkeypatch: 
     assert script.connections == 2
 
 
+async def test_connections_of_a_crowd_are_closed_when_they_are_idle_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "IDLE_SECONDS", 0.2)
+    script = Script()
+    script.always["post", "/x"] = lambda _: reply(201)
+    async with serving(script) as server:
+        wire = Wire(server, 20)
+        await asyncio.gather(*(send(wire) for _ in range(20)))
+        assert script.open == script.connections == 20
+        while script.open > 1:
+            assert (await send(wire)).status == 201
+        await until(lambda: script.open == 0)
+        assert (await send(wire)).status == 201
+        await wire.close()
+
+
+async def test_limit_can_be_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script()
+    script.always["post", "/x"] = lambda _: hang
+    async with serving(script) as server:
+        wire = Wire(server, 1)
+        sending = [asyncio.create_task(send(wire)) for _ in range(4)]
+        await until(lambda: len(script.requests) == 1)
+        wire.widen(3)
+        wire.widen(2)
+        await until(lambda: len(script.requests) == 3)
+        await wire.close()
+        for task in sending:
+            task.cancel()
+        await asyncio.gather(*sending, return_exceptions=True)
+        await wire.close()
+
+
 async def test_close_ends_what_waits() -> None:
     script = Script()
     script.on("post", "/x", hang)
@@ -212,10 +244,11 @@ async def test_token_is_sent_and_renewed() -> None:
         server.source = Source()
         wire = Wire(server, 1)
         await send(wire)
-        assert await wire.renew()
-        await send(wire)
+        script.on("post", "/x", status(401, "Unauthorized"))
+        assert (await send(wire)).status == 201
         await wire.close()
-    assert [request.headers["authorization"] for request in script.requests] == ["Bearer one", "Bearer two"]
+    sent = [request.headers["authorization"] for request in script.requests]
+    assert sent == ["Bearer one", "Bearer one", "Bearer two"]
 
 
 async def test_whom_we_ask_to_be_taken_for_is_in_every_head() -> None:

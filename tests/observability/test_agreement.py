@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from random import Random  # noqa: TID251 - seeded
 from typing import Any
 
 import aiohttp
@@ -24,6 +23,7 @@ from aischeduler.model.quantity import parse_milli
 from aischeduler.observability.listener import listen
 from aischeduler.sandbox.http import HttpSandbox
 from aischeduler.sandbox.standins.kubelet import KubeletOptions
+from tests.chance import random
 from tests.daemon.cluster import ALONE
 from tests.objects import node_object, pod_object, pool_object
 
@@ -34,6 +34,7 @@ NODES, POOLS = "/api/v1/nodes", "/apis/resource.aibee.cn/v1alpha1/pools"
 PODS = "/api/v1/namespaces/default/pods"
 NAMES = ("a", "b", "c")
 NODES_EACH = 4
+ALL_POOLS = (*NAMES, "lender", "guest")
 STEPS = 2_000
 EVENTS = 5_000
 KINDS = ("capacity", "allocatable", "used", "own", "shared", "system", "borrowed", "pending")
@@ -49,7 +50,7 @@ class World:
         self.client = client
         self.kubeconfig = kubeconfig
         self.pages = pages
-        self.chance = Random(4)
+        self.chance = random("agreement")
         self.made = 0
 
     async def create(self, path: str, document: dict[str, Any]) -> None:
@@ -86,13 +87,18 @@ class World:
                 flag = chance.choice(("disableSharing", "disableBorrowing", "disablePreemption"))
                 await self.change(f"{POOLS}/{chance.choice(NAMES)}", {"spec": {flag: chance.random() < 0.4}})
 
+    async def lend(self) -> None:
+        """See to it that there is a loan in the end, whatever chance has left."""
+        await self.create(NODES, node_object("spare", cpu="1", labels={"pool": "lender"}))
+        await self.create(PODS, pod_object("guest", pool="guest", cpu="100m"))
+
     async def recounted(self) -> Numbers:
         """Count what the API's objects say, with nothing of the scheduler's but the rules."""
         found: Counter[tuple[str, str, str]] = Counter()
         pool_of: dict[str, str] = {}
         for node in await self.items(NODES):
             label = node["metadata"]["labels"].get("pool")
-            pool = pool_of[node["metadata"]["name"]] = label if label in NAMES else "default"
+            pool = pool_of[node["metadata"]["name"]] = label if label in ALL_POOLS else "default"
             for kind in ("capacity", "allocatable"):
                 found[pool, kind, "cpu"] += parse_milli(node["status"][kind]["cpu"])
                 found[pool, kind, "pods"] += int(node["status"][kind]["pods"])
@@ -100,7 +106,7 @@ class World:
             if pod["status"].get("phase") in ("Succeeded", "Failed"):
                 continue
             named = pod["metadata"].get("annotations", {}).get("resource.aibee.cn/pool")
-            home = named if named in NAMES else "default"
+            home = named if named in ALL_POOLS else "default"
             amounts = {"cpu": parse_milli(pod["spec"]["containers"][0]["resources"]["requests"]["cpu"]), "pods": 1}
             ours, node = pod["spec"]["schedulerName"] == "ai-scheduler", pod["spec"].get("nodeName")
             for resource, amount in amounts.items():
@@ -172,8 +178,9 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         async with Client(server) as client:
             made = World(client, path, pages)
             await made.create(CRDS, pool_crd())
-            for name in NAMES:
+            for name in ALL_POOLS:
                 await made.create(POOLS, pool_object(name, labels={"pool": name}))
+            for name in NAMES:
                 for number in range(NODES_EACH):
                     await made.create(NODES, node_object(f"{name}-{number}", cpu="8", labels={"pool": name}))
             daemon = asyncio.create_task(Daemon(server, ALONE, stop, listener=listener).run())
@@ -189,6 +196,7 @@ async def test_all_three_agree_with_a_recount_after_a_churn_of_five_thousand_eve
     async with world(tmp_path) as cluster:
         for _ in range(STEPS):
             await cluster.step()
+        await cluster.lend()
         last: list[Numbers] = []
         async with asyncio.timeout(60):
             while True:

@@ -10,15 +10,16 @@ import aiohttp
 import pytest
 
 from aischeduler.config.schema import Config
+from aischeduler.daemon import ending, process
 from aischeduler.daemon.process import Daemon
 from aischeduler.kube.pace import Pace
 from aischeduler.observability import scrapes
 from aischeduler.observability.listener import listen
-from tests.daemon.cluster import ALONE, POOLS, brief
+from tests.daemon.cluster import ALONE, PODS, POOLS, brief
 from tests.daemon.test_daemon import listing, scripted_cluster
 from tests.daemon.test_leadership import ELECTED
+from tests.kube.leases import LEASE, LeaseServer
 from tests.kube.scripted import Answer, Half, Request, Script, hang, reply, serving, until
-from tests.kube.test_elector import LEASE, LeaseServer
 
 
 @dataclass
@@ -89,6 +90,7 @@ async def test_daemon_that_decides_is_ready() -> None:
         assert await asked.says("/healthz") == (200, "ok")
 
 
+@pytest.mark.expects_errors("job=pool default left_out=0 ValueError('a bug')")
 async def test_loop_that_keeps_failing_ends_the_daemons_life_without_naming_the_pool(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -143,3 +145,19 @@ async def test_scrape_that_still_waits_does_not_delay_the_next_leader(monkeypatc
         with pytest.raises(aiohttp.ClientError):
             await waiting
     assert waited_at_release == [True]
+
+
+async def test_bindings_without_an_outcome_make_it_unready_and_no_reason_for_a_restart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(process, "NO_OUTCOME_SECONDS", 0.0)
+    monkeypatch.setattr(ending, "GRACE_SECONDS", 0.05)
+    script = scripted_cluster()
+    script.always["get", POOLS] = lambda _: listing()
+    script.on("post", f"{PODS}/p/binding", hang)
+    async with pages(script) as world:
+        await until(lambda: script.asked("post", PODS))
+        said = await world.comes_to("/readyz", 503)
+        assert said.startswith("Bindings make no progress: the oldest has had no outcome for 0 seconds")
+        assert (await world.says("/livez"))[0] == 200
+        assert "ai_scheduler_oldest_binding_seconds 0" in (await world.says("/metrics"))[1]

@@ -83,6 +83,7 @@ def test_values_that_json_lacks_are_still_written() -> None:
 @pytest.mark.parametrize(
     ("level", "lines"), [(LogLevel.DEBUG, 4), (LogLevel.INFO, 3), (LogLevel.WARNING, 2), (LogLevel.ERROR, 1)]
 )
+@pytest.mark.expects_errors("e")
 def test_lines_below_the_level_are_not_written(level: LogLevel, lines: int) -> None:
     out = written(LogFormat.JSON, level)
     log = structlog.get_logger()
@@ -93,6 +94,7 @@ def test_lines_below_the_level_are_not_written(level: LogLevel, lines: int) -> N
     assert len(out.getvalue().splitlines()) == lines
 
 
+@pytest.mark.expects_errors("the loop failed")
 @pytest.mark.parametrize("log_format", LogFormat)
 def test_traceback_keeps_its_lines_but_not_their_control_characters(log_format: LogFormat) -> None:
     out = written(log_format)
@@ -106,6 +108,7 @@ def test_traceback_keeps_its_lines_but_not_their_control_characters(log_format: 
     assert shown.replace("\n", "").isprintable()
 
 
+@pytest.mark.expects_errors("failed")
 def test_end_of_a_long_traceback_is_kept() -> None:
     out = written(LogFormat.JSON)
     structlog.get_logger().error("failed", exception="x" * TRACEBACK_LENGTH_MAX + "the reason")
@@ -114,6 +117,7 @@ def test_end_of_a_long_traceback_is_kept() -> None:
     assert exception.endswith("the reason")
 
 
+@pytest.mark.expects_errors("Task was destroyed")
 def test_lines_of_libraries_are_lines_like_ours() -> None:
     out = written(LogFormat.JSON)
     logging.getLogger("asyncio").info("small talk")

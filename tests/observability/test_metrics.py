@@ -66,6 +66,7 @@ def busy_world() -> World:
     world.meter.ended(evictions[0], "Evicted", 0.5)
     world.reports.written, world.reports.dropped, world.reports.refused = 5, 1, 2
     world.reflectors["Pod"] = StillReflector(3, Counts(lists=2, old_events=9, unreadable_objects=1))
+    world.meter.internal_errors["binder"] += 1
     return world
 
 

@@ -7,6 +7,7 @@ from aischeduler.engine.tally import Tally
 from aischeduler.kube.reports import ReportCounts
 from aischeduler.kube.resources import Counts
 from aischeduler.model.actions import Bind
+from aischeduler.model.constraints import ConstraintKind
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.resources import Request
@@ -14,7 +15,7 @@ from aischeduler.model.summary import GPU, PoolSummary
 from aischeduler.observability.labels import PoolLabels
 from aischeduler.observability.meter import Meter
 from aischeduler.observability.metrics import Metrics
-from aischeduler.observability.sources import Sources
+from aischeduler.observability.sources import Sources, Waiting
 
 NOTHING: Mapping[str, int] = {CPU: 0, MEMORY: 0, EPHEMERAL_STORAGE: 0, PODS: 0, GPU: 0}
 SPEC = PodSpec(key=b"", request=Request({CPU: 100}, 100, 0))
@@ -52,6 +53,7 @@ class StillEngine:
         self.summaries = pools
         self.queues: dict[str, dict[str, int]] = {}
         self.lent: dict[tuple[str, str], int] = {}
+        self.held_pods: dict[tuple[str, ConstraintKind], int] = {}
         self.conflicting: dict[str, int] = {}
 
     def pools(self) -> tuple[str, ...]:
@@ -63,6 +65,9 @@ class StillEngine:
     def waiting(self) -> dict[str, dict[str, int]]:
         return self.queues
 
+    def held(self) -> dict[tuple[str, ConstraintKind], int]:
+        return self.held_pods
+
     def loans(self) -> dict[tuple[str, str], int]:
         return self.lent
 
@@ -71,6 +76,9 @@ class StillEngine:
 
 
 class StillReflector:
+    open_seconds = 60.0
+    silent_seconds = 5.0
+
     def __init__(self, objects: int, counts: Counts) -> None:
         self.counts = counts
         self._objects = objects
@@ -102,5 +110,5 @@ class World:
         self.meter = Meter(PoolLabels(limit))
         self.reports = ReportCounts()
         self.reflectors: dict[str, Any] = {"Pod": StillReflector(3, Counts()), "Node": StillReflector(2, Counts())}
-        backlogs = {"inbox": lambda: 5, "binds": lambda: 2}
-        self.metrics = Metrics(Sources(self.engine, self.meter, self.reports, self.reflectors, backlogs, self.leads))
+        waiting = Waiting({"inbox": lambda: 5, "binds": lambda: 2}, lambda: 1.5)
+        self.metrics = Metrics(Sources(self.engine, self.meter, self.reports, self.reflectors, self.leads, waiting))

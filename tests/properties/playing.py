@@ -3,12 +3,14 @@
 from collections import Counter
 from typing import ClassVar
 
-from hypothesis import HealthCheck, seed, settings
+from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from aischeduler.model.actions import Action, Bind, Evict, Nominate, ReportPool, ReportWaiting
 
 STEPS = 100
+SHRINKING_SECONDS_MAX = 1800
+"""A run that fails is made shorter before it is shown; a timeout meanwhile would be shown instead of what was found."""
 HAPPENS = (Bind, Evict, Nominate, ReportPool, ReportWaiting)
 """What the scheduler must have asked for, or the days were empty ones."""
 
@@ -23,8 +25,13 @@ class Days(RuleBasedStateMachine):
         self.done.update(type(action) for action in actions)
 
 
-def play(machine: type[Days], number: int, runs: int) -> None:
-    """Play so many runs of 100 steps: the same ones for the same number."""
+def play(
+    machine: type[Days],
+    number: int,
+    runs: int,
+    phases: tuple[Phase, ...] = tuple(Phase),
+) -> None:
+    """Play so many runs of 100 steps, the same ones for the same number; something of each kind must have happened."""
     machine.done = Counter()
     how = settings(
         max_examples=runs,
@@ -32,6 +39,7 @@ def play(machine: type[Days], number: int, runs: int) -> None:
         deadline=None,
         derandomize=False,  # it would try only short runs, which find nothing
         database=None,
+        phases=phases,
         suppress_health_check=list(HealthCheck),
     )
     run_state_machine_as_test(seed(number)(machine), settings=how)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from aischeduler.engine.profile import default_profile
-from aischeduler.model.actions import Action, Bind, CreatePool, Evict, Nominate, Settle
+from aischeduler.model.actions import Action, Bind, CreatePool, Evict, Nominate, ReadPool, Refresh, Settle
 from aischeduler.model.budget import Budget
 from aischeduler.model.events import (
     BindRefused,
@@ -23,7 +23,9 @@ from aischeduler.model.events import (
     PodGone,
     PodSeen,
     PoolGone,
+    PoolRead,
     PoolSeen,
+    Refreshed,
     Refusal,
     Spared,
 )
@@ -32,7 +34,7 @@ from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool
 from aischeduler.model.selectors import Labels, label_selector, requirement
 from tests.build import replace
-from tests.watched import WatchedScheduler
+from tests.watched import WatchedScheduler, answers
 
 ROUNDS_MAX = 1000
 """Rounds within one instant; more would never end."""
@@ -204,14 +206,31 @@ class World:
             case CreatePool(name):
                 if name not in self.pools:
                     self.put(Pool(name, uid=f"uid-{name}", generation=1))
-            case Settle(pod):
-                if all(bind.pod.uid != pod.uid for bind in self.binds):
-                    self._read(pod.uid)
+            case ReadPool() | Refresh() | Settle():
+                self._look(action)
             case Nominate(pod, node):
                 if pod.uid in self.pods and not self.pods[pod.uid].node_name:
                     self.put(replace(self.pods[pod.uid], nominated_node=node))
             case _:
                 pass
+
+    def _look(self, action: ReadPool | Refresh | Settle) -> None:
+        """Read what the engine asks for, past the watch."""
+        match action:
+            case ReadPool(name):
+                if name in self.pools:
+                    self._tell(PoolSeen(self.pools[name]))
+                self._tell(PoolRead(name, found=name in self.pools))
+            case Refresh(pool):
+                self.hear()
+                self._tell(Refreshed(pool))
+            case Settle(pod, evicted=True):
+                self._read(pod.uid)
+                if pod.uid in self.pods and not self.pods[pod.uid].terminating:
+                    self._tell(EvictRefused(pod.uid, Spared.LOST, "nothing was heard"))
+            case Settle(pod):
+                if all(bind.pod.uid != pod.uid for bind in self.binds):
+                    self._read(pod.uid)
 
     def _read(self, uid: str) -> None:
         """Read a pod past the watch."""
@@ -266,6 +285,11 @@ class World:
             self._tell(EvictRefused(pod.uid, wish, "no"))
         else:
             self.delete_pod(pod.uid, grace_seconds)
+
+    def lose_eviction(self, number: int) -> None:
+        """Let an eviction that is in flight be lost: nobody carries it out, and nobody says so."""
+        if self.evictions:
+            self.evictions.pop(number % len(self.evictions))
 
     def restart_scheduler(self) -> None:
         """End the engine; what it had in flight may or may not have arrived; a new one lists everything."""
@@ -339,5 +363,8 @@ class World:
         said: list[Action] = []
         while pools := scheduler.ready(self.now):
             for pool in pools:
-                said += scheduler.decide(pool, self.now, 1)
+                actions = scheduler.decide(pool, self.now, 1)
+                said += actions
+                for event in answers(actions):
+                    scheduler.observe(event, self.now)
         return scheduler, [action for action in said if isinstance(action, Bind | Evict)]

@@ -1,5 +1,6 @@
 """The cluster of these tests: 25 nodes for the three pools of the examples, and crowds of pods that fill it exactly."""
 
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ CRDS = ROOT / "manifests" / "crds"
 CRD = "pools.resource.aibee.cn"
 POOLS_PATH = "/apis/resource.aibee.cn/v1alpha1/pools"
 SERVED_WITHIN_SECONDS = 30.0
+REPEAT = int(os.environ.get("AI_SCHEDULER_REPEAT", "1"))
+"""How often each scenario of watches that lag is played."""
 
 CPU_POOL, GPU_POOL, MASTERS = "cpu-pool", "gpu-pool", "masters"
 CPU_NODES, GPU_NODES, MASTER_NODES = 12, 10, 3

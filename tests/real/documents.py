@@ -4,11 +4,12 @@ import msgspec
 
 
 class Resources(msgspec.Struct):
-    requests: dict[str, str] = {}
+    requests: dict[str, str] | None = None
 
 
-class Container(msgspec.Struct):
-    resources: Resources = msgspec.field(default_factory=Resources)
+class Container(msgspec.Struct, rename="camel"):
+    resources: Resources | None = None
+    restart_policy: str | None = None
 
 
 class Metadata(msgspec.Struct, rename="camel"):
@@ -22,6 +23,9 @@ class Metadata(msgspec.Struct, rename="camel"):
 class Spec(msgspec.Struct, rename="camel"):
     node_name: str = ""
     containers: list[Container] | None = None
+    init_containers: list[Container] | None = None
+    resources: Resources | None = None
+    overhead: dict[str, str] | None = None
 
 
 class Status(msgspec.Struct):

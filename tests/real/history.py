@@ -8,7 +8,7 @@ Laws:
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from threading import Thread
@@ -17,8 +17,7 @@ from typing import Self
 import aiohttp
 import msgspec
 
-from aischeduler.model.names import PODS
-from aischeduler.model.resources import parse_amounts
+from tests import asked
 from tests.controlplane.plane import ControlPlane
 from tests.real.documents import Line, Metadata, Pod, Pods, Spec
 
@@ -41,7 +40,7 @@ class Sight:
     node: str
     gone: bool
     finished: bool
-    requests: tuple[Mapping[str, str], ...]
+    spec: Spec
 
 
 class History:
@@ -101,7 +100,7 @@ class History:
     def overcommitted(self) -> list[str]:
         """Return each moment at which the pods on a node asked for more than the node has."""
         allocatable = {
-            node["metadata"]["name"]: parse_amounts("allocatable", node["status"]["allocatable"])
+            node["metadata"]["name"]: asked.amounts(node["status"]["allocatable"])
             for node in self._plane.api("GET", "/api/v1/nodes").body["items"]
         }
         used: dict[str, Counter[str]] = {name: Counter() for name in allocatable}
@@ -178,10 +177,9 @@ class History:
 
     def _see(self, pod: Pod, *, gone: bool) -> None:
         finished = pod.status.phase in ("Succeeded", "Failed")
-        requests = tuple(container.resources.requests for container in pod.spec.containers or ())
         metadata = pod.metadata
         at, node = time.monotonic(), pod.spec.node_name
-        sight = Sight(at, metadata.uid, metadata.namespace, metadata.name, node, gone, finished, requests)
+        sight = Sight(at, metadata.uid, metadata.namespace, metadata.name, node, gone, finished, pod.spec)
         self.sights.append(sight)
         bound = self._bound.setdefault(sight.namespace, {})
         if gone:
@@ -198,7 +196,4 @@ def _pod_of(sight: Sight) -> Pod:
 
 
 def _amounts(sight: Sight) -> Counter[str]:
-    total = Counter({PODS: 1})
-    for requests in sight.requests:
-        total.update(parse_amounts("requests", requests))
-    return total
+    return asked.requests(msgspec.to_builtins(sight.spec))

@@ -4,8 +4,8 @@ Run as `-m tests.real.kubelets URL AUTHORITY CERTIFICATE KEY`; it says `watching
 
 Laws:
 - It keeps up with crowds: a process of its own, many requests at a time, and a watch that ended is begun again.
-- That a write is refused because its pod is gone or changed is no failure: the watch tells what became of it. Any
-  other refusal ends the program.
+- That a write is refused because its pod is gone or changed is no failure: the watch tells what became of it. An API
+  server that is away or answers with an error of its own is asked again; any other refusal ends the program.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ import sys
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
+from typing import Any
 
 import aiohttp
 import msgspec
@@ -85,19 +86,29 @@ class Kubelets:
     async def _act(self, metadata: Metadata, action: str, seconds: float) -> None:
         await asyncio.sleep(seconds)
         path = f"/api/v1/namespaces/{metadata.namespace}/pods/{metadata.name}"
-        async with self._in_flight:
-            if action == "stop":
-                options = {"gracePeriodSeconds": 0, "preconditions": {"uid": metadata.uid}}
-                request = self._session.delete(path, data=msgspec.json.encode(options))
-            else:
-                now = datetime.fromtimestamp(time.time(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-                ready = {"type": "Ready", "status": "True", "lastTransitionTime": now}
-                status = {"phase": "Running", "startTime": now, "conditions": [ready]}
-                change = {"metadata": {"uid": metadata.uid}, "status": status}
-                request = self._session.patch(f"{path}/status", data=msgspec.json.encode(change), headers=PATCH)
-            async with request as answer:
+        method, body = "DELETE", {"gracePeriodSeconds": 0, "preconditions": {"uid": metadata.uid}}
+        if action == "start":
+            method, body, path = "PATCH", _running(metadata.uid), f"{path}/status"
+        while not await self._written(method, path, msgspec.json.encode(body)):
+            await asyncio.sleep(AGAIN_SECONDS)
+
+    async def _written(self, method: str, path: str, body: bytes) -> bool:
+        """Write once; False where the API server is away or ill."""
+        headers = PATCH if method == "PATCH" else None
+        try:
+            async with self._in_flight, self._session.request(method, path, data=body, headers=headers) as answer:
                 said = await answer.read()
-                assert answer.status in EXPECTED, said
+        except (aiohttp.ClientError, ConnectionError):
+            return False
+        assert answer.status in EXPECTED or answer.status >= 500, said
+        return answer.status in EXPECTED
+
+
+def _running(uid: str) -> dict[str, Any]:
+    """Return what a kubelet says of a pod that it has started, this one life of its name."""
+    now = datetime.fromtimestamp(time.time(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": now}
+    return {"metadata": {"uid": uid}, "status": {"phase": "Running", "startTime": now, "conditions": [ready]}}
 
 
 async def main(url: str, authority: str, certificate: str, key: str) -> None:

@@ -5,26 +5,22 @@ Law: the recount knows the rules by itself and shares no line with the scheduler
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from decimal import Decimal
+from fractions import Fraction
 
 from prometheus_client.samples import Sample
 
+from tests import asked
 from tests.objects import Json
+from tests.real.rules import DEFAULT, OURS, finished, pool_named, pool_of, requests
 
-Numbers = dict[tuple[str, str, str], Decimal]
+Numbers = dict[tuple[str, str, str], Fraction]
 """(pool, what, resource) -> cores, bytes or units; what is zero is left out. Loans: (lender, "loans", home) -> pods."""
 
-Sums = defaultdict[tuple[str, str, str], Decimal]
+Sums = defaultdict[tuple[str, str, str], Fraction]
 
-OURS = "ai-scheduler"
-POOL = "resource.aibee.cn/pool"
 GPU, GPUS = "nvidia.com/gpu", "gpu"
 AMOUNTS = ("capacity", "allocatable", "used", "own", "shared", "system", "borrowed", "free", "pending")
 COUNTS = ("nodes", "pods", "pendingPods")
-UNITS = {
-    **{unit: Decimal(1000) ** power for power, unit in enumerate(["n", "u", "m", "", *"kMGTPE"], -3)},
-    **{f"{unit}i": Decimal(1024) ** power for power, unit in enumerate("KMGTPE", 1)},
-}
 JSON_UNITS = {"cpuMilli": ("cpu", 1000), "memoryBytes": ("memory", 1), "pods": ("pods", 1), "gpus": (GPUS, 1)}
 
 
@@ -34,19 +30,19 @@ def recount(documents: Iterable[Json]) -> Numbers:
     for document in documents:
         kinds[document["kind"]].append(document)
     pools = {pool["metadata"]["name"]: pool["spec"] for pool in kinds["Pool"]}
-    pool_of = {node["metadata"]["name"]: _pool_of(node, pools) for node in kinds["Node"]}
-    found: Sums = defaultdict(Decimal)
+    pool_by_node = {node["metadata"]["name"]: pool_of(node, pools) for node in kinds["Node"]}
+    found: Sums = defaultdict(Fraction)
     for node in kinds["Node"]:
-        pool = pool_of[node["metadata"]["name"]]
+        pool = pool_by_node[node["metadata"]["name"]]
         found[pool, "nodes", ""] += 1
         for kind in ("capacity", "allocatable"):
-            _add(found, pool, kind, {name: _amount(text) for name, text in node["status"][kind].items()})
+            _add(found, pool, kind, asked.amounts(node["status"][kind]))
     for pod in kinds["Pod"]:
-        if pod["status"].get("phase") not in ("Succeeded", "Failed"):
-            _count(found, pod, pools, pool_of)
+        if not finished(pod):
+            _count(found, pod, pools, pool_by_node)
     for pool, kind, resource in [key for key in found if key[1] == "allocatable"]:
         free = found[pool, kind, resource] - found[pool, "used", resource]
-        found[pool, "free", resource] = max(free, Decimal(0))
+        found[pool, "free", resource] = max(free, Fraction(0))
     return _kept(found)
 
 
@@ -55,10 +51,10 @@ def from_status(pools: Iterable[Json]) -> Numbers:
     found: Numbers = {}
     for pool in pools:
         name, status = pool["metadata"]["name"], pool.get("status", {})
-        found |= {(name, count, ""): Decimal(status.get(count, 0)) for count in COUNTS}
+        found |= {(name, count, ""): Fraction(status.get(count, 0)) for count in COUNTS}
         for kind in AMOUNTS:
             for resource, text in status.get(kind, {}).items():
-                found[name, kind, resource] = _amount(text)
+                found[name, kind, resource] = asked.amount(text)
                 if resource == GPU:
                     found[name, kind, GPUS] = found[name, kind, resource]
     return _kept(found)
@@ -68,11 +64,11 @@ def from_command(pools: Iterable[Json]) -> Numbers:
     """Return what `ai-scheduler pools -o json` says."""
     found: Numbers = {}
     for pool in pools:
-        found |= {(pool["name"], count, ""): Decimal(pool[count]) for count in COUNTS}
+        found |= {(pool["name"], count, ""): Fraction(pool[count]) for count in COUNTS}
         for kind in AMOUNTS:
             for field, (resource, scale) in JSON_UNITS.items():
-                found[pool["name"], kind, resource] = Decimal(pool[kind][field]) / scale
-            found |= {(pool["name"], kind, one): Decimal(amount) for one, amount in pool[kind]["others"].items()}
+                found[pool["name"], kind, resource] = Fraction(pool[kind][field]) / scale
+            found |= {(pool["name"], kind, one): Fraction(amount) for one, amount in pool[kind]["others"].items()}
     return _kept(found)
 
 
@@ -80,7 +76,7 @@ def from_metrics(samples: Iterable[Sample]) -> Numbers:
     """Return what `/metrics` says."""
     found: Numbers = {}
     for sample in samples:
-        labels, value = sample.labels, Decimal(str(sample.value))
+        labels, value = sample.labels, Fraction(str(sample.value))
         match sample.name:
             case "ai_scheduler_pool_resource":
                 found[labels["pool"], labels["kind"], labels["resource"]] = value
@@ -108,59 +104,34 @@ def difference(told: Numbers, counted: Numbers) -> list[str]:
     ]
 
 
-def _count(found: Sums, pod: Json, pools: Mapping[str, Json], pool_of: dict[str, str]) -> None:
-    """Count one unfinished pod where it is, or where it waits."""
+def _count(found: Sums, pod: Json, pools: Mapping[str, Json], pool_by_node: Mapping[str, str]) -> None:
+    """Count one unfinished pod where it is, or where it waits; on a node that is gone it is nobody's."""
     spec, ours = pod["spec"], pod["spec"]["schedulerName"] == OURS
-    named = pod["metadata"].get("annotations", {}).get(POOL, "")
-    home = named if named in pools else "default"
-    asked = _requests(spec)
+    home = pool_named(pod) if pool_named(pod) in pools else DEFAULT
+    amounts = requests(pod)
     if not spec.get("nodeName"):
         if ours and not spec.get("schedulingGates"):
-            _add(found, home, "pending", asked)
+            _add(found, home, "pending", amounts)
             found[home, "pendingPods", ""] += 1
         return
-    pool = pool_of[spec["nodeName"]]
+    pool = pool_by_node.get(spec["nodeName"])
+    if pool is None:
+        return
     found[pool, "pods", ""] += 1
-    _add(found, pool, "used", asked)
-    _add(found, pool, "system" if not ours else "own" if home == pool else "shared", asked)
+    _add(found, pool, "used", amounts)
+    _add(found, pool, "system" if not ours else "own" if home == pool else "shared", amounts)
     if ours and home != pool:
-        _add(found, home, "borrowed", asked)
+        _add(found, home, "borrowed", amounts)
         found[pool, "loans", home] += 1
 
 
-def _requests(spec: Json) -> dict[str, Decimal]:
-    asked = {"pods": Decimal(1)}
-    for container in spec["containers"]:
-        for resource, text in container["resources"].get("requests", {}).items():
-            asked[resource] = asked.get(resource, Decimal(0)) + _amount(text)
-    return asked
-
-
-def _add(found: Sums, pool: str, kind: str, amounts: Mapping[str, Decimal]) -> None:
-    for resource, amount in amounts.items():
+def _add(found: Sums, pool: str, kind: str, amounts: Mapping[str, int]) -> None:
+    for resource, whole in amounts.items():
+        amount = Fraction(whole, 1000 if resource in asked.MILLI_RESOURCES else 1)
         found[pool, kind, resource] += amount
         if resource == GPU:
             found[pool, kind, GPUS] += amount
 
 
-def _pool_of(node: Json, pools: Mapping[str, Json]) -> str:
-    """Return the one pool that selects the node, else the default one."""
-    labels = node["metadata"].get("labels", {})
-    mine = [
-        name
-        for name, spec in pools.items()
-        if name != "default"
-        and "nodeSelector" in spec
-        and all(labels.get(key) == value for key, value in spec["nodeSelector"].get("matchLabels", {}).items())
-        and all(labels.get(one["key"]) in one["values"] for one in spec["nodeSelector"].get("matchExpressions", ()))
-    ]
-    return mine[0] if len(mine) == 1 else "default"
-
-
-def _kept(found: Mapping[tuple[str, str, str], Decimal]) -> Numbers:
+def _kept(found: Mapping[tuple[str, str, str], Fraction]) -> Numbers:
     return {key: amount for key, amount in found.items() if amount}
-
-
-def _amount(quantity: str) -> Decimal:
-    number = quantity.rstrip("numkKMGTPEi")
-    return Decimal(number) * UNITS[quantity[len(number) :]]

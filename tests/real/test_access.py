@@ -70,10 +70,10 @@ def test_token_file_and_context_are_followed(
     document["users"][0]["user"] = {"token": "wrong"}
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(json.dumps(document))
-    create_nodes(control_plane, [node_object("n")])
+    create_pools(control_plane, pool_object("seen"))
     shown = command("pools", "--kubeconfig", str(kubeconfig), "--context", "other")
     assert shown.returncode == 0, shown.stderr
-    assert "default" in shown.stdout
+    assert "seen" in shown.stdout
 
 
 def test_wrong_token_is_one_sentence(control_plane: ControlPlane, tmp_path: Path) -> None:

@@ -49,6 +49,11 @@ def pool_condition(plane: ControlPlane, history: History, name: str, kind: str, 
     return found()
 
 
+def takes_status_of(plane: ControlPlane, name: str) -> bool:
+    """Say whether the API server takes the status of a Pool whose spec it would refuse; that of 1.31 does not."""
+    return plane.api("PATCH", f"{POOLS}/{name}/status?dryRun=All", {"status": {"pods": 1_000}}).status == 200
+
+
 def test_pool_with_an_operator_that_does_not_exist_is_refused_by_kubectl(
     control_plane: ControlPlane, namespace: str, running: Daemon, history: History
 ) -> None:
@@ -70,8 +75,11 @@ def test_stored_pool_that_todays_schema_would_refuse_owns_nothing_and_says_so(
         history.wait_until(lambda: control_plane.api("POST", POOLS, bad).status == 201, "the bad pool stored")
     finally:
         install(control_plane)
-    refused = pool_condition(control_plane, history, "bad", "Accepted", "False")
-    assert "spec.nodeSelector.matchExpressions[0]" in refused["message"]
+    told = wait_for_event(control_plane, history, "default", "InvalidSpec", "bad")
+    assert "spec.nodeSelector.matchExpressions[0]" in told
+    if takes_status_of(control_plane, "bad"):
+        refused = pool_condition(control_plane, history, "bad", "Accepted", "False")
+        assert "spec.nodeSelector.matchExpressions[0]" in refused["message"]
     others_go_on(control_plane, history, namespace)
     mended = {"spec": {"nodeSelector": {"matchExpressions": [{"key": "cpu", "operator": "Exists"}]}}}
     assert control_plane.api("PATCH", f"{POOLS}/bad", mended).status == 200

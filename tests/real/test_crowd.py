@@ -1,18 +1,21 @@
 """Many pods, and what may break while they are bound: nothing is lost or bound twice, and no node is overbooked."""
 
 import time
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
+from aischeduler.kube.report_lane import WRITERS
 from tests.controlplane.many import Request, send
 from tests.controlplane.plane import ControlPlane
 from tests.objects import pod_object
 from tests.real.bindings import bindings
-from tests.real.cluster import CPU_POOL, backlog, create_pods, events, later
+from tests.real.cluster import CPU_POOL, backlog, condition, create_pods, events, later, pod, wait_for_event
 from tests.real.daemon import MODULE, WITHOUT_UVLOOP, Daemon
 from tests.real.history import History
 from tests.real.judge import judge
+from tests.real.replicas import Arrivals
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -25,6 +28,12 @@ kind: AiSchedulerConfiguration
 bindInFlight: 16
 """
 """So that in the middle some pods are not even decided."""
+PER_SECOND, BURST = 5, 100
+FEW_EVENTS = f"""\
+apiVersion: config.resource.aibee.cn/v1alpha1
+kind: AiSchedulerConfiguration
+events: {{perSecond: {PER_SECOND}, burst: {BURST}}}
+"""
 AT_ONCE = {"gracePeriodSeconds": 0}
 SUCCEEDED = {"status": {"phase": "Succeeded"}}
 
@@ -95,6 +104,21 @@ def test_killed_api_server_loses_nothing_and_binds_nothing_twice(
     judge(control_plane, history, namespace)
 
 
+def test_api_server_that_ends_gracefully_while_pods_come_loses_nothing_and_binds_nothing_twice(
+    control_plane: ControlPlane, namespace: str, daemon: Daemon, history: History
+) -> None:
+    """It refuses connections at once, but watches stay open for up to a minute: the daemon hears and cannot write."""
+    halfway(control_plane, namespace, daemon, history)
+    log_before = len(control_plane.log("kube-apiserver"))
+    with Arrivals(control_plane, namespace, later(namespace), 5) as arrivals:
+        control_plane.restart("kube-apiserver", gracefully=True)
+        assert "Stopped listening on" in control_plane.log("kube-apiserver")[log_before:]
+        history.wait_for_bound(namespace, ALL, 90)
+    assert arrivals.failure is not None, "pods came while the API server ended"
+    assert daemon.running()
+    judge(control_plane, history, namespace)
+
+
 def test_killed_etcd_loses_nothing_and_binds_nothing_twice(
     control_plane: ControlPlane, namespace: str, daemon: Daemon, history: History
 ) -> None:
@@ -143,6 +167,38 @@ def test_terminated_scheduler_finishes_what_is_in_flight_and_exits_with_0(
         daemon.launch()
         history.wait_for_bound(namespace, len(backlog(namespace)))
     judge(control_plane, history, namespace)
+
+
+def test_events_of_a_crowd_come_at_their_rate_and_hold_back_neither_condition_nor_warning_nor_the_end(
+    control_plane: ControlPlane, namespace: str, history: History, tmp_path: Path
+) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(FEW_EVENTS)
+    create_pods(control_plane, namespace, backlog(namespace))
+    with Daemon(control_plane, None, "--config", str(config)) as daemon:
+        daemon.launch()
+        history.wait_for_bound(namespace, len(backlog(namespace)))
+        create_pods(control_plane, namespace, [pod_object("vast", namespace=namespace, cpu="48", pool=CPU_POOL)])
+        said = wait_for_event(control_plane, history, namespace, "FailedScheduling", "vast")
+        history.wait_until(lambda: why_waiting(control_plane, namespace, "vast") == said, "its condition")
+        assert daemon.stop() == 0
+        (left,) = daemon.said("events left unwritten")
+    moments = event_moments(control_plane, namespace)
+    assert len(moments) + left["count"] == len(backlog(namespace)) + 1
+    at_once = BURST + WRITERS  # each writer may hold a turn while Bindings go first
+    soonest = [moments[0] + max(0, number + 1 - at_once) / PER_SECOND for number in range(len(moments))]
+    assert [number for number, at in enumerate(moments) if at < soonest[number] - 0.5] == []
+    judge(control_plane, history, namespace)
+
+
+def why_waiting(plane: ControlPlane, namespace: str, name: str) -> str | None:
+    return condition(pod(plane, namespace, name), "PodScheduled").get("message")
+
+
+def event_moments(plane: ControlPlane, namespace: str) -> list[float]:
+    """Return when each event of a namespace was sent, by the clock of who sent it."""
+    items = plane.api("GET", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events").body["items"]
+    return sorted(datetime.fromisoformat(item["eventTime"]).timestamp() for item in items)
 
 
 def test_pods_replaced_under_their_names_meanwhile_are_bound_anew(

@@ -16,6 +16,7 @@ from tests.real.cluster import (
     EXAMPLES,
     GPU_POOL,
     MASTERS,
+    POOLS_PATH,
     condition,
     create_nodes,
     create_pods,
@@ -225,6 +226,12 @@ def test_table_of_pools_shows_what_they_have_and_use(
     pods = [pod_object(f"p-{n}", namespace=namespace, cpu="2", gpu=1, pool=GPU_POOL) for n in range(3)]
     create_pods(control_plane, namespace, pods)
     history.wait_for_bound(namespace, 3)
+
+    def told() -> bool:
+        status = control_plane.api("GET", f"{POOLS_PATH}/{GPU_POOL}").body.get("status", {})
+        return bool(status.get("pods") == 3)
+
+    history.wait_until(told, "the status of the pool")
     command = [sys.executable, "-m", "aischeduler", "pools", "--kubeconfig", str(control_plane.kubeconfig)]
     shown = subprocess.run(command, capture_output=True, text=True, check=False)
     assert shown.returncode == 0, shown.stderr

@@ -1,5 +1,6 @@
 """Who we are to the API server by a kubeconfig is who kubectl is by it, and where it cannot be anybody, nor can we."""
 
+import asyncio
 import json
 import os
 import time
@@ -13,6 +14,7 @@ from aischeduler.kube.client import Client
 from aischeduler.kube.errors import AccessError
 from tests.controlplane.plane import ControlPlane
 from tests.kube.kubeconfigs import V1, credential, program, runs
+from tests.kube.test_dial import proxying
 from tests.objects import Json
 
 REVIEW = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
@@ -103,6 +105,17 @@ async def test_several_files_lead_where_kubectl_goes(control_plane: ControlPlane
     paths = os.pathsep.join(["/not/there", str(first), second])
     assert (await told_to_us(paths))["username"] == "token-admin"
     assert await told_to_us(paths) == told_to_kubectl(control_plane, paths)
+
+
+async def test_proxy_of_a_kubeconfig_passes_us_and_kubectl_on(control_plane: ControlPlane, tmp_path: Path) -> None:
+    async with proxying() as (port, heads):
+        proxy = {"proxy-url": f"http://me:secret@127.0.0.1:{port}"}
+        path = write(control_plane, tmp_path / "config", {"token": control_plane.token}, **proxy)
+        assert (await told_to_us(path))["username"] == "token-admin"
+        (ours,) = heads
+        assert await asyncio.to_thread(told_to_kubectl, control_plane, path) == await told_to_us(path)
+    known = [line for line in ours.splitlines() if line.startswith(("CONNECT", "Host", "Proxy-Authorization"))]
+    assert set(known) <= set(heads[1].splitlines()), "kubectl asks its proxy for the same"
 
 
 async def test_program_is_told_what_kubectl_tells_it(control_plane: ControlPlane, tmp_path: Path) -> None:

@@ -27,6 +27,11 @@ OUR_POOL = f"pool {DEFAULT_POOL}: "
 """Our sentence says whose nodes it speaks of."""
 WITHOUT_CLAIMS = re.compile(r" no new claims to deallocate,")
 """What kube-scheduler says beside it of claims of devices, which none of these pods has."""
+WORDS_SINCE = 36
+"""The minor version of the kube-scheduler whose words ours are. That of 1.31 names each taint in a reason of its own,
+counts a node that is too small for the pod among those where preemption could help, and says nothing of the nodes that
+a pod does not ask for by name."""
+TAINTS = re.compile(r"(\d+) (node\(s\) had untolerated taint)(?: \{.*\}|\(s\))")
 
 
 def nodes(side: str) -> list[Json]:
@@ -176,6 +181,20 @@ CASES = {
 }
 
 
+def minor_version(plane: ControlPlane) -> int:
+    return int(plane.api("GET", "/version").body["minor"])
+
+
+def without_new_words(sentence: str) -> str:
+    """Return the reasons with one sum for all taints, in order, and nothing of preemption."""
+    counts: dict[str, int] = {}
+    reasons = sentence.partition("preemption: ")[0].partition(": ")[2].rstrip(". ")
+    for one in filter(None, reasons.split(", ")):
+        count, _, reason = TAINTS.sub(r"\1 \2s", one).partition(" ")
+        counts[reason] = counts.get(reason, 0) + int(count)
+    return ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
+
+
 @dataclass(frozen=True)
 class Verdict:
     """What a scheduler made of a pod: whether it is bound, else what the nodes lack and whom evicting would help."""
@@ -215,15 +234,17 @@ def verdicts(control_plane: ControlPlane) -> Verdicts:
     finally:
         control_plane.kill("kube-scheduler")
         sweep(control_plane)
+    old = minor_version(control_plane) < WORDS_SINCE
     found: Verdicts = {side: {} for side in SIDES}
     for full, (side, name) in names.items():
         sentence = "" if full in bound else WITHOUT_CLAIMS.sub("", refused[full]).removeprefix(OUR_POOL)
-        found[side][name] = Verdict(full in bound, sentence)
+        found[side][name] = Verdict(full in bound, without_new_words(sentence) if old and sentence else sentence)
     return found
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_both_agree_on_who_fits_and_on_the_words(verdicts: Verdicts, name: str) -> None:
+def test_both_agree_on_who_fits_and_on_the_words(control_plane: ControlPlane, verdicts: Verdicts, name: str) -> None:
     ours, theirs = verdicts["ours"][name], verdicts["theirs"][name]
     assert ours.bound == theirs.bound == CASES[name].fits
-    assert ours.sentence == theirs.sentence
+    if minor_version(control_plane) >= WORDS_SINCE or not name.startswith("field-"):
+        assert ours.sentence == theirs.sentence

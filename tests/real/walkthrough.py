@@ -2,8 +2,8 @@
 
 Laws:
 - A command is a line of a `console` block that begins with `$ `; what it prints stands below it.
-- What differs from run to run is left out of a comparison: the ends of pod names, uids, times, ages, widths of columns.
-  Everything else has to be as it is written.
+- What differs from run to run, or between versions of kubectl, is left out of a comparison: the ends of pod names,
+  uids, times, ages, widths of columns, the namespace of what was deleted. Everything else has to be as it is written.
 """
 
 import re
@@ -19,6 +19,7 @@ VARYING = (
     (re.compile(r"(?<=[a-z]-)(\d+-)?[bcdfghjklmnpqrstvwxz2456789]{5}\b"), "RANDOM"),
     (re.compile(r"(?<![\w.])(\d+[ydhms])+( \(x\d+ over (\d+[ydhms])+\))?(?![\w.])"), "AGE"),
     (re.compile(r"(Resource Version:\s+)\d+"), r"\1NUMBER"),
+    (re.compile(r'(?<=" deleted) from \S+ namespace$'), ""),
     (re.compile("─+"), "─"),
     (re.compile(r"\s+"), " "),
 )

@@ -6,11 +6,14 @@ Laws:
 """
 
 import time
+from collections.abc import Mapping
 from typing import Protocol
 
 from tests.worlds.world import Answer, Call, Stream
 
 MOMENT_SECONDS = 0.01
+BUSY = ("active", "backoff")
+"""The parts of a queue in which a pod waits for nothing but its turn or the end of its backoff."""
 
 
 class Ground(Protocol):
@@ -18,7 +21,7 @@ class Ground(Protocol):
 
     @property
     def quiet_seconds(self) -> float:
-        """For how long nothing must happen before we say that it does not."""
+        """For how long, on the scheduler's own clock, nothing must happen before we say that it does not."""
         ...
 
     def begin(self) -> None:
@@ -43,6 +46,17 @@ class Ground(Protocol):
         """Let so much time pass in which everybody acts, at least a moment."""
         ...
 
+    def scheduler_now(self) -> float:
+        """Return the seconds of the clock by which the scheduler waits; it may run faster than `now`."""
+        ...
+
+    def rests(self, seen: Mapping[str, int]) -> bool:
+        """Say whether the scheduler has nothing to decide, now or after a backoff, and nothing in flight.
+
+        It must have heard of these resource versions, by kind, where the ground can tell.
+        """
+        ...
+
     def restart_scheduler(self, **settings: object) -> None:
         """End the scheduler as a SIGKILL would and start another one with these settings of its configuration."""
         ...
@@ -60,9 +74,13 @@ class RealTime:
     """The time of a ground on which it passes by itself."""
 
     quiet_seconds = 0.2
+    """Short, since the same scenario is watched for longer where time is cheap; `rests` waits for every backoff."""
 
     def now(self) -> float:
         return time.monotonic()
+
+    def scheduler_now(self) -> float:
+        return self.now()
 
     def pass_time(self, seconds: float = 0.0) -> None:
         time.sleep(max(seconds, MOMENT_SECONDS))

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from aischeduler.model.names import DEFAULT_POOL, GROUP, VERSION
@@ -9,7 +10,7 @@ from tests.controlplane.plane import ControlPlane
 from tests.controlplane.sweep import sweep
 from tests.real.cluster import install
 from tests.real.daemon import LOG_CHARACTERS_SHOWN, Daemon
-from tests.stage.ground import RealTime
+from tests.stage.ground import BUSY, RealTime
 from tests.stage.kubelets import Kubelets
 from tests.worlds.over_http import HttpStream, HttpTransport
 from tests.worlds.world import JSON, MERGE_PATCH, Answer, Call, encode
@@ -20,7 +21,8 @@ POOL = f"/apis/{GROUP}/{VERSION}/pools/{DEFAULT_POOL}"
 class RealGround(RealTime):
     """etcd, kube-apiserver and its controllers, kubelets of ours, and `ai-scheduler run` in a process."""
 
-    def __init__(self, plane: ControlPlane) -> None:
+    def __init__(self, plane: ControlPlane, kubeconfig: Path | None = None) -> None:
+        """Let the scheduler have this way to the API server, or that of its rights."""
         self._plane = plane
         install(plane)
         sweep(plane)
@@ -28,7 +30,7 @@ class RealGround(RealTime):
         self._kubelets = Kubelets(self._transport.watch, HttpTransport(plane.url, lambda: None, plane.tls))
         self._config = plane.directory / "stage.yaml"
         options = ("--config", str(self._config))
-        self._scheduler = Daemon(plane, None, *options, name="ai-scheduler-on-stage", metrics=True)
+        self._scheduler = Daemon(plane, kubeconfig, *options, name="ai-scheduler-on-stage", metrics=True)
         self._log_read = self._saves_before = self._bugs_told = 0
         self._start({})
 
@@ -65,6 +67,11 @@ class RealGround(RealTime):
 
     def watch(self, url: str) -> HttpStream:
         return self._transport.watch(url)
+
+    def rests(self, seen: Mapping[str, int]) -> bool:
+        """Say so by the metrics, which do not tell what was heard."""
+        busy = [one for one in self._scheduler.samples("ai_scheduler_pending_pods") if one.labels["queue"] in BUSY]
+        return not any(one.value for one in (*busy, *self._scheduler.samples("ai_scheduler_backlog")))
 
     def restart_scheduler(self, **settings: object) -> None:
         self._saves_before -= self._scheduler.net_saves()

@@ -1,10 +1,15 @@
-"""The sandbox over HTTP with the production daemon as a ground: both fresh for each scenario, in a thread's loop."""
+"""The sandbox over HTTP with the production daemon as a ground: both fresh for each scenario, in a thread's loop.
+
+Law: the scheduler's seconds are shorter than ours, so that claims of what never happens outlast its backoffs.
+"""
 
 import asyncio
 import gc
 import json
+import secrets
+import selectors
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from threading import Thread
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -15,9 +20,10 @@ from aischeduler.config.schema import Config
 from aischeduler.daemon.process import Daemon
 from aischeduler.kube.auth import Server
 from aischeduler.kube.crds import pool_crd
+from aischeduler.kube.pace import Pace
 from aischeduler.sandbox.http import HttpSandbox
 from aischeduler.sandbox.standins.kubelet import KubeletOptions
-from tests.stage.ground import RealTime
+from tests.stage.ground import BUSY, RealTime
 from tests.worlds.over_http import HttpStream, HttpTransport
 from tests.worlds.world import Answer, Call, encode
 
@@ -26,13 +32,30 @@ T = TypeVar("T")
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 KUBELET = KubeletOptions(start_seconds=0.01, stop_seconds=0.05)
 WITHIN_SECONDS = 15.0
+HURRY = 10
+"""How many of the scheduler's seconds pass in one of ours."""
+
+
+class _HurriedSelector(selectors.DefaultSelector):
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        return super().select(timeout if timeout is None else timeout / HURRY)
+
+
+class HurriedLoop(asyncio.SelectorEventLoop):
+    """An event loop on which every wait is over sooner."""
+
+    def time(self) -> float:
+        return time.monotonic() * HURRY
 
 
 class SandboxGround(RealTime):
     """An HttpSandbox and a Daemon on one event loop of their own."""
 
+    quiet_seconds = 2.0
+    """More than the first backoff."""
+
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
+        self._loop = HurriedLoop(_HurriedSelector())
         self._thread = Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self._sandbox: HttpSandbox | None = None
@@ -70,6 +93,12 @@ class SandboxGround(RealTime):
         assert self._transport is not None
         return self._transport.watch(url)
 
+    def scheduler_now(self) -> float:
+        return self._loop.time()
+
+    def rests(self, seen: Mapping[str, int]) -> bool:
+        return self._wait_for(self._rests(seen))
+
     def restart_scheduler(self, **settings: object) -> None:
         self._wait_for(self._kill())
         self._wait_for(self._start(settings))
@@ -85,14 +114,29 @@ class SandboxGround(RealTime):
         assert self._daemon is not None
         return {summary.name: summary.nodes for summary in self._daemon.scheduler.summary()}
 
+    async def _rests(self, seen: Mapping[str, int]) -> bool:
+        assert self._daemon is not None
+        works = self._daemon.works
+        assert works is not None
+        heard = {one.resource.kind: int(one.version or 0) for one in works.reflectors}
+        binder, evictor = works.crew.binder.backlog, works.crew.evictor.backlog
+        in_hand = len(self._daemon._inbox) + binder.unfinished + evictor.unfinished
+        queues = self._daemon.scheduler.waiting().values()
+        return (
+            all(heard[kind] >= version for kind, version in seen.items())
+            and not in_hand
+            and not any(counts.get(place) for counts in queues for place in BUSY)
+        )
+
     async def _start(self, settings: dict[str, object]) -> None:
         assert self._sandbox is not None
         address = urlsplit(self._sandbox.url)
-        server = Server(address.hostname or "", address.port or 0, time.monotonic)
+        server = Server(address.hostname or "", address.port or 0, self._loop.time)
         alone = {"leaderElection": {"enabled": False}}  # one that is killed would hold the lease for a while
         config = msgspec.convert(json.loads(json.dumps(settings | alone)), Config)
         gc.freeze()  # a daemon that starts collects; what the tests hold is theirs and large
-        self._daemon = Daemon(server, config, asyncio.Event())
+        pace = Pace(self._loop.time, asyncio.sleep, secrets.SystemRandom())
+        self._daemon = Daemon(server, config, asyncio.Event(), pace)
         self._daemon_task = asyncio.create_task(self._daemon.run(), name="daemon")
         deciding = asyncio.create_task(self._daemon.deciding.wait(), name="deciding")
         await asyncio.wait([self._daemon_task, deciding], return_when=asyncio.FIRST_COMPLETED)

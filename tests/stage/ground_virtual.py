@@ -1,7 +1,7 @@
 """The virtual cluster as a ground: fresh for each scenario, on a clock that only the scenario moves."""
 
 import json
-from random import Random  # noqa: TID251 - here the seed becomes chance
+from collections.abc import Mapping
 
 import msgspec
 
@@ -13,6 +13,7 @@ from aischeduler.sandbox.standins.kubelet import KubeletOptions
 from aischeduler.sandbox.watches import WatchStream
 from aischeduler.sim.cluster import VirtualCluster
 from aischeduler.sim.shell import Network, VirtualShell
+from tests import chance
 from tests.watched import WatchedScheduler
 from tests.worlds.world import Answer, Call, Json
 
@@ -32,7 +33,7 @@ class VirtualGround:
         self._saves = 0
 
     def begin(self) -> None:
-        self._cluster = VirtualCluster(0, KubeletOptions(start_seconds=0.5, stop_seconds=1.0))
+        self._cluster = VirtualCluster(chance.number("ground"), KubeletOptions(start_seconds=0.5, stop_seconds=1.0))
         self._runs = self._saves = 0
         self._shell = self._start()
 
@@ -59,6 +60,13 @@ class VirtualGround:
     def pass_time(self, seconds: float = 0.0) -> None:
         self._cluster.run(max(seconds, MOMENT_SECONDS))
 
+    def scheduler_now(self) -> float:
+        return self.now()
+
+    def rests(self, seen: Mapping[str, int]) -> bool:
+        """Say so at once: the time that passes is longer than any backoff."""
+        return True
+
     def restart_scheduler(self, **settings: object) -> None:
         assert self._shell is not None
         self._saves += self._shell.scheduler.net_saves()
@@ -78,7 +86,7 @@ class VirtualGround:
         config = msgspec.convert(settings, Config)
         profile = default_profile(SCHEDULER_NAME, preemption=not config.disable_preemption)
         self._scheduler = WatchedScheduler(profile, f"run{self._runs}", often=False)
-        shell = self._cluster.start(self._scheduler, SCHEDULER_NAME, Network(), Random(0))
+        shell = self._cluster.start(self._scheduler, SCHEDULER_NAME, Network(), chance.random("ground"))
         shell.honours_budgets = config.eviction is EvictionWay.EVICT
         return shell
 

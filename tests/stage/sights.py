@@ -8,9 +8,8 @@ from collections import Counter
 
 from tests.stage.ground import Ground
 from tests.stage.witness import Witness
-from tests.worlds.world import PLACES, Answer, Call, Json, condition
+from tests.worlds.world import CLUSTER_SCOPED, PLACES, Answer, Call, Json, condition
 
-UNNAMESPACED = ("Namespace", "Node", "Pool", "PriorityClass")
 MARKS = "scheduling.resource.aibee.cn/"
 
 
@@ -103,6 +102,13 @@ class Sights:
         self.witness.look()
         return self.witness.victims()
 
+    def seen(self) -> dict[str, int]:
+        """The newest resource version of each kind that the scheduler acts on, deleted pods and nodes among them."""
+        self.witness.look()
+        newest = dict(self.witness.newest)
+        pools = [int(pool["metadata"]["resourceVersion"]) for pool in self.all("Pool")]
+        return {**newest, "Pool": max(pools, default=0)}
+
     def jobs_nodes(self, job: str) -> Counter[str]:
         """How many unfinished pods of a Job are on each node; the waiting ones under the empty name."""
         pods = [pod for pod in self.all("Pod") if pod["metadata"].get("labels", {}).get("job-name") == job]
@@ -149,17 +155,17 @@ class Sights:
 
     def _name(self, kind: str, name: str) -> str:
         """Return what an object is called on the server."""
-        return self.own(name) if kind in UNNAMESPACED and (kind, name) != ("Pool", "default") else name
+        return self.own(name) if kind in CLUSTER_SCOPED and (kind, name) != ("Pool", "default") else name
 
     def _url(self, kind: str, name: str = "", subresource: str = "") -> str:
         prefix, plural = PLACES[kind]
-        middle = "" if kind in UNNAMESPACED else f"/namespaces/{self.own(self._namespaces.get(name, 'ns'))}"
+        middle = "" if kind in CLUSTER_SCOPED else f"/namespaces/{self.own(self._namespaces.get(name, 'ns'))}"
         called = self._name(kind, name) if name else ""
         return "/".join(filter(None, (f"{prefix}{middle}/{plural}", called, subresource)))
 
     def _list(self, kind: str, namespace: str) -> Json:
         prefix, plural = PLACES[kind]
-        middle = f"/namespaces/{self.own(namespace)}" if namespace and kind not in UNNAMESPACED else ""
+        middle = f"/namespaces/{self.own(namespace)}" if namespace and kind not in CLUSTER_SCOPED else ""
         answer = self._ground.request(Call("GET", f"{prefix}{middle}/{plural}"))
         assert answer.status == 200, answer
         return answer.body

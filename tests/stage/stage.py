@@ -15,8 +15,8 @@ from tests.worlds.world import MERGE_PATCH, Answer, Call, Json, encode
 PATIENCE_SECONDS = 15.0
 """How long a scenario waits for what must come: less than any net, more than any backoff."""
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-QUIET_LOOKS = 10
-"""How often we look while nothing must happen."""
+QUIET_LOOKS = 40
+"""How often we look, at most, while nothing must happen."""
 POOL_LABEL = "stage.example/pool"
 NODE_LABEL = "stage.example/node"
 CLOSED = {"key": "closed", "effect": "NoSchedule"}
@@ -214,10 +214,18 @@ class Stage(Sights):
             self.until(partial(claim, name))
 
     def stays(self, claim: Callable[[], bool]) -> None:
-        """Let time pass in which the claim always holds."""
-        end = self._ground.now() + self._ground.quiet_seconds
-        while self._ground.now() < end:
+        """Let time pass in which the claim always holds.
+
+        That is until the scheduler has heard of all that happened and has nothing left to try, at once or after a
+        backoff, and then for as long as the ground is quiet.
+        """
+        seen, end = self.seen(), None
+        deadline = self._ground.now() + PATIENCE_SECONDS
+        while end is None or self._ground.scheduler_now() < end:
             assert claim(), f"held no longer\n{self.report()}"
+            if end is None and self._ground.rests(seen):
+                end = self._ground.scheduler_now() + self._ground.quiet_seconds
+            assert end or self._ground.now() < deadline, f"the scheduler does not come to rest\n{self.report()}"
             self._ground.pass_time(self._ground.quiet_seconds / QUIET_LOOKS)
         self.witness.look()
         assert claim(), f"held no longer\n{self.report()}"

@@ -90,5 +90,5 @@ def test_flags_and_numbers_stand_in_the_columns(stage: Stage) -> None:
     stage.pod("p", pool="a", cpu="2", gpu=1)
     stage.runs("p")
     stage.until(lambda: stage.amount("a", "columns") == "2/16")
-    columns = stage.status("a")["columns"]
-    assert (columns["flags"], columns["gpu"], columns["nodes"]) == ("p✓ b✓ s✗", "1/8", "1")
+    status = stage.status("a")
+    assert (status["columns"]["flags"], status["columns"]["gpu"], status["nodes"]) == ("p✓ b✓ s✗", "1/8", 1)

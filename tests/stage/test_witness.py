@@ -49,6 +49,23 @@ def test_node_with_more_than_it_has_is_noticed() -> None:
     assert "used since b: {'cpu': 6000}" in found
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"initContainers": [{"resources": {"requests": {"cpu": "5"}}}]},
+        {"initContainers": [{"resources": {"requests": {"cpu": "2"}}, "restartPolicy": "Always"}]},
+        {"resources": {"requests": {"cpu": "5"}}},
+        {"overhead": {"cpu": "2"}},
+    ],
+    ids=["init container", "sidecar", "of the pod", "overhead"],
+)
+def test_all_that_a_pod_asks_for_is_counted(more: Json) -> None:
+    pod = a_pod("a", "n")
+    pod["spec"] |= more
+    (found,) = verdict(pod)
+    assert "used since a: {'cpu': 5000}" in found
+
+
 def test_room_of_pods_that_are_gone_or_finished_is_free() -> None:
     assert verdict(a_pod("a", "n"), a_pod("a", "n", told="DELETED"), a_pod("b", "n")) == []
     assert verdict(a_pod("a", "n"), a_pod("a", "n", phase="Succeeded"), a_pod("b", "n")) == []

@@ -1,15 +1,15 @@
 """Who watches a whole scenario: the record of its pods and nodes, and the judges that read it at the end.
 
 Laws:
-- The record is the API server's own, in its order; nothing is missed and nothing is asked of the scheduler.
+- The record is the API server's own, in its order; nothing is missed, nothing is asked of the scheduler, and none of
+  its code counts.
 - A node is judged by the most that it ever had, since the records of pods and nodes have no common order.
 """
 
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from aischeduler.model.names import PODS
-from aischeduler.model.resources import parse_amounts
+from tests import asked
 from tests.worlds.world import Json, Stream, condition
 
 PREEMPTION = "PreemptionByScheduler"
@@ -28,16 +28,18 @@ class Witness:
         """Every state of every pod, with `gone` where it was deleted."""
         self._most: dict[str, Counter[str]] = {}
         self._newest: dict[str, str] = {}
+        self.newest: dict[str, int] = {}
+        """Kind -> the newest resource version, that of a deletion included."""
 
     def look(self) -> None:
         """Take in what has happened. Raises AssertionError where a watch has ended: the record would have a gap."""
         pods, nodes = self._streams
         while event := pods.next(0.0):
-            self.pods.append(self._heard(event["object"]) | {"gone": event["type"] == "DELETED"})
+            self.pods.append(self._heard("Pod", event["object"]) | {"gone": event["type"] == "DELETED"})
         while event := nodes.next(0.0):
-            node = self._heard(event["object"])
+            node = self._heard("Node", event["object"])
             most = self._most.setdefault(node["metadata"]["name"], Counter())
-            most |= Counter(parse_amounts("allocatable", node["status"].get("allocatable", {})))
+            most |= asked.amounts(node["status"].get("allocatable"))
             self._most[node["metadata"]["name"]] = most
         assert not any(stream.ended for stream in self._streams), "the record has ended"
 
@@ -63,8 +65,9 @@ class Witness:
         for stream in self._streams:
             stream.close()
 
-    def _heard(self, document: Json) -> Json:
+    def _heard(self, kind: str, document: Json) -> Json:
         metadata = document["metadata"]
+        self.newest[kind] = max(self.newest.get(kind, 0), int(metadata["resourceVersion"] or 0))
         self._newest[metadata["uid"]] = metadata["resourceVersion"]
         return self._plain(document)
 
@@ -79,9 +82,9 @@ class Witness:
                 used[before].subtract(amounts)
             if not node or pod["gone"] or pod["status"].get("phase") in {"Succeeded", "Failed"}:
                 continue
-            counted[uid] = node, _amounts(pod)
+            counted[uid] = node, asked.requests(pod["spec"])
             total = used.setdefault(node, Counter())
-            total.update(_amounts(pod))
+            total.update(counted[uid][1])
             most = self._most.get(node, Counter())
             over = {resource: amount for resource, amount in total.items() if amount > most[resource]}
             if over:
@@ -113,10 +116,3 @@ def disrupted(pod: Json, reason: str) -> bool:
     """Say whether the pod is marked for disruption, for this reason."""
     found = condition(pod, "DisruptionTarget")
     return (found.get("status"), found.get("reason")) == ("True", reason)
-
-
-def _amounts(pod: Json) -> Counter[str]:
-    total = Counter({PODS: 1})
-    for container in pod["spec"].get("containers") or ():
-        total.update(parse_amounts("requests", container.get("resources", {}).get("requests", {})))
-    return total

@@ -1,5 +1,7 @@
 """The Binding: one write that gives a pod its node and its marks, and every way in which it is refused."""
 
+import pytest
+
 from tests.objects import binding_object, node_object, pod_object
 from tests.worlds.world import STRATEGIC_PATCH, Answer, Json, World, condition
 
@@ -98,6 +100,7 @@ def test_marks_in_the_binding_override_what_the_tenant_wrote(world: World) -> No
     assert bound["metadata"]["labels"] == {"tier": "gold"}
 
 
+@pytest.mark.newest
 def test_labels_in_the_binding_are_written_too(world: World) -> None:
     a_waiting_pod(world, labels={"tier": "gold", "zone": "forged"})
     world.bind(binding_object("p", a_node(world), labels={"zone": "east"}))
@@ -110,6 +113,7 @@ def test_refused_binding_writes_no_mark(world: World) -> None:
     assert "annotations" not in world.get("Pod", "p")["metadata"]
 
 
+@pytest.mark.newest
 def test_nomination_ends_with_the_binding(world: World) -> None:
     a_waiting_pod(world)
     node = a_node(world)

@@ -141,6 +141,7 @@ def test_rule_with_a_wrong_part_is_refused_with_its_definition(world: World, rul
     assert (answer.status, answer.cause_fields) == (422, [f"{SPEC_PATH}.{field}"])
 
 
+@pytest.mark.newest
 def test_rule_names_what_it_blames(serve: Callable[..., Gadgets]) -> None:
     gadgets = serve(
         {"rule": "!has(self.n) || self.n > 0"},
@@ -150,6 +151,7 @@ def test_rule_names_what_it_blames(serve: Callable[..., Gadgets]) -> None:
     assert gadgets.causes(n=100) == [("spec.n", "Invalid value: small, please")]
 
 
+@pytest.mark.newest
 @pytest.mark.parametrize(
     ("rule", "spec", "why"),
     [

@@ -1,5 +1,7 @@
 """Deleting and evicting: grace, preconditions, finalizers, disruption budgets."""
 
+import pytest
+
 from tests.objects import binding_object, eviction_object, node_object, pdb_object, pod_object
 from tests.worlds.world import STRATEGIC_PATCH, Call, Json, World, condition
 
@@ -32,6 +34,7 @@ def test_pod_without_a_node_is_deleted_at_once(world: World) -> None:
     assert world.try_get("Pod", "a").status == 404
 
 
+@pytest.mark.newest
 def test_pod_that_goes_at_once_is_shown_going_before_it_is_gone(world: World) -> None:
     world.create(pod_object("a", namespace=world.namespace))
     watch = world.watch("Pod", resourceVersion=world.listed("Pod").body["metadata"]["resourceVersion"])

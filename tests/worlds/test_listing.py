@@ -60,6 +60,7 @@ def test_list_of_the_future_is_refused_with_a_timeout(world: World) -> None:
     assert answer.body["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
 
 
+@pytest.mark.newest
 def test_revision_that_is_no_number_is_refused(world: World) -> None:
     answer = world.listed("Pod", resourceVersion="abc")
     assert (answer.status, answer.reason) == (400, "BadRequest")

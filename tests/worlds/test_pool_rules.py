@@ -160,6 +160,7 @@ def test_right_spec_is_stored_as_it_is_written(world: World, spec: Json) -> None
     assert stored | spec == stored
 
 
+@pytest.mark.newest
 def test_pool_cannot_borrow_from_itself(world: World) -> None:
     name = world.named("pool")
     answer = world.try_create(pool_object(name, borrowingPools=["other", name]))
@@ -176,6 +177,7 @@ def test_pool_cannot_be_made_to_borrow_from_itself_later(world: World) -> None:
     assert (answer.status, answer.cause_fields) == (422, ["spec.borrowingPools"])
 
 
+@pytest.mark.newest
 def test_limit_below_zero_says_so_with_the_amount(world: World) -> None:
     answer = world.try_create(pool_object(world.named("pool"), lendingLimit={"cpu": -1}))
     assert answer.body["details"]["causes"] == [
@@ -183,12 +185,14 @@ def test_limit_below_zero_says_so_with_the_amount(world: World) -> None:
     ]
 
 
+@pytest.mark.newest
 def test_limit_that_is_no_quantity_says_what_one_is(world: World) -> None:
     answer = world.try_create(pool_object(world.named("pool"), lendingLimit={"cpu": "8 cores"}))
     message = 'Invalid value: "8 cores": must be a quantity such as 8, 500m, 64Gi or, in quotes, "1.5"'
     assert answer.body["details"]["causes"] == [{"reason": "FieldValueInvalid", "message": message, "field": FIELD_CPU}]
 
 
+@pytest.mark.newest
 def test_limit_of_what_is_no_resource_is_refused_with_names_that_are(world: World) -> None:
     answer = world.try_create(pool_object(world.named("pool"), lendingLimit={"gpu": 1}))
     names = "such as cpu, memory, ephemeral-storage, pods, hugepages-2Mi or nvidia.com/gpu"
@@ -200,6 +204,7 @@ def test_limit_of_what_is_no_resource_is_refused_with_names_that_are(world: Worl
 FIELD_CPU = "spec.lendingLimit[cpu]"
 
 
+@pytest.mark.newest
 def test_selector_without_values_says_that_it_needs_some(world: World) -> None:
     answer = world.try_create(pool_object(world.named("pool"), nodeSelector=expression(operator="In")))
     assert [cause["message"] for cause in answer.body["details"]["causes"]] == [
@@ -276,6 +281,7 @@ def _define(world: World, *, lax: bool) -> None:
     assert answer.status == 200, answer
 
 
+@pytest.mark.newest
 def test_status_of_a_pool_that_was_stored_wrong_can_still_be_written(world: World, old_pools: list[str]) -> None:
     for name in old_pools:
         written = world.patch(world.url("Pool", name, "status"), {"status": {"nodes": 1}})

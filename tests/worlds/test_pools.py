@@ -133,14 +133,14 @@ def test_columns_of_a_pool_show_what_its_status_says(world: World) -> None:
     name = world.named("pool")
     world.create(pool_object(name, makeRoom="BorrowThenPreempt", placement="Pack"))
     ready = ACCEPTED | {"type": "Ready"}
-    columns = {"nodes": "2", "cpu": "3/8", "gpu": "1/4", "flags": "p✓ b✓ s✗", "own": "3 cpu, 1 gpu"}
-    status = {"pods": 4, "pendingPods": 0, "columns": columns, "conditions": [ready]}
+    columns = {"cpu": "3/8", "gpu": "1/4", "flags": "p✓ b✓ s✗", "own": "3 cpu, 1 gpu"}
+    status = {"nodes": 2, "pods": 4, "pendingPods": 0, "columns": columns, "conditions": [ready]}
     world.patch(world.url("Pool", name, "status"), {"status": status})
     answer = world.send(Call("GET", world.url("Pool", name), accept=TABLE))
     heads = [column["name"] for column in answer.body["columnDefinitions"]]
     cells = dict(zip(heads, answer.body["rows"][0]["cells"], strict=True))
-    shown = {"Nodes": "2", "CPU": "3/8", "GPU": "1/4", "Flags": "p✓ b✓ s✗", "Ready": "True"}
-    wide = {"Own": "3 cpu, 1 gpu", "Pods": "4", "Placement": "Pack", "Make-Room": "BorrowThenPreempt"}
+    shown = {"Nodes": 2, "Pending": 0, "CPU": "3/8", "GPU": "1/4", "Flags": "p✓ b✓ s✗", "Ready": "True"}
+    wide = {"Own": "3 cpu, 1 gpu", "Pods": 4, "Placement": "Pack", "Make-Room": "BorrowThenPreempt"}
     assert cells | shown | wide == cells
     assert (cells["Shared"], cells["Free"], cells["Conflict"]) == (None, None, None)
 
@@ -171,5 +171,6 @@ def test_discovery_names_pools_and_their_status(world: World) -> None:
     answer = world.send(Call("GET", "/apis/resource.aibee.cn/v1alpha1"))
     found = {one["name"]: one for one in answer.body["resources"]}
     assert (found["pools"]["kind"], found["pools"]["namespaced"]) == ("Pool", False)
-    assert found["pools"]["shortNames"] == ["pool"]
+    assert found["pools"]["singularName"] == "pool"  # by which `kubectl get pool` finds it
+    assert "shortNames" not in found["pools"]
     assert "pools/status" in found

@@ -1,11 +1,12 @@
 """Pool specs by chance, right and wrong, to this world and to a fresh virtual one: the same causes and words."""
 
 from itertools import count
-from random import Random  # noqa: TID251 - here the seed becomes chance
+from random import Random  # noqa: TID251 - for its type
 from typing import Any
 
 import pytest
 
+from tests.chance import random
 from tests.objects import pool_object
 from tests.worlds.conftest import with_pools
 from tests.worlds.test_alike import differences, essence
@@ -13,7 +14,7 @@ from tests.worlds.virtual import VirtualTransport
 from tests.worlds.world import MERGE_PATCH, Answer, Call, Json, Transport, encode
 
 SPECS = 60
-SEEDS = 6
+CASES = 6
 POOLS = "/apis/resource.aibee.cn/v1alpha1/pools"
 
 _numbers = count(1)
@@ -84,9 +85,10 @@ def _line(cause: Json) -> str:
     return f"{cause['field']} | {cause['reason']} | {cause['message']}"
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
-def test_pools_by_chance_are_judged_as_in_the_virtual_world(transport: Transport, seed: int) -> None:
-    virtual, chance = with_pools(VirtualTransport()), Random(seed)
+@pytest.mark.newest
+@pytest.mark.parametrize("case", range(CASES))
+def test_pools_by_chance_are_judged_as_in_the_virtual_world(transport: Transport, case: int) -> None:
+    virtual, chance = with_pools(VirtualTransport()), random(f"pools {case}")
     name = f"by-chance-{next(_numbers)}"
     for one in (virtual, transport):
         assert one.request(Call("POST", POOLS, encode(pool_object(name, labels={"a": "b"})))).status == 201

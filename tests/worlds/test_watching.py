@@ -1,5 +1,7 @@
 """Watches: what they start with, what they show, how they end."""
 
+import pytest
+
 from tests.objects import binding_object, node_object, pod_object
 from tests.worlds.world import World, revision
 
@@ -52,6 +54,7 @@ def test_watch_without_a_revision_begins_with_what_is_there(world: World) -> Non
     assert watch.kinds_of("a") == ["ADDED"]
 
 
+@pytest.mark.newest
 def test_watch_list_ends_what_is_there_with_a_bookmark(world: World) -> None:
     for name in ("a", "b"):
         world.create(pod_object(name, namespace=world.namespace))
@@ -63,12 +66,14 @@ def test_watch_list_ends_what_is_there_with_a_bookmark(world: World) -> None:
     assert revision(watch.until("ADDED", "c")) > revision(bookmark)
 
 
+@pytest.mark.newest
 def test_watch_list_of_nothing_is_a_bookmark_alone(world: World) -> None:
     watch = world.watch("Pod", **FROM_THE_START)
     assert revision(watch.until("BOOKMARK")) > 0
     assert len(watch.events) == 1
 
 
+@pytest.mark.newest
 def test_watch_list_without_a_match_is_refused(world: World) -> None:
     answer = world.listed("Pod", watch="true", sendInitialEvents="true", allowWatchBookmarks="true")
     assert (answer.status, answer.reason) == (422, "Invalid")

@@ -1,6 +1,6 @@
 """Creating and replacing: defaults, identities, stale writers, and what status and spec keep from each other."""
 
-from tests.objects import job_object, node_object, pod_object, pool_object
+from tests.objects import claim_object, job_object, node_object, pod_object, pool_object, volume_object
 from tests.worlds.world import STRATEGIC_PATCH, Call, Json, World, condition, encode, revision
 
 STALE = "the object has been modified; please apply your changes to the latest version and try again"
@@ -259,3 +259,17 @@ def test_lease_that_is_not_there_is_made_by_replacing_it_and_a_node_is_not(world
 def test_lease_of_no_time_is_refused(world: World) -> None:
     answer = world.try_create(a_lease("one", seconds=0))
     assert (answer.status, answer.cause_fields) == (422, ["spec.leaseDurationSeconds"])
+
+
+def test_claims_and_volumes_are_made_pending_and_only_their_status_says_more(world: World) -> None:
+    namespace, disk = world.namespace, world.named("disk")
+    for document in (claim_object("data", namespace=namespace, volume=disk), volume_object(disk)):
+        made = world.create(document | {"status": {"phase": "Bound"}})
+        assert made["status"]["phase"] == "Pending"
+        kind, name = document["kind"], document["metadata"]["name"]
+        world.patch(world.url(kind, name), {"metadata": {"finalizers": None}, "status": {"phase": "Bound"}})
+        change = {"status": {"phase": "Bound"}, "spec": {"volumeMode": "x"}}
+        bound = world.patch(world.url(kind, name, "status"), change)
+        assert (bound["status"]["phase"], bound["spec"]) == ("Bound", made["spec"])
+        assert [item["metadata"]["name"] for item in world.listed(kind).items] == [name]
+        assert world.try_delete(kind, name).status == 200

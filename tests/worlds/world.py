@@ -37,11 +37,15 @@ PLACES: Mapping[str, tuple[str, str]] = {
     "Lease": ("/apis/coordination.k8s.io/v1", "leases"),
     "Namespace": ("/api/v1", "namespaces"),
     "Node": ("/api/v1", "nodes"),
+    "PersistentVolume": ("/api/v1", "persistentvolumes"),
+    "PersistentVolumeClaim": ("/api/v1", "persistentvolumeclaims"),
     "Pod": ("/api/v1", "pods"),
     "PodDisruptionBudget": ("/apis/policy/v1", "poddisruptionbudgets"),
     "Pool": ("/apis/resource.aibee.cn/v1alpha1", "pools"),
     "PriorityClass": ("/apis/scheduling.k8s.io/v1", "priorityclasses"),
 }
+
+CLUSTER_SCOPED = ("Namespace", "Node", "PersistentVolume", "Pool", "PriorityClass")
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +176,7 @@ class World:
     def url(self, kind: str, name: str = "", subresource: str = "", **query: str) -> str:
         """Return where an object (or without a name, the collection) of this scenario lies."""
         prefix, plural = PLACES[kind]
-        middle = "" if kind in ("Namespace", "Node", "Pool", "PriorityClass") else f"/namespaces/{self.namespace}"
+        middle = "" if kind in CLUSTER_SCOPED else f"/namespaces/{self.namespace}"
         path = "/".join(filter(None, (f"{prefix}{middle}/{plural}", name, subresource)))
         return f"{path}?{urlencode(query)}" if query else path
 

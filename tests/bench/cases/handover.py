@@ -11,6 +11,7 @@ from functools import partial
 from math import inf
 
 from tests.bench.arena import Arena, first_line, full_arena, our_runner, wait_for_bound
+from tests.bench.processes import with_all_events
 from tests.bench.spec import OURS, Case, Goal, Measure, Measured, VoidRunError
 from tests.controlplane.part import PartError
 from tests.real.bindings import Answered, bindings
@@ -53,7 +54,8 @@ def handed_over(ground: Arena, side: str) -> Measured:
     """Kill the leader, start it anew beside the next one, and tell that one to stop."""
     plane, namespace = ground.plane, ground.new_namespace()
     pods = [ground.scene.pod(number, namespace, side) for number in range(PODS)]
-    first, second = (Replica(plane, plane.kubeconfig, name=name) for name in ("first", "second"))
+    options = with_all_events(plane.directory)
+    first, second = (Replica(plane, plane.kubeconfig, *options, name=name) for name in ("first", "second"))
     with History(plane) as history:
         try:
             start_both(first, second)

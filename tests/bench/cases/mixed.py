@@ -19,7 +19,7 @@ import numpy as np
 from tests.bench.arena import Arena, Scene, arena, node_name, our_runner, pool_name
 from tests.bench.arrivals import FLAT_OUT, arrive
 from tests.bench.documents import compact
-from tests.bench.processes import cpu_of, peak_bytes, wait_quiet
+from tests.bench.processes import cpu_of, peak_bytes, wait_quiet, with_all_events
 from tests.bench.spec import OURS, Case, Evidence, Goal, Measure, Measured, VoidRunError
 from tests.controlplane.many import Request, send
 from tests.objects import Json, pod_object
@@ -175,7 +175,9 @@ def lived(ground: Arena, day: Day, _side: str) -> Measured:
     namespace = ground.new_namespace()
     delays, idle_delays = (ground.plane.directory / name for name in ("delays.json", "idle_delays.json"))
     beating = ("-m", "tests.bench.beating", str(delays))
-    runner = our_runner(Daemon(ground.plane, ground.plane.kubeconfig, program=beating), may_be_refused=True)
+    options = with_all_events(ground.plane.directory)
+    daemon = Daemon(ground.plane, ground.plane.kubeconfig, *options, program=beating)
+    runner = our_runner(daemon, may_be_refused=True)
     documents = [compact(arriving(number, namespace)) for number in range(day.arrivals)]
     with History(ground.plane) as history, ThreadPoolExecutor(1) as elsewhere, idle_loop(idle_delays):
         pid = runner.start()

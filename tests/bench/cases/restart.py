@@ -16,7 +16,7 @@ from pathlib import Path
 from aischeduler.sandbox.kubeconfig import kubeconfig
 from tests.bench.arena import PEER, Arena, full_arena, wait_for_bound
 from tests.bench.documents import CLASSES_MAX
-from tests.bench.processes import compile_ours, cpu_of, peak_bytes, program, wait_quiet
+from tests.bench.processes import compile_ours, cpu_of, peak_bytes, program, wait_quiet, with_all_events
 from tests.bench.recorded import node_of, pod_name
 from tests.bench.spec import OURS, Case, Evidence, Goal, Measure, Measured, VoidRunError, overfull
 from tests.real.history import History
@@ -119,10 +119,10 @@ def against(server: subprocess.Popen[str], crowd: Crowd, directory: Path) -> Mea
     assert server.stdout is not None
     access = directory / "kubeconfig"
     access.write_text(kubeconfig(f"http://127.0.0.1:{int(server.stdout.readline())}"))
-    options = ("--kubeconfig", str(access), "--no-leader-elect", "--http-address=none", "--log-level=info")
+    usual = ("--kubeconfig", str(access), "--no-leader-elect", "--http-address=none", "--log-level=info")
     log = directory / "daemon.log"
     started = time.monotonic()
-    with program("run", *options, log=log) as pid:
+    with program("run", *usual, *with_all_events(directory), log=log) as pid:
         deadline = started + ALL_BOUND_SECONDS
         while log.read_bytes().count(b'"bind"') < crowd.waiting:
             if time.monotonic() > deadline:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from aischeduler.sandbox.kubeconfig import kubeconfig
 from tests.bench.arena import Arena, Scene, arena, our_runner, wait_for_bound
+from tests.bench.processes import with_all_events
 from tests.bench.spec import OURS, Case, Goal, Measure, Measured
 from tests.controlplane.plane import ControlPlane
 from tests.real.history import History, Sight
@@ -89,9 +90,10 @@ def bound_through(ground: Arena, pods: int, trouble: str, side: str) -> Measured
     namespace = ground.new_namespace()
     ground.create(namespace, OURS, pods)
     between = Between(ground.plane)
+    replica = Replica(ground.plane, between.kubeconfig, *with_all_events(ground.plane.directory))
     try:
         with History(ground.plane) as history:
-            runner = our_runner(Replica(ground.plane, between.kubeconfig), may_be_refused=True)
+            runner = our_runner(replica, may_be_refused=True)
             if side == OURS and trouble != "stall":
                 between.fall(trouble)
             runner.start()

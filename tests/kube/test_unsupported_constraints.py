@@ -1,19 +1,25 @@
-"""Which hard constraints of a pod are named because nobody obeys them."""
+"""Which hard constraints of a pod are found because no rule looks at them."""
 
 from typing import Any
 
 import pytest
 
 from aischeduler.kube.podspec import SpecCache
-from aischeduler.kube.unobeyed import FIELDS_MAX
+from aischeduler.model.constraints import REQUIRED_ANTI_AFFINITY, PodTerm
+from aischeduler.model.pod import PodSpec
+from aischeduler.model.selectors import LabelSelector, Operator, Requirement
 from tests.kube import docs
 from tests.kube.test_decode import decode_pod
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-TERM = {"labelSelector": {"matchLabels": {"app": "m"}}, "topologyKey": "kubernetes.io/hostname"}
+TERM: dict[str, Any] = {"labelSelector": {"matchLabels": {"app": "m"}}, "topologyKey": "kubernetes.io/hostname"}
 CLAIM = {"name": "data", "persistentVolumeClaim": {"claimName": "data-0"}}
 SETTINGS = {"name": "settings", "configMap": {"name": "settings"}}
+
+
+def fields_of(spec: PodSpec) -> tuple[str, ...]:
+    return tuple(one.field for one in spec.unsupported_constraints)
 
 
 def spread(**parts: Any) -> dict[str, Any]:
@@ -41,9 +47,9 @@ def spread(**parts: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_hard_constraint_that_no_rule_looks_at_is_named_by_its_field(spec: Any, fields: tuple[str, ...]) -> None:
+def test_hard_constraint_that_no_rule_looks_at_is_found_by_its_field(spec: Any, fields: tuple[str, ...]) -> None:
     found = decode_pod(docs.pod(spec=spec)).spec
-    assert (found.unobeyed, found.invalid) == (fields, "")
+    assert (fields_of(found), found.invalid) == (fields, "")
 
 
 @pytest.mark.parametrize(
@@ -59,14 +65,14 @@ def test_hard_constraint_that_no_rule_looks_at_is_named_by_its_field(spec: Any, 
         {"nodeSelector": {"disk": "ssd"}, "tolerations": [{"operator": "Exists"}]},
     ],
 )
-def test_wishes_and_what_rules_obey_are_not_named(spec: Any) -> None:
-    assert decode_pod(docs.pod(spec=spec)).spec.unobeyed == ()
+def test_wishes_and_what_rules_look_at_are_not_found(spec: Any) -> None:
+    assert fields_of(decode_pod(docs.pod(spec=spec)).spec) == ()
 
 
 def test_pods_that_differ_in_such_a_constraint_alone_are_read_apart() -> None:
     specs = SpecCache()
     plain, claiming = (decode_pod(docs.pod(name, spec={"volumes": [one]}), specs) for name, one in PAIR.items())
-    assert (plain.spec.unobeyed, claiming.spec.unobeyed) == ((), ("spec.volumes[0].persistentVolumeClaim",))
+    assert [fields_of(one.spec) for one in (plain, claiming)] == [(), ("spec.volumes[0].persistentVolumeClaim",)]
     assert plain.spec.key != claiming.spec.key
 
 
@@ -82,7 +88,28 @@ def test_pods_of_a_stateful_set_share_their_spec_though_each_has_its_own_claim()
     assert first.spec is second.spec
 
 
-def test_of_a_thousand_claims_the_first_are_named_and_the_rest_counted() -> None:
-    fields = decode_pod(docs.pod(spec={"volumes": [CLAIM] * 1000})).spec.unobeyed
-    assert fields[-2:] == (f"spec.volumes[{FIELDS_MAX - 1}].persistentVolumeClaim", f"{1000 - FIELDS_MAX} more fields")
-    assert len(fields) == FIELDS_MAX + 1
+def test_required_anti_affinity_is_read_with_its_selectors_and_namespaces() -> None:
+    among = {"matchExpressions": [{"key": "team", "operator": "Exists"}]}
+    terms = [TERM | {"namespaces": ["b", "a"], "namespaceSelector": among}, {"topologyKey": "zone"}]
+    found = decode_pod(docs.pod(spec={"affinity": {"podAntiAffinity": {REQUIRED: terms, PREFERRED: []}}})).spec
+    teams = LabelSelector((Requirement("team", Operator.EXISTS),))
+    pods = LabelSelector((Requirement("app", Operator.IN, ("m",)),))
+    expected = (PodTerm(TERM["topologyKey"], pods, ("a", "b"), teams), PodTerm("zone", None))
+    assert (found.anti_affinity, found.invalid) == (expected, "")
+
+
+def test_anti_affinity_that_cannot_be_read_makes_the_spec_invalid_and_names_the_field() -> None:
+    term = {"labelSelector": {"matchExpressions": [{"key": "app", "operator": "Near"}]}, "topologyKey": "zone"}
+    for terms in ([term], "near"):
+        found = decode_pod(docs.pod(spec={"affinity": {"podAntiAffinity": {REQUIRED: terms}}})).spec
+        assert found.invalid.startswith("spec.affinity.podAntiAffinity")
+        assert fields_of(found) == (REQUIRED_ANTI_AFFINITY,)
+
+
+def test_pods_whose_anti_affinity_differs_are_read_apart() -> None:
+    specs = SpecCache()
+    keys = {
+        decode_pod(docs.pod(spec={"affinity": {"podAntiAffinity": {REQUIRED: [TERM | more]}}}), specs).spec.key
+        for more in ({}, {"topologyKey": "zone"}, {"namespaces": ["x"]})
+    }
+    assert len(keys) == 3

@@ -1,0 +1,160 @@
+"""Which pods are held for a hard constraint that no rule looks at, and why: the one place that decides this.
+
+Laws:
+- A pod that breaks no rule of kube-scheduler may be held; a pod that may break one is never placed.
+- Every reason names the field; a reason about a claim names the claim.
+- Where the configuration says so (`Ignore`), nothing is held.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, assert_never
+
+from aischeduler.engine.cluster import Cluster
+from aischeduler.model.constraints import REQUIRED_ANTI_AFFINITY, Constraint, ConstraintKind
+from aischeduler.model.events import ClaimGone, ClaimSeen, VolumeGone, VolumeSeen
+from aischeduler.model.names import SCHEDULER_NAME
+from aischeduler.model.pod import Pod
+from aischeduler.model.storage import ClaimUse
+from aischeduler.state.anti_affinity import terms_of
+from aischeduler.state.records import Place, PodRecord
+from aischeduler.state.storage import Storage
+
+RECHECKED: Final = frozenset((Place.HELD, Place.PARKED, Place.NOMINATED))
+"""Places of waiting pods that nothing but an event moves."""
+RECHECKED_AT_ONCE: Final = 64
+"""Pods that one decision wakes, of those to be tried because what holds them has changed."""
+FIELDS_MAX: Final = 8
+"""Fields that one message names; the others are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Why a pod is held, by kind and in words; `blocker` is the pod on a node that holds it, by uid."""
+
+    kind: ConstraintKind
+    message: str
+    blocker: str = ""
+
+
+def held_by(cluster: Cluster, pod: Pod) -> Held | None:
+    """Return for which constraint the pod is held; None where it may be tried."""
+    if not cluster.profile.hold_unsupported:
+        return None
+    if pod.spec.unsupported_constraints:
+        held = _unsupported(pod.spec.unsupported_constraints) or _unusable_claim(cluster.storage, pod)
+        if held is not None:
+            return held
+    return _kept_away(cluster, pod) if cluster.anti_affinity.terms else None
+
+
+def note_held(cluster: Cluster, record: PodRecord, held: Held | None) -> None:
+    """Note for which constraint a pod is about to be held, or that it is tried."""
+    record.constraint = held.kind if held is not None else None
+    blocker = held.blocker if held is not None else ""
+    if blocker != record.blocker:
+        cluster.anti_affinity.block(record, blocker)
+
+
+def newly_held(cluster: Cluster, pod: Pod) -> Iterator[PodRecord]:
+    """Yield the nominated pods that a pod which came to a node keeps away, where it is the first with such a term."""
+    terms = cluster.anti_affinity.terms
+    if cluster.profile.hold_unsupported and any(len(terms[term]) == 1 for term in terms_of(pod, pod.spec)):
+        for queue in cluster.queues.values():
+            nominated = queue.in_place(Place.NOMINATED)
+            yield from (record for record in nominated if _kept_away(cluster, record.pod) is not None)
+
+
+def _kept_away(cluster: Cluster, pod: Pod) -> Held | None:
+    """Return the pod on a node, wherever that is, whose required anti-affinity this pod matches."""
+    found = cluster.anti_affinity.against(pod, cluster.namespaces)
+    if found is None:
+        return None
+    why = f"The pod {found.name} is on a node and keeps this pod away by its {REQUIRED_ANTI_AFFINITY}"
+    where = f'with the topologyKey "{found.term.topology_key}"'
+    message = f"{why} {where}, which is not supported by {SCHEDULER_NAME}; the pod is held."
+    return Held(ConstraintKind.ANTI_AFFINITY_OF_OTHERS, message, found.uid)
+
+
+def storage_changed(cluster: Cluster, event: ClaimSeen | ClaimGone | VolumeSeen | VolumeGone) -> None:
+    """Take in a claim or a volume, and let those waiting pods be tried that use it."""
+    storage = cluster.storage
+    match event:
+        case ClaimSeen(claim):
+            users = storage.see_claim(claim)
+        case ClaimGone(namespace, name):
+            users = storage.forget_claim((namespace, name))
+        case VolumeSeen(volume):
+            users = storage.see_volume(volume)
+        case VolumeGone(name):
+            users = storage.forget_volume(name)
+        case _:
+            assert_never(event)
+    recheck_later(cluster, users)
+
+
+def recheck_later(cluster: Cluster, records: Iterable[PodRecord]) -> None:
+    """Leave those of these pods that wait for an event to be tried bit by bit as their pools decide."""
+    for record in records:
+        if record.place in RECHECKED:
+            cluster.errands.rechecking.setdefault(record.queue, OrderedDict())[record.pod.uid] = record
+
+
+def recheck_some(cluster: Cluster, pool: str, now: float) -> None:
+    """Wake the next few pods of this queue for which what holds them, or may hold them, has changed."""
+    rechecking, queue = cluster.errands.rechecking[pool], cluster.queues[pool]
+    for _ in range(min(RECHECKED_AT_ONCE, len(rechecking))):
+        _, record = rechecking.popitem(last=False)
+        if record.queue == pool and record.place in RECHECKED:
+            queue.wake_at_once(record, now)
+    if not rechecking:
+        del cluster.errands.rechecking[pool]
+
+
+def ignored(constraints: Iterable[Constraint]) -> str:
+    """Return what a pod is told whose constraints are ignored."""
+    return f"{_not_supported(constraints)}; the pod is placed as if it did not say so."
+
+
+def _unsupported(constraints: tuple[Constraint, ...]) -> Held | None:
+    found = [one for one in constraints if one.kind is not ConstraintKind.VOLUME_CLAIM]
+    return Held(found[0].kind, f"{_not_supported(found)}; the pod is held.") if found else None
+
+
+def _unusable_claim(storage: Storage, pod: Pod) -> Held | None:
+    """Return the first claim with which the pod may not run on every node."""
+    for use in pod.claims:
+        why = _unusable(storage, pod, use)
+        if why:
+            claim = f'{use.field}: persistentvolumeclaim "{use.name}"'
+            return Held(ConstraintKind.VOLUME_CLAIM, f"{claim} {why}; the pod is held.")
+    return None
+
+
+def _unusable(storage: Storage, pod: Pod, use: ClaimUse) -> str:
+    claim = storage.claims.get((pod.namespace, use.name))
+    if claim is None:
+        return "not found"
+    if use.owned and claim.controller != pod.uid:
+        return "was not created for this pod"
+    if claim.terminating:
+        return "is being deleted"
+    if claim.lost:
+        return f'has lost its volume "{claim.volume}"'
+    if not claim.bound or not claim.volume:
+        return f"is not bound to a volume, and {SCHEDULER_NAME} does not bind claims"
+    volume = storage.volumes.get(claim.volume)
+    if volume is None:
+        return f'is bound to the persistentvolume "{claim.volume}", which does not exist'
+    if volume.tied_by:
+        tied = f'is bound to the persistentvolume "{claim.volume}", which {volume.tied_by} ties to some nodes'
+        return f"{tied}, and {SCHEDULER_NAME} does not support that"
+    return ""
+
+
+def _not_supported(constraints: Iterable[Constraint]) -> str:
+    fields = [one.field for one in constraints]
+    more = len(fields) - FIELDS_MAX
+    named = [*fields[:FIELDS_MAX], f"{more} more fields"] if more > 0 else fields
+    return f"{', '.join(named)} {'is' if len(fields) == 1 else 'are'} not supported by {SCHEDULER_NAME}"

@@ -1,0 +1,253 @@
+"""After an exception while an event was taken in: the object counts as the event shows it, and nothing is lost.
+
+Laws:
+- What the event says of its own object is believed; whom that may help is left to a look at the pools, after a backoff.
+- Everything here may have been done already: doing it again changes nothing.
+"""
+
+from functools import partial
+from typing import assert_never
+
+import numpy as np
+
+from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.evictions import LEAVING_SLACK_SECONDS
+from aischeduler.engine.freshness import go_on
+from aischeduler.engine.recovery import (
+    Doing,
+    Mark,
+    attempt_each,
+    doubt,
+    end_quietly,
+    find_lost,
+    internal_error,
+    mend,
+    take_out,
+    wait_again,
+)
+from aischeduler.engine.unknown_pools import want_again
+from aischeduler.model.actions import Action, Step
+from aischeduler.model.events import (
+    BindRefused,
+    BudgetGone,
+    BudgetSeen,
+    ClaimGone,
+    ClaimSeen,
+    Event,
+    EvictRefused,
+    NamespaceGone,
+    NamespaceSeen,
+    NodeGone,
+    NodeSeen,
+    PodGone,
+    PodSeen,
+    PoolGone,
+    PoolRead,
+    PoolSeen,
+    PoolUnread,
+    Refreshed,
+    RefreshFailed,
+    Refusal,
+    VolumeGone,
+    VolumeSeen,
+)
+from aischeduler.model.names import DEFAULT_POOL
+from aischeduler.model.pod import Pod
+from aischeduler.state.records import NOWHERE, WAITING, Place, PodRecord
+
+
+def event_failed(cluster: Cluster, event: Event, before: Mark, error: Exception) -> list[Action]:
+    """Mend what an event left that could not be taken in; return what is to be told."""
+    name = type(event).__name__
+    pod = event.pod if isinstance(event, PodSeen) else None
+    told: list[Action] = [internal_error(cluster, Doing(Step.EVENT, f"taking in {name}", pod=pod), error)]
+    repairs = (partial(_believe, cluster, event), partial(mend, cluster, before), partial(find_lost, cluster))
+    attempt_each(cluster, told, *repairs)
+    doubt(cluster, tuple(cluster.queues))
+    return told
+
+
+def refresh_all(cluster: Cluster) -> None:
+    """Take over anew of every pod on a row whether it leaves, or may be asked to."""
+    for record in cluster.records.values():
+        if record.counted is not None:
+            cluster.refresh(record)
+
+
+def _believe(cluster: Cluster, event: Event) -> None:
+    """Let the object of the event be what the event says."""
+    match event:
+        case PodSeen(pod):
+            _place_anew(cluster, pod)
+        case PodGone(uid):
+            _strike(cluster, uid)
+        case BindRefused(uid, _, refusal):
+            _unbind(cluster, uid, refusal)
+        case EvictRefused(uid):
+            _keep(cluster, uid)
+        case NodeSeen() | NodeGone():
+            _believe_node(cluster, event)
+        case PoolSeen() | PoolGone():
+            _believe_pool(cluster, event)
+        case BudgetSeen(budget):
+            cluster.budgets.see(budget, cluster.victims)
+            refresh_all(cluster)
+        case BudgetGone():
+            refresh_all(cluster)
+        case NamespaceSeen() | NamespaceGone() | ClaimSeen() | ClaimGone() | VolumeSeen() | VolumeGone():
+            _wake_held(cluster)
+        case PoolRead() | PoolUnread():
+            want_again(cluster)
+            _wake_held(cluster)
+        case Refreshed(pool) | RefreshFailed(pool):
+            go_on(cluster, pool, cluster.now)
+        case _:
+            assert_never(event)
+
+
+def _believe_node(cluster: Cluster, event: NodeSeen | NodeGone) -> None:
+    if isinstance(event, NodeSeen):
+        row, _ = cluster.nodes.see(event.node)
+        cluster.pools.assign_row(row, event.node)
+        _follow_rows(cluster, [row])
+        return
+    gone = cluster.nodes.rows.get(event.name)
+    if gone is not None:
+        cluster.pools.assign_row(gone, None)
+        _follow_rows(cluster, [gone])
+        cluster.nodes.forget(event.name)
+
+
+def _believe_pool(cluster: Cluster, event: PoolSeen | PoolGone) -> None:
+    if isinstance(event, PoolSeen):
+        if event.pool.name not in cluster.edits:
+            cluster.pools.see(event.pool)
+    elif event.name != DEFAULT_POOL:
+        if event.name in cluster.pools.pools:
+            cluster.pools.forget(event.name)
+        cluster.forget_pool(event.name)
+    _follow_pools(cluster)
+
+
+def _keep(cluster: Cluster, uid: str) -> None:
+    """Let nobody count on the room of a pod that was not evicted."""
+    record = cluster.records.get(uid)
+    if record is not None and record.counted is not None:
+        cluster.refresh(record)
+        for claim in cluster.claims.on_row(record.row):
+            end_quietly(cluster, claim)
+
+
+def _wake_held(cluster: Cluster) -> None:
+    for queue in cluster.queues.values():
+        for held in queue.in_place(Place.HELD):
+            queue.wake_at_once(held, cluster.now)
+
+
+def _strike(cluster: Cluster, uid: str) -> None:
+    """Forget a pod for good, however far that got."""
+    record = cluster.records.get(uid)
+    if record is None:
+        return
+    _forget_leaving(cluster, record)
+    _take_off(cluster, record)
+    cluster.strike(record)
+
+
+def _take_off(cluster: Cluster, record: PodRecord) -> None:
+    claim = cluster.claims.of(record.pod.uid)
+    if claim is not None:
+        cluster.claims.end(claim)
+    cluster.withdraw(record)
+    record.offered = NOWHERE
+    take_out(cluster, record)
+
+
+def _forget_leaving(cluster: Cluster, record: PodRecord) -> None:
+    uid = record.pod.uid
+    cluster.forget_eviction(uid)
+    cluster.departures.drop(uid)
+    cluster.overstayed.discard(uid)
+    cluster.spared.drop(uid)
+    cluster.budgets.forget_pod(record.pod)
+
+
+def _place_anew(cluster: Cluster, pod: Pod) -> None:
+    """Let a pod count exactly where it is shown, or wait at home; one whose Binding is under way stays assumed."""
+    record = cluster.records.get(pod.uid)
+    under_way = record is not None and record.place is Place.ASSUMED
+    waits = not pod.node_name and not pod.terminating and cluster.ours(pod)
+    if pod.finished or not (pod.node_name or waits or under_way):
+        _strike(cluster, pod.uid)
+        return
+    if record is None:
+        record = PodRecord(pod, cluster.next_arrival(), Place.ACTIVE, cluster.now)
+    assumed = record.place is Place.ASSUMED and record.row != NOWHERE
+    node = pod.node_name or (cluster.nodes.names[record.row] if assumed else "")
+    overstayed = pod.uid in cluster.overstayed
+    if not node or record.counted is None:
+        _forget_leaving(cluster, record)
+    _take_off(cluster, record)
+    if cluster.records.get(pod.uid) is record:
+        cluster.rename(record, pod)
+    else:
+        record.pod = pod
+        cluster.enroll(record)
+    if not node:
+        wait_again(cluster, record)
+        return
+    if pod.terminating and pod.node_name:
+        cluster.forget_eviction(pod.uid)
+        if not overstayed and pod.uid not in cluster.departures:
+            cluster.departures.set(pod.uid, cluster.now + pod.grace_seconds + LEAVING_SLACK_SECONDS)
+    record.place = Place.BOUND if pod.node_name else Place.ASSUMED
+    if record.place is Place.ASSUMED:
+        cluster.unsettled[pod.uid] = cluster.now
+        cluster.unsettled.move_to_end(pod.uid, last=False)
+    cluster.count(record, node)
+    cluster.review_loans(record.row)
+
+
+def _unbind(cluster: Cluster, uid: str, refusal: Refusal) -> None:
+    """Let a pod wait again whose Binding was refused and that did not get back into its queue."""
+    record = cluster.records.get(uid)
+    if record is None or record.queue or (record.place is not Place.ASSUMED and record.place not in WAITING):
+        return
+    if refusal is Refusal.GONE:
+        _strike(cluster, uid)
+        return
+    _forget_leaving(cluster, record)
+    _take_off(cluster, record)
+    wait_again(cluster, record)
+
+
+def _follow_rows(cluster: Cluster, rows: list[int]) -> None:
+    """Let loans and claims follow rows that may have gone to another pool."""
+    cluster.running.follow_pools(np.array(rows, dtype=np.intp), cluster.nodes.pool)
+    cluster.recount_loans()
+    for row in rows:
+        for claim in cluster.claims.on_row(row):
+            if cluster.pool_of(row) != claim.pool:
+                end_quietly(cluster, claim)
+
+
+def _follow_pools(cluster: Cluster) -> None:
+    """Let everything follow the pools as they now are: rows, queues, and the homes of pods."""
+    cluster.pools.assign()
+    for name in cluster.pools.names():
+        if name not in cluster.queues:
+            cluster.add_queue(name)
+    for name in [name for name in cluster.queues if name not in cluster.pools.pools]:
+        del cluster.queues[name]
+        cluster.forget_pool(name)
+    for record in tuple(cluster.records.values()):
+        home = cluster.pools.home(record.pod.pool)
+        if record.counted is not None:
+            cluster.refresh(record)
+        elif record.home != home or record.queue not in cluster.queues:
+            _take_off(cluster, record)
+            cluster.stir.forget_abroad(record.home, record.pod.uid)
+            wait_again(cluster, record)
+    _follow_rows(cluster, sorted(cluster.nodes.rows.values()))
+    _wake_held(cluster)
+    cluster.errands.review.update(cluster.pools.names())

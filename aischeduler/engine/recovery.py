@@ -1,0 +1,348 @@
+"""After an exception of ours: what the failed step left half done is undone, so that it costs one attempt.
+
+Laws:
+- No policy and no search is called here, and of the plugins only gates: what failed may fail again. Pods that may have
+  missed a wake-up are tried when their pool is looked at anew, after a backoff.
+- Rows that the failed step has touched are counted anew from the pods and claims that are there.
+- An exception in here is reported like any other and ends neither the recovery nor the slice.
+"""
+
+import traceback
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final, NamedTuple
+
+import numpy as np
+from msgspec import Struct
+
+from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.freshness import go_on
+from aischeduler.engine.tally import Result
+from aischeduler.model.actions import Action, Evict, Nominate, ReportInternalError, ReportWaiting, Step
+from aischeduler.model.names import DEFAULT_POOL
+from aischeduler.model.pod import Pod
+from aischeduler.state.claims import Claim
+from aischeduler.state.records import NOWHERE, WAITING, Place, PodRecord
+
+FRAMES_MAX: Final = 32
+TRACEBACK_MAX: Final = 8000
+"""Frames and characters of a traceback that are reported, the last ones."""
+ERROR_MAX: Final = 300
+INTERNAL_ERROR: Final = (
+    "internal error: the scheduler failed while it tried this pod. "
+    "The traceback is in the log of the scheduler, which tries the pod again."
+)
+"""What the pod is told; each failed attempt is told in the same words, so that there is one event."""
+
+
+class Mark(Struct, frozen=True, gc=False):
+    """The versions of the state when a step began: what grew since was touched by the step."""
+
+    nodes: int
+    running: int
+    loans: int
+    decisions: int
+
+
+class Before(Struct, frozen=True):
+    """A pod when its attempt began, just taken from its queue."""
+
+    mark: Mark
+    claim: Claim | None
+    nominated: str
+    message: str
+
+
+class Doing(NamedTuple):
+    """A step: what it does, in words, in the loop of which pool, and for which pod."""
+
+    step: Step
+    words: str
+    pool: str = ""
+    record: PodRecord | None = None
+    pod: Pod | None = None
+
+
+def mark(cluster: Cluster) -> Mark:
+    """Return the versions as they are now."""
+    return Mark(cluster.nodes.version, cluster.running.version, cluster.loans.version, cluster.decisions)
+
+
+def before_attempt(cluster: Cluster, record: PodRecord) -> Before:
+    """Return what an attempt of this pod may have to be taken back to."""
+    return Before(mark(cluster), cluster.claims.of(record.pod.uid), record.nominated, record.message)
+
+
+def internal_error(cluster: Cluster, doing: Doing, error: Exception) -> ReportInternalError:
+    """Count an exception and return the report of it."""
+    cluster.tally.internal_errors[doing.step] += 1
+    text = "".join(traceback.format_exception(error, limit=-FRAMES_MAX))
+    record = doing.record
+    return ReportInternalError(
+        step=doing.step,
+        doing=doing.words,
+        pool=doing.pool,
+        pod=doing.pod if record is None else record.pod,
+        decision="" if record is None else record.decision,
+        error="".join(traceback.format_exception_only(error)).strip()[:ERROR_MAX],
+        traceback=text[-TRACEBACK_MAX:],
+    )
+
+
+def attempt_failed(
+    cluster: Cluster, doing: Doing, before: Before, dropped: list[Action], error: Exception
+) -> list[Action]:
+    """Undo an attempt of which no action goes out, let the pod wait its backoff out, and return what is to be told."""
+    record, now = doing.record, cluster.now
+    assert record is not None, "an attempt is that of a pod"
+    told: list[Action] = [internal_error(cluster, doing, error)]
+    row, record.offered = record.offered, NOWHERE
+    attempt_each(
+        cluster,
+        told,
+        partial(cluster.withdraw, record),
+        partial(take_back_evictions, cluster, before.mark, dropped),
+        partial(_end_new_claim, cluster, record, before.claim),
+        partial(_ask_again, cluster, doing),
+        partial(take_out, cluster, record),
+        partial(mend, cluster, before.mark),
+        partial(wait_again, cluster, record),
+        partial(find_lost, cluster),
+        partial(_tell, cluster, record, before, told),
+        partial(cluster.wake_alike, record, now),
+    )
+    cluster.tally.attempts[doing.pool, Result.ERROR] += 1
+    if row != NOWHERE or len(told) > 1 or _moved(cluster, before.mark):
+        doubt(cluster, (doing.pool, record.home, cluster.pool_of(row) if row != NOWHERE else ""))
+    return told
+
+
+def _ask_again(cluster: Cluster, doing: Doing) -> None:
+    """Let all that wait for a refresh of the pool ask again, where the request may be lost with what failed."""
+    freshness, record = cluster.freshness, doing.record
+    waits = record is not None and record.pod.uid in freshness.waiting.get(doing.pool, ())
+    if waits or doing.pool in freshness.loans:
+        go_on(cluster, doing.pool, cluster.now)
+
+
+def step_failed(cluster: Cluster, doing: Doing, before: Mark, kept: Iterable[Action], error: Exception) -> list[Action]:
+    """Mend what a step left that is no attempt; the actions that it gave are `kept`."""
+    told: list[Action] = [internal_error(cluster, doing, error)]
+    repairs = [partial(_recall, cluster, before, kept), partial(mend, cluster, before), partial(find_lost, cluster)]
+    if doing.step is Step.QUEUE:
+        repairs.append(partial(rebuild_queue, cluster, doing.pool))
+    attempt_each(cluster, told, *repairs, partial(_ask_again, cluster, doing))
+    doubt(cluster, tuple(cluster.queues) if doing.step is Step.TIME else (doing.pool,))
+    return told
+
+
+def judging_failed(cluster: Cluster, record: PodRecord, words: str, error: Exception) -> None:
+    """Let a waiting pod be tried by itself that could not be judged with others: then it alone pays for the fault.
+
+    The step in which this happened goes on; what it may have left half done is mended when it ends.
+    """
+    told: list[Action] = [internal_error(cluster, Doing(Step.WAKING, words, record.home, record), error)]
+    attempt_each(
+        cluster,
+        told,
+        partial(cluster.withdraw, record),
+        partial(take_out, cluster, record),
+        partial(wait_again, cluster, record),
+    )
+    record.offered = NOWHERE
+    cluster.errands.to_mend = True
+    for report in told:
+        cluster.say(record.home, report)
+
+
+def mend_after(cluster: Cluster, before: Mark) -> None:
+    """Mend what was left half done in a step that has come to its end all the same."""
+    told: list[Action] = []
+    attempt_each(cluster, told, partial(mend, cluster, before), partial(find_lost, cluster))
+    for report in told:
+        cluster.say(DEFAULT_POOL, report)
+
+
+def doubt(cluster: Cluster, pools: Iterable[str]) -> None:
+    """Let the pods of these pools be looked at anew after a backoff: they may have missed a wake-up."""
+    for pool in pools:
+        if pool in cluster.queues:
+            cluster.errands.doubts.note(pool, cluster.now, cluster.profile.backoff)
+
+
+def take_back_evictions(cluster: Cluster, before: Mark, dropped: Iterable[Action]) -> None:
+    """Believe no more of any pod that it leaves because of an eviction that does not go out."""
+    for action in dropped:
+        if isinstance(action, Evict):
+            cluster.tally.evictions[action.pool, action.cause] -= 1
+    _recall(cluster, before, ())
+
+
+def _recall(cluster: Cluster, before: Mark, kept: Iterable[Action]) -> None:
+    sent = {action.victim.uid for action in kept if isinstance(action, Evict)}
+    for uid, asked in tuple(cluster.victims.items()):
+        if asked.number <= before.decisions or uid in sent:
+            continue
+        cluster.forget_eviction(uid)
+        record = cluster.records[uid]
+        cluster.budgets.note_refusal(record.pod)
+        if record.counted is not None:
+            cluster.refresh(record)
+        for claim in cluster.claims.on_row(record.row):
+            end_quietly(cluster, claim)  # it may count on the room of the pod
+
+
+def _end_new_claim(cluster: Cluster, record: PodRecord, old: Claim | None) -> None:
+    claim = cluster.claims.of(record.pod.uid)
+    if claim is not None and claim is not old:
+        cluster.claims.end(claim)
+
+
+def end_quietly(cluster: Cluster, claim: Claim) -> None:
+    """End a claim and let its owner be tried; whom else its room may help is left to a look at the pool."""
+    if cluster.claims.of(claim.owner.pod.uid) is claim:
+        cluster.claims.end(claim)
+    _wake_nominated(cluster, claim.owner)
+    doubt(cluster, (claim.pool,))
+
+
+def _wake_nominated(cluster: Cluster, owner: PodRecord) -> None:
+    if owner.place is Place.NOMINATED and owner.queue:
+        cluster.queues[owner.queue].wake_at_once(owner, cluster.now)
+
+
+def take_out(cluster: Cluster, record: PodRecord) -> None:
+    """Take a pod out of its queue and off its row, however far either got."""
+    uid = record.pod.uid
+    queue = cluster.queues.get(record.queue)
+    if queue is not None and queue.holds(record):
+        queue.remove(record)
+    record.queue = ""
+    cluster.unsettled.pop(uid, None)
+    row, loan = record.row, record.loan
+    if uid in cluster.running:
+        cluster.running.remove(uid)
+    record.row, record.counted, record.loan = NOWHERE, None, None
+    if row != NOWHERE:
+        _count_anew(cluster, [row])
+    if loan is not None:
+        cluster.recount_loans()
+
+
+def wait_again(cluster: Cluster, record: PodRecord) -> None:
+    """Let a pod that is nowhere wait at home until its backoff is over."""
+    record.home = cluster.pools.home(record.pod.pool)
+    record.visited = ()
+    record.broken = True
+    queue = cluster.queues[record.home]
+    try:
+        gate = cluster.gate_of(record.pod)
+    except Exception:  # noqa: BLE001 - it is asked again, and that is told, when the pod is tried
+        gate = ""
+    if gate:
+        record.message = gate
+        queue.gate(record)
+    else:
+        queue.retry(record, cluster.now)
+
+
+def _tell(cluster: Cluster, record: PodRecord, before: Before, told: list[Action]) -> None:
+    """Tell the pod that it waits for an internal error, and that it holds no room if it does not."""
+    record.nominated, record.message = before.nominated, before.message
+    home = record.home
+    if cluster.claims.of(record.pod.uid) is None:
+        if record.nominated or record.pod.nominated_node:
+            told.append(Nominate(record.pod, "", home, record.decision))
+        record.nominated = ""
+    if record.message != INTERNAL_ERROR:
+        record.message = INTERNAL_ERROR
+        told.append(ReportWaiting(record.pod, home, home, INTERNAL_ERROR, record.decision))
+
+
+def mend(cluster: Cluster, before: Mark) -> None:
+    """Count anew what was touched since, and let no pod wait for room that it does not claim."""
+    cluster.errands.to_mend = False
+    nodes, running = cluster.nodes, cluster.running
+    touched = (nodes.changed_since(before.nodes), running.changed_since(before.running))
+    if touched[0] is None or touched[1] is None:
+        rows = sorted(nodes.rows.values())
+    else:
+        rows = sorted({*touched[0], *touched[1]})
+    for claim in cluster.claims.all():
+        owner = claim.owner
+        if owner.queue not in ("", claim.pool) or cluster.pool_of(claim.row) != claim.pool:
+            end_quietly(cluster, claim)
+    _count_anew(cluster, rows)
+    for row in rows:
+        for claim in cluster.claims.on_row(row):
+            if not _can_come_true(cluster, claim):
+                end_quietly(cluster, claim)
+    if cluster.loans.version != before.loans:
+        cluster.recount_loans()
+    for queue in cluster.queues.values():
+        for record in queue.in_place(Place.NOMINATED):
+            if cluster.claims.of(record.pod.uid) is None:
+                queue.wake_at_once(record, cluster.now)
+
+
+def _can_come_true(cluster: Cluster, claim: Claim) -> bool:
+    """Say by amounts alone whether the owner fits once all who leave are gone, and the claims behind it given up."""
+    nodes, request = cluster.nodes, cluster.nodes.request(claim.spec)
+    room = nodes.room(claim.row)
+    for record in cluster.on_row(claim.row):
+        if record.counted is not None and cluster.leaving(record.pod.uid):
+            room += nodes.request(record.counted)
+    for other in cluster.claims.on_row(claim.row):
+        if other.owner.order >= claim.owner.order:  # its own is among them
+            room += nodes.request(other.spec)
+    return bool((request <= np.maximum(room, 0)).all())
+
+
+def find_lost(cluster: Cluster) -> None:
+    """Let pods wait again that were taken out of a queue and put nowhere."""
+    if len(cluster.records) == len(cluster.running) + sum(len(queue) for queue in cluster.queues.values()):
+        return
+    for record in tuple(cluster.records.values()):
+        queue = cluster.queues.get(record.queue)
+        if record.counted is None and (queue is None or not queue.holds(record)):
+            cluster.withdraw(record)
+            record.offered = NOWHERE
+            wait_again(cluster, record)
+
+
+def _count_anew(cluster: Cluster, rows: Iterable[int]) -> None:
+    for row in rows:
+        if cluster.nodes.names[row]:
+            specs = [record.counted for record in cluster.on_row(row) if record.counted is not None]
+            cluster.nodes.recount(row, (*specs, *(claim.spec for claim in cluster.claims.on_row(row))))
+
+
+def rebuild_queue(cluster: Cluster, pool: str) -> None:
+    """Make the queue of a pool anew, with the pods that wait in it and those that should; all of them are tried."""
+    records = [record for record in cluster.records.values() if record.place in WAITING and record.queue in ("", pool)]
+    cluster.add_queue(pool)
+    for record in records:
+        record.queue = ""
+        cluster.stir.forget_abroad(record.home, record.pod.uid)
+        cluster.withdraw(record)
+        record.offered = NOWHERE
+        record.visited = ()
+        if record.place is Place.GATED:
+            cluster.queues[record.home].gate(record)
+        else:
+            cluster.queues[record.home].add(record, cluster.now)
+
+
+def _moved(cluster: Cluster, before: Mark) -> bool:
+    """Say whether more was touched than the queue to which the pod of the attempt came back."""
+    now = mark(cluster)
+    return (now.nodes, now.running, now.loans) != (before.nodes, before.running, before.loans)
+
+
+def attempt_each(cluster: Cluster, told: list[Action], *repairs: Callable[[], None]) -> None:
+    """Do each of these things; what raises is told and keeps no other from being done."""
+    for repair in repairs:
+        try:
+            repair()
+        except Exception as error:  # noqa: BLE001 - a recovery goes as far as it can
+            told.append(internal_error(cluster, Doing(Step.RECOVERY, "recovering from an exception"), error))

@@ -1,0 +1,254 @@
+"""Reads beside the watches: what an eviction depends on, and Pools that pods name and no watch has shown.
+
+Invariants:
+- `Refreshed` follows everything that was found, in the order of what is told. So the core has taken it in by then.
+- The watch of pods has come as far as a change that we made to a pod; of the other kinds a list says how they are, or
+  their watch has come that far as well.
+- A pool is answered for each time it was asked for. A failure is told, and the next try comes after a backoff.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+from cachetools import LRUCache
+from structlog.typing import FilteringBoundLogger
+
+from aischeduler.kube import pool_requests, requests
+from aischeduler.kube.client import Client
+from aischeduler.kube.documents import UNREADABLE, Named
+from aischeduler.kube.errors import ApiError, BehindError, Failed, GarbledError, RefusedError, unheard
+from aischeduler.kube.pace import Backoff, Pace
+from aischeduler.kube.reflector import Reflector
+from aischeduler.model.actions import ReadPool, Refresh
+from aischeduler.model.events import Event, PoolRead, PoolUnread, Refreshed, RefreshFailed
+from aischeduler.model.pod import Pod
+from aischeduler.model.selectors import LabelSelector, Operator
+
+READERS: Final = 4
+"""Pools that are read at one time."""
+BEHIND_SECONDS_MAX: Final = 2.0
+"""How far behind the watch of pods may be for anything to be evicted."""
+REFRESH_SECONDS_MAX: Final = 30.0
+"""Longest that a refresh may take."""
+AGAIN_FIRST_SECONDS: Final = 0.5
+AGAIN_LONGEST_SECONDS: Final = 5.0
+"""Longest wait (doubled by jitter) after refreshes that failed: all pools that would evict wait with it."""
+NODES_MANY: Final = 500
+"""So many nodes are not listed before their watch was waited for: in a large cluster some node always changes."""
+NODES_PATIENCE_SECONDS: Final = 0.3
+PROBED_MAX: Final = 1000
+"""Pods of which we remember when we changed them last."""
+GONE: Final = (404, 409, 422)
+"""Statuses by which the API server says that there is no pod of this name and uid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watches:
+    """The reflectors of what an eviction depends on."""
+
+    pods: Reflector[Any]
+    nodes: Reflector[Any]
+    pools: Reflector[Any]
+    budgets: Reflector[Any]
+    namespaces: Reflector[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Unix time in seconds, and since when a pod waits, for its status."""
+
+    wall: Callable[[], float]
+    since: Callable[[Pod], str]
+
+
+class Refresher:
+    """Carries `Refresh` and `ReadPool` out; `tell` hears the answers."""
+
+    def __init__(
+        self,
+        client: Client,
+        watches: Watches,
+        pace: Pace,
+        tell: Callable[[Event], None],
+        log: FilteringBoundLogger,
+    ) -> None:
+        self._client = client
+        self._watches = watches
+        self._pace = pace
+        self._tell = tell
+        self._log = log
+        self._due: dict[str, Refresh] = {}
+        self._asked = asyncio.Event()
+        self._names: asyncio.Queue[str] = asyncio.Queue()
+        self._probed: LRUCache[str, int] = LRUCache(PROBED_MAX)
+        self._failed: Failed = unheard
+        self._told = ""
+        """What the log was told last of a refresh that failed."""
+
+    def submit(self, action: Refresh | ReadPool) -> None:
+        """Begin to refresh a pool, with all others that are due, or to read one that pods name."""
+        if isinstance(action, ReadPool):
+            self._names.put_nowait(action.name)
+        else:
+            self._due[action.pool] = action
+            self._asked.set()
+
+    async def run(self, times: Times, failed: Failed) -> None:
+        """Carry out until cancelled; `failed` hears of bugs of ours."""
+        self._failed = failed
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._refresh_all(times), name="refresher")
+            for number in range(READERS):
+                group.create_task(self._read_pools(), name=f"pool reader {number}")
+
+    async def _refresh_all(self, times: Times) -> None:
+        backoff = Backoff(self._pace, AGAIN_FIRST_SECONDS, AGAIN_LONGEST_SECONDS)
+        while True:
+            await self._asked.wait()
+            self._asked.clear()
+            due, self._due = list(self._due.values()), {}
+            problem, again_at_once = await self._refresh(due, times)
+            if problem and problem != self._told:
+                self._log.warning("not refreshed", pools=[one.pool for one in due], reason=problem)
+            self._told = problem
+            for one in due:
+                self._tell(RefreshFailed(one.pool, problem) if problem else Refreshed(one.pool))
+            if not problem:
+                backoff = Backoff(self._pace, AGAIN_FIRST_SECONDS, AGAIN_LONGEST_SECONDS)
+            elif not again_at_once:
+                await backoff.wait()
+
+    async def _refresh(self, due: list[Refresh], times: Times) -> tuple[str, bool]:
+        """Refresh these pools; return what kept us from it, or nothing, and whether to try again at once."""
+        try:
+            async with asyncio.timeout(REFRESH_SECONDS_MAX):
+                version = await self._probe(due, times)
+                if not version:
+                    return "the pods that waited for it are gone", True
+                await self._read(due, version)
+        except TimeoutError:
+            return f"reading took longer than {REFRESH_SECONDS_MAX:g} s", False
+        except ExceptionGroup as group:
+            return self._reason(group.exceptions[0]), False
+        except Exception as error:  # noqa: BLE001 - a bug costs one try; nothing is evicted meanwhile
+            return self._reason(error), False
+        return "", False
+
+    def _reason(self, error: Exception) -> str:
+        if not isinstance(error, ApiError):
+            self._failed("refresher", error)
+        return str(error)
+
+    async def _probe(self, due: Iterable[Refresh], times: Times) -> str:
+        """Change one of the pods, and return the version at which that was done; empty where all are gone."""
+        for one in due:
+            time_text = requests.time_text(self._probe_time(one.pod, times.wall), "seconds")
+            path, body = requests.probe(one.pod, time_text, times.since(one.pod))
+            try:
+                answer = await self._client.patch(path.decode(), body, requests.STRATEGIC_PATCH)
+            except RefusedError as error:
+                if error.status in GONE:
+                    continue
+                raise
+            try:
+                return msgspec.json.decode(answer, type=Named).metadata.resource_version
+            except UNREADABLE as error:
+                raise GarbledError(f"PATCH {path.decode()}: the answer is no pod: {error}") from error
+        return ""
+
+    def _probe_time(self, pod: Pod, wall: Callable[[], float]) -> int:
+        """Return now, or the second before where the pod says now: a patch that changes nothing is told to nobody."""
+        now = int(wall())
+        self._probed[pod.uid] = now - 1 if self._probed.get(pod.uid) == now else now
+        return self._probed[pod.uid]
+
+    async def _read(self, due: list[Refresh], version: str) -> None:
+        """Return when everything was told that these evictions depend on."""
+        watches = self._watches
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._follow_pods(version), name="refresh of pods")
+            group.create_task(self._read_nodes(due, version), name="refresh of nodes")
+            group.create_task(watches.pools.refresh(), name="refresh of pools")
+            group.create_task(watches.budgets.refresh(), name="refresh of budgets")
+            if any(one.namespaces for one in due):
+                group.create_task(watches.namespaces.refresh(), name="refresh of namespaces")
+
+    async def _follow_pods(self, version: str) -> None:
+        try:
+            async with asyncio.timeout(BEHIND_SECONDS_MAX):
+                await self._watches.pods.reached(version)
+        except TimeoutError as error:
+            raise BehindError(f"the watch of pods is more than {BEHIND_SECONDS_MAX:g} s behind") from error
+
+    async def _read_nodes(self, due: list[Refresh], version: str) -> None:
+        nodes = self._watches.nodes
+        if len(nodes) >= NODES_MANY:
+            try:
+                async with asyncio.timeout(NODES_PATIENCE_SECONDS):
+                    await nodes.reached(version)
+            except TimeoutError:
+                pass
+            else:
+                return
+        if any(one.selector is None for one in due):
+            await nodes.refresh()
+            return
+        for one in due:
+            if one.selector is not None:
+                await nodes.refresh(selector_text(one.selector), [f"/{name}" for name in one.nodes])
+
+    async def _read_pools(self) -> None:
+        while True:
+            name = await self._names.get()
+            backoff = Backoff(self._pace)
+            while not await self._read_pool(name):
+                await backoff.wait()
+
+    async def _read_pool(self, name: str) -> bool:
+        """Read a Pool once; say whether that gave an answer."""
+        try:
+            self._watches.pools.read(await self._client.get(pool_requests.pool_path(name)))
+        except RefusedError as error:
+            if self._is_missing(error):
+                self._tell(PoolRead(name, found=False))
+                return True
+            self._tell(PoolUnread(name, str(error)))
+        except ApiError as error:
+            self._tell(PoolUnread(name, str(error)))
+        except Exception as error:  # noqa: BLE001 - a bug costs one try
+            self._tell(PoolUnread(name, self._reason(error)))
+        else:
+            self._tell(PoolRead(name, found=True))
+            return True
+        return False
+
+    def _is_missing(self, error: RefusedError) -> bool:
+        """Say whether there is no such Pool, as far as an API server says so that serves Pools, or none at all."""
+        if error.status != 404:
+            return False
+        return self._watches.pools.absent or (error.reason == "NotFound" and error.message.endswith(" not found"))
+
+
+def selector_text(selector: LabelSelector) -> str:
+    """Return a selector as the query of a list has it.
+
+    Source: `labels.Selector` of apimachinery.
+    """
+    parts: list[str] = []
+    for one in selector.requirements:
+        values = ",".join(one.values)
+        match one.operator:
+            case Operator.IN:
+                parts.append(f"{one.key} in ({values})")
+            case Operator.NOT_IN:
+                parts.append(f"{one.key} notin ({values})")
+            case Operator.EXISTS:
+                parts.append(one.key)
+            case Operator.DOES_NOT_EXIST:
+                parts.append(f"!{one.key}")
+            case Operator.GT | Operator.LT:
+                raise ValueError(f"{one.operator} is no operator of a label selector")
+    return ",".join(parts)

@@ -1,0 +1,86 @@
+"""Volume claims and volumes that exist, and which of our pods use them.
+
+Law: `use` and `drop` come in pairs, so that a change of a claim or a volume finds its pods without a search.
+"""
+
+from collections.abc import Iterator
+
+from aischeduler.model.storage import ClaimKey, Volume, VolumeClaim
+from aischeduler.state.records import PodRecord
+
+
+class Storage:
+    """The claims and volumes of the cluster. What changes one returns the pods that use it."""
+
+    def __init__(self) -> None:
+        self.claims: dict[ClaimKey, VolumeClaim] = {}
+        self.volumes: dict[str, Volume] = {}
+        self._users: dict[ClaimKey, dict[str, PodRecord]] = {}
+        self._claims_of: dict[str, dict[ClaimKey, None]] = {}
+        """Volume -> the claims that name it."""
+
+    def users(self) -> dict[ClaimKey, tuple[str, ...]]:
+        """Return the uids of the pods that use each claim, sorted."""
+        return {key: tuple(sorted(users)) for key, users in self._users.items()}
+
+    def use(self, record: PodRecord) -> None:
+        """Note the claims that a pod uses."""
+        for key in _keys(record):
+            self._users.setdefault(key, {})[record.pod.uid] = record
+
+    def drop(self, record: PodRecord) -> None:
+        """Forget the claims that a pod uses."""
+        for key in _keys(record):
+            users = self._users.get(key, {})
+            users.pop(record.pod.uid, None)
+            if not users:
+                self._users.pop(key, None)
+
+    def see_claim(self, claim: VolumeClaim) -> tuple[PodRecord, ...]:
+        """Take a claim as it now is."""
+        before = self.claims.get(claim.key)
+        if before == claim:
+            return ()
+        if before is not None:
+            self._unname(before)
+        self.claims[claim.key] = claim
+        if claim.volume:
+            self._claims_of.setdefault(claim.volume, {})[claim.key] = None
+        return self._using(claim.key)
+
+    def forget_claim(self, key: ClaimKey) -> tuple[PodRecord, ...]:
+        """Take out a claim that does not exist any more."""
+        before = self.claims.pop(key, None)
+        if before is None:
+            return ()
+        self._unname(before)
+        return self._using(key)
+
+    def see_volume(self, volume: Volume) -> tuple[PodRecord, ...]:
+        """Take a volume as it now is."""
+        if self.volumes.get(volume.name) == volume:
+            return ()
+        self.volumes[volume.name] = volume
+        return tuple(self._using_volume(volume.name))
+
+    def forget_volume(self, name: str) -> tuple[PodRecord, ...]:
+        """Take out a volume that does not exist any more."""
+        known = self.volumes.pop(name, None) is not None
+        return tuple(self._using_volume(name)) if known else ()
+
+    def _using(self, key: ClaimKey) -> tuple[PodRecord, ...]:
+        return tuple(self._users.get(key, {}).values())
+
+    def _using_volume(self, name: str) -> Iterator[PodRecord]:
+        for key in self._claims_of.get(name, {}):
+            yield from self._using(key)
+
+    def _unname(self, claim: VolumeClaim) -> None:
+        named = self._claims_of.get(claim.volume, {})
+        named.pop(claim.key, None)
+        if not named:
+            self._claims_of.pop(claim.volume, None)
+
+
+def _keys(record: PodRecord) -> Iterator[ClaimKey]:
+    return ((record.pod.namespace, use.name) for use in record.pod.claims)

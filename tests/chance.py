@@ -1,0 +1,32 @@
+"""The seed of a test run: whatever a test does by chance, it does again under the same seed.
+
+`AI_SCHEDULER_SEED` names it; without that it is the day in UTC, so that every day tries something new.
+"""
+
+import os
+import time
+from functools import cache
+from random import Random  # noqa: TID251 - here the seed becomes chance
+
+VARIABLE = "AI_SCHEDULER_SEED"
+
+
+@cache
+def seed() -> int:
+    """Return the seed of this run. It stays the same past midnight, and child processes inherit it."""
+    return int(os.environ.setdefault(VARIABLE, time.strftime("%Y%m%d", time.gmtime())))
+
+
+def random(name: str) -> Random:
+    """Return a generator of chance for one test or case: another one for each name."""
+    return Random(f"{seed()} {name}")
+
+
+def number(name: str) -> int:
+    """Return a seed for one test or case: another one for each name."""
+    return random(name).getrandbits(32)
+
+
+def repeat(test: str) -> str:
+    """Return the command that runs a test again as in this run."""
+    return f"{VARIABLE}={seed()} .venv/bin/python -m pytest '{test}'"

@@ -1,0 +1,90 @@
+"""Something between a daemon and its API server: it passes on what it does not answer itself."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+from aischeduler.kube.auth import Server
+from tests.kube.scripted import Answer, Request, read_request
+
+Rule = Callable[[Request], Answer | None]
+
+
+def pass_on(_: Request) -> Answer | None:
+    """Answer nothing."""
+    return None
+
+
+@dataclass
+class Between:
+    """`rule` may be changed at any time; None from it passes a request on.
+
+    `open` counts connections, `most` is what they came to.
+    """
+
+    host: str
+    port: int
+    rule: Rule = pass_on
+    answered: list[Request] = field(default_factory=list)
+    open: int = 0
+    most: int = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Deal with one connection."""
+        self.open += 1
+        self.most = max(self.most, self.open)
+        onward, away = await asyncio.open_connection(self.host, self.port)
+        back = asyncio.create_task(_copy(onward, writer))
+        try:
+            while (request := await read_request(reader)) is not None:
+                answer = self.rule(request)
+                if answer is not None:
+                    self.answered.append(request)
+                    await answer(writer)
+                else:
+                    away.write(_bytes_of(request))
+                    await away.drain()
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass
+        finally:
+            self.open -= 1
+            back.cancel()
+            with suppress(asyncio.CancelledError):
+                await back
+            away.close()
+            writer.close()
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(ConnectionError):
+        while piece := await reader.read(65536):
+            writer.write(piece)
+            await writer.drain()
+        writer.close()
+
+
+def _bytes_of(request: Request) -> bytes:
+    head = "".join(f"{name}: {value}\r\n" for name, value in request.headers.items())
+    return f"{request.method} {request.target} HTTP/1.1\r\n{head}\r\n".encode() + request.body
+
+
+@asynccontextmanager
+async def between(server: Server) -> AsyncIterator[tuple[Between, Server]]:
+    """Stand before this server; yield also the server as it is seen from the other side."""
+    it = Between(server.host, server.port)
+    tasks: set[asyncio.Task[None]] = set()
+
+    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(it.serve(reader, writer))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    listening = await asyncio.start_server(connected, "127.0.0.1", 0)
+    try:
+        yield it, Server("127.0.0.1", listening.sockets[0].getsockname()[1], server.clock)
+    finally:
+        listening.close()
+        for task in tuple(tasks):
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,123 @@
+"""Bugs of ours, put into each place that hears of outcomes: each costs one piece of work, and no pod its node."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from aischeduler.daemon import profile
+from aischeduler.engine import cycle, scheduler
+from aischeduler.engine.invariants import check
+from aischeduler.kube import binder, evictor, executor, report_queue, reports
+from aischeduler.kube.backlog import Backlog
+from aischeduler.observability.meter import Meter
+from aischeduler.state.records import Backoff
+from tests.chance import random
+from tests.daemon.cluster import PODS as PATH
+from tests.daemon.cluster import Cluster, cluster
+
+SHARE = 0.4
+BUGS_MAX = 8
+PODS = 24
+TIME_SCALE = 0.01
+"""One pod may meet every bug: each costs it a wait until it is looked at, and a backoff that doubles."""
+PLACES: dict[str, tuple[tuple[Any, str], ...]] = {
+    "outcome of a binding": ((executor.Executor, "_bound"),),
+    "end of an eviction": ((executor.Executor, "_evicted"),),
+    "action": ((executor.Executor, "_perform"),),
+    "look at a pod": ((executor.Executor, "_settle"), (binder.Binder, "_bind")),
+    "line of a binding": ((executor.Executor, "_log_bind"),),
+    "turn of reports": ((executor.Executor, "_decisions_sent"),),
+    "binding": ((binder.Binder, "_bind"),),
+    "request of a binding": ((binder, "binding"),),
+    "answer to a binding": ((binder, "read_bind_answer"),),
+    "binding not sent": ((binder.Binder, "_obsolete"),),
+    "binding in doubt": ((binder.Binder, "_put_in_doubt"), (binder.Binder, "_bind")),
+    "eviction": ((evictor.Evictor, "_evict"),),
+    "request of an eviction": ((evictor.Evictor, "_send"),),
+    "report": ((reports.Reports, "_send"),),
+    "report until done": ((reports.Reports, "_send_until_done"),),
+    "bound pod told": ((reports.Reports, "scheduled"),),
+    "waiting pod told": ((reports.Reports, "waiting"),),
+    "queue of reports": ((report_queue.ReportQueue, "take"),),
+    "measure": ((Meter, "ended"),),
+    "work": ((Backlog, "take"),),
+}
+"""What fails; a look at a pod and a doubt come only after another bug."""
+EVICTIONS = ("end of an eviction", "eviction", "request of an eviction")
+
+
+class Saboteur:
+    """Fails the first call of one place, and others by chance."""
+
+    def __init__(self, place: str, bugs_max: int) -> None:
+        self._chance = random(f"bugs in {place}")
+        self._bugs_max = bugs_max
+        self.bugs = 0
+
+    def wrap(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def failing(*arguments: Any, **named: Any) -> Any:
+            if not self.bugs or (self.bugs < self._bugs_max and self._chance.random() < SHARE):
+                self.bugs += 1
+                raise RuntimeError("a bug")
+            return function(*arguments, **named)
+
+        return failing
+
+
+async def is_bound(world: Cluster) -> bool:
+    placed = await world.placed()
+    return all(placed[name] for name in placed if name != "waits")
+
+
+async def is_going(world: Cluster, name: str) -> bool:
+    return any(
+        pod["metadata"]["name"] == name and "deletionTimestamp" in pod["metadata"] for pod in await world.listed(PATH)
+    )
+
+
+@pytest.mark.expects_errors("failed")
+@pytest.mark.parametrize("place", PLACES)
+async def test_bug_costs_no_pod_its_node_and_the_daemon_lives(
+    place: str, monkeypatch: pytest.MonkeyPatch, lines: Callable[[], list[dict[str, Any]]]
+) -> None:
+    for module in (cycle, scheduler):
+        monkeypatch.setattr(module, "SETTLE_SECONDS", module.SETTLE_SECONDS * TIME_SCALE)
+    monkeypatch.setattr(profile, "Backoff", lambda first, most: Backoff(first * TIME_SCALE, most * TIME_SCALE))
+    saboteurs = []
+    for owner, name in PLACES[place]:
+        most = 2 if place in EVICTIONS else BUGS_MAX
+        saboteurs.append(Saboteur(f"{place}: {name}", most))
+        monkeypatch.setattr(owner, name, saboteurs[-1].wrap(getattr(owner, name)))
+
+    async def eviction_has_ended() -> bool:
+        return await is_going(world, "guest") or any(line["event"] == "evict refused" for line in lines())
+
+    async with cluster() as world:
+        await world.pool("gpu", nodeSelector={"matchLabels": {"pool": "gpu"}})
+        await world.pool("cpu")
+        await world.node("g", cpu="1", labels={"pool": "gpu"})
+        await world.pod("guest", pool="cpu")
+        await world.until(lambda: is_bound(world))
+        await world.runs("guest")
+        await world.node("n", cpu="64")
+        await world.pod("waits", cpu="100")
+        for number in range(PODS):
+            await world.pod(f"p{number}")
+        await world.until(lambda: is_bound(world))
+        await world.pod("owner", pool="gpu")
+        await world.until(eviction_has_ended)
+        await world.delete(f"{PATH}/guest", gracePeriodSeconds=0)
+        await world.until(lambda: is_bound(world))
+        engine = world.daemon.scheduler
+        await world.until(lambda: nothing_assumed(world))
+        assert check(engine._cluster) == ()
+        counted = sum(world.daemon._observatory.meter.internal_errors.values())
+        assert all(saboteur.bugs for saboteur in saboteurs)
+        assert counted >= 1
+        await world.pod("after")
+        await world.until(lambda: is_bound(world))
+
+
+async def nothing_assumed(world: Cluster) -> bool:
+    return world.daemon.scheduler.assumed() == 0

@@ -1,0 +1,53 @@
+"""A daemon that may not list what it needs to know."""
+
+import asyncio
+
+from structlog.testing import capture_logs
+
+from aischeduler.config.schema import NO_ELECTION, Config, ConstraintRule
+from aischeduler.daemon.process import Daemon
+from tests.daemon.cluster import BUDGETS, CLAIMS, NAMESPACES, NODES, POOLS, VOLUMES
+from tests.kube.docs import listing
+from tests.kube.scripted import Script, hang, reply, serving, status, until
+
+OTHERS = ("/api/v1/pods", NODES, NAMESPACES, BUDGETS)
+REFUSED = 'persistentvolumeclaims is forbidden: User "me" cannot list resource "persistentvolumeclaims"'
+
+
+def a_server() -> Script:
+    """A server that lets the daemon list and watch all but the claims."""
+    script = Script()
+    script.always["get", "/version"] = lambda _: reply(200, {"major": "1", "minor": "36"})
+    for path in (*OTHERS, POOLS, VOLUMES):
+        script.always["get", path] = lambda _: reply(200, listing(version=10))
+        script.always["watch", path] = lambda _: hang
+    script.always["get", CLAIMS] = lambda _: status(403, "Forbidden", REFUSED)
+    return script
+
+
+async def test_daemon_that_may_not_list_claims_says_so_and_decides_nothing() -> None:
+    stop = asyncio.Event()
+    with capture_logs() as lines:
+        async with serving(a_server()) as server, asyncio.timeout(10):
+            daemon = Daemon(server, Config(leader_election=NO_ELECTION), stop)
+            task = asyncio.create_task(daemon.run())
+            await until(lambda: any(line["event"] == "permission missing" for line in lines))
+            assert not daemon.standing_by.is_set()
+            stop.set()
+            await task
+    told = next(line for line in lines if line["event"] == "permission missing")
+    assert (told["kind"], told["log_level"]) == ("PersistentVolumeClaim", "warning")
+    assert REFUSED in told["reason"]
+
+
+async def test_daemon_that_ignores_constraints_asks_for_no_claims() -> None:
+    stop, script = asyncio.Event(), a_server()
+    config = Config(leader_election=NO_ELECTION, unsupported_constraints=ConstraintRule.IGNORE)
+    async with serving(script) as server, asyncio.timeout(10):
+        daemon = Daemon(server, config, stop)
+        task = asyncio.create_task(daemon.run())
+        await daemon.deciding.wait()
+        stop.set()
+        await task
+    asked = {request.path.partition("?")[0] for request in script.requests}
+    assert asked & {CLAIMS, VOLUMES, *OTHERS} == set(OTHERS)

@@ -1,0 +1,122 @@
+"""Nothing is evicted by a view that may be out of date."""
+
+import pytest
+
+from aischeduler.engine.freshness import FRESH_SECONDS
+from aischeduler.model.actions import Action, Refresh
+from aischeduler.model.events import NodeSeen, PodGone, PoolGone, PoolSeen, Refreshed, RefreshFailed
+from aischeduler.model.pool import ReclaimPolicy
+from tests.build import a_node, a_pod, a_pool, replace
+from tests.engine.session import Session, binds, evictions, reports
+from tests.engine.test_unknown_pools import said
+
+
+def refreshes(actions: list[Action]) -> list[str]:
+    return [action.pool for action in actions if isinstance(action, Refresh)]
+
+
+@pytest.fixture
+def session() -> Session:
+    """Return a full node of the default pool, and a pod that could have it by its priority."""
+    low = a_pod("low", cpu="4", node="n", phase="Running")
+    return Session(a_node("n", cpu="4"), low, a_pod("high", cpu="4", priority=100))
+
+
+def test_nobody_is_evicted_before_the_view_is_fresh(session: Session) -> None:
+    actions = said(session)
+    assert refreshes(actions) == ["default"]
+    assert evictions(actions) == {}
+    session.tell(Refreshed("default"))
+    assert evictions(said(session)) == {"low": "Preempted"}
+
+
+def test_room_that_the_refresh_shows_is_taken_instead_of_an_eviction(session: Session) -> None:
+    said(session)
+    session.tell(NodeSeen(a_node("m", cpu="4")), Refreshed("default"))
+    actions = said(session)
+    assert evictions(actions) == {}
+    assert binds(actions) == {"high": "m"}
+
+
+def test_free_room_is_taken_while_the_refresh_is_under_way(session: Session) -> None:
+    said(session)
+    session.tell(PodGone(a_pod("low").uid))
+    assert binds(said(session)) == {"high": "n"}
+    session.tell(Refreshed("default"))
+    assert said(session) == []
+
+
+def test_rule_that_the_refresh_shows_is_obeyed(session: Session) -> None:
+    said(session)
+    session.tell(PoolSeen(a_pool("default", disable_preemption=True)), Refreshed("default"))
+    actions = said(session)
+    assert evictions(actions) == {}
+    assert "switched off for the pool default" in reports(actions)["high"]
+
+
+def test_view_is_fresh_only_for_a_while(session: Session) -> None:
+    said(session)
+    session.tell(Refreshed("default"))
+    assert evictions(said(session)) != {}
+    session.see(a_node("m", cpu="4"), a_pod("low-2", cpu="4", node="m", phase="Running"))
+    session.now += FRESH_SECONDS
+    session.see(a_pod("high-2", cpu="4", priority=100))
+    assert evictions(said(session)) == {"low-2": "Preempted"}
+    session.see(a_node("o", cpu="4"), a_pod("low-3", cpu="4", node="o", phase="Running"))
+    session.now += 0.1
+    session.see(a_pod("high-3", cpu="4", priority=100))
+    actions = said(session)
+    assert (refreshes(actions), evictions(actions)) == (["default"], {})
+
+
+def test_a_crowd_asks_once_and_all_go_on_by_one_answer() -> None:
+    nodes = [a_node(f"n{i}", cpu="4") for i in range(5)]
+    low = [a_pod(f"low{i}", cpu="4", node=f"n{i}", phase="Running") for i in range(5)]
+    session = Session(*nodes, *low, *(a_pod(f"high{i}", cpu="4", priority=100) for i in range(5)))
+    assert refreshes(said(session)) == ["default"]
+    session.tell(Refreshed("default"))
+    actions = said(session)
+    assert len(evictions(actions)) == 5
+    assert refreshes(actions) == []
+
+
+def test_pod_is_told_what_keeps_the_view_from_being_fresh_and_asks_again(session: Session) -> None:
+    said(session)
+    session.tell(RefreshFailed("default", "the watch of pods is more than 2 s behind"))
+    actions = said(session)
+    assert refreshes(actions) == ["default"]
+    assert evictions(actions) == {}
+    assert reports(actions)["high"].endswith(
+        "preemption: waits until what is known of the pool is up to date: the watch of pods is more than 2 s behind."
+    )
+
+
+def test_loans_are_not_ended_by_a_view_that_may_be_out_of_date() -> None:
+    lender = a_pool("lender", labels={"of": "lender"}, reclaim_policy=ReclaimPolicy.EVICT)
+    guest = a_pod("guest", cpu="4", pool="home", node="n", phase="Running")
+    session = Session(lender, a_pool("home"), a_node("n", cpu="4", labels={"of": "lender"}), guest)
+    said(session)
+    session.see(replace(lender, disable_sharing=True))
+    actions = said(session)
+    assert (refreshes(actions), evictions(actions)) == (["lender"], {})
+    session.tell(Refreshed("lender"))
+    assert evictions(said(session)) == {"guest": "LoanEnded"}
+
+
+def test_refresh_names_what_the_pool_has() -> None:
+    pool = a_pool("team", labels={"of": "team"})
+    low = a_pod("low", cpu="4", pool="team", node="n", phase="Running")
+    session = Session(pool, a_node("n", cpu="4", labels={"of": "team"}), a_node("other", cpu="4"), low)
+    session.see(a_pod("high", cpu="4", pool="team", priority=100))
+    (refresh,) = [action for action in said(session) if isinstance(action, Refresh)]
+    assert (refresh.pod.name, refresh.selector, refresh.nodes) == ("high", pool.selector, ("n",))
+    assert not refresh.namespaces
+
+
+def test_answer_for_a_pool_that_is_gone_changes_nothing() -> None:
+    low = a_pod("low", cpu="4", pool="team", node="n", phase="Running")
+    session = Session(a_pool("team", labels={"of": "team"}), a_node("n", cpu="4", labels={"of": "team"}), low)
+    session.see(a_pod("high", cpu="4", pool="team", priority=100))
+    assert refreshes(said(session)) == ["team"]
+    session.tell(PoolGone("team"), Refreshed("team"), RefreshFailed("team", "gone"))
+    assert evictions(said(session)) == {}

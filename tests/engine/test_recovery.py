@@ -1,0 +1,308 @@
+"""An exception of the scheduler itself costs one pod one attempt, or one step one turn, and nothing else."""
+
+from collections import Counter
+from dataclasses import replace
+from importlib import import_module
+from itertools import count
+from typing import Any
+
+import pytest
+
+from aischeduler.engine.profile import Profile, default_profile
+from aischeduler.engine.recovery import INTERNAL_ERROR
+from aischeduler.engine.tally import Result
+from aischeduler.framework.plugin import Plugins
+from aischeduler.model.actions import Action, Bind, ReportInternalError, Step
+from aischeduler.model.events import PodGone, PodSeen, Refreshed
+from aischeduler.model.node import Node
+from aischeduler.model.pod import Pod, PodSpec
+from aischeduler.state.excerpt import Excerpt
+from aischeduler.state.index import Mask
+from aischeduler.state.records import Place
+from tests.build import a_node, a_pod, a_pool
+from tests.engine.session import Session, binds, evictions, nominations, reports
+
+A, B = {"pool": "a"}, {"pool": "b"}
+
+
+class Poison:
+    """A filter and a gate that raise when they are asked about certain pods; they pass everything else."""
+
+    name = "Poison"
+    static = False
+
+    def __init__(self, *, holds: bool = False) -> None:
+        self.broken = True
+        self.by_gate = holds
+
+    def _ask(self, poisoned: bool) -> None:
+        if self.broken and poisoned:
+            raise ZeroDivisionError("a bug in a plugin")
+
+    def filter(self, spec: PodSpec, at: Excerpt) -> Mask | None:
+        self._ask(not self.by_gate and ("poison", "yes") in spec.node_selector)
+        return None
+
+    def reasons(self, spec: PodSpec, at: Excerpt) -> Counter[str]:
+        return Counter()
+
+    def helps(self, spec: PodSpec, node: Node) -> bool:
+        self._ask(not self.by_gate and ("poison", "yes") in spec.node_selector)
+        return True
+
+    def holds(self, pod: Pod) -> str:
+        self._ask(self.by_gate and pod.labels.get("poison") == "yes")
+        return ""
+
+
+def profile(poison: Poison) -> Profile:
+    """Return the default rules and this one; no other rule reads the node selector."""
+    found = default_profile()
+    plugins = found.plugins
+    filters = tuple(rule for rule in plugins.filters if rule.name != "NodeAffinity")
+    return replace(
+        found, plugins=Plugins((*plugins.gates, poison), (*filters[:-1], poison, filters[-1]), plugins.scores)
+    )
+
+
+def poisoned(name: str, **fields: Any) -> Pod:
+    """Return a pod for which the plugin raises."""
+    return a_pod(name, node_selector={"poison": "yes"}, labels={"poison": "yes"}, **fields)
+
+
+def errors(actions: list[Action]) -> list[ReportInternalError]:
+    return [action for action in actions if isinstance(action, ReportInternalError)]
+
+
+def test_exception_in_one_attempt_costs_no_other_pod_of_the_slice() -> None:
+    poison = Poison()
+    session = Session(a_node("n", cpu="9"), profile=profile(poison))
+    session.see(a_pod("first", created=1), poisoned("bad", created=2), a_pod("last", created=3))
+    said = session.scheduler.decide("default", 0.0, 512)
+    assert binds(said) == {"first": "n", "last": "n"}
+    assert reports(said) == {"bad": INTERNAL_ERROR}
+
+
+def test_exception_is_told_with_pod_decision_and_traceback() -> None:
+    session = Session(a_node("n"), poisoned("bad"), profile=profile(Poison()))
+    (error,) = errors(session.decide())
+    assert error.pod is not None
+    assert (error.step, error.pool, error.pod.name) == (Step.ATTEMPT, "default", "bad")
+    assert error.decision == session.scheduler._cluster.records["uid-bad"].decision
+    assert error.error == "ZeroDivisionError: a bug in a plugin"
+    assert "in filter" in error.traceback
+    tally = session.scheduler.tally
+    assert tally.internal_errors == {Step.ATTEMPT: 1}
+    assert tally.attempts == {("default", Result.ERROR): 1}
+
+
+def test_pod_is_tried_again_with_a_growing_backoff_and_told_once() -> None:
+    session = Session(a_node("n"), poisoned("bad"), profile=profile(Poison()))
+    record = session.scheduler._cluster.records["uid-bad"]
+    waits: list[float] = []
+    told: list[str] = []
+    for _ in range(6):
+        told += reports(session.decide())
+        assert (record.place, record.queue) == (Place.BACKOFF, "default")
+        waits.append(record.backoff_until - session.now)
+        session.now = record.backoff_until
+    assert waits == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
+    assert told == ["bad"]
+
+
+def test_pod_is_placed_once_the_exceptions_stop() -> None:
+    poison = Poison()
+    session = Session(a_node("n"), poisoned("bad"), profile=profile(poison))
+    session.decide()
+    poison.broken = False
+    assert binds(session.decide(1.0)) == {"bad": "n"}
+
+
+@pytest.mark.parametrize("end", [PodGone("uid-bad"), PodSeen(a_pod("bad", phase="Succeeded"))])
+def test_pod_whose_attempt_failed_can_be_deleted(end: PodGone | PodSeen) -> None:
+    session = Session(a_node("n"), poisoned("bad"), profile=profile(Poison()))
+    session.decide()
+    session.tell(end)
+    assert session.scheduler._cluster.records == {}
+    assert session.decide(60.0) == []
+
+
+def test_pod_whose_attempt_failed_can_change() -> None:
+    session = Session(a_node("n"), poisoned("bad"), profile=profile(Poison()))
+    session.decide()
+    session.see(a_pod("bad"))
+    assert binds(session.decide(60.0)) == {"bad": "n"}
+
+
+def test_pod_that_cannot_be_tried_keeps_no_room_from_borrowers() -> None:
+    poison = Poison()
+    session = Session(a_pool("a", labels=A), a_pool("b", labels=B), profile=profile(poison))
+    session.see(a_node("na", cpu="1", labels=A), a_node("nb", cpu="1", labels=B))
+    session.see(poisoned("bad", pool="b"))
+    session.decide()
+    session.see(a_pod("own", pool="a"), a_pod("borrower", pool="a"))
+    assert binds(session.decide()) == {"own": "na", "borrower": "nb"}
+
+
+def test_pod_that_cannot_be_judged_for_new_room_keeps_it_from_nobody() -> None:
+    poison = Poison()
+    session = Session(profile=profile(poison))
+    poison.broken = False
+    session.see(poisoned("bad", priority=9), a_pod("good"))
+    session.decide()
+    poison.broken = True
+    session.see(a_node("n"))
+    said = session.decide()
+    assert {error.step for error in errors(said)} >= {Step.ATTEMPT}
+    assert binds([*said, *session.decide(1.0)]) == {"good": "n"}
+
+
+def test_gate_that_raises_loses_no_pod_and_lets_none_through() -> None:
+    poison = Poison(holds=True)
+    session = Session(a_node("n"), profile=profile(poison))
+    session.scheduler.often = False  # to check asks the gate too
+    with pytest.raises(ZeroDivisionError):
+        session.see(poisoned("bad"))
+    assert session.scheduler.tally.internal_errors == {Step.EVENT: 1}
+    record = session.scheduler._cluster.records["uid-bad"]
+    assert (record.place, record.queue) == (Place.BACKOFF, "default")
+    assert binds(session.decide(1.0)) == {}
+    poison.broken, session.scheduler.often = False, True
+    assert binds(session.decide(60.0)) == {"bad": "n"}
+
+
+def fail_once(monkeypatch: pytest.MonkeyPatch, module: str, step: str) -> None:
+    """Let a step of the engine raise the first time that this module calls it."""
+    path = f"aischeduler.engine.{module}"
+    function, calls = getattr(import_module(path), step), count()
+
+    def failing(*args: Any, **kwargs: Any) -> Any:
+        if next(calls) == 0:
+            raise ValueError("a bug in a step")
+        return function(*args, **kwargs)
+
+    monkeypatch.setattr(f"{path}.{step}", failing)
+
+
+def two_pools() -> Session:
+    """Return pool a, whose node is lent to a guest of b; its owner comes."""
+    session = Session(a_pool("a", labels=A), a_pool("b", labels=B), a_node("n", cpu="4", labels=A))
+    session.see(a_pod("guest", cpu="4", pool="b", node="n", started=1))
+    session.see(a_pod("owner", cpu="4", pool="a"))
+    return session
+
+
+@pytest.mark.parametrize("step", ["renominate", "evict", "count_saved"])
+def test_victims_of_an_attempt_that_failed_are_believed_to_stay(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = two_pools()
+    session.tell(Refreshed("a"))
+    fail_once(monkeypatch, "cycle", step)
+    said = session.scheduler.decide("a", 0.0, 512)
+    assert evictions(said) == {}
+    assert len(errors(said)) == 1
+    cluster = session.scheduler._cluster
+    assert (dict(cluster.victims), len(cluster.claims)) == ({}, 0)
+    assert session.scheduler.tally.evictions.total() == 0
+    assert evictions(session.decide(1.0)) == {"guest": "Reclaimed"}
+    assert session.scheduler.tally.evictions.total() == 1
+
+
+def test_pod_that_holds_room_keeps_it_when_its_attempt_fails() -> None:
+    poison = Poison()
+    poison.broken = False
+    session = Session(a_pool("a", labels=A), a_pool("b", labels=B), profile=profile(poison))
+    session.see(a_node("n", cpu="4", labels=A), a_pod("guest", cpu="4", pool="b", node="n", started=1, grace=30))
+    session.see(poisoned("owner", cpu="4", pool="a"))
+    assert nominations(session.decide()) == {"owner": "n"}
+    cluster = session.scheduler._cluster
+    claim = cluster.claims.of("uid-owner")
+    poison.broken = True
+    cluster.queues["a"].wake_at_once(cluster.records["uid-owner"], 0.0)
+    assert nominations(session.decide()) == {}
+    assert cluster.claims.of("uid-owner") is claim
+    poison.broken = False
+    session.tell(PodGone("uid-guest"))
+    assert binds(session.decide(60.0)) == {"owner": "n"}
+
+
+def test_attempt_that_failed_after_its_bind_is_undone_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = Session(a_node("n", cpu="1"), a_pod("p"))
+    fail_once(monkeypatch, "cycle", "offer_ends")
+    said = session.decide()
+    assert binds(said) == {}
+    assert session.scheduler.tally.attempts == {("default", Result.ERROR): 1}
+    assert binds(session.decide(1.0)) == {"p": "n"}
+
+
+STEPS = [
+    ("flush_queue", Step.QUEUE),
+    ("lend", Step.LENDING),
+    ("look_again", Step.TIME),
+    ("flush", Step.TIME),
+    ("unheard", Step.SETTLE),
+]
+
+
+@pytest.mark.parametrize(("name", "step"), STEPS)
+def test_step_that_fails_lets_the_rest_of_the_slice_go_out(
+    name: str, step: Step, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = Session(a_node("n"), a_pod("p"))
+    session.scheduler._cluster.errands.lending["default"] = (False, 0, 0, 0, "")
+    fail_once(monkeypatch, "scheduler", name)
+    said = session.scheduler.decide("default", 0.0, 512)
+    assert [error.step for error in errors(said)] == [step]
+    later = session.decide(1.0)
+    assert binds([*said, *later]) == {"p": "n"}
+
+
+def test_status_that_failed_is_told_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = Session(a_pool("a", labels=A), a_node("n", labels=A))
+    fail_once(monkeypatch, "status", "summarize")
+    assert [error.step for error in errors(session.decide())] == [Step.STATUS]
+    session.decide(1.0)
+    assert "a" in session.scheduler._cluster.reported
+
+
+def test_standby_tells_its_exceptions_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = Session(a_node("n"), a_pod("p"))
+    fail_once(monkeypatch, "scheduler", "look_again")
+    assert [error.step for error in session.scheduler.stand_by(0.0)] == [Step.TIME]
+    assert session.scheduler.stand_by(1.0) == []
+    assert binds(session.decide(2.0)) == {"p": "n"}
+
+
+def test_event_that_failed_is_raised_and_its_object_counts_as_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = Session(a_node("n", cpu="4"), a_pod("p", cpu="4"))
+    fail_once(monkeypatch, "pod_events", "offer_ends")
+    with pytest.raises(ValueError, match="a bug in a step"):
+        session.see(a_pod("p", cpu="4", node="n", started=1))
+    session.scheduler.look()
+    record = session.scheduler._cluster.records["uid-p"]
+    assert (record.place, record.queue) == (Place.BOUND, "")
+    session.tell(PodGone("uid-p"))
+    assert session.scheduler._cluster.records == {}
+
+
+def test_event_that_failed_leaves_no_claim_on_room_that_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = two_pools()
+    assert evictions(session.decide()) == {"guest": "Reclaimed"}
+    stranger = a_pod("stranger", cpu="4", node="n", started=1, scheduler_name="default-scheduler")
+    fail_once(monkeypatch, "pod_events", "recheck")
+    with pytest.raises(ValueError, match="a bug in a step"):
+        session.see(stranger)
+    session.scheduler.look()
+    assert session.scheduler._cluster.claims.of("uid-owner") is None
+    assert nominations(session.decide(1.0)) == {"owner": ""}
+
+
+def test_long_traceback_is_cut_and_ends_with_the_exception(monkeypatch: pytest.MonkeyPatch) -> None:
+    def endless(*args: Any) -> Any:
+        return endless(*args)
+
+    session = Session(a_node("n"), a_pod("p"))
+    monkeypatch.setattr("aischeduler.engine.cycle.place", endless)
+    (error,) = errors(session.decide())
+    assert len(error.traceback) <= 8000
+    assert error.traceback.rstrip().splitlines()[-1].startswith("RecursionError")
+    assert not any(isinstance(action, Bind) for action in session.said)

@@ -1,0 +1,131 @@
+"""A Pool that we have not seen is not a Pool that does not exist."""
+
+from aischeduler.model.actions import Action, Bind, Evict, ReadPool, Refresh, ReportWaiting
+from aischeduler.model.events import PodGone, PodSeen, PoolGone, PoolRead, PoolSeen, PoolUnread, Refreshed
+from tests.build import a_node, a_pod, a_pool, replace
+from tests.engine.session import Session, binds, reports, warnings
+
+
+def said(session: Session) -> list[Action]:
+    """Let all pools decide until nothing is ready, and answer nothing."""
+    actions: list[Action] = []
+    while pools := session.scheduler.ready(session.now):
+        for pool in pools:
+            actions += session.scheduler.decide(pool, session.now, 1)
+    return actions
+
+
+def reads(actions: list[Action]) -> list[str]:
+    return [action.name for action in actions if isinstance(action, ReadPool)]
+
+
+def test_pod_of_an_unseen_pool_is_neither_bound_nor_evicts_anybody_before_the_answer() -> None:
+    running = a_pod("low", cpu="4", node="n", phase="Running")
+    session = Session(a_node("n", cpu="4"), running, a_pod("high", cpu="4", pool="new", priority=100))
+    actions = said(session)
+    assert reads(actions) == ["new"]
+    assert [action for action in actions if isinstance(action, Evict)] == []
+    assert binds(actions) == {}
+    session.tell(PoolSeen(a_pool("new", labels={"team": "new"})), PoolRead("new", found=True))
+    assert [action for action in said(session) if isinstance(action, Evict)] == []
+    session.see(a_node("m", cpu="4", labels={"team": "new"}))
+    assert binds(said(session)) == {"high": "m"}
+
+
+def test_pod_whose_pool_does_not_exist_belongs_to_the_default_pool_and_is_warned() -> None:
+    session = Session(a_node("n", cpu="4"), a_pod("p", pool="typo"))
+    assert warnings(said(session)) == []
+    session.tell(PoolRead("typo", found=False))
+    actions = said(session)
+    assert binds(actions) == {"p": "n"}
+    assert warnings(actions) == [("p", "UnknownPool")]
+
+
+def test_a_pool_is_read_once_for_all_pods_that_waited_and_again_for_those_that_came_later() -> None:
+    session = Session(a_node("n", cpu="64"), a_pod("a", pool="new"), a_pod("b", pool="new"))
+    assert reads(session.scheduler.decide("default", 0.0, 10)) == ["new"]
+    session.see(a_pod("c", pool="new"))
+    assert reads(said(session)) == []
+    session.tell(PoolRead("new", found=False))
+    actions = said(session)
+    assert sorted(binds(actions)) == ["a", "b"]
+    assert reads(actions) == ["new"], "c may speak of a Pool that was made after the read"
+    session.tell(PoolRead("new", found=False))
+    assert sorted(binds(said(session))) == ["c"]
+
+
+def test_pod_that_is_deleted_or_renamed_while_its_pool_is_read_is_no_concern_of_the_answer() -> None:
+    gone, moved = a_pod("gone", pool="new"), a_pod("moved", pool="new")
+    session = Session(a_node("n"), a_pool("b", labels={"no": "node"}), gone, moved)
+    assert reads(session.scheduler.decide("default", 0.0, 10)) == ["new"]
+    session.tell(PodGone(gone.uid), PodSeen(replace(moved, pool="b")), PoolRead("new", found=False))
+    assert binds(said(session)) == {"moved": "n"}, "borrowed by b"
+
+
+def test_pods_are_told_when_their_pool_cannot_be_read() -> None:
+    session = Session(a_node("n"), a_pod("p", pool="new"))
+    assert reports(said(session)) == {}
+    session.tell(PoolUnread("new", "no answer within 30 s"))
+    actions = said(session)
+    assert [action for action in actions if isinstance(action, ReportWaiting)] != []
+    assert reports(actions)["p"] == (
+        'It is not known yet whether there is a Pool "new". It could not be read: no answer within 30 s'
+    )
+    session.tell(PoolRead("new", found=False))
+    assert binds(said(session)) == {"p": "n"}
+
+
+def test_pods_of_a_pool_that_was_deleted_wait_until_a_read_says_so_too() -> None:
+    session = Session(a_node("n"), a_pool("team", labels={"no": "node"}, disable_borrowing=True))
+    session.see(a_pod("p", pool="team"))
+    said(session)
+    session.tell(PoolGone("team"))
+    assert reads(said(session)) == ["team"]
+    session.tell(PoolRead("team", found=False))
+    assert binds(said(session)) == {"p": "n"}
+
+
+def test_pod_of_a_missing_pool_that_waited_asks_again_before_it_is_bound() -> None:
+    session = Session(a_pod("p", pool="late"))
+    assert reads(said(session)) == ["late"]
+    session.tell(PoolRead("late", found=False))
+    assert "no nodes available" in reports(said(session))["p"]
+    session.now += 10.0
+    session.see(a_node("n", labels={"team": "late"}))
+    actions = said(session)
+    assert (reads(actions), binds(actions)) == (["late"], {}), "its Pool may have come, and its watch may lag"
+    session.tell(PoolSeen(a_pool("late", labels={"team": "late"})), PoolRead("late", found=True))
+    (bind,) = [action for action in said(session) if isinstance(action, Bind)]
+    assert (bind.home_pool, bind.node) == ("late", "n")
+
+
+def test_pod_of_a_missing_pool_keeps_the_room_that_was_made_for_it() -> None:
+    low = a_pod("low", cpu="4", node="n", phase="Running")
+    session = Session(a_node("n", cpu="4"), low, a_pod("high", cpu="4", pool="typo", priority=100))
+    said(session)
+    session.tell(PoolRead("typo", found=False))
+    said(session)
+    session.tell(Refreshed("default"))
+    assert any(isinstance(action, Evict) for action in said(session))
+    session.now += 30.0
+    session.tell(PodGone(low.uid))
+    assert binds(said(session)) == {"high": "n"}
+
+
+def test_pod_of_a_missing_pool_evicts_however_slowly_the_server_answers() -> None:
+    low = a_pod("low", cpu="4", node="n", phase="Running")
+    session = Session(a_node("n", cpu="4"), low, a_pod("high", cpu="4", pool="typo", priority=100))
+    assert reads(said(session)) == ["typo"]
+    session.now += 2.0
+    session.tell(PoolRead("typo", found=False))
+    assert any(isinstance(action, Refresh) for action in said(session))
+    session.now += 2.0
+    session.tell(Refreshed("default"))
+    assert [action.victim.name for action in said(session) if isinstance(action, Evict)] == ["low"]
+
+
+def test_pool_that_comes_and_goes_between_two_looks_is_read_again() -> None:
+    session = Session(a_node("n"), a_pod("p", pool="new"))
+    assert reads(said(session)) == ["new"]
+    session.tell(PoolRead("new", found=True))  # its deletion was heard before the answer
+    assert reads(said(session)) == ["new"]

@@ -1,0 +1,95 @@
+"""A binder against a scripted server, and what reading its pods answers."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+from aischeduler.kube.binder import Binder, BindTerms, Outcome
+from aischeduler.kube.errors import Failed
+from aischeduler.kube.wire import Wire
+from aischeduler.model.actions import Bind
+from aischeduler.model.events import BindRefused, Refusal
+from aischeduler.model.pod import Pod
+from tests.build import a_pod
+from tests.kube.scripted import Answer, Counted, Script, Waits, broken, reply, serving, status
+
+PATH = "/api/v1/namespaces/default/pods/p/binding"
+BIND = Bind(a_pod("p", uid="u1"), "n1", "cpu", "cpu", "d1", 1)
+BOUND = a_pod("p", uid="u1", node="n1")
+FREE = a_pod("p", uid="u1")
+
+
+@dataclass
+class World:
+    """A binder, a scripted server, and what reading the pod answers in turn."""
+
+    script: Script = field(default_factory=Script)
+    waits: Waits = field(default_factory=Waits)
+    reads: list[Pod | Exception | None] = field(default_factory=list)
+    asked: int = 0
+    outcomes: list[Outcome] = field(default_factory=list)
+    failed: Failed = broken
+    engine: Counted = field(default_factory=Counted)
+    bugs: list[Exception] = field(default_factory=list)
+    """What hearing the next outcomes raises."""
+
+    def hear(self, _action: Bind, outcome: Outcome, _seconds: float) -> None:
+        if self.bugs:
+            raise self.bugs.pop()
+        self.outcomes.append(outcome)
+
+    async def read(self, _: Pod) -> Pod | None:
+        self.asked += 1
+        found = self.reads.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    @asynccontextmanager
+    async def running(self, in_flight: int = 2) -> AsyncIterator[Binder]:
+        async with serving(self.script) as server:
+            wire = Wire(server, in_flight, answer_seconds=0.03)
+            binder = Binder(wire, self.read, self.waits.pace(), BindTerms(in_flight, self.engine), self.failed)
+            task = asyncio.create_task(binder.run(self.hear))
+            try:
+                yield binder
+            finally:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+                await wire.close()
+
+    async def bind(self, *answers: Answer) -> Outcome:
+        self.script.on("post", PATH, *answers)
+        async with self.running() as binder:
+            binder.submit(BIND)
+            async with asyncio.timeout(5):
+                await binder.backlog.none_unfinished()
+        assert len(self.outcomes) == 1
+        return self.outcomes[0]
+
+    @property
+    def posts(self) -> int:
+        return len(self.script.asked("post"))
+
+
+def conflict(text: str) -> Answer:
+    return status(409, "Conflict", f'Operation cannot be fulfilled on pods/binding "p": {text}')
+
+
+def refusal(outcome: Outcome) -> Refusal:
+    assert isinstance(outcome, BindRefused)
+    return outcome.refusal
+
+
+def late_server() -> tuple[World, asyncio.Event]:
+    """A world whose server takes every Binding once it is released."""
+    world, release = World(), asyncio.Event()
+
+    async def late(writer: asyncio.StreamWriter) -> None:
+        await release.wait()
+        await reply(201)(writer)
+
+    world.script.always["post", PATH] = lambda _: late
+    return world, release

@@ -1,0 +1,169 @@
+"""Bindings that are not sent, come into doubt, or meet a bug: none holds a task, and each is settled."""
+
+import asyncio
+
+import pytest
+
+from aischeduler.kube import binder as binder_module
+from aischeduler.kube import wire as wire_module
+from aischeduler.kube.binder import READS_MAX, Binder
+from aischeduler.kube.errors import RefusedError, UnreachableError
+from aischeduler.kube.requests import BindAccepted
+from aischeduler.model.actions import Settle
+from aischeduler.model.events import BindRefused, Refusal
+from tests.build import a_pod, replace
+from tests.kube.binding import BIND, BOUND, FREE, PATH, World, late_server, refusal
+from tests.kube.scripted import Counted, reply, slam, status, until
+
+
+@pytest.fixture(autouse=True)
+def quick_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire_module, "SWEEP_SECONDS", 0.01)
+
+
+async def test_binding_whose_pod_is_gone_before_its_turn_is_not_sent() -> None:
+    world = World(engine=Counted(settled={"u1"}))
+    outcome = await world.bind()
+    assert (refusal(outcome), world.posts, world.asked) == (Refusal.STALE, 0, 0)
+
+
+async def test_binding_whose_node_is_gone_before_its_turn_is_not_sent() -> None:
+    world = World(engine=Counted(gone={"n1"}))
+    outcome = await world.bind()
+    assert outcome == BindRefused("u1", "n1", Refusal.STALE, "not sent: the node is gone")
+    assert world.posts == 0
+
+
+async def test_bindings_that_waited_for_an_outage_to_end_are_decided_anew_instead_of_sent() -> None:
+    world = World(reads=[UnreachableError("down")] * 10 + [FREE, FREE])
+    world.script.on("post", PATH, slam)
+    world.script.always["post", PATH] = lambda _: reply(201)
+    queued = replace(BIND, pod=a_pod("q", uid="u2"))
+    async with world.running(in_flight=1) as binder:
+        binder.submit(BIND)
+        binder.submit(queued)
+        await binder.backlog.none_unfinished()
+    assert [refusal(outcome) for outcome in world.outcomes] == [Refusal.STALE, Refusal.STALE]
+    assert world.posts == 1
+
+
+async def test_binding_of_a_decision_within_the_limit_is_sent_again_after_an_outage() -> None:
+    world = World(reads=[UnreachableError("down"), FREE])
+    assert await world.bind(slam, reply(201)) == BindAccepted("u1", "n1")
+
+
+FORBIDDEN = RefusedError(403, "Forbidden", 'cannot get resource "pods"')
+SETTLE = Settle(BIND.pod, "n1", "d1")
+
+
+async def in_doubt(binder: Binder) -> None:
+    """Let a Binding come into doubt."""
+    binder.submit(BIND)
+    await until(lambda: binder.in_doubt)
+
+
+async def test_pods_that_may_not_be_read_keep_no_task_from_the_next_binding() -> None:
+    world = World(reads=[FORBIDDEN] * READS_MAX)
+    world.script.on("post", PATH, slam, reply(201))
+    world.waits.hold()
+    async with world.running(in_flight=1) as binder:
+        binder.submit(BIND)
+        binder.submit(replace(BIND, pod=a_pod("p", uid="u2")))
+        await until(lambda: world.waits.held)
+        world.waits.release()
+        await until(lambda: world.outcomes)
+        assert (binder.in_doubt, binder.backlog.in_hand, world.posts) == (1, 1, 2)
+        assert not binder.has_in_hand("u1")
+        assert binder.oldest_seconds() > 0
+
+
+async def test_binding_in_doubt_has_its_outcome_once_its_pod_is_read() -> None:
+    for found, outcome in ((BOUND, BindAccepted("u1", "n1")), (FREE, None)):
+        world = World(reads=[FORBIDDEN] * READS_MAX)
+        world.script.on("post", PATH, slam)
+        async with world.running() as binder:
+            await in_doubt(binder)
+            binder.settled(replace(SETTLE, decision="another"), found, world.hear)
+            assert world.outcomes == []
+            binder.settled(SETTLE, found, world.hear)
+            await binder.backlog.none_unfinished()
+            assert binder.oldest_seconds() == 0.0
+        (told,) = world.outcomes
+        assert told == outcome or refusal(told) is Refusal.UNAVAILABLE
+
+
+async def test_binding_in_doubt_is_let_go_once_the_watch_has_told() -> None:
+    world = World(reads=[FORBIDDEN] * READS_MAX)
+    world.script.on("post", PATH, slam)
+    async with world.running() as binder:
+        await in_doubt(binder)
+        world.engine.settled.add("u1")
+        await binder.backlog.none_unfinished()
+        assert (binder.in_doubt, binder.oldest_seconds(), world.outcomes) == (0, 0.0, [])
+
+
+async def test_server_that_is_away_brings_no_binding_into_doubt() -> None:
+    world = World(reads=[RefusedError(503, "x", "y")] * 3 * READS_MAX + [BOUND])
+    assert await world.bind(slam) == BindAccepted("u1", "n1")
+
+
+async def test_outcome_that_nobody_can_be_told_of_costs_itself_and_is_settled_by_the_next_look() -> None:
+    bugs: list[str] = []
+    world = World(failed=lambda job, error: bugs.append(f"{job}: {error}"))
+    world.bugs.append(RuntimeError("a bug"))
+    world.script.on("post", PATH, status(422, "Invalid", "no"), reply(201))
+    async with world.running(in_flight=1) as binder:
+        binder.submit(BIND)
+        binder.submit(replace(BIND, pod=a_pod("p", uid="u2")))
+        await binder.backlog.none_unfinished()
+        assert bugs == ["outcome of a binding: a bug"]
+        assert world.outcomes == [BindAccepted("u2", "n1")]
+        binder.settled(SETTLE, FREE, world.hear)
+        assert refusal(world.outcomes[1]) is Refusal.UNAVAILABLE
+        assert (binder.backlog.unfinished, binder.in_doubt, binder.oldest_seconds()) == (0, 0, 0.0)
+
+
+async def test_bug_in_a_binding_costs_a_look_at_its_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(*_: object) -> None:
+        raise TypeError("a bug")
+
+    bugs: list[str] = []
+    world = World(failed=lambda job, error: bugs.append(f"{job}: {error}"))
+    world.script.on("post", PATH, reply(201))
+    monkeypatch.setattr(binder_module, "read_bind_answer", read)
+    async with world.running() as binder:
+        await in_doubt(binder)
+        binder.settled(SETTLE, BOUND, world.hear)
+        await binder.backlog.none_unfinished()
+    assert (bugs, world.outcomes) == (["binder: a bug"], [BindAccepted("u1", "n1")])
+
+
+async def test_what_a_run_had_in_hand_when_it_ended_is_in_doubt_in_the_next() -> None:
+    world, release = late_server()
+    async with world.running(in_flight=1) as binder:
+        binder.submit(BIND)
+        binder.submit(replace(BIND, pod=a_pod("p", uid="u2")))
+        await until(lambda: world.posts)
+    assert (binder.backlog.in_hand, binder.backlog.waiting) == (1, 1)
+    release.set()
+    world.waits.hold()
+    again = asyncio.create_task(binder.run(world.hear))
+    await until(lambda: binder.in_doubt)
+    assert not binder.has_in_hand("u1")
+    assert binder.has_in_hand("u2")
+    again.cancel()
+    await asyncio.wait([again])
+    assert again.cancelled()
+
+
+async def test_answers_are_told_while_more_bindings_wait() -> None:
+    world, release = late_server()
+    async with world.running(in_flight=1) as binder:
+        binder.submit(BIND)
+        await until(lambda: binder.unanswered == 1)
+        assert not binder.answered.is_set()
+        binder.submit(replace(BIND, pod=a_pod("p", uid="u2")))
+        release.set()
+        await binder.answered.wait()
+        await binder.backlog.none_unfinished()
+        assert binder.unanswered == 0

@@ -1,0 +1,227 @@
+import asyncio
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+import uvloop
+
+from aischeduler.kube.auth import Server
+from aischeduler.kube.connection import Answer
+from aischeduler.kube.dial import ANOTHER_SECONDS, DEAD_SECONDS, dial
+from aischeduler.kube.errors import UnreachableError
+from aischeduler.kube.proxy import Proxy
+from aischeduler.kube.wire import CONNECT_SECONDS, Wire
+from tests.kube.scripted import Script, reply, serving, stream, until
+
+Address = tuple[int, int, int, str, tuple[str, int]]
+
+
+def address(host: str, port: int) -> Address:
+    return (socket.AF_INET, socket.SOCK_STREAM, 0, "", (host, port))
+
+
+@asynccontextmanager
+async def black_hole() -> AsyncIterator[Address]:
+    """An address on loopback that answers no more: its backlog is full."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.2", 0))
+        listening.listen(0)
+        host, port = listening.getsockname()
+        fillers = [socket.socket() for _ in range(4)]
+        for one in fillers:
+            one.setblocking(False)
+            one.connect_ex((host, port))
+        try:
+            yield address(host, port)
+        finally:
+            for one in fillers:
+                one.close()
+
+
+async def get(wire: Wire) -> Answer:
+    return await wire.send(b"GET", b"/x")
+
+
+async def past_a_black_hole() -> float:
+    """Ask a server whose first address answers nothing; return after how many seconds the answer came."""
+    script = Script()
+    script.on("get", "/x", reply(200))
+    loop = asyncio.get_running_loop()
+    async with serving(script) as server, black_hole() as dead:
+
+        async def lookup(host: str, port: int) -> list[Address]:
+            return [dead, address(server.host, server.port)]
+
+        server.lookup = lookup
+        wire, began = Wire(server, 1), loop.time()
+        assert (await get(wire)).status == 200
+        seconds = loop.time() - began
+        await wire.close()
+        return seconds
+
+
+async def test_dead_first_address_does_not_use_up_the_time_of_the_second() -> None:
+    seconds = await past_a_black_hole()
+    assert ANOTHER_SECONDS <= seconds < CONNECT_SECONDS
+
+
+def test_dead_first_address_does_not_either_on_uvloop() -> None:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(past_a_black_hole()) < CONNECT_SECONDS
+
+
+async def test_every_connection_notices_a_dead_peer() -> None:
+    script = Script()
+    async with serving(script) as server:
+        with await dial(server.host, server.port) as opened:
+            assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+            options = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 5, "TCP_USER_TIMEOUT": 15_000}
+            for name, value in options.items():
+                if hasattr(socket, name):
+                    assert opened.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)) == value, name
+            await until(lambda: script.connections)
+
+
+@asynccontextmanager
+async def proxying(
+    answer: bytes = b"HTTP/1.1 200 Connection established\r\n\r\n",
+) -> AsyncIterator[tuple[int, list[str]]]:
+    """A proxy that answers CONNECT, and passes on if that is 200; yields its port and the heads it got."""
+    heads: list[str] = []
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while piece := await reader.read(65536):
+                writer.write(piece)
+        finally:
+            writer.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.add(task)
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        heads.append(head)
+        writer.write(answer)
+        host, _, port = head.split()[1].rpartition(":")
+        try:
+            if answer.startswith(b"HTTP/1.1 200"):
+                onward, away = await asyncio.open_connection(host, int(port))
+                await asyncio.gather(copy(reader, away), copy(onward, writer), return_exceptions=True)
+        except asyncio.CancelledError:
+            pass  # the server would log it
+        finally:
+            writer.close()
+            await asyncio.sleep(0)
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1], heads
+    finally:
+        server.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_requests_and_streams_go_through_the_tunnel_of_a_proxy() -> None:
+    script = Script()
+    script.on("get", "/x", reply(200, b"whole"), stream(b"piece"))
+    async with serving(script) as server, proxying() as (port, heads):
+        server.proxy = Proxy("127.0.0.1", port, b"Basic abc", "HTTPS_PROXY")
+        wire = Wire(server, 1)
+        assert (await get(wire)).body == b"whole"
+        async with wire.stream(b"/x", 5.0) as answer:
+            assert await answer.read() == b"piece"
+        await wire.close()
+    target = f"{server.host}:{server.port}"
+    assert heads == [f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\nProxy-Authorization: Basic abc\r\n\r\n"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n", "with 407 Proxy Authentication Required"),
+        (b"HTTP/1.0 403 Forbidden\r\nContent-Length: 0\r\n\r\n", "with 403 Forbidden"),
+        (b"nonsense\r\n\r\n", "with no HTTP"),
+        (b"", "the proxy .* ended its answer to CONNECT"),
+    ],
+)
+async def test_proxy_that_makes_no_tunnel_is_named_with_what_it_said(answer: bytes, reason: str) -> None:
+    async with proxying(answer) as (port, _):
+        server = Server("api.example", 443, asyncio.get_running_loop().time, proxy=Proxy("127.0.0.1", port, None, "F"))
+        wire = Wire(server, 1)
+        with pytest.raises(UnreachableError, match=rf"through the proxy http://127\.0\.0\.1:{port} \(F\): .*{reason}"):
+            await get(wire)
+        await wire.close()
+
+
+NAMESPACE = f"ais-{os.getpid()}"
+DEAF = """
+import socket, sys
+with socket.create_server(("10.231.0.2", 0)) as server:
+    print(server.getsockname()[1], flush=True)
+    peer, _ = server.accept()
+    peer.recv(65536)
+    peer.sendall(b"HTTP/1.1 200 OK\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n1\\r\\nx\\r\\n")
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def far_end() -> Iterator[str]:
+    """A network namespace whose only way to us is a pair of virtual links."""
+    tool = shutil.which("ip")
+    if tool is None or os.geteuid() != 0:
+        pytest.skip("a network namespace needs root and the program `ip`; the socket options are tested without them")
+
+    def run(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([tool, *arguments], check=check, capture_output=True, text=True)
+
+    made = run("netns", "add", NAMESPACE, check=False)
+    if made.returncode:
+        pytest.skip(f"this machine allows no network namespace: {made.stderr.strip()}")
+    try:
+        linked = run("link", "add", "ais0", "type", "veth", "peer", "name", "ais1", "netns", NAMESPACE, check=False)
+        if linked.returncode:
+            pytest.skip(f"this machine allows no virtual links: {linked.stderr.strip()}")
+        run("addr", "add", "10.231.0.1/30", "dev", "ais0")
+        run("link", "set", "ais0", "up")
+        run("-n", NAMESPACE, "addr", "add", "10.231.0.2/30", "dev", "ais1")
+        run("-n", NAMESPACE, "link", "set", "ais1", "up")
+        yield tool
+    finally:
+        run("netns", "del", NAMESPACE, check=False)
+        run("link", "del", "ais0", check=False)
+
+
+async def test_stream_of_a_peer_whose_network_is_gone_ends_long_before_its_silence_limit(far_end: str) -> None:
+    """The far end's link goes down: no byte and no reset arrives, as after the death of a machine."""
+    loop = asyncio.get_running_loop()
+    peer = await asyncio.create_subprocess_exec(
+        *(far_end, "netns", "exec", NAMESPACE, sys.executable, "-c", DEAF),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert peer.stdout is not None
+        server = Server("10.231.0.2", json.loads(await peer.stdout.readline()), loop.time)
+        wire = Wire(server, 1)
+        async with wire.stream(b"/x", 75.0) as answer:
+            assert await answer.read() == b"x"
+            subprocess.run([far_end, "-n", NAMESPACE, "link", "set", "ais1", "down"], check=True)
+            began = loop.time()
+            with pytest.raises(UnreachableError, match="the connection broke within the answer"):
+                await answer.read()
+            assert loop.time() - began < 3 * DEAD_SECONDS
+        await wire.close()
+    finally:
+        peer.kill()
+        await peer.wait()

@@ -1,0 +1,70 @@
+"""A watch that is opened anew, and how long it has been open and silent."""
+
+from tests.kube.docs import bookmark, line, listing, pod
+from tests.kube.reflecting import World, told
+from tests.kube.scripted import hang, reply, status, stream, until
+
+PODS = "/api/v1/pods"
+
+
+async def test_watch_is_opened_anew_from_its_version_and_nothing_is_lost_or_listed_again() -> None:
+    world = World()
+    world.script.on("get", PODS, reply(200, listing(version=10)))
+    world.script.on("watch", PODS, stream(bookmark(150)), stream(line("ADDED", pod("a", version=151))))
+    async with world.running() as reflector:
+        await until(lambda: reflector.version == "150")
+        reflector.reopen()
+        await told(world, "+a:uid-a")
+        assert world.script.asked("watch")[1].query["resourceVersion"] == "150"
+        assert (reflector.counts.lists, reflector.counts.failures, world.failures) == (1, 0, [])
+    assert world.waits.seconds == []
+
+
+async def test_watch_that_brought_nothing_yet_is_opened_anew_without_a_wait() -> None:
+    world = World()
+    world.script.on("get", PODS, reply(200, listing(version=10)))
+    world.script.on("watch", PODS, stream(), stream(line("ADDED", pod("a", version=151))))
+    async with world.running() as reflector:
+        await reflector.watching.wait()
+        reflector.reopen()
+        await told(world, "+a:uid-a")
+    assert world.waits.seconds == []
+
+
+async def test_watch_that_is_being_opened_is_left_for_another_one() -> None:
+    world = World()
+    world.script.on("get", PODS, reply(200, listing(version=10)))
+    world.script.on("watch", PODS, hang, stream(line("ADDED", pod("a", version=151))))
+    async with world.running() as reflector:
+        await until(lambda: world.script.asked("watch"))
+        reflector.reopen()
+        await told(world, "+a:uid-a")
+        assert (reflector.counts.failures, world.failures) == (0, [])
+    assert world.waits.seconds == []
+
+
+async def test_wait_after_a_failure_ends_where_a_watch_is_to_be_opened_anew() -> None:
+    world = World()
+    world.script.on("get", PODS, reply(200, listing(version=10)))
+    world.script.on("watch", PODS, status(500), stream(line("ADDED", pod("a", version=151))))
+    world.waits.hold()
+    async with world.running() as reflector:
+        await until(lambda: world.waits.held)
+        reflector.reopen()
+        await told(world, "+a:uid-a")
+
+
+async def test_watch_tells_how_long_it_has_been_open_and_silent() -> None:
+    world = World()
+    world.script.on("get", PODS, reply(200, listing(version=10)))
+    world.script.on("watch", PODS, stream(bookmark(150)), stream())
+    async with world.running() as reflector:
+        assert (reflector.open_seconds, reflector.silent_seconds) == (0.0, 0.0)
+        await until(lambda: reflector.version == "150")
+        world.waits.now += 7.0
+        assert (reflector.open_seconds, reflector.silent_seconds) == (7.0, 7.0)
+        world.waits.hold()
+        world.waits.now += 3.0
+        reflector.reopen()
+        await reflector.watching.wait()
+        assert (reflector.open_seconds, reflector.silent_seconds) == (0.0, 0.0)

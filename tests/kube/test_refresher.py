@@ -1,0 +1,235 @@
+"""What is read before an eviction, and for pods whose Pool no watch has shown."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+from structlog.testing import CapturingLogger
+
+from aischeduler.kube import resources
+from aischeduler.kube.client import Client
+from aischeduler.kube.podspec import SpecCache
+from aischeduler.kube.reflector import Ears, Reflector
+from aischeduler.kube.refresher import Refresher, Times, Watches, selector_text
+from aischeduler.model.actions import ReadPool, Refresh
+from aischeduler.model.events import Event, NodeGone, NodeSeen, PoolRead, PoolSeen, PoolUnread, Refreshed, RefreshFailed
+from aischeduler.model.selectors import LabelSelector, Operator, Requirement
+from tests.build import a_pod
+from tests.kube.docs import bookmark, listing
+from tests.kube.scripted import Script, Waits, broken, reply, serving, status, stream, until
+
+NODES, PODS, POOLS = "/api/v1/nodes", "/api/v1/pods", "/apis/resource.aibee.cn/v1alpha1/pools"
+BUDGETS, NAMESPACES = "/apis/policy/v1/poddisruptionbudgets", "/api/v1/namespaces"
+STATUS = "/api/v1/namespaces/default/pods/high/status"
+TEAM = LabelSelector((Requirement("team", Operator.IN, ("a",)),))
+REFRESH = Refresh("a", a_pod("high"), TEAM, ("n1",), namespaces=False)
+
+
+def listed(version: int, *items: dict[str, Any]) -> Any:
+    return reply(200, listing(*items, version=version))
+
+
+def named(name: str, version: str, **more: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, "uid": f"u-{name}", "resourceVersion": version}, **more}
+
+
+@dataclass
+class Scene:
+    script: Script = field(default_factory=Script)
+    events: list[Event] = field(default_factory=list)
+    lines: CapturingLogger = field(default_factory=CapturingLogger)
+    waits: Waits = field(default_factory=Waits)
+    watches: dict[str, Reflector[Any]] = field(default_factory=dict)
+
+    @asynccontextmanager
+    async def running(self, *, follow: tuple[str, ...] = ("Pod", "Node", "Pool")) -> AsyncIterator[Refresher]:
+        """Run a refresher beside the watches of these kinds."""
+        for path in (NODES, PODS, POOLS, BUDGETS, NAMESPACES):
+            self.script.always.setdefault(("get", path), lambda _: listed(5))
+        pace = self.waits.pace()
+        async with serving(self.script) as server, Client(server) as client:
+            ears = Ears(self.events.append, lambda _: None, lambda *_: None)
+            kinds = (
+                resources.pods(SpecCache()),
+                resources.nodes(),
+                resources.pools(),
+                resources.budgets(),
+                resources.namespaces(),
+            )
+            made = [Reflector(client, kind, ears, pace) for kind in kinds]
+            self.watches = {one.resource.kind: one for one in made}
+            log = structlog.wrap_logger(self.lines, processors=[]).bind()
+            refresher = Refresher(client, Watches(*made), pace, self.events.append, log)
+            times = Times(lambda: 1_700_000_000.5, lambda pod: f"since {pod.name}")
+            jobs: list[Callable[[], Any]] = [lambda: refresher.run(times, broken)]
+            jobs += [self.watches[kind].run for kind in follow]
+            tasks = [asyncio.create_task(job()) for job in jobs]
+            for kind in follow:
+                await self.watches[kind].synced.wait()
+            try:
+                yield refresher
+            finally:
+                for task in tasks:
+                    task.cancel()
+                for task in tasks:
+                    with suppress(asyncio.CancelledError):
+                        await task
+
+    def touched(self, *versions: str) -> None:
+        self.script.on("patch", STATUS, *(reply(200, named("high", version)) for version in versions))
+
+    async def comes(self, event: Event) -> None:
+        await until(lambda: event in self.events)
+
+
+async def test_pool_is_refreshed_when_the_watch_of_pods_has_come_as_far_as_a_change_of_ours() -> None:
+    scene = Scene()
+    scene.touched("7")
+    gate = asyncio.Event()
+
+    async def held_back(writer: asyncio.StreamWriter) -> None:
+        await gate.wait()
+        await stream(bookmark(7))(writer)
+
+    scene.script.on("watch", PODS, held_back)
+    async with scene.running() as refresher:
+        refresher.submit(REFRESH)
+        await until(lambda: scene.script.asked("get", BUDGETS))
+        assert Refreshed("a") not in scene.events
+        gate.set()
+        await scene.comes(Refreshed("a"))
+    probe = scene.script.asked("patch", STATUS)[0].json
+    assert probe == {
+        "metadata": {"uid": a_pod("high").uid},
+        "status": {
+            "conditions": [
+                {
+                    "type": "PodScheduled",
+                    "status": "False",
+                    "lastProbeTime": "2023-11-14T22:13:20Z",
+                    "lastTransitionTime": "since high",
+                }
+            ]
+        },
+    }
+    assert not scene.script.asked("get", NAMESPACES), "the pool takes pods from all namespaces"
+
+
+async def test_nodes_that_the_watch_has_not_shown_are_told_before_the_answer() -> None:
+    scene = Scene()
+    scene.touched("5")
+    async with scene.running() as refresher:
+        new = named("n2", "6", status={"allocatable": {"cpu": "4"}})
+        scene.script.on("get", NODES, listed(8, named("n1", "6"), new))
+        refresher.submit(REFRESH)
+        await scene.comes(Refreshed("a"))
+        assert [event.node.name for event in scene.events if isinstance(event, NodeSeen)] == ["n1", "n2"]
+        assert isinstance(scene.events[-1], Refreshed)
+        assert scene.script.asked("get", NODES)[-1].query["labelSelector"] == "team in (a)"
+
+
+async def test_node_that_has_left_the_pool_makes_all_nodes_be_read() -> None:
+    scene = Scene()
+    scene.touched("5")
+    scene.script.on("get", NODES, listed(5, named("n1", "3")))
+    async with scene.running() as refresher:
+        scene.script.on("get", NODES, listed(8), listed(9, named("n3", "6")))
+        refresher.submit(REFRESH)
+        await scene.comes(Refreshed("a"))
+        assert NodeGone("n1") in scene.events
+        assert "labelSelector" not in scene.script.asked("get", NODES)[-1].query
+
+
+async def test_two_changes_of_one_pod_within_a_second_differ() -> None:
+    scene = Scene()
+    scene.touched("5", "5", "5")
+    async with scene.running() as refresher:
+        for count in (1, 2, 3):
+            refresher.submit(REFRESH)
+            await until(lambda: scene.events.count(Refreshed("a")) == count)  # noqa: B023
+    times = [
+        request.json["status"]["conditions"][0]["lastProbeTime"] for request in scene.script.asked("patch", STATUS)
+    ]
+    assert [time[-3:] for time in times] == ["20Z", "19Z", "20Z"]
+
+
+async def test_refusal_is_told_with_its_reason_and_logged_once() -> None:
+    scene = Scene()
+    scene.script.on("patch", STATUS, *[status(403, "Forbidden", "pods/status is forbidden")] * 2)
+    async with scene.running() as refresher:
+        failed = RefreshFailed("a", "403 Forbidden: pods/status is forbidden")
+        for count in (1, 2):
+            refresher.submit(REFRESH)
+            await until(lambda: scene.events.count(failed) == count)  # noqa: B023
+    assert [call.kwargs["reason"] for call in scene.lines.calls] == [failed.message]
+
+
+async def test_pool_whose_pods_are_gone_is_answered_at_once() -> None:
+    scene = Scene()
+    scene.script.on("patch", STATUS, status(404, "NotFound", 'pods "high" not found'))
+    async with scene.running() as refresher:
+        refresher.submit(REFRESH)
+        await scene.comes(RefreshFailed("a", "the pods that waited for it are gone"))
+
+
+async def test_pool_that_is_read_is_told_before_the_answer() -> None:
+    scene = Scene()
+    scene.script.on("get", f"{POOLS}/new", reply(200, named("new", "9", spec={})))
+    async with scene.running() as refresher:
+        refresher.submit(ReadPool("new"))
+        await scene.comes(PoolRead("new", found=True))
+        assert [event.pool.name for event in scene.events if isinstance(event, PoolSeen)] == ["new"]
+
+
+async def test_pool_is_missing_only_when_an_api_server_that_serves_pools_says_so() -> None:
+    scene = Scene()
+    unready = status(404, "NotFound", "the server could not find the requested resource")
+    proxy = reply(404, {"error": "no route"})
+    missing = status(404, "NotFound", 'pools.resource.aibee.cn "new" not found')
+    scene.script.on("get", f"{POOLS}/new", unready, proxy, missing)
+    async with scene.running() as refresher:
+        refresher.submit(ReadPool("new"))
+        await scene.comes(PoolRead("new", found=False))
+        assert len([event for event in scene.events if isinstance(event, PoolUnread)]) == 2
+
+
+async def test_pool_is_missing_where_the_api_server_serves_no_pools() -> None:
+    scene = Scene()
+    scene.script.on("get", f"{POOLS}/new", reply(404, b"404 page not found"))
+    async with scene.running() as refresher:
+        scene.watches["Pool"].absent = True
+        refresher.submit(ReadPool("new"))
+        await scene.comes(PoolRead("new", found=False))
+
+
+def test_selector_is_written_as_a_list_takes_it() -> None:
+    selector = LabelSelector(
+        (
+            Requirement("a", Operator.IN, ("x", "y")),
+            Requirement("b", Operator.NOT_IN, ("z",)),
+            Requirement("c", Operator.EXISTS),
+            Requirement("d", Operator.DOES_NOT_EXIST),
+        )
+    )
+    assert selector_text(selector) == "a in (x,y),b notin (z),c,!d"
+
+
+async def test_one_success_ends_the_growing_waits_between_refreshes() -> None:
+    scene = Scene()
+    tired = status(503, "ServiceUnavailable")
+    scene.script.on(
+        "patch", STATUS, *[tired] * 6, reply(200, named("high", "5")), tired, reply(200, named("high", "5"))
+    )
+    async with scene.running() as refresher:
+        for count in range(1, 10):
+            refresher.submit(REFRESH)
+            await until(lambda: len([one for one in scene.events if is_answer(one)]) == count)  # noqa: B023
+    waits = [seconds for seconds in scene.waits.seconds if seconds]
+    assert waits == [0.75, 1.5, 3.0, 6.0, 7.5, 7.5, 0.75]
+
+
+def is_answer(event: Event) -> bool:
+    return isinstance(event, Refreshed | RefreshFailed)

@@ -1,0 +1,53 @@
+"""What a pod that waits is told while its message changes: how many events, and what its condition says since when."""
+
+from tests.build import a_pod, replace
+from tests.kube.reporting import STATUS, World, waiting, written
+
+
+async def test_time_since_when_a_pod_waits_does_not_move_with_the_message() -> None:
+    world = World().accept_all()
+    async with world.running() as reports:
+        for message in ("a", "b"):
+            reports.waiting(waiting(message))
+            await written(reports)
+            world.wall += 7.0
+        told = replace(waiting("c"), pod=replace(a_pod("p", uid="u-p"), said_to_wait=True))
+        reports.waiting(told)
+        await written(reports)
+    conditions = [patch.json["status"]["conditions"][0] for patch in world.script.asked("patch")]
+    first = "2026-01-02T03:04:05Z"
+    assert [one["message"] for one in conditions] == ["a", "b", "c"]
+    assert [one.get("lastTransitionTime") for one in conditions] == [first, first, None]
+
+
+def no_room(nodes: int, cpu: int, tainted: int) -> str:
+    parts = sorted((f"{cpu} Insufficient cpu", f"{tainted} node(s) had untolerated taint(s)"))
+    return f"0/{nodes} nodes are available: {', '.join(parts)}. preemption: 0/{nodes} nodes are available."
+
+
+async def test_other_counts_alone_make_no_event_for_five_minutes_but_change_the_condition() -> None:
+    world = World().accept_all()
+    texts = [no_room(3, 1, 2), no_room(3, 2, 1), no_room(12, 10, 2), no_room(13, 11, 2)]
+    async with world.running() as reports:
+        for text, seconds in zip(texts, (0.0, 100.0, 199.0, 2.0), strict=True):
+            world.waits.now += seconds
+            reports.waiting(waiting(text))
+            reports.waiting(waiting(text, "q"))
+            await written(reports)
+    of_p = [event["note"] for event in world.events if event["regarding"]["name"] == "p"]
+    assert of_p == [f"pool cpu: {text}" for text in (texts[0], texts[-1])]
+    assert len(world.events) == 4
+    told = [patch.json["status"]["conditions"][0]["message"] for patch in world.script.asked("patch", STATUS)]
+    assert told == [f"pool cpu: {text}" for text in texts]
+
+
+async def test_reasons_that_take_turns_make_one_event_each() -> None:
+    world = World().accept_all()
+    async with world.running() as reports:
+        for number in range(1, 4):
+            for reason in ("Insufficient cpu", "Insufficient memory"):
+                reports.waiting(waiting(f"0/{number} nodes are available: {number} {reason}."))
+                await written(reports)
+    notes = [event["note"] for event in world.events]
+    assert [note.rpartition("Insufficient ")[2] for note in notes] == ["cpu.", "memory."]
+    assert len(world.script.asked("patch")) == 6

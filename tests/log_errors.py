@@ -1,0 +1,74 @@
+"""Errors in the log fail the test that causes them: each is a bug, or the last word of a process that gives up.
+
+Laws:
+- Every logger counts, however a test or a command configures the logs, and in every thread of this process.
+- A test that provokes an error says so: `@pytest.mark.expects_errors("event not taken in")`. A part of the line is
+  enough, as in `"failed job=reports"`; each part must occur, and no other error may.
+- A daemon that is a process of its own is asked for its log by those that start it (`tests/real/daemon.py`).
+"""
+
+import logging
+import sys
+from collections.abc import Iterable
+from threading import Lock
+from typing import Any
+
+from structlog import BoundLoggerBase
+
+ERRORS = ("error", "exception", "critical", "fatal")
+LIBRARIES = ("asyncio", "aiohttp")
+"""Loggers of the standard library that tell of exceptions that were swallowed."""
+
+
+class LogErrors(logging.Handler):
+    """Notes what is logged as an error, from construction on."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self._lines: list[str] = []
+        self._adding = Lock()
+        for name in LIBRARIES:
+            logging.getLogger(name).addHandler(self)
+        self._follow_structlog()
+
+    def take(self) -> list[str]:
+        """Return what was noted since the last call."""
+        with self._adding:
+            lines, self._lines = self._lines, []
+        return lines
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Note an error of a library."""
+        error = record.exc_info[1] if record.exc_info else None
+        self._add(line_of(record.getMessage(), {"logger": record.name, "exc_info": error}))
+
+    def _follow_structlog(self) -> None:
+        """Note the errors of all loggers of structlog, also of those that exist; no setting reaches these."""
+        passed_on = BoundLoggerBase._proxy_to_logger
+
+        def noted(bound: BoundLoggerBase, method: str, event: str | None = None, /, **values: Any) -> Any:
+            if method in ERRORS and values.get("logger") not in LIBRARIES:
+                self._add(line_of(event or "", {**bound._context, **values}))
+            return passed_on(bound, method, event, **values)
+
+        BoundLoggerBase._proxy_to_logger = noted  # type: ignore[assignment,method-assign]
+
+    def _add(self, line: str) -> None:
+        with self._adding:
+            self._lines.append(line)
+
+
+def line_of(event: str, values: dict[str, Any]) -> str:
+    """Return one line: the event, its values by name, and the error in short."""
+    error = sys.exception() if values.get("exc_info") is True else values.get("exc_info")
+    told = [f"{key}={value}" for key, value in sorted(values.items()) if key != "exc_info"]
+    return " ".join(" ".join([event, *told, *([repr(error)] if error else [])]).split())
+
+
+def verdict(lines: Iterable[str], expected: Iterable[str]) -> list[str]:
+    """Return what is wrong with these errors: those that nobody expects, and those that did not occur."""
+    found, parts = list(lines), list(expected)
+    return [
+        *(f"error in the log: {line}" for line in found if not any(part in line for part in parts)),
+        *(f"expected error is not in the log: {part}" for part in parts if not any(part in line for line in found)),
+    ]

@@ -1,0 +1,190 @@
+"""Exceptions at calls that a seeded generator chooses: in plugins, policies, and the steps of the engine."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import wraps
+from importlib import import_module
+from inspect import isfunction
+from random import Random  # noqa: TID251 - here the seed becomes chance
+from typing import Any, Final
+
+import pytest
+
+from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.profile import Profile, default_profile
+from aischeduler.engine.scheduler import Scheduler
+from aischeduler.framework.plugin import Plugins
+from aischeduler.model.actions import Action, ReportInternalError
+from aischeduler.model.events import Event
+from aischeduler.state.claims import Claims
+from aischeduler.state.loans import Loans
+from aischeduler.state.nodes import NodeTable
+from aischeduler.state.queue import PoolQueue
+from aischeduler.state.running import RunningPods
+from tests.properties.world import World
+from tests.watched import WatchedScheduler
+
+MODULES: Final = (
+    *("bind_events", "claiming", "cycle", "evictions", "lending", "net", "node_events", "pod_events", "pod_warnings"),
+    *("pool_events", "readiness", "reasons", "scheduler", "searches", "status", "wakeups"),
+)
+"""Modules of the engine in which every call of a function of the engine or of a policy may raise."""
+RECOVERY: Final = (
+    "attempt_failed",
+    "event_failed",
+    "judging_failed",
+    "mend_after",
+    "step_failed",
+    "refresh_all",
+    "want_again",
+    "before_attempt",
+    "mark",
+)
+"""What recovers from an exception does not raise here; `end_quietly` and the like are called by nothing else."""
+METHODS: Final[dict[type, tuple[str, ...]]] = {
+    Cluster: ("adopt", "book", "count", "enroll", "leave_queue", "offer", "refresh", "rename", "strike", "uncount"),
+    Claims: ("end", "forget", "make"),
+    Loans: ("count",),
+    NodeTable: ("add", "add_all", "remove", "remove_all"),
+    PoolQueue: ("add", "flush", "gate", "hold", "next_wakeup", "nominate", "park", "pop", "remove", "retry"),
+    RunningPods: ("add", "change", "remove"),
+}
+"""Steps that change the state: each may raise before it has begun and after it has ended."""
+
+
+class InjectedError(Exception):
+    """An exception that a test asked for."""
+
+
+class Injector:
+    """Raises at so large a share of the calls while it is armed; `raised` counts where."""
+
+    def __init__(self, seed: int) -> None:
+        self.share = 0.0
+        self.raised: Counter[str] = Counter()
+        self._chance = Random(seed)
+        self._armed = False
+
+    @contextmanager
+    def armed(self, *, now: bool) -> Iterator[None]:
+        """Raise from here on, or raise not."""
+        before, self._armed = self._armed, now
+        try:
+            yield
+        finally:
+            self._armed = before
+
+    def may_raise(self, where: str) -> None:
+        """Raise, if chance has it so."""
+        if self._armed and self.share and self._chance.random() < self.share:
+            self.raised[where] += 1
+            raise InjectedError(where)
+
+    def breaking(self, where: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the function, but that it may raise before it begins and after it ends."""
+
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.may_raise(f"before {where}")
+            result = function(*args, **kwargs)
+            self.may_raise(f"after {where}")
+            return result
+
+        return call
+
+    def calm(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the function, but that nothing raises in it."""
+
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with self.armed(now=False):
+                return function(*args, **kwargs)
+
+        return call
+
+
+class BreakingPlugin:
+    """A plugin of which every call may raise."""
+
+    def __init__(self, plugin: Any, injector: Injector) -> None:
+        self._plugin = plugin
+        self._injector = injector
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._plugin, name)
+        return self._injector.breaking(f"{self._plugin.name}.{name}", found) if callable(found) else found
+
+
+def breaking_profile(injector: Injector) -> Profile:
+    """Return the default profile with plugins that may raise."""
+    profile = default_profile()
+
+    def broken(plugins: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(BreakingPlugin(plugin, injector) for plugin in plugins)
+
+    plugins = profile.plugins
+    return replace(profile, plugins=Plugins(broken(plugins.gates), broken(plugins.filters), broken(plugins.scores)))
+
+
+def break_engine(monkeypatch: pytest.MonkeyPatch, injector: Injector) -> None:
+    """Let every step of the engine, every policy and every change of the state raise now and then."""
+    for name in MODULES:
+        module = import_module(f"aischeduler.engine.{name}")
+        for attribute, found in tuple(vars(module).items()):
+            home = getattr(found, "__module__", "")
+            if not isfunction(found) or not home.startswith(("aischeduler.engine.", "aischeduler.policies.")):
+                continue
+            if attribute in RECOVERY:
+                monkeypatch.setattr(module, attribute, injector.calm(found))
+            elif not home.endswith("recovery"):
+                monkeypatch.setattr(module, attribute, injector.breaking(f"{name}.{attribute}", found))
+    for owner, names in METHODS.items():
+        for method in names:
+            found = getattr(owner, method)
+            monkeypatch.setattr(owner, method, injector.breaking(f"{owner.__name__}.{method}", found))
+
+
+class _Armed(Scheduler):
+    """An engine in which exceptions are raised, and only those that were asked for."""
+
+    injector: Injector
+
+    def observe(self, event: Event, now: float) -> None:
+        with self.injector.armed(now=True), suppress(InjectedError):  # the daemon logs it and goes on
+            super().observe(event, now)
+
+    def decide(self, pool: str, now: float, limit: int) -> list[Action]:
+        with self.injector.armed(now=True):
+            actions = super().decide(pool, now, limit)
+        for action in actions:
+            if isinstance(action, ReportInternalError):
+                assert "InjectedError" in action.error, action.traceback
+        return actions
+
+    def ready(self, now: float) -> tuple[str, ...]:
+        with self.injector.armed(now=True):
+            with suppress(InjectedError):
+                return super().ready(now)
+            return ()  # the daemon looks again after a while
+
+
+class BreakingScheduler(WatchedScheduler, _Armed):
+    """The same under watch."""
+
+    def __init__(self, injector: Injector, run: str, *, often: bool) -> None:
+        self.injector = injector
+        super().__init__(breaking_profile(injector), run, often=often)
+
+
+class BreakingWorld(World):
+    """A world whose engine raises."""
+
+    def __init__(self, injector: Injector) -> None:
+        self.injector = injector
+        super().__init__()
+
+    def _start(self) -> WatchedScheduler:
+        self.runs += 1
+        return BreakingScheduler(self.injector, f"run{self.runs}", often=self._often)

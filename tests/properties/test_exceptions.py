@@ -1,0 +1,68 @@
+"""Random days on which the scheduler raises: an exception costs one attempt or one step, and nothing else.
+
+The engine, its world and the draws are those of `test_engine`; any call of a plugin, a policy or a step may raise.
+"""
+
+from typing import ClassVar
+
+import pytest
+from hypothesis import Phase
+from hypothesis import strategies as st
+from hypothesis.stateful import rule
+
+from tests.chance import seed
+from tests.properties.faults import BreakingWorld, Injector, break_engine
+from tests.properties.playing import SHRINKING_SECONDS_MAX, play
+from tests.properties.test_engine import TakingBack
+
+GENERATE = (Phase.generate,)
+"""A shorter run would raise elsewhere: it cannot be made from a long one."""
+SHARES = [0.0, 0.002, 0.02, 0.1]
+"""How many calls raise."""
+
+
+class BreakingEngine(TakingBack):
+    """One engine that raises at calls which the seed chooses."""
+
+    seed: ClassVar[int]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.injector = Injector(self.seed)
+        self.world = BreakingWorld(self.injector)
+
+    @rule(share=st.sampled_from(SHARES))
+    def it_raises_more_or_less_often(self, share: float) -> None:
+        self.injector.share = share
+
+    def teardown(self) -> None:
+        """The exceptions stop: everybody who can run does, as after days without any."""
+        self.injector.share = 0.0
+        super().teardown()
+
+
+def play_exceptions(monkeypatch: pytest.MonkeyPatch, runs: int) -> None:
+    number = seed()
+    BreakingEngine.seed = number
+    injectors: list[Injector] = []
+
+    class Patched(BreakingEngine):
+        def __init__(self) -> None:
+            super().__init__()
+            monkeypatch.undo()
+            break_engine(monkeypatch, self.injector)
+            injectors.append(self.injector)
+
+    play(Patched, number, runs, GENERATE)
+    raised = {name for injector in injectors for name in injector.raised}
+    assert len(raised) > runs, raised
+
+
+def test_exceptions_cost_one_attempt_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
+    play_exceptions(monkeypatch, runs=10)
+
+
+@pytest.mark.whole
+@pytest.mark.timeout(SHRINKING_SECONDS_MAX)
+def test_exceptions_cost_one_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    play_exceptions(monkeypatch, runs=100)

@@ -1,0 +1,255 @@
+"""What a fully informed scheduler would not have done, judged from the API server's own record.
+
+Laws:
+- The judge knows the rules by itself (`rules.py`) and shares no line with the scheduler; what it cannot read is an
+  error.
+- Facts older than the margin count as known. What was done is right if it was right at some moment within the margin;
+  where pods are held back, the scheduler may know them as they were so much longer ago, and nothing else.
+"""
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from tests import asked
+from tests.objects import Json
+from tests.real.cluster import condition
+from tests.real.record import Change, Changes, Objects, key
+from tests.real.rules import OURS, Pods, World, finished, lacks, pool_named, priority, runs_there
+
+HOME_MARK: Final = "scheduling.resource.aibee.cn/home-pool"
+MARGIN_SECONDS: Final = 2.0
+"""A fact that is older than this is known."""
+FRESH_SECONDS: Final = 1.0
+"""What was there so long before a pod was made is known to whoever evicts for it."""
+AFTER_SECONDS: Final = 2.0
+"""A Binding that the scheduler has decided already is in the record within this time."""
+OTHERS: Final = ("nodes", "pools", "namespaces")
+"""What speaks of pods, but the pods themselves."""
+PODS_BEFORE_SECONDS: Final = (0.0, 0.02, 0.1, 0.5, 2.0)
+"""How old a Binding may be when it is heard: the room that it takes is judged as it was so long before."""
+FOR_A_POD: Final = re.compile(r"preempting to accommodate (?P<namespace>[^/]+)/(?P<name>.+)$")
+END_OF_LOAN: Final = re.compile(r"preempting as (?P<pool>.+) lends this room no more$")
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """A victim as it last ran, when it was marked, and for which pod as it was then; none where its loan ended."""
+
+    at: float
+    victim: Json
+    beneficiary: Json | None
+
+    def __str__(self) -> str:
+        name = self.victim["metadata"]["name"]
+        sake = "its loan ended" if self.beneficiary is None else f"for {self.beneficiary['metadata']['name']}"
+        return f"{name} on {self.victim['spec']['nodeName']} {sake}"
+
+
+class Judge:
+    """Judges a record in which the watch of one kind lagged by so many seconds."""
+
+    def __init__(
+        self, record: Changes, held: str = "nothing", held_seconds: float = 0.0, margin_seconds: float = MARGIN_SECONDS
+    ) -> None:
+        self._record = record
+        self._margin = margin_seconds
+        self._pods_late = held_seconds if held == "pods" else 0.0
+
+    def evictions(self) -> list[Eviction]:
+        """Return the evictions of our scheduler from nodes, oldest first."""
+        found: dict[str, Eviction] = {}
+        last: Objects = {}
+        ran: dict[str, Json] = {}
+        for change in self._record.changes["pods"]:
+            pod = change.document
+            mark = condition(pod, "DisruptionTarget")
+            uid = pod["metadata"]["uid"]
+            last[change.key] = pod
+            if pod["spec"].get("nodeName") and not finished(pod):
+                ran[uid] = pod
+            if mark.get("reason") == "PreemptionByScheduler" and uid not in found and uid in ran:
+                found[uid] = Eviction(change.at, ran[uid], _beneficiary(mark["message"], last))
+        return list(found.values())
+
+    def faults(self, *, rooms: bool = True) -> Iterator[str]:
+        """Yield every eviction that a fully informed scheduler would not have made, with why not.
+
+        Without `rooms` it is not asked whether there was room: where much ends at each moment, that cannot be said.
+        """
+        evictions, bound = self.evictions(), self.bound()
+        for eviction in evictions:
+            end = eviction.at + AFTER_SECONDS
+            leaving = {one.victim["metadata"]["uid"] for one in evictions if one.at <= end}
+            reasons = (self._wrong(eviction, world, leaving, rooms=rooms) for world in self._worlds(eviction, bound))
+            if why := _all_wrong(reasons):
+                yield f"{eviction}: {why}"
+
+    def wrong_bindings(self) -> Iterator[str]:
+        """Yield every Binding that a fully informed scheduler would not have made, with why not."""
+        for change in self.bound():
+            pod = change.document
+            reasons = (
+                world.binding_forbidden(pod, pod["spec"]["nodeName"]) for world in self._worlds_of_binding(change)
+            )
+            if why := _all_wrong(reasons):
+                yield f"{pod['metadata']['name']} on {pod['spec']['nodeName']}: {why}"
+
+    def bound(self) -> list[Change]:
+        """Return the pods of our scheduler as they became bound, oldest first."""
+        found: dict[str, Change] = {}
+        for change in self._record.changes["pods"]:
+            spec = change.document["spec"]
+            if spec["schedulerName"] == OURS and spec.get("nodeName"):
+                found.setdefault(change.document["metadata"]["uid"], change)
+        return list(found.values())
+
+    def strangers(self) -> list[str]:
+        """Return the pods that were bound as another pool's than the one that they name and that was there."""
+        found = {}
+        for change in self.bound():
+            pod = change.document
+            mark = pod["metadata"].get("annotations", {}).get(HOME_MARK)
+            named = pool_named(pod)
+            if mark is not None and mark != named and self._was_there(pod, change.at):
+                found[pod["metadata"]["name"]] = f"{pod['metadata']['name']} names {named} and was bound for {mark}"
+        return list(found.values())
+
+    def neglected(self) -> list[str]:
+        """Return the pods that wait now although their pool has room for them."""
+        world = World(Pods(self._record.now("pods")), *(self._record.now(plural) for plural in OTHERS))
+        return [
+            f"{pod['metadata']['name']} waits, {world.home(pod)} has room on {world.room_for(pod, world.home(pod))}"
+            for pod in world.pods.values()
+            if pod["spec"]["schedulerName"] == OURS
+            and not (pod["spec"].get("nodeName") or pod["spec"].get("schedulingGates"))
+            and world.allows(world.home(pod), pod)
+            and world.room_for(pod, world.home(pod))
+        ]
+
+    def _was_there(self, pod: Json, at: float) -> bool:
+        """Say whether the pool that a pod names was there when the pod was made, and until this moment."""
+        name, made = ("", pool_named(pod)), self._record.made(pod)
+        gone = (one for one in self._record.changes["pools"] if one.key == name and one.gone and made < one.at <= at)
+        return name in self._record.at("pools", made) and not any(gone)
+
+    def _worlds(self, eviction: Eviction, bound: list[Change]) -> Iterator[World]:
+        """Yield the cluster at each moment at which the scheduler may have seen it for this eviction, nearest first.
+
+        The victim is there in each, and room is kept for those that become bound soon.
+        """
+        record, at, begin = self._record, eviction.at, eviction.at - self._margin
+        told = list(self._told(max(begin, self._asked(eviction) - FRESH_SECONDS), at))
+        early = begin
+        if self._pods_late:
+            early = max(begin - self._pods_late, self._possible(eviction) - FRESH_SECONDS)
+        end = at + AFTER_SECONDS
+        soon = {one.key: one.document["spec"]["nodeName"] for one in bound if early < one.at <= end}
+        moments = record.moments("pods", early, end)
+        for moment in sorted(moments, key=lambda one: abs(one - at)):
+            pods = Pods(record.at("pods", moment) | {key(eviction.victim): eviction.victim}, soon)
+            for _, (nodes, pools, namespaces) in told:
+                yield World(pods, nodes, pools, namespaces)
+
+    def _worlds_of_binding(self, change: Change) -> Iterator[World]:
+        """Yield the cluster as the scheduler may have known it for a Binding: of pods no more than came before it."""
+        told = list(self._told(change.at - self._margin, change.at))
+        for seconds in PODS_BEFORE_SECONDS:
+            pods = Pods(self._record.at("pods", change.at - seconds))
+            for _, (nodes, pools, namespaces) in told:
+                yield World(pods, nodes, pools, namespaces)
+
+    def _told(self, begin: float, end: float) -> Iterator[tuple[float, list[Objects]]]:
+        """Yield nodes, pools and namespaces as they became at each moment, latest first."""
+        record = self._record
+        for moment in sorted({one for plural in OTHERS for one in record.moments(plural, begin, end)}, reverse=True):
+            yield moment, [record.at(plural, moment) for plural in OTHERS]
+
+    def _asked(self, eviction: Eviction) -> float:
+        """Return since when the beneficiary is there; for the end of a loan that is never too old."""
+        return -math.inf if eviction.beneficiary is None else self._record.made(eviction.beneficiary)
+
+    def _possible(self, eviction: Eviction) -> float:
+        """Return since when all but the pods speaks for the eviction: older words about pods do not bear it."""
+        pods = Pods(self._record.at("pods", eviction.at))
+        since = eviction.at
+        begin = eviction.at - self._margin - self._pods_late
+        for moment, (nodes, pools, namespaces) in self._told(begin, eviction.at):
+            if self._forbidden(eviction, World(pods, nodes, pools, namespaces)):
+                break
+            since = moment
+        return max(since, self._asked(eviction))
+
+    def _wrong(self, eviction: Eviction, world: World, leaving: set[str], *, rooms: bool) -> str:
+        """Say why an eviction was wrong in this cluster, where others leave too; empty where it was right."""
+        forbidden = self._forbidden(eviction, world)
+        if forbidden or eviction.beneficiary is None:
+            return forbidden
+        victim, by = eviction.victim, eviction.beneficiary
+        node = world.nodes["", victim["spec"]["nodeName"]]
+        pool = world.pool_of(node)
+        if rooms and (room := world.room_for(by, pool)):
+            return f"{pool} had room on {', '.join(room)}"
+        if not runs_there(by, node):
+            return "the node is closed to the beneficiary"
+        missing = lacks(by, world.free(node, key(by), leaving))
+        return (
+            f"{node['metadata']['name']} has too little {missing} for the beneficiary without all that leave"
+            if missing
+            else ""
+        )
+
+    def _forbidden(self, eviction: Eviction, world: World) -> str:
+        """Say which rule forbids an eviction in this cluster, whatever room there is."""
+        victim = eviction.victim
+        node = world.nodes.get(("", victim["spec"]["nodeName"]))
+        if node is None:
+            return "its node is not there"
+        pool, home = world.pool_of(node), world.home(victim)
+        if eviction.beneficiary is None:
+            return _loan_goes_on(world, pool, home)
+        by = eviction.beneficiary
+        mine = pool_named(by) if self._was_there(by, eviction.at) else world.home(by)
+        if mine != pool:
+            return f"{pool} is not the beneficiary's pool {mine}"
+        if world.spec(pool).get("disablePreemption"):
+            return f"{pool} forbids preemption"
+        if by["spec"].get("preemptionPolicy") == "Never":
+            return "the beneficiary never preempts"
+        if home == pool and priority(victim) >= priority(by):
+            return "the victim is a home pod of no lower priority"
+        if not world.allows(pool, by):
+            return f"{pool} takes no pods of the beneficiary's namespace"
+        return ""
+
+
+def _loan_goes_on(world: World, pool: str, home: str) -> str:
+    """Say why a loan was not to end; empty where it was."""
+    spec = world.spec(pool)
+    if home == pool:
+        return f"it is a home pod of {pool}"
+    if spec.get("reclaimPolicy") != "Evict" or spec.get("disablePreemption"):
+        return f"{pool} lets loans run"
+    limit = asked.amounts(spec.get("lendingLimit"))
+    lent = world.lent(pool)
+    over = any(lent[what] > much for what, much in limit.items())
+    return "" if spec.get("disableSharing") or over else f"{pool} lends {dict(lent)} and may lend {limit}"
+
+
+def _beneficiary(mark: str, last: Objects) -> Json | None:
+    """Return the pod for which a victim was marked, as it was last seen."""
+    found = FOR_A_POD.search(mark)
+    assert found or END_OF_LOAN.search(mark), mark
+    return last[found["namespace"], found["name"]] if found else None
+
+
+def _all_wrong(reasons: Iterator[str]) -> str:
+    """Return the reasons of all worlds, each once; empty where one has none."""
+    found: dict[str, None] = {}
+    for reason in reasons:
+        if not reason:
+            return ""
+        found[reason] = None
+    return "; or ".join(found)

@@ -1,0 +1,81 @@
+"""The words in which scenarios of lagging watches are written, beside those of every scenario, and where they begin."""
+
+from typing import Any
+
+from tests.real.lagging_proxy import FOR_EVER, LaggingProxy
+from tests.stage.ground_real import RealGround
+from tests.stage.stage import Stage
+
+FULL = "4"
+"""All cores of a node."""
+
+
+class LaggedStage(Stage):
+    """A scenario in which the watch of a kind may lag."""
+
+    def __init__(self, ground: RealGround, prefix: str, proxy: LaggingProxy) -> None:
+        super().__init__(ground, prefix)
+        self._proxy = proxy
+        self._lags = False
+
+    def hold(self, plural: str) -> None:
+        """Let the scheduler hear of all that there is now, and then nothing more by the watch of this kind."""
+        self.settle()
+        self._proxy.hold(plural, FOR_EVER)
+        self._lags = True
+
+    def release(self, *pods: str) -> None:
+        """Let the scheduler hear everything again; or let deleted pods that were held go."""
+        if pods:
+            super().release(*pods)
+        else:
+            self._proxy.release()
+            self._lags = False
+
+    def settle(self) -> None:
+        """Wait until the scheduler has heard of the pools and nodes, unless it is kept from it."""
+        if not self._lags:
+            super().settle()
+
+    def holds(self, kind: str, name: str, plural: str) -> float:
+        """Wait until the object as it now is waits at the proxy; return when it came there."""
+        version = self.get(kind, name)["metadata"]["resourceVersion"]
+        return self._proxy.wait_for(plural, f'"resourceVersion":"{version}"'.encode())
+
+    def let_through(self, plural: str, until: float) -> None:
+        """Let the scheduler hear what came up to a moment."""
+        self._proxy.let_through(plural, until)
+
+    def is_considered(self, pod: str) -> None:
+        """Wait until the scheduler has said why the pod waits."""
+        self.until(lambda: self.why(pod) != "")
+
+    def evicted_nobody(self) -> None:
+        """Nobody was evicted up to here."""
+        assert self.victims() == [], self.report()
+
+
+def a_full_pool(stage: LaggedStage, **spec: Any) -> None:
+    """Pool a has one node, which `low` fills."""
+    stage.node("a1", pool="a")
+    stage.pools("a", **spec)
+    stage.pod("low", pool="a", cpu=FULL)
+    stage.runs("low")
+
+
+def a_lent_pool(stage: LaggedStage, **spec: Any) -> None:
+    """Pool a has one node, which a borrower of pool b fills."""
+    stage.node("a1", pool="a")
+    stage.pools("a", **spec)
+    stage.pools("b")
+    stage.pod("borrower", pool="b", cpu=FULL)
+    stage.goes(borrower="a1")
+    stage.runs("borrower")
+
+
+def a_pod_waits_for_preemption(stage: LaggedStage) -> None:
+    """Pool a, which `low` fills, forbids preemption; `high` waits there. Pool b has no nodes."""
+    a_full_pool(stage, disablePreemption=True)
+    stage.pools("b", disableSharing=True)
+    stage.pod("high", pool="a", cpu=FULL, priority=10)
+    stage.waits("high", "Insufficient cpu")

@@ -1,0 +1,221 @@
+"""Every change of pods, nodes, Pools, budgets and namespaces as the API server tells it, and the cluster at any moment.
+
+Laws:
+- A direct watch of each kind, read by one thread; after an outage a list tells what changed.
+- A fact has the time at which it was heard here, so it is never taken for older than it is.
+"""
+
+import asyncio
+import json
+import time
+from bisect import bisect_right
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from threading import Thread
+from typing import Any, Final, Self
+
+import aiohttp
+
+from tests.controlplane.plane import ControlPlane
+from tests.objects import Json
+
+LINE_BYTES_MAX: Final = 2**24
+RETRY_SECONDS: Final = 0.05
+POLL_SECONDS: Final = 0.02
+CHANGES_KEPT: Final = 256
+CLOSE_SECONDS: Final = 0.01
+"""How long a TLS connection takes to leave the event loop."""
+PATHS: Final = {
+    "pods": "/api/v1/pods",
+    "nodes": "/api/v1/nodes",
+    "pools": "/apis/resource.aibee.cn/v1alpha1/pools",
+    "poddisruptionbudgets": "/apis/policy/v1/poddisruptionbudgets",
+    "namespaces": "/api/v1/namespaces",
+}
+
+Objects = dict[tuple[str, str], Json]
+"""Objects by namespace and name; the namespace is empty where a kind has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An object as it became; `at` is when that was heard, in seconds of the monotonic clock."""
+
+    at: float
+    document: Json
+    gone: bool
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return key(self.document)
+
+
+class Changes:
+    """All changes by kind, in the order in which they were heard."""
+
+    def __init__(self) -> None:
+        self.changes: dict[str, list[Change]] = {plural: [] for plural in PATHS}
+        self._now: dict[str, Objects] = {plural: {} for plural in PATHS}
+        self._earlier: dict[str, list[Objects]] = {plural: [] for plural in PATHS}
+        """The objects as they were before every so many changes, so that a moment long ago is found quickly."""
+        self._made: dict[str, float] = {}
+
+    def hear(self, plural: str, document: Json, *, gone: bool, at: float) -> None:
+        """Take in an object as it became."""
+        if len(self.changes[plural]) % CHANGES_KEPT == 0:
+            self._earlier[plural].append(dict(self._now[plural]))
+        self.changes[plural].append(Change(at, document, gone))
+        self._made.setdefault(document["metadata"].get("uid", ""), at)
+        if gone:
+            self._now[plural].pop(key(document), None)
+        else:
+            self._now[plural][key(document)] = document
+
+    def now(self, plural: str) -> Objects:
+        """Return the objects of a kind as they are."""
+        return dict(self._now[plural])
+
+    def at(self, plural: str, moment: float) -> Objects:
+        """Return the objects of a kind as they were at a moment."""
+        changes = self.changes[plural]
+        end = bisect_right(changes, moment, key=lambda one: one.at)
+        kept = (end - 1) // CHANGES_KEPT
+        found: Objects = dict(self._earlier[plural][kept]) if end else {}
+        for change in changes[max(kept, 0) * CHANGES_KEPT : end]:
+            if change.gone:
+                found.pop(change.key, None)
+            else:
+                found[change.key] = change.document
+        return found
+
+    def made(self, document: Json) -> float:
+        """Return when an object was first heard of."""
+        return self._made[document["metadata"]["uid"]]
+
+    def nodes_of(self) -> dict[str, list[str]]:
+        """Return of each pod, by uid, the nodes on which it was seen, in order, without repetition."""
+        found: dict[str, dict[str, None]] = {}
+        for change in self.changes["pods"]:
+            nodes = found.setdefault(change.document["metadata"]["uid"], {})
+            if name := change.document["spec"].get("nodeName"):
+                nodes[name] = None
+        return {uid: list(nodes) for uid, nodes in found.items()}
+
+    def moments(self, plural: str, begin: float, end: float) -> list[float]:
+        """Return the begin and each moment up to the end at which something of the kind changed."""
+        return [begin, *sorted({one.at for one in self.changes[plural] if begin < one.at <= end})]
+
+
+class Record(Changes):
+    """Records while its context is open."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        super().__init__()
+        self._plane = plane
+        self._versions = dict.fromkeys(PATHS, "")
+        self._loop = asyncio.new_event_loop()
+        self._task: asyncio.Task[None] | None = None
+        self._thread = Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self.until(lambda: all(self._versions.values()), "the first lists")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._task is not None:
+            self._loop.call_soon_threadsafe(self._task.cancel)
+        self._thread.join()
+        self._loop.close()
+
+    def until(self, holds: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
+        """Wait until something holds."""
+        deadline = time.monotonic() + seconds
+        while not holds():
+            assert self._thread.is_alive(), "the record has ended"
+            assert time.monotonic() < deadline, f"{what}: not within {seconds:.0f} s"
+            time.sleep(POLL_SECONDS)
+
+    def wait_until_calm(self, quiet_seconds: float, within_seconds: float) -> None:
+        """Wait until nothing has happened to any pod for a while."""
+
+        def calm() -> bool:
+            return time.monotonic() - self.changes["pods"][-1].at > quiet_seconds
+
+        self.until(calm, "calm", within_seconds)
+
+    def _run(self) -> None:
+        self._task = self._loop.create_task(self._record())
+        with suppress(asyncio.CancelledError):
+            self._loop.run_until_complete(self._task)
+        self._loop.run_until_complete(asyncio.sleep(CLOSE_SECONDS))
+
+    async def _record(self) -> None:
+        connector = aiohttp.TCPConnector(ssl=self._plane.tls)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=5)
+        async with (
+            aiohttp.ClientSession(
+                self._plane.url, connector=connector, timeout=timeout, read_bufsize=LINE_BYTES_MAX
+            ) as session,
+            asyncio.TaskGroup() as kinds,
+        ):
+            for plural in PATHS:
+                kinds.create_task(self._follow(session, plural))
+
+    async def _follow(self, session: aiohttp.ClientSession, plural: str) -> None:
+        while True:
+            with suppress(aiohttp.ClientError, ConnectionError):
+                if not self._versions[plural]:
+                    await self._list(session, plural)
+                await self._watch(session, plural)
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _list(self, session: aiohttp.ClientSession, plural: str) -> None:
+        async with session.get(PATHS[plural]) as answer:
+            if answer.status != 200:
+                return
+            listed: Any = await answer.json()
+        there = {document["metadata"]["uid"] for document in listed["items"]}
+        for document in [one for one in self._now[plural].values() if one["metadata"]["uid"] not in there]:
+            self.hear(plural, document, gone=True, at=time.monotonic())
+        for document in listed["items"]:
+            before = self._now[plural].get(key(document))
+            if before is None or _version(before) != _version(document):
+                self.hear(plural, document, gone=False, at=time.monotonic())
+        self._versions[plural] = listed["metadata"]["resourceVersion"]
+
+    async def _watch(self, session: aiohttp.ClientSession, plural: str) -> None:
+        query = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": self._versions[plural]}
+        async with session.get(PATHS[plural], params=query) as answer:
+            if answer.status != 200:
+                self._versions[plural] = ""
+                return
+            try:
+                while line := await answer.content.readline():
+                    if not self._take_in(plural, json.loads(line)):
+                        return
+            finally:
+                if answer.connection is not None and answer.connection.transport is not None:
+                    answer.connection.transport.abort()  # a polite end of TLS would outlive the event loop
+
+    def _take_in(self, plural: str, told: Any) -> bool:
+        """Take in a line of a watch; False where a list is due."""
+        if told["type"] == "ERROR":
+            self._versions[plural] = ""
+            return False
+        self._versions[plural] = _version(told["object"])
+        if told["type"] != "BOOKMARK":
+            self.hear(plural, told["object"], gone=told["type"] == "DELETED", at=time.monotonic())
+        return True
+
+
+def key(document: Json) -> tuple[str, str]:
+    """Return the namespace and name of an object."""
+    metadata = document["metadata"]
+    return metadata.get("namespace", ""), metadata["name"]
+
+
+def _version(document: Json) -> str:
+    version: str = document["metadata"]["resourceVersion"]
+    return version

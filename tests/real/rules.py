@@ -1,0 +1,222 @@
+"""The rules of pools and nodes as a judge knows them, for a cluster as it was at one moment.
+
+Law: they are read from API documents and written down here anew; no line is shared with the scheduler.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from tests import asked
+from tests.objects import Json
+from tests.real.record import Objects, key
+
+OURS: Final = "ai-scheduler"
+POOL: Final = "resource.aibee.cn/pool"
+DEFAULT: Final = "default"
+
+Amounts = Counter[str]
+
+
+_asked: dict[tuple[str, str], Amounts] = {}
+
+
+class Pods(dict[tuple[str, str], Json]):
+    """Pods by namespace and name, and by their node: those on it, and those that room is kept for there.
+
+    `soon` gives nodes to pods that wait but may have been decided upon already.
+    """
+
+    def __init__(self, pods: Objects, soon: Mapping[tuple[str, str], str] | None = None) -> None:
+        super().__init__(pods)
+        self._soon = soon or {}
+
+    @cached_property
+    def bound(self) -> dict[str, list[Json]]:
+        return self._by_node(lambda pod: pod["spec"].get("nodeName"))
+
+    @cached_property
+    def awaited(self) -> dict[str, list[Json]]:
+        def where(pod: Json) -> Any:
+            waits = not pod["spec"].get("nodeName")
+            return waits and (self._soon.get(key(pod)) or pod["status"].get("nominatedNodeName"))
+
+        return self._by_node(where)
+
+    def _by_node(self, where: Callable[[Json], Any]) -> dict[str, list[Json]]:
+        found: dict[str, list[Json]] = {}
+        for pod in self.values():
+            node = where(pod)
+            if node and not finished(pod):
+                found.setdefault(node, []).append(pod)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """The cluster at one moment; pods may be of an earlier one than the rest."""
+
+    pods: Pods
+    nodes: Objects
+    pools: Objects
+    namespaces: Objects
+
+    def home(self, pod: Json) -> str:
+        """Return the pool that a pod belongs to."""
+        named = pool_named(pod)
+        return named if ("", named) in self.pools else DEFAULT
+
+    def pool_of(self, node: Json) -> str:
+        """Return the one pool that selects the node, else the default one."""
+        return pool_of(node, {name: pool["spec"] for (_, name), pool in self.pools.items()})
+
+    def spec(self, pool: str) -> Json:
+        return dict(self.pools.get(("", pool), {"spec": {}})["spec"])
+
+    def allows(self, pool: str, pod: Json) -> bool:
+        """Say whether the pool takes pods of the pod's namespace."""
+        allowed = self.spec(pool).get("allowedNamespaces")
+        found = self.namespaces.get(("", pod["metadata"]["namespace"]), {"metadata": {}})
+        return allowed is None or selects(allowed, found["metadata"].get("labels", {}))
+
+    def free(self, node: Json, but: tuple[str, str], leaving: Collection[str] = ()) -> Amounts:
+        """Return what is left on a node, one pod and those that leave (by uid) left out."""
+        left = asked.amounts(node["status"].get("allocatable"))
+        for pod in self.pods.bound.get(node["metadata"]["name"], ()):
+            if key(pod) != but and pod["metadata"]["uid"] not in leaving:
+                left.subtract(requests(pod))
+        return left
+
+    def room_for(self, pod: Json, pool: str) -> list[str]:
+        """Return the nodes of a pool on which the pod fits as they are, beside those that room is kept for."""
+        found = []
+        for (_, name), node in self.nodes.items():
+            if self.pool_of(node) != pool or not runs_there(pod, node):
+                continue
+            left = self.free(node, key(pod))
+            for other in self.pods.awaited.get(name, ()):
+                if key(other) != key(pod):
+                    left.subtract(requests(other))
+            if not lacks(pod, left):
+                found.append(name)
+        return found
+
+    def lent(self, pool: str, but: tuple[str, str] = ("", "")) -> Amounts:
+        """Return what pods of other pools use of a pool, one pod left out."""
+        loans = (pod for pod, lender in self._loans() if lender == pool and key(pod) != but)
+        return _sum(loans)
+
+    def borrowed(self, home: str, but: tuple[str, str]) -> Amounts:
+        """Return what a pool's pods use of other pools, one pod left out."""
+        return _sum(pod for pod, _ in self._loans() if self.home(pod) == home and key(pod) != but)
+
+    def binding_forbidden(self, pod: Json, name: str) -> str:
+        """Say which rule forbids that the pod, wherever it is here, is on this node; empty where none does."""
+        node, home = self.nodes.get(("", name)), self.home(pod)
+        if node is None:
+            return "there is no such node"
+        if not runs_there(pod, node):
+            return "the node is closed to it"
+        if missing := lacks(pod, self.free(node, key(pod))):
+            return f"the node has too little {missing}"
+        if not self.allows(home, pod):
+            return f"{home} takes no pods of its namespace"
+        lender = self.pool_of(node)
+        return "" if lender == home else self.loan_forbidden(pod, lender)
+
+    def loan_forbidden(self, pod: Json, lender: str) -> str:
+        """Say which rule forbids that the pod is on a node of another pool; empty where none does."""
+        home = self.home(pod)
+        mine, theirs = self.spec(home), self.spec(lender)
+        if mine.get("disableBorrowing"):
+            return f"{home} does not borrow"
+        if theirs.get("disableSharing"):
+            return f"{lender} does not share"
+        if mine.get("borrowingPools") and lender not in mine["borrowingPools"]:
+            return f"{home} does not borrow from {lender}"
+        for name, spec, running in (
+            ("borrowingLimit", mine, self.borrowed(home, key(pod))),
+            ("lendingLimit", theirs, self.lent(lender, key(pod))),
+        ):
+            total, limit = running + requests(pod), asked.amounts(spec.get(name))
+            over = [what for what in limit if requests(pod)[what] and total[what] > limit[what]]
+            if over:
+                return f"{name} of {', '.join(over)} is {dict(limit)}, with it {dict(total)}"
+        return ""
+
+    def _loans(self) -> Iterator[tuple[Json, str]]:
+        """Yield our pods on nodes of other pools, with the lender."""
+        for name, pods in self.pods.bound.items():
+            node = self.nodes.get(("", name))
+            if node is not None:
+                lender = self.pool_of(node)
+                ours = (pod for pod in pods if pod["spec"]["schedulerName"] == OURS)
+                yield from ((pod, lender) for pod in ours if self.home(pod) != lender)
+
+
+def pool_of(node: Json, specs: Mapping[str, Json]) -> str:
+    """Return the one pool of these, by their specs, that selects the node, else the default one."""
+    labels = node["metadata"].get("labels", {})
+    mine = [
+        name
+        for name, spec in specs.items()
+        if name != DEFAULT and "nodeSelector" in spec and selects(spec["nodeSelector"], labels)
+    ]
+    return mine[0] if len(mine) == 1 else DEFAULT
+
+
+def selects(selector: Json, labels: Mapping[str, str]) -> bool:
+    """Say whether a label selector matches; an operator that no test uses is an error."""
+    rules = selector.get("matchExpressions", ())
+    assert all(one["operator"] == "In" for one in rules), selector
+    return all(labels.get(name) == value for name, value in selector.get("matchLabels", {}).items()) and all(
+        labels.get(one["key"]) in one["values"] for one in rules
+    )
+
+
+def pool_named(pod: Json) -> str:
+    """Return the pool that a pod names, or nothing."""
+    metadata = pod["metadata"]
+    named: str = metadata.get("annotations", {}).get(POOL) or metadata.get("labels", {}).get(POOL, "")
+    return named
+
+
+def finished(pod: Json) -> bool:
+    return pod["status"].get("phase") in ("Succeeded", "Failed")
+
+
+def priority(pod: Json) -> int:
+    value: int = pod["spec"].get("priority", 0)
+    return value
+
+
+def runs_there(pod: Json, node: Json) -> bool:
+    """Say whether a node is open and is one that the pod selects; taints count for all pods alike."""
+    spec = node["spec"]
+    closed = spec.get("unschedulable") or any(one["effect"] != "PreferNoSchedule" for one in spec.get("taints", ()))
+    labels = node["metadata"].get("labels", {})
+    return not closed and pod["spec"].get("nodeSelector", {}).items() <= labels.items()
+
+
+def requests(pod: Json) -> Amounts:
+    """Return what the pod asks for; nobody may change it."""
+    version = pod["metadata"].get("uid", ""), pod["metadata"].get("resourceVersion", "")
+    if not all(version):  # written by hand
+        return asked.requests(pod["spec"])
+    if version not in _asked:
+        _asked[version] = asked.requests(pod["spec"])
+    return _asked[version]
+
+
+def lacks(pod: Json, left: Amounts) -> str:
+    """Return of what there is too little for the pod."""
+    return ", ".join(what for what, much in requests(pod).items() if much > left[what])
+
+
+def _sum(pods: Iterator[Json]) -> Amounts:
+    total: Amounts = Counter()
+    for pod in pods:
+        total.update(requests(pod))
+    return total

@@ -1,0 +1,48 @@
+"""Bugs of ours on the real API server: each costs one piece of work, and no pod its node."""
+
+from tests.controlplane.plane import ControlPlane
+from tests.objects import node_object, pod_object
+from tests.real.cluster import create_nodes, create_pods
+from tests.real.daemon import Line
+from tests.real.history import History
+from tests.real.judge import judge
+from tests.real.replicas import Access, Replica, wait
+
+PODS = 60
+PROGRAM = ("-m", "tests.real.sabotaged")
+BOUND_WITHIN_SECONDS = 60.0
+
+
+class Sabotaged(Replica):
+    """A scheduler with bugs: it logs them, and that is no fault of it."""
+
+    def bugs(self) -> list[Line]:
+        return []
+
+    def told(self) -> list[Line]:
+        """Return the bugs that it has logged."""
+        return super().bugs()
+
+    def counted(self) -> dict[str, float]:
+        """Return how many bugs its metrics count, by where they were."""
+        return {one.labels["step"]: one.value for one in self.samples("ai_scheduler_internal_errors") if one.value}
+
+
+def test_bugs_in_many_places_cost_no_pod_its_node_and_the_lease_is_given_back(
+    control_plane: ControlPlane, namespace: str, history: History, access: Access
+) -> None:
+    create_nodes(control_plane, [node_object(f"n{number}", cpu="32") for number in range(2)])
+    pods = [pod_object(f"p{number}", namespace=namespace, memory="64Mi") for number in range(PODS)]
+    create_pods(control_plane, namespace, pods)
+    options = ("--config", str(access.config))
+    with Sabotaged(control_plane, access.kubeconfig, *options, program=PROGRAM, metrics=True) as scheduler:
+        scheduler.start()
+        history.wait_for_bound(namespace, PODS, BOUND_WITHIN_SECONDS)
+        wait(lambda: all(pod.node for pod in history.pods(namespace)), "every pod on a node")
+        assert scheduler.running()
+        assert scheduler.counted().keys() >= {"attempt", "binder", "outcome of a binding", "reports"}
+        assert len(scheduler.told()) >= len(scheduler.counted())
+        assert scheduler.stop() == 0
+        assert scheduler.said("lease given back") != []
+        assert "RuntimeError: a bug" in scheduler.log
+    judge(control_plane, history, namespace)

@@ -1,0 +1,335 @@
+"""The rules of pools in plain Python, held against every action of a scheduler and, at rest, against who waits.
+
+Laws:
+- It knows what the scheduler was told and what it has asked for, event by event, and sees into none of its tables.
+- It uses no code of the product but the values that events and actions are made of.
+- Who is not in line it is told: nothing of what it knows says until when a pod backs off.
+- It goes through all pods and nodes each time: for small clusters.
+- It says nothing of what it does not model: node affinity, tolerations, and pods that no node can ever take.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+
+from aischeduler.model.actions import Action, Bind, Evict, Nominate
+from aischeduler.model.events import (
+    BindRefused,
+    Event,
+    EvictRefused,
+    NamespaceGone,
+    NamespaceSeen,
+    NodeGone,
+    NodeSeen,
+    PodGone,
+    PodSeen,
+    PoolGone,
+    PoolSeen,
+)
+from aischeduler.model.node import Node
+from aischeduler.model.pod import Pod, PodSpec
+from aischeduler.model.pool import Pool
+from aischeduler.model.selectors import Labels, LabelSelector, Requirement
+
+DEFAULT = "default"
+CRITICAL = 2_000_000_000
+FINISHED = ("Succeeded", "Failed")
+NOTHING = Pool(DEFAULT)
+"""The default pool before there is one."""
+
+
+class Referee:
+    """Follows one scheduler from its start."""
+
+    def __init__(self, scheduler_name: str, *, preemption: bool) -> None:
+        self._name = scheduler_name
+        self._preemption = preemption
+        self._pods: dict[str, Pod] = {}
+        self._nodes: dict[str, Node] = {}
+        self._pools: dict[str, Pool] = {}
+        self._namespaces: dict[str, Labels] = {}
+        self._assumed: dict[str, str] = {}
+        """Pods by uid -> the node to which they were sent and on which they are not shown yet."""
+        self._asked_to_leave: set[str] = set()
+        self._nominated: dict[str, str] = {}
+        """Pods by uid -> the node on which room is made for them."""
+
+    # What the scheduler is told, and asks for.
+
+    def observe(self, event: Event) -> None:
+        """Take note of what the scheduler is told."""
+        match event:
+            case PodSeen(pod):
+                self._pod_seen(pod)
+            case PodGone(uid):
+                self._forget(uid)
+            case BindRefused(uid):
+                self._assumed.pop(uid, None)
+            case EvictRefused(uid):
+                self._asked_to_leave.discard(uid)
+            case NodeSeen(node):
+                self._nodes[node.name] = node
+            case NodeGone(name):
+                self._nodes.pop(name, None)
+            case PoolSeen(pool):
+                self._pools[pool.name] = pool
+            case PoolGone(name):
+                self._pools.pop(name, None)
+            case NamespaceSeen(name, labels):
+                self._namespaces[name] = labels
+            case NamespaceGone(name):
+                self._namespaces.pop(name, None)
+            case _:
+                pass
+
+    def _pod_seen(self, pod: Pod) -> None:
+        if pod.phase in FINISHED:
+            self._forget(pod.uid)
+            return
+        known = self._pods.get(pod.uid)
+        if known is not None and known.node_name and not pod.node_name:
+            return  # a view from before it was bound
+        self._pods[pod.uid] = pod
+        if pod.node_name:
+            self._assumed.pop(pod.uid, None)
+
+    def _forget(self, uid: str) -> None:
+        self._pods.pop(uid, None)
+        self._assumed.pop(uid, None)
+        self._nominated.pop(uid, None)
+        self._asked_to_leave.discard(uid)
+
+    def judge(self, actions: Iterable[Action], not_in_line: Collection[str] = ()) -> list[str]:
+        """Return the rules that these actions break, one after the other; who is not in line may be overtaken."""
+        found: list[str] = []
+        for action in actions:
+            match action:
+                case Bind(pod, node):
+                    found += [f"{pod.name} is bound to {node}: {why}" for why in self._wrong_bind(action, not_in_line)]
+                    self._assumed[pod.uid] = node
+                case Evict(victim):
+                    found += [f"{victim.name} is evicted: {why}" for why in self._wrong_eviction(action)]
+                    self._asked_to_leave.add(victim.uid)
+                case Nominate(pod, node):
+                    self._nominated[pod.uid] = node
+                case _:
+                    pass
+        return found
+
+    # What must not be.
+
+    def _wrong_bind(self, bind: Bind, not_in_line: Collection[str]) -> Iterator[str]:
+        pod, home = self._pods.get(bind.pod.uid), self._home(bind.pod)
+        if pod is None or bind.node not in self._nodes:
+            yield "there is no such pod, or no such node"
+            return
+        pool = self._pool_of(bind.node)
+        if (bind.pool, bind.home_pool) != (pool, home):
+            yield f"the node is of pool {pool} and the pod's home is {home}, not {bind.pool} and {bind.home_pool}"
+        if self._node_of(pod) or pod.gates:
+            yield "it waits for no node"
+        if not self._welcome(pod):
+            yield "its home takes no pods of its namespace"
+        if lacks := self._lacks(pod.spec, bind.node, self._on(bind.node)):
+            yield f"the node has too little {lacks}"
+        if pool != home:
+            yield from self._loan_refused(pod, pool)
+        line = [other for other in self._waiting() if other.uid not in not_in_line]
+        ahead = [other.name for other in line if self._is_ahead(other, pod)]
+        own_room = self._nominated.get(pod.uid) == bind.node  # it belongs to the pod: "Claims" in docs/concepts.md
+        if ahead and pool == home and not own_room:
+            yield f"{ahead} are like it and come first"
+
+    def _loan_refused(self, pod: Pod, lender: str) -> Iterator[str]:
+        """Yield each rule that forbids the loan."""
+        home, pool = self._pool(self._home(pod)), self._pool(lender)
+        if home.invalid or pool.invalid:
+            yield "a pool whose spec is refused neither borrows nor lends"
+        if home.disable_borrowing:
+            yield f"{home.name} does not borrow"
+        if pool.disable_sharing:
+            yield f"{lender} does not share"
+        if home.borrowing_pools is not None and lender not in home.borrowing_pools:
+            yield f"{home.name} does not borrow from {lender}"
+        loans = list(self._loans())
+        borrowed = [other for other, _ in loans if self._home(other) == home.name]
+        lent = [other for other, other_lender in loans if other_lender == lender]
+        for limit, running, name in (
+            (home.borrowing_limit, borrowed, "borrowingLimit"),
+            (pool.lending_limit, lent, "lendingLimit"),
+        ):
+            total = _sum([*running, pod])
+            over = [one for one in limit if one in _taken(pod.spec) and total[one] > limit[one]]
+            if over:
+                yield f"beyond the {name} of {over}"
+
+    def _wrong_eviction(self, evict: Evict) -> Iterator[str]:
+        victim = self._pods.get(evict.victim.uid)
+        if victim is None or victim.terminating or victim.uid in self._asked_to_leave:
+            yield "it is gone or leaves already"
+            return
+        if not self._is_ours(victim) or victim.guarded or victim.priority >= CRITICAL:
+            yield "it is never to be evicted"
+        pool = self._pool_of(self._node_of(victim))
+        if evict.beneficiary is not None:
+            if not self._may_evict(self._pods.get(evict.beneficiary.uid, evict.beneficiary), victim, pool):
+                yield f"{evict.beneficiary.name} has no right to its room"
+        elif not self._loan_has_ended(victim, pool):
+            yield f"{pool} still lends this room"
+
+    def _may_evict(self, pod: Pod, victim: Pod, pool: str) -> bool:
+        """Say whether a pod may have another evicted that is on a node of this pool."""
+        allowed = self._preemption and not self._pool(pool).disable_preemption and pod.preempts
+        mine = self._home(pod) == pool
+        return allowed and mine and (self._home(victim) != pool or victim.priority < pod.priority)
+
+    def _loan_has_ended(self, victim: Pod, lender: str) -> bool:
+        """Say whether the lender's spec takes lent room back that it allows no more."""
+        pool = self._pool(lender)
+        if self._home(victim) == lender or pool.reclaim_policy.value != "Evict":
+            return False
+        lent = [pod for pod, owner in self._loans() if owner == lender and not self._leaves(pod)]
+        total = _sum(lent)
+        over = [one for one, most in pool.lending_limit.items() if total[one] > most and one in _taken(victim.spec)]
+        return pool.disable_sharing or bool(pool.invalid) or bool(over)
+
+    # Who must not wait.
+
+    def in_vain(self, given_up: Iterable[str] = ()) -> list[str]:
+        """Return who waits though it need not, in a cluster in which nothing moves any more."""
+        left_out = set(given_up)
+        waiting = [pod for pod in self._waiting() if pod.uid not in left_out and self._welcome(pod)]
+        return [f"{pod.name} waits and could {way}" for pod in waiting for way in self._ways(pod)]
+
+    def _ways(self, pod: Pod) -> Iterator[str]:
+        home = self._home(pod)
+        for node in sorted(self._nodes):
+            if not self._suits(pod.spec, node):
+                continue
+            pool, there = self._pool_of(node), self._on(node)
+            if pool == home:
+                stay = [one for one in there if not self._can_be_evicted(one) or not self._may_evict(pod, one, pool)]
+                if not self._lacks(pod.spec, node, there):
+                    yield f"have room on {node}"
+                elif not self._lacks(pod.spec, node, stay):
+                    yield f"have others evicted on {node}"
+            elif not self._lacks(pod.spec, node, there) and self._is_lent(node, pod):
+                yield f"borrow {node} from {pool}"
+
+    def _is_lent(self, node: str, pod: Pod) -> bool:
+        """Say whether a pod of another pool may have this node, if there is room."""
+        lender = self._pool_of(node)
+        owners = [owner for owner in self._waiting() if self._home(owner) == lender]
+        return not list(self._loan_refused(pod, lender)) and not any(self._keeps(owner, node) for owner in owners)
+
+    def _keeps(self, owner: Pod, node: str) -> bool:
+        """Say whether a waiting pod of the lender keeps this node from being lent."""
+        evicts = self._preemption and not self._pool(self._home(owner)).disable_preemption
+        there = self._on(node) if evicts else []
+        if not _is_modelled(owner.spec):
+            return True
+        return self._suits(owner.spec, node) and not self._lacks(owner.spec, node, there)
+
+    def _can_be_evicted(self, pod: Pod) -> bool:
+        return self._is_ours(pod) and not (pod.guarded or pod.priority >= CRITICAL or self._leaves(pod))
+
+    # What there is.
+
+    def _waiting(self) -> Iterator[Pod]:
+        """Yield our pods that are on no node, and may be tried."""
+        for pod in self._pods.values():
+            if self._is_ours(pod) and not self._node_of(pod) and not pod.gates and not pod.terminating:
+                yield pod
+
+    def _is_ahead(self, other: Pod, pod: Pod) -> bool:
+        """Say whether another pod, alike in all else, has its turn before this one."""
+        alike = (other.spec.key, self._home(other), other.namespace) == (pod.spec.key, self._home(pod), pod.namespace)
+        return alike and other.priority > pod.priority and other.uid != pod.uid
+
+    def _is_ours(self, pod: Pod) -> bool:
+        return pod.scheduler_name == self._name
+
+    def _leaves(self, pod: Pod) -> bool:
+        return pod.terminating or pod.uid in self._asked_to_leave
+
+    def _node_of(self, pod: Pod) -> str:
+        return self._pods[pod.uid].node_name or self._assumed.get(pod.uid, "")
+
+    def _on(self, node: str) -> list[Pod]:
+        return [pod for pod in self._pods.values() if self._node_of(pod) == node]
+
+    def _home(self, pod: Pod) -> str:
+        named = self._pods.get(pod.uid, pod).pool
+        return named if named in self._pools else DEFAULT
+
+    def _pool(self, name: str) -> Pool:
+        return self._pools.get(name, NOTHING)
+
+    def _pool_of(self, node: str) -> str:
+        labels = self._nodes[node].labels if node in self._nodes else {}
+        mine = [
+            pool.name
+            for pool in self._pools.values()
+            if pool.name != DEFAULT and not pool.invalid and pool.selector and matches(pool.selector, labels)
+        ]
+        return mine[0] if len(mine) == 1 else DEFAULT
+
+    def _loans(self) -> Iterator[tuple[Pod, str]]:
+        """Yield our pods that are on a node of another pool than their own, with that pool."""
+        for pod in self._pods.values():
+            node = self._node_of(pod)
+            if node in self._nodes and self._is_ours(pod) and self._pool_of(node) != self._home(pod):
+                yield pod, self._pool_of(node)
+
+    def _welcome(self, pod: Pod) -> bool:
+        """Say whether the pod's home takes pods of its namespace."""
+        allowed, labels = self._pool(self._home(pod)).allowed_namespaces, self._namespaces.get(pod.namespace)
+        return allowed is None or (labels is not None and matches(allowed, labels))
+
+    def _lacks(self, spec: PodSpec, node: str, there: Iterable[Pod]) -> str:
+        """Return what the node has too little of beside these pods; only what the pod asks for counts."""
+        used, has = _sum(there), self._nodes[node].allocatable
+        short = [one for one, amount in _taken(spec).items() if amount and used[one] + amount > has.get(one, 0)]
+        ports = {port for pod in there for port in pod.spec.host_ports}
+        return ", ".join([*short, *(f"port {port.port}" for port in spec.host_ports if port in ports)])
+
+    def _suits(self, spec: PodSpec, name: str) -> bool:
+        """Say whether the pod may be on this node, whatever room there is; False where that is not modelled."""
+        node = self._nodes[name]
+        closed = node.unschedulable or any(taint.effect != "PreferNoSchedule" for taint in node.taints)
+        labelled = all(node.labels.get(key) == value for key, value in spec.node_selector)
+        return _is_modelled(spec) and not closed and labelled and spec.node_name in ("", name)
+
+
+def matches(selector: LabelSelector, labels: Labels) -> bool:
+    """Say whether all requirements hold of these labels."""
+    return all(_holds(one, labels) for one in selector.requirements)
+
+
+def _holds(requirement: Requirement, labels: Labels) -> bool:
+    value = labels.get(requirement.key)
+    match requirement.operator.value:
+        case "In":
+            return value in requirement.values
+        case "NotIn":
+            return value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case other:
+            raise AssertionError(f"{other} is no operator of a label selector")
+
+
+def _is_modelled(spec: PodSpec) -> bool:
+    return not spec.invalid and spec.required is None and not spec.tolerations
+
+
+def _taken(spec: PodSpec) -> Counter[str]:
+    return Counter({**spec.request.amounts, "pods": 1})
+
+
+def _sum(pods: Iterable[Pod]) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for pod in pods:
+        total.update(_taken(pod.spec))
+    return total

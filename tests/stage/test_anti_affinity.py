@@ -1,0 +1,28 @@
+"""Pods on nodes whose required anti-affinity keeps others away."""
+
+from tests.stage.stage import Stage
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+TERM = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "kubernetes.io/hostname"}
+
+
+def test_pod_that_a_pod_on_a_node_keeps_away_waits_until_that_is_gone(stage: Stage) -> None:
+    stage.node("far")
+    stage.node("near")
+    stage.pod("db", node="far", scheduler_name="other", affinity={"podAntiAffinity": {REQUIRED: [TERM]}})
+    stage.until(lambda: stage.node_of("db") == "far")
+    stage.pod("free", on="near")
+    stage.goes(free="near")
+    stage.pod("p", labels={"app": "db"}, on="near")
+    stage.waits("p", "/db is on a node and keeps this pod away by its", f"podAntiAffinity.{REQUIRED}")
+    stage.delete("Pod", "db", gracePeriodSeconds=0)
+    stage.goes(p="near")
+
+
+def test_pod_that_is_kept_away_by_its_labels_goes_once_they_change(stage: Stage) -> None:
+    stage.node("far")
+    stage.pod("db", node="far", scheduler_name="other", affinity={"podAntiAffinity": {REQUIRED: [TERM]}})
+    stage.pod("p", labels={"app": "db"})
+    stage.waits("p", "/db is on a node")
+    stage.patch("Pod", "p", {"metadata": {"labels": {"app": "web"}}})
+    stage.goes(p="far")

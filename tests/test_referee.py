@@ -1,0 +1,153 @@
+"""The referee notices each rule that a scheduler may break, and who waits in vain."""
+
+from typing import Any
+
+import pytest
+
+from aischeduler.model.actions import Bind, Cause, Evict, Nominate
+from aischeduler.model.events import NodeSeen, PodSeen, PoolSeen
+from aischeduler.model.pod import Pod
+from aischeduler.model.pool import ReclaimPolicy
+from tests.build import a_node, a_pod, a_pool
+from tests.referee import Referee
+
+
+def game(*pods: Pod, a: dict[str, Any] | None = None, b: dict[str, Any] | None = None) -> Referee:
+    """Two pools with a node of four CPUs each, and these pods."""
+    referee = Referee("ai-scheduler", preemption=True)
+    referee.observe(PoolSeen(a_pool("default")))
+    for name, spec in (("a", a or {}), ("b", b or {})):
+        referee.observe(PoolSeen(a_pool(name, labels={"pool": name}, **spec)))
+        referee.observe(NodeSeen(a_node(f"{name}1", cpu="4", labels={"pool": name})))
+    for pod in pods:
+        referee.observe(PodSeen(pod))
+    return referee
+
+
+def bind(pod: Pod, node: str) -> Bind:
+    return Bind(pod, node, node[0], pod.pool, "d1", 1)
+
+
+def evict(victim: Pod, beneficiary: Pod | None) -> Evict:
+    pool = victim.node_name[0]
+    return Evict(victim, victim.node_name, pool, victim.pool, Cause.PREEMPTED, beneficiary, "d1")
+
+
+WAITS = a_pod("waits", pool="a", cpu="2")
+LOAN = a_pod("loan", pool="a", cpu="2", node="b1")
+
+
+def test_bind_that_keeps_to_the_rules_is_right() -> None:
+    assert game(WAITS).judge([bind(WAITS, "a1")]) == []
+    assert game(WAITS, LOAN).judge([bind(WAITS, "b1")]) == []
+
+
+def test_node_that_is_full_takes_no_pod() -> None:
+    full = a_pod("full", pool="a", cpu="3", node="a1")
+    assert game(WAITS, full).judge([bind(WAITS, "a1")]) == ["waits is bound to a1: the node has too little cpu"]
+    both = [WAITS, a_pod("more", pool="a", cpu="3")]
+    assert game(*both).judge([bind(pod, "a1") for pod in both]) == ["more is bound to a1: the node has too little cpu"]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "why"),
+    [
+        ({"disable_borrowing": True}, {}, "a does not borrow"),
+        ({"borrowing_pools": ("default",)}, {}, "a does not borrow from b"),
+        ({"borrowing_limit": {"cpu": 3999}}, {}, "beyond the borrowingLimit of ['cpu']"),
+        ({}, {"lending_limit": {"cpu": 3999}}, "beyond the lendingLimit of ['cpu']"),
+        ({}, {"lending_limit": {"pods": 1}}, "beyond the lendingLimit of ['pods']"),
+        ({}, {"disable_sharing": True}, "b does not share"),
+    ],
+)
+def test_loan_that_a_pool_does_not_allow_is_wrong(a: dict[str, Any], b: dict[str, Any], why: str) -> None:
+    assert game(WAITS, LOAN, a=a, b=b).judge([bind(WAITS, "b1")]) == [f"waits is bound to b1: {why}"]
+
+
+def test_loan_up_to_the_limit_is_right() -> None:
+    referee = game(WAITS, LOAN, a={"borrowing_limit": {"cpu": 4000}}, b={"lending_limit": {"cpu": 4000, "pods": 2}})
+    assert referee.judge([bind(WAITS, "b1")]) == []
+
+
+def test_pod_of_lower_priority_does_not_go_first() -> None:
+    high = a_pod("high", pool="a", cpu="2", priority=10)
+    assert game(WAITS, high).judge([bind(WAITS, "a1")]) == ["waits is bound to a1: ['high'] are like it and come first"]
+    assert game(WAITS, high).judge([bind(high, "a1"), bind(WAITS, "a1")]) == []
+
+
+def test_pod_that_is_not_in_line_may_be_overtaken() -> None:
+    high = a_pod("high", pool="a", cpu="2", priority=10)
+    assert game(WAITS, high).judge([bind(WAITS, "a1")], {high.uid}) == []
+
+
+def test_pod_may_take_the_room_that_was_made_for_it_and_no_other() -> None:
+    high = a_pod("high", pool="a", cpu="2", priority=10)
+    referee = game(WAITS, high)
+    referee.observe(NodeSeen(a_node("a2", cpu="4", labels={"pool": "a"})))
+    assert referee.judge([Nominate(WAITS, "a1", "a", "d1")]) == []
+    assert referee.judge([bind(WAITS, "a2")]) == ["waits is bound to a2: ['high'] are like it and come first"]
+    assert referee.judge([Nominate(WAITS, "", "a", "d1"), bind(WAITS, "a1")]) != []
+    referee = game(WAITS, high)
+    assert referee.judge([Nominate(WAITS, "a1", "a", "d1"), bind(WAITS, "a1")]) == []
+
+
+HIGH = a_pod("high", pool="a", cpu="4", priority=10)
+OWNER = a_pod("owner", pool="b", cpu="4")
+LOW = a_pod("low", pool="a", cpu="2", node="a1")
+
+
+def test_eviction_that_keeps_to_the_rules_is_right() -> None:
+    assert game(HIGH, LOW).judge([evict(LOW, HIGH)]) == []
+    assert game(OWNER, LOAN).judge([evict(LOAN, OWNER)]) == []
+
+
+@pytest.mark.parametrize(
+    ("asker", "victim", "a"),
+    [
+        (a_pod("equal", pool="a", cpu="4"), LOW, {}),
+        (a_pod("never", pool="a", cpu="4", priority=10, preempts=False), LOW, {}),
+        (HIGH, LOW, {"disable_preemption": True}),
+        (a_pod("borrower", pool="b", cpu="4", priority=10), LOW, {}),
+    ],
+    ids=["equal priority", "Never", "switched off", "a borrower"],
+)
+def test_pod_without_the_right_to_it_has_nobody_evicted(asker: Pod, victim: Pod, a: dict[str, Any]) -> None:
+    found = game(asker, victim, a=a).judge([evict(victim, asker)])
+    assert found == [f"low is evicted: {asker.name} has no right to its room"]
+
+
+@pytest.mark.parametrize("more", [{"guarded": True}, {"priority": 2_000_000_000}, {"scheduler_name": "other"}], ids=str)
+def test_some_pods_are_never_to_be_evicted(more: dict[str, Any]) -> None:
+    victim = a_pod("low", pool="b", cpu="2", node="a1", **more)
+    assert "low is evicted: it is never to be evicted" in game(HIGH, victim).judge([evict(victim, HIGH)])
+
+
+def test_loan_ends_only_where_the_lender_takes_it_back() -> None:
+    assert game(LOAN).judge([evict(LOAN, None)]) == ["loan is evicted: b still lends this room"]
+    takes_back = {"reclaim_policy": ReclaimPolicy.EVICT, "disable_sharing": True}
+    assert game(LOAN, b=takes_back).judge([evict(LOAN, None)]) == []
+
+
+@pytest.mark.parametrize(
+    ("others", "a", "way"),
+    [
+        ((), {}, "could have room on a1"),
+        ((a_pod("full", pool="a", cpu="4", priority=-1, node="a1"),), {}, "could have others evicted on a1"),
+        ((a_pod("full", pool="a", cpu="4", node="a1"),), {}, "could borrow b1 from b"),
+        (
+            (a_pod("full", pool="a", cpu="4", priority=-1, node="a1"),),
+            {"disable_preemption": True},
+            "could borrow b1 from b",
+        ),
+    ],
+    ids=["room", "eviction", "loan", "loan without eviction"],
+)
+def test_pod_that_waits_in_vain_is_found(others: tuple[Pod, ...], a: dict[str, Any], way: str) -> None:
+    assert f"waits waits and {way}" in game(WAITS, *others, a=a).in_vain()
+
+
+def test_pod_that_nobody_can_help_does_not_wait_in_vain() -> None:
+    full = a_pod("full", pool="a", cpu="4", node="a1")
+    assert game(WAITS, full, b={"disable_sharing": True}).in_vain() == []
+    assert game(WAITS, full, b={"lending_limit": {"cpu": 1999}}).in_vain() == []
+    assert game(WAITS, full).in_vain(["waits", WAITS.uid]) == []
