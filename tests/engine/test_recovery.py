@@ -236,6 +236,7 @@ def test_attempt_that_failed_after_its_bind_is_undone_whole(monkeypatch: pytest.
 
 STEPS = [
     ("flush_queue", Step.QUEUE),
+    ("leave_to_others", Step.LENDING),
     ("lend", Step.LENDING),
     ("look_again", Step.TIME),
     ("flush", Step.TIME),
@@ -249,6 +250,7 @@ def test_step_that_fails_lets_the_rest_of_the_slice_go_out(
 ) -> None:
     session = Session(a_node("n"), a_pod("p"))
     session.scheduler._cluster.errands.lending["default"] = (False, 0, 0, 0, "")
+    session.scheduler._cluster.errands.sought.add("default")
     fail_once(monkeypatch, "scheduler", name)
     said = session.scheduler.decide("default", 0.0, 512)
     assert [error.step for error in errors(said)] == [step]
