@@ -24,6 +24,8 @@ from aischeduler.observability.logging import configure
 
 CANNOT_RUN: Final = 1
 """Exit status of a scheduler that cannot use its configuration, its credentials or the API server."""
+BUG: Final = 4
+"""Exit status of a scheduler that an exception of its own ended."""
 COLLECTOR_RESTS_SECONDS: Final = 60.0
 """Longest that the garbage collector rests while nothing is decided: a server that refuses us leaves garbage too."""
 
@@ -42,7 +44,10 @@ class Options:
 
 
 async def run_daemon(options: Options) -> None:
-    """Schedule until SIGTERM or SIGINT; raises ConfigError and AccessError where that cannot be, and logs why."""
+    """Schedule until SIGTERM or SIGINT; raises ConfigError and AccessError where that cannot be, and logs why.
+
+    Raises SystemExit with status 4, and logs the traceback, where an exception of our own ends it.
+    """
     asyncio.get_running_loop().call_later(COLLECTOR_RESTS_SECONDS, gc.enable)
     logs(Config(logging=_logging(options, Logging())))
     try:
@@ -50,6 +55,9 @@ async def run_daemon(options: Options) -> None:
     except (ConfigError, AccessError) as error:
         structlog.get_logger().error("cannot run", reason=str(error), exit_status=CANNOT_RUN)
         raise
+    except Exception as error:  # noqa: BLE001 - it is logged, and the status says so
+        structlog.get_logger().error("ended by a bug", exit_status=BUG, exc_info=error)
+        raise SystemExit(BUG) from None
 
 
 async def _serve(options: Options) -> None:

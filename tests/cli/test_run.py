@@ -183,6 +183,23 @@ def test_http_address_of_the_file_holds_where_the_command_line_says_nothing(tmp_
     assert config.http == Http(address="127.0.0.1:9")
 
 
+@pytest.mark.expects_errors("ended by a bug")
+def test_exception_of_ours_ends_the_run_with_status_4_and_one_line_of_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr("aischeduler.cli.run.listen", failing)
+    path = tmp_path / "kubeconfig"
+    path.write_text(HttpSandbox(port=1).kubeconfig.replace("server: ''", "server: http://127.0.0.1:1"))
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "--kubeconfig", str(path)])
+    (line,) = map(json.loads, capsys.readouterr().err.splitlines())
+    assert (ended.value.code, line["event"], line["exit_status"]) == (4, "ended by a bug", 4)
+    assert line["exception"].rstrip().endswith("ZeroDivisionError: a bug")
+
+
 @pytest.mark.expects_errors("cannot run")
 @pytest.mark.parametrize("address", ["8080", "host", ":65536", "http://x:1", ""])
 def test_wrong_http_address_is_one_sentence(address: str, capsys: pytest.CaptureFixture[str]) -> None:
