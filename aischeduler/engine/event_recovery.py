@@ -25,7 +25,7 @@ from aischeduler.engine.recovery import (
     take_out,
     wait_again,
 )
-from aischeduler.engine.unknown_pools import want_again
+from aischeduler.engine.unknown_pools import forget_late, want_again
 from aischeduler.model.actions import Action, Step
 from aischeduler.model.events import (
     BindRefused,
@@ -106,6 +106,7 @@ def _believe(cluster: Cluster, event: Event) -> None:
 
 
 def _believe_node(cluster: Cluster, event: NodeSeen | NodeGone) -> None:
+    forget_late(cluster, event.node.name if isinstance(event, NodeSeen) else event.name)
     if isinstance(event, NodeSeen):
         row, _ = cluster.nodes.see(event.node)
         cluster.pools.assign_row(row, event.node)

@@ -37,10 +37,9 @@ def node_seen(cluster: Cluster, node: Node, now: float) -> None:
 
 def node_gone(cluster: Cluster, name: str, now: float) -> None:
     """Take a node out; pods on it keep counting there until they are gone."""
-    row = cluster.nodes.rows.get(name)
-    if row is None or cluster.nodes.nodes[row] is None:
+    if not cluster.nodes.has(name):
         return
-    moved = cluster.pools.assign_row(row, None)
+    moved = cluster.pools.assign_row(cluster.nodes.rows[name], None)
     if moved is not None:
         follow(cluster, [moved], now)
     cluster.nodes.forget(name)

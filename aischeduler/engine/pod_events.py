@@ -11,6 +11,7 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import newly_held, recheck_later
 from aischeduler.engine.evictions import left, terminates
 from aischeduler.engine.lending import limits_freed
+from aischeduler.engine.unknown_pools import is_known, want_pool
 from aischeduler.engine.wakeups import offer_ends, row_changed
 from aischeduler.model.pod import Pod
 from aischeduler.state.records import WAITING, Place, PodRecord
@@ -67,6 +68,8 @@ def admit(cluster: Cluster, record: PodRecord, now: float) -> None:
         queue.gate(record)
     else:
         queue.add(record, now)
+        if not is_known(cluster, record, now):
+            want_pool(cluster, record)
 
 
 def _bound(cluster: Cluster, pod: Pod, now: float) -> None:

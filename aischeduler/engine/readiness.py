@@ -7,6 +7,7 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.lending import trips_ended
 from aischeduler.engine.recovery import Doing, mark, step_failed
 from aischeduler.engine.status import StatusReports
+from aischeduler.engine.unknown_pools import late_until
 from aischeduler.model.actions import Step
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.state.timers import Timers
@@ -80,6 +81,7 @@ class Readiness:
         times = (
             next(iter(cluster.unsettled.values()), None),
             cluster.windows.next(),
+            late_until(cluster),
             cluster.errands.unrest.until,
             cluster.departures.next(),
             cluster.spared.next(),

@@ -34,7 +34,17 @@ from aischeduler.engine.self_check import SelfCheck, digest
 from aischeduler.engine.status import StatusReports
 from aischeduler.engine.summary import summarize
 from aischeduler.engine.tally import Tally
-from aischeduler.engine.unknown_pools import begin_reads, pool_read, pool_unread, want_again
+from aischeduler.engine.unknown_pools import (
+    begin_reads,
+    due_nodes,
+    forget_late,
+    pool_read,
+    pool_unread,
+    pools_listed,
+    put_off,
+    stop_reads,
+    want_again,
+)
 from aischeduler.engine.wakeups import look_anew, wake_some
 from aischeduler.model.actions import Action, ReportInternalError, Settle, Step
 from aischeduler.model.constraints import ConstraintKind
@@ -62,6 +72,7 @@ from aischeduler.model.events import (
     VolumeSeen,
 )
 from aischeduler.model.names import DEFAULT_POOL
+from aischeduler.model.node import Node
 from aischeduler.model.summary import PoolSummary
 from aischeduler.state.loans import Loan
 from aischeduler.state.queue import PoolQueue
@@ -117,10 +128,8 @@ class Scheduler:
                 pod_seen(cluster, pod, now)
             case PodGone(uid):
                 pod_gone(cluster, uid, now)
-            case NodeSeen(node):
-                node_seen(cluster, node, now)
-            case NodeGone(name):
-                node_gone(cluster, name, now)
+            case NodeSeen() | NodeGone():
+                self._observe_node(event, now)
             case PoolSeen(pool):
                 pool_seen(cluster, pool, now)
             case PoolGone(name):
@@ -170,6 +179,7 @@ class Scheduler:
         cluster = self._cluster
         cluster.now = now
         actions: list[Action] = []
+        self._step(READING, DEFAULT_POOL, actions, partial(stop_reads, cluster))
         self._let_time_act(actions, now)
         cluster.turned.clear()
         for said in cluster.outbox.values():
@@ -237,9 +247,7 @@ class Scheduler:
 
     def has_node(self, name: str) -> bool:
         """Say whether a node of this name is there."""
-        nodes = self._cluster.nodes
-        row = nodes.rows.get(name)
-        return row is not None and nodes.nodes[row] is not None
+        return self._cluster.nodes.has(name)
 
     def assumed(self) -> int:
         """Return how many pods count on nodes where nothing has shown them yet."""
@@ -249,6 +257,14 @@ class Scheduler:
         """Return the reason that a waiting pod was given last; empty when there is none."""
         record = self._cluster.records.get(uid)
         return record.message if record is not None and record.queue else ""
+
+    def _observe_node(self, event: NodeSeen | NodeGone, now: float) -> None:
+        cluster = self._cluster
+        if isinstance(event, NodeGone):
+            forget_late(cluster, event.name)
+            node_gone(cluster, event.name, now)
+        elif not put_off(cluster, event.node, now):
+            node_seen(cluster, event.node, now)
 
     def _observe_rules(self, event: BudgetSeen | BudgetGone | NamespaceSeen | NamespaceGone, now: float) -> None:
         cluster = self._cluster
@@ -270,6 +286,7 @@ class Scheduler:
             case PoolUnread():
                 pool_unread(cluster, event)
             case Refreshed(pool):
+                pools_listed(cluster, now)
                 refreshed(cluster, pool, now)
             case RefreshFailed(pool, message):
                 refresh_failed(cluster, pool, message, now)
@@ -349,6 +366,15 @@ class Scheduler:
                 pool_seen(cluster, pool, now)
             except Exception as error:  # noqa: BLE001 - a bug costs one edit, not the slice
                 actions += event_failed(cluster, PoolSeen(pool), before, error)
+        due: list[Node] = []
+        time(lambda: due.extend(due_nodes(cluster, now)))
+        for node in due:
+            before = mark(cluster)
+            try:
+                forget_late(cluster, node.name)
+                node_seen(cluster, node, now)
+            except Exception as error:  # noqa: BLE001 - a bug costs one node's wake-ups, not the slice
+                actions += event_failed(cluster, NodeSeen(node), before, error)
         time(partial(look_again, cluster, now))
         time(partial(look_anew, cluster, now))
         if not time(partial(flush, cluster, now)):

@@ -1,6 +1,8 @@
 """Pods that name a Pool which we have not seen: they are held until a read of that Pool says whether there is one.
 
 Invariants:
+- Such a Pool may own a new node that no Pool selects which we know. The node is taken in after the answer: nobody is
+  bound there in the meantime whom the owner would evict. A read that fails delays it by `LATE_SECONDS_MAX`.
 - Such a pod is neither bound nor lets anything be evicted before the answer: a Pool that we have not seen is not a Pool
   that does not exist, as its watch may lag behind the watch of pods.
 - An answer counts for the pods that were held when its read began. A pod that came later may speak of a later Pool.
@@ -11,15 +13,19 @@ from typing import Final
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.freshness import is_fresh
+from aischeduler.engine.unseen import LateNode
 from aischeduler.model.actions import ReadPool, ReportWaiting
 from aischeduler.model.events import PoolRead, PoolUnread
 from aischeduler.model.names import DEFAULT_POOL
+from aischeduler.model.node import Node
 from aischeduler.state.records import Place, PodRecord
 
 MISSING_SECONDS: Final = 1.0
 """How long a Pool that was read to be missing counts as missing: its watch may lag when it is created later."""
 READS_MAX: Final = 64
 """Pools that are read at one time."""
+LATE_SECONDS_MAX: Final = 5.0
+"""How long a node may be kept from everybody by reads of Pools."""
 
 
 def is_known(cluster: Cluster, record: PodRecord, now: float) -> bool:
@@ -39,8 +45,10 @@ def is_known(cluster: Cluster, record: PodRecord, now: float) -> bool:
 
 
 def want_pool(cluster: Cluster, record: PodRecord) -> None:
-    """Have the pod's Pool read."""
-    cluster.unknown_pools.wanted.setdefault(record.pod.pool, {})[record.pod.uid] = record
+    """Have the pod's Pool read, unless a read is under way that began after the pod was seen."""
+    unknown, name, uid = cluster.unknown_pools, record.pod.pool, record.pod.uid
+    if uid not in unknown.reading.get(name, ()):
+        unknown.wanted.setdefault(name, {})[uid] = record
 
 
 def unknown_pool_message(name: str) -> str:
@@ -51,6 +59,9 @@ def unknown_pool_message(name: str) -> str:
 def begin_reads(cluster: Cluster) -> list[ReadPool]:
     """Return the reads that can begin now."""
     unknown = cluster.unknown_pools
+    unknown.begun = True
+    for name in [name for name in unknown.wanted if name in cluster.pools.pools]:
+        del unknown.wanted[name]  # it was seen meanwhile
     names = [name for name in unknown.wanted if name not in unknown.reading]
     begun = names[: READS_MAX - len(unknown.reading)]
     for name in begun:
@@ -66,6 +77,48 @@ def want_again(cluster: Cluster) -> None:
     unknown.reading.clear()
 
 
+def stop_reads(cluster: Cluster) -> None:
+    """Want nothing any more while another scheduler leads."""
+    cluster.unknown_pools.begun = False
+    cluster.unknown_pools.wanted.clear()
+
+
+def put_off(cluster: Cluster, node: Node, now: float) -> bool:
+    """Keep a node for later that may belong to a Pool which is being read; say whether that is so."""
+    unknown = cluster.unknown_pools
+    late = unknown.late.get(node.name)
+    if late is not None:
+        late.node = node
+        return True
+    unread = {*unknown.reading, *unknown.wanted} - cluster.pools.pools.keys()
+    if not unread or not unknown.begun or cluster.nodes.has(node.name) or cluster.pools.claimants(node):
+        return False
+    unknown.late[node.name] = LateNode(node, unread, now + LATE_SECONDS_MAX)
+    return True
+
+
+def late_until(cluster: Cluster) -> float | None:
+    """Return when the first node that was put off is due; None where there is none."""
+    return min((late.due for late in cluster.unknown_pools.late.values()), default=None)
+
+
+def due_nodes(cluster: Cluster, now: float) -> list[Node]:
+    """Return the nodes that were put off and wait no longer, sorted by name."""
+    late = cluster.unknown_pools.late
+    return [late[name].node for name in sorted(late) if late[name].due <= now]
+
+
+def forget_late(cluster: Cluster, name: str) -> None:
+    """Keep no node of this name any more."""
+    cluster.unknown_pools.late.pop(name, None)
+
+
+def pools_listed(cluster: Cluster, now: float) -> None:
+    """Take all nodes in: no Pool is unseen now that could own one."""
+    for late in cluster.unknown_pools.late.values():
+        late.due = min(late.due, now)
+
+
 def pool_read(cluster: Cluster, event: PoolRead, now: float) -> None:
     """Let the pods that waited for this answer be tried. Those whose Pool was found have gone home already."""
     for record in _waiting(cluster, event.name, cluster.unknown_pools.reading.pop(event.name, {})):
@@ -73,6 +126,7 @@ def pool_read(cluster: Cluster, event: PoolRead, now: float) -> None:
             record.poolless, record.poolless_at = event.name, now
         if record.place is Place.HELD:
             cluster.queue_of(record).wake_at_once(record, now)
+    _pool_answered(cluster, event.name, now)
     for action in begin_reads(cluster):
         cluster.say(DEFAULT_POOL, action)
 
@@ -84,6 +138,14 @@ def pool_unread(cluster: Cluster, event: PoolUnread) -> None:
         if message != record.message:
             record.message = message
             cluster.say(record.home, ReportWaiting(record.pod, record.home, record.home, message, record.decision))
+
+
+def _pool_answered(cluster: Cluster, name: str, now: float) -> None:
+    """Let the nodes in that waited for this answer last."""
+    for late in cluster.unknown_pools.late.values():
+        late.pools.discard(name)
+        if not late.pools:
+            late.due = min(late.due, now)
 
 
 def _waiting(cluster: Cluster, name: str, records: dict[str, PodRecord]) -> list[PodRecord]:

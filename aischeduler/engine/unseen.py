@@ -2,7 +2,17 @@
 
 from dataclasses import dataclass, field
 
+from aischeduler.model.node import Node
 from aischeduler.state.records import PodRecord
+
+
+@dataclass(slots=True)
+class LateNode:
+    """A new node that is taken in once the reads of these Pools have ended, as one of them may own it, or when due."""
+
+    node: Node
+    pools: set[str]
+    due: float
 
 
 @dataclass(slots=True)
@@ -11,6 +21,10 @@ class UnknownPools:
 
     reading: dict[str, dict[str, PodRecord]] = field(default_factory=dict)
     wanted: dict[str, dict[str, PodRecord]] = field(default_factory=dict)
+    late: dict[str, LateNode] = field(default_factory=dict)
+    """New nodes by name."""
+    begun: bool = False
+    """Whether Pools are read: not before the first decision, nor while another scheduler leads."""
 
 
 @dataclass(slots=True)

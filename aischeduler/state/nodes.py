@@ -114,6 +114,10 @@ class NodeTable:
         self.touch(row)
         return row, change
 
+    def has(self, name: str) -> bool:
+        """Say whether a node of this name is there."""
+        return name in self.rows and self.nodes[self.rows[name]] is not None
+
     def forget(self, name: str) -> int | None:
         """Take a node out; return its row, or None if it was not known. Its pods keep counting on a stub."""
         row = self.rows.get(name)

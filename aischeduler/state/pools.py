@@ -120,7 +120,7 @@ class PoolTable:
         conflicts = {other: names for other, names in self.conflicts.items() if other != row}
         number = NO_POOL
         if node is not None:
-            owners = [p.name for p in self._claiming() if p.selector is not None and p.selector.matches(node.labels)]
+            owners = self.claimants(node)
             if len(owners) > 1:
                 conflicts[row] = tuple(owners)
             number = self._ids[owners[0]] if len(owners) == 1 else DEFAULT_ID
@@ -131,6 +131,10 @@ class PoolTable:
         moved = Moved(row, old, number)
         self._move([moved])
         return moved
+
+    def claimants(self, node: Node) -> list[str]:
+        """Return the names of the pools whose selector matches a node, sorted."""
+        return [p.name for p in self._claiming() if p.selector is not None and p.selector.matches(node.labels)]
 
     def conflicting_nodes(self, name: str) -> tuple[str, ...]:
         """Return the names of the nodes that this pool and another both claim, sorted."""

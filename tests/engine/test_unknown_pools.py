@@ -1,7 +1,8 @@
 """A Pool that we have not seen is not a Pool that does not exist."""
 
+from aischeduler.engine.unknown_pools import LATE_SECONDS_MAX
 from aischeduler.model.actions import Action, Bind, Evict, ReadPool, Refresh, ReportWaiting
-from aischeduler.model.events import PodGone, PodSeen, PoolGone, PoolRead, PoolSeen, PoolUnread, Refreshed
+from aischeduler.model.events import NodeGone, PodGone, PodSeen, PoolGone, PoolRead, PoolSeen, PoolUnread, Refreshed
 from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session, binds, reports, warnings
 
@@ -129,3 +130,89 @@ def test_pool_that_comes_and_goes_between_two_looks_is_read_again() -> None:
     assert reads(said(session)) == ["new"]
     session.tell(PoolRead("new", found=True))  # its deletion was heard before the answer
     assert reads(said(session)) == ["new"]
+
+
+def a_borrower_and_a_pod_of_an_unseen_pool() -> Session:
+    """A pod of `a` waits for somebody to lend it room; then a pod names `x`, which is being read."""
+    session = Session(a_pool("a", labels={"team": "a"}), a_pod("borrower", pool="a"))
+    assert binds(said(session)) == {}
+    session.see(a_pod("owner", pool="x"))
+    return session
+
+
+def test_new_node_is_lent_to_nobody_while_a_pool_is_read_that_may_own_it() -> None:
+    session = a_borrower_and_a_pod_of_an_unseen_pool()
+    session.see(a_node("x1", cpu="1", labels={"team": "x"}))
+    actions = said(session)
+    assert (reads(actions), binds(actions)) == (["x"], {})
+    session.tell(PoolSeen(a_pool("x", labels={"team": "x"})), PoolRead("x", found=True))
+    assert binds(said(session)) == {"owner": "x1"}
+
+
+def test_new_node_goes_to_no_pod_of_the_default_pool_while_a_pool_is_read_that_may_own_it() -> None:
+    session = Session(a_pod("waits"))
+    said(session)
+    session.see(a_pod("owner", pool="x"))
+    assert reads(said(session)) == ["x"]
+    session.see(a_node("x1", cpu="1", labels={"team": "x"}))
+    assert binds(said(session)) == {}
+    session.tell(PoolSeen(a_pool("x", labels={"team": "x"})), PoolRead("x", found=True))
+    assert binds(said(session)) == {"owner": "x1"}
+
+
+def test_new_node_is_there_for_all_once_the_pool_is_known_not_to_exist() -> None:
+    session = a_borrower_and_a_pod_of_an_unseen_pool()
+    session.see(a_node("n", cpu="2"))
+    said(session)
+    session.tell(PoolRead("x", found=False))
+    assert binds(said(session)) == {"borrower": "n", "owner": "n"}
+
+
+def test_pool_that_cannot_be_read_keeps_a_new_node_for_seconds_only() -> None:
+    session = a_borrower_and_a_pod_of_an_unseen_pool()
+    session.see(a_node("n", cpu="2"))
+    session.tell(PoolUnread("x", "no answer within 30 s"))
+    assert binds(said(session)) == {}
+    due = session.scheduler.next_wakeup()
+    assert due is not None
+    assert due <= LATE_SECONDS_MAX
+    session.now = LATE_SECONDS_MAX
+    assert binds(said(session)) == {"borrower": "n"}
+
+
+def test_node_of_a_known_pool_waits_for_no_read_and_one_that_was_there_stays() -> None:
+    session = a_borrower_and_a_pod_of_an_unseen_pool()
+    session.see(a_node("a1", cpu="1", labels={"team": "a"}))
+    assert binds(said(session)) == {"borrower": "a1"}
+    assert not session.scheduler.has_node("late")
+    session.see(a_node("late", cpu="1"))
+    assert not session.scheduler.has_node("late")
+    session.see(a_node("a1", cpu="2", labels={"team": "a"}))
+    assert session.scheduler.has_node("a1")
+
+
+def test_new_node_that_is_gone_before_the_answer_never_comes_and_one_that_changes_comes_as_it_is() -> None:
+    session = a_borrower_and_a_pod_of_an_unseen_pool()
+    session.see(a_node("gone", cpu="8"), a_node("small", cpu="8"), a_node("small", cpu="1"))
+    said(session)
+    session.tell(NodeGone("gone"), PoolRead("x", found=False))
+    actions = said(session)
+    assert list(binds(actions).values()) == ["small"]
+    assert not session.scheduler.has_node("gone")
+
+
+def test_a_refresh_lets_new_nodes_in_for_it_has_listed_the_pools() -> None:
+    session = a_borrower_and_a_pod_of_an_unseen_pool()
+    session.see(a_node("n", cpu="1"))
+    said(session)
+    session.tell(Refreshed("default"))
+    assert binds(said(session)) == {"borrower": "n"}
+
+
+def test_scheduler_that_does_not_lead_keeps_no_node_and_reads_no_pool_for_pods_that_are_gone() -> None:
+    session = Session(a_pod("p", pool="x"))
+    session.scheduler.stand_by(0.0)
+    session.see(a_node("n"))
+    assert session.scheduler.has_node("n")
+    session.tell(PodGone(a_pod("p").uid))
+    assert reads(said(session)) == []
