@@ -20,7 +20,8 @@ from aischeduler.sandbox.standins.kubelet import KubeletOptions
 from aischeduler.sandbox.watches import WatchStream
 
 SHUTDOWN_SECONDS = 1.0
-IDLE_CONNECTION_SECONDS = 75.0
+# A client that stands still for a while, as on a machine that is busy, finds its connection as it left it.
+IDLE_CONNECTION_SECONDS = 3600.0
 FOREVER_SECONDS = 3600.0
 # Between two looks of the stand-ins, so that a flood of requests costs few looks and most time is left for answers.
 STAND_IN_PAUSE_SECONDS = 0.005

@@ -68,10 +68,15 @@ class SandboxGround(RealTime):
         self._sandbox = HttpSandbox(kubelet=KUBELET)
         self._wait_for(self._sandbox.start())
         self._transport = HttpTransport(self._sandbox.url, _never_restarted)
-        defined = self.request(Call("POST", DEFINITIONS, encode(pool_crd())))
-        assert defined.status == 201, defined
         self._saves = 0
-        self._wait_for(self._start({}))
+        try:
+            defined = self.request(Call("POST", DEFINITIONS, encode(pool_crd())))
+            assert defined.status == 201, defined
+            self._wait_for(self._start({}))
+        except BaseException:  # nobody ends what has not begun, and an open socket fails another test
+            self._transport.close()
+            self._wait_for(self._sandbox.stop())
+            raise
 
     def end(self) -> None:
         assert self._sandbox is not None
