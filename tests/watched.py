@@ -5,7 +5,7 @@ from aischeduler.engine.invariants import check, check_reports, judge
 from aischeduler.engine.profile import Profile
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.engine.stuck import stuck
-from aischeduler.model.actions import Action, Bind, Evict, ReadPool, Refresh
+from aischeduler.model.actions import Action, Bind, Evict, ListPools, ReadPool, Refresh
 from aischeduler.model.events import (
     BindRefused,
     Event,
@@ -15,6 +15,7 @@ from aischeduler.model.events import (
     PoolGone,
     PoolRead,
     PoolSeen,
+    PoolsListed,
     Refreshed,
 )
 from aischeduler.policies.preemption import viable
@@ -25,7 +26,8 @@ from tests.referee import Referee
 def answers(actions: list[Action]) -> list[Event]:
     """Return what a shell says at once whose watches have shown everything: no other Pool exists."""
     reads = [PoolRead(action.name, found=False) for action in actions if isinstance(action, ReadPool)]
-    return [*reads, *(Refreshed(action.pool) for action in actions if isinstance(action, Refresh))]
+    lists = [PoolsListed() for action in actions if isinstance(action, ListPools)]
+    return [*reads, *lists, *(Refreshed(action.pool) for action in actions if isinstance(action, Refresh))]
 
 
 class WatchedScheduler(Scheduler):

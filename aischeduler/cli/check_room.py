@@ -10,8 +10,18 @@ import msgspec
 
 from aischeduler.engine.profile import Profile
 from aischeduler.engine.scheduler import Scheduler
-from aischeduler.model.actions import Action, Bind, ReadPool, Refresh, ReportPool
-from aischeduler.model.events import Event, NamespaceSeen, NodeSeen, PodGone, PodSeen, PoolRead, PoolSeen, Refreshed
+from aischeduler.model.actions import Action, Bind, ListPools, ReadPool, Refresh, ReportPool
+from aischeduler.model.events import (
+    Event,
+    NamespaceSeen,
+    NodeSeen,
+    PodGone,
+    PodSeen,
+    PoolRead,
+    PoolSeen,
+    PoolsListed,
+    Refreshed,
+)
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool
@@ -80,5 +90,7 @@ class Room:
         """Say that there is nothing but what was given."""
         if isinstance(action, ReadPool):
             self._scheduler.observe(PoolRead(action.name, found=False), 0.0)
+        elif isinstance(action, ListPools):
+            self._scheduler.observe(PoolsListed(), 0.0)
         elif isinstance(action, Refresh):
             self._scheduler.observe(Refreshed(action.pool), 0.0)

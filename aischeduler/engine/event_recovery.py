@@ -44,6 +44,7 @@ from aischeduler.model.events import (
     PoolGone,
     PoolRead,
     PoolSeen,
+    PoolsListed,
     PoolUnread,
     Refreshed,
     RefreshFailed,
@@ -96,7 +97,7 @@ def _believe(cluster: Cluster, event: Event) -> None:
             refresh_all(cluster)
         case NamespaceSeen() | NamespaceGone() | ClaimSeen() | ClaimGone() | VolumeSeen() | VolumeGone():
             _wake_held(cluster)
-        case PoolRead() | PoolUnread():
+        case PoolRead() | PoolUnread() | PoolsListed():
             want_again(cluster)
             _wake_held(cluster)
         case Refreshed(pool) | RefreshFailed(pool):

@@ -43,6 +43,7 @@ from aischeduler.engine.unknown_pools import (
     pools_listed,
     put_off,
     stop_reads,
+    view_refreshed,
     want_again,
 )
 from aischeduler.engine.wakeups import look_anew, wake_some
@@ -65,6 +66,7 @@ from aischeduler.model.events import (
     PoolGone,
     PoolRead,
     PoolSeen,
+    PoolsListed,
     PoolUnread,
     Refreshed,
     RefreshFailed,
@@ -142,7 +144,7 @@ class Scheduler:
                 bind_refused(cluster, event, now)
             case EvictRefused():
                 evict_refused(cluster, event, now)
-            case PoolRead() | PoolUnread() | Refreshed() | RefreshFailed():
+            case PoolRead() | PoolUnread() | PoolsListed() | Refreshed() | RefreshFailed():
                 self._observe_reads(event, now)
             case _:
                 assert_never(event)
@@ -278,15 +280,19 @@ class Scheduler:
             case NamespaceGone(name):
                 namespace_gone(cluster, name)
 
-    def _observe_reads(self, event: PoolRead | PoolUnread | Refreshed | RefreshFailed, now: float) -> None:
+    def _observe_reads(
+        self, event: PoolRead | PoolUnread | PoolsListed | Refreshed | RefreshFailed, now: float
+    ) -> None:
         cluster = self._cluster
         match event:
             case PoolRead():
                 pool_read(cluster, event, now)
             case PoolUnread():
                 pool_unread(cluster, event)
-            case Refreshed(pool):
+            case PoolsListed():
                 pools_listed(cluster, now)
+            case Refreshed(pool):
+                view_refreshed(cluster, now)
                 refreshed(cluster, pool, now)
             case RefreshFailed(pool, message):
                 refresh_failed(cluster, pool, message, now)

@@ -1,20 +1,21 @@
-"""Pods that name a Pool which we have not seen: they are held until a read of that Pool says whether there is one.
+"""What may belong to a Pool that we have not seen waits until a read says whether there is one: pods and new nodes.
 
 Invariants:
-- Such a Pool may own a new node that no Pool selects which we know. The node is taken in after the answer: nobody is
-  bound there in the meantime whom the owner would evict. A read that fails delays it by `LATE_SECONDS_MAX`.
-- Such a pod is neither bound nor lets anything be evicted before the answer: a Pool that we have not seen is not a Pool
-  that does not exist, as its watch may lag behind the watch of pods.
+- A new node that no Pool selects which we know is taken in after a list of the Pools: nobody is bound there in the
+  meantime whom its owner would evict. A list that fails delays it by `LATE_SECONDS_MAX`.
+- A pod that names such a Pool is held until it was read. It is neither bound nor lets anything be evicted before the
+  answer: a Pool that we have not seen is not a Pool that does not exist, as its watch may lag behind the watch of pods.
 - An answer counts for the pods that were held when its read began. A pod that came later may speak of a later Pool.
 - A Pool is read once at a time, whatever the number of its pods, and `READS_MAX` Pools are.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.freshness import is_fresh
 from aischeduler.engine.unseen import LateNode
-from aischeduler.model.actions import ReadPool, ReportWaiting
+from aischeduler.model.actions import ListPools, ReadPool, ReportWaiting
 from aischeduler.model.events import PoolRead, PoolUnread
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.node import Node
@@ -25,7 +26,7 @@ MISSING_SECONDS: Final = 1.0
 READS_MAX: Final = 64
 """Pools that are read at one time."""
 LATE_SECONDS_MAX: Final = 5.0
-"""How long a node may be kept from everybody by reads of Pools."""
+"""How long a node may be kept from everybody by a list of the Pools."""
 
 
 def is_known(cluster: Cluster, record: PodRecord, now: float) -> bool:
@@ -56,7 +57,7 @@ def unknown_pool_message(name: str) -> str:
     return f'It is not known yet whether there is a Pool "{name}".'
 
 
-def begin_reads(cluster: Cluster) -> list[ReadPool]:
+def begin_reads(cluster: Cluster) -> list[ReadPool | ListPools]:
     """Return the reads that can begin now."""
     unknown = cluster.unknown_pools
     unknown.begun = True
@@ -66,7 +67,7 @@ def begin_reads(cluster: Cluster) -> list[ReadPool]:
     begun = names[: READS_MAX - len(unknown.reading)]
     for name in begun:
         unknown.reading[name] = unknown.wanted.pop(name)
-    return [ReadPool(name) for name in begun]
+    return [*_begin_list(cluster), *(ReadPool(name) for name in begun)]
 
 
 def want_again(cluster: Cluster) -> None:
@@ -75,31 +76,37 @@ def want_again(cluster: Cluster) -> None:
     for name, records in unknown.reading.items():
         unknown.wanted.setdefault(name, {}).update(records)
     unknown.reading.clear()
+    unknown.listing = False
+    for late in unknown.late.values():
+        late.asked = False
 
 
 def stop_reads(cluster: Cluster) -> None:
-    """Want nothing any more while another scheduler leads."""
-    cluster.unknown_pools.begun = False
-    cluster.unknown_pools.wanted.clear()
+    """Want nothing any more while another scheduler leads, and take the new nodes in."""
+    unknown = cluster.unknown_pools
+    unknown.begun = unknown.listing = False
+    unknown.wanted.clear()
+    _let_in(unknown.late.values(), cluster.now)
 
 
 def put_off(cluster: Cluster, node: Node, now: float) -> bool:
-    """Keep a node for later that may belong to a Pool which is being read; say whether that is so."""
+    """Keep a new node for later that may belong to a Pool which we have not seen; say whether that is so."""
     unknown = cluster.unknown_pools
-    late = unknown.late.get(node.name)
-    if late is not None:
-        late.node = node
-        return True
-    unread = {*unknown.reading, *unknown.wanted} - cluster.pools.pools.keys()
-    if not unread or not unknown.begun or cluster.nodes.has(node.name) or cluster.pools.claimants(node):
+    if cluster.nodes.has(node.name) or not unknown.begun or cluster.pools.claimants(node):
+        unknown.late.pop(node.name, None)
         return False
-    unknown.late[node.name] = LateNode(node, unread, now + LATE_SECONDS_MAX)
+    late = unknown.late.setdefault(node.name, LateNode(node, now + LATE_SECONDS_MAX))
+    late.node = node
     return True
 
 
 def late_until(cluster: Cluster) -> float | None:
-    """Return when the first node that was put off is due; None where there is none."""
-    return min((late.due for late in cluster.unknown_pools.late.values()), default=None)
+    """Return when a node that was put off is due, or a list to be asked for; None where there is none."""
+    unknown = cluster.unknown_pools
+    unasked = unknown.begun and not unknown.listing
+    return min(
+        (cluster.now if unasked and not late.asked else late.due for late in unknown.late.values()), default=None
+    )
 
 
 def due_nodes(cluster: Cluster, now: float) -> list[Node]:
@@ -114,9 +121,14 @@ def forget_late(cluster: Cluster, name: str) -> None:
 
 
 def pools_listed(cluster: Cluster, now: float) -> None:
-    """Take all nodes in: no Pool is unseen now that could own one."""
-    for late in cluster.unknown_pools.late.values():
-        late.due = min(late.due, now)
+    """Take the nodes in that waited for this list: no Pool is unseen that could own one."""
+    cluster.unknown_pools.listing = False
+    _let_in([late for late in cluster.unknown_pools.late.values() if late.asked], now)
+
+
+def view_refreshed(cluster: Cluster, now: float) -> None:
+    """Take all new nodes in: a refresh has listed the Pools, and an eviction follows that their room may spare."""
+    _let_in(cluster.unknown_pools.late.values(), now)
 
 
 def pool_read(cluster: Cluster, event: PoolRead, now: float) -> None:
@@ -126,7 +138,6 @@ def pool_read(cluster: Cluster, event: PoolRead, now: float) -> None:
             record.poolless, record.poolless_at = event.name, now
         if record.place is Place.HELD:
             cluster.queue_of(record).wake_at_once(record, now)
-    _pool_answered(cluster, event.name, now)
     for action in begin_reads(cluster):
         cluster.say(DEFAULT_POOL, action)
 
@@ -140,12 +151,21 @@ def pool_unread(cluster: Cluster, event: PoolUnread) -> None:
             cluster.say(record.home, ReportWaiting(record.pod, record.home, record.home, message, record.decision))
 
 
-def _pool_answered(cluster: Cluster, name: str, now: float) -> None:
-    """Let the nodes in that waited for this answer last."""
-    for late in cluster.unknown_pools.late.values():
-        late.pools.discard(name)
-        if not late.pools:
-            late.due = min(late.due, now)
+def _let_in(nodes: Iterable[LateNode], now: float) -> None:
+    for late in nodes:
+        late.due = min(late.due, now)
+
+
+def _begin_list(cluster: Cluster) -> list[ListPools]:
+    """Return the request for a list of the Pools where new nodes wait for one and none is under way."""
+    unknown = cluster.unknown_pools
+    unasked = [late for late in unknown.late.values() if not late.asked]
+    if unknown.listing or not unasked:
+        return []
+    unknown.listing = True
+    for late in unasked:
+        late.asked = True
+    return [ListPools()]
 
 
 def _waiting(cluster: Cluster, name: str, records: dict[str, PodRecord]) -> list[PodRecord]:

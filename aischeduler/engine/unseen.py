@@ -8,11 +8,12 @@ from aischeduler.state.records import PodRecord
 
 @dataclass(slots=True)
 class LateNode:
-    """A new node that is taken in once the reads of these Pools have ended, as one of them may own it, or when due."""
+    """A new node that no known Pool selects: it is taken in after a list of the Pools, or when it is due."""
 
     node: Node
-    pools: set[str]
     due: float
+    asked: bool = False
+    """Whether the list that is under way was asked for after the node was seen."""
 
 
 @dataclass(slots=True)
@@ -23,6 +24,8 @@ class UnknownPools:
     wanted: dict[str, dict[str, PodRecord]] = field(default_factory=dict)
     late: dict[str, LateNode] = field(default_factory=dict)
     """New nodes by name."""
+    listing: bool = False
+    """Whether a list of the Pools is under way."""
     begun: bool = False
     """Whether Pools are read: not before the first decision, nor while another scheduler leads."""
 

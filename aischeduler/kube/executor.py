@@ -33,6 +33,7 @@ from aischeduler.model.actions import (
     Condition,
     CreatePool,
     Evict,
+    ListPools,
     Nominate,
     ReadPool,
     Refresh,
@@ -54,7 +55,7 @@ SETTLES_MAX: Final = 1000
 POOLS_REMEMBERED_MAX: Final = 1000
 """Pools whose last logged conditions we remember."""
 
-Other = ReadPool | Refresh | Warn | ReportPool | CreatePool | TellTurned | TellEdited | ReportInternalError
+Other = ReadPool | ListPools | Refresh | Warn | ReportPool | CreatePool | TellTurned | TellEdited | ReportInternalError
 """Actions that are not about where one pod runs."""
 Observed = Callable[[Bind | Evict, str, float], None]
 """Hears of each Binding and eviction that has come to an end: its outcome in one word, and its seconds."""
@@ -141,7 +142,7 @@ class Executor:
 
     def _perform_other(self, action: Other) -> None:
         match action:
-            case Refresh() | ReadPool():
+            case Refresh() | ReadPool() | ListPools():
                 self._crew.refresher.submit(action)
             case Warn():
                 self._crew.reports.warn(action)

@@ -22,8 +22,8 @@ from aischeduler.kube.documents import UNREADABLE, Named
 from aischeduler.kube.errors import ApiError, BehindError, Failed, GarbledError, RefusedError, unheard
 from aischeduler.kube.pace import Backoff, Pace
 from aischeduler.kube.reflector import Reflector
-from aischeduler.model.actions import ReadPool, Refresh
-from aischeduler.model.events import Event, PoolRead, PoolUnread, Refreshed, RefreshFailed
+from aischeduler.model.actions import ListPools, ReadPool, Refresh
+from aischeduler.model.events import Event, PoolRead, PoolsListed, PoolUnread, Refreshed, RefreshFailed
 from aischeduler.model.pod import Pod
 from aischeduler.model.selectors import LabelSelector, Operator
 
@@ -65,7 +65,7 @@ class Times:
 
 
 class Refresher:
-    """Carries `Refresh` and `ReadPool` out; `tell` hears the answers."""
+    """Carries `Refresh`, `ReadPool` and `ListPools` out; `tell` hears the answers."""
 
     def __init__(
         self,
@@ -82,19 +82,21 @@ class Refresher:
         self._log = log
         self._due: dict[str, Refresh] = {}
         self._asked = asyncio.Event()
-        self._names: asyncio.Queue[str] = asyncio.Queue()
+        self._reads: asyncio.Queue[ReadPool | ListPools] = asyncio.Queue()
         self._probed: LRUCache[str, int] = LRUCache(PROBED_MAX)
         self._failed: Failed = unheard
         self._told = ""
         """What the log was told last of a refresh that failed."""
+        self._unlisted = ""
+        """What it was told last of a list of Pools that failed."""
 
-    def submit(self, action: Refresh | ReadPool) -> None:
-        """Begin to refresh a pool, with all others that are due, or to read one that pods name."""
-        if isinstance(action, ReadPool):
-            self._names.put_nowait(action.name)
-        else:
+    def submit(self, action: Refresh | ReadPool | ListPools) -> None:
+        """Begin to refresh a pool, with all others that are due, or to read a Pool that pods name, or all Pools."""
+        if isinstance(action, Refresh):
             self._due[action.pool] = action
             self._asked.set()
+        else:
+            self._reads.put_nowait(action)
 
     async def run(self, times: Times, failed: Failed) -> None:
         """Carry out until cancelled; `failed` hears of bugs of ours."""
@@ -202,10 +204,24 @@ class Refresher:
 
     async def _read_pools(self) -> None:
         while True:
-            name = await self._names.get()
+            action = await self._reads.get()
             backoff = Backoff(self._pace)
-            while not await self._read_pool(name):
+            while not await (self._read_pool(action.name) if isinstance(action, ReadPool) else self._list_pools()):
                 await backoff.wait()
+
+    async def _list_pools(self) -> bool:
+        """List the Pools once; say whether that gave an answer."""
+        try:
+            await self._watches.pools.refresh()
+        except Exception as error:  # noqa: BLE001 - a bug costs one try; new nodes wait for seconds only
+            reason = self._reason(error)
+            if reason != self._unlisted:
+                self._log.warning("pools not listed", reason=reason)
+            self._unlisted = reason
+            return False
+        self._unlisted = ""
+        self._tell(PoolsListed())
+        return True
 
     async def _read_pool(self, name: str) -> bool:
         """Read a Pool once; say whether that gave an answer."""

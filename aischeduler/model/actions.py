@@ -124,6 +124,11 @@ class ReadPool:
 
 
 @dataclass(frozen=True, slots=True)
+class ListPools:
+    """List the Pools: one that its watch has not shown may own a new node. `PoolsListed` is the answer."""
+
+
+@dataclass(frozen=True, slots=True)
 class Refresh:
     """Make sure that nothing unseen speaks against an eviction in a pool. `Refreshed` is the answer.
 
@@ -258,6 +263,7 @@ Action = (
     | Nominate
     | Settle
     | ReadPool
+    | ListPools
     | Refresh
     | Warn
     | ReportPool

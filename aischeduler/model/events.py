@@ -187,6 +187,11 @@ class PoolUnread:
 
 
 @dataclass(frozen=True, slots=True)
+class PoolsListed:
+    """Every Pool has been told as it was when the list was asked for, or later."""
+
+
+@dataclass(frozen=True, slots=True)
 class Refreshed:
     """All that an eviction in this pool depends on has been told as it was a moment ago."""
 
@@ -220,6 +225,7 @@ Event = (
     | EvictRefused
     | PoolRead
     | PoolUnread
+    | PoolsListed
     | Refreshed
     | RefreshFailed
 )

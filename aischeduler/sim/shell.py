@@ -24,6 +24,7 @@ from aischeduler.model.actions import (
     Bind,
     CreatePool,
     Evict,
+    ListPools,
     Nominate,
     ReadPool,
     Refresh,
@@ -35,7 +36,7 @@ from aischeduler.model.actions import (
     TellTurned,
     Warn,
 )
-from aischeduler.model.events import BindRefused, Event, EvictRefused, PoolRead, Refreshed
+from aischeduler.model.events import BindRefused, Event, EvictRefused, PoolRead, PoolsListed, Refreshed
 from aischeduler.model.pod import Pod
 from aischeduler.sandbox.apiserver import ApiServer
 from aischeduler.sandbox.protocol import JSON, Request, Response
@@ -149,7 +150,7 @@ class VirtualShell:
                 refused = lost(action, self._read(pod))
                 if refused is not None:
                     self.scheduler.observe(refused, self._world.now)
-            case ReadPool() | Refresh():
+            case ReadPool() | ListPools() | Refresh():
                 self._world.agenda.put(self._world.now + self._network.bind_seconds, lambda: self._look(action))
             case Warn():
                 self._say(notes.warning(action))
@@ -262,13 +263,13 @@ class VirtualShell:
         self._observe(self._pods.told(answer.body))
         return read_pod(_POD.decode(answer.body), self._specs)
 
-    def _look(self, action: ReadPool | Refresh) -> None:
+    def _look(self, action: ReadPool | ListPools | Refresh) -> None:
         """Read a Pool that pods name, or make sure that everything was heard: here no watch lags behind another."""
         if self.stopped:
             return
-        if isinstance(action, Refresh):
+        if not isinstance(action, ReadPool):
             self._take_in()
-            self._observe((Refreshed(action.pool),))
+            self._observe((Refreshed(action.pool) if isinstance(action, Refresh) else PoolsListed(),))
             return
         answer = self._send("GET", pool_requests.pool_path(action.name), b"", JSON)
         if answer.status == 200:

@@ -6,6 +6,7 @@ from aischeduler.model.actions import (
     Bind,
     CreatePool,
     Evict,
+    ListPools,
     Nominate,
     ReadPool,
     Refresh,
@@ -58,7 +59,7 @@ class Session:
                 said.extend(actions)
                 self.tell(*answers(actions))
         self.said += said
-        unsaid = ReportPool | CreatePool | ReadPool | Refresh
+        unsaid = ReportPool | CreatePool | ReadPool | ListPools | Refresh
         return [action for action in said if not isinstance(action, unsaid)]
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from aischeduler.engine.freshness import FRESH_SECONDS
 from aischeduler.model.actions import Action, Refresh
-from aischeduler.model.events import NodeSeen, PodGone, PoolGone, PoolSeen, Refreshed, RefreshFailed
+from aischeduler.model.events import NodeSeen, PodGone, PoolGone, PoolSeen, PoolsListed, Refreshed, RefreshFailed
 from aischeduler.model.pool import ReclaimPolicy
 from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session, binds, evictions, reports
@@ -59,10 +59,14 @@ def test_view_is_fresh_only_for_a_while(session: Session) -> None:
     session.tell(Refreshed("default"))
     assert evictions(said(session)) != {}
     session.see(a_node("m", cpu="4"), a_pod("low-2", cpu="4", node="m", phase="Running"))
+    said(session)
+    session.tell(PoolsListed())
     session.now += FRESH_SECONDS
     session.see(a_pod("high-2", cpu="4", priority=100))
     assert evictions(said(session)) == {"low-2": "Preempted"}
     session.see(a_node("o", cpu="4"), a_pod("low-3", cpu="4", node="o", phase="Running"))
+    said(session)
+    session.tell(PoolsListed())
     session.now += 0.1
     session.see(a_pod("high-3", cpu="4", priority=100))
     actions = said(session)

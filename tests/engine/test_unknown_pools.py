@@ -1,8 +1,18 @@
 """A Pool that we have not seen is not a Pool that does not exist."""
 
 from aischeduler.engine.unknown_pools import LATE_SECONDS_MAX
-from aischeduler.model.actions import Action, Bind, Evict, ReadPool, Refresh, ReportWaiting
-from aischeduler.model.events import NodeGone, PodGone, PodSeen, PoolGone, PoolRead, PoolSeen, PoolUnread, Refreshed
+from aischeduler.model.actions import Action, Bind, Evict, ListPools, ReadPool, Refresh, ReportWaiting
+from aischeduler.model.events import (
+    NodeGone,
+    PodGone,
+    PodSeen,
+    PoolGone,
+    PoolRead,
+    PoolSeen,
+    PoolsListed,
+    PoolUnread,
+    Refreshed,
+)
 from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session, binds, reports, warnings
 
@@ -93,6 +103,8 @@ def test_pod_of_a_missing_pool_that_waited_asks_again_before_it_is_bound() -> No
     assert "no nodes available" in reports(said(session))["p"]
     session.now += 10.0
     session.see(a_node("n", labels={"team": "late"}))
+    said(session)
+    session.tell(PoolsListed())
     actions = said(session)
     assert (reads(actions), binds(actions)) == (["late"], {}), "its Pool may have come, and its watch may lag"
     session.tell(PoolSeen(a_pool("late", labels={"team": "late"})), PoolRead("late", found=True))
@@ -132,46 +144,59 @@ def test_pool_that_comes_and_goes_between_two_looks_is_read_again() -> None:
     assert reads(said(session)) == ["new"]
 
 
-def a_borrower_and_a_pod_of_an_unseen_pool() -> Session:
-    """A pod of `a` waits for somebody to lend it room; then a pod names `x`, which is being read."""
+def a_borrower_that_waits() -> Session:
     session = Session(a_pool("a", labels={"team": "a"}), a_pod("borrower", pool="a"))
     assert binds(said(session)) == {}
-    session.see(a_pod("owner", pool="x"))
     return session
 
 
-def test_new_node_is_lent_to_nobody_while_a_pool_is_read_that_may_own_it() -> None:
-    session = a_borrower_and_a_pod_of_an_unseen_pool()
+def lists(actions: list[Action]) -> int:
+    return sum(isinstance(action, ListPools) for action in actions)
+
+
+def test_new_node_that_no_pool_selects_is_lent_to_nobody_before_the_pools_were_listed() -> None:
+    session = a_borrower_that_waits()
     session.see(a_node("x1", cpu="1", labels={"team": "x"}))
     actions = said(session)
-    assert (reads(actions), binds(actions)) == (["x"], {})
-    session.tell(PoolSeen(a_pool("x", labels={"team": "x"})), PoolRead("x", found=True))
+    assert (lists(actions), binds(actions)) == (1, {})
+    session.tell(PoolSeen(a_pool("x", labels={"team": "x"})), PoolsListed())
+    session.see(a_pod("owner", pool="x"))
     assert binds(said(session)) == {"owner": "x1"}
 
 
-def test_new_node_goes_to_no_pod_of_the_default_pool_while_a_pool_is_read_that_may_own_it() -> None:
+def test_new_node_goes_to_no_pod_of_the_default_pool_before_the_pools_were_listed() -> None:
     session = Session(a_pod("waits"))
     said(session)
-    session.see(a_pod("owner", pool="x"))
-    assert reads(said(session)) == ["x"]
-    session.see(a_node("x1", cpu="1", labels={"team": "x"}))
+    session.see(a_node("x1", cpu="1", labels={"team": "x"}), a_pod("owner", pool="x"))
     assert binds(said(session)) == {}
-    session.tell(PoolSeen(a_pool("x", labels={"team": "x"})), PoolRead("x", found=True))
+    session.tell(PoolSeen(a_pool("x", labels={"team": "x"})), PoolRead("x", found=True), PoolsListed())
     assert binds(said(session)) == {"owner": "x1"}
 
 
-def test_new_node_is_there_for_all_once_the_pool_is_known_not_to_exist() -> None:
-    session = a_borrower_and_a_pod_of_an_unseen_pool()
+def test_new_node_is_there_for_all_once_the_pools_are_listed() -> None:
+    session = a_borrower_that_waits()
     session.see(a_node("n", cpu="2"))
-    said(session)
-    session.tell(PoolRead("x", found=False))
-    assert binds(said(session)) == {"borrower": "n", "owner": "n"}
+    assert binds(said(session)) == {}
+    session.tell(PoolsListed())
+    assert binds(said(session)) == {"borrower": "n"}
 
 
-def test_pool_that_cannot_be_read_keeps_a_new_node_for_seconds_only() -> None:
-    session = a_borrower_and_a_pod_of_an_unseen_pool()
+def test_node_that_comes_while_the_pools_are_listed_waits_for_the_next_list() -> None:
+    session = a_borrower_that_waits()
+    session.see(a_node("small", cpu="0"))
+    assert lists(said(session)) == 1
+    session.see(a_node("n", cpu="1"))
+    assert lists(said(session)) == 0, "one list at a time"
+    session.tell(PoolsListed())
+    actions = said(session)
+    assert (lists(actions), binds(actions)) == (1, {})
+    session.tell(PoolsListed())
+    assert binds(said(session)) == {"borrower": "n"}
+
+
+def test_pools_that_cannot_be_listed_keep_a_new_node_for_seconds_only() -> None:
+    session = a_borrower_that_waits()
     session.see(a_node("n", cpu="2"))
-    session.tell(PoolUnread("x", "no answer within 30 s"))
     assert binds(said(session)) == {}
     due = session.scheduler.next_wakeup()
     assert due is not None
@@ -180,38 +205,41 @@ def test_pool_that_cannot_be_read_keeps_a_new_node_for_seconds_only() -> None:
     assert binds(said(session)) == {"borrower": "n"}
 
 
-def test_node_of_a_known_pool_waits_for_no_read_and_one_that_was_there_stays() -> None:
-    session = a_borrower_and_a_pod_of_an_unseen_pool()
+def test_node_of_a_known_pool_waits_for_no_list_and_one_that_was_there_stays() -> None:
+    session = a_borrower_that_waits()
     session.see(a_node("a1", cpu="1", labels={"team": "a"}))
     assert binds(said(session)) == {"borrower": "a1"}
-    assert not session.scheduler.has_node("late")
     session.see(a_node("late", cpu="1"))
     assert not session.scheduler.has_node("late")
-    session.see(a_node("a1", cpu="2", labels={"team": "a"}))
+    session.see(a_node("late", cpu="1", labels={"team": "a"}))
+    assert session.scheduler.has_node("late"), "it is known now whose it is"
+    session.see(a_node("a1", cpu="2"))
     assert session.scheduler.has_node("a1")
 
 
 def test_new_node_that_is_gone_before_the_answer_never_comes_and_one_that_changes_comes_as_it_is() -> None:
-    session = a_borrower_and_a_pod_of_an_unseen_pool()
-    session.see(a_node("gone", cpu="8"), a_node("small", cpu="8"), a_node("small", cpu="1"))
+    session = a_borrower_that_waits()
+    session.see(a_node("gone", cpu="8"), a_node("small", cpu="8"), a_node("small", cpu="1"), a_pod("second", pool="a"))
     said(session)
-    session.tell(NodeGone("gone"), PoolRead("x", found=False))
-    actions = said(session)
-    assert list(binds(actions).values()) == ["small"]
+    session.tell(NodeGone("gone"), PoolsListed())
+    assert list(binds(said(session)).values()) == ["small"]
     assert not session.scheduler.has_node("gone")
 
 
-def test_a_refresh_lets_new_nodes_in_for_it_has_listed_the_pools() -> None:
-    session = a_borrower_and_a_pod_of_an_unseen_pool()
+def test_refresh_lets_new_nodes_in_for_it_has_listed_the_pools_and_their_room_spares_evictions() -> None:
+    session = a_borrower_that_waits()
     session.see(a_node("n", cpu="1"))
     said(session)
     session.tell(Refreshed("default"))
     assert binds(said(session)) == {"borrower": "n"}
 
 
-def test_scheduler_that_does_not_lead_keeps_no_node_and_reads_no_pool_for_pods_that_are_gone() -> None:
+def test_scheduler_that_leads_no_more_keeps_no_node_and_reads_no_pool_for_pods_that_are_gone() -> None:
     session = Session(a_pod("p", pool="x"))
+    said(session)
+    session.see(a_node("late"))
     session.scheduler.stand_by(0.0)
+    assert session.scheduler.has_node("late")
     session.see(a_node("n"))
     assert session.scheduler.has_node("n")
     session.tell(PodGone(a_pod("p").uid))

@@ -14,8 +14,18 @@ from aischeduler.kube.client import Client
 from aischeduler.kube.podspec import SpecCache
 from aischeduler.kube.reflector import Ears, Reflector
 from aischeduler.kube.refresher import Refresher, Times, Watches, selector_text
-from aischeduler.model.actions import ReadPool, Refresh
-from aischeduler.model.events import Event, NodeGone, NodeSeen, PoolRead, PoolSeen, PoolUnread, Refreshed, RefreshFailed
+from aischeduler.model.actions import ListPools, ReadPool, Refresh
+from aischeduler.model.events import (
+    Event,
+    NodeGone,
+    NodeSeen,
+    PoolRead,
+    PoolSeen,
+    PoolsListed,
+    PoolUnread,
+    Refreshed,
+    RefreshFailed,
+)
 from aischeduler.model.selectors import LabelSelector, Operator, Requirement
 from tests.build import a_pod
 from tests.kube.docs import bookmark, listing
@@ -203,6 +213,19 @@ async def test_pool_is_missing_where_the_api_server_serves_no_pools() -> None:
         scene.watches["Pool"].absent = True
         refresher.submit(ReadPool("new"))
         await scene.comes(PoolRead("new", found=False))
+
+
+async def test_list_of_pools_is_tried_until_it_is_answered_and_tells_them_before_the_answer() -> None:
+    scene = Scene()
+    async with scene.running(follow=("Pod", "Node")) as refresher:
+        down = [status(503, "ServiceUnavailable", "starting")] * 2
+        scene.script.on("get", POOLS, *down, listed(9, named("new", "9", spec={})))
+        refresher.submit(ListPools())
+        await scene.comes(PoolsListed())
+        new = next(event for event in scene.events if isinstance(event, PoolSeen))
+        assert new.pool.name == "new"
+        assert scene.events.index(new) < scene.events.index(PoolsListed())
+    assert [call.kwargs["event"] for call in scene.lines.calls] == ["pools not listed"]
 
 
 def test_selector_is_written_as_a_list_takes_it() -> None:
