@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from aischeduler.engine.profile import default_profile
-from aischeduler.model.actions import Action, Bind, CreatePool, Evict, Nominate, ReadPool, Refresh, Settle
+from aischeduler.model.actions import Action, Bind, CreatePool, Evict, ListPools, Nominate, ReadPool, Refresh, Settle
 from aischeduler.model.budget import Budget
 from aischeduler.model.events import (
     BindRefused,
@@ -25,6 +25,7 @@ from aischeduler.model.events import (
     PoolGone,
     PoolRead,
     PoolSeen,
+    PoolsListed,
     Refreshed,
     Refusal,
     Spared,
@@ -206,7 +207,7 @@ class World:
             case CreatePool(name):
                 if name not in self.pools:
                     self.put(Pool(name, uid=f"uid-{name}", generation=1))
-            case ReadPool() | Refresh() | Settle():
+            case ListPools() | ReadPool() | Refresh() | Settle():
                 self._look(action)
             case Nominate(pod, node):
                 if pod.uid in self.pods and not self.pods[pod.uid].node_name:
@@ -214,13 +215,16 @@ class World:
             case _:
                 pass
 
-    def _look(self, action: ReadPool | Refresh | Settle) -> None:
+    def _look(self, action: ListPools | ReadPool | Refresh | Settle) -> None:
         """Read what the engine asks for, past the watch."""
         match action:
             case ReadPool(name):
                 if name in self.pools:
                     self._tell(PoolSeen(self.pools[name]))
                 self._tell(PoolRead(name, found=name in self.pools))
+            case ListPools():
+                self.hear()
+                self._tell(PoolsListed())
             case Refresh(pool):
                 self.hear()
                 self._tell(Refreshed(pool))
