@@ -11,13 +11,16 @@ from typing import assert_never
 import numpy as np
 
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.constraints import storage_changed
 from aischeduler.engine.evictions import LEAVING_SLACK_SECONDS
 from aischeduler.engine.freshness import go_on
+from aischeduler.engine.pool_events import forget_edits
 from aischeduler.engine.recovery import (
     Doing,
     Mark,
     attempt_each,
     doubt,
+    drop_claim,
     end_quietly,
     find_lost,
     internal_error,
@@ -90,12 +93,10 @@ def _believe(cluster: Cluster, event: Event) -> None:
             _believe_node(cluster, event)
         case PoolSeen() | PoolGone():
             _believe_pool(cluster, event)
-        case BudgetSeen(budget):
-            cluster.budgets.see(budget, cluster.victims)
-            refresh_all(cluster)
-        case BudgetGone():
-            refresh_all(cluster)
-        case NamespaceSeen() | NamespaceGone() | ClaimSeen() | ClaimGone() | VolumeSeen() | VolumeGone():
+        case BudgetSeen() | BudgetGone() | NamespaceSeen() | NamespaceGone():
+            _believe_rules(cluster, event)
+        case ClaimSeen() | ClaimGone() | VolumeSeen() | VolumeGone():
+            storage_changed(cluster, event)
             _wake_held(cluster)
         case PoolRead() | PoolUnread() | PoolsListed():
             want_again(cluster)
@@ -104,6 +105,20 @@ def _believe(cluster: Cluster, event: Event) -> None:
             go_on(cluster, pool, cluster.now)
         case _:
             assert_never(event)
+
+
+def _believe_rules(cluster: Cluster, event: BudgetSeen | BudgetGone | NamespaceSeen | NamespaceGone) -> None:
+    match event:
+        case BudgetSeen(budget):
+            cluster.budgets.see(budget, cluster.victims)
+        case BudgetGone(namespace, name):
+            cluster.budgets.forget(namespace, name)
+        case NamespaceSeen(name, labels):
+            cluster.namespaces[name] = labels
+        case NamespaceGone(name):
+            cluster.namespaces.pop(name, None)
+    refresh_all(cluster)
+    _wake_held(cluster)
 
 
 def _believe_node(cluster: Cluster, event: NodeSeen | NodeGone) -> None:
@@ -122,12 +137,18 @@ def _believe_node(cluster: Cluster, event: NodeSeen | NodeGone) -> None:
 
 def _believe_pool(cluster: Cluster, event: PoolSeen | PoolGone) -> None:
     if isinstance(event, PoolSeen):
-        if event.pool.name not in cluster.edits:
+        if event.pool.name in cluster.edits:
+            cluster.edits[event.pool.name] = event.pool
+        else:
             cluster.pools.see(event.pool)
-    elif event.name != DEFAULT_POOL:
-        if event.name in cluster.pools.pools:
-            cluster.pools.forget(event.name)
-        cluster.forget_pool(event.name)
+    else:
+        forget_edits(cluster, event.name)
+        if event.name == DEFAULT_POOL:
+            cluster.pools.see(cluster.profile.default_pool)
+        else:
+            if event.name in cluster.pools.pools:
+                cluster.pools.forget(event.name)
+            cluster.forget_pool(event.name)
     _follow_pools(cluster)
 
 
@@ -159,7 +180,7 @@ def _strike(cluster: Cluster, uid: str) -> None:
 def _take_off(cluster: Cluster, record: PodRecord) -> None:
     claim = cluster.claims.of(record.pod.uid)
     if claim is not None:
-        cluster.claims.end(claim)
+        drop_claim(cluster, claim)
     cluster.withdraw(record)
     record.offered = NOWHERE
     take_out(cluster, record)
@@ -177,6 +198,8 @@ def _forget_leaving(cluster: Cluster, record: PodRecord) -> None:
 def _place_anew(cluster: Cluster, pod: Pod) -> None:
     """Let a pod count exactly where it is shown, or wait at home; one whose Binding is under way stays assumed."""
     record = cluster.records.get(pod.uid)
+    if record is not None and record.place is Place.BOUND and not pod.node_name:
+        pod = record.pod  # it was bound since: this word is an old one
     under_way = record is not None and record.place is Place.ASSUMED
     waits = not pod.node_name and not pod.terminating and cluster.ours(pod)
     if pod.finished or not (pod.node_name or waits or under_way):

@@ -172,13 +172,14 @@ def end_loans(cluster: Cluster, lender: str, actions: list[Action], now: float) 
 def _not_allowed(cluster: Cluster, pool: Pool) -> list[PodRecord]:
     """Return the loans of the pool that are to end, the newest first: so many as it takes, and none that could stay.
 
-    Those that are leaving are as good as gone. One may stay when nothing of what it has is over the limit then.
+    Those that are leaving are as good as gone, however long they take. One may stay when nothing of what it has is over
+    the limit then.
     """
     rows = cluster.nodes.rows_of_pool(cluster.pools.id(pool.name)).tolist()
     loans = [record for row in rows for record in cluster.on_row(row) if record.loan is not None]
     lent = Counter(cluster.loans.lent(pool.name))
     for record in loans:
-        if cluster.leaving(record.pod.uid):
+        if cluster.leaving(record.pod.uid) or record.pod.uid in cluster.overstayed:
             lent.subtract(record.pod.spec.request.taken)
     newest_first = sorted(filter(cluster.may_go, loans), key=_newest_first)
     if pool.disable_sharing:

@@ -38,13 +38,18 @@ def pool_seen(cluster: Cluster, pool: Pool, now: float) -> None:
 
 def pool_gone(cluster: Cluster, name: str, now: float) -> None:
     """Take a Pool out; its nodes and pods go where they now belong."""
-    cluster.edits.pop(name, None)
-    cluster.windows.drop(name)
-    cluster.edit_counts.pop(name, None)
+    forget_edits(cluster, name)
     if name == DEFAULT_POOL:
         _change(cluster, cluster.profile.default_pool, now)
     elif name in cluster.pools.pools:
         _remove(cluster, name, now)
+
+
+def forget_edits(cluster: Cluster, name: str) -> None:
+    """Drop what was noted of a Pool for the end of its window."""
+    cluster.edits.pop(name, None)
+    cluster.windows.drop(name)
+    cluster.edit_counts.pop(name, None)
 
 
 def end_windows(cluster: Cluster, now: float) -> None:

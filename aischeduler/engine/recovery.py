@@ -195,13 +195,19 @@ def _recall(cluster: Cluster, before: Mark, kept: Iterable[Action]) -> None:
 def _end_new_claim(cluster: Cluster, record: PodRecord, old: Claim | None) -> None:
     claim = cluster.claims.of(record.pod.uid)
     if claim is not None and claim is not old:
-        cluster.claims.end(claim)
+        drop_claim(cluster, claim)
+
+
+def drop_claim(cluster: Cluster, claim: Claim) -> None:
+    """End a claim on a row that may be counted by halves."""
+    cluster.claims.forget(claim)
+    _count_anew(cluster, [claim.row])
 
 
 def end_quietly(cluster: Cluster, claim: Claim) -> None:
     """End a claim and let its owner be tried; whom else its room may help is left to a look at the pool."""
     if cluster.claims.of(claim.owner.pod.uid) is claim:
-        cluster.claims.end(claim)
+        drop_claim(cluster, claim)
     _wake_nominated(cluster, claim.owner)
     doubt(cluster, (claim.pool,))
 

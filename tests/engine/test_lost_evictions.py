@@ -4,7 +4,7 @@ from aischeduler.engine.evictions import UNHEARD_SECONDS
 from aischeduler.model.actions import Settle
 from aischeduler.model.events import EvictRefused, PodGone, Spared
 from aischeduler.model.pool import ReclaimPolicy
-from tests.build import a_node, a_pod, a_pool
+from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session, binds, evictions
 
 A, B = {"pool": "a"}, {"pool": "b"}
@@ -86,3 +86,19 @@ def test_loan_that_was_to_end_is_ended_again_when_its_eviction_was_lost() -> Non
     assert reads(session, UNHEARD_SECONDS) == [("guest", "n1", True)]
     lost(session)
     assert evictions(session.decide()) == {"guest": "LoanEnded"}
+
+
+def test_loan_that_takes_long_to_end_ends_no_other() -> None:
+    session = asked()
+    old = a_pod("old", cpu="2", pool="b", node="n2", started=1)
+    new = a_pod("new", cpu="2", pool="b", node="n2", started=2, grace=30)
+    session.tell(PodGone("uid-owner"))
+    session.see(a_node("n2", cpu="4", labels=A), old, new)
+    session.tell(PodGone("uid-guest"))
+    session.see(a_pool("a", labels=A, lending_limit={"cpu": 2000}, reclaim_policy=ReclaimPolicy.EVICT))
+    assert evictions(session.decide()) == {"new": "LoanEnded"}
+    session.see(replace(new, terminating=True))
+    assert evictions(session.decide(100.0)) == {}, "new leaves, though late"
+    more = {"cpu": 2000, "memory": 1 << 40}
+    session.see(a_pool("a", labels=A, lending_limit=more, reclaim_policy=ReclaimPolicy.EVICT))
+    assert evictions(session.decide(1.0)) == {}

@@ -2,8 +2,6 @@
 
 from collections import Counter
 from dataclasses import replace
-from importlib import import_module
-from itertools import count
 from typing import Any
 
 import pytest
@@ -20,6 +18,7 @@ from aischeduler.state.excerpt import Excerpt
 from aischeduler.state.index import Mask
 from aischeduler.state.records import Place
 from tests.build import a_node, a_pod, a_pool
+from tests.engine.failing import fail_once
 from tests.engine.session import Session, binds, evictions, nominations, reports
 
 A, B = {"pool": "a"}, {"pool": "b"}
@@ -169,19 +168,6 @@ def test_gate_that_raises_loses_no_pod_and_lets_none_through() -> None:
     assert binds(session.decide(1.0)) == {}
     poison.broken, session.scheduler.often = False, True
     assert binds(session.decide(60.0)) == {"bad": "n"}
-
-
-def fail_once(monkeypatch: pytest.MonkeyPatch, module: str, step: str) -> None:
-    """Let a step of the engine raise the first time that this module calls it."""
-    path = f"aischeduler.engine.{module}"
-    function, calls = getattr(import_module(path), step), count()
-
-    def failing(*args: Any, **kwargs: Any) -> Any:
-        if next(calls) == 0:
-            raise ValueError("a bug in a step")
-        return function(*args, **kwargs)
-
-    monkeypatch.setattr(f"{path}.{step}", failing)
 
 
 def two_pools() -> Session:

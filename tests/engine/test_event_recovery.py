@@ -1,0 +1,116 @@
+"""An event that could not be taken in for an exception of ours counts all the same: its object is as it says."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.pool_events import EDITS_MAX, WINDOW_SECONDS
+from aischeduler.model.budget import Budget
+from aischeduler.model.events import (
+    BudgetGone,
+    BudgetSeen,
+    ClaimGone,
+    ClaimSeen,
+    Event,
+    NamespaceGone,
+    NamespaceSeen,
+    PodGone,
+    PoolGone,
+    VolumeGone,
+    VolumeSeen,
+)
+from aischeduler.model.pod import HostPort
+from aischeduler.model.selectors import label_selector
+from aischeduler.model.storage import Volume, VolumeClaim
+from aischeduler.state.nodes import NodeTable
+from aischeduler.state.records import Place
+from tests.build import a_node, a_pod, a_pool, replace
+from tests.engine.failing import fail_once
+from tests.engine.session import Session, evictions
+
+BUG = "a bug in a step"
+BUDGET = Budget("default", "b", "u", label_selector("spec.selector", {"app": "p"}, ()), disruptions_allowed=0)
+CLAIM, VOLUME = VolumeClaim("default", "data"), Volume("pv")
+
+
+def fail_at(monkeypatch: pytest.MonkeyPatch, session: Session, step: str, event: Event) -> None:
+    """Let the engine raise while it takes the event in."""
+    fail_once(monkeypatch, "scheduler", step)
+    with pytest.raises(ValueError, match=BUG):
+        session.tell(event)
+    session.scheduler.look()
+
+
+@pytest.mark.parametrize(
+    ("before", "event", "step", "known"),
+    [
+        ((), NamespaceSeen("team", {"of": "a"}), "namespace_seen", lambda c: c.namespaces == {"team": {"of": "a"}}),
+        ((NamespaceSeen("team", {}),), NamespaceGone("team"), "namespace_gone", lambda c: c.namespaces == {}),
+        ((BudgetSeen(BUDGET),), BudgetGone("default", "b"), "budget_gone", lambda c: not c.budgets.protects("uid-p")),
+        ((), BudgetSeen(BUDGET), "budget_seen", lambda c: c.budgets.protects("uid-p")),
+        ((), ClaimSeen(CLAIM), "storage_changed", lambda c: list(c.storage.claims.values()) == [CLAIM]),
+        ((ClaimSeen(CLAIM),), ClaimGone(*CLAIM.key), "storage_changed", lambda c: not c.storage.claims),
+        ((), VolumeSeen(VOLUME), "storage_changed", lambda c: list(c.storage.volumes.values()) == [VOLUME]),
+        ((VolumeSeen(VOLUME),), VolumeGone("pv"), "storage_changed", lambda c: not c.storage.volumes),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Event) else "",
+)
+def test_what_the_event_says_counts_although_the_scheduler_failed(
+    before: tuple[Event, ...],
+    event: Event,
+    step: str,
+    known: Callable[[Cluster], bool],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    session = Session(a_node("n"), a_pod("p", node="n", phase="Running", labels={"app": "p"}))
+    session.tell(*before)
+    assert not known(session.scheduler._cluster)
+    fail_at(monkeypatch, session, step, event)
+    assert known(session.scheduler._cluster)
+
+
+def test_edit_that_waits_for_the_end_of_its_window_is_the_last_one_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = Session(a_pool("a", labels={"pool": "a"}))
+    for generation in range(2, EDITS_MAX + 2):
+        session.see(a_pool("a", labels={"pool": "a"}, generation=generation))
+    fail_once(monkeypatch, "scheduler", "pool_seen")
+    with pytest.raises(ValueError, match=BUG):
+        session.see(a_pool("a", labels={"pool": "a"}, generation=99, disable_borrowing=True))
+    session.decide(WINDOW_SECONDS)
+    assert session.scheduler._cluster.pools.pools["a"].disable_borrowing
+
+
+def test_default_pool_that_is_deleted_has_its_default_spec_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = Session(a_pool("default", disable_sharing=True))
+    fail_at(monkeypatch, session, "pool_gone", PoolGone("default"))
+    assert not session.scheduler._cluster.pools.pools["default"].disable_sharing
+
+
+def test_old_word_about_a_pod_that_is_bound_by_now_takes_it_off_no_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    bound = a_pod("p", node="n", phase="Running")
+    session = Session(a_node("n"), bound)
+    fail_once(monkeypatch, "pod_events", "_unbound")
+    with pytest.raises(ValueError, match=BUG):
+        session.see(replace(bound, node_name=""))
+    assert session.scheduler._cluster.records["uid-p"].place is Place.BOUND
+
+
+def test_row_that_was_counted_by_halves_ends_the_claim_on_it_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = Session(a_pool("a", labels={"pool": "a"}), a_pool("b", labels={"pool": "b"}))
+    session.see(a_node("n", cpu="4", labels={"pool": "a"}), a_pod("guest", cpu="3", pool="b", node="n"))
+    session.see(a_pod("small", cpu="1", pool="b", node="n"))
+    session.see(a_pod("owner", cpu="4", pool="a", host_ports=(HostPort("TCP", 80, "0.0.0.0"),)))
+    assert evictions(session.decide()) != {}
+    removed = NodeTable.remove_all
+
+    def failing(table: NodeTable, *args: Any) -> None:
+        monkeypatch.undo()
+        removed(table, *args)
+        raise ValueError(BUG)
+
+    monkeypatch.setattr(NodeTable, "remove_all", failing)
+    session.tell(PodGone("uid-small"))
+    session.scheduler.look()
+    assert session.scheduler._cluster.claims.of("uid-owner") is None
