@@ -200,8 +200,10 @@ def _end_new_claim(cluster: Cluster, record: PodRecord, old: Claim | None) -> No
 
 def drop_claim(cluster: Cluster, claim: Claim) -> None:
     """End a claim on a row that may be counted by halves."""
-    cluster.claims.forget(claim)
-    _count_anew(cluster, [claim.row])
+    try:
+        cluster.claims.forget(claim)
+    finally:
+        _count_anew(cluster, [claim.row])
 
 
 def end_quietly(cluster: Cluster, claim: Claim) -> None:

@@ -82,8 +82,8 @@ class Claims:
 
     def end(self, claim: Claim) -> None:
         """Count the claim no more."""
+        self._nodes.remove(claim.spec, claim.row)  # first: where this ends half way, the row is known to have changed
         self.forget(claim)
-        self._nodes.remove(claim.spec, claim.row)
 
     def forget(self, claim: Claim) -> None:
         """Forget a claim that a committed trial has already taken off its row."""

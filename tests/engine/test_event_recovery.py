@@ -24,6 +24,7 @@ from aischeduler.model.events import (
 from aischeduler.model.pod import HostPort
 from aischeduler.model.selectors import label_selector
 from aischeduler.model.storage import Volume, VolumeClaim
+from aischeduler.state.claims import Claim, Claims
 from aischeduler.state.nodes import NodeTable
 from aischeduler.state.records import Place
 from tests.build import a_node, a_pod, a_pool, replace
@@ -114,3 +115,21 @@ def test_row_that_was_counted_by_halves_ends_the_claim_on_it_and_nothing_else(mo
     session.tell(PodGone("uid-small"))
     session.scheduler.look()
     assert session.scheduler._cluster.claims.of("uid-owner") is None
+
+
+def test_claim_that_ended_half_way_counts_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = Session(a_pool("a", labels={"pool": "a"}), a_pool("b", labels={"pool": "b"}))
+    session.see(a_node("n", cpu="4", labels={"pool": "a"}), a_pod("guest", cpu="4", pool="b", node="n"))
+    session.see(a_pod("owner", cpu="4", pool="a"))
+    assert evictions(session.decide()) == {"guest": "Reclaimed"}
+    forget = Claims.forget
+
+    def failing(claims: Claims, claim: Claim) -> None:
+        monkeypatch.undo()
+        forget(claims, claim)
+        raise ValueError(BUG)
+
+    monkeypatch.setattr(Claims, "forget", failing)
+    with pytest.raises(ValueError, match=BUG):
+        session.tell(PodGone("uid-owner"))
+    session.scheduler.look()
