@@ -96,11 +96,12 @@ def attempt_failed(
     record, now = doing.record, cluster.now
     assert record is not None, "an attempt is that of a pod"
     told: list[Action] = [internal_error(cluster, doing, error)]
-    row, record.offered = record.offered, NOWHERE
+    row = record.offered
+    cluster.withdraw(record)
+    record.offered = NOWHERE
     attempt_each(
         cluster,
         told,
-        partial(cluster.withdraw, record),
         partial(take_back_evictions, cluster, before.mark, dropped),
         partial(_end_new_claim, cluster, record, before.claim),
         partial(_ask_again, cluster, doing),

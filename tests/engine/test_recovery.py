@@ -211,6 +211,18 @@ def test_pod_that_holds_room_keeps_it_when_its_attempt_fails() -> None:
     assert binds(session.decide(60.0)) == {"owner": "n"}
 
 
+def test_attempt_that_failed_as_it_began_leaves_no_offer_to_a_pod_that_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    session = Session(a_node("n", cpu="1"), a_pod("running", cpu="1", node="n", phase="Running"), a_pod("p", cpu="1"))
+    assert binds(session.decide()) == {}
+    session.tell(PodGone("uid-running"))
+    fail_once(monkeypatch, "scheduler", "attempt")
+    assert len(errors(session.scheduler.decide("default", session.now, 512))) == 1
+    session.tell(PodGone("uid-p"))
+    assert session.scheduler._cluster.offers == {}
+
+
 def test_attempt_that_failed_after_its_bind_is_undone_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session(a_node("n", cpu="1"), a_pod("p"))
     fail_once(monkeypatch, "cycle", "offer_ends")

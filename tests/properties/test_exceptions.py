@@ -19,6 +19,8 @@ GENERATE = (Phase.generate,)
 """A shorter run would raise elsewhere: it cannot be made from a long one."""
 SHARES = [0.0, 0.002, 0.02, 0.1]
 """How many calls raise."""
+PLACES_MIN = 50
+"""So many different calls must have raised, or the days were calm ones."""
 
 
 class BreakingEngine(TakingBack):
@@ -55,7 +57,8 @@ def play_exceptions(monkeypatch: pytest.MonkeyPatch, runs: int) -> None:
 
     play(Patched, number, runs, GENERATE)
     raised = {name for injector in injectors for name in injector.raised}
-    assert len(raised) > runs, raised
+    print(f"{len(raised)} different calls raised")
+    assert len(raised) > min(runs, PLACES_MIN), raised
 
 
 def test_exceptions_cost_one_attempt_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
