@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -21,11 +21,12 @@ class Replay:
         self._pieces = iter(pieces)
 
     @asynccontextmanager
-    async def watch(self, *_: object) -> AsyncIterator[Callable[[], Awaitable[bytes]]]:
-        async def read() -> bytes:
-            return next(self._pieces, b"")
+    async def watch(self, *_: object) -> AsyncIterator["Replay"]:
+        yield self
 
-        yield read
+    async def read(self) -> bytes:
+        """Return the next piece; empty at the end."""
+        return next(self._pieces, b"")
 
 
 def reflector_of(resource: Resource[Any], pieces: Iterable[bytes], hear: Callable[[Event], object]) -> Reflector[Any]:
