@@ -319,6 +319,8 @@ class Cluster:
 
     def withdraw(self, record: PodRecord) -> None:
         """Take back what a pod was woken for: it is about to be tried, or to leave."""
+        if record.offered == NOWHERE:
+            return
         offered = self.offers.get(record.offered, {})
         if offered.pop(record.pod.uid, None) is not None and not offered:
             del self.offers[record.offered]

@@ -109,7 +109,8 @@ def attempt(cluster: Cluster, queue: PoolQueue, record: PodRecord, actions: list
     tried = Attempt(cluster, queue, record, actions, now, {})
     refused = record.pod.spec.invalid or _not_allowed(cluster, record)
     held = None if refused else held_by(cluster, record.pod)
-    note_held(cluster, record, held)
+    if held is not None or record.constraint is not None or record.blocker:
+        note_held(cluster, record, held)
     if not is_known(cluster, record, now):
         want_pool(cluster, record)
         _hold(tried)

@@ -38,6 +38,8 @@ class Backoff:
 class Place(Enum):
     """Where a pod is."""
 
+    __hash__ = object.__hash__  # that of Enum is a function in Python: four calls of it for each pod
+
     GATED = auto()
     """Its gates hold it; only its own change releases it."""
     ACTIVE = auto()
