@@ -68,6 +68,7 @@ from aischeduler.model.events import (
     PoolSeen,
     PoolsListed,
     PoolUnread,
+    ReadAnswer,
     Refreshed,
     RefreshFailed,
     VolumeGone,
@@ -82,11 +83,8 @@ from aischeduler.state.records import Place, PodRecord
 
 SETTLES_MAX: Final = 16
 """Pods read in one decision."""
-
-
 UNSAID_MAX: Final = 100
 """Actions of a pool's outbox that are kept while another scheduler leads."""
-
 
 SETTLING: Final = (Step.SETTLE, "choosing pods to read")
 TELLING: Final = (Step.STATUS, "making the statuses of Pools")
@@ -104,6 +102,7 @@ class Scheduler:
         self._status = StatusReports()
         self._readiness = Readiness(self._status)
         self._self_check = SelfCheck()
+        self._whole = mark(self._cluster)  # at the last decision or failure: for each event it would cost too much
 
     @property
     def tally(self) -> Tally:
@@ -113,21 +112,25 @@ class Scheduler:
     def observe(self, event: Event, now: float) -> None:
         """Take in what happened."""
         cluster = self._cluster
-        cluster.now, before = now, mark(cluster)
+        cluster.now = now
         try:
-            self._take(event, now)
+            if type(event) is PodSeen:  # almost all are: what this costs is paid for each pod of the cluster
+                pod_seen(cluster, event.pod, now)
+            else:
+                self._take(event, now)
         except Exception as error:
-            for report in event_failed(cluster, event, before, error)[1:]:
+            for report in event_failed(cluster, event, self._whole, error)[1:]:
                 cluster.say(DEFAULT_POOL, report)
+            self._whole = mark(cluster)
             raise
         if cluster.errands.to_mend:
-            mend_after(cluster, before)
+            mend_after(cluster, self._whole)
 
     def _take(self, event: Event, now: float) -> None:
         cluster = self._cluster
         match event:
-            case PodSeen(pod):
-                pod_seen(cluster, pod, now)
+            case PodSeen():
+                pod_seen(cluster, event.pod, now)
             case PodGone(uid):
                 pod_gone(cluster, uid, now)
             case NodeSeen() | NodeGone():
@@ -152,7 +155,7 @@ class Scheduler:
     def decide(self, pool: str, now: float, limit: int) -> list[Action]:
         """Try at most `limit` pods of this pool's queue, fewer where they take more; return what is to be done."""
         cluster = self._cluster
-        cluster.now = now
+        cluster.now, self._whole = now, mark(cluster)
         actions: list[Action] = []
         self._let_time_act(actions, now)
         if pool == DEFAULT_POOL:
@@ -179,7 +182,7 @@ class Scheduler:
         Return what only this scheduler can say: its own exceptions.
         """
         cluster = self._cluster
-        cluster.now = now
+        cluster.now, self._whole = now, mark(cluster)
         actions: list[Action] = []
         self._step(READING, DEFAULT_POOL, actions, partial(stop_reads, cluster))
         self._let_time_act(actions, now)
@@ -280,9 +283,7 @@ class Scheduler:
             case NamespaceGone(name):
                 namespace_gone(cluster, name)
 
-    def _observe_reads(
-        self, event: PoolRead | PoolUnread | PoolsListed | Refreshed | RefreshFailed, now: float
-    ) -> None:
+    def _observe_reads(self, event: ReadAnswer, now: float) -> None:
         cluster = self._cluster
         match event:
             case PoolRead():

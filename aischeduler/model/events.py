@@ -206,6 +206,7 @@ class RefreshFailed:
     message: str
 
 
+ReadAnswer = PoolRead | PoolUnread | PoolsListed | Refreshed | RefreshFailed
 Event = (
     PodSeen
     | PodGone
