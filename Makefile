@@ -61,9 +61,9 @@ types: ## write the sandbox's table of API types from the Kubernetes modules
 
 lock: $(STAMP) ## pin the dependencies anew
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock' \
-		pyproject.toml --extra fast -o requirements.lock
+		pyproject.toml -o requirements.lock
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock' \
-		pyproject.toml --extra fast --group dev -c requirements.lock -o requirements-dev.lock
+		pyproject.toml --group dev -c requirements.lock -o requirements-dev.lock
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock' \
 		--group build -c requirements-dev.lock -o requirements-build.lock
 

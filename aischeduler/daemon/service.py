@@ -17,7 +17,7 @@ from aischeduler.kube.auth import Server
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     """Return uvloop's event loop where uvloop is installed."""
     try:
-        import uvloop  # noqa: PLC0415 - an extra
+        import uvloop  # noqa: PLC0415 - not on every platform
     except ImportError:
         return None
     factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
