@@ -141,14 +141,14 @@ def _believe_pool(cluster: Cluster, event: PoolSeen | PoolGone) -> None:
             cluster.edits[event.pool.name] = event.pool
         else:
             cluster.pools.see(event.pool)
+    elif event.name == DEFAULT_POOL:
+        forget_edits(cluster, event.name)
+        cluster.pools.see(cluster.profile.default_pool)
     else:
         forget_edits(cluster, event.name)
-        if event.name == DEFAULT_POOL:
-            cluster.pools.see(cluster.profile.default_pool)
-        else:
-            if event.name in cluster.pools.pools:
-                cluster.pools.forget(event.name)
-            cluster.forget_pool(event.name)
+        if event.name in cluster.pools.pools:
+            cluster.pools.forget(event.name)
+        cluster.forget_pool(event.name)
     _follow_pools(cluster)
 
 

@@ -18,8 +18,8 @@ from aischeduler.state.records import PodRecord
 def warn_pod(cluster: Cluster, record: PodRecord, actions: list[Action]) -> None:
     """Add the warnings that are news for this pod."""
     pod = record.pod
-    poolless = pod.pool and pod.pool not in cluster.pools.pools and record.poolless == pod.pool
-    if poolless and cluster.warned(pod.uid, pod.pool):
+    missing = record.missing_pool is not None and record.missing_pool[0] == pod.pool not in cluster.pools.pools
+    if missing and cluster.warned(pod.uid, pod.pool):
         actions.append(_warning(pod, EventReason.UNKNOWN_POOL, _no_such_pool(pod.pool, cluster.pools.names())))
     if pod.spec.unsupported_constraints and not cluster.profile.hold_unsupported:
         message = ignored(pod.spec.unsupported_constraints)

@@ -125,7 +125,7 @@ def _rehome(cluster: Cluster, name: str, now: float) -> None:
     cluster.errands.review.update(pool for pool in map(cluster.pool_of, rows) if pool)
     for record in followers:
         if name in cluster.pools.pools:
-            record.poolless = ""
+            record.missing_pool = None
         if record.queue:
             _go_home(cluster, record, now)
     rows_changed(cluster, rows, now)  # own and lent may have changed places there

@@ -114,10 +114,7 @@ class Scheduler:
         cluster = self._cluster
         cluster.now = now
         try:
-            if type(event) is PodSeen:  # almost all are: what this costs is paid for each pod of the cluster
-                pod_seen(cluster, event.pod, now)
-            else:
-                self._take(event, now)
+            self._take(event, now)
         except Exception as error:
             for report in event_failed(cluster, event, self._whole, error)[1:]:
                 cluster.say(DEFAULT_POOL, report)

@@ -38,8 +38,10 @@ def is_known(cluster: Cluster, record: PodRecord, now: float) -> bool:
     name = record.pod.pool
     if not name or name in cluster.pools.pools:
         return True
-    return record.poolless == name and (
-        now - record.poolless_at <= MISSING_SECONDS
+    if record.missing_pool is None or record.missing_pool[0] != name:
+        return False
+    return (
+        now - record.missing_pool[1] <= MISSING_SECONDS
         or is_fresh(cluster, record.home, now)
         or cluster.claims.of(record.pod.uid) is not None
     )
@@ -135,7 +137,7 @@ def pool_read(cluster: Cluster, event: PoolRead, now: float) -> None:
     """Let the pods that waited for this answer be tried. Those whose Pool was found have gone home already."""
     for record in _waiting(cluster, event.name, cluster.unknown_pools.reading.pop(event.name, {})):
         if not event.found:
-            record.poolless, record.poolless_at = event.name, now
+            record.missing_pool = (event.name, now)
         if record.place is Place.HELD:
             cluster.queue_of(record).wake_at_once(record, now)
     for action in begin_reads(cluster):

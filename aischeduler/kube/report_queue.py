@@ -10,6 +10,7 @@ Laws:
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -51,7 +52,7 @@ _Queue = OrderedDict[Key, tuple[Report, float]]
 """Reports, and since when something of that key has waited."""
 
 
-class ReportQueue:
+class ReportQueue(ABC):
     """Reports that wait or are being written, in two ranks; `dropped` hears of each that was dropped here."""
 
     def __init__(self, clock: Callable[[], float], dropped: Callable[[], None]) -> None:
@@ -67,17 +68,17 @@ class ReportQueue:
         self._quiet = asyncio.Event()
         self._quiet.set()
 
+    @abstractmethod
     def _rank(self, report: Report) -> _Queue:
         """Return where a report waits."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _turns(self) -> tuple[_Queue, ...]:
         """Return the ranks in the order in which the next report is looked for."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _patience(self, queue: _Queue) -> float:
         """Return for how many seconds a rank in which something waits still lets others go first."""
-        raise NotImplementedError
 
     def put(self, report: Report) -> None:
         """Let a report wait, in the place of an older one of its key."""

@@ -87,10 +87,8 @@ class PodRecord:
     caught: int | None = None
     """How much news there had been when the net, not an event, brought it back into the queue."""
     message: str = ""
-    poolless: str = ""
-    """The Pool that it names, if that was read and does not exist."""
-    poolless_at: float = 0.0
-    """When that was read."""
+    missing_pool: tuple[str, float] | None = None
+    """The Pool that it names and when that was read, if it was read and does not exist."""
     blocker: str = ""
     """The pod on a node, by uid, whose anti-affinity holds this one."""
     constraint: ConstraintKind | None = None
