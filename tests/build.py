@@ -10,12 +10,11 @@ from typing import Any, TypedDict, TypeVar, Unpack
 
 import msgspec
 
-from aischeduler.model.constraints import Constraint, ConstraintKind, PodTerm
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, GPU_DEFAULT, MEMORY, PODS, SCHEDULER_NAME
 from aischeduler.model.node import NO_SCHEDULE, Node, Taint
 from aischeduler.model.pod import PENDING, HostPort, Pod, PodSpec, Toleration
 from aischeduler.model.pool import MakeRoom, Placement, Pool, ReclaimPolicy
-from aischeduler.model.resources import Amounts, Container, Request, parse_amounts, pod_request
+from aischeduler.model.resources import Container, Request, ResourceList, parse_amounts, pod_request
 from aischeduler.model.selectors import (
     LabelSelector,
     NodeTerm,
@@ -25,7 +24,8 @@ from aischeduler.model.selectors import (
     label_selector,
     requirement,
 )
-from aischeduler.model.storage import ClaimUse
+from aischeduler.model.unsupported_constraints import Constraint, ConstraintKind, PodTerm
+from aischeduler.model.volumes import ClaimUse
 
 NOTHING: Mapping[str, str] = {}
 T = TypeVar("T")
@@ -156,7 +156,7 @@ def a_node(
     labels: Mapping[str, str] = NOTHING,
     taints: tuple[Taint, ...] = (),
     unschedulable: bool = False,
-    capacity: Amounts | None = None,
+    capacity: ResourceList | None = None,
     invalid: str = "",
 ) -> Node:
     """Return a node; its capacity is what is allocatable unless said otherwise."""
@@ -186,8 +186,8 @@ def a_pool(
     disable_borrowing: bool = False,
     disable_sharing: bool = False,
     borrowing_pools: tuple[str, ...] | None = None,
-    lending_limit: Amounts | None = None,
-    borrowing_limit: Amounts | None = None,
+    lending_limit: ResourceList | None = None,
+    borrowing_limit: ResourceList | None = None,
     make_room: MakeRoom | None = None,
     reclaim_policy: ReclaimPolicy = ReclaimPolicy.ON_DEMAND,
     allowed_namespaces: Mapping[str, str] | None = None,

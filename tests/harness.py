@@ -9,8 +9,8 @@ from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.actions import Action, Bind, Warn
 from aischeduler.sandbox.protocol import Response
 from aischeduler.sandbox.standins.kubelet import KubeletOptions
-from aischeduler.sim.cluster import VirtualCluster
-from aischeduler.sim.shell import Network, VirtualShell
+from aischeduler.sim.virtual_cluster import VirtualCluster
+from aischeduler.sim.virtual_shell import Network, VirtualShell
 from tests import chance
 from tests.watched import WatchedScheduler
 

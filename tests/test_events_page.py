@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from aischeduler.engine.profile import default_profile
-from aischeduler.kube import notes, requests, resources
-from aischeduler.kube.evictions import Eviction
-from aischeduler.kube.podspec import SpecCache
+from aischeduler.kube import event_messages, pod_writes, watched_resources
+from aischeduler.kube.decode_pod_spec import SpecCache
+from aischeduler.kube.eviction import Eviction
 from aischeduler.model.actions import Bind, Cause, Evict, ReportPool, ReportWaiting, Warn
-from aischeduler.model.constraints import Constraint, ConstraintKind
-from aischeduler.model.reasons import ConditionReason, EventReason
+from aischeduler.model.event_reasons import ConditionReason, EventReason
+from aischeduler.model.unsupported_constraints import Constraint, ConstraintKind
 from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session
 
@@ -49,9 +49,18 @@ def played() -> Session:
 
 def written_events() -> list[tuple[EventReason, str]]:
     """Return reason and kind of object of every Event that there is."""
-    of_pods = (notes.scheduled(BIND), notes.preempted(EVICT), notes.failed_scheduling(WAITING))
-    watched = (resources.pods(SpecCache()), resources.nodes(), resources.pools())
-    others = (resources.budgets(), resources.namespaces(), resources.claims(), resources.volumes())
+    of_pods = (
+        event_messages.scheduled(BIND),
+        event_messages.preempted(EVICT),
+        event_messages.failed_scheduling(WAITING),
+    )
+    watched = (watched_resources.pods(SpecCache()), watched_resources.nodes(), watched_resources.pools())
+    others = (
+        watched_resources.budgets(),
+        watched_resources.namespaces(),
+        watched_resources.claims(),
+        watched_resources.volumes(),
+    )
     kinds = [one.kind for one in (*watched, *others)]
     return [
         *((note.reason, note.about.kind) for note in of_pods),
@@ -64,7 +73,7 @@ def written_conditions() -> list[tuple[str, ...]]:
     """Return reason, kind of object, type and status of every condition that there is."""
     told = [action for action in played().said if isinstance(action, ReportPool)]
     mark = Eviction(EVICT, "ai-scheduler", honour_budgets=False).request("T").body
-    patches: list[Any] = [json.loads(body) for body in (requests.waiting_condition(POD, "no room", "T")[1], mark)]
+    patches: list[Any] = [json.loads(body) for body in (pod_writes.waiting_condition(POD, "no room", "T")[1], mark)]
     of_pods = [one for patch in patches for one in patch["status"]["conditions"]]
     return [
         *((one.reason, "Pool", one.type, str(one.status)) for report in told for one in report.conditions),

@@ -36,13 +36,13 @@ from aischeduler.config.load import ConfigError, load_config, parse_config, read
 from aischeduler.config.schema import API_VERSION, KIND, Config, ConstraintRule
 from aischeduler.config.spelling import nearest
 from aischeduler.daemon.profile import profile_of
-from aischeduler.kube import resources
-from aischeduler.kube.auth import connect
+from aischeduler.kube import watched_resources
+from aischeduler.kube.api_types import UNREADABLE
 from aischeduler.kube.client import Client
-from aischeduler.kube.documents import UNREADABLE
+from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.kube.errors import ApiError, RefusedError
-from aischeduler.kube.paging import pages, read_raw
-from aischeduler.kube.podspec import SpecCache
+from aischeduler.kube.list_pager import pages, read_raw
+from aischeduler.kube.server_access import connect
 from aischeduler.model.events import Event, PodSeen, PoolSeen
 from aischeduler.model.names import GROUP, SCHEDULER_NAME
 from aischeduler.model.pod import Pod
@@ -121,7 +121,7 @@ async def _cluster(options: Options) -> list[Event]:
             terminal=sys.stdin.isatty(),
         )
         async with Client(server) as client:
-            for resource in (resources.namespaces(), resources.pools(), resources.nodes()):
+            for resource in (watched_resources.namespaces(), watched_resources.pools(), watched_resources.nodes()):
                 try:
                     events += await _listed(client, resource)
                 except RefusedError as error:
@@ -132,7 +132,7 @@ async def _cluster(options: Options) -> list[Event]:
     return events
 
 
-async def _listed(client: Client, resource: resources.Resource[Any]) -> list[Event]:
+async def _listed(client: Client, resource: watched_resources.Resource[Any]) -> list[Event]:
     """Return an event for each object that can be read."""
     events: list[Event] = []
     async with aclosing(pages(client, resource, read_raw)) as found:
@@ -227,8 +227,8 @@ def _kind(document: Document) -> Iterator[Finding]:
 def _admit(documents: Sequence[Document], seen: _Seen) -> None:
     """Create everything, in an order that lets each find what it needs."""
     admission, specs = Admission(), SpecCache()
-    readers: dict[tuple[str, str], resources.Resource[Any]] = {
-        POOL: resources.pools(), NODE: resources.nodes(), NAMESPACE: resources.namespaces()
+    readers: dict[tuple[str, str], watched_resources.Resource[Any]] = {
+        POOL: watched_resources.pools(), NODE: watched_resources.nodes(), NAMESPACE: watched_resources.namespaces()
     }  # fmt: skip
     kinds = tuple(PATHS)
     known = [document for document in documents if (document.api_version, document.kind) in PATHS]
@@ -241,7 +241,7 @@ def _admit(documents: Sequence[Document], seen: _Seen) -> None:
             seen.events.append(event)
             if isinstance(event, PoolSeen):
                 seen.pools[event.pool.name] = document, event.pool
-    pods = resources.pods(specs)
+    pods = watched_resources.pods(specs)
     for template in seen.templates:
         created = admission.create_pod(template)
         if (template.document.api_version, template.document.kind) not in PATHS:  # a Job has told them itself

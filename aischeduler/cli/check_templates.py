@@ -10,10 +10,10 @@ from typing import Any, Final
 from aischeduler.cli.check_documents import Body, Document, Finding, items_at, mapping_at, text_at
 from aischeduler.config.schema import ConstraintRule
 from aischeduler.config.spelling import nearest
-from aischeduler.model.constraints import ConstraintKind
 from aischeduler.model.names import DEFAULT_POOL, POOL_KEY, SCHEDULER_NAME
 from aischeduler.model.pod import Pod
 from aischeduler.model.quantity import QuantityError, parse_nano, shorten
+from aischeduler.model.unsupported_constraints import ConstraintKind
 
 DEPTH_MAX: Final = 12
 """How deep in an object a template may lie."""

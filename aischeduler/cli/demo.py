@@ -23,8 +23,8 @@ from aischeduler.cli.snapshot import take_snapshot
 from aischeduler.cli.table import print_trimmed
 from aischeduler.config.schema import NO_ELECTION, Config, Logging
 from aischeduler.daemon.process import Daemon
-from aischeduler.kube.auth import Server, connect
 from aischeduler.kube.client import Client
+from aischeduler.kube.server_access import Server, connect
 from aischeduler.observability.logging import configure
 
 LOOK_SECONDS: Final = 0.1

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from aischeduler.cli.demo_cluster import NAMESPACE, Goal
 from aischeduler.kube.client import Client
 from aischeduler.model.names import MARK_POOL
-from aischeduler.model.summary import PoolSummary
+from aischeduler.model.pool_summary import PoolSummary
 
 
 class _Owner(Struct):

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from aischeduler.cli.demo_standing import Standing
 from aischeduler.cli.table import pool_table, print_trimmed
-from aischeduler.model.summary import PoolSummary
+from aischeduler.model.pool_summary import PoolSummary
 
 BAR_WIDTH: Final = 24
 NAMES_SHOWN_MAX: Final = 3

@@ -14,13 +14,13 @@ from dataclasses import replace
 from typing import Final
 
 from aischeduler.cli.snapshot import Snapshot, snapshot_of
-from aischeduler.kube import resources
+from aischeduler.kube import watched_resources
+from aischeduler.kube.api_types import PoolDocument
+from aischeduler.kube.backoff import Timing
 from aischeduler.kube.client import Client
-from aischeduler.kube.documents import PoolDocument
 from aischeduler.kube.errors import ApiError, RefusedError
-from aischeduler.kube.pace import Pace
-from aischeduler.kube.reflector import Ears, Reflector
-from aischeduler.kube.resources import Unreadable
+from aischeduler.kube.reflector import Handlers, Reflector
+from aischeduler.kube.watched_resources import Unreadable
 from aischeduler.model.events import Event
 
 DRAW_SECONDS: Final = 1.0
@@ -35,9 +35,9 @@ Draw = Callable[[Snapshot], None]
 async def follow(client: Client, draw: Draw) -> None:
     """Draw the pools whenever they changed, until cancelled; raises ApiError when they cannot be listed."""
     heard = _Heard()
-    pace = Pace(time.monotonic, asyncio.sleep, secrets.SystemRandom())
-    ears = Ears(heard.event, heard.unreadable, heard.failure)
-    reflector = Reflector(client, resources.pools(heard), ears, pace)
+    timing = Timing(time.monotonic, asyncio.sleep, secrets.SystemRandom())
+    handlers = Handlers(heard.event, heard.unreadable, heard.failure)
+    reflector = Reflector(client, watched_resources.pools(heard), handlers, timing)
     task = asyncio.create_task(reflector.run())
     try:
         while not reflector.synced.is_set():

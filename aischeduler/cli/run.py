@@ -16,8 +16,8 @@ from aischeduler.config.load import ConfigError, load_config
 from aischeduler.config.schema import ADDRESS_FORM, Config, Http, LogFormat, Logging, LogLevel
 from aischeduler.daemon.reload import Source
 from aischeduler.daemon.service import serve
-from aischeduler.kube.auth import connect
 from aischeduler.kube.errors import AccessError
+from aischeduler.kube.server_access import connect
 from aischeduler.model.quantity import shorten
 from aischeduler.observability.listener import listen
 from aischeduler.observability.logging import configure

@@ -15,16 +15,16 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from aischeduler.kube import resources
+from aischeduler.kube import watched_resources
+from aischeduler.kube.api_types import PoolDocument
 from aischeduler.kube.client import Client
 from aischeduler.kube.decode_pool import read_pool
-from aischeduler.kube.documents import PoolDocument
-from aischeduler.kube.paging import pages
-from aischeduler.kube.pool_requests import AMOUNTS, HELD_SECONDS
+from aischeduler.kube.list_pager import pages
+from aischeduler.kube.pool_writes import AMOUNTS, HELD_SECONDS
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
+from aischeduler.model.pool_summary import GPU, PoolSummary
 from aischeduler.model.quantity import QuantityError
 from aischeduler.model.resources import parse_amounts
-from aischeduler.model.summary import GPU, PoolSummary
 
 NAMES_MAX: Final = 5
 """Pools that a note names; of the others it says how many they are."""
@@ -75,7 +75,7 @@ class _Status(Struct, rename="camel"):
 
 async def take_snapshot(client: Client, now: float) -> Snapshot:
     """List the Pools and read their statuses at this unix time; raises ApiError."""
-    resource = resources.pools()
+    resource = watched_resources.pools()
     documents: list[PoolDocument] = []
     async with aclosing(pages(client, resource, resource.page.decode)) as found:
         async for page in found:

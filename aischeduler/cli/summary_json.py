@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import orjson
 
-from aischeduler.kube.pool_requests import AMOUNTS
+from aischeduler.kube.pool_writes import AMOUNTS
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
-from aischeduler.model.summary import GPU, PoolSummary
+from aischeduler.model.pool_summary import GPU, PoolSummary
 
 FIELDS: Final = {
     CPU: "cpuMilli",

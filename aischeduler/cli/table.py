@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
-from aischeduler.model.summary import GPU, PoolSummary
+from aischeduler.model.pool_summary import GPU, PoolSummary
 
 Amounts = Mapping[str, int]
 

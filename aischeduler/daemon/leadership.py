@@ -23,12 +23,12 @@ from uuid import uuid4
 from structlog.typing import FilteringBoundLogger
 
 from aischeduler.config.schema import Config
-from aischeduler.kube.auth import Server
-from aischeduler.kube.elector import Elector, LostLeaseError, Terms
+from aischeduler.kube.backoff import Timing
+from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.errors import ApiError
-from aischeduler.kube.pace import Pace
-from aischeduler.kube.store import version_number
-from aischeduler.kube.wire import Wire
+from aischeduler.kube.known_objects import version_number
+from aischeduler.kube.leader_elector import ElectionTerms, LeaderElector, LostLeaseError
+from aischeduler.kube.server_access import Server
 
 LOST_LEASE: Final = 3
 """Exit status of a scheduler that led and lost its Lease."""
@@ -48,7 +48,7 @@ End = Callable[[], NoReturn]
 
 
 class Pods(Protocol):
-    """How far the pods are, and how far they are shown; see `kube.podreader.PodReader`."""
+    """How far the pods are, and how far they are shown; see `kube.pod_reader.PodReader`."""
 
     @property
     def shown(self) -> str:
@@ -77,12 +77,12 @@ def leave() -> NoReturn:
     os._exit(LOST_LEASE)
 
 
-def elected(server: Server, config: Config, pace: Pace, log: FilteringBoundLogger) -> "Leadership":
+def elected(server: Server, config: Config, timing: Timing, log: FilteringBoundLogger) -> "Leadership":
     """Return what the configuration says of the election."""
     how = config.leader_election
     if not how.enabled:
-        return Leadership(None, pace, log)
-    terms = Terms(
+        return Leadership(None, timing, log)
+    terms = ElectionTerms(
         how.namespace or own_namespace(),
         how.lease_name or config.scheduler_name,
         f"{socket.gethostname()}_{uuid4()}",
@@ -90,8 +90,10 @@ def elected(server: Server, config: Config, pace: Pace, log: FilteringBoundLogge
         how.renew_deadline_seconds,
         how.retry_period_seconds,
     )
-    elector = Elector(Wire(server, CONNECTIONS_MAX), terms, replace(pace, clock=_clock), time.time, log)
-    return Leadership(elector, pace, log)
+    elector = LeaderElector(
+        ConnectionPool(server, CONNECTIONS_MAX), terms, replace(timing, clock=_clock), time.time, log
+    )
+    return Leadership(elector, timing, log)
 
 
 def own_namespace() -> str:
@@ -110,9 +112,11 @@ def _clock() -> float:
 class Leadership:
     """What the parts of a daemon need to know of the election; without an `elector` it always leads."""
 
-    def __init__(self, elector: Elector | None, pace: Pace, log: FilteringBoundLogger, end: End = leave) -> None:
+    def __init__(
+        self, elector: LeaderElector | None, timing: Timing, log: FilteringBoundLogger, end: End = leave
+    ) -> None:
         self._elector = elector
-        self._pace = pace
+        self._timing = timing
         self._log = log
         self._end = end
 
@@ -139,7 +143,7 @@ class Leadership:
             raise RuntimeError("a scheduler that does not lead is about to write")
         if not elector.holds:
             self._lost(f"a write was due {elector.terms.lease_seconds} s after the last renewal, or later")
-        return self._pace.sleep(HELD_SECONDS)
+        return self._timing.sleep(HELD_SECONDS)
 
     async def begin(self, pods: Pods, watches: Collection[Watch]) -> None:
         """Return once we lead and have seen all pods that the last leader may have bound."""
@@ -169,13 +173,13 @@ class Leadership:
 
     async def _catch_up(self, pods: Pods, told: str) -> None:
         """Wait until the watch has shown this version; where it does not soon, or none is told, list all pods anew."""
-        due, end = version_number(told), self._pace.clock() + CATCH_UP_SECONDS_MAX
+        due, end = version_number(told), self._timing.clock() + CATCH_UP_SECONDS_MAX
         while due is not None:
             if (version_number(pods.shown) or 0) >= due:
                 return
-            if self._pace.clock() >= end:
+            if self._timing.clock() >= end:
                 break
-            await self._pace.sleep(LOOK_SECONDS)
+            await self._timing.sleep(LOOK_SECONDS)
         self._log.info("listing pods again", shown=pods.shown, due=told, reason="the last leader may have bound more")
         await pods.list_again()
 

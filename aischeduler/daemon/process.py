@@ -28,38 +28,38 @@ from structlog.typing import FilteringBoundLogger
 
 from aischeduler import __version__
 from aischeduler.config.schema import Config, ConstraintRule, EvictionWay
-from aischeduler.daemon.acquaintance import meet
 from aischeduler.daemon.answer_batching import batch_answers
-from aischeduler.daemon.ending import finish, in_hand, newest_of_ours
 from aischeduler.daemon.leadership import elected
 from aischeduler.daemon.pool_loops import SLICE_SECONDS, Job, Perform, PoolLoops, Spawn
 from aischeduler.daemon.profile import profile_of
+from aischeduler.daemon.server_check import check_server
+from aischeduler.daemon.shutdown import finish, in_hand, newest_of_ours
 from aischeduler.engine.scheduler import Scheduler
-from aischeduler.kube import resources
-from aischeduler.kube.auth import Server
+from aischeduler.kube import watched_resources
+from aischeduler.kube.api_types import PodDocument
+from aischeduler.kube.backoff import ExponentialBackoff, Timing
 from aischeduler.kube.binder import Binder, BindTerms
 from aischeduler.kube.client import Client
+from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.crds import NOT_INSTALLED
-from aischeduler.kube.documents import PodDocument
+from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.kube.errors import AccessError, ApiError, RefusedError, UndefinedError
+from aischeduler.kube.event_messages import ReportingController
+from aischeduler.kube.event_queue import EventQueue
 from aischeduler.kube.evictor import IN_FLIGHT as EVICTIONS_IN_FLIGHT
-from aischeduler.kube.evictor import Evictor, Mandate
-from aischeduler.kube.executor import Crew, Executor, Instruments
-from aischeduler.kube.inbox import Inbox
-from aischeduler.kube.notes import Reporter
-from aischeduler.kube.pace import Backoff, Pace
-from aischeduler.kube.podreader import PodReader
-from aischeduler.kube.podspec import SpecCache
-from aischeduler.kube.pool_requests import RENEW_SECONDS
-from aischeduler.kube.reflector import Ears, Reflector
+from aischeduler.kube.evictor import EvictionOptions, Evictor
+from aischeduler.kube.executor import Executor, Instruments, Workers
+from aischeduler.kube.log_limiter import LogSampler, RefusalLog
+from aischeduler.kube.pod_reader import PodReader
+from aischeduler.kube.pool_writes import RENEW_SECONDS
+from aischeduler.kube.reflector import Handlers, Reflector
 from aischeduler.kube.refresher import Refresher, Times, Watches
-from aischeduler.kube.refusals import Refusals, Seldom
-from aischeduler.kube.reports import IN_FLIGHT_MAX, Reports, Voice
-from aischeduler.kube.resources import Unreadable
-from aischeduler.kube.wire import Wire
+from aischeduler.kube.reporter import IN_FLIGHT_MAX, EventSource, Reporter
+from aischeduler.kube.server_access import Server
+from aischeduler.kube.watched_resources import Unreadable
 from aischeduler.model.actions import ObjectRef, Warn
+from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.events import Event
-from aischeduler.model.reasons import EventReason
 from aischeduler.observability.health import pool_loop
 from aischeduler.observability.observatory import Observatory
 from aischeduler.observability.sources import Waiting
@@ -74,14 +74,14 @@ RESTART_LONGEST_SECONDS: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Works:
+class Components:
     """What a running daemon is made of, for those who look on."""
 
     reflectors: tuple[Reflector[Any], ...]
     pods: Reflector[PodDocument]
     """The one of them that follows pods."""
-    crew: Crew
-    wires: tuple[Wire, ...]
+    workers: Workers
+    connection_pools: tuple[ConnectionPool, ...]
 
 
 def _writes_max(config: Config) -> int:
@@ -92,7 +92,7 @@ def _writes_max(config: Config) -> int:
 class Daemon:
     """One scheduler for one cluster, until `stop` is set; `deciding` is set once decisions are taken.
 
-    `works` is there from the start of `run` on. Metrics and health are served on `listener`, where there is one.
+    `components` is there from the start of `run` on. Metrics and health are served on `listener`, where there is one.
     """
 
     def __init__(
@@ -100,12 +100,12 @@ class Daemon:
         server: Server,
         config: Config,
         stop: asyncio.Event,
-        pace: Pace | None = None,
+        timing: Timing | None = None,
         listener: socket.socket | None = None,
     ) -> None:
         self.standing_by = asyncio.Event()
         self.deciding = asyncio.Event()
-        self.works: Works | None = None
+        self.components: Components | None = None
         self.scheduler = Scheduler(profile_of(config), run=secrets.token_hex(3))
         self._refused = ""
         """Why the API server cannot be used."""
@@ -113,15 +113,15 @@ class Daemon:
         self._config = config
         self._stop = stop
         self._log: FilteringBoundLogger = structlog.get_logger().bind()
-        self._inbox = Inbox()
-        self._pace = pace or Pace(time.monotonic, asyncio.sleep, secrets.SystemRandom())
+        self._event_queue = EventQueue()
+        self._timing = timing or Timing(time.monotonic, asyncio.sleep, secrets.SystemRandom())
         self._listener = listener
-        refusals = Refusals(self._log, self._pace.clock)
+        refusals = RefusalLog(self._log, self._timing.clock)
         server.intercepted, server.troubled = refusals.intercepted, refusals.troubled
-        self._seldom = Seldom(self._pace.clock)
+        self._seldom = LogSampler(self._timing.clock)
         self._executor: Executor | None = None
-        self._leadership = elected(server, config, self._pace, self._log)
-        self._observatory = Observatory(self.scheduler, self._pace.clock, self._unready, self._leads)
+        self._leadership = elected(server, config, self._timing, self._log)
+        self._observatory = Observatory(self.scheduler, self._timing.clock, self._unready, self._leads)
 
     async def run(self) -> None:
         """Schedule until told to stop; raises only what a new process has to mend."""
@@ -133,16 +133,16 @@ class Daemon:
             leader_election=self._config.leader_election.enabled,
         )
         fence = self._leadership.fence
-        wire = Wire(self._server, _writes_max(self._config), fence=fence)
+        connections = ConnectionPool(self._server, _writes_max(self._config), fence=fence)
         try:
             async with Client(self._server, fence) as client:
                 try:
                     async with asyncio.TaskGroup() as tasks:
-                        await self._run(client, wire, tasks)
+                        await self._run(client, connections, tasks)
                 finally:
                     await self._let_another_lead("")
         finally:
-            await wire.close()
+            await connections.close()
             await self._leadership.close()
             await self._server.close()
             gc.unfreeze()
@@ -153,48 +153,54 @@ class Daemon:
     def apply(self, config: Config) -> None:
         """Take over what of a configuration a running scheduler can; see `config.schema.RELOADED`."""
         self._config = config
-        works = self.works
-        if works is None:
+        components = self.components
+        if components is None:
             return
-        for wire in works.wires:
-            wire.answer_seconds = config.request_timeout_seconds
-        works.wires[0].widen(_writes_max(config))
-        works.crew.binder.bound(config.bind_in_flight)
-        works.crew.reports.limit(config.events.per_second, config.events.burst)
+        for connections in components.connection_pools:
+            connections.answer_seconds = config.request_timeout_seconds
+        components.connection_pools[0].widen(_writes_max(config))
+        components.workers.binder.bound(config.bind_in_flight)
+        components.workers.reports.limit(config.events.per_second, config.events.burst)
 
-    async def _run(self, client: Client, wire: Wire, tasks: asyncio.TaskGroup) -> None:
-        works = self.works = self._build(client, wire)
+    async def _run(self, client: Client, connections: ConnectionPool, tasks: asyncio.TaskGroup) -> None:
+        components = self.components = self._build(client, connections)
         self.apply(self._config)
-        instruments = Instruments(self._bug, self._observatory.meter.ended, self._pace.clock)
-        executor = self._executor = Executor(works.crew, self._inbox.put, self._log, instruments)
-        room = partial(self._room, works.crew.binder)
-        loops = PoolLoops(self._observatory.engine, executor.perform, room, self._pace.clock, self._loops_failed)
+        instruments = Instruments(self._bug, self._observatory.meter.ended, self._timing.clock)
+        executor = self._executor = Executor(components.workers, self._event_queue.put, self._log, instruments)
+        room = partial(self._room, components.workers.binder)
+        loops = PoolLoops(self._observatory.engine, executor.perform, room, self._timing.clock, self._loops_failed)
 
         def begin(name: str, job: Job) -> asyncio.Task[None]:
             return tasks.create_task(self._restarting(name, job), name=name)
 
         executing = begin("executor", executor.run)
-        following = [begin(f"reflector of {one.resource.kind}", one.run) for one in works.reflectors]
+        following = [begin(f"reflector of {one.resource.kind}", one.run) for one in components.reflectors]
         jobs: dict[str, Job] = {
-            "refresher": partial(works.crew.refresher.run, Times(time.time, works.crew.reports.since), self._bug),
+            "refresher": partial(
+                components.workers.refresher.run, Times(time.time, components.workers.reports.since), self._bug
+            ),
             "intake": partial(self._take_in, loops, executor.perform),
-            "answer batching": partial(batch_answers, works.crew.binder, partial(self._busy, loops)),
+            "answer batching": partial(batch_answers, components.workers.binder, partial(self._busy, loops)),
             "self-check": self._check,
-            "renewals": partial(self._renew_statuses, works.crew.reports),
+            "renewals": partial(self._renew_statuses, components.workers.reports),
         }
         following += [begin(name, job) for name, job in jobs.items()]
         renewing = begin("lease", self._leadership.keep)
-        starting = begin("start", partial(self._start, client, works, loops, begin))
-        async with self._pages(works):
+        starting = begin("start", partial(self._start, client, components, loops, begin))
+        async with self._pages(components):
             await self._stop.wait()
-            binder, evictor = works.crew.binder.backlog, works.crew.evictor.backlog
+            binder, evictor = components.workers.binder.work_queue, components.workers.evictor.work_queue
             self._log.info("stopping", in_flight=binder.unfinished, evictions=evictor.unfinished)
             starting.cancel()
             loops.end()
-            await finish(works.crew, self._log)
+            await finish(components.workers, self._log)
             executing.cancel()
             await asyncio.wait([starting, executing])
-            pods_seen = await newest_of_ours(works.crew, self.scheduler, self._pace) if self._leadership.elects else ""
+            pods_seen = (
+                await newest_of_ours(components.workers, self.scheduler, self._timing)
+                if self._leadership.elects
+                else ""
+            )
             for task in (*following, renewing):
                 task.cancel()
             await asyncio.wait([renewing])
@@ -203,65 +209,67 @@ class Daemon:
 
     def _busy(self, loops: PoolLoops) -> bool:
         """Say whether there is something to take in or to decide."""
-        return loops.busy or bool(len(self._inbox))
+        return loops.busy or bool(len(self._event_queue))
 
     async def _room(self, binder: Binder, pool: str) -> None:
         """Wait until the pool may decide more."""
-        await self._observatory.vitals.hold(partial(binder.backlog.room, pool))
+        await self._observatory.vitals.hold(partial(binder.work_queue.room, pool))
 
-    def _build(self, client: Client, wire: Wire) -> Works:
+    def _build(self, client: Client, connections: ConnectionPool) -> Components:
         """Put together what talks to the API server."""
-        specs, pace, config = SpecCache(), self._pace, self._config
-        reports = Reports(wire, client, pace, self._voice(), self._log)
-        ears = Ears(self._inbox.put, partial(self._unreadable, reports), self._failed, self._inbox.room)
-        pods = Reflector(client, resources.pods(specs), ears, pace)
+        specs, timing, config = SpecCache(), self._timing, self._config
+        reports = Reporter(connections, client, timing, self._event_source(), self._log)
+        handlers = Handlers(
+            self._event_queue.put, partial(self._unreadable, reports), self._failed, self._event_queue.room
+        )
+        pods = Reflector(client, watched_resources.pods(specs), handlers, timing)
         reader = PodReader(client, pods, specs)
-        mandate = Mandate(config.scheduler_name, config.eviction is EvictionWay.EVICT, time.time)
-        namespaces = Reflector(client, resources.namespaces(), ears, pace)
-        pools = Reflector(client, resources.pools(reports), ears, pace)
-        nodes = Reflector(client, resources.nodes(), ears, pace)
-        budgets = Reflector(client, resources.budgets(), ears, pace)
+        mandate = EvictionOptions(config.scheduler_name, config.eviction is EvictionWay.EVICT, time.time)
+        namespaces = Reflector(client, watched_resources.namespaces(), handlers, timing)
+        pools = Reflector(client, watched_resources.pools(reports), handlers, timing)
+        nodes = Reflector(client, watched_resources.nodes(), handlers, timing)
+        budgets = Reflector(client, watched_resources.budgets(), handlers, timing)
         watches = Watches(pods, nodes, pools, budgets, namespaces)
         terms = BindTerms(config.bind_in_flight, self.scheduler, self._leadership.epoch)
-        crew = Crew(
-            Binder(wire, reader.read, pace, terms, self._bug),
-            Evictor(wire, pace, mandate, self._bug),
+        workers = Workers(
+            Binder(connections, reader.read, timing, terms, self._bug),
+            Evictor(connections, timing, mandate, self._bug),
             reports,
             reader,
-            Refresher(client, watches, pace, self._inbox.put, self._log),
+            Refresher(client, watches, timing, self._event_queue.put, self._log),
         )
         holds = config.unsupported_constraints is ConstraintRule.HOLD
-        kinds = (resources.claims(), resources.volumes()) if holds else ()
-        storage: tuple[Reflector[Any], ...] = tuple(Reflector(client, one, ears, pace) for one in kinds)
+        kinds = (watched_resources.claims(), watched_resources.volumes()) if holds else ()
+        storage: tuple[Reflector[Any], ...] = tuple(Reflector(client, one, handlers, timing) for one in kinds)
         reflectors: tuple[Reflector[Any], ...] = (namespaces, pools, nodes, budgets, *storage, pods)
-        return Works(reflectors, pods, crew, (wire, client.wire))
+        return Components(reflectors, pods, workers, (connections, client.connections))
 
-    async def _start(self, client: Client, works: Works, loops: PoolLoops, begin: Spawn) -> None:
+    async def _start(self, client: Client, components: Components, loops: PoolLoops, begin: Spawn) -> None:
         """Let decisions begin once everything was listed and taken in, and we lead; or end with one that is too old."""
-        self._refused = await meet(client, self._server.url, self._pace, self._log)
+        self._refused = await check_server(client, self._server.url, self._timing, self._log)
         if self._refused:
             self._stop.set()
             return
-        reflectors = works.reflectors
+        reflectors = components.reflectors
         for reflector in reflectors:
             await reflector.synced.wait()
-        await self._inbox.emptied()
+        await self._event_queue.emptied()
         gc.freeze()  # what was listed stays; collections need not walk over it
         gc.enable()
         self._log.info("synced", **{reflector.resource.kind.lower() + "s": len(reflector) for reflector in reflectors})
         self.standing_by.set()
-        await self._leadership.begin(works.crew.reader, works.reflectors)
-        await self._inbox.emptied()
+        await self._leadership.begin(components.workers.reader, components.reflectors)
+        await self._event_queue.emptied()
         loops.begin(begin)
         self.deciding.set()
 
     async def _take_in(self, loops: PoolLoops, perform: Perform) -> None:
         """Let the engine observe what was heard, a slice at a time."""
-        clock = self._pace.clock
+        clock = self._timing.clock
         while True:
-            await self._inbox.filled()
+            await self._event_queue.filled()
             end = clock() + SLICE_SECONDS
-            while (event := self._inbox.take()) is not None:
+            while (event := self._event_queue.take()) is not None:
                 self._observe(event)
                 if clock() >= end:
                     break
@@ -272,7 +280,7 @@ class Daemon:
 
     def _observe(self, event: Event) -> None:
         try:
-            self.scheduler.observe(event, self._pace.clock())
+            self.scheduler.observe(event, self._timing.clock())
         except Exception as error:  # noqa: BLE001 - an event that the engine cannot take must not stop the others
             kind = type(event).__name__  # the engine has counted it
             left_out = self._seldom.left_out((kind, type(error)))
@@ -282,33 +290,33 @@ class Daemon:
     def _stand_by(self, perform: Perform) -> None:
         """Let time act on the engine of a scheduler that does not lead."""
         try:
-            perform(self.scheduler.stand_by(self._pace.clock()))
+            perform(self.scheduler.stand_by(self._timing.clock()))
         except Exception as error:  # noqa: BLE001 - a bug must not stop what is heard
             self._bug("standby", error)
 
     async def _check(self) -> None:
         """Let the engine judge itself from time to time; what is broken is a bug of ours."""
         while True:
-            await self._pace.sleep(CHECK_SECONDS)
-            violations = self.scheduler.self_check(self._pace.clock())
+            await self._timing.sleep(CHECK_SECONDS)
+            violations = self.scheduler.self_check(self._timing.clock())
             told = self.scheduler.digest() if violations else {}
             for violation in violations:
                 self._log.error("invariant violated", invariant=violation.name, reason=violation.message, **told)
 
-    async def _renew_statuses(self, reports: Reports) -> None:
+    async def _renew_statuses(self, reports: Reporter) -> None:
         """Say from time to time that the statuses of Pools hold."""
         while True:
-            await self._pace.sleep(RENEW_SECONDS)
+            await self._timing.sleep(RENEW_SECONDS)
             reports.renew()
 
     async def _let_another_lead(self, pods_seen: str) -> None:
         """Give the Lease back, unless something of ours is under way; the second time changes nothing."""
-        if self.works is not None:
-            await self._leadership.give_back(in_hand(self.works.crew), pods_seen)
+        if self.components is not None:
+            await self._leadership.give_back(in_hand(self.components.workers), pods_seen)
 
     async def _restarting(self, name: str, job: Job) -> None:
         """Run a job to its end: what fails starts again after a while."""
-        backoff = Backoff(self._pace, RESTART_FIRST_SECONDS, RESTART_LONGEST_SECONDS)
+        backoff = ExponentialBackoff(self._timing, RESTART_FIRST_SECONDS, RESTART_LONGEST_SECONDS)
         while True:
             try:
                 return await job()
@@ -316,13 +324,13 @@ class Daemon:
                 seconds = backoff.next_seconds()
                 self._observatory.vitals.failed(name)
                 self._bug(name, error, again_in_seconds=round(seconds, 1))
-                await self._pace.sleep(seconds)
+                await self._timing.sleep(seconds)
 
-    def _voice(self) -> Voice:
+    def _event_source(self) -> EventSource:
         instance = f"{self._config.scheduler_name}-{socket.gethostname()}-{os.getpid()}"
-        return Voice(Reporter(self._config.scheduler_name, instance), time.time)
+        return EventSource(ReportingController(self._config.scheduler_name, instance), time.time)
 
-    def _unreadable(self, reports: Reports, found: Unreadable) -> None:
+    def _unreadable(self, reports: Reporter, found: Unreadable) -> None:
         self._log.warning(
             "object not readable",
             kind=found.kind,
@@ -335,17 +343,17 @@ class Daemon:
             about = ObjectRef(found.kind, found.name, found.uid, found.namespace)
             reports.warn(Warn(about, EventReason.UNREADABLE, f"The scheduler cannot read this object: {found.message}"))
 
-    def _pages(self, works: Works) -> AbstractAsyncContextManager[None]:
+    def _pages(self, components: Components) -> AbstractAsyncContextManager[None]:
         """Return a context in which metrics and health are served."""
-        crew = works.crew
-        reflectors = {reflector.resource.kind: reflector for reflector in works.reflectors}
+        workers = components.workers
+        reflectors = {reflector.resource.kind: reflector for reflector in components.reflectors}
         backlogs: dict[str, Callable[[], int]] = {
-            "events": lambda: len(self._inbox),
-            "binds": lambda: crew.binder.backlog.unfinished,
-            "evictions": lambda: crew.evictor.backlog.unfinished,
+            "events": lambda: len(self._event_queue),
+            "binds": lambda: workers.binder.work_queue.unfinished,
+            "evictions": lambda: workers.evictor.work_queue.unfinished,
         }
-        waiting = Waiting(backlogs, crew.binder.oldest_seconds)
-        return self._observatory.pages(self._listener, crew.reports.counts, reflectors, waiting)
+        waiting = Waiting(backlogs, workers.binder.oldest_seconds)
+        return self._observatory.pages(self._listener, workers.reports.counts, reflectors, waiting)
 
     def _leads(self) -> bool:
         return self._leadership.leads
@@ -354,7 +362,7 @@ class Daemon:
         """Return why no decisions are taken, or why they are not those that were meant, or nothing."""
         if self._stop.is_set():
             return "stopping"
-        reflectors = self.works.reflectors if self.works is not None else ()
+        reflectors = self.components.reflectors if self.components is not None else ()
         if self.standing_by.is_set():
             return NOT_INSTALLED if any(reflector.absent for reflector in reflectors) else self._no_progress()
         missing = [reflector.resource.kind for reflector in reflectors if not reflector.synced.is_set()]
@@ -366,9 +374,9 @@ class Daemon:
 
     def _no_progress(self) -> str:
         """Return that Bindings have had no outcome for long and what is known of why, or nothing."""
-        works = self.works
-        seconds = works.crew.binder.oldest_seconds() if works is not None else 0.0
-        if works is None or self._executor is None or seconds <= NO_OUTCOME_SECONDS:
+        components = self.components
+        seconds = components.workers.binder.oldest_seconds() if components is not None else 0.0
+        if components is None or self._executor is None or seconds <= NO_OUTCOME_SECONDS:
             return ""
         unreadable = self._executor.unreadable
         why = f"; pods cannot be read: {unreadable}" if unreadable else ""

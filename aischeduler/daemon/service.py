@@ -11,7 +11,7 @@ from aischeduler.config.schema import Config
 from aischeduler.daemon.process import Daemon
 from aischeduler.daemon.reload import Apply, Reload, Source
 from aischeduler.daemon.signals import reacting
-from aischeduler.kube.auth import Server
+from aischeduler.kube.server_access import Server
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

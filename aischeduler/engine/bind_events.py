@@ -11,7 +11,7 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.evictions import left
 from aischeduler.engine.pod_events import free_room, pod_gone
 from aischeduler.model.actions import ReportWaiting
-from aischeduler.model.events import BindRefused, Refusal
+from aischeduler.model.events import BindRefusal, BindRefused
 from aischeduler.state.records import Place, PodRecord
 
 
@@ -20,7 +20,7 @@ def bind_refused(cluster: Cluster, event: BindRefused, now: float) -> None:
     record = cluster.records.get(event.uid)
     if record is None or record.place is not Place.ASSUMED or cluster.nodes.names[record.row] != event.node:
         return
-    if event.refusal is Refusal.GONE:
+    if event.refusal is BindRefusal.GONE:
         pod_gone(cluster, event.uid, now)
         return
     cluster.unsettled.pop(event.uid, None)
@@ -29,15 +29,15 @@ def bind_refused(cluster: Cluster, event: BindRefused, now: float) -> None:
     record.home = cluster.pools.home(record.pod.pool)
     queue = cluster.queues[record.home]
     match event.refusal:
-        case Refusal.TAKEN | Refusal.HELD:
+        case BindRefusal.TAKEN | BindRefusal.HELD:
             queue.hold(record, now)
-        case Refusal.INVALID:
+        case BindRefusal.INVALID:
             queue.hold(record, now)
             _report(cluster, record, event)
-        case Refusal.FORBIDDEN | Refusal.UNAVAILABLE:
+        case BindRefusal.FORBIDDEN | BindRefusal.UNAVAILABLE:
             queue.retry(record, now)
             _report(cluster, record, event)
-        case Refusal.STALE:
+        case BindRefusal.STALE:
             record.backoff_until = now
             queue.add(record, now)
         case _:

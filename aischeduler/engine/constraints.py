@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Final, assert_never
 
 from aischeduler.engine.cluster import Cluster
-from aischeduler.model.constraints import REQUIRED_ANTI_AFFINITY, Constraint, ConstraintKind
 from aischeduler.model.events import ClaimGone, ClaimSeen, VolumeGone, VolumeSeen
 from aischeduler.model.names import SCHEDULER_NAME
 from aischeduler.model.pod import Pod
-from aischeduler.model.storage import ClaimUse
+from aischeduler.model.unsupported_constraints import REQUIRED_ANTI_AFFINITY, Constraint, ConstraintKind
+from aischeduler.model.volumes import ClaimUse
 from aischeduler.state.anti_affinity import terms_of
 from aischeduler.state.records import Place, PodRecord
 from aischeduler.state.storage import Storage

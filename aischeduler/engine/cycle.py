@@ -26,12 +26,12 @@ from aischeduler.model.actions import Action, Bind, Nominate, ReportWaiting
 from aischeduler.model.pool import MakeRoom, Pool
 from aischeduler.policies.borrowing import (
     Lender,
+    LenderRefusal,
     NoLender,
-    Refusal,
     may_borrow,
     wanted_at_home,
 )
-from aischeduler.policies.placement import Placed, place
+from aischeduler.policies.placement import BestNode, place
 from aischeduler.policies.preemption import Chosen, viable
 from aischeduler.state.claims import Claim
 from aischeduler.state.index import Rows
@@ -195,7 +195,7 @@ def _place_at_home(tried: Attempt) -> bool:
     return True
 
 
-def _place_over_claims(tried: Attempt) -> Placed | None:
+def _place_over_claims(tried: Attempt) -> BestNode | None:
     """Place the pod on a row that only pods behind it have claimed; they keep what is left."""
     cluster, record = tried.cluster, tried.record
     claims = lifted_for(cluster, record, tried.queue.pool)
@@ -209,7 +209,7 @@ def _place_over_claims(tried: Attempt) -> Placed | None:
     displaced = _end_for(tried, claims, row)
     cluster.nodes.add(record.pod.spec, row)
     renominate(cluster, displaced, tried.now)
-    return Placed(row, feasible)
+    return BestNode(row, feasible)
 
 
 def _end_for(tried: Attempt, claims: tuple[Claim, ...], row: int) -> tuple[Claim, ...]:
@@ -312,7 +312,7 @@ def _count_borrowing(tried: Attempt, found: Lender | NoLender) -> None:
     tally, home = tried.cluster.tally, tried.record.home
     tally.borrow_attempts[home] += 1
     for _, refusal in found.refused:
-        if refusal is not Refusal.VISITED:
+        if refusal is not LenderRefusal.VISITED:
             tally.borrow_refusals[home, refusal] += 1
     if isinstance(found, NoLender) and found.home is not None:
         tally.borrow_refusals[home, found.home] += 1
@@ -349,7 +349,7 @@ def _hold(tried: Attempt) -> None:
     tried.ended(Result.HELD)
 
 
-def _bind(tried: Attempt, placed: Placed) -> None:
+def _bind(tried: Attempt, placed: BestNode) -> None:
     """Take note that the pod counts on its row, and tell."""
     cluster, record, queue = tried.cluster, tried.record, tried.queue
     count_saved(cluster, queue, record, placed.row)

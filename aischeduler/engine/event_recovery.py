@@ -31,6 +31,7 @@ from aischeduler.engine.recovery import (
 from aischeduler.engine.unknown_pools import forget_late, want_again
 from aischeduler.model.actions import Action, Step
 from aischeduler.model.events import (
+    BindRefusal,
     BindRefused,
     BudgetGone,
     BudgetSeen,
@@ -51,7 +52,6 @@ from aischeduler.model.events import (
     PoolUnread,
     Refreshed,
     RefreshFailed,
-    Refusal,
     VolumeGone,
     VolumeSeen,
 )
@@ -233,12 +233,12 @@ def _place_anew(cluster: Cluster, pod: Pod) -> None:
     cluster.review_loans(record.row)
 
 
-def _unbind(cluster: Cluster, uid: str, refusal: Refusal) -> None:
+def _unbind(cluster: Cluster, uid: str, refusal: BindRefusal) -> None:
     """Let a pod wait again whose Binding was refused and that did not get back into its queue."""
     record = cluster.records.get(uid)
     if record is None or record.queue or (record.place is not Place.ASSUMED and record.place not in WAITING):
         return
-    if refusal is Refusal.GONE:
+    if refusal is BindRefusal.GONE:
         _strike(cluster, uid)
         return
     _forget_leaving(cluster, record)

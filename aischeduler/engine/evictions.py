@@ -18,11 +18,11 @@ from aischeduler.engine.cluster import Asked, Cluster
 from aischeduler.engine.freshness import await_to_end_loans, is_fresh
 from aischeduler.engine.wakeups import row_changed
 from aischeduler.model.actions import Action, Cause, Evict, Settle
-from aischeduler.model.budget import Budget
+from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import EvictRefused, Spared
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool, ReclaimPolicy
-from aischeduler.model.resources import Amounts
+from aischeduler.model.resources import ResourceList
 from aischeduler.state.records import PodRecord
 
 LEAVING_SLACK_SECONDS: Final = 60.0
@@ -97,7 +97,7 @@ def evict_refused(cluster: Cluster, event: EvictRefused, now: float) -> None:
             _spare_no_more(cluster, [event.uid], now)
 
 
-def budget_seen(cluster: Cluster, budget: Budget, now: float) -> None:
+def budget_seen(cluster: Cluster, budget: DisruptionBudget, now: float) -> None:
     """Take a budget as it now is; pods that it covers, or did, and that were spared for that may be tried again."""
     before = cluster.budgets.see(budget, cluster.victims)
     _uncover(cluster, (budget, before or budget), now)
@@ -110,7 +110,7 @@ def budget_gone(cluster: Cluster, namespace: str, name: str, now: float) -> None
         _uncover(cluster, (budget,), now)
 
 
-def _uncover(cluster: Cluster, changed: tuple[Budget, ...], now: float) -> None:
+def _uncover(cluster: Cluster, changed: tuple[DisruptionBudget, ...], now: float) -> None:
     """Let pods of these budgets be tried again, as far as the budgets as they now are do not forbid it."""
     freed: list[str] = []
     for uid in cluster.spared.names():
@@ -204,7 +204,7 @@ def _newest_first(record: PodRecord) -> tuple[int, int, str]:
     return (-(record.pod.started_seconds or 2**62), -record.arrival, record.pod.uid)
 
 
-def _over(limit: Amounts, lent: Amounts, taken: Amounts) -> bool:
+def _over(limit: ResourceList, lent: ResourceList, taken: ResourceList) -> bool:
     """Say whether more is lent than the limit allows of something that is taken."""
     return any(lent.get(name, 0) > most and taken.get(name) for name, most in limit.items())
 

@@ -22,7 +22,7 @@ from aischeduler.engine.queue_laws import queue_faults
 from aischeduler.engine.summary import summarize
 from aischeduler.model.actions import Action
 from aischeduler.model.names import DEFAULT_POOL
-from aischeduler.model.summary import PoolSummary
+from aischeduler.model.pool_summary import PoolSummary
 from aischeduler.state.claims import Claim
 from aischeduler.state.nodes import UNOFFERED
 from aischeduler.state.pool_rows import NO_POOL

@@ -12,8 +12,8 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.lending import limits_freed
 from aischeduler.engine.wakeups import rows_changed
 from aischeduler.model.actions import ObjectRef, Warn
+from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.node import Node
-from aischeduler.model.reasons import EventReason
 from aischeduler.state.nodes import Change
 from aischeduler.state.pool_rows import NO_POOL
 from aischeduler.state.pools import Moved

@@ -9,9 +9,9 @@ from aischeduler.config.spelling import nearest
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import ignored
 from aischeduler.model.actions import Action, ObjectRef, Warn
+from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.names import DEFAULT_POOL, POOL_KEY
 from aischeduler.model.pod import Pod
-from aischeduler.model.reasons import EventReason
 from aischeduler.state.records import PodRecord
 
 

@@ -9,13 +9,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from aischeduler.engine.cluster import Cluster
-from aischeduler.model.constraints import PodTerm
 from aischeduler.model.names import CPU, DEFAULT_POOL, MEMORY
 from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort, PodSpec
-from aischeduler.model.resources import Amounts
-from aischeduler.model.storage import ClaimKey
-from aischeduler.model.summary import GPU
+from aischeduler.model.pool_summary import GPU
+from aischeduler.model.resources import ResourceList
+from aischeduler.model.unsupported_constraints import PodTerm
+from aischeduler.model.volumes import ClaimKey
 from aischeduler.state.anti_affinity import terms_of
 from aischeduler.state.loans import Loan
 from aischeduler.state.records import Place, PodRecord
@@ -163,5 +163,5 @@ def _add_running(cluster: Cluster, record: PodRecord, sums: dict[str, dict[str, 
         sums[loan[1]]["borrowed"].update(taken)
 
 
-def _bounded(found: Amounts) -> Mapping[str, int]:
+def _bounded(found: ResourceList) -> Mapping[str, int]:
     return {name: min(amount, AMOUNT_MAX) for name, amount in found.items()}

@@ -48,7 +48,6 @@ from aischeduler.engine.unknown_pools import (
 )
 from aischeduler.engine.wakeups import look_anew, wake_some
 from aischeduler.model.actions import Action, ReportInternalError, Settle, Step
-from aischeduler.model.constraints import ConstraintKind
 from aischeduler.model.events import (
     BindRefused,
     BudgetGone,
@@ -76,7 +75,8 @@ from aischeduler.model.events import (
 )
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.node import Node
-from aischeduler.model.summary import PoolSummary
+from aischeduler.model.pool_summary import PoolSummary
+from aischeduler.model.unsupported_constraints import ConstraintKind
 from aischeduler.state.loans import Loan
 from aischeduler.state.queue import PoolQueue
 from aischeduler.state.records import Place, PodRecord

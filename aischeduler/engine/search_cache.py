@@ -6,8 +6,8 @@ from typing import Final
 from cachetools import LRUCache
 
 from aischeduler.policies.borrowing import NoLender
-from aischeduler.policies.floors import Floors
 from aischeduler.policies.preemption import Losses, Unhelpful
+from aischeduler.policies.preemption_bounds import LossBounds
 
 LOSSES_MAX: Final = 64
 """Searches that found victims and are remembered; each takes some numbers per node of its pool."""
@@ -33,7 +33,7 @@ class Searches:
 
     def __init__(self) -> None:
         self.made = 0
-        self.floors = Floors()
+        self.floors = LossBounds()
         """The least that each row could lose."""
         self.victims: LRUCache[tuple[str, bytes], tuple[tuple[int, int], int, Unhelpful]] = LRUCache(SEARCHES_MAX)
         """Pool and class -> versions, priority that was too low, and why nobody can go."""

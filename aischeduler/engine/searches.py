@@ -14,8 +14,8 @@ from aischeduler.engine.claiming import without
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.search_cache import KnownLosses
 from aischeduler.policies.borrowing import Lender, NoLender, choose_lender
-from aischeduler.policies.floors import Search
 from aischeduler.policies.preemption import Chosen, Demand, Losses, Unhelpful, choice, weigh
+from aischeduler.policies.preemption_bounds import Search
 from aischeduler.state.claims import Claim
 from aischeduler.state.index import Rows
 from aischeduler.state.records import PodRecord

@@ -11,9 +11,9 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.edits import EditsTold, switched_on
 from aischeduler.engine.summary import summarize
 from aischeduler.model.actions import Condition, CreatePool, ObjectRef, ReportPool, Warn
+from aischeduler.model.event_reasons import ConditionReason, EventReason
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pool import Pool
-from aischeduler.model.reasons import ConditionReason, EventReason
 
 CONFLICT_NODES_MAX: Final = 10
 """Nodes that a Conflict condition names; the rest are counted."""

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.model.names import PODS
-from aischeduler.model.resources import Amounts
-from aischeduler.model.summary import GPU, PoolSummary
+from aischeduler.model.pool_summary import GPU, PoolSummary
+from aischeduler.model.resources import ResourceList
 from aischeduler.state.nodes import ALWAYS
 from aischeduler.state.pool_rows import NO_POOL
 from aischeduler.state.running import Slots
@@ -108,7 +108,7 @@ def _claimed(cluster: Cluster, pool: str) -> Sums:
     return sum(by_row.values(), np.zeros(len(nodes.used), dtype=np.int64))
 
 
-def _pending(cluster: Cluster, pool: str) -> Amounts:
+def _pending(cluster: Cluster, pool: str) -> ResourceList:
     total: Counter[str] = Counter()
     for spec, count in cluster.queues[pool].pending():
         for resource, amount in spec.request.taken.items():
@@ -116,7 +116,7 @@ def _pending(cluster: Cluster, pool: str) -> Amounts:
     return total
 
 
-def _shown(cluster: Cluster, sums: Amounts) -> Amounts:
+def _shown(cluster: Cluster, sums: ResourceList) -> ResourceList:
     """Return the sums by resource name, those that are never left out first, then the others by name."""
     always = {resource: sums.get(resource, 0) for resource in ALWAYS}
     gpus = sum(sums.get(resource, 0) for resource in cluster.profile.gpu_resources)

@@ -4,7 +4,7 @@ from collections import Counter
 from enum import StrEnum
 
 from aischeduler.model.actions import Cause, Step
-from aischeduler.policies.borrowing import Refusal
+from aischeduler.policies.borrowing import LenderRefusal
 
 
 class Result(StrEnum):
@@ -28,7 +28,7 @@ class Tally:
         """By the pool in which the pod was tried, and result."""
         self.borrow_attempts: Counter[str] = Counter()
         """Searches for a lender, by home."""
-        self.borrow_refusals: Counter[tuple[str, Refusal]] = Counter()
+        self.borrow_refusals: Counter[tuple[str, LenderRefusal]] = Counter()
         """Lenders that refused, by home and reason; a home that does not borrow refuses itself."""
         self.evictions: Counter[tuple[str, Cause]] = Counter()
         """Evictions asked for, by the pool of the node."""

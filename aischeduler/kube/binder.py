@@ -19,10 +19,11 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol, assert_never
 
 from aischeduler.config.schema import BIND_IN_FLIGHT_MAX
-from aischeduler.kube.backlog import Backlog
+from aischeduler.kube.backoff import ExponentialBackoff, Timing
+from aischeduler.kube.concurrency_limit import CROWD, ConcurrencyLimit
+from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.errors import ApiError, Failed, RefusedError, UnreachableError
-from aischeduler.kube.pace import Backoff, Pace
-from aischeduler.kube.requests import (
+from aischeduler.kube.pod_writes import (
     BIND_TRIES_MAX,
     BindAccepted,
     BindAnswer,
@@ -35,8 +36,7 @@ from aischeduler.kube.requests import (
     stale,
     unavailable,
 )
-from aischeduler.kube.window import CROWD, Window
-from aischeduler.kube.wire import Wire
+from aischeduler.kube.work_queue import WorkQueue
 from aischeduler.model.actions import Bind, Settle
 from aischeduler.model.events import BindRefused
 from aischeduler.model.pod import Pod
@@ -85,7 +85,7 @@ class BindTerms:
 
 
 @dataclass(eq=False, slots=True)
-class Submitted:
+class PendingBinding:
     """A Binding that was submitted, and when. `known` from when its outcome is known."""
 
     action: Bind
@@ -98,42 +98,44 @@ class _InDoubt:
 
 
 class Binder:
-    """Binds what is submitted; `backlog` is what has no outcome yet."""
+    """Binds what is submitted; `work_queue` is what has no outcome yet."""
 
-    def __init__(self, wire: Wire, read_pod: ReadPod, pace: Pace, terms: BindTerms, failed: Failed) -> None:
-        self.backlog: Backlog[Submitted] = Backlog(_ahead(terms.in_flight))
+    def __init__(
+        self, connections: ConnectionPool, read_pod: ReadPod, timing: Timing, terms: BindTerms, failed: Failed
+    ) -> None:
+        self.work_queue: WorkQueue[PendingBinding] = WorkQueue(_ahead(terms.in_flight))
         self.answered = asyncio.Event()
         """Set when an answer came while more Bindings wait to be sent, for who waits for answers to clear."""
         self.unanswered = 0
         """Bindings that were sent and have no answer yet."""
-        self._throttle = pace.throttle
-        self._wire = wire
+        self._throttle = timing.throttle
+        self._connections = connections
         self._read_pod = read_pod
-        self._pace = pace
+        self._timing = timing
         self._terms = terms
-        self._window = Window(terms.in_flight, pace.clock)
+        self._concurrency = ConcurrencyLimit(terms.in_flight, timing.clock)
         self._grown = asyncio.Event()
         self._failed = failed
-        self._held: dict[str, Submitted] = {}
+        self._held: dict[str, PendingBinding] = {}
         """What was submitted and whose outcome has not been told, by the pod's uid, in that order."""
-        self._doubtful: dict[str, Submitted] = {}
+        self._doubtful: dict[str, PendingBinding] = {}
         """Of them those that no task has in hand and none will take."""
         self._doubt = asyncio.Event()
 
     def submit(self, action: Bind) -> None:
         """Put a Binding at the end of its pool's queue."""
-        submitted = Submitted(action, self._pace.clock())
+        submitted = PendingBinding(action, self._timing.clock())
         if (older := self._doubtful.get(action.pod.uid)) is not None:
             self._forget(older)  # the engine has decided anew, so it knows
         self._held[action.pod.uid] = submitted
-        self.backlog.put(submitted, action.pool)
-        if self.backlog.waiting >= CROWD and self._window.crowd():
+        self.work_queue.put(submitted, action.pool)
+        if self.work_queue.waiting >= CROWD and self._concurrency.crowd():
             self._grown.set()
 
     def bound(self, in_flight: int) -> None:
         """Let so many Bindings be under way at a time from now on, at most `BIND_IN_FLIGHT_MAX`."""
-        self.backlog.allow(_ahead(in_flight))
-        if self._window.bound(in_flight):
+        self.work_queue.allow(_ahead(in_flight))
+        if self._concurrency.bound(in_flight):
             self._grown.set()
 
     @property
@@ -149,7 +151,7 @@ class Binder:
     def oldest_seconds(self) -> float:
         """Return how long ago the oldest Binding was submitted whose outcome has not been told; 0 where none is."""
         oldest = next(iter(self._held.values()), None)
-        return self._pace.clock() - oldest.since if oldest is not None else 0.0
+        return self._timing.clock() - oldest.since if oldest is not None else 0.0
 
     def has_lost(self, looked: Settle) -> bool:
         """Say whether no Binding of an assumption is held here: its outcome was told, or a bug has lost it."""
@@ -162,7 +164,7 @@ class Binder:
 
     async def run(self, done: Done) -> None:
         """Bind until cancelled; what an earlier run had in hand is in doubt."""
-        waiting = {id(submitted) for submitted in self.backlog.items()}
+        waiting = {id(submitted) for submitted in self.work_queue.items()}
         for submitted in self._held.values():
             if id(submitted) not in waiting:
                 self._put_in_doubt(submitted)
@@ -182,10 +184,10 @@ class Binder:
 
     async def _bind_all(self, number: int, done: Done) -> None:
         while True:
-            while number >= self._window.size:
+            while number >= self._concurrency.size:
                 await self._grown.wait()
                 self._grown.clear()
-            submitted = await self.backlog.take()
+            submitted = await self.work_queue.take()
             try:
                 outcome = await self._bind(submitted)
             except Exception as error:  # noqa: BLE001 - a bug costs one Binding a look at its pod, not all the others
@@ -196,27 +198,27 @@ class Binder:
             else:
                 self._conclude(submitted, outcome, done)
 
-    def _conclude(self, submitted: Submitted, outcome: Outcome, done: Done) -> None:
+    def _conclude(self, submitted: PendingBinding, outcome: Outcome, done: Done) -> None:
         """Tell the outcome; one that nobody could be told of is left to the next look at the pod."""
         self._finish(submitted)
         try:
-            done(submitted.action, outcome, self._pace.clock() - submitted.since)
+            done(submitted.action, outcome, self._timing.clock() - submitted.since)
         except Exception as error:  # noqa: BLE001 - a bug costs one outcome, not the binder
             self._failed("outcome of a binding", error)
             self._put_in_doubt(submitted)
         else:
             self._forget(submitted)
 
-    def _put_in_doubt(self, submitted: Submitted) -> None:
+    def _put_in_doubt(self, submitted: PendingBinding) -> None:
         self._doubtful[submitted.action.pod.uid] = submitted
         self._doubt.set()
 
-    def _finish(self, submitted: Submitted) -> None:
+    def _finish(self, submitted: PendingBinding) -> None:
         if not submitted.known:
             submitted.known = True
-            self.backlog.finish()
+            self.work_queue.finish()
 
-    def _forget(self, submitted: Submitted) -> None:
+    def _forget(self, submitted: PendingBinding) -> None:
         """Let go of a Binding whose outcome is known to the engine."""
         self._finish(submitted)
         uid = submitted.action.pod.uid
@@ -228,7 +230,7 @@ class Binder:
         """Let go of Bindings in doubt whose pods the watch has shown bound or gone."""
         while True:
             await self._doubt.wait()
-            await self._pace.sleep(REVIEW_SECONDS)
+            await self._timing.sleep(REVIEW_SECONDS)
             for submitted in tuple(self._doubtful.values()):
                 action = submitted.action
                 if not self._terms.engine.still_assumed(action.pod.uid, action.decision):
@@ -236,11 +238,11 @@ class Binder:
             if not self._doubtful:
                 self._doubt.clear()
 
-    async def _bind(self, submitted: Submitted) -> Outcome | None:
+    async def _bind(self, submitted: PendingBinding) -> Outcome | None:
         """Return the one outcome of a Binding, however long it takes; None where it is in doubt."""
         action = submitted.action
         path, body = binding(action, self._terms.epoch())
-        backoff = Backoff(self._pace)
+        backoff = ExponentialBackoff(self._timing)
         tries = 0
         while True:
             if self._throttle.closed:
@@ -268,22 +270,22 @@ class Binder:
                 case _:
                     assert_never(answer)
 
-    def _obsolete(self, submitted: Submitted) -> str:
+    def _obsolete(self, submitted: PendingBinding) -> str:
         """Return why a Binding of which nothing is in effect is not to be sent; empty when it is."""
         action, engine = submitted.action, self._terms.engine
         if not engine.still_assumed(action.pod.uid, action.decision):
             return "the pod is gone, or is where the watch shows it"
         if not engine.has_node(action.node):
             return "the node is gone"
-        if self._pace.clock() - submitted.since > STALE_SECONDS:
+        if self._timing.clock() - submitted.since > STALE_SECONDS:
             return f"it was decided more than {STALE_SECONDS:g} s ago"
         return ""
 
     async def _post(self, action: Bind, path: bytes, body: bytes) -> BindAnswer:
-        began = self._pace.clock()
+        began = self._timing.clock()
         self.unanswered += 1
         try:
-            answer = await self._wire.send(b"POST", path, body, b"application/json")
+            answer = await self._connections.send(b"POST", path, body, b"application/json")
         except UnreachableError as error:
             return Unknown(str(error))
         except Exception as error:  # noqa: BLE001 - as above
@@ -291,14 +293,14 @@ class Binder:
             return Unknown(f"the Binding could not be sent: {error!r}")
         finally:
             self.unanswered -= 1
-        more_waits = self.backlog.waiting > 0
+        more_waits = self.work_queue.waiting > 0
         if more_waits and answer.status < 300:
             self.answered.set()
-        if self._window.answered(self._pace.clock() - began, more_waits=more_waits):
+        if self._concurrency.answered(self._timing.clock() - began, more_waits=more_waits):
             self._grown.set()
         return read_bind_answer(action, answer.status, answer.retry_after, answer.body)
 
-    async def _look(self, action: Bind, backoff: Backoff) -> Pod | _InDoubt | None:
+    async def _look(self, action: Bind, backoff: ExponentialBackoff) -> Pod | _InDoubt | None:
         """Read the pod until the server tells; in doubt where it answers again and again and does not."""
         answered = 0
         while answered < READS_MAX:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Final, Self
 from urllib.parse import urlencode
 
-from aischeduler.kube.auth import Server
-from aischeduler.kube.connection import Answer, Stream
-from aischeduler.kube.documents import read_status, retry_after_seconds
+from aischeduler.kube.api_types import read_status, retry_after_seconds
+from aischeduler.kube.connection_pool import ConnectionPool, Fence, let_pass
 from aischeduler.kube.errors import RefusedError, UnreachableError
-from aischeduler.kube.wire import Fence, Wire, let_pass
+from aischeduler.kube.http_connection import Answer, Stream
+from aischeduler.kube.server_access import Server
 
 LIST_SECONDS: Final = 120.0
 """Longest that a page of a list may take."""
@@ -41,17 +41,17 @@ class Watch:
 class Client:
     """One session with an API server; use it as an async context manager.
 
-    `wire` has the connections, and says how long an answer may take where the request does not.
+    `connections` has the connections, and says how long an answer may take where the request does not.
     """
 
     def __init__(self, server: Server, fence: Fence = let_pass) -> None:
-        self.wire = Wire(server, IN_FLIGHT_MAX, fence=fence)
+        self.connections = ConnectionPool(server, IN_FLIGHT_MAX, fence=fence)
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.wire.close()
+        await self.connections.close()
 
     async def get(self, path: str, query: Query = _NO_QUERY, seconds: float | None = None) -> bytes:
         """Return the body of the answer to a GET that comes within so long; raises ApiError."""
@@ -77,13 +77,13 @@ class Client:
 
     async def _open(self, stack: AsyncExitStack, path: str, query: Query, silence_seconds: float) -> Stream:
         try:
-            return await stack.enter_async_context(self.wire.stream(_target(path, query), silence_seconds))
+            return await stack.enter_async_context(self.connections.stream(_target(path, query), silence_seconds))
         except UnreachableError as error:
             raise UnreachableError(f"GET {path}: {error}") from error
 
     def _checked(self, answer: Answer, path: str) -> Answer:
         try:
-            return self.wire.checked(answer, b"GET", path.encode())
+            return self.connections.checked(answer, b"GET", path.encode())
         except UnreachableError as error:
             raise UnreachableError(f"GET {path}: {error}") from error
 
@@ -98,7 +98,7 @@ class Client:
         """Return the body of an answer below 300."""
         body, content_type = content
         try:
-            answer = await self.wire.send(
+            answer = await self.connections.send(
                 method.encode(), _target(path, query), body, content_type.encode(), seconds=seconds
             )
         except UnreachableError as error:
@@ -110,8 +110,8 @@ class Client:
     def _refusal(self, answer: Answer, request: str) -> RefusedError:
         """Return the error that an answer means; a 401 with what kept the credentials from being read."""
         error = refusal(answer.status, answer.body, answer.retry_after, request)
-        if error.status == 401 and self.wire.failure:
-            message = f"{error.message}; {self.wire.failure}"
+        if error.status == 401 and self.connections.failure:
+            message = f"{error.message}; {self.connections.failure}"
             return RefusedError(error.status, error.reason, message, error.retry_after_seconds, request)
         return error
 

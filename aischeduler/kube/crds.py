@@ -14,7 +14,7 @@ from typing import Final
 import yaml
 
 from aischeduler.kube.pool_schema import pool_schema
-from aischeduler.kube.schemas import Schema
+from aischeduler.kube.schema_types import Schema
 from aischeduler.model import names
 
 HEADER: Final = "# Written by `make crds` from aischeduler/kube/crds.py; edit that, not this.\n"

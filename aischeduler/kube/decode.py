@@ -14,9 +14,9 @@ from typing import Final
 import msgspec
 from msgspec import Raw, Struct
 
-from aischeduler.kube.documents import UNREADABLE, NodeDocument, PodDocument, PodStatus, Quantities
-from aischeduler.kube.podspec import INVALID_LENGTH_MAX, SpecCache
-from aischeduler.kube.requests import POD_SCHEDULED
+from aischeduler.kube.api_types import UNREADABLE, NodeDocument, PodDocument, PodStatus, Quantities
+from aischeduler.kube.decode_pod_spec import INVALID_LENGTH_MAX, SpecCache
+from aischeduler.kube.pod_writes import POD_SCHEDULED
 from aischeduler.kube.unsupported_constraints import claims_used
 from aischeduler.model.names import POOL_KEY, POOL_NAME_LENGTH_MAX
 from aischeduler.model.node import NO_SCHEDULE, Node, Taint

@@ -8,22 +8,22 @@ Source: policy/v1 PodDisruptionBudget.
 
 import msgspec
 
-from aischeduler.kube.documents import UNREADABLE, BudgetDocument, NamespaceDocument, SelectorPart
-from aischeduler.model.budget import Budget
+from aischeduler.kube.api_types import UNREADABLE, BudgetDocument, NamespaceDocument, SelectorPart
+from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import NamespaceSeen
 from aischeduler.model.selectors import LabelSelector, SelectorError, label_requirement, label_selector
 
 SELECTOR = "spec.selector"
 
 
-def read_budget(document: BudgetDocument) -> Budget:
+def read_budget(document: BudgetDocument) -> DisruptionBudget:
     """Return the budget as its status stands; without a status it allows no disruption."""
     metadata, status = document.metadata, document.status
     try:
         selector = _selector(document)
     except (SelectorError, *UNREADABLE):
         selector = None
-    return Budget(
+    return DisruptionBudget(
         namespace=metadata.namespace,
         name=metadata.name,
         uid=metadata.uid,

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final, TypeVar
 
-from aischeduler.kube.documents import Metadata, PoolDocument
-from aischeduler.kube.podspec import INVALID_LENGTH_MAX
+from aischeduler.kube.api_types import Metadata, PoolDocument
+from aischeduler.kube.decode_pod_spec import INVALID_LENGTH_MAX
 from aischeduler.kube.pool_schema import POOLS_NAMED_MAX
-from aischeduler.kube.schemas import (
+from aischeduler.kube.schema_types import (
     NAME_PATTERN,
     REQUIREMENTS_MAX,
     RESOURCE_PATTERN,
@@ -26,7 +26,7 @@ from aischeduler.kube.schemas import (
 from aischeduler.model.names import POOL_NAME_LENGTH_MAX
 from aischeduler.model.pool import MakeRoom, Placement, Pool, ReclaimPolicy
 from aischeduler.model.quantity import QuantityError, shorten
-from aischeduler.model.resources import Amounts, parse_amounts
+from aischeduler.model.resources import ResourceList, parse_amounts
 from aischeduler.model.selectors import LabelSelector, Requirement, SelectorError, label_requirement, label_selector
 
 _NAME: Final = re.compile(NAME_PATTERN.removeprefix("^").removesuffix("$"), re.ASCII)
@@ -82,7 +82,7 @@ def _lenders(path: str, value: Any, own_name: str) -> tuple[str, ...] | None:
     return tuple(names) or None
 
 
-def _limit(path: str, value: Any) -> Amounts:
+def _limit(path: str, value: Any) -> ResourceList:
     """Return the amounts by resource, sorted by name: cpu in milli, everything else in units."""
     amounts: dict[str, int] = {}
     for name, quantity in sorted(_object(path, value, RESOURCES_MAX).items()):

@@ -9,8 +9,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from aischeduler.kube.documents import LabelledMetadata, Metadata, Owner, Present
-from aischeduler.model.storage import Volume, VolumeClaim
+from aischeduler.kube.api_types import LabelledMetadata, Metadata, Owner, Present
+from aischeduler.model.volumes import Volume, VolumeClaim
 
 BOUND: Final = "Bound"
 LOST: Final = "Lost"

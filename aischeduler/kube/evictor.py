@@ -14,14 +14,14 @@ from typing import Final, assert_never
 
 import msgspec
 
-from aischeduler.kube.backlog import Backlog
-from aischeduler.kube.documents import UNREADABLE, Named
+from aischeduler.kube.api_types import UNREADABLE, Named
+from aischeduler.kube.backoff import ExponentialBackoff, Timing
+from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.errors import Failed, UnreachableError
-from aischeduler.kube.evictions import Answer, Ended, Evicted, Eviction, Left, Marked
-from aischeduler.kube.pace import Backoff, Pace
-from aischeduler.kube.requests import Throttled, Unauthenticated, Unknown, time_text
-from aischeduler.kube.store import version_number
-from aischeduler.kube.wire import Wire
+from aischeduler.kube.eviction import Answer, Ended, Evicted, Eviction, Left, Marked
+from aischeduler.kube.known_objects import version_number
+from aischeduler.kube.pod_writes import Throttled, Unauthenticated, Unknown, time_text
+from aischeduler.kube.work_queue import WorkQueue
 from aischeduler.model.actions import Evict
 from aischeduler.model.events import EvictRefused, Spared
 
@@ -35,7 +35,7 @@ Done = Callable[[Evict, Ended, float], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Mandate:
+class EvictionOptions:
     """In whose name we evict, in which way, and a clock of unix time in seconds."""
 
     controller: str
@@ -44,24 +44,24 @@ class Mandate:
 
 
 class Evictor:
-    """Evicts what is submitted, 16 at a time; `backlog` is what has not ended yet."""
+    """Evicts what is submitted, 16 at a time; `work_queue` is what has not ended yet."""
 
-    def __init__(self, wire: Wire, pace: Pace, mandate: Mandate, failed: Failed) -> None:
-        self.backlog: Backlog[tuple[Evict, float]] = Backlog(WAITING_MAX)
+    def __init__(self, connections: ConnectionPool, timing: Timing, mandate: EvictionOptions, failed: Failed) -> None:
+        self.work_queue: WorkQueue[tuple[Evict, float]] = WorkQueue(WAITING_MAX)
         self.newest = 0
         """The newest version of a pod that an answer has named."""
-        self._wire = wire
-        self._pace = pace
-        self._throttle = pace.throttle
+        self._connections = connections
+        self._timing = timing
+        self._throttle = timing.throttle
         self._mandate = mandate
         self._failed = failed
         self._in_hand: dict[int, tuple[Evict, float]] = {}
 
     def submit(self, action: Evict) -> bool:
         """Put an eviction at the end of the queue; False where it is full."""
-        if self.backlog.waiting >= WAITING_MAX:
+        if self.work_queue.waiting >= WAITING_MAX:
             return False
-        self.backlog.put((action, self._pace.clock()), action.pool)
+        self.work_queue.put((action, self._timing.clock()), action.pool)
         return True
 
     async def run(self, done: Done) -> None:
@@ -74,7 +74,7 @@ class Evictor:
 
     async def _evict_all(self, done: Done) -> None:
         while True:
-            action, since = await self.backlog.take()
+            action, since = await self.work_queue.take()
             self._in_hand[id(action)] = action, since
             try:
                 ended = await self._evict(action)
@@ -85,9 +85,9 @@ class Evictor:
 
     def _conclude(self, action: Evict, since: float, ended: Ended, done: Done) -> None:
         self._in_hand.pop(id(action), None)
-        self.backlog.finish()
+        self.work_queue.finish()
         try:
-            done(action, ended, self._pace.clock() - since)
+            done(action, ended, self._timing.clock() - since)
         except Exception as error:  # noqa: BLE001 - a bug costs one end, not the evictor
             self._failed("end of an eviction", error)
 
@@ -96,7 +96,7 @@ class Evictor:
         if action.victim.terminating:
             return Left("the victim is terminating")
         eviction = Eviction(action, self._mandate.controller, honour_budgets=self._mandate.honour_budgets)
-        backoff = Backoff(self._pace)
+        backoff = ExponentialBackoff(self._timing)
         while True:
             await self._throttle.pass_through()
             answer = await self._send(eviction)
@@ -115,7 +115,7 @@ class Evictor:
     async def _send(self, eviction: Eviction) -> Answer:
         write = eviction.request(time_text(self._mandate.wall(), "seconds"))
         try:
-            answer = await self._wire.send(
+            answer = await self._connections.send(
                 write.method.encode(), write.path.encode(), write.body, write.content_type.encode()
             )
         except UnreachableError as error:

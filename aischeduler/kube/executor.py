@@ -19,14 +19,14 @@ from structlog.typing import FilteringBoundLogger
 
 from aischeduler.kube.binder import Binder, Outcome
 from aischeduler.kube.errors import ApiError, Failed, RefusedError
-from aischeduler.kube.evictions import Ended, Evicted, Left, lost
+from aischeduler.kube.event_messages import why_waiting
+from aischeduler.kube.eviction import Ended, Evicted, Left, lost
 from aischeduler.kube.evictor import Evictor
-from aischeduler.kube.notes import why_waiting
-from aischeduler.kube.podreader import PodReader
+from aischeduler.kube.log_limiter import LogSampler
+from aischeduler.kube.pod_reader import PodReader
+from aischeduler.kube.pod_writes import BindAccepted, settle, unavailable
 from aischeduler.kube.refresher import Refresher
-from aischeduler.kube.refusals import Seldom
-from aischeduler.kube.reports import Reports
-from aischeduler.kube.requests import BindAccepted, settle, unavailable
+from aischeduler.kube.reporter import Reporter
 from aischeduler.model.actions import (
     Action,
     Bind,
@@ -75,12 +75,12 @@ class Instruments:
 
 
 @dataclass(frozen=True, slots=True)
-class Crew:
+class Workers:
     """Those who carry out: Bindings, evictions, reports, looks at pods, and what is read before an eviction."""
 
     binder: Binder
     evictor: Evictor
-    reports: Reports
+    reports: Reporter
     reader: PodReader
     refresher: Refresher
 
@@ -93,18 +93,18 @@ class Executor:
 
     def __init__(
         self,
-        crew: Crew,
+        workers: Workers,
         tell: Callable[[Event], None],
         log: FilteringBoundLogger,
         instruments: Instruments,
     ) -> None:
         self.unreadable = ""
-        self._crew = crew
+        self._workers = workers
         self._tell = tell
         self._log = log
         self._failed = instruments.failed
         self._observed = instruments.observed
-        self._seldom = Seldom(instruments.clock)
+        self._seldom = LogSampler(instruments.clock)
         self._settles: asyncio.Queue[Settle] = asyncio.Queue(SETTLES_MAX)
         self._conditions: LRUCache[str, tuple[Condition, ...]] = LRUCache(POOLS_REMEMBERED_MAX)
 
@@ -119,20 +119,20 @@ class Executor:
     def _perform(self, action: Action) -> None:
         match action:
             case Bind(pod):
-                self._crew.binder.submit(action)
-                self._crew.reports.binding(pod)
+                self._workers.binder.submit(action)
+                self._workers.reports.binding(pod)
                 self._log_bind(action)
             case Evict():
-                accepted = self._crew.evictor.submit(action)
+                accepted = self._workers.evictor.submit(action)
                 self._log_evict(action)
                 if not accepted:
                     message = "too many evictions wait"
                     self._evicted(action, EvictRefused(action.victim.uid, Spared.UNAVAILABLE, message), 0.0)
             case ReportWaiting():
-                self._crew.reports.waiting(action)
+                self._workers.reports.waiting(action)
                 self._log_waiting(action)
             case Nominate():
-                self._crew.reports.nominated(action)
+                self._workers.reports.nominated(action)
                 self._log_nominated(action)
             case Settle():
                 if not self._settles.full():  # the core asks again after a while
@@ -143,15 +143,15 @@ class Executor:
     def _perform_other(self, action: Other) -> None:
         match action:
             case Refresh() | ReadPool() | ListPools():
-                self._crew.refresher.submit(action)
+                self._workers.refresher.submit(action)
             case Warn():
-                self._crew.reports.warn(action)
+                self._workers.reports.warn(action)
                 self._log_warning(action)
             case ReportPool():
-                self._crew.reports.pool(action)
+                self._workers.reports.pool(action)
                 self._log_pool(action)
             case CreatePool():
-                self._crew.reports.create(action)
+                self._workers.reports.create(action)
             case TellTurned() | TellEdited() | ReportInternalError():
                 self._log_only(action)
             case _:
@@ -160,21 +160,21 @@ class Executor:
     async def run(self) -> None:
         """Carry out until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._crew.binder.run(self._bound), name="binder")
-            group.create_task(self._crew.evictor.run(self._evicted), name="evictor")
-            group.create_task(self._crew.reports.run(self._decisions_sent, self._failed), name="reports")
+            group.create_task(self._workers.binder.run(self._bound), name="binder")
+            group.create_task(self._workers.evictor.run(self._evicted), name="evictor")
+            group.create_task(self._workers.reports.run(self._decisions_sent, self._failed), name="reports")
             for number in range(SETTLERS):
                 group.create_task(self._settle_all(), name=f"settler {number}")
 
     async def _decisions_sent(self) -> None:
         """Return once neither a Binding nor an eviction waits for a task."""
-        await self._crew.evictor.backlog.none_waiting()
-        await self._crew.binder.backlog.none_waiting()
+        await self._workers.evictor.work_queue.none_waiting()
+        await self._workers.binder.work_queue.none_waiting()
 
     def _bound(self, action: Bind, outcome: Outcome, seconds: float) -> None:
         match outcome:
             case BindAccepted():
-                self._crew.reports.scheduled(action)
+                self._workers.reports.scheduled(action)
                 self._observed(action, "Accepted", seconds)
             case BindRefused(_, node, refusal, message):
                 self._tell(outcome)
@@ -187,7 +187,7 @@ class Executor:
         match ended:
             case Evicted():
                 self._observed(action, "Evicted", seconds)
-                self._crew.reports.evicted(action)
+                self._workers.reports.evicted(action)
             case Left():  # the watch says that it is gone
                 self._observed(action, "Left", seconds)
             case EvictRefused(_, why, message):
@@ -201,17 +201,17 @@ class Executor:
         while True:
             action = await self._settles.get()
             try:
-                if not self._crew.binder.has_in_hand(action.pod.uid):
+                if not self._workers.binder.has_in_hand(action.pod.uid):
                     await self._settle(action)
             except Exception as error:  # noqa: BLE001 - a bug costs one look at a pod; the core asks again
                 self._failed("settler", error)
 
     async def _settle(self, action: Settle) -> None:
         """Read a pod and tell what follows of what we did to it; where it is not read, the core asks again."""
-        binder = self._crew.binder
+        binder = self._workers.binder
         unheld = binder.has_lost(action)
         try:
-            pod = await self._crew.reader.read(action.pod)
+            pod = await self._workers.reader.read(action.pod)
         except ApiError as error:
             status = error.status if isinstance(error, RefusedError) else 0
             self.unreadable = f"{status} {error.reason}" if isinstance(error, RefusedError) else type(error).__name__

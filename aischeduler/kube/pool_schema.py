@@ -6,7 +6,7 @@ it, and an example where words are not enough.
 
 from typing import Any, Final
 
-from aischeduler.kube.schemas import (
+from aischeduler.kube.schema_types import (
     NAME_PATTERN,
     Schema,
     amounts,

@@ -4,7 +4,7 @@ Laws:
 - Listing again and comparing is the normal path; a restarted API server sends everybody there.
 - The read loop parses and hands on; it decides nothing and waits for nobody but a full inbox.
 - What cannot be read costs that object or that line, never the stream of the others for long.
-- Every wait comes from the `Pace`; nothing is tried again without one.
+- Every wait comes from the `Timing`; nothing is tried again without one.
 
 Source: Kubernetes list and watch, with the numbers of client-go's reflector.
 """
@@ -19,15 +19,15 @@ from typing import Final, Generic, TypeVar, cast
 import msgspec
 from msgspec import Raw
 
+from aischeduler.kube.api_types import UNREADABLE, Envelope, Metadata, Page, read_metadata, read_status
+from aischeduler.kube.backoff import ExponentialBackoff, Outage, Timing
 from aischeduler.kube.client import Client
-from aischeduler.kube.documents import UNREADABLE, Envelope, Metadata, Page, read_metadata, read_status
 from aischeduler.kube.errors import ApiError, GarbledError, RefusedError, UndefinedError, UnreachableError
+from aischeduler.kube.known_objects import Awaited, KnownObjects, key_of, version_number
 from aischeduler.kube.lines import LineSplitter
-from aischeduler.kube.pace import Backoff, Outage, Pace
-from aischeduler.kube.paging import pages, read_raw
-from aischeduler.kube.resources import Counts, Document, Resource, Unreadable
+from aischeduler.kube.list_pager import pages, read_raw
 from aischeduler.kube.server_version import confirm_absent
-from aischeduler.kube.store import Awaited, Store, key_of, version_number
+from aischeduler.kube.watched_resources import Counts, Document, Resource, Unreadable
 from aischeduler.model.events import Event
 
 SLICE_OBJECTS: Final = 250
@@ -55,7 +55,7 @@ async def _no_wait() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Ears:
+class Handlers:
     """Where a reflector's words go.
 
     Events, objects that could not be read, and failures by the kind of their resource; `room` waits while the
@@ -76,17 +76,17 @@ class Reflector(Generic[D]):
     resource, which is told once.
     """
 
-    def __init__(self, client: Client, resource: Resource[D], ears: Ears, pace: Pace) -> None:
+    def __init__(self, client: Client, resource: Resource[D], handlers: Handlers, timing: Timing) -> None:
         self.synced = asyncio.Event()
         self.watching = asyncio.Event()
         self.absent = False
         self.counts = Counts()
         self.resource = resource
         self._client = client
-        self._ears = ears
-        self._pace = pace
-        self._backoff = Backoff(pace)
-        self._store = Store(resource, self.counts)
+        self._handlers = handlers
+        self._timing = timing
+        self._backoff = ExponentialBackoff(timing)
+        self._store = KnownObjects(resource, self.counts)
         self._version = ""
         self._failed_watches = self._older_lists = 0
         self._failing = False
@@ -155,7 +155,7 @@ class Reflector(Generic[D]):
         if self._following is not None:
             self._following.reschedule(asyncio.get_running_loop().time())
             self._following = None
-        self._ears.outage.over()
+        self._handlers.outage.over()
 
     async def list_again(self) -> None:
         """Return once everything was listed by a list that begins after this: the watch may have fallen behind."""
@@ -167,16 +167,16 @@ class Reflector(Generic[D]):
     @property
     def open_seconds(self) -> float:
         """How long the stream has been open; 0 while none is."""
-        return self._pace.clock() - self._opened_at if self.watching.is_set() else 0.0
+        return self._timing.clock() - self._opened_at if self.watching.is_set() else 0.0
 
     @property
     def silent_seconds(self) -> float:
         """How long ago the last byte of a stream came, or the stream was opened; 0 before the first one."""
-        return self._pace.clock() - self._heard_at if self._opened_at else 0.0
+        return self._timing.clock() - self._heard_at if self._opened_at else 0.0
 
     def _heard(self) -> None:
         """Take in that a stream is open."""
-        self._opened_at = self._heard_at = self._pace.clock()
+        self._opened_at = self._heard_at = self._timing.clock()
         self.watching.set()
 
     def read(self, body: bytes) -> None:
@@ -191,7 +191,7 @@ class Reflector(Generic[D]):
         """Count a failure and say whether the next step is a list."""
         self.counts.failures += 1
         if not (self.absent and isinstance(error, UndefinedError)):
-            self._ears.failure(self.resource.kind, error)
+            self._handlers.failure(self.resource.kind, error)
         self.absent = self.absent or isinstance(error, UndefinedError)
         self._failed_watches += 1
         expired = isinstance(error, RefusedError) and error.status == HTTPStatus.GONE
@@ -202,17 +202,17 @@ class Reflector(Generic[D]):
     async def _wait(self, error: ApiError) -> None:
         """Wait before the next try: as long as the server asks for, and then until others learn that it is back."""
         if self._absent(error):
-            await self._pace.sleep(ABSENT_SECONDS)
+            await self._timing.sleep(ABSENT_SECONDS)
             return
         self._failing, seconds = True, self._backoff.next_seconds()
         asked = error.retry_after_seconds if isinstance(error, RefusedError) else None
-        await self._ears.outage.wait(self._pace, seconds, asked or 0.0)
+        await self._handlers.outage.wait(self._timing, seconds, asked or 0.0)
 
     def _answered(self) -> None:
         """Note that the server answers; tell the other streams if this one has waited for that."""
         if self._failing:
             self._failing = False
-            self._ears.outage.over()
+            self._handlers.outage.over()
 
     def _absent(self, error: ApiError) -> bool:
         return self.resource.optional and isinstance(error, RefusedError) and error.status == HTTPStatus.NOT_FOUND
@@ -259,7 +259,7 @@ class Reflector(Generic[D]):
                 self._take_in(item)
             if number % SLICE_OBJECTS == 0:
                 await asyncio.sleep(0)
-        await self._ears.room()
+        await self._handlers.room()
 
     def _refuse_older(self, version: str) -> None:
         """Refuse a list from a server that lags behind what we saw, but not for ever."""
@@ -287,20 +287,20 @@ class Reflector(Generic[D]):
     async def _watch(self) -> None:
         """Follow the stream to its end; a broken one raises ApiError."""
         self.counts.watches += 1
-        started, events_before = self._pace.clock(), self.counts.events
-        splitter, query = LineSplitter(), self.resource.watch_query(self._version, self._pace.chance)
+        started, events_before = self._timing.clock(), self.counts.events
+        splitter, query = LineSplitter(), self.resource.watch_query(self._version, self._timing.chance)
         async with self._client.watch(self.resource.path, query, SILENCE_SECONDS) as watch:
             self._heard()
             self._answered()
             try:
                 while piece := await watch.read():
-                    self._heard_at = self._pace.clock()
+                    self._heard_at = self._timing.clock()
                     for line in splitter.feed(piece):
                         self._read_line(line)
-                    await self._ears.room()
+                    await self._handlers.room()
             finally:
                 self.watching.clear()
-        if self.counts.events == events_before and self._pace.clock() - started < SHORT_WATCH_SECONDS:
+        if self.counts.events == events_before and self._timing.clock() - started < SHORT_WATCH_SECONDS:
             raise UnreachableError(f"GET {self.resource.path}: the watch ended at once and brought nothing")
 
     def _read_line(self, line: bytes) -> None:
@@ -377,7 +377,7 @@ class Reflector(Generic[D]):
 
     def _say_unreadable(self, metadata: Metadata, message: str) -> None:
         self.counts.unreadable_objects += 1
-        self._ears.unreadable(
+        self._handlers.unreadable(
             Unreadable(
                 self.resource.kind, metadata.namespace, metadata.name, metadata.uid, message[:MESSAGE_LENGTH_MAX]
             )
@@ -392,4 +392,4 @@ class Reflector(Generic[D]):
 
     def _tell(self, events: Iterable[Event]) -> None:
         for event in events:
-            self._ears.event(event)
+            self._handlers.event(event)

@@ -16,11 +16,11 @@ import msgspec
 from cachetools import LRUCache
 from structlog.typing import FilteringBoundLogger
 
-from aischeduler.kube import pool_requests, requests
+from aischeduler.kube import pod_writes, pool_writes
+from aischeduler.kube.api_types import UNREADABLE, Named
+from aischeduler.kube.backoff import ExponentialBackoff, Timing
 from aischeduler.kube.client import Client
-from aischeduler.kube.documents import UNREADABLE, Named
 from aischeduler.kube.errors import ApiError, BehindError, Failed, GarbledError, RefusedError, unheard
-from aischeduler.kube.pace import Backoff, Pace
 from aischeduler.kube.reflector import Reflector
 from aischeduler.model.actions import ListPools, ReadPool, Refresh
 from aischeduler.model.events import Event, PoolRead, PoolsListed, PoolUnread, Refreshed, RefreshFailed
@@ -71,13 +71,13 @@ class Refresher:
         self,
         client: Client,
         watches: Watches,
-        pace: Pace,
+        timing: Timing,
         tell: Callable[[Event], None],
         log: FilteringBoundLogger,
     ) -> None:
         self._client = client
         self._watches = watches
-        self._pace = pace
+        self._timing = timing
         self._tell = tell
         self._log = log
         self._due: dict[str, Refresh] = {}
@@ -107,7 +107,7 @@ class Refresher:
                 group.create_task(self._read_pools(), name=f"pool reader {number}")
 
     async def _refresh_all(self, times: Times) -> None:
-        backoff = Backoff(self._pace, AGAIN_FIRST_SECONDS, AGAIN_LONGEST_SECONDS)
+        backoff = ExponentialBackoff(self._timing, AGAIN_FIRST_SECONDS, AGAIN_LONGEST_SECONDS)
         while True:
             await self._asked.wait()
             self._asked.clear()
@@ -119,7 +119,7 @@ class Refresher:
             for one in due:
                 self._tell(RefreshFailed(one.pool, problem) if problem else Refreshed(one.pool))
             if not problem:
-                backoff = Backoff(self._pace, AGAIN_FIRST_SECONDS, AGAIN_LONGEST_SECONDS)
+                backoff = ExponentialBackoff(self._timing, AGAIN_FIRST_SECONDS, AGAIN_LONGEST_SECONDS)
             elif not again_at_once:
                 await backoff.wait()
 
@@ -147,10 +147,10 @@ class Refresher:
     async def _probe(self, due: Iterable[Refresh], times: Times) -> str:
         """Change one of the pods, and return the version at which that was done; empty where all are gone."""
         for one in due:
-            time_text = requests.time_text(self._probe_time(one.pod, times.wall), "seconds")
-            path, body = requests.probe(one.pod, time_text, times.since(one.pod))
+            time_text = pod_writes.time_text(self._probe_time(one.pod, times.wall), "seconds")
+            path, body = pod_writes.probe(one.pod, time_text, times.since(one.pod))
             try:
-                answer = await self._client.patch(path.decode(), body, requests.STRATEGIC_PATCH)
+                answer = await self._client.patch(path.decode(), body, pod_writes.STRATEGIC_PATCH)
             except RefusedError as error:
                 if error.status in GONE:
                     continue
@@ -205,7 +205,7 @@ class Refresher:
     async def _read_pools(self) -> None:
         while True:
             action = await self._reads.get()
-            backoff = Backoff(self._pace)
+            backoff = ExponentialBackoff(self._timing)
             while not await (self._read_pool(action.name) if isinstance(action, ReadPool) else self._list_pools()):
                 await backoff.wait()
 
@@ -226,7 +226,7 @@ class Refresher:
     async def _read_pool(self, name: str) -> bool:
         """Read a Pool once; say whether that gave an answer."""
         try:
-            self._watches.pools.read(await self._client.get(pool_requests.pool_path(name)))
+            self._watches.pools.read(await self._client.get(pool_writes.pool_path(name)))
         except RefusedError as error:
             if self._is_missing(error):
                 self._tell(PoolRead(name, found=False))

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, assert_never
 
-from aischeduler.kube.notes import Note
+from aischeduler.kube.event_messages import EventMessage
 from aischeduler.model.actions import CreatePool, Nominate, ReportPool
+from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.pod import Pod
-from aischeduler.model.reasons import EventReason
 
 WAITING_MAX: Final = 100_000
 """Reports of one queue that wait to be written, two for each pod of a crowd; beyond that the oldest are dropped."""
@@ -43,7 +43,7 @@ class Waiting:
     message: str
 
 
-Report = Note | Waiting | Nominate | ReportPool | CreatePool
+Report = EventMessage | Waiting | Nominate | ReportPool | CreatePool
 Lasting = Waiting | Nominate | ReportPool
 """What stands in a status until something else does."""
 Key = tuple[str, str]
@@ -174,11 +174,11 @@ class ReportQueue(ABC):
         await self._quiet.wait()
 
 
-class EventQueue(ReportQueue):
+class EventReportQueue(ReportQueue):
     """Events: what somebody may have to act on, and after it that pods were bound."""
 
     def _rank(self, report: Report) -> _Queue:
-        ordinary = isinstance(report, Note) and report.reason is EventReason.SCHEDULED
+        ordinary = isinstance(report, EventMessage) and report.reason is EventReason.SCHEDULED
         return self._second if ordinary else self._first
 
     def _turns(self) -> tuple[_Queue, ...]:
@@ -190,7 +190,7 @@ class EventQueue(ReportQueue):
         return min(self._left(one, PATIENCE_SECONDS) for one in (self._first, self._second) if one)
 
 
-class StatusQueue(ReportQueue):
+class StatusReportQueue(ReportQueue):
     """Statuses of Pools, and of pods; new Pools are among the latter."""
 
     def __init__(self, clock: Callable[[], float], dropped: Callable[[], None]) -> None:
@@ -212,7 +212,7 @@ class StatusQueue(ReportQueue):
 def key_of(report: Report) -> Key:
     """Return what a report speaks of."""
     match report:
-        case Note(about, reason):
+        case EventMessage(about, reason):
             return reason, about.uid
         case Waiting(pod):
             return condition_key(pod)
@@ -229,7 +229,7 @@ def key_of(report: Report) -> Key:
 def name_of(report: Report) -> str:
     """Return what kind of write a report is, for people."""
     match report:
-        case Note():
+        case EventMessage():
             return "event"
         case Waiting():
             return "pod condition"

@@ -10,8 +10,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct, field
 
+from aischeduler.kube.api_types import UNREADABLE
 from aischeduler.kube.client import Client
-from aischeduler.kube.documents import UNREADABLE
 from aischeduler.kube.errors import GarbledError, RefusedError
 
 OLDEST: Final = (1, 31)

@@ -13,10 +13,10 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
+from aischeduler.kube.api_types import UNREADABLE, PodAffinityPart, PodSpecPart, PodTermPart, VolumePart
 from aischeduler.kube.decode_budget import read_selector
-from aischeduler.kube.documents import UNREADABLE, PodAffinityPart, PodSpecPart, PodTermPart, VolumePart
-from aischeduler.model.constraints import REQUIRED_ANTI_AFFINITY, Constraint, ConstraintKind, PodTerm
-from aischeduler.model.storage import ClaimUse
+from aischeduler.model.unsupported_constraints import REQUIRED_ANTI_AFFINITY, Constraint, ConstraintKind, PodTerm
+from aischeduler.model.volumes import ClaimUse
 
 SPREAD_ALWAYS: Final = "DoNotSchedule"
 """What whenUnsatisfiable says of a spread constraint that is no mere wish, and what it says where it is absent."""

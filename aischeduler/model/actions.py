@@ -10,10 +10,10 @@ from enum import StrEnum
 
 import msgspec
 
+from aischeduler.model.event_reasons import ConditionReason, EventReason
 from aischeduler.model.pod import Pod
-from aischeduler.model.reasons import ConditionReason, EventReason
+from aischeduler.model.pool_summary import PoolSummary
 from aischeduler.model.selectors import LabelSelector
-from aischeduler.model.summary import PoolSummary
 
 
 class Bind(msgspec.Struct, frozen=True):

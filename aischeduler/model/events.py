@@ -10,12 +10,12 @@ Laws:
 from dataclasses import dataclass
 from enum import StrEnum
 
-from aischeduler.model.budget import Budget
+from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool
 from aischeduler.model.selectors import Labels
-from aischeduler.model.storage import Volume, VolumeClaim
+from aischeduler.model.volumes import Volume, VolumeClaim
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class PoolGone:
     name: str
 
 
-class Refusal(StrEnum):
+class BindRefusal(StrEnum):
     """Why a Binding came to nothing, by what has to follow."""
 
     GONE = "Gone"
@@ -85,7 +85,7 @@ class BindRefused:
 
     uid: str
     node: str
-    refusal: Refusal
+    refusal: BindRefusal
     message: str
 
 
@@ -93,7 +93,7 @@ class BindRefused:
 class BudgetSeen:
     """A PodDisruptionBudget as it now is."""
 
-    budget: Budget
+    budget: DisruptionBudget
 
 
 @dataclass(frozen=True, slots=True)

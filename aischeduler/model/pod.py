@@ -5,10 +5,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from aischeduler.model.constraints import Constraint, PodTerm
 from aischeduler.model.resources import Request
 from aischeduler.model.selectors import Labels, NodeTerm, PreferredTerm
-from aischeduler.model.storage import ClaimUse
+from aischeduler.model.unsupported_constraints import Constraint, PodTerm
+from aischeduler.model.volumes import ClaimUse
 
 PENDING: Final = "Pending"
 RUNNING: Final = "Running"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from aischeduler.model.resources import Amounts
+from aischeduler.model.resources import ResourceList
 from aischeduler.model.selectors import LabelSelector
 
 
@@ -55,8 +55,8 @@ class Pool:
     disable_borrowing: bool = False
     disable_sharing: bool = False
     borrowing_pools: tuple[str, ...] | None = None
-    lending_limit: Amounts = field(default_factory=dict)
-    borrowing_limit: Amounts = field(default_factory=dict)
+    lending_limit: ResourceList = field(default_factory=dict)
+    borrowing_limit: ResourceList = field(default_factory=dict)
     make_room: MakeRoom | None = None
     reclaim_policy: ReclaimPolicy = ReclaimPolicy.ON_DEMAND
     allowed_namespaces: LabelSelector | None = None

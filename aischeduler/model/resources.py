@@ -14,7 +14,7 @@ from typing import Final
 from aischeduler.model.names import CPU, MEMORY, PODS
 from aischeduler.model.quantity import QuantityError, parse_milli, parse_units
 
-Amounts = Mapping[str, int]
+ResourceList = Mapping[str, int]
 
 SCORE_CPU_MILLI: Final = 100
 """What scores assume of a container that names no CPU."""
@@ -26,7 +26,7 @@ SCORE_MEMORY_BYTES: Final = 200 * 1024 * 1024
 class Container:
     """What one container asks for; a sidecar is an init container that keeps running."""
 
-    requests: Amounts
+    requests: ResourceList
     sidecar: bool = False
 
 
@@ -38,12 +38,12 @@ class Request:
     containers that ask for nothing count as small ones.
     """
 
-    amounts: Amounts
+    amounts: ResourceList
     score_cpu_milli: int
     score_memory_bytes: int
 
     @property
-    def taken(self) -> Amounts:
+    def taken(self) -> ResourceList:
         """What the pod takes of a node: its amounts, and one place among the pods, whatever it says of those."""
         return {**self.amounts, PODS: 1}
 
@@ -63,7 +63,10 @@ def parse_amounts(field: str, quantities: Mapping[str, str]) -> dict[str, int]:
 
 
 def pod_request(
-    containers: Iterable[Container], init_containers: Iterable[Container], pod_level: Amounts, overhead: Amounts
+    containers: Iterable[Container],
+    init_containers: Iterable[Container],
+    pod_level: ResourceList,
+    overhead: ResourceList,
 ) -> Request:
     """Sum up a pod: containers and sidecars, or the largest init step, then pod-level amounts, then overhead.
 
@@ -85,11 +88,11 @@ def pod_request(
     return Request(kept, scored.get(CPU, 0), scored.get(MEMORY, 0))
 
 
-def _scored(requests: Amounts) -> Amounts:
+def _scored(requests: ResourceList) -> ResourceList:
     return {CPU: requests.get(CPU, SCORE_CPU_MILLI), MEMORY: requests.get(MEMORY, SCORE_MEMORY_BYTES)}
 
 
-def _peak(containers: Iterable[Amounts], init_containers: Iterable[Container]) -> dict[str, int]:
+def _peak(containers: Iterable[ResourceList], init_containers: Iterable[Container]) -> dict[str, int]:
     """Return per resource the most that is asked at one time over the pod's life."""
     running: dict[str, int] = {}
     for requests in containers:
@@ -111,6 +114,6 @@ def _peak(containers: Iterable[Amounts], init_containers: Iterable[Container]) -
     return peak
 
 
-def _add(total: dict[str, int], amounts: Amounts) -> None:
+def _add(total: dict[str, int], amounts: ResourceList) -> None:
     for name, amount in amounts.items():
         total[name] = total.get(name, 0) + amount

@@ -18,9 +18,9 @@ from prometheus_client.process_collector import ProcessCollector
 from aischeduler import __version__
 from aischeduler.engine.tally import Result
 from aischeduler.model.actions import Cause, Step
-from aischeduler.model.constraints import ConstraintKind
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
-from aischeduler.model.summary import GPU, PoolSummary
+from aischeduler.model.pool_summary import GPU, PoolSummary
+from aischeduler.model.unsupported_constraints import ConstraintKind
 from aischeduler.observability.exposition import Family
 from aischeduler.observability.families import Row, by, counter, gauge, histogram, info
 from aischeduler.observability.sources import Sources

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from aischeduler.engine.tally import Tally
-from aischeduler.model.constraints import ConstraintKind
-from aischeduler.model.summary import PoolSummary
+from aischeduler.model.pool_summary import PoolSummary
+from aischeduler.model.unsupported_constraints import ConstraintKind
 from aischeduler.observability.meter import Meter
 
 

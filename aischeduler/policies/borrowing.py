@@ -34,7 +34,7 @@ PLENTIFUL: Final = frozenset((CPU, MEMORY, EPHEMERAL_STORAGE, PODS))
 """What every node has; all else is scarce."""
 
 
-class Refusal(StrEnum):
+class LenderRefusal(StrEnum):
     """Why a pool does not lend to a pod; the value is what metrics call it."""
 
     NOT_ACCEPTED = "NotAccepted"
@@ -49,12 +49,12 @@ class Refusal(StrEnum):
 
 
 _TEXTS: Final = {
-    Refusal.NOT_SHARING: "not sharing",
-    Refusal.NOT_LISTED: "not in borrowingPools",
-    Refusal.LENDING_LIMIT: "over its lending limit",
-    Refusal.NO_ROOM: "no node fits",
-    Refusal.HOME_PODS: "own pods wait for that room",
-    Refusal.VISITED: "tried",
+    LenderRefusal.NOT_SHARING: "not sharing",
+    LenderRefusal.NOT_LISTED: "not in borrowingPools",
+    LenderRefusal.LENDING_LIMIT: "over its lending limit",
+    LenderRefusal.NO_ROOM: "no node fits",
+    LenderRefusal.HOME_PODS: "own pods wait for that room",
+    LenderRefusal.VISITED: "tried",
 }
 
 
@@ -84,7 +84,7 @@ class Lender:
     """The pool that lends; `refused` are pools and why they do not."""
 
     name: str
-    refused: tuple[tuple[str, Refusal], ...]
+    refused: tuple[tuple[str, LenderRefusal], ...]
 
     @property
     def blocked(self) -> tuple[str, ...]:
@@ -96,8 +96,8 @@ class Lender:
 class NoLender:
     """Nobody lends. `refused` says why, by pool; `home` why the pod's own pool may not even ask, and for what."""
 
-    refused: tuple[tuple[str, Refusal], ...]
-    home: Refusal | None = None
+    refused: tuple[tuple[str, LenderRefusal], ...]
+    home: LenderRefusal | None = None
     resource: str = ""
 
     @property
@@ -108,16 +108,18 @@ class NoLender:
     def message(self) -> str:
         """Return the clause for people; empty where there is no other pool at all."""
         match self.home:
-            case Refusal.NOT_ACCEPTED:
+            case LenderRefusal.NOT_ACCEPTED:
                 return "its pool is refused: see its condition Accepted"
-            case Refusal.NOT_BORROWING:
+            case LenderRefusal.NOT_BORROWING:
                 return "its pool does not borrow"
-            case Refusal.BORROWING_LIMIT:
+            case LenderRefusal.BORROWING_LIMIT:
                 return f"its pool has reached its borrowing limit of {self.resource}"
-        groups: dict[Refusal, list[str]] = {}
+        groups: dict[LenderRefusal, list[str]] = {}
         for name, refusal in self.refused:
             groups.setdefault(refusal, []).append(name)
-        return "; ".join(f"{_TEXTS[refusal]}: {_names(groups[refusal])}" for refusal in Refusal if refusal in groups)
+        return "; ".join(
+            f"{_TEXTS[refusal]}: {_names(groups[refusal])}" for refusal in LenderRefusal if refusal in groups
+        )
 
 
 def choose_lender(market: Market, home: str, ask: Ask, visited: tuple[str, ...]) -> Lender | NoLender:
@@ -126,12 +128,12 @@ def choose_lender(market: Market, home: str, ask: Ask, visited: tuple[str, ...])
     unable, resource = _home_refusal(market, home, spec)
     if unable is not None:
         return NoLender((), unable, resource)
-    refused: list[tuple[str, Refusal]] = []
+    refused: list[tuple[str, LenderRefusal]] = []
     willing: list[str] = []
     for name in market.pools.names():
         if name == home:
             continue
-        refusal = Refusal.VISITED if name in visited else lender_refusal(market, home, name, spec)
+        refusal = LenderRefusal.VISITED if name in visited else lender_refusal(market, home, name, spec)
         if refusal is None:
             willing.append(name)
         else:
@@ -140,7 +142,7 @@ def choose_lender(market: Market, home: str, ask: Ask, visited: tuple[str, ...])
     for name in _in_order(market, willing, spec, fits, refused):
         rows = market.nodes.rows_of_pool(market.pools.id(name))
         if wanted_at_home(market, name, rows[fits[rows]]).all():
-            refused.append((name, Refusal.HOME_PODS))
+            refused.append((name, LenderRefusal.HOME_PODS))
         else:
             return Lender(name, tuple(sorted(refused)))
     return NoLender(tuple(sorted(refused)))
@@ -151,15 +153,15 @@ def may_borrow(market: Market, home: str, lender: str, spec: PodSpec) -> bool:
     return _home_refusal(market, home, spec)[0] is None and lender_refusal(market, home, lender, spec) is None
 
 
-def lender_refusal(market: Market, home: str, lender: str, spec: PodSpec) -> Refusal | None:
+def lender_refusal(market: Market, home: str, lender: str, spec: PodSpec) -> LenderRefusal | None:
     """Return why the lender's spec, or the home's list of lenders, forbids the loan."""
     pool, borrowing_pools = market.pools.pools[lender], market.pools.pools[home].borrowing_pools
     if borrowing_pools is not None and lender not in borrowing_pools:
-        return Refusal.NOT_LISTED
+        return LenderRefusal.NOT_LISTED
     if pool.disable_sharing or pool.invalid:
-        return Refusal.NOT_SHARING
+        return LenderRefusal.NOT_SHARING
     if pool.lending_limit and within(pool.lending_limit, market.loans.lent(lender), spec):
-        return Refusal.LENDING_LIMIT
+        return LenderRefusal.LENDING_LIMIT
     return None
 
 
@@ -184,18 +186,18 @@ def wanted_at_home(market: Market, lender: str, rows: Rows) -> Mask:
     return wanted
 
 
-def _home_refusal(market: Market, home: str, spec: PodSpec) -> tuple[Refusal | None, str]:
+def _home_refusal(market: Market, home: str, spec: PodSpec) -> tuple[LenderRefusal | None, str]:
     pool = market.pools.pools[home]
     if pool.invalid:
-        return Refusal.NOT_ACCEPTED, ""
+        return LenderRefusal.NOT_ACCEPTED, ""
     if pool.disable_borrowing:
-        return Refusal.NOT_BORROWING, ""
+        return LenderRefusal.NOT_BORROWING, ""
     resource = within(pool.borrowing_limit, market.loans.borrowed(home), spec) if pool.borrowing_limit else ""
-    return (Refusal.BORROWING_LIMIT, resource) if resource else (None, "")
+    return (LenderRefusal.BORROWING_LIMIT, resource) if resource else (None, "")
 
 
 def _in_order(
-    market: Market, willing: list[str], spec: PodSpec, fits: Mask, refused: list[tuple[str, Refusal]]
+    market: Market, willing: list[str], spec: PodSpec, fits: Mask, refused: list[tuple[str, LenderRefusal]]
 ) -> list[str]:
     """Return the willing pools with a node that fits, best first; note the others as refused."""
     if not willing:
@@ -209,7 +211,7 @@ def _in_order(
     for name in willing:
         place = grouped.places.get(market.pools.id(name))
         if place is None or not fitting[place]:
-            refused.append((name, Refusal.NO_ROOM))
+            refused.append((name, LenderRefusal.NO_ROOM))
         else:
             ranked.append(
                 (-float(shares[place]), int(pods[place]) - market.claims.count_in(name), int(scarce[place]), name)
@@ -245,8 +247,8 @@ def _scarce(nodes: NodeTable, spec: PodSpec) -> npt.NDArray[np.int64]:
     return total
 
 
-def _blocked(refused: tuple[tuple[str, Refusal], ...]) -> tuple[str, ...]:
-    return tuple(name for name, refusal in refused if refusal is Refusal.HOME_PODS)
+def _blocked(refused: tuple[tuple[str, LenderRefusal], ...]) -> tuple[str, ...]:
+    return tuple(name for name, refusal in refused if refusal is LenderRefusal.HOME_PODS)
 
 
 def _names(names: Iterable[str]) -> str:

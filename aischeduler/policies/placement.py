@@ -11,21 +11,21 @@ from aischeduler.state.trial import Trial
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class BestNode:
     """The row that a pod got, out of `feasible` that would have done."""
 
     row: int
     feasible: int
 
 
-def place(runner: Runner, ask: Ask, rows: Rows, trial: Trial) -> Placed | None:
+def place(runner: Runner, ask: Ask, rows: Rows, trial: Trial) -> BestNode | None:
     """Place the pod on the best of the rows in the trial; None when no row passes every filter."""
     found = runner.best(ask, rows)
     if found is None:
         return None
     row, feasible = found
     trial.place(ask.spec, row)
-    return Placed(row, feasible)
+    return BestNode(row, feasible)
 
 
 def preference(pool: Pool, spec: PodSpec, gpu_resources: tuple[str, ...]) -> Placement:

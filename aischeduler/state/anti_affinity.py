@@ -8,9 +8,9 @@ Laws:
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from aischeduler.model.constraints import PodTerm
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.selectors import Labels, LabelSelector, Operator
+from aischeduler.model.unsupported_constraints import PodTerm
 from aischeduler.state.records import PodRecord
 
 Pinned = tuple[str, str]

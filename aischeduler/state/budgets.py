@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from aischeduler.model.budget import Budget
+from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.pod import Pod
 from aischeduler.model.selectors import Operator
 from aischeduler.state.index import Mask, Rows
@@ -28,7 +28,7 @@ class BudgetTable:
 
     def __init__(self, pod_of: Callable[[str], Pod]) -> None:
         self._pod_of = pod_of
-        self._budgets: dict[str, dict[str, Budget]] = {}
+        self._budgets: dict[str, dict[str, DisruptionBudget]] = {}
         self._evicted: dict[BudgetKey, set[str]] = {}
         self._by_label: dict[str, dict[tuple[str, str] | None, list[str]]] = {}
         """Namespace -> label -> budgets that cover only pods with that label; None -> those that cover others too."""
@@ -36,7 +36,7 @@ class BudgetTable:
         self.version = 0
         """Grows whenever some budget may allow more or less than before."""
 
-    def see(self, budget: Budget, under_way: Iterable[str] = ()) -> Budget | None:
+    def see(self, budget: DisruptionBudget, under_way: Iterable[str] = ()) -> DisruptionBudget | None:
         """Take a budget as it now is; return what it was, if there was one.
 
         Evictions asked for before are in its numbers, but for those `under_way`, by uid, that it covers still.
@@ -54,7 +54,7 @@ class BudgetTable:
             self._look_again(budget.namespace, lambda pod, _: pod.name in counted)
         return before
 
-    def forget(self, namespace: str, name: str) -> Budget | None:
+    def forget(self, namespace: str, name: str) -> DisruptionBudget | None:
         """Take a budget out; return it, if there was one."""
         self.version += 1
         budgets = self._budgets.get(namespace, {})
@@ -133,7 +133,7 @@ class BudgetTable:
             del covered[uid]
 
 
-def _by_label(budgets: dict[str, Budget]) -> dict[tuple[str, str] | None, list[str]]:
+def _by_label(budgets: dict[str, DisruptionBudget]) -> dict[tuple[str, str] | None, list[str]]:
     """Return the names of the budgets by the labels of which their pods have one; None where that may be any."""
     found: dict[tuple[str, str] | None, list[str]] = {}
     for name, budget in budgets.items():

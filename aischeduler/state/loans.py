@@ -3,7 +3,7 @@
 from collections import Counter
 
 from aischeduler.model.pod import PodSpec
-from aischeduler.model.resources import Amounts
+from aischeduler.model.resources import ResourceList
 
 Loan = tuple[str, str]
 """Lender, home."""
@@ -41,11 +41,11 @@ class Loans:
         self._borrowed.clear()
         self._pods.clear()
 
-    def lent(self, lender: str) -> Amounts:
+    def lent(self, lender: str) -> ResourceList:
         """Return what the pool has lent, by resource; `pods` counts loans."""
         return self._lent.get(lender, {})
 
-    def borrowed(self, home: str) -> Amounts:
+    def borrowed(self, home: str) -> ResourceList:
         """Return what the pool's pods have borrowed, by resource; `pods` counts loans."""
         return self._borrowed.get(home, {})
 
@@ -54,7 +54,7 @@ class Loans:
         return dict(sorted(self._pods.items()))
 
 
-def within(limit: Amounts, sums: Amounts, spec: PodSpec) -> str:
+def within(limit: ResourceList, sums: ResourceList, spec: PodSpec) -> str:
     """Return the first resource, by name, of which the pod would exceed the limit; empty when there is none.
 
     What the limit does not name is unlimited, and so is what the pod does not ask for.

@@ -22,8 +22,8 @@ from typing import Final
 import numpy as np
 from sortedcontainers import SortedKeyList
 
-from aischeduler.model.constraints import ConstraintKind
 from aischeduler.model.pod import Pod, PodSpec
+from aischeduler.model.unsupported_constraints import ConstraintKind
 from aischeduler.state.demand import Amounts, DemandTable
 from aischeduler.state.nodes import NodeTable
 from aischeduler.state.records import Backoff, OrderKey, Place, PodRecord

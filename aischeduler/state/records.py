@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-from aischeduler.model.constraints import ConstraintKind
 from aischeduler.model.pod import Pod, PodSpec
+from aischeduler.model.unsupported_constraints import ConstraintKind
 
 NOWHERE: Final = -1
 DOUBLINGS_MAX: Final = 10

@@ -5,7 +5,7 @@ Law: `use` and `drop` come in pairs, so that a change of a claim or a volume fin
 
 from collections.abc import Iterator
 
-from aischeduler.model.storage import ClaimKey, Volume, VolumeClaim
+from aischeduler.model.volumes import ClaimKey, Volume, VolumeClaim
 from aischeduler.state.records import PodRecord
 
 

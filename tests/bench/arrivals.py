@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from aischeduler.daemon.service import loop_factory
-from aischeduler.kube.auth import connect
-from aischeduler.kube.wire import Wire
+from aischeduler.kube.connection_pool import ConnectionPool
+from aischeduler.kube.server_access import connect
 from tests.bench.spec import VoidRunError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,7 +46,7 @@ def arrive(kubeconfig: Path, namespace: str, documents: Sequence[bytes], per_sec
 
 async def send(kubeconfig: str, per_second: float, writes: Sequence[Write]) -> list[float]:
     """Send all; return when each was sent. A pace holds as long as answers come faster than it."""
-    wire = Wire(await connect(kubeconfig, None, time.monotonic), IN_FLIGHT)
+    connections = ConnectionPool(await connect(kubeconfig, None, time.monotonic), IN_FLIGHT)
     sent = [0.0] * len(writes)
     waiting = iter(enumerate(writes))
     begun = time.monotonic()
@@ -56,12 +56,12 @@ async def send(kubeconfig: str, per_second: float, writes: Sequence[Write]) -> l
             if per_second:
                 await asyncio.sleep(begun + number / per_second - time.monotonic())
             sent[number] = time.monotonic()
-            answer = await wire.send(*write)
+            answer = await connections.send(*write)
             if answer.status not in (200, 201):
                 raise RuntimeError(f"{write.path!r}: {answer.status} {answer.body[:200]!r}")
 
     await asyncio.gather(*(some() for _ in range(IN_FLIGHT)))
-    await wire.close()
+    await connections.close()
     return sent
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from aischeduler.config.load import load_config
 from aischeduler.daemon.reload import Source
 from aischeduler.daemon.service import loop_factory, serve
-from aischeduler.kube.auth import connect
+from aischeduler.kube.server_access import connect
 from aischeduler.observability.logging import configure
 
 EVERY_SECONDS = 0.005

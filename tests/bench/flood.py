@@ -14,10 +14,10 @@ from contextlib import asynccontextmanager
 import aiohttp
 
 from aischeduler.daemon.service import loop_factory
-from aischeduler.kube.auth import Server, connect
 from aischeduler.kube.client import Client
-from aischeduler.kube.requests import JSON, binding
-from aischeduler.kube.wire import Wire
+from aischeduler.kube.connection_pool import ConnectionPool
+from aischeduler.kube.pod_writes import JSON, binding
+from aischeduler.kube.server_access import Server, connect
 from aischeduler.model.actions import Bind
 from tests.build import a_pod
 
@@ -48,13 +48,13 @@ async def flood(kubeconfig: str, namespace: str, nodes: int, way: str) -> None:
 @asynccontextmanager
 async def by_wire(server: Server) -> AsyncIterator[Send]:
     """Send by our own connections: the hardest peer that there is."""
-    wire = Wire(server, IN_FLIGHT)
+    connections = ConnectionPool(server, IN_FLIGHT)
 
     async def send(path: bytes, body: bytes) -> int:
-        return (await wire.send(b"POST", path, body, JSON.encode())).status
+        return (await connections.send(b"POST", path, body, JSON.encode())).status
 
     yield send
-    await wire.close()
+    await connections.close()
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from aischeduler.daemon.service import loop_factory
-from aischeduler.kube.requests import STRATEGIC_PATCH, time_text
+from aischeduler.kube.pod_writes import STRATEGIC_PATCH, time_text
 from tests.bench.arrivals import Write, send
 from tests.bench.documents import NODE_CONDITIONS
 from tests.bench.recorded import node_of

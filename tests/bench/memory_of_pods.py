@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 from aischeduler.engine.profile import default_profile
 from aischeduler.engine.scheduler import Scheduler
-from aischeduler.kube import resources
-from aischeduler.kube.podspec import SpecCache
+from aischeduler.kube import watched_resources
+from aischeduler.kube.decode_pod_spec import SpecCache
 from tests.bench.documents import real_node, real_pod, watch_line
 from tests.bench.processes import resident_bytes
 from tests.bench.replay import reflector_of
@@ -26,14 +26,14 @@ def pods(count: int, nodes: int) -> Iterator[bytes]:
 def main(count: int, nodes: int) -> None:
     scheduler = Scheduler(default_profile(), "bench")
     nodes_read = reflector_of(
-        resources.nodes(),
+        watched_resources.nodes(),
         (watch_line("ADDED", real_node(number, version=number + 1)) for number in range(nodes)),
         lambda event: scheduler.observe(event, 0.0),
     )
     asyncio.run(nodes_read._watch())
     before = resident_bytes(os.getpid())
     pods_read = reflector_of(
-        resources.pods(SpecCache()), pods(count, nodes), lambda event: scheduler.observe(event, 0.0)
+        watched_resources.pods(SpecCache()), pods(count, nodes), lambda event: scheduler.observe(event, 0.0)
     )
     asyncio.run(pods_read._watch())
     print(before, resident_bytes(os.getpid()), len(pods_read))

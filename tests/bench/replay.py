@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
+from aischeduler.kube.backoff import Timing
 from aischeduler.kube.client import Client
-from aischeduler.kube.pace import Pace
-from aischeduler.kube.reflector import Ears, Reflector
-from aischeduler.kube.resources import Resource
+from aischeduler.kube.reflector import Handlers, Reflector
+from aischeduler.kube.watched_resources import Resource
 from aischeduler.model.events import Event
 from tests.kube.scripted import Half
 
@@ -38,5 +38,5 @@ def reflector_of(resource: Resource[Any], pieces: Iterable[bytes], hear: Callabl
     def told(event: Event) -> None:
         hear(event)
 
-    pace = Pace(time.monotonic, asyncio.sleep, Half())
-    return Reflector(cast("Client", Replay(pieces)), resource, Ears(told, fail, fail), pace)
+    timing = Timing(time.monotonic, asyncio.sleep, Half())
+    return Reflector(cast("Client", Replay(pieces)), resource, Handlers(told, fail, fail), timing)

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aischeduler.daemon.service import loop_factory
-from aischeduler.kube.auth import Server, Tls
 from aischeduler.kube.client import Client
+from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.credential import Credential
-from aischeduler.kube.requests import BindAccepted, binding, read_bind_answer
-from aischeduler.kube.wire import Wire
+from aischeduler.kube.pod_writes import BindAccepted, binding, read_bind_answer
+from aischeduler.kube.server_access import Server, Tls
 from aischeduler.model.actions import Bind
 from tests.controlplane.certificates import Authority
 
@@ -53,15 +53,15 @@ def bind_server(directory: Path, secure: bool) -> Iterator[Callable[[], Server]]
 
 
 async def by_wire(binds: Sequence[Bind], server: Server) -> None:
-    wire = Wire(server, IN_FLIGHT)
+    connections = ConnectionPool(server, IN_FLIGHT)
 
     async def send(action: Bind) -> None:
         path, body = binding(action)
-        answer = await wire.send(b"POST", path, body, b"application/json")
+        answer = await connections.send(b"POST", path, body, b"application/json")
         assert isinstance(read_bind_answer(action, answer.status, answer.retry_after, answer.body), BindAccepted)
 
     await send_all(binds, send)
-    await wire.close()
+    await connections.close()
 
 
 async def by_aiohttp(binds: Sequence[Bind], server: Server) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from aischeduler.kube import resources
-from aischeduler.kube.podspec import SpecCache
-from aischeduler.kube.resources import Resource
+from aischeduler.kube import watched_resources
+from aischeduler.kube.decode_pod_spec import SpecCache
+from aischeduler.kube.watched_resources import Resource
 from aischeduler.model.events import Event
 from tests.bench.board import cpu_seconds, micros, show, times
 from tests.bench.documents import real_node, real_pod, watch_line
@@ -73,8 +73,8 @@ def test_cpu_of_a_watch_event_against_parsing_its_bytes() -> None:
         "A watch event, CPU microseconds each",
         ["", "kB", floor_title, ours_title, "msgspec to dict", "json to dict", "ours / floor", "ours / json"],
         [
-            row("pending pod", lambda: resources.pods(SpecCache()), pending),
-            row("running pod", lambda: resources.pods(SpecCache()), running),
-            row("node", resources.nodes, nodes),
+            row("pending pod", lambda: watched_resources.pods(SpecCache()), pending),
+            row("running pod", lambda: watched_resources.pods(SpecCache()), running),
+            row("node", watched_resources.nodes, nodes),
         ],
     )

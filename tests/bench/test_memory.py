@@ -32,9 +32,9 @@ Row = list[str]
 
 def row(name: str, before: int, after: int) -> Row:
     """Return a line of the table; a pod on the wire is what the growth is compared with."""
-    wire = len(compact(real_pod(0, version=1)))
+    connections = len(compact(real_pod(0, version=1)))
     each = (after - before) / PODS
-    return [name, f"{before / 1e6:,.0f}", f"{after / 1e6:,.0f}", f"{each:,.0f}", f"{each / wire:.2f}"]
+    return [name, f"{before / 1e6:,.0f}", f"{after / 1e6:,.0f}", f"{each:,.0f}", f"{each / connections:.2f}"]
 
 
 def in_process() -> Row:

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from aischeduler.model.budget import Budget
+from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.pod import HostPort
 from aischeduler.model.selectors import label_selector
 from aischeduler.policies.preemption import Chosen, Demand, Unhelpful
@@ -29,7 +29,9 @@ WHOLE_NODE = a_request(cpu="16", memory="64Gi", gpu=8)
 APP = (("app", "web"),)
 
 
-def a_crowd(one_pod: Callable[[int, int], Held], nodes: int = NODES, budgets: tuple[Budget, ...] = ()) -> Crowd:
+def a_crowd(
+    one_pod: Callable[[int, int], Held], nodes: int = NODES, budgets: tuple[DisruptionBudget, ...] = ()
+) -> Crowd:
     """Return full nodes; `one_pod` makes the pod of a number on the node of a number."""
     return Crowd(
         [a_node(f"node-{n:05}", cpu="64", memory="512Gi", gpu=PODS_EACH) for n in range(nodes)],
@@ -81,7 +83,7 @@ class Choices:
 
 
 def test_cpu_of_a_choice_of_victims() -> None:
-    budget = Budget("default", "web", "", label_selector("s", dict(APP), ()), 1_000)
+    budget = DisruptionBudget("default", "web", "", label_selector("s", dict(APP), ()), 1_000)
     whole, one = demand(WHOLE_NODE, 1_000), demand(GPU_POD, 1_000)
     cases: list[tuple[str, Crowd, Demand, type[Chosen | Unhelpful]]] = [
         ("a whole node", a_crowd(plain), whole, Chosen),
@@ -108,8 +110,12 @@ def test_cpu_of_a_choice_of_victims() -> None:
     )
 
 
-def a_budget(number: int, allowed: int = 1, app: str = "db", disrupted: frozenset[str] = frozenset()) -> Budget:
-    return Budget("default", f"budget-{number}", "", label_selector("s", {"app": app}, ()), allowed, disrupted)
+def a_budget(
+    number: int, allowed: int = 1, app: str = "db", disrupted: frozenset[str] = frozenset()
+) -> DisruptionBudget:
+    return DisruptionBudget(
+        "default", f"budget-{number}", "", label_selector("s", {"app": app}, ()), allowed, disrupted
+    )
 
 
 def test_cpu_of_a_choice_after_news_of_a_budget() -> None:
@@ -125,7 +131,7 @@ def test_cpu_of_a_choice_after_news_of_a_budget() -> None:
         crowd.choose(whole)
         return crowd
 
-    def choose_after(*news: Budget) -> Callable[[Crowd], None]:
+    def choose_after(*news: DisruptionBudget) -> Callable[[Crowd], None]:
         def work(crowd: Crowd) -> None:
             for budget in news:
                 crowd.budgets.see(budget)

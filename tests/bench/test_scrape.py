@@ -7,7 +7,7 @@ import pytest
 
 from aischeduler.engine.profile import default_profile
 from aischeduler.engine.scheduler import Scheduler
-from aischeduler.kube.reports import ReportCounts
+from aischeduler.kube.reporter import ReportCounts
 from aischeduler.model.events import NodeSeen, PodSeen, PoolSeen
 from aischeduler.observability.exposition import Form, render
 from aischeduler.observability.metrics import Metrics

@@ -16,8 +16,8 @@ from aischeduler.cli import demo
 from aischeduler.cli.demo_cluster import GOALS, Goal
 from aischeduler.cli.demo_standing import Standing
 from aischeduler.cli.demo_view import Progress, story
-from aischeduler.kube.auth import connect
 from aischeduler.kube.client import Client
+from aischeduler.kube.server_access import connect
 from aischeduler.sandbox.http import HttpSandbox
 
 pytestmark = pytest.mark.whole

@@ -23,10 +23,10 @@ from aischeduler.cli.pools import sentence
 from aischeduler.cli.snapshot import take_snapshot
 from aischeduler.cli.summary_json import FIELDS
 from aischeduler.cli.table import WIDE_COLUMNS
-from aischeduler.kube.auth import Server, connect
 from aischeduler.kube.client import Client
 from aischeduler.kube.crds import NOT_INSTALLED
 from aischeduler.kube.errors import ApiError, GarbledError, RefusedError, UnreachableError
+from aischeduler.kube.server_access import Server, connect
 from aischeduler.sandbox.http import HttpSandbox
 
 POOLS = (sys.executable, "-m", "aischeduler", "pools")

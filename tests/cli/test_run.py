@@ -18,8 +18,8 @@ from aischeduler.cli.demo_cluster import GOALS, cluster, create, jobs
 from aischeduler.cli.demo_standing import standings
 from aischeduler.cli.run import Options, settings
 from aischeduler.config.schema import Http, LogFormat, Logging, LogLevel
-from aischeduler.kube.auth import connect
 from aischeduler.kube.client import Client
+from aischeduler.kube.server_access import connect
 from aischeduler.sandbox.http import HttpSandbox
 from tests.cli.test_app import assert_told
 from tests.kube.scripted import Script, reply, serving, status

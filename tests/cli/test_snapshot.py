@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from aischeduler.cli.snapshot import snapshot_of, take_snapshot
+from aischeduler.kube.api_types import PoolDocument
 from aischeduler.kube.client import Client
-from aischeduler.kube.documents import PoolDocument
 from aischeduler.kube.errors import GarbledError, RefusedError
-from aischeduler.kube.pool_requests import HELD_SECONDS, pool_status
+from aischeduler.kube.pool_writes import HELD_SECONDS, pool_status
 from aischeduler.model.names import CPU, MEMORY
-from aischeduler.model.summary import GPU, PoolSummary
+from aischeduler.model.pool_summary import GPU, PoolSummary
 from tests.build import replace
 from tests.kube.summaries import EMPTY, NOTHING, WRITER, a_report
 from tests.objects import pool_object

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from aischeduler.cli.table import amount, flags, pool_table, print_trimmed
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
-from aischeduler.model.summary import GPU, PoolSummary
+from aischeduler.model.pool_summary import GPU, PoolSummary
 
 GIB = 2**30
 

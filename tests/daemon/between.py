@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from aischeduler.kube.auth import Server
+from aischeduler.kube.server_access import Server
 from tests.kube.scripted import Answer, Request, read_request
 
 Rule = Callable[[Request], Answer | None]

@@ -11,13 +11,13 @@ from urllib.parse import urlsplit
 
 from aischeduler.config.schema import NO_ELECTION, Config
 from aischeduler.daemon.process import Daemon
-from aischeduler.kube.auth import Server
+from aischeduler.kube.backoff import Timing
 from aischeduler.kube.client import Client
+from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.crds import pool_crd
 from aischeduler.kube.credential import Source
-from aischeduler.kube.pace import Pace
-from aischeduler.kube.requests import STRATEGIC_PATCH
-from aischeduler.kube.wire import Wire
+from aischeduler.kube.pod_writes import STRATEGIC_PATCH
+from aischeduler.kube.server_access import Server
 from aischeduler.sandbox.http import HttpSandbox
 from tests.daemon.between import Between, between
 from tests.kube.scripted import Half
@@ -48,7 +48,7 @@ class Cluster:
 
     sandbox: HttpSandbox
     client: Client
-    wire: Wire
+    connections: ConnectionPool
     daemon: Daemon
     between: Between
 
@@ -57,7 +57,7 @@ class Cluster:
 
     async def delete(self, path: str, **options: Any) -> None:
         body = json.dumps(options).encode()
-        answer = await self.wire.send(b"DELETE", path.encode(), body, b"application/json")
+        answer = await self.connections.send(b"DELETE", path.encode(), body, b"application/json")
         assert answer.status == 200, answer.body
 
     async def listed(self, path: str) -> list[Any]:
@@ -136,14 +136,14 @@ async def cluster(
             seen.source = source
             if installed:
                 await client.post(CRDS, json.dumps(pools or pool_crd()).encode())
-            stop, wire = asyncio.Event(), Wire(server, 1)
-            daemon = Daemon(seen, config or ALONE, stop, Pace(time.monotonic, brief, Half()))
+            stop, connections = asyncio.Event(), ConnectionPool(server, 1)
+            daemon = Daemon(seen, config or ALONE, stop, Timing(time.monotonic, brief, Half()))
             task = asyncio.create_task(daemon.run())
             try:
                 await asyncio.wait([task, asyncio.create_task(daemon.deciding.wait())], return_when="FIRST_COMPLETED")
-                yield Cluster(sandbox, client, wire, daemon, obstacle)
+                yield Cluster(sandbox, client, connections, daemon, obstacle)
             finally:
                 stop.set()
-                await wire.close()
+                await connections.close()
                 async with asyncio.timeout(HANGS_SECONDS):
                     await task

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aischeduler.daemon import ending as module
+from aischeduler.daemon import shutdown as module
 from aischeduler.daemon.process import Daemon
 from aischeduler.daemon.reload import Source
 from aischeduler.daemon.service import serve

@@ -8,8 +8,8 @@ import pytest
 from aischeduler.daemon import profile
 from aischeduler.engine import cycle, scheduler
 from aischeduler.engine.invariants import check
-from aischeduler.kube import binder, evictor, executor, report_queue, reports
-from aischeduler.kube.backlog import Backlog
+from aischeduler.kube import binder, evictor, executor, report_queue, reporter
+from aischeduler.kube.work_queue import WorkQueue
 from aischeduler.observability.meter import Meter
 from aischeduler.state.records import Backoff
 from tests.chance import random
@@ -35,13 +35,13 @@ PLACES: dict[str, tuple[tuple[Any, str], ...]] = {
     "binding in doubt": ((binder.Binder, "_put_in_doubt"), (binder.Binder, "_bind")),
     "eviction": ((evictor.Evictor, "_evict"),),
     "request of an eviction": ((evictor.Evictor, "_send"),),
-    "report": ((reports.Reports, "_send"),),
-    "report until done": ((reports.Reports, "_send_until_done"),),
-    "bound pod told": ((reports.Reports, "scheduled"),),
-    "waiting pod told": ((reports.Reports, "waiting"),),
+    "report": ((reporter.Reporter, "_send"),),
+    "report until done": ((reporter.Reporter, "_send_until_done"),),
+    "bound pod told": ((reporter.Reporter, "scheduled"),),
+    "waiting pod told": ((reporter.Reporter, "waiting"),),
     "queue of reports": ((report_queue.ReportQueue, "take"),),
     "measure": ((Meter, "ended"),),
-    "work": ((Backlog, "take"),),
+    "work": ((WorkQueue, "take"),),
 }
 """What fails; a look at a pod and a doubt come only after another bug."""
 EVICTIONS = ("end of an eviction", "eviction", "request of an eviction")

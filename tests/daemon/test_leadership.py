@@ -13,11 +13,11 @@ import structlog
 from aischeduler.config.schema import Config, LeaderElection
 from aischeduler.daemon.leadership import CATCH_UP_SECONDS_MAX, Leadership
 from aischeduler.daemon.process import Daemon
-from aischeduler.kube.auth import Server
-from aischeduler.kube.elector import Elector, Terms
+from aischeduler.kube.backoff import Timing
+from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.errors import UnreachableError
-from aischeduler.kube.pace import Pace
-from aischeduler.kube.wire import Wire
+from aischeduler.kube.leader_elector import ElectionTerms, LeaderElector
+from aischeduler.kube.server_access import Server
 from aischeduler.observability import health
 from tests.daemon.cluster import PODS, Cluster, cluster
 from tests.kube.scripted import Half, Script, reply, serving, until
@@ -35,7 +35,7 @@ async def second(world: Cluster) -> AsyncIterator[tuple[Daemon, asyncio.Event]]:
     address = urlsplit(world.sandbox.url)
     server = Server(address.hostname or "", address.port or 0, time.monotonic)
     stop = asyncio.Event()
-    daemon = Daemon(server, ELECTED, stop, Pace(time.monotonic, a_little, Half()))
+    daemon = Daemon(server, ELECTED, stop, Timing(time.monotonic, a_little, Half()))
     task = asyncio.create_task(daemon.run())
     try:
         yield daemon, stop
@@ -119,46 +119,48 @@ class Clock:
 
 
 @asynccontextmanager
-async def leader(clock: Clock) -> AsyncIterator[tuple[Leadership, Wire, Script]]:
+async def leader(clock: Clock) -> AsyncIterator[tuple[Leadership, ConnectionPool, Script]]:
     """A leadership that leads, and a wire that it fences."""
     script = Script()
     lease = {"metadata": {"resourceVersion": "1"}, "spec": {"holderIdentity": "me"}}
     script.always["post", LEASE.rpartition("/")[0]] = lambda _: reply(201, lease)
     script.always["post", "/x"] = lambda _: reply(201)
     async with serving(script) as server:
-        pace, log = Pace(clock, clock.sleep, Half()), structlog.get_logger()
-        elector = Elector(Wire(server, 1), Terms("kube-system", "ai-scheduler", "me"), pace, time.time, log)
-        leadership = Leadership(elector, pace, log, end)
-        wire = Wire(server, 1, fence=leadership.fence)
-        yield leadership, wire, script
-        await wire.close()
+        timing, log = Timing(clock, clock.sleep, Half()), structlog.get_logger()
+        elector = LeaderElector(
+            ConnectionPool(server, 1), ElectionTerms("kube-system", "ai-scheduler", "me"), timing, time.time, log
+        )
+        leadership = Leadership(elector, timing, log, end)
+        connections = ConnectionPool(server, 1, fence=leadership.fence)
+        yield leadership, connections, script
+        await connections.close()
         await leadership.close()
 
 
 @pytest.mark.expects_errors("lost the lease")
 async def test_write_that_is_due_after_the_lease_is_never_sent_and_ends_the_process() -> None:
     clock = Clock()
-    async with leader(clock) as (leadership, wire, script):
+    async with leader(clock) as (leadership, connections, script):
         await leadership.begin(Pods("1"), ())
         clock.now = 9.9
-        assert (await wire.send(b"POST", b"/x")).status == 201
+        assert (await connections.send(b"POST", b"/x")).status == 201
         clock.now = 15.0
         with pytest.raises(EndedError):
-            await wire.send(b"POST", b"/x")
+            await connections.send(b"POST", b"/x")
         assert len(script.asked("post", "/x")) == 1
 
 
 @pytest.mark.parametrize("warm", [True, False])
 async def test_write_that_is_due_after_the_deadline_waits_for_the_lease_to_be_renewed(warm: bool) -> None:
     clock = Clock()
-    async with leader(clock) as (leadership, wire, script):
+    async with leader(clock) as (leadership, connections, script):
         await leadership.begin(Pods("1"), ())
         if warm:
-            await wire.send(b"POST", b"/x")
+            await connections.send(b"POST", b"/x")
         before = len(script.requests)
-        connections = script.connections + (not warm)
+        expected = script.connections + (not warm)
         clock.now = 10.0
-        writing = asyncio.create_task(wire.send(b"POST", b"/x"))
+        writing = asyncio.create_task(connections.send(b"POST", b"/x"))
         await until(lambda: clock.waits >= 3)
         assert len(script.requests) == before
         script.always["patch", LEASE] = lambda _: reply(200, {"metadata": {"resourceVersion": "2"}, "spec": {}})
@@ -167,16 +169,16 @@ async def test_write_that_is_due_after_the_deadline_waits_for_the_lease_to_be_re
         renewing.cancel()
         await asyncio.gather(renewing, return_exceptions=True)
         assert script.requests[before].path == LEASE
-        assert script.connections == connections, "it waits on one connection"
+        assert script.connections == expected, "it waits on one connection"
 
 
 @pytest.mark.expects_errors("lost the lease")
 async def test_write_that_waits_for_the_lease_ends_the_process_when_the_lease_is_over() -> None:
     clock = Clock()
-    async with leader(clock) as (leadership, wire, script):
+    async with leader(clock) as (leadership, connections, script):
         await leadership.begin(Pods("1"), ())
         clock.now = 10.0
-        writing = asyncio.create_task(wire.send(b"POST", b"/x"))
+        writing = asyncio.create_task(connections.send(b"POST", b"/x"))
         await until(lambda: clock.waits >= 3)
         clock.now = 15.0
         with pytest.raises(EndedError):
@@ -186,26 +188,26 @@ async def test_write_that_waits_for_the_lease_ends_the_process_when_the_lease_is
 
 async def test_reading_needs_no_lease() -> None:
     clock = Clock()
-    async with leader(clock) as (leadership, wire, script):
+    async with leader(clock) as (leadership, connections, script):
         await leadership.begin(Pods("1"), ())
         clock.now = 60.0
         script.always["get", "/y"] = lambda _: reply(200)
-        assert (await wire.send(b"GET", b"/y")).status == 200
+        assert (await connections.send(b"GET", b"/y")).status == 200
 
 
 async def test_who_never_led_writes_nothing_and_goes_on() -> None:
-    async with leader(Clock()) as (_, wire, script):
+    async with leader(Clock()) as (_, connections, script):
         with pytest.raises(RuntimeError, match="does not lead"):
-            await wire.send(b"POST", b"/x")
+            await connections.send(b"POST", b"/x")
         assert script.asked("post", "/x") == []
         script.always["get", "/y"] = lambda _: reply(200)
-        assert (await wire.send(b"GET", b"/y")).status == 200
+        assert (await connections.send(b"GET", b"/y")).status == 200
 
 
 @pytest.mark.expects_errors("lost the lease")
 async def test_write_that_waits_for_a_connection_is_judged_when_it_is_sent() -> None:
     clock = Clock()
-    async with leader(clock) as (leadership, wire, script):
+    async with leader(clock) as (leadership, connections, script):
         await leadership.begin(Pods("1"), ())
         release = asyncio.Event()
 
@@ -214,9 +216,9 @@ async def test_write_that_waits_for_a_connection_is_judged_when_it_is_sent() -> 
             await reply(200)(writer)
 
         script.always["get", "/slow"] = lambda _: late
-        reading = asyncio.create_task(wire.send(b"GET", b"/slow"))
+        reading = asyncio.create_task(connections.send(b"GET", b"/slow"))
         await until(lambda: script.asked("get", "/slow"))
-        writing = asyncio.create_task(wire.send(b"POST", b"/x"))
+        writing = asyncio.create_task(connections.send(b"POST", b"/x"))
         await asyncio.sleep(0.01)
         clock.now = 15.0
         release.set()
@@ -288,9 +290,11 @@ async def takes_over(lease: dict[str, Any], pods: Pods, *watches: Watched) -> li
             slept.append(seconds)
 
     async with serving(script) as server:
-        pace, log = Pace(clock, sleep, Half()), structlog.get_logger()
-        elector = Elector(Wire(server, 1), Terms("kube-system", "ai-scheduler", "me"), pace, time.time, log)
-        leadership = Leadership(elector, pace, log, end)
+        timing, log = Timing(clock, sleep, Half()), structlog.get_logger()
+        elector = LeaderElector(
+            ConnectionPool(server, 1), ElectionTerms("kube-system", "ai-scheduler", "me"), timing, time.time, log
+        )
+        leadership = Leadership(elector, timing, log, end)
         await leadership.begin(pods, watches)
         await leadership.close()
     return slept
@@ -351,10 +355,13 @@ async def test_first_leader_of_all_has_nothing_to_catch_up_with() -> None:
 async def test_election_that_fails_to_connect_is_no_error_of_the_daemon() -> None:
     async with serving(Script()) as server:
         pass
-    elector = Elector(
-        Wire(server, 1), Terms("kube-system", "s", "me"), Pace(Clock(), asyncio.sleep, Half()), time.time,
+    elector = LeaderElector(
+        ConnectionPool(server, 1),
+        ElectionTerms("kube-system", "s", "me"),
+        Timing(Clock(), asyncio.sleep, Half()),
+        time.time,
         structlog.get_logger(),
-    )  # fmt: skip
+    )
     assert not await elector._try_to_take()
     with pytest.raises(UnreachableError):
         await elector._read()

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from aischeduler.config.schema import Config
-from aischeduler.kube import credential_plugin, wire
-from aischeduler.kube.auth import Kubeconfig, TokenFile
-from aischeduler.kube.report_lane import IN_FLIGHT_MAX as EVENTS_IN_FLIGHT_MAX
+from aischeduler.kube import connection_pool, exec_credential
+from aischeduler.kube.report_writers import IN_FLIGHT_MAX as EVENTS_IN_FLIGHT_MAX
+from aischeduler.kube.server_access import Kubeconfig, TokenFile
 from tests.daemon.between import Rule
 from tests.daemon.cluster import Cluster, cluster
 from tests.kube.kubeconfigs import SERVER, credential, program, runs, write
@@ -118,7 +118,7 @@ async def test_token_that_is_revoked_in_a_burst_of_bindings_costs_no_pod(tmp_pat
 async def test_program_for_credentials_that_hangs_delays_neither_the_lease_nor_a_pod(
     tmp_path: Path, lines: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(credential_plugin, "PLUGIN_SECONDS", 4.0)
+    monkeypatch.setattr(exec_credential, "PLUGIN_SECONDS", 4.0)
     passed = 0.0
     hangs = tmp_path / "hangs"
     printed = credential(token="t", expirationTimestamp="2030-01-01T13:00:00Z")
@@ -163,15 +163,15 @@ async def says(lines: Lines) -> bool:
 
 
 async def test_quiet_daemon_holds_a_connection_for_each_watch_and_few_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "IDLE_SECONDS", 1.0)
+    monkeypatch.setattr(connection_pool, "IDLE_SECONDS", 1.0)
     async with cluster(config=Config()) as world:
-        works = world.daemon.works
-        assert works is not None
+        components = world.daemon.components
+        assert components is not None
         await world.node("n1", cpu="100")
         for number in range(100):
             await world.pod(f"p{number}")
         await world.until(world.all_placed)
-        watches = len(works.reflectors)
+        watches = len(components.reflectors)
         assert world.between.most > watches + FEW
         await world.until(lambda: few_open(world, watches + FEW))
         assert world.between.most < watches + Config().bind_in_flight + EVENTS_IN_FLIGHT_MAX
@@ -183,10 +183,10 @@ async def few_open(world: Cluster, count: int) -> bool:
 
 async def test_new_leader_opens_its_watches_anew_before_it_decides() -> None:
     async with cluster(config=Config()) as world:
-        works = world.daemon.works
-        assert works is not None
-        assert {one.resource.kind: one.counts.watches for one in works.reflectors} == {
-            one.resource.kind: 2 for one in works.reflectors
+        components = world.daemon.components
+        assert components is not None
+        assert {one.resource.kind: one.counts.watches for one in components.reflectors} == {
+            one.resource.kind: 2 for one in components.reflectors
         }
         await world.node("n1")
         await world.pod("p")

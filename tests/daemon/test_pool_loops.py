@@ -9,10 +9,10 @@ import pytest
 
 from aischeduler.daemon.pool_loops import PoolLoops
 from aischeduler.daemon.process import Daemon
-from aischeduler.kube.auth import Server
-from aischeduler.kube.pace import Pace
+from aischeduler.kube.backoff import Timing
+from aischeduler.kube.server_access import Server
 from aischeduler.model.actions import Action, ObjectRef, Warn
-from aischeduler.model.reasons import EventReason
+from aischeduler.model.event_reasons import EventReason
 from tests.daemon.cluster import ALONE, brief
 from tests.kube.scripted import Half, until
 
@@ -85,7 +85,7 @@ class Loops:
     async def running(self) -> AsyncIterator[PoolLoops]:
         self.gate.set()
         loops = PoolLoops(self.engine, self.perform, self.room, time.monotonic, self.heard)
-        daemon = Daemon(Server("h", 1, time.monotonic), ALONE, asyncio.Event(), Pace(time.monotonic, brief, Half()))
+        daemon = Daemon(Server("h", 1, time.monotonic), ALONE, asyncio.Event(), Timing(time.monotonic, brief, Half()))
         tasks: list[asyncio.Task[None]] = []
 
         def spawn(name: str, job: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:

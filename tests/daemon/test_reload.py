@@ -139,11 +139,11 @@ async def test_without_a_file_a_signal_is_answered_too(tmp_path: Path) -> None:
 async def test_daemon_takes_over_what_the_schema_promises() -> None:
     async with cluster() as world:
         daemon = world.daemon
-        assert daemon.works is not None
-        binder, reports = daemon.works.crew.binder, daemon.works.crew.reports
+        assert daemon.components is not None
+        binder, reports = daemon.components.workers.binder, daemon.components.workers.reports
         daemon.apply(Config(bind_in_flight=3, request_timeout_seconds=7, events=Events(per_second=5, burst=10)))
-        assert binder._window.size == 3
-        assert {wire.answer_seconds for wire in daemon.works.wires} == {7}
+        assert binder._concurrency.size == 3
+        assert {connections.answer_seconds for connections in daemon.components.connection_pools} == {7}
         rate = reports._events.rate
         assert (rate._interval, rate._burst_seconds) == (0.2, 2.0)
         await world.node("n", cpu="8")
@@ -151,6 +151,6 @@ async def test_daemon_takes_over_what_the_schema_promises() -> None:
             await world.pod(f"p{number}")
         await world.until(world.all_placed)
         daemon.apply(Config(bind_in_flight=200))
-        assert binder._window.size == 64
+        assert binder._concurrency.size == 64
         await world.pod("last", cpu="0")
         await world.until(world.all_placed)

@@ -4,7 +4,7 @@ import pytest
 
 from aischeduler.model.events import NodeGone, PodGone
 from aischeduler.model.pod import Pod
-from aischeduler.model.summary import PoolSummary
+from aischeduler.model.pool_summary import PoolSummary
 from tests.build import a_node, a_pod, a_pool
 from tests.engine.session import Session, binds, evictions, reports
 

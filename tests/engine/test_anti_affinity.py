@@ -3,10 +3,10 @@
 import pytest
 
 from aischeduler.engine.profile import default_profile
-from aischeduler.model.constraints import REQUIRED_ANTI_AFFINITY, Constraint, ConstraintKind, PodTerm
 from aischeduler.model.events import NamespaceSeen, PodGone
 from aischeduler.model.pod import Pod
 from aischeduler.model.selectors import LabelSelector, Operator, Requirement, label_selector
+from aischeduler.model.unsupported_constraints import REQUIRED_ANTI_AFFINITY, Constraint, ConstraintKind, PodTerm
 from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session, binds, nominations, reports
 

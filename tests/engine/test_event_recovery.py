@@ -7,7 +7,7 @@ import pytest
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.pool_events import EDITS_MAX, WINDOW_SECONDS
-from aischeduler.model.budget import Budget
+from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import (
     BudgetGone,
     BudgetSeen,
@@ -23,7 +23,7 @@ from aischeduler.model.events import (
 )
 from aischeduler.model.pod import HostPort
 from aischeduler.model.selectors import label_selector
-from aischeduler.model.storage import Volume, VolumeClaim
+from aischeduler.model.volumes import Volume, VolumeClaim
 from aischeduler.state.claims import Claim, Claims
 from aischeduler.state.nodes import NodeTable
 from aischeduler.state.records import Place
@@ -32,7 +32,7 @@ from tests.engine.failing import fail_once
 from tests.engine.session import Session, evictions
 
 BUG = "a bug in a step"
-BUDGET = Budget("default", "b", "u", label_selector("spec.selector", {"app": "p"}, ()), disruptions_allowed=0)
+BUDGET = DisruptionBudget("default", "b", "u", label_selector("spec.selector", {"app": "p"}, ()), disruptions_allowed=0)
 CLAIM, VOLUME = VolumeClaim("default", "data"), Volume("pv")
 
 

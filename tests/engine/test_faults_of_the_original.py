@@ -3,7 +3,7 @@
 from itertools import permutations
 
 from aischeduler.model.actions import Bind, Evict
-from aischeduler.model.events import BindRefused, EvictRefused, PodGone, PodSeen, PoolGone, Refusal, Spared
+from aischeduler.model.events import BindRefusal, BindRefused, EvictRefused, PodGone, PodSeen, PoolGone, Spared
 from aischeduler.model.names import CPU
 from aischeduler.model.pod import RUNNING, Pod
 from aischeduler.model.pool import Pool
@@ -40,7 +40,7 @@ def test_bind_refused_after_its_pool_was_deleted_waits_in_the_default_pool_and_l
     session = Session(pool("a"), a_node("a1", cpu="4", labels={"pool": "a"}), a_pod("p", cpu="4", pool="a"))
     assert binds(session.decide()) == {"p": "a1"}
     session.tell(PoolGone("a"))
-    session.tell(BindRefused("uid-p", "a1", Refusal.UNAVAILABLE, "no answer"))
+    session.tell(BindRefused("uid-p", "a1", BindRefusal.UNAVAILABLE, "no answer"))
     assert cpu_used(session) == {}
     assert binds(session.decide(20)) == {"p": "a1"}
     assert cpu_used(session) == {"default": 4000}
@@ -49,7 +49,7 @@ def test_bind_refused_after_its_pool_was_deleted_waits_in_the_default_pool_and_l
 def test_pod_deleted_between_decision_and_answer_leaves_its_room_although_its_pool_is_gone() -> None:
     session = Session(pool("a"), a_node("a1", cpu="4", labels={"pool": "a"}), a_pod("p", cpu="4", pool="a"))
     session.decide()
-    session.tell(PoolGone("a"), PodGone("uid-p"), BindRefused("uid-p", "a1", Refusal.GONE, "not found"))
+    session.tell(PoolGone("a"), PodGone("uid-p"), BindRefused("uid-p", "a1", BindRefusal.GONE, "not found"))
     session.see(a_pod("q", cpu="4"))
     assert binds(session.decide()) == {"q": "a1"}
 

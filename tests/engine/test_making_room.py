@@ -6,7 +6,7 @@ import pytest
 
 from aischeduler.engine.profile import default_profile
 from aischeduler.model.actions import Action, Evict
-from aischeduler.model.budget import Budget
+from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import BudgetGone, BudgetSeen, EvictRefused, NodeGone, PodGone, Spared
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import MakeRoom, ReclaimPolicy
@@ -172,7 +172,7 @@ def test_victim_spared_by_a_budget_gives_way_to_the_next_candidate() -> None:
     session.tell(EvictRefused(second.uid, Spared.BUDGET, "the budget"))
     assert victims(session.decide()) == []
     selector = label_selector("spec.selector", {"app": second.name}, ())
-    session.tell(BudgetSeen(Budget("default", "b", "u", selector, disruptions_allowed=1)))
+    session.tell(BudgetSeen(DisruptionBudget("default", "b", "u", selector, disruptions_allowed=1)))
     assert [victim.name for victim in victims(session.decide(11))] == [second.name]
     assert session.scheduler.net_saves() == 0
 
@@ -300,7 +300,7 @@ def test_guarded_critical_and_foreign_pods_are_no_victims() -> None:
 def test_victim_spared_by_a_budget_that_is_deleted_is_tried_again_at_once() -> None:
     session = two_pools()
     selector = label_selector("spec.selector", {"app": "guest"}, ())
-    session.tell(BudgetSeen(Budget("default", "b", "u", selector, disruptions_allowed=0)))
+    session.tell(BudgetSeen(DisruptionBudget("default", "b", "u", selector, disruptions_allowed=0)))
     session.see(a_node("n", cpu="4", labels=A), a_pod("guest", cpu="4", pool="b", node="n", labels={"app": "guest"}))
     session.see(a_pod("owner", cpu="4", pool="a"))
     session.decide()
@@ -339,7 +339,7 @@ def test_room_of_a_claim_that_is_given_up_for_a_pod_ahead_goes_to_who_can_use_th
 def test_pod_kept_waiting_by_a_budget_says_so_and_does_not_try_every_few_seconds() -> None:
     session = two_pools()
     selector = label_selector("spec.selector", {"app": "guest"}, ())
-    session.tell(BudgetSeen(Budget("default", "b", "u", selector, disruptions_allowed=0)))
+    session.tell(BudgetSeen(DisruptionBudget("default", "b", "u", selector, disruptions_allowed=0)))
     session.see(a_node("n", cpu="4", labels=A), a_pod("guest", cpu="4", pool="b", node="n", labels={"app": "guest"}))
     session.see(a_pod("owner", cpu="4", pool="a"))
     session.decide()

@@ -2,7 +2,7 @@ import pytest
 
 from aischeduler.engine.cycle import SETTLE_SECONDS
 from aischeduler.model.actions import Bind, CreatePool, Settle
-from aischeduler.model.events import BindRefused, NodeGone, PodGone, PoolGone, Refusal
+from aischeduler.model.events import BindRefusal, BindRefused, NodeGone, PodGone, PoolGone
 from aischeduler.model.pod import Pod
 from aischeduler.state.queue import NET_SECONDS, PoolQueue
 from tests.build import a_node, a_pod, a_pool, a_taint, replace
@@ -182,15 +182,15 @@ def test_a_gated_pod_waits_for_its_gates_alone() -> None:
 @pytest.mark.parametrize(
     ("refusal", "place"),
     [
-        (Refusal.GONE, {}),
-        (Refusal.TAKEN, {"held": 1}),
-        (Refusal.HELD, {"held": 1}),
-        (Refusal.INVALID, {"held": 1}),
-        (Refusal.FORBIDDEN, {"backoff": 1}),
-        (Refusal.UNAVAILABLE, {"backoff": 1}),
+        (BindRefusal.GONE, {}),
+        (BindRefusal.TAKEN, {"held": 1}),
+        (BindRefusal.HELD, {"held": 1}),
+        (BindRefusal.INVALID, {"held": 1}),
+        (BindRefusal.FORBIDDEN, {"backoff": 1}),
+        (BindRefusal.UNAVAILABLE, {"backoff": 1}),
     ],
 )
-def test_a_refused_bind_frees_the_room_for_the_next(refusal: Refusal, place: dict[str, int]) -> None:
+def test_a_refused_bind_frees_the_room_for_the_next(refusal: BindRefusal, place: dict[str, int]) -> None:
     session = Session(a_node("n", cpu="1"), a_pod("p", cpu="1"), a_pod("next", cpu="1", created=5))
     session.decide()
     session.now += 20
@@ -202,7 +202,7 @@ def test_a_refused_bind_frees_the_room_for_the_next(refusal: Refusal, place: dic
 def test_a_pod_whose_bind_failed_is_tried_again_after_its_backoff() -> None:
     session = Session(a_node("n", cpu="1"), a_pod("p", cpu="1"))
     session.decide()
-    session.tell(BindRefused("uid-p", "n", Refusal.UNAVAILABLE, "the server is busy"))
+    session.tell(BindRefused("uid-p", "n", BindRefusal.UNAVAILABLE, "the server is busy"))
     assert reports(session.decide()) == {"p": "binding to node n failed: the server is busy"}
     assert binds(session.decide(0.9)) == {}
     assert binds(session.decide(0.2)) == {"p": "n"}
@@ -211,7 +211,7 @@ def test_a_pod_whose_bind_failed_is_tried_again_after_its_backoff() -> None:
 def test_pod_whose_stale_bind_was_not_sent_is_decided_anew_at_once() -> None:
     session = Session(a_node("n", cpu="1"), a_node("m", cpu="1"), a_pod("p", cpu="1"))
     (node,) = binds(session.decide()).values()
-    session.tell(NodeGone(node), BindRefused("uid-p", node, Refusal.STALE, "the node is gone"))
+    session.tell(NodeGone(node), BindRefused("uid-p", node, BindRefusal.STALE, "the node is gone"))
     again = session.decide()
     assert binds(again) == {"p": {"n": "m", "m": "n"}[node]}
     assert reports(again) == {}
@@ -234,9 +234,9 @@ def test_an_outcome_that_the_watch_has_overtaken_changes_nothing() -> None:
     session = Session(a_node("n", cpu="1"), a_pod("p", cpu="1"), a_pod("q", cpu="1"))
     session.decide()
     session.see(on(a_pod("p", cpu="1"), "n"))
-    session.tell(BindRefused("uid-p", "n", Refusal.UNAVAILABLE, "timeout"))
+    session.tell(BindRefused("uid-p", "n", BindRefusal.UNAVAILABLE, "timeout"))
     assert binds(session.decide(20)) == {}
-    session.tell(PodGone("uid-p"), BindRefused("uid-p", "n", Refusal.GONE, ""))
+    session.tell(PodGone("uid-p"), BindRefused("uid-p", "n", BindRefusal.GONE, ""))
     assert binds(session.decide(20)) == {"q": "n"}
 
 
@@ -278,7 +278,7 @@ def test_a_node_deleted_while_its_pod_is_assumed_takes_no_other_pod() -> None:
     session.tell(NodeGone("n"))
     session.see(a_pod("q", cpu="1"))
     assert reports(session.decide()) == {"q": "no nodes available to schedule pods"}
-    session.tell(BindRefused("uid-p", "n", Refusal.UNAVAILABLE, "x"))
+    session.tell(BindRefused("uid-p", "n", BindRefusal.UNAVAILABLE, "x"))
     session.see(a_node("n", cpu="2"))
     assert binds(session.decide(20)) == {"p": "n", "q": "n"}
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.searches import find_victims
-from aischeduler.model.budget import Budget
+from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import BudgetSeen, EvictRefused, PodGone, Spared
 from aischeduler.model.selectors import label_selector
 from aischeduler.policies.preemption import Chosen, Demand, choose_victims
@@ -59,7 +59,9 @@ def happen(session: Session, what: str, number: int) -> None:
         case "spared":
             session.tell(EvictRefused(f"uid-{name}", Spared.UNAVAILABLE, "x"))
         case "budget":
-            session.tell(BudgetSeen(Budget("default", "b", "uid-b", label_selector("b", {"app": "x"}, ()), number % 3)))
+            session.tell(
+                BudgetSeen(DisruptionBudget("default", "b", "uid-b", label_selector("b", {"app": "x"}, ()), number % 3))
+            )
         case "labels":
             session.see(a_node(f"n{number % NODES}", cpu=str(PLACES + number % 2), labels={"a": str(number % 3)}))
         case "time":

@@ -2,7 +2,7 @@
 
 import pytest
 
-from aischeduler.model.budget import Budget
+from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import BudgetGone, BudgetSeen, EvictRefused, PodGone, Spared
 from aischeduler.model.selectors import Operator, label_selector
 from tests.build import a_node, a_pod, a_pool, expression, replace
@@ -58,7 +58,7 @@ def test_spared_pod_stays_spared_when_something_else_about_it_changes() -> None:
 
 def a_budget(name: str, app: str, allowed: int, disrupted: frozenset[str] = frozenset()) -> BudgetSeen:
     """Return the news of a budget over the pods with this label."""
-    return BudgetSeen(Budget("default", name, "u", label_selector("s", {app: "yes"}, ()), allowed, disrupted))
+    return BudgetSeen(DisruptionBudget("default", name, "u", label_selector("s", {app: "yes"}, ()), allowed, disrupted))
 
 
 def a_guest_is_refused(why: Spared, *labels: str, budgets: tuple[BudgetSeen, ...]) -> Session:
@@ -143,7 +143,7 @@ def test_eviction_under_way_counts_against_a_budget_that_is_new_or_looks_at_othe
         selector = label_selector("s", {}, (expression("g", Operator.EXISTS),))
         if name == "new":
             selector = label_selector("s", {}, (expression("t", Operator.DOES_NOT_EXIST),))
-        session.tell(BudgetSeen(Budget("default", name, "u", selector, 1)))
+        session.tell(BudgetSeen(DisruptionBudget("default", name, "u", selector, 1)))
         assert session.scheduler._cluster.budgets.left(("default", name)) == 0
 
 

@@ -4,9 +4,9 @@ import pytest
 
 from aischeduler.engine.constraints import RECHECKED_AT_ONCE
 from aischeduler.engine.profile import default_profile
-from aischeduler.model.constraints import ConstraintKind
 from aischeduler.model.events import ClaimGone, ClaimSeen, Event, PodGone, VolumeGone, VolumeSeen
-from aischeduler.model.storage import ClaimUse, Volume, VolumeClaim
+from aischeduler.model.unsupported_constraints import ConstraintKind
+from aischeduler.model.volumes import ClaimUse, Volume, VolumeClaim
 from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session, binds, nominations, reports, warnings
 

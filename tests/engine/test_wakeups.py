@@ -2,7 +2,7 @@
 
 from aischeduler.engine.lending import JUDGED_MAX
 from aischeduler.engine.wakeups import OFFERED_MAX, WOKEN_MAX
-from aischeduler.model.events import BindRefused, NamespaceSeen, PodGone, Refusal
+from aischeduler.model.events import BindRefusal, BindRefused, NamespaceSeen, PodGone
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Placement
 from aischeduler.model.selectors import LabelSelector, Operator
@@ -95,7 +95,7 @@ def test_pod_that_changes_its_pool_while_its_bind_is_in_flight_follows_it_when_t
     session.see(a_pod("p", cpu="2", pool="a"))
     assert binds(session.decide()) == {"p": "na"}
     session.see(a_pod("p", cpu="2", pool="b"))
-    session.tell(BindRefused("uid-p", "na", Refusal.UNAVAILABLE, "x"))
+    session.tell(BindRefused("uid-p", "na", BindRefusal.UNAVAILABLE, "x"))
     assert binds(session.decide(15)) == {"p": "nb"}
 
 

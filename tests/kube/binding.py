@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 from aischeduler.kube.binder import Binder, BindTerms, Outcome
+from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.errors import Failed
-from aischeduler.kube.wire import Wire
 from aischeduler.model.actions import Bind
-from aischeduler.model.events import BindRefused, Refusal
+from aischeduler.model.events import BindRefusal, BindRefused
 from aischeduler.model.pod import Pod
 from tests.build import a_pod
 from tests.kube.scripted import Answer, Counted, Script, Waits, broken, reply, serving, status
@@ -49,8 +49,8 @@ class World:
     @asynccontextmanager
     async def running(self, in_flight: int = 2) -> AsyncIterator[Binder]:
         async with serving(self.script) as server:
-            wire = Wire(server, in_flight, answer_seconds=0.03)
-            binder = Binder(wire, self.read, self.waits.pace(), BindTerms(in_flight, self.engine), self.failed)
+            connections = ConnectionPool(server, in_flight, answer_seconds=0.03)
+            binder = Binder(connections, self.read, self.waits.timing(), BindTerms(in_flight, self.engine), self.failed)
             task = asyncio.create_task(binder.run(self.hear))
             try:
                 yield binder
@@ -58,14 +58,14 @@ class World:
                 task.cancel()
                 with suppress(asyncio.CancelledError):
                     await task
-                await wire.close()
+                await connections.close()
 
     async def bind(self, *answers: Answer) -> Outcome:
         self.script.on("post", PATH, *answers)
         async with self.running() as binder:
             binder.submit(BIND)
             async with asyncio.timeout(5):
-                await binder.backlog.none_unfinished()
+                await binder.work_queue.none_unfinished()
         assert len(self.outcomes) == 1
         return self.outcomes[0]
 
@@ -78,7 +78,7 @@ def conflict(text: str) -> Answer:
     return status(409, "Conflict", f'Operation cannot be fulfilled on pods/binding "p": {text}')
 
 
-def refusal(outcome: Outcome) -> Refusal:
+def refusal(outcome: Outcome) -> BindRefusal:
     assert isinstance(outcome, BindRefused)
     return outcome.refusal
 

@@ -9,28 +9,28 @@ from typing import Any
 import structlog
 from structlog.testing import CapturingLogger
 
-from aischeduler.kube import resources
+from aischeduler.kube import watched_resources
 from aischeduler.kube.binder import Binder, BindTerms
 from aischeduler.kube.client import Client
-from aischeduler.kube.evictor import Evictor, Mandate
-from aischeduler.kube.executor import Crew, Executor, Instruments
-from aischeduler.kube.notes import Reporter
-from aischeduler.kube.podreader import PodReader
-from aischeduler.kube.podspec import SpecCache
-from aischeduler.kube.reflector import Ears, Reflector
+from aischeduler.kube.connection_pool import ConnectionPool
+from aischeduler.kube.decode_pod_spec import SpecCache
+from aischeduler.kube.event_messages import ReportingController
+from aischeduler.kube.evictor import EvictionOptions, Evictor
+from aischeduler.kube.executor import Executor, Instruments, Workers
+from aischeduler.kube.pod_reader import PodReader
+from aischeduler.kube.reflector import Handlers, Reflector
 from aischeduler.kube.refresher import Refresher, Watches
-from aischeduler.kube.reports import Reports, Voice
-from aischeduler.kube.wire import Wire
+from aischeduler.kube.reporter import EventSource, Reporter
 from aischeduler.model.actions import (
     Bind,
     Cause,
     Condition,
     Evict,
 )
+from aischeduler.model.event_reasons import ConditionReason
 from aischeduler.model.events import (
     Event,
 )
-from aischeduler.model.reasons import ConditionReason
 from tests.build import a_pod
 from tests.kube.scripted import Counted, Script, Waits, broken, reply, serving
 
@@ -71,28 +71,35 @@ class World:
         self.bugs.append(job)
 
     @asynccontextmanager
-    async def running(self, connections: int = 4) -> AsyncIterator[Executor]:
-        pace = self.waits.pace()
+    async def running(self, limit: int = 4) -> AsyncIterator[Executor]:
+        timing = self.waits.timing()
         self.script.always["post", EVENTS] = lambda _: reply(201)
         self.script.always["patch", f"{PATH}/status"] = lambda _: reply(200)
         async with serving(self.script) as server, Client(server) as client:
-            wire, specs = Wire(server, connections), SpecCache()
-            ears = Ears(self.events.append, lambda _: None, lambda *_: None)
-            pods = Reflector(client, resources.pods(specs), ears, pace)
+            connections, specs = ConnectionPool(server, limit), SpecCache()
+            handlers = Handlers(self.events.append, lambda _: None, lambda *_: None)
+            pods = Reflector(client, watched_resources.pods(specs), handlers, timing)
             reader = PodReader(client, pods, specs)
             log = structlog.wrap_logger(
                 self.lines, processors=[], wrapper_class=structlog.make_filtering_bound_logger(self.level)
             ).bind()
-            reports = Reports(wire, client, pace, Voice(Reporter("ai-scheduler", "i"), lambda: 1.0), log)
-            mandate = Mandate("ai-scheduler", honour_budgets=False, wall=lambda: 1.0)
-            evictor = Evictor(wire, pace, mandate, broken)
-            others = (resources.nodes(), resources.pools(), resources.budgets(), resources.namespaces())
-            watches = Watches(pods, *(Reflector(client, resource, ears, pace) for resource in others))
-            refresher = Refresher(client, watches, pace, self.events.append, log)
-            binder = Binder(wire, reader.read, pace, BindTerms(2, self.engine), broken)
-            crew = Crew(binder, evictor, reports, reader, refresher)
-            instruments = Instruments(self.failed, lambda *ended: self.observed.append(ended), pace.clock)
-            executor = Executor(crew, self.events.append, log, instruments)
+            reports = Reporter(
+                connections, client, timing, EventSource(ReportingController("ai-scheduler", "i"), lambda: 1.0), log
+            )
+            mandate = EvictionOptions("ai-scheduler", honour_budgets=False, wall=lambda: 1.0)
+            evictor = Evictor(connections, timing, mandate, broken)
+            others = (
+                watched_resources.nodes(),
+                watched_resources.pools(),
+                watched_resources.budgets(),
+                watched_resources.namespaces(),
+            )
+            watches = Watches(pods, *(Reflector(client, resource, handlers, timing) for resource in others))
+            refresher = Refresher(client, watches, timing, self.events.append, log)
+            binder = Binder(connections, reader.read, timing, BindTerms(2, self.engine), broken)
+            workers = Workers(binder, evictor, reports, reader, refresher)
+            instruments = Instruments(self.failed, lambda *ended: self.observed.append(ended), timing.clock)
+            executor = Executor(workers, self.events.append, log, instruments)
             task = asyncio.create_task(executor.run())
             try:
                 yield executor
@@ -100,7 +107,7 @@ class World:
                 task.cancel()
                 with suppress(asyncio.CancelledError):
                     await task
-                await wire.close()
+                await connections.close()
 
     def logged(self) -> list[dict[str, Any]]:
         return [call.kwargs | {"level": call.method_name} for call in self.lines.calls]

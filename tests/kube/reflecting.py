@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from aischeduler.kube import resources
+from aischeduler.kube import watched_resources
 from aischeduler.kube.client import Client
+from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.kube.errors import ApiError
-from aischeduler.kube.podspec import SpecCache
-from aischeduler.kube.reflector import Ears, Reflector
-from aischeduler.kube.resources import Unreadable
+from aischeduler.kube.reflector import Handlers, Reflector
+from aischeduler.kube.watched_resources import Unreadable
 from aischeduler.model.events import Event, NodeGone, NodeSeen, PodGone, PodSeen, PoolGone, PoolSeen
 from tests.kube.scripted import Script, Waits, serving, until
 
@@ -31,9 +31,11 @@ class World:
 
     @asynccontextmanager
     async def running(self, resource: Any = None) -> AsyncIterator[Reflector[Any]]:
-        ears = Ears(self.events.append, self.unreadable.append, lambda _, error: self.failures.append(error))
+        handlers = Handlers(self.events.append, self.unreadable.append, lambda _, error: self.failures.append(error))
         async with serving(self.script) as server, Client(server) as client:
-            reflector = Reflector(client, resource or resources.pods(SpecCache()), ears, self.waits.pace())
+            reflector = Reflector(
+                client, resource or watched_resources.pods(SpecCache()), handlers, self.waits.timing()
+            )
             task = asyncio.create_task(reflector.run())
             try:
                 yield reflector

@@ -9,11 +9,11 @@ from typing import Any
 import structlog
 from structlog.testing import CapturingLogger
 
+from aischeduler.kube.backoff import Timing
 from aischeduler.kube.client import Client
-from aischeduler.kube.notes import Reporter
-from aischeduler.kube.pace import Pace
-from aischeduler.kube.reports import Reports, Voice
-from aischeduler.kube.wire import Wire
+from aischeduler.kube.connection_pool import ConnectionPool
+from aischeduler.kube.event_messages import ReportingController
+from aischeduler.kube.reporter import EventSource, Reporter
 from aischeduler.model.actions import Bind, ReportWaiting
 from aischeduler.model.pod import Pod
 from tests.build import a_pod
@@ -43,26 +43,26 @@ class World:
     waits: Waits = field(default_factory=Waits)
     binds_done: asyncio.Event = field(default_factory=asyncio.Event)
     lines: CapturingLogger = field(default_factory=CapturingLogger)
-    wire: Wire = field(init=False)
+    connections: ConnectionPool = field(init=False)
     """What reports are sent by, while they are."""
-    pace: Pace = field(init=False)
+    timing: Timing = field(init=False)
     wall: float = WALL
 
     def __post_init__(self) -> None:
-        self.pace = self.waits.pace()
+        self.timing = self.waits.timing()
         self.binds_done.set()
 
     async def binds_first(self) -> None:
         await self.binds_done.wait()
 
     @asynccontextmanager
-    async def running(self, bugs: int = 0) -> AsyncIterator[Reports]:
+    async def running(self, bugs: int = 0) -> AsyncIterator[Reporter]:
         """Write reports; `bugs` of ours are meant to be revealed."""
-        voice = Voice(Reporter("ai-scheduler", "ai-scheduler-h-1"), lambda: self.wall)
+        event_source = EventSource(ReportingController("ai-scheduler", "ai-scheduler-h-1"), lambda: self.wall)
         async with serving(self.script) as server, Client(server) as client:
-            wire = self.wire = Wire(server, 8)
+            connections = self.connections = ConnectionPool(server, 8)
             log = structlog.wrap_logger(self.lines, processors=[], wrapper_class=structlog.BoundLogger).bind()
-            reports = Reports(wire, client, self.pace, voice, log)
+            reports = Reporter(connections, client, self.timing, event_source, log)
             task = asyncio.create_task(
                 reports.run(self.binds_first, lambda job, error: log.error("failed", job=job, exc_info=error))
             )
@@ -72,7 +72,7 @@ class World:
                 task.cancel()
                 with suppress(asyncio.CancelledError):
                     await task
-                await wire.close()
+                await connections.close()
         assert len(self.logged("failed")) == bugs, self.logged("failed")
 
     def accept_all(self) -> "World":
@@ -89,7 +89,7 @@ class World:
         return [request.json for request in self.script.asked("post")]
 
 
-async def written(reports: Reports) -> None:
+async def written(reports: Reporter) -> None:
     """Return once everything has been said, refused or dropped."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         await reports.none_unwritten()

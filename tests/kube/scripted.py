@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from aischeduler.kube.auth import Server
-from aischeduler.kube.pace import Pace
+from aischeduler.kube.backoff import Timing
+from aischeduler.kube.server_access import Server
 
 PATIENCE_SECONDS = 20.0
 """How long what has to come may take on a machine that is busy with other things; no claim is about it."""
@@ -193,8 +193,8 @@ class Waits:
     def release(self) -> None:
         self._open.set()
 
-    def pace(self) -> Pace:
-        return Pace(lambda: self.now, self.sleep, Half())
+    def timing(self) -> Timing:
+        return Timing(lambda: self.now, self.sleep, Half())
 
 
 async def until(condition: Callable[[], object], seconds: float = PATIENCE_SECONDS) -> None:

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from aischeduler.kube.pool_requests import Writer
+from aischeduler.kube.pool_writes import Writer
 from aischeduler.model.actions import Condition, ReportPool
+from aischeduler.model.event_reasons import ConditionReason
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
-from aischeduler.model.reasons import ConditionReason
-from aischeduler.model.summary import GPU, PoolSummary
+from aischeduler.model.pool_summary import GPU, PoolSummary
 from tests.build import replace
 
 ACCEPTED = Condition("Accepted", status=True, reason=ConditionReason.VALID, message="fine")

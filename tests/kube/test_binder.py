@@ -2,14 +2,14 @@ import asyncio
 
 import pytest
 
-from aischeduler.kube import wire as wire_module
+from aischeduler.kube import connection_pool as wire_module
 from aischeduler.kube.binder import BINDS_AHEAD, Binder, BindTerms
+from aischeduler.kube.concurrency_limit import CROWD, FIRST, USUAL
+from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.credential import Credential
 from aischeduler.kube.errors import RefusedError, UnreachableError
-from aischeduler.kube.requests import BindAccepted
-from aischeduler.kube.window import CROWD, FIRST, USUAL
-from aischeduler.kube.wire import Wire
-from aischeduler.model.events import BindRefused, Refusal
+from aischeduler.kube.pod_writes import BindAccepted
+from aischeduler.model.events import BindRefusal, BindRefused
 from tests.build import a_pod, replace
 from tests.kube.binding import BIND, BOUND, FREE, PATH, World, conflict, late_server, refusal
 from tests.kube.scripted import Answer, hang, reply, serving, slam, status, until
@@ -34,16 +34,16 @@ async def test_already_assigned_to_the_same_node_is_accepted() -> None:
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        (conflict('pod p is already assigned to node "n2"'), Refusal.TAKEN),
-        (conflict("Precondition failed: UID in precondition: u1, UID in object meta: u9"), Refusal.GONE),
-        (conflict("pod p is being deleted, cannot be assigned to a host"), Refusal.HELD),
-        (conflict("pod p has non-empty .spec.schedulingGates"), Refusal.HELD),
-        (status(404, "NotFound", 'pods "p" not found'), Refusal.GONE),
-        (status(403, "Forbidden", "no"), Refusal.FORBIDDEN),
-        (status(422, "Invalid", "no"), Refusal.INVALID),
+        (conflict('pod p is already assigned to node "n2"'), BindRefusal.TAKEN),
+        (conflict("Precondition failed: UID in precondition: u1, UID in object meta: u9"), BindRefusal.GONE),
+        (conflict("pod p is being deleted, cannot be assigned to a host"), BindRefusal.HELD),
+        (conflict("pod p has non-empty .spec.schedulingGates"), BindRefusal.HELD),
+        (status(404, "NotFound", 'pods "p" not found'), BindRefusal.GONE),
+        (status(403, "Forbidden", "no"), BindRefusal.FORBIDDEN),
+        (status(422, "Invalid", "no"), BindRefusal.INVALID),
     ],
 )
-async def test_definite_refusals_are_told_without_reading(answer: Answer, expected: Refusal) -> None:
+async def test_definite_refusals_are_told_without_reading(answer: Answer, expected: BindRefusal) -> None:
     world = World()
     assert refusal(await world.bind(answer)) is expected
     assert (world.posts, world.asked) == (1, 0)
@@ -70,18 +70,18 @@ async def test_unknown_outcome_is_read_until_somebody_knows() -> None:
 
 
 async def test_unknown_outcome_of_a_pod_that_is_gone_is_gone() -> None:
-    assert refusal(await World(reads=[None]).bind(slam)) is Refusal.GONE
-    assert refusal(await World(reads=[a_pod("p", uid="other", node="n1")]).bind(slam)) is Refusal.GONE
+    assert refusal(await World(reads=[None]).bind(slam)) is BindRefusal.GONE
+    assert refusal(await World(reads=[a_pod("p", uid="other", node="n1")]).bind(slam)) is BindRefusal.GONE
 
 
 async def test_unknown_outcome_of_a_pod_on_another_node_is_taken() -> None:
-    assert refusal(await World(reads=[a_pod("p", uid="u1", node="n2")]).bind(slam)) is Refusal.TAKEN
+    assert refusal(await World(reads=[a_pod("p", uid="u1", node="n2")]).bind(slam)) is BindRefusal.TAKEN
 
 
 async def test_errors_of_the_server_are_tried_again_with_growing_waits_and_given_up_only_after_reading() -> None:
     world = World(reads=[FREE] * 5)
     outcome = await world.bind(*[status(500, "InternalError", "etcd is slow")] * 5)
-    assert refusal(outcome) is Refusal.UNAVAILABLE
+    assert refusal(outcome) is BindRefusal.UNAVAILABLE
     assert isinstance(outcome, BindRefused)
     assert outcome.message == "etcd is slow"
     assert (world.posts, world.asked) == (5, 5)
@@ -106,7 +106,7 @@ async def test_tired_server_holds_back_every_task() -> None:
     async with world.running(in_flight=1) as binder:
         binder.submit(BIND)
         binder.submit(BIND)
-        await binder.backlog.none_unfinished()
+        await binder.work_queue.none_unfinished()
     assert world.waits.seconds == [pytest.approx(8.0)]
     assert world.outcomes == [BindAccepted("u1", "n1")] * 2
     assert world.posts == 3
@@ -123,14 +123,14 @@ async def test_unknown_credentials_are_read_again_and_the_bind_sent_again() -> N
 
     async with serving(world.script) as server:
         server.source = Source()
-        wire = Wire(server, 1)
-        binder = Binder(wire, world.read, world.waits.pace(), BindTerms(1, world.engine), world.failed)
+        connections = ConnectionPool(server, 1)
+        binder = Binder(connections, world.read, world.waits.timing(), BindTerms(1, world.engine), world.failed)
         task = asyncio.create_task(binder.run(lambda _, outcome, __: world.outcomes.append(outcome)))
         binder.submit(BIND)
         await until(lambda: world.outcomes)
         task.cancel()
         await asyncio.wait([task])
-        await wire.close()
+        await connections.close()
     assert world.outcomes == [BindAccepted("u1", "n1")]
     assert [r.headers["authorization"] for r in world.script.requests] == ["Bearer old", "Bearer new", "Bearer new"]
     assert len(world.waits.seconds) == 1
@@ -141,24 +141,24 @@ async def test_binds_are_counted_until_they_are_taken_and_until_they_have_their_
     async with world.running(in_flight=1) as binder:
         for _ in range(3):
             binder.submit(BIND)
-        assert (binder.backlog.waiting, binder.backlog.unfinished) == (3, 3)
-        await until(lambda: binder.backlog.waiting == 2)
-        idle = asyncio.create_task(binder.backlog.none_waiting())
+        assert (binder.work_queue.waiting, binder.work_queue.unfinished) == (3, 3)
+        await until(lambda: binder.work_queue.waiting == 2)
+        idle = asyncio.create_task(binder.work_queue.none_waiting())
         await asyncio.sleep(0.005)
         assert not idle.done()
         release.set()
         await idle
-        await binder.backlog.none_unfinished()
-        assert (binder.backlog.waiting, binder.backlog.unfinished) == (0, 0)
+        await binder.work_queue.none_unfinished()
+        assert (binder.work_queue.waiting, binder.work_queue.unfinished) == (0, 0)
 
 
 async def test_there_is_no_room_while_too_many_wait() -> None:
     world, release = late_server()
     async with world.running(in_flight=1) as binder:
-        await binder.backlog.room(BIND.pool)
+        await binder.work_queue.room(BIND.pool)
         for _ in range(BINDS_AHEAD + 2):
             binder.submit(BIND)
-        await until(lambda: binder.backlog.waiting == BINDS_AHEAD + 1)
+        await until(lambda: binder.work_queue.waiting == BINDS_AHEAD + 1)
         await finds_no_room(binder, release)
 
 
@@ -167,8 +167,8 @@ async def test_fewer_bindings_under_way_let_fewer_wait() -> None:
     async with world.running(in_flight=2) as binder:
         for _ in range(2 + BINDS_AHEAD + 1):
             binder.submit(BIND)
-        await until(lambda: binder.backlog.waiting == BINDS_AHEAD + 1)
-        await binder.backlog.room(BIND.pool)
+        await until(lambda: binder.work_queue.waiting == BINDS_AHEAD + 1)
+        await binder.work_queue.room(BIND.pool)
         binder.bound(1)
         await finds_no_room(binder, release)
 
@@ -181,7 +181,7 @@ async def test_crowd_has_more_bindings_under_way_before_the_first_answer(waiting
             binder.submit(BIND)
         for _ in range(10):
             await asyncio.sleep(0)
-        assert waiting - binder.backlog.waiting == under_way
+        assert waiting - binder.work_queue.waiting == under_way
 
 
 async def test_single_binding_of_a_pool_waits_for_one_of_each_other_pool() -> None:
@@ -191,19 +191,19 @@ async def test_single_binding_of_a_pool_waits_for_one_of_each_other_pool() -> No
             binder.submit(replace(BIND, pod=a_pod(f"crowd{number}", uid=f"c{number}"), pool="crowded"))
         binder.submit(replace(BIND, pod=a_pod("single", uid="single"), pool="quiet"))
         release.set()
-        await binder.backlog.none_unfinished()
+        await binder.work_queue.none_unfinished()
     bound = [outcome.uid for outcome in world.outcomes]
     assert bound.index("single") == 1
 
 
 async def finds_no_room(binder: Binder, release: asyncio.Event) -> None:
     """Check that the pool has no room before the server is released, and has some after it."""
-    blocked = asyncio.create_task(binder.backlog.room(BIND.pool))
+    blocked = asyncio.create_task(binder.work_queue.room(BIND.pool))
     await asyncio.sleep(0.005)
     assert not blocked.done()
     release.set()
     await blocked
-    await binder.backlog.none_unfinished()
+    await binder.work_queue.none_unfinished()
 
 
 async def test_bug_while_reading_costs_another_look_and_not_the_binder() -> None:
@@ -217,7 +217,7 @@ async def test_bug_while_sending_leads_to_a_look_at_the_pod(monkeypatch: pytest.
     async def send(*_: object) -> None:
         raise TypeError("a bug")
 
-    monkeypatch.setattr(wire_module.Wire, "send", send)
+    monkeypatch.setattr(wire_module.ConnectionPool, "send", send)
     bugs: list[str] = []
     world = World(reads=[BOUND], failed=lambda job, error: bugs.append(f"{job}: {error}"))
     assert await world.bind() == BindAccepted("u1", "n1")

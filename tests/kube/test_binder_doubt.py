@@ -5,12 +5,12 @@ import asyncio
 import pytest
 
 from aischeduler.kube import binder as binder_module
-from aischeduler.kube import wire as wire_module
+from aischeduler.kube import connection_pool as wire_module
 from aischeduler.kube.binder import READS_MAX, Binder
 from aischeduler.kube.errors import RefusedError, UnreachableError
-from aischeduler.kube.requests import BindAccepted
+from aischeduler.kube.pod_writes import BindAccepted
 from aischeduler.model.actions import Settle
-from aischeduler.model.events import BindRefused, Refusal
+from aischeduler.model.events import BindRefusal, BindRefused
 from tests.build import a_pod, replace
 from tests.kube.binding import BIND, BOUND, FREE, PATH, World, late_server, refusal
 from tests.kube.scripted import Counted, reply, slam, status, until
@@ -24,13 +24,13 @@ def quick_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_binding_whose_pod_is_gone_before_its_turn_is_not_sent() -> None:
     world = World(engine=Counted(settled={"u1"}))
     outcome = await world.bind()
-    assert (refusal(outcome), world.posts, world.asked) == (Refusal.STALE, 0, 0)
+    assert (refusal(outcome), world.posts, world.asked) == (BindRefusal.STALE, 0, 0)
 
 
 async def test_binding_whose_node_is_gone_before_its_turn_is_not_sent() -> None:
     world = World(engine=Counted(gone={"n1"}))
     outcome = await world.bind()
-    assert outcome == BindRefused("u1", "n1", Refusal.STALE, "not sent: the node is gone")
+    assert outcome == BindRefused("u1", "n1", BindRefusal.STALE, "not sent: the node is gone")
     assert world.posts == 0
 
 
@@ -42,8 +42,8 @@ async def test_bindings_that_waited_for_an_outage_to_end_are_decided_anew_instea
     async with world.running(in_flight=1) as binder:
         binder.submit(BIND)
         binder.submit(queued)
-        await binder.backlog.none_unfinished()
-    assert [refusal(outcome) for outcome in world.outcomes] == [Refusal.STALE, Refusal.STALE]
+        await binder.work_queue.none_unfinished()
+    assert [refusal(outcome) for outcome in world.outcomes] == [BindRefusal.STALE, BindRefusal.STALE]
     assert world.posts == 1
 
 
@@ -72,7 +72,7 @@ async def test_pods_that_may_not_be_read_keep_no_task_from_the_next_binding() ->
         await until(lambda: world.waits.held)
         world.waits.release()
         await until(lambda: world.outcomes)
-        assert (binder.in_doubt, binder.backlog.in_hand, world.posts) == (1, 1, 2)
+        assert (binder.in_doubt, binder.work_queue.in_hand, world.posts) == (1, 1, 2)
         assert not binder.has_in_hand("u1")
         assert binder.oldest_seconds() > 0
 
@@ -86,10 +86,10 @@ async def test_binding_in_doubt_has_its_outcome_once_its_pod_is_read() -> None:
             binder.settled(replace(SETTLE, decision="another"), found, world.hear)
             assert world.outcomes == []
             binder.settled(SETTLE, found, world.hear)
-            await binder.backlog.none_unfinished()
+            await binder.work_queue.none_unfinished()
             assert binder.oldest_seconds() == 0.0
         (told,) = world.outcomes
-        assert told == outcome or refusal(told) is Refusal.UNAVAILABLE
+        assert told == outcome or refusal(told) is BindRefusal.UNAVAILABLE
 
 
 async def test_binding_in_doubt_is_let_go_once_the_watch_has_told() -> None:
@@ -98,7 +98,7 @@ async def test_binding_in_doubt_is_let_go_once_the_watch_has_told() -> None:
     async with world.running() as binder:
         await in_doubt(binder)
         world.engine.settled.add("u1")
-        await binder.backlog.none_unfinished()
+        await binder.work_queue.none_unfinished()
         assert (binder.in_doubt, binder.oldest_seconds(), world.outcomes) == (0, 0.0, [])
 
 
@@ -115,12 +115,12 @@ async def test_outcome_that_nobody_can_be_told_of_costs_itself_and_is_settled_by
     async with world.running(in_flight=1) as binder:
         binder.submit(BIND)
         binder.submit(replace(BIND, pod=a_pod("p", uid="u2")))
-        await binder.backlog.none_unfinished()
+        await binder.work_queue.none_unfinished()
         assert bugs == ["outcome of a binding: a bug"]
         assert world.outcomes == [BindAccepted("u2", "n1")]
         binder.settled(SETTLE, FREE, world.hear)
-        assert refusal(world.outcomes[1]) is Refusal.UNAVAILABLE
-        assert (binder.backlog.unfinished, binder.in_doubt, binder.oldest_seconds()) == (0, 0, 0.0)
+        assert refusal(world.outcomes[1]) is BindRefusal.UNAVAILABLE
+        assert (binder.work_queue.unfinished, binder.in_doubt, binder.oldest_seconds()) == (0, 0, 0.0)
 
 
 async def test_bug_in_a_binding_costs_a_look_at_its_pod(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +134,7 @@ async def test_bug_in_a_binding_costs_a_look_at_its_pod(monkeypatch: pytest.Monk
     async with world.running() as binder:
         await in_doubt(binder)
         binder.settled(SETTLE, BOUND, world.hear)
-        await binder.backlog.none_unfinished()
+        await binder.work_queue.none_unfinished()
     assert (bugs, world.outcomes) == (["binder: a bug"], [BindAccepted("u1", "n1")])
 
 
@@ -144,7 +144,7 @@ async def test_what_a_run_had_in_hand_when_it_ended_is_in_doubt_in_the_next() ->
         binder.submit(BIND)
         binder.submit(replace(BIND, pod=a_pod("p", uid="u2")))
         await until(lambda: world.posts)
-    assert (binder.backlog.in_hand, binder.backlog.waiting) == (1, 1)
+    assert (binder.work_queue.in_hand, binder.work_queue.waiting) == (1, 1)
     release.set()
     world.waits.hold()
     again = asyncio.create_task(binder.run(world.hear))
@@ -165,5 +165,5 @@ async def test_answers_are_told_while_more_bindings_wait() -> None:
         binder.submit(replace(BIND, pod=a_pod("p", uid="u2")))
         release.set()
         await binder.answered.wait()
-        await binder.backlog.none_unfinished()
+        await binder.work_queue.none_unfinished()
         assert binder.unanswered == 0

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from aischeduler.kube import connection, wire
-from aischeduler.kube.auth import REREAD_SECONDS, Server, Tls, from_kubeconfig
+from aischeduler.kube import connection_pool, http_connection
 from aischeduler.kube.client import IN_FLIGHT_MAX, LIST_SECONDS, Client
-from aischeduler.kube.connection import Answer
-from aischeduler.kube.credential_plugin import PLUGIN_AGAIN_SECONDS
+from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.errors import RefusedError, UnreachableError
-from aischeduler.kube.paging import pages, read_raw
-from aischeduler.kube.resources import nodes
-from aischeduler.kube.wire import Wire
+from aischeduler.kube.exec_credential import PLUGIN_AGAIN_SECONDS
+from aischeduler.kube.http_connection import Answer
+from aischeduler.kube.list_pager import pages, read_raw
+from aischeduler.kube.server_access import REREAD_SECONDS, Server, Tls, from_kubeconfig
+from aischeduler.kube.watched_resources import nodes
 from tests.controlplane.certificates import Authority, Identity
 from tests.kube.kubeconfigs import credential, printing, runs, times_asked
 from tests.kube.scripted import Answer as ScriptedAnswer
@@ -90,7 +90,7 @@ async def test_watch_begins_beside_as_many_reads_that_hang_as_may_be_under_way()
 
 
 async def test_answer_that_is_too_large_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "BODY_BYTES_MAX", 1000)
+    monkeypatch.setattr(http_connection, "BODY_BYTES_MAX", 1000)
     script = Script()
     script.on("get", "/x", reply(200, b"x" * 5000))
     async with serving(script) as server, Client(server) as client:
@@ -99,7 +99,7 @@ async def test_answer_that_is_too_large_is_given_up(monkeypatch: pytest.MonkeyPa
 
 
 async def test_slow_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "SWEEP_SECONDS", 0.01)
+    monkeypatch.setattr(connection_pool, "SWEEP_SECONDS", 0.01)
     script = Script()
     script.on("get", "/x", stream(b"and then nothing"))
     async with serving(script) as server, Client(server) as client:
@@ -109,15 +109,15 @@ async def test_slow_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_list_may_take_longer_than_the_read_of_one_object(monkeypatch: pytest.MonkeyPatch) -> None:
     limits: list[float | None] = []
-    send = Wire.send
+    send = ConnectionPool.send
 
     async def send_and_note(
-        self: Wire, method: bytes, path: bytes, body: bytes, content_type: bytes, seconds: float | None
+        self: ConnectionPool, method: bytes, path: bytes, body: bytes, content_type: bytes, seconds: float | None
     ) -> Answer:
         limits.append(seconds)
         return await send(self, method, path, body, content_type, seconds)
 
-    monkeypatch.setattr(Wire, "send", send_and_note)
+    monkeypatch.setattr(ConnectionPool, "send", send_and_note)
     script = Script()
     script.always["get", "/api/v1/nodes"] = lambda _: reply(200, {"metadata": {}})
     async with serving(script) as server, Client(server) as client:
@@ -160,9 +160,9 @@ async def test_client_certificate_opens_both_ways(tmp_path: Path) -> None:
         server = await from_kubeconfig(path, None, address.clock)
         async with Client(server) as client:
             assert await client.get("/x") == b"listed"
-        wire = Wire(server, 1)
-        assert (await wire.send(b"POST", b"/x", b"{}", b"application/json")).body == b"bound"
-        await wire.close()
+        connection_pool = ConnectionPool(server, 1)
+        assert (await connection_pool.send(b"POST", b"/x", b"{}", b"application/json")).body == b"bound"
+        await connection_pool.close()
 
 
 async def test_credentials_that_stand_in_the_kubeconfig_open_both_ways(tmp_path: Path) -> None:
@@ -254,10 +254,10 @@ async def test_server_of_another_authority_is_refused(tmp_path: Path) -> None:
         async with Client(server) as client:
             with pytest.raises(UnreachableError, match="certificate verify failed"):
                 await client.get("/x")
-        wire = Wire(server, 1)
+        connection_pool = ConnectionPool(server, 1)
         with pytest.raises(UnreachableError, match="CERTIFICATE_VERIFY_FAILED"):
-            await wire.send(b"POST", b"/x", b"{}", b"application/json")
-        await wire.close()
+            await connection_pool.send(b"POST", b"/x", b"{}", b"application/json")
+        await connection_pool.close()
 
 
 async def test_new_authority_in_the_file_is_trusted_after_a_while(tmp_path: Path) -> None:
@@ -275,13 +275,13 @@ async def test_new_authority_in_the_file_is_trusted_after_a_while(tmp_path: Path
         tls = Tls(ssl.create_default_context(cafile=str(bundle)), authority_file=str(bundle))
         tls.reload()
         server = Server(address.host, address.port, lambda: now, tls=tls)
-        wire = Wire(server, 1)
+        connection_pool = ConnectionPool(server, 1)
         with pytest.raises(UnreachableError):
-            await wire.send(b"POST", b"/x", b"{}", b"application/json")
+            await connection_pool.send(b"POST", b"/x", b"{}", b"application/json")
         bundle.write_bytes(new.certificate.read_bytes())
         now += 60.0
-        assert (await wire.send(b"POST", b"/x", b"{}", b"application/json")).status == 201
-        await wire.close()
+        assert (await connection_pool.send(b"POST", b"/x", b"{}", b"application/json")).status == 201
+        await connection_pool.close()
 
 
 async def test_authority_that_left_the_file_is_trusted_no_more_by_new_connections(tmp_path: Path) -> None:
@@ -296,17 +296,17 @@ async def test_authority_that_left_the_file_is_trusted_no_more_by_new_connection
         path = write_kubeconfig(tmp_path / "config", address, old, me)
         Path(path).write_text(Path(path).read_text().replace(str(old.certificate), str(bundle)))
         server = await from_kubeconfig(path, None, lambda: now)
-        wire = Wire(server, 1)
-        assert (await wire.send(b"GET", b"/x")).status == 200
+        connection_pool = ConnectionPool(server, 1)
+        assert (await connection_pool.send(b"GET", b"/x")).status == 200
         bundle.write_bytes(old.certificate.read_bytes() + new.certificate.read_bytes())
         now += REREAD_SECONDS
-        await wire.close()
-        again = Wire(server, 1)
+        await connection_pool.close()
+        again = ConnectionPool(server, 1)
         assert (await again.send(b"GET", b"/x")).status == 200, "our certificate is still shown"
         await again.close()
         bundle.write_bytes(new.certificate.read_bytes())
         now += REREAD_SECONDS
-        last = Wire(server, 1)
+        last = ConnectionPool(server, 1)
         with pytest.raises(UnreachableError, match="CERTIFICATE_VERIFY_FAILED"):
             await last.send(b"GET", b"/x")
         await last.close()

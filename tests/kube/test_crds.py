@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from aischeduler.kube import crds
-from aischeduler.kube.pool_requests import pool_status
+from aischeduler.kube.pool_writes import pool_status
 from aischeduler.sandbox.rules import definition_errors
 from aischeduler.sandbox.structural import errors, prune
 from tests.build import replace

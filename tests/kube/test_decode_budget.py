@@ -4,9 +4,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from aischeduler.kube.api_types import BudgetDocument, NamespaceDocument
 from aischeduler.kube.decode_budget import budget_problem, read_budget, read_namespace
-from aischeduler.kube.documents import BudgetDocument, NamespaceDocument
-from aischeduler.model.budget import Budget
+from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import NamespaceSeen
 from aischeduler.model.pod import Pod
 from tests.build import a_pod, replace
@@ -19,7 +19,7 @@ def document(spec: Any = None, status: Any = None) -> BudgetDocument:
     return msgspec.json.decode(text, type=BudgetDocument)
 
 
-def selecting(selector: Any) -> Budget:
+def selecting(selector: Any) -> DisruptionBudget:
     return read_budget(document({"minAvailable": 1, "selector": selector}, {"disruptionsAllowed": 2}))
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aischeduler.kube.api_types import PoolDocument
 from aischeduler.kube.decode_pool import read_pool
-from aischeduler.kube.documents import PoolDocument
 from aischeduler.kube.pool_schema import pool_schema
 from aischeduler.model.pool import MakeRoom, Placement, Pool, ReclaimPolicy
 from aischeduler.model.selectors import Operator, Requirement

@@ -11,12 +11,12 @@ from contextlib import asynccontextmanager
 import pytest
 import uvloop
 
-from aischeduler.kube.auth import Server
-from aischeduler.kube.connection import Answer
+from aischeduler.kube.connection_pool import CONNECT_SECONDS, ConnectionPool
 from aischeduler.kube.dial import ANOTHER_SECONDS, DEAD_SECONDS, dial
 from aischeduler.kube.errors import UnreachableError
+from aischeduler.kube.http_connection import Answer
 from aischeduler.kube.proxy import Proxy
-from aischeduler.kube.wire import CONNECT_SECONDS, Wire
+from aischeduler.kube.server_access import Server
 from tests.kube.scripted import Script, reply, serving, stream, until
 
 Address = tuple[int, int, int, str, tuple[str, int]]
@@ -44,8 +44,8 @@ async def black_hole() -> AsyncIterator[Address]:
                 one.close()
 
 
-async def get(wire: Wire) -> Answer:
-    return await wire.send(b"GET", b"/x")
+async def get(connections: ConnectionPool) -> Answer:
+    return await connections.send(b"GET", b"/x")
 
 
 async def past_a_black_hole() -> float:
@@ -59,10 +59,10 @@ async def past_a_black_hole() -> float:
             return [dead, address(server.host, server.port)]
 
         server.lookup = lookup
-        wire, began = Wire(server, 1), loop.time()
-        assert (await get(wire)).status == 200
+        connections, began = ConnectionPool(server, 1), loop.time()
+        assert (await get(connections)).status == 200
         seconds = loop.time() - began
-        await wire.close()
+        await connections.close()
         return seconds
 
 
@@ -136,11 +136,11 @@ async def test_requests_and_streams_go_through_the_tunnel_of_a_proxy() -> None:
     script.on("get", "/x", reply(200, b"whole"), stream(b"piece"))
     async with serving(script) as server, proxying() as (port, heads):
         server.proxy = Proxy("127.0.0.1", port, b"Basic abc", "HTTPS_PROXY")
-        wire = Wire(server, 1)
-        assert (await get(wire)).body == b"whole"
-        async with wire.stream(b"/x", 5.0) as answer:
+        connections = ConnectionPool(server, 1)
+        assert (await get(connections)).body == b"whole"
+        async with connections.stream(b"/x", 5.0) as answer:
             assert await answer.read() == b"piece"
-        await wire.close()
+        await connections.close()
     target = f"{server.host}:{server.port}"
     assert heads == [f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\nProxy-Authorization: Basic abc\r\n\r\n"]
 
@@ -157,10 +157,10 @@ async def test_requests_and_streams_go_through_the_tunnel_of_a_proxy() -> None:
 async def test_proxy_that_makes_no_tunnel_is_named_with_what_it_said(answer: bytes, reason: str) -> None:
     async with proxying(answer) as (port, _):
         server = Server("api.example", 443, asyncio.get_running_loop().time, proxy=Proxy("127.0.0.1", port, None, "F"))
-        wire = Wire(server, 1)
+        connections = ConnectionPool(server, 1)
         with pytest.raises(UnreachableError, match=rf"through the proxy http://127\.0\.0\.1:{port} \(F\): .*{reason}"):
-            await get(wire)
-        await wire.close()
+            await get(connections)
+        await connections.close()
 
 
 NAMESPACE = f"ais-{os.getpid()}"
@@ -213,15 +213,15 @@ async def test_stream_of_a_peer_whose_network_is_gone_ends_long_before_its_silen
     try:
         assert peer.stdout is not None
         server = Server("10.231.0.2", json.loads(await peer.stdout.readline()), loop.time)
-        wire = Wire(server, 1)
-        async with wire.stream(b"/x", 75.0) as answer:
+        connections = ConnectionPool(server, 1)
+        async with connections.stream(b"/x", 75.0) as answer:
             assert await answer.read() == b"x"
             subprocess.run([far_end, "-n", NAMESPACE, "link", "set", "ais1", "down"], check=True)
             began = loop.time()
             with pytest.raises(UnreachableError, match="the connection broke within the answer"):
                 await answer.read()
             assert loop.time() - began < 3 * DEAD_SECONDS
-        await wire.close()
+        await connections.close()
     finally:
         peer.kill()
         await peer.wait()

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from aischeduler.kube import wire as wire_module
+from aischeduler.kube import connection_pool as wire_module
+from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.errors import Failed
-from aischeduler.kube.evictions import EVICT_TRIES_MAX, Ended, Evicted, Eviction, Left
-from aischeduler.kube.evictor import IN_FLIGHT, Evictor, Mandate
-from aischeduler.kube.wire import Wire
+from aischeduler.kube.eviction import EVICT_TRIES_MAX, Ended, Evicted, Eviction, Left
+from aischeduler.kube.evictor import IN_FLIGHT, EvictionOptions, Evictor
 from aischeduler.model.actions import Cause, Evict
 from aischeduler.model.events import EvictRefused, Spared
 from tests.build import a_pod
@@ -45,9 +45,9 @@ class World:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Evictor]:
         async with serving(self.script) as server:
-            wire = Wire(server, IN_FLIGHT, answer_seconds=0.03)
-            mandate = Mandate("ai-scheduler", self.honour_budgets, lambda: 1_767_323_045.0)
-            evictor = Evictor(wire, self.waits.pace(), mandate, self.failed)
+            connections = ConnectionPool(server, IN_FLIGHT, answer_seconds=0.03)
+            mandate = EvictionOptions("ai-scheduler", self.honour_budgets, lambda: 1_767_323_045.0)
+            evictor = Evictor(connections, self.waits.timing(), mandate, self.failed)
             task = asyncio.create_task(evictor.run(self.hear))
             try:
                 yield evictor
@@ -55,13 +55,13 @@ class World:
                 task.cancel()
                 with suppress(asyncio.CancelledError):
                     await task
-                await wire.close()
+                await connections.close()
 
     async def evict(self, action: Evict | None = None) -> Ended:
         async with self.running() as evictor:
             assert evictor.submit(action or evict())
             async with asyncio.timeout(5):
-                await evictor.backlog.none_unfinished()
+                await evictor.work_queue.none_unfinished()
         (ended,) = self.ends
         return ended
 
@@ -147,10 +147,10 @@ async def test_only_so_many_are_evicted_at_one_time() -> None:
             world.script.on("patch", f"/api/v1/namespaces/default/pods/{name}/status", late)
             evictor.submit(evict(name))
         await until(lambda: len(world.sent) == IN_FLIGHT)
-        assert (evictor.backlog.waiting, evictor.backlog.unfinished) == (3, IN_FLIGHT + 3)
+        assert (evictor.work_queue.waiting, evictor.work_queue.unfinished) == (3, IN_FLIGHT + 3)
         release.set()
         async with asyncio.timeout(5):
-            await evictor.backlog.none_unfinished()
+            await evictor.work_queue.none_unfinished()
     assert len(world.ends) == IN_FLIGHT + 3
 
 
@@ -166,7 +166,7 @@ async def test_bug_costs_one_eviction_and_not_the_evictor(monkeypatch: pytest.Mo
     async def send(*_: object) -> None:
         raise TypeError("a bug")
 
-    monkeypatch.setattr(wire_module.Wire, "send", send)
+    monkeypatch.setattr(wire_module.ConnectionPool, "send", send)
     bugs: list[str] = []
     world = World(failed=lambda job, error: bugs.append(f"{job}: {error}"))
     ended = await world.evict()
@@ -182,7 +182,7 @@ async def test_end_that_nobody_can_be_told_of_costs_itself() -> None:
     async with world.running() as evictor:
         for name in ("v", "w"):
             evictor.submit(evict(name, terminating=True))
-        await evictor.backlog.none_unfinished()
+        await evictor.work_queue.none_unfinished()
     assert bugs == ["end of an eviction: a bug"]
     assert len(world.ends) == 1
 
@@ -208,7 +208,7 @@ async def test_what_a_run_had_in_hand_when_it_ended_is_given_up_by_the_next() ->
     again = asyncio.create_task(evictor.run(world.hear))
     await until(lambda: world.ends)
     assert isinstance(world.ends[0], EvictRefused)
-    assert evictor.backlog.unfinished == 0
+    assert evictor.work_queue.unfinished == 0
     again.cancel()
     await asyncio.wait([again])
 
@@ -219,5 +219,5 @@ async def test_newest_version_of_a_victim_is_known() -> None:
     world.script.on("delete", POD, reply(200, {"kind": "Pod", "metadata": {"name": "v", "resourceVersion": "43"}}))
     async with world.running() as evictor:
         evictor.submit(evict())
-        await evictor.backlog.none_unfinished()
+        await evictor.work_queue.none_unfinished()
         assert evictor.newest == 43

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from aischeduler.kube import evictor as evictor_module
-from aischeduler.kube.reports import Reports
+from aischeduler.kube.reporter import Reporter
 from aischeduler.model.actions import (
     Bind,
     Cause,
@@ -16,13 +16,13 @@ from aischeduler.model.actions import (
     TellTurned,
     Warn,
 )
+from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.events import (
+    BindRefusal,
     BindRefused,
     EvictRefused,
-    Refusal,
     Spared,
 )
-from aischeduler.model.reasons import EventReason
 from tests.build import a_pod
 from tests.kube.executing import BIND, EVENTS, EVICT, EVICT_LINE, PATH, POD, POOLS, REFUSED, World
 from tests.kube.scripted import reply, status, until
@@ -138,7 +138,7 @@ async def test_reports_wait_for_binds_and_evictions(action: Bind | Evict, method
         await status(404, "NotFound")(writer)
 
     world.script.on("post", POOLS, reply(201))
-    async with world.running(connections=64) as executor:
+    async with world.running(limit=64) as executor:
         world.script.always[method, path] = lambda _: late
         executor.perform([*[action] * (1 + evictor_module.IN_FLIGHT), CreatePool("default")])
         await until(lambda: world.script.asked(method, path))
@@ -223,7 +223,7 @@ async def test_refused_bind_is_told_and_logged_and_not_reported_as_scheduled() -
     async with world.running() as executor:
         executor.perform([BIND])
         await until(lambda: world.events)
-    assert world.events == [BindRefused("uid-p", "n1", Refusal.GONE, 'pods "p" not found')]
+    assert world.events == [BindRefused("uid-p", "n1", BindRefusal.GONE, 'pods "p" not found')]
     assert [(line["event"], line["level"]) for line in world.logged()] == [
         ("bind", "info"),
         ("bind refused", "warning"),
@@ -260,11 +260,11 @@ async def test_bug_in_one_action_costs_no_pod_its_binding(monkeypatch: pytest.Mo
     world = World()
     world.script.on("post", f"{PATH}/binding", reply(201))
 
-    def fail(_reports: Reports, _about: object) -> None:
+    def fail(_reports: Reporter, _about: object) -> None:
         raise TypeError("a bug")
 
-    monkeypatch.setattr(Reports, "waiting", fail)
-    monkeypatch.setattr(Reports, "binding", fail)
+    monkeypatch.setattr(Reporter, "waiting", fail)
+    monkeypatch.setattr(Reporter, "binding", fail)
     async with world.running() as executor:
         executor.perform([ReportWaiting(POD, "cpu", "cpu", "no room", "d-2"), BIND])
         await until(lambda: world.observed)

@@ -4,8 +4,8 @@ import asyncio
 from typing import Any
 
 from aischeduler.kube.client import Client
-from aischeduler.kube.podreader import PodReader
-from aischeduler.kube.podspec import SpecCache
+from aischeduler.kube.decode_pod_spec import SpecCache
+from aischeduler.kube.pod_reader import PodReader
 from tests.kube import docs
 from tests.kube.reflecting import World, told
 from tests.kube.scripted import reply, serving, status, until

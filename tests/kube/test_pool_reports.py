@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from aischeduler.kube import report_queue
-from aischeduler.kube.pool_requests import pool_status
+from aischeduler.kube.pool_writes import pool_status
 from aischeduler.model.actions import CreatePool, Nominate
 from tests.build import a_pod
 from tests.kube.reporting import POOL, POOLS, World, a_bind, written

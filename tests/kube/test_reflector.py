@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from aischeduler.kube import reflector as module
-from aischeduler.kube import resources
+from aischeduler.kube import watched_resources
 from aischeduler.kube.lines import LineSplitter
 from tests.kube.docs import bookmark, line, listing, node, pod, pool, trouble
 from tests.kube.reflecting import World, quiet, told
@@ -31,7 +31,7 @@ async def test_list_then_watch_tells_everything_once() -> None:
     assert watch["fieldSelector"] == "status.phase!=Succeeded,status.phase!=Failed"
 
 
-@pytest.mark.parametrize("kind", [resources.budgets, resources.namespaces, resources.pools])
+@pytest.mark.parametrize("kind", [watched_resources.budgets, watched_resources.namespaces, watched_resources.pools])
 async def test_watch_of_what_rarely_changes_ends_before_its_silence_looks_like_a_dead_server(kind: Any) -> None:
     world = World()
     resource = kind()
@@ -326,7 +326,7 @@ async def test_missing_pool_resource_means_no_pools_until_it_is_defined() -> Non
     world = World()
     world.script.on("get", path, status(404, "NotFound"), reply(200, listing(pool("cpu"))))
     world.script.on("get", "/apis", GROUPS)
-    async with world.running(resources.pools()) as reflector:
+    async with world.running(watched_resources.pools()) as reflector:
         await reflector.synced.wait()
         await told(world, "+cpu")
     assert world.waits.seconds == [5.0]
@@ -338,7 +338,7 @@ async def test_pool_resource_that_is_removed_ends_all_pools() -> None:
     world.script.on("get", path, reply(200, listing(pool("cpu"))))
     world.script.on("get", "/apis", GROUPS)
     world.script.on("watch", path, stream(trouble(410, "Expired")))
-    async with world.running(resources.pools()):
+    async with world.running(watched_resources.pools()):
         await told(world, "+cpu", "-cpu")
 
 
@@ -350,14 +350,14 @@ async def test_proxy_that_knows_nothing_does_not_end_pools(groups: Answer) -> No
     world.script.on("get", "/apis", groups)
     world.script.on("get", path, reply(200, listing(pool("cpu"), version=200)))
     world.script.on("watch", path, stream(trouble(410, "Expired")), stream(line("ADDED", pool("gpu", version=201))))
-    async with world.running(resources.pools()):
+    async with world.running(watched_resources.pools()):
         await told(world, "+cpu", "+gpu")
 
 
 async def test_nodes_are_listed_without_a_selector() -> None:
     world = World()
     world.script.on("get", "/api/v1/nodes", reply(200, listing(node("n1"))))
-    async with world.running(resources.nodes()):
+    async with world.running(watched_resources.nodes()):
         await told(world, "+n1")
     assert "fieldSelector" not in world.script.asked("get")[0].query
 

@@ -3,11 +3,11 @@
 import asyncio
 from contextlib import suppress
 
-from aischeduler.kube import resources
+from aischeduler.kube import watched_resources
+from aischeduler.kube.backoff import HOLD_LONGEST_SECONDS, Timing
 from aischeduler.kube.client import Client
-from aischeduler.kube.pace import HOLD_LONGEST_SECONDS, Pace
-from aischeduler.kube.podspec import SpecCache
-from aischeduler.kube.reflector import Ears, Reflector
+from aischeduler.kube.decode_pod_spec import SpecCache
+from aischeduler.kube.reflector import Handlers, Reflector
 from aischeduler.model.events import Event
 from tests.kube.docs import line, listing, node, pod, pool, trouble
 from tests.kube.reflecting import World, told, word
@@ -31,10 +31,10 @@ async def test_first_stream_that_is_back_lets_the_others_try_at_once() -> None:
         nodes_wait.set()
         await asyncio.Event().wait()
 
-    clock, ears = asyncio.get_running_loop().time, Ears(events.append, lambda _: None, lambda *_: None)
+    clock, handlers = asyncio.get_running_loop().time, Handlers(events.append, lambda _: None, lambda *_: None)
     async with serving(script) as server, Client(server) as client:
-        pods = Reflector(client, resources.pods(SpecCache()), ears, Pace(clock, until_nodes_wait, Half()))
-        nodes = Reflector(client, resources.nodes(), ears, Pace(clock, for_ever, Half()))
+        pods = Reflector(client, watched_resources.pods(SpecCache()), handlers, Timing(clock, until_nodes_wait, Half()))
+        nodes = Reflector(client, watched_resources.nodes(), handlers, Timing(clock, for_ever, Half()))
         tasks = [asyncio.create_task(one.run()) for one in (pods, nodes)]
         await until(nodes.synced.is_set)
         for task in tasks:
@@ -60,10 +60,10 @@ async def test_stream_that_was_asked_to_wait_waits_no_longer_than_asked_once_ano
             last_wait.set()
             await (pods_back.wait() if seconds == 1.0 else asyncio.Event().wait())
 
-    clock, ears = asyncio.get_running_loop().time, Ears(events.append, lambda _: None, lambda *_: None)
+    clock, handlers = asyncio.get_running_loop().time, Handlers(events.append, lambda _: None, lambda *_: None)
     async with serving(script) as server, Client(server) as client:
-        pods = Reflector(client, resources.pods(SpecCache()), ears, Pace(clock, until_nodes_wait, Half()))
-        nodes = Reflector(client, resources.nodes(), ears, Pace(clock, nodes_sleep, Half()))
+        pods = Reflector(client, watched_resources.pods(SpecCache()), handlers, Timing(clock, until_nodes_wait, Half()))
+        nodes = Reflector(client, watched_resources.nodes(), handlers, Timing(clock, nodes_sleep, Half()))
         tasks = [asyncio.create_task(one.run()) for one in (pods, nodes)]
         await until(pods.synced.is_set)
         assert not nodes.synced.is_set()
@@ -96,7 +96,7 @@ async def test_pools_do_not_end_while_the_api_server_lists_their_kind_and_does_n
     world.script.on("get", "/apis", reply(200, groups))
     world.script.on("get", GROUP, reply(200, {"kind": "APIResourceList", "resources": [{"name": "pools"}]}))
     world.script.on("watch", POOLS, stream(trouble(410, "Expired")), stream(line("ADDED", pool("gpu", version=201))))
-    async with world.running(resources.pools()):
+    async with world.running(watched_resources.pools()):
         await told(world, "+cpu", "+gpu")
 
 
@@ -107,7 +107,7 @@ async def test_pools_end_where_their_group_is_served_without_them() -> None:
     world.script.on("get", "/apis", reply(200, groups))
     world.script.on("get", GROUP, reply(200, {"kind": "APIResourceList", "resources": [{"name": "queues"}]}))
     world.script.on("watch", POOLS, stream(trouble(410, "Expired")))
-    async with world.running(resources.pools()):
+    async with world.running(watched_resources.pools()):
         await told(world, "+cpu", "-cpu")
 
 
@@ -128,7 +128,7 @@ async def test_object_that_a_list_beside_the_stream_ended_does_not_come_back_by_
         await stream(*late)(writer)
 
     world.script.on("watch", NODES, held_back)
-    async with world.running(resources.nodes()) as reflector:
+    async with world.running(watched_resources.nodes()) as reflector:
         await reflector.synced.wait()
         await reflector.refresh()
         await told(world, "+n", "-n")

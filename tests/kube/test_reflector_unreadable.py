@@ -2,9 +2,9 @@
 
 import json
 
-from aischeduler.kube import resources
-from aischeduler.kube.documents import PodDocument
-from aischeduler.kube.podspec import SpecCache
+from aischeduler.kube import watched_resources
+from aischeduler.kube.api_types import PodDocument
+from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.model.events import Event
 from tests.build import replace
 from tests.kube.docs import line, listing, pod, trouble
@@ -34,7 +34,7 @@ async def test_answer_that_is_nested_beyond_reading_is_a_failure_of_the_server()
 
 async def test_object_that_reveals_a_bug_costs_only_itself_until_it_can_be_read() -> None:
     world = World()
-    pods = resources.pods(SpecCache())
+    pods = watched_resources.pods(SpecCache())
     bugs = [TypeError("a bug")]
 
     def seen(document: PodDocument) -> Event:

@@ -9,10 +9,10 @@ from typing import Any
 import structlog
 from structlog.testing import CapturingLogger
 
-from aischeduler.kube import resources
+from aischeduler.kube import watched_resources
 from aischeduler.kube.client import Client
-from aischeduler.kube.podspec import SpecCache
-from aischeduler.kube.reflector import Ears, Reflector
+from aischeduler.kube.decode_pod_spec import SpecCache
+from aischeduler.kube.reflector import Handlers, Reflector
 from aischeduler.kube.refresher import Refresher, Times, Watches, selector_text
 from aischeduler.model.actions import ListPools, ReadPool, Refresh
 from aischeduler.model.events import (
@@ -59,20 +59,20 @@ class Scene:
         """Run a refresher beside the watches of these kinds."""
         for path in (NODES, PODS, POOLS, BUDGETS, NAMESPACES):
             self.script.always.setdefault(("get", path), lambda _: listed(5))
-        pace = self.waits.pace()
+        timing = self.waits.timing()
         async with serving(self.script) as server, Client(server) as client:
-            ears = Ears(self.events.append, lambda _: None, lambda *_: None)
+            handlers = Handlers(self.events.append, lambda _: None, lambda *_: None)
             kinds = (
-                resources.pods(SpecCache()),
-                resources.nodes(),
-                resources.pools(),
-                resources.budgets(),
-                resources.namespaces(),
+                watched_resources.pods(SpecCache()),
+                watched_resources.nodes(),
+                watched_resources.pools(),
+                watched_resources.budgets(),
+                watched_resources.namespaces(),
             )
-            made = [Reflector(client, kind, ears, pace) for kind in kinds]
+            made = [Reflector(client, kind, handlers, timing) for kind in kinds]
             self.watches = {one.resource.kind: one for one in made}
             log = structlog.wrap_logger(self.lines, processors=[]).bind()
-            refresher = Refresher(client, Watches(*made), pace, self.events.append, log)
+            refresher = Refresher(client, Watches(*made), timing, self.events.append, log)
             times = Times(lambda: 1_700_000_000.5, lambda pod: f"since {pod.name}")
             jobs: list[Callable[[], Any]] = [lambda: refresher.run(times, broken)]
             jobs += [self.watches[kind].run for kind in follow]

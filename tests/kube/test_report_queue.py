@@ -3,10 +3,10 @@
 import pytest
 
 from aischeduler.kube import report_queue
-from aischeduler.kube.notes import Note, scheduled, warning
-from aischeduler.kube.report_queue import LATE_MAX, LATE_SECONDS, PATIENCE_SECONDS, EventQueue
+from aischeduler.kube.event_messages import EventMessage, scheduled, warning
+from aischeduler.kube.report_queue import LATE_MAX, LATE_SECONDS, PATIENCE_SECONDS, EventReportQueue
 from aischeduler.model.actions import ObjectRef, Warn
-from aischeduler.model.reasons import EventReason
+from aischeduler.model.event_reasons import EventReason
 from tests.build import a_pod
 from tests.kube.reporting import a_bind
 
@@ -20,19 +20,19 @@ class Time:
         return self.now
 
 
-def a_queue(clock: Time, *pods: str) -> EventQueue:
+def a_queue(clock: Time, *pods: str) -> EventReportQueue:
     """A queue in which each of these pods waits to be said to be bound."""
-    queue = EventQueue(clock, lambda: None)
+    queue = EventReportQueue(clock, lambda: None)
     for pod in pods:
         queue.put(scheduled(a_bind(a_pod(pod))))
     return queue
 
 
-async def late(queue: EventQueue, under_way: int = 0) -> list[str]:
+async def late(queue: EventReportQueue, under_way: int = 0) -> list[str]:
     """The pods that are to be told of at once beside those under way."""
     found: list[str] = []
     while (report := await queue.take_late(under_way + len(found))) is not None:
-        assert isinstance(report, Note)
+        assert isinstance(report, EventMessage)
         found.append(report.about.name)
     return found
 
@@ -70,15 +70,15 @@ async def test_only_what_is_late_itself_is_taken_along() -> None:
     assert await late(queue) == ["a"]
 
 
-def a_warning(node: str) -> Note:
+def a_warning(node: str) -> EventMessage:
     return warning(Warn(ObjectRef("Node", node, f"u-{node}"), EventReason.INVALID_NODE, "status.allocatable.cpu"))
 
 
-def taken(queue: EventQueue, *, others_wait: bool = False) -> list[str]:
+def taken(queue: EventReportQueue, *, others_wait: bool = False) -> list[str]:
     """The names of what is taken, in turn."""
     found: list[str] = []
     while (report := queue.take(others_wait=others_wait)) is not None:
-        assert isinstance(report, Note)
+        assert isinstance(report, EventMessage)
         found.append(report.about.name)
     return found
 

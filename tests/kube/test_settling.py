@@ -9,10 +9,10 @@ from aischeduler.model.actions import (
     Settle,
 )
 from aischeduler.model.events import (
+    BindRefusal,
     BindRefused,
     PodGone,
     PodSeen,
-    Refusal,
 )
 from tests.kube import docs
 from tests.kube.executing import BIND, PATH, POD, World
@@ -37,7 +37,7 @@ async def test_settle_of_a_pod_whose_binding_was_lost_frees_its_room() -> None:
         executor.perform([Settle(POD, "n1", "d-1")])
         await until(lambda: len(world.events) == 2)
     assert world.events[1] == BindRefused(
-        "uid-p", "n1", Refusal.UNAVAILABLE, "no Binding of this decision is under way"
+        "uid-p", "n1", BindRefusal.UNAVAILABLE, "no Binding of this decision is under way"
     )
 
 
@@ -75,7 +75,7 @@ async def test_binding_in_doubt_is_settled_by_the_look_that_the_core_asks_for() 
     world.script.always["get", PATH] = lambda _: reply(200, docs.pod("p", version=9, spec={"nodeName": "n1"}))
     async with world.running() as executor:
         executor.perform([BIND])
-        await until(lambda: executor._crew.binder.in_doubt)
+        await until(lambda: executor._workers.binder.in_doubt)
         executor.perform([Settle(POD, "n1", "d-1")])
         await until(lambda: executor.unreadable == "403 Forbidden")
         executor.perform([Settle(POD, "n1", "d-1")])

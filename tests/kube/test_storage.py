@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from aischeduler.kube import resources
+from aischeduler.kube import watched_resources
 from aischeduler.model.events import ClaimGone, ClaimSeen, VolumeGone, VolumeSeen
-from aischeduler.model.storage import ClaimUse, Volume, VolumeClaim
+from aischeduler.model.volumes import ClaimUse, Volume, VolumeClaim
 from tests.kube import docs
 from tests.kube.docs import line, listing
 from tests.kube.reflecting import World
@@ -41,7 +41,7 @@ async def test_claim_is_told_as_it_is_made_bound_deleted_and_gone() -> None:
             line("DELETED", claim(version=14)),
         ),
     )
-    async with world.running(resources.claims()):
+    async with world.running(watched_resources.claims()):
         await until(lambda: len(world.events) == 5)
     assert world.events == [
         ClaimSeen(VolumeClaim("team", "data")),
@@ -66,7 +66,7 @@ async def test_volume_is_told_with_the_field_that_ties_it_to_nodes() -> None:
             line("DELETED", volume(version=13)),
         ),
     )
-    async with world.running(resources.volumes()):
+    async with world.running(watched_resources.volumes()):
         await until(lambda: len(world.events) == 4)
     assert world.events == [
         VolumeSeen(Volume("disk")),
@@ -78,7 +78,7 @@ async def test_volume_is_told_with_the_field_that_ties_it_to_nodes() -> None:
 
 def test_claim_of_an_ephemeral_volume_tells_which_pod_controls_it() -> None:
     owners = [{"kind": "Pod", "uid": "u-other"}, {"kind": "Pod", "uid": "u-pod", "controller": True}]
-    resource = resources.claims()
+    resource = watched_resources.claims()
     event = resource.seen(resource.document.decode(json.dumps(claim(ownerReferences=owners))))
     assert event == ClaimSeen(VolumeClaim("team", "data", controller="u-pod"))
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from aischeduler.kube.podspec import SpecCache
-from aischeduler.model.constraints import REQUIRED_ANTI_AFFINITY, PodTerm
+from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.selectors import LabelSelector, Operator, Requirement
+from aischeduler.model.unsupported_constraints import REQUIRED_ANTI_AFFINITY, PodTerm
 from tests.kube import docs
 from tests.kube.test_decode import decode_pod
 

@@ -10,9 +10,9 @@ import aiohttp
 import pytest
 
 from aischeduler.config.schema import Config
-from aischeduler.daemon import ending, process
+from aischeduler.daemon import process, shutdown
 from aischeduler.daemon.process import Daemon
-from aischeduler.kube.pace import Pace
+from aischeduler.kube.backoff import Timing
 from aischeduler.observability import scrapes
 from aischeduler.observability.listener import listen
 from tests.daemon.cluster import ALONE, PODS, POOLS, brief
@@ -48,10 +48,10 @@ async def pages(script: Script, config: Config = ALONE) -> AsyncIterator[Pages]:
     assert listener is not None
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     async with serving(script) as server, aiohttp.ClientSession(url) as http:
-        daemon = Daemon(server, config, stop, Pace(time.monotonic, brief, Half()), listener)
+        daemon = Daemon(server, config, stop, Timing(time.monotonic, brief, Half()), listener)
         task = asyncio.create_task(daemon.run())
         try:
-            await until(lambda: daemon.works is not None)
+            await until(lambda: daemon.components is not None)
             yield Pages(daemon, stop, http)
         finally:
             stop.set()
@@ -151,7 +151,7 @@ async def test_bindings_without_an_outcome_make_it_unready_and_no_reason_for_a_r
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(process, "NO_OUTCOME_SECONDS", 0.0)
-    monkeypatch.setattr(ending, "GRACE_SECONDS", 0.05)
+    monkeypatch.setattr(shutdown, "GRACE_SECONDS", 0.05)
     script = scripted_cluster()
     script.always["get", POOLS] = lambda _: listing()
     script.on("post", f"{PODS}/p/binding", hang)

@@ -9,12 +9,12 @@ from prometheus_client.openmetrics import parser as openmetrics_parser
 
 from aischeduler import __version__
 from aischeduler.engine.tally import Result
-from aischeduler.kube.resources import Counts
+from aischeduler.kube.watched_resources import Counts
 from aischeduler.model.actions import Cause, Evict
 from aischeduler.model.names import CPU, MEMORY, PODS
-from aischeduler.model.summary import GPU
+from aischeduler.model.pool_summary import GPU
 from aischeduler.observability.exposition import PIECE_SAMPLES, Form, form_of, render
-from aischeduler.policies.borrowing import Refusal
+from aischeduler.policies.borrowing import LenderRefusal
 from tests.observability.world import StillReflector, World, bind, pod, summary
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
@@ -50,7 +50,7 @@ def busy_world() -> World:
     tally = world.engine.tally
     tally.attempts["gpu", Result.BOUND] = 7
     tally.borrow_attempts["gpu"] = 4
-    tally.borrow_refusals["gpu", Refusal.NOT_SHARING] = 3
+    tally.borrow_refusals["gpu", LenderRefusal.NOT_SHARING] = 3
     tally.evictions["gpu", Cause.RECLAIMED] = 2
     tally.net_saves["cpu"] = 1
     tally.violations["I1"] = 1

@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from aischeduler.engine.tally import Tally
-from aischeduler.kube.reports import ReportCounts
-from aischeduler.kube.resources import Counts
+from aischeduler.kube.reporter import ReportCounts
+from aischeduler.kube.watched_resources import Counts
 from aischeduler.model.actions import Bind
-from aischeduler.model.constraints import ConstraintKind
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.pod import Pod, PodSpec
+from aischeduler.model.pool_summary import GPU, PoolSummary
 from aischeduler.model.resources import Request
-from aischeduler.model.summary import GPU, PoolSummary
+from aischeduler.model.unsupported_constraints import ConstraintKind
 from aischeduler.observability.labels import PoolLabels
 from aischeduler.observability.meter import Meter
 from aischeduler.observability.metrics import Metrics

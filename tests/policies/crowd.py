@@ -7,7 +7,7 @@ import numpy as np
 
 from aischeduler.engine.profile import default_profile
 from aischeduler.framework.runner import Runner
-from aischeduler.model.budget import Budget
+from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort, Pod
 from aischeduler.model.resources import Request
@@ -72,7 +72,7 @@ SMALL, MEDIUM, LARGE, WHOLE = res(100), res(200), res(300), res(500)
 class Crowd:
     """Tables of nodes and of the pods that they hold."""
 
-    def __init__(self, nodes: Iterable[Node], pods: Iterable[Held], budgets: Iterable[Budget] = ()) -> None:
+    def __init__(self, nodes: Iterable[Node], pods: Iterable[Held], budgets: Iterable[DisruptionBudget] = ()) -> None:
         self.pods = {one.pod.uid: one for one in pods}
         self.table = NodeTable()
         self.running = RunningPods()

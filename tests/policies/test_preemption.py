@@ -5,7 +5,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from aischeduler.model.budget import Budget
+from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort
 from aischeduler.model.selectors import label_selector
@@ -42,8 +42,8 @@ def on(name: str, *kinds: tuple[int, int]) -> list[Held]:
     ]
 
 
-def budget(name: str, app: str, allowed: int, disrupted: frozenset[str] = frozenset()) -> Budget:
-    return Budget("default", name, "", label_selector("s", {"app": app}, ()), allowed, disrupted)
+def budget(name: str, app: str, allowed: int, disrupted: frozenset[str] = frozenset()) -> DisruptionBudget:
+    return DisruptionBudget("default", name, "", label_selector("s", {"app": app}, ()), allowed, disrupted)
 
 
 APP = (("app", "web"),)

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aischeduler.model.budget import Budget
+from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort
 from aischeduler.model.selectors import label_selector
@@ -45,7 +45,7 @@ def importance(one: Held) -> tuple[bool, int, int, str]:
     return one.borrower, -one.pod.priority, started(one), one.pod.uid
 
 
-def split_by_budgets(pods: Sequence[Held], budgets: Sequence[Budget]) -> tuple[list[Held], list[Held]]:
+def split_by_budgets(pods: Sequence[Held], budgets: Sequence[DisruptionBudget]) -> tuple[list[Held], list[Held]]:
     """Return the pods whose eviction would break a budget, and the others."""
     left = {budget.name: budget.disruptions_allowed for budget in budgets}
     breaking: list[Held] = []
@@ -61,7 +61,7 @@ def split_by_budgets(pods: Sequence[Held], budgets: Sequence[Budget]) -> tuple[l
 
 
 def on_node(
-    asked: Demand, node: Node, pods: Sequence[Held], budgets: Sequence[Budget]
+    asked: Demand, node: Node, pods: Sequence[Held], budgets: Sequence[DisruptionBudget]
 ) -> tuple[list[Held], int] | None:
     """Return the victims on one node, the least important first, and how many break a budget."""
     staying = [one for one in pods if not one.leaving]
@@ -98,7 +98,7 @@ def loss(victims: Sequence[Held], violations: int) -> tuple[int, ...]:
 
 
 def chosen(
-    asked: Demand, nodes: Sequence[Node], pods: Sequence[Held], budgets: Sequence[Budget]
+    asked: Demand, nodes: Sequence[Node], pods: Sequence[Held], budgets: Sequence[DisruptionBudget]
 ) -> tuple[str, tuple[str, ...], int] | None:
     found = []
     for node in nodes:
@@ -127,7 +127,7 @@ def a_held(draw: st.DrawFn, number: int) -> Held:
 
 
 @st.composite
-def crowds(draw: st.DrawFn) -> tuple[list[Node], list[Held], list[Budget], Demand]:
+def crowds(draw: st.DrawFn) -> tuple[list[Node], list[Held], list[DisruptionBudget], Demand]:
     nodes = [
         a_node(
             name,
@@ -142,7 +142,7 @@ def crowds(draw: st.DrawFn) -> tuple[list[Node], list[Held], list[Budget], Deman
     ]
     pods = [a_held(draw, number) for number in range(draw(st.integers(0, 20)))]
     budgets = [
-        Budget(
+        DisruptionBudget(
             "default",
             name,
             "",
@@ -163,7 +163,7 @@ def crowds(draw: st.DrawFn) -> tuple[list[Node], list[Held], list[Budget], Deman
 @settings(max_examples=300, deadline=None)
 @given(crowds())
 def test_the_choice_equals_that_of_one_node_at_a_time(
-    world: tuple[list[Node], list[Held], list[Budget], Demand],
+    world: tuple[list[Node], list[Held], list[DisruptionBudget], Demand],
 ) -> None:
     nodes, pods, budgets, asked = world
     crowd = Crowd(nodes, pods, budgets)
@@ -185,7 +185,7 @@ def test_the_choice_equals_that_of_one_node_at_a_time(
 @settings(max_examples=60, deadline=None)
 @given(crowds(), st.randoms(use_true_random=False))
 def test_neither_the_order_of_pods_nor_earlier_ones_matter(
-    world: tuple[list[Node], list[Held], list[Budget], Demand],
+    world: tuple[list[Node], list[Held], list[DisruptionBudget], Demand],
     chance: Random,
 ) -> None:
     nodes, pods, budgets, asked = world

@@ -13,8 +13,8 @@ from hypothesis.stateful import initialize, rule
 
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.actions import Cause
-from aischeduler.model.budget import Budget
-from aischeduler.model.events import Refusal, Spared
+from aischeduler.model.disruption_budget import DisruptionBudget
+from aischeduler.model.events import BindRefusal, Spared
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import CRITICAL_PRIORITY, HostPort
 from aischeduler.model.pool import MakeRoom, Placement, ReclaimPolicy
@@ -23,7 +23,7 @@ from aischeduler.state.records import Place
 from tests import chance
 from tests.build import SpecFields, a_node, a_pod, a_pool, a_taint, replace, tolerates
 from tests.properties.playing import SHRINKING_SECONDS_MAX, Days, play
-from tests.properties.world import Pace, World
+from tests.properties.world import Timing, World
 
 Wishes = dict[str, Any]
 
@@ -106,13 +106,13 @@ SPECS = st.fixed_dictionaries(
 
 
 PACES = {
-    "quick": Pace(),
-    "idle": Pace(decides=False),
-    "deaf": Pace(hears=False),
-    "slow to bind": Pace(binds=False),
-    "slow to evict": Pace(evicts=False),
-    "slow to end": Pace(ends=False),
-    "slow": Pace(binds=False, evicts=False, ends=False),
+    "quick": Timing(),
+    "idle": Timing(decides=False),
+    "deaf": Timing(hears=False),
+    "slow to bind": Timing(binds=False),
+    "slow to evict": Timing(evicts=False),
+    "slow to end": Timing(ends=False),
+    "slow": Timing(binds=False, evicts=False, ends=False),
 }
 
 
@@ -263,16 +263,18 @@ class Engine(Days):
             self.world.end_budget(app)
         else:
             selector = label_selector("spec.selector", {"app": app}, ())
-            self.world.put(Budget("default", app, f"uid-{app}", selector, allowed))
+            self.world.put(DisruptionBudget("default", app, f"uid-{app}", selector, allowed))
         self.world.go_on()
 
-    @rule(pace=st.sampled_from(list(PACES)))
-    def something_becomes_slow_or_quick(self, pace: str) -> None:
-        self.world.pace = PACES[pace]
+    @rule(timing=st.sampled_from(list(PACES)))
+    def something_becomes_slow_or_quick(self, timing: str) -> None:
+        self.world.timing = PACES[timing]
         self.world.go_on()
 
-    @rule(number=NUMBER, wish=st.sampled_from([None, Refusal.INVALID, Refusal.FORBIDDEN, Refusal.UNAVAILABLE]))
-    def a_bind_has_its_outcome(self, number: int, wish: Refusal | None) -> None:
+    @rule(
+        number=NUMBER, wish=st.sampled_from([None, BindRefusal.INVALID, BindRefusal.FORBIDDEN, BindRefusal.UNAVAILABLE])
+    )
+    def a_bind_has_its_outcome(self, number: int, wish: BindRefusal | None) -> None:
         self.world.conclude(number, wish)
         self.world.go_on()
 

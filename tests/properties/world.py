@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from aischeduler.engine.profile import default_profile
 from aischeduler.model.actions import Action, Bind, CreatePool, Evict, ListPools, Nominate, ReadPool, Refresh, Settle
-from aischeduler.model.budget import Budget
+from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import (
+    BindRefusal,
     BindRefused,
     BudgetGone,
     BudgetSeen,
@@ -27,7 +28,6 @@ from aischeduler.model.events import (
     PoolSeen,
     PoolsListed,
     Refreshed,
-    Refusal,
     Spared,
 )
 from aischeduler.model.node import Node
@@ -42,7 +42,7 @@ ROUNDS_MAX = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class Timing:
     """What happens by itself after each step; the rest waits until a test lets it happen, or the pace changes."""
 
     decides: bool = True
@@ -62,14 +62,14 @@ class World:
         self.pods: dict[str, Pod] = {}
         self.nodes: dict[str, Node] = {}
         self.pools: dict[str, Pool] = {}
-        self.budgets: dict[str, Budget] = {}
+        self.budgets: dict[str, DisruptionBudget] = {}
         self.namespaces: dict[str, Labels] = {}
         self.binds: list[Bind] = []
         self.evictions: list[Evict] = []
         self.given_up: set[str] = set()
         """Pods that the API server will never take."""
         self.said: list[Action] = []
-        self.pace = Pace()
+        self.timing = Timing()
         self._unheard: list[Event] = []
         self._pods_made = 0
         self.scheduler = self._start()
@@ -80,7 +80,7 @@ class World:
 
     # What happens in the world.
 
-    def put(self, thing: Pod | Node | Pool | Budget) -> None:
+    def put(self, thing: Pod | Node | Pool | DisruptionBudget) -> None:
         """Create or change an object."""
         match thing:
             case Pod():
@@ -92,7 +92,7 @@ class World:
             case Pool():
                 self.pools[thing.name] = thing
                 self._happens(PoolSeen(thing))
-            case Budget():
+            case DisruptionBudget():
                 self.budgets[thing.name] = thing
                 self._happens(BudgetSeen(thing))
 
@@ -144,7 +144,7 @@ class World:
     # The way to the engine.
 
     def _happens(self, event: Event) -> None:
-        if not self.pace.hears:
+        if not self.timing.hears:
             self._unheard.append(event)
         else:
             self._tell(event)
@@ -241,19 +241,19 @@ class World:
         pod = self.pods.get(uid)
         self._tell(PodGone(uid) if pod is None else PodSeen(pod))
 
-    def conclude(self, number: int, wish: Refusal | None) -> None:
+    def conclude(self, number: int, wish: BindRefusal | None) -> None:
         """Let a bind that is in flight have its outcome; `wish` is a fault, where the world allows one."""
         if not self.binds:
             return
         bind = self.binds.pop(number % len(self.binds))
         uid, pod = bind.pod.uid, self.pods.get(bind.pod.uid)
-        refusal = Refusal.INVALID if uid in self.given_up else wish
+        refusal = BindRefusal.INVALID if uid in self.given_up else wish
         if pod is None:
-            refusal = Refusal.GONE
+            refusal = BindRefusal.GONE
         elif pod.node_name and pod.node_name != bind.node:
-            refusal = Refusal.TAKEN
+            refusal = BindRefusal.TAKEN
         elif pod.terminating or pod.gates:
-            refusal = Refusal.HELD
+            refusal = BindRefusal.HELD
         elif pod.node_name:
             refusal = None
         if refusal is None and pod is not None:
@@ -261,7 +261,7 @@ class World:
             if not pod.node_name:
                 self.put(replace(pod, node_name=bind.node, started_seconds=started, nominated_node=""))
         elif refusal is not None:
-            if refusal is Refusal.INVALID:
+            if refusal is BindRefusal.INVALID:
                 self.given_up.add(uid)
             self._tell(BindRefused(uid, bind.node, refusal, "no"))
 
@@ -271,7 +271,7 @@ class World:
             bind = self.binds.pop(number % len(self.binds))
             pod = self.pods.get(bind.pod.uid)
             if pod is None:
-                self._tell(BindRefused(bind.pod.uid, bind.node, Refusal.GONE, "no"))
+                self._tell(BindRefused(bind.pod.uid, bind.node, BindRefusal.GONE, "no"))
             elif not pod.node_name and not pod.gates:
                 self.put(replace(pod, node_name=bind.node, started_seconds=1 + int(self.now), nominated_node=""))
             else:
@@ -310,7 +310,7 @@ class World:
 
     def calm_down(self, seconds: float) -> None:
         """Let the faults stop, and time pass until nothing moves."""
-        self.pace = Pace()
+        self.timing = Timing()
         self.hear()
         self._let_budgets_allow()
         end = self.now + seconds
@@ -323,7 +323,7 @@ class World:
         """Tell that no budget stands against anybody any more; the pods that one spared are not spared for long."""
         everybody = label_selector("spec.selector", {}, (requirement("key", "nobody-has-this", "DoesNotExist", ()),))
         for namespace in sorted({pod.namespace for pod in self.pods.values()}):
-            self._tell(BudgetSeen(Budget(namespace, "calm", "uid-calm", everybody, disruptions_allowed=1000)))
+            self._tell(BudgetSeen(DisruptionBudget(namespace, "calm", "uid-calm", everybody, disruptions_allowed=1000)))
             self._tell(BudgetGone(namespace, "calm"))
 
     def settle(self) -> None:
@@ -342,18 +342,18 @@ class World:
 
     def _round(self, most: int) -> bool:
         """Let each part of the world act, at most so often; say whether something moved."""
-        pace, moved = self.pace, False
-        if pace.hears:
+        timing, moved = self.timing, False
+        if timing.hears:
             self.hear()
-        if pace.decides:
+        if timing.decides:
             moved = bool(self.decide(rounds=most))
-        for _ in range(min(most, len(self.binds)) if pace.binds else 0):
+        for _ in range(min(most, len(self.binds)) if timing.binds else 0):
             self.conclude(0, None)
             moved = True
-        for _ in range(min(most, len(self.evictions)) if pace.evicts else 0):
+        for _ in range(min(most, len(self.evictions)) if timing.evicts else 0):
             self.evict(0, None, 0)
             moved = True
-        for uid in [uid for uid, pod in sorted(self.pods.items()) if pod.terminating and pace.ends][:most]:
+        for uid in [uid for uid, pod in sorted(self.pods.items()) if pod.terminating and timing.ends][:most]:
             self.end_pod(uid)
             moved = True
         return moved

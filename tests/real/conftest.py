@@ -27,7 +27,7 @@ from tests.real.cluster import (
 from tests.real.daemon import Daemon
 from tests.real.history import History
 from tests.real.release import Release
-from tests.real.replicas import Access
+from tests.real.replicas import KubeconfigContext
 
 LOG_CHARACTERS_SHOWN = 3_000
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
@@ -82,7 +82,7 @@ def release(control_plane: ControlPlane, clean_cluster: None, pools_served: None
 
 
 @pytest.fixture
-def access(release: Release) -> Access:
+def access(release: Release) -> KubeconfigContext:
     """What the pods of the chart have, with a short lease: the tests wait for it."""
     release.install(config={"leaderElection": SHORT_LEASE})
     return release.access()

@@ -14,7 +14,7 @@ from tests.controlplane.plane import ControlPlane
 from tests.objects import Json
 from tests.real.cluster import ROOT
 from tests.real.release import CONFIG_PATH, NAME, NAMESPACE, Release
-from tests.real.replicas import Access, Replica, two_replicas, wait
+from tests.real.replicas import KubeconfigContext, Replica, two_replicas, wait
 
 DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{NAME}"
 TEST_POD = f"/api/v1/namespaces/{NAMESPACE}/pods/{NAME}-test-pools"
@@ -49,7 +49,7 @@ def tell_rolled_out(plane: ControlPlane, replicas: tuple[Replica, ...]) -> None:
     assert told.status == 200, told.body
 
 
-def run_test_pods(plane: ControlPlane, access: Access, stop: Event) -> None:
+def run_test_pods(plane: ControlPlane, access: KubeconfigContext, stop: Event) -> None:
     """Run the command of each pod of `helm test`, and tell how it ended."""
     while not stop.wait(LOOK_EVERY_SECONDS):
         found = plane.api("GET", TEST_POD)
@@ -58,7 +58,7 @@ def run_test_pods(plane: ControlPlane, access: Access, stop: Event) -> None:
             plane.api("PATCH", f"{TEST_POD}/status", {"status": {"phase": phase}})
 
 
-def succeeds(pod: Json, access: Access) -> bool:
+def succeeds(pod: Json, access: KubeconfigContext) -> bool:
     """Run what a pod of the chart says, where no image is; say whether it ended well."""
     (container,) = pod["spec"]["containers"]
     arguments = [str(access.config) if word == CONFIG_PATH else word for word in container["args"]]

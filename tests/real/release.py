@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.controlplane.plane import ControlPlane
 from tests.real.cluster import ROOT
-from tests.real.replicas import Access
+from tests.real.replicas import KubeconfigContext
 
 CHART = ROOT / "helm" / "ai-scheduler"
 NAMESPACE, NAME = "kube-system", "ai-scheduler"
@@ -51,7 +51,7 @@ class Release:
     def uninstall(self) -> None:
         self.run("uninstall", NAME, "--ignore-not-found")
 
-    def access(self, *, token: str = "") -> Access:
+    def access(self, *, token: str = "") -> KubeconfigContext:
         """Return what a pod of the Deployment has now: arguments, configuration, and a token of its account."""
         deployment = self._get("apps/v1", "deployments")
         (container,) = deployment["spec"]["template"]["spec"]["containers"]
@@ -63,7 +63,7 @@ class Release:
         document["users"][0]["user"] = {"tokenFile": str(self.token_path)}
         kubeconfig = self._directory / "kubeconfig"
         kubeconfig.write_text(json.dumps(document))
-        return Access(kubeconfig, config)
+        return KubeconfigContext(kubeconfig, config)
 
     @property
     def token_path(self) -> Path:

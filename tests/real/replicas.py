@@ -85,7 +85,7 @@ class Arrivals:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class KubeconfigContext:
     """What a scheduler is started with: its credentials and its configuration."""
 
     kubeconfig: Path
@@ -93,7 +93,7 @@ class Access:
 
 
 @contextmanager
-def two_replicas(plane: ControlPlane, access: Access) -> Iterator[tuple[Replica, Replica]]:
+def two_replicas(plane: ControlPlane, access: KubeconfigContext) -> Iterator[tuple[Replica, Replica]]:
     """Start a leader, and beside it one that stands by; yield them in this order."""
     options = ("--config", str(access.config))
     with (

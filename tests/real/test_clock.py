@@ -18,7 +18,7 @@ from tests.real.bindings import bindings
 from tests.real.cluster import CPU_POOL, backlog, create_nodes, create_pods, events, later, wait_for_event
 from tests.real.conftest import LEASES
 from tests.real.history import History
-from tests.real.replicas import Access, Replica, judge_terms, start_both, wait
+from tests.real.replicas import KubeconfigContext, Replica, judge_terms, start_both, wait
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -121,7 +121,7 @@ def jump_and_bind(plane: ControlPlane, namespace: str, clock: Clock, seconds: in
 
 
 def test_wall_clock_that_jumps_costs_no_lease_no_pod_and_no_binding(
-    control_plane: ControlPlane, namespace: str, history: History, access: Access, clock: Clock
+    control_plane: ControlPlane, namespace: str, history: History, access: KubeconfigContext, clock: Clock
 ) -> None:
     pods = [*backlog(namespace), *later(namespace)]
     options = ("--config", str(access.config))

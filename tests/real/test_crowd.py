@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aischeduler.kube.report_lane import WRITERS
+from aischeduler.kube.report_writers import WRITERS
 from tests.controlplane.many import Request, send
 from tests.controlplane.plane import ControlPlane
 from tests.objects import pod_object

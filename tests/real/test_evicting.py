@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from aischeduler.kube import requests
-from aischeduler.kube.auth import connect
-from aischeduler.kube.evictions import Ended, Evicted, Left
-from aischeduler.kube.evictor import IN_FLIGHT, Evictor, Mandate
-from aischeduler.kube.pace import Pace
-from aischeduler.kube.wire import Wire
+from aischeduler.kube import pod_writes
+from aischeduler.kube.backoff import Timing
+from aischeduler.kube.connection_pool import ConnectionPool
+from aischeduler.kube.eviction import Ended, Evicted, Left
+from aischeduler.kube.evictor import IN_FLIGHT, EvictionOptions, Evictor
+from aischeduler.kube.server_access import connect
 from aischeduler.model.actions import Cause, Evict
 from aischeduler.model.events import EvictRefused, Spared
 from aischeduler.model.pod import Pod
@@ -29,27 +29,27 @@ READY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]
 
 
 @pytest.fixture
-async def wire(control_plane: ControlPlane, clean_cluster: None) -> AsyncIterator[Wire]:
-    wire = Wire(await connect(str(control_plane.kubeconfig), None, time.monotonic), IN_FLIGHT)
-    yield wire
-    await wire.close()
+async def connections(control_plane: ControlPlane, clean_cluster: None) -> AsyncIterator[ConnectionPool]:
+    connections = ConnectionPool(await connect(str(control_plane.kubeconfig), None, time.monotonic), IN_FLIGHT)
+    yield connections
+    await connections.close()
 
 
-async def patch(wire: Wire, path: str, body: Any) -> int:
-    content = requests.STRATEGIC_PATCH.encode()
-    return (await wire.send(b"PATCH", path.encode(), json.dumps(body).encode(), content)).status
+async def patch(connections: ConnectionPool, path: str, body: Any) -> int:
+    content = pod_writes.STRATEGIC_PATCH.encode()
+    return (await connections.send(b"PATCH", path.encode(), json.dumps(body).encode(), content)).status
 
 
-async def evict(wire: Wire, victim: Pod, *, honour_budgets: bool = False) -> Ended:
+async def evict(connections: ConnectionPool, victim: Pod, *, honour_budgets: bool = False) -> Ended:
     """Let an evictor have one victim, and return how it ended."""
-    mandate = Mandate("ai-scheduler", honour_budgets, time.time)
-    evictor = Evictor(wire, Pace(time.monotonic, asyncio.sleep, Half()), mandate, broken)
+    mandate = EvictionOptions("ai-scheduler", honour_budgets, time.time)
+    evictor = Evictor(connections, Timing(time.monotonic, asyncio.sleep, Half()), mandate, broken)
     ends: list[Ended] = []
     task = asyncio.create_task(evictor.run(lambda _, ended, __: ends.append(ended)))
     owner = a_pod("owner", uid="u-owner")
     evictor.submit(Evict(victim, "n", "gpu", "cpu", Cause.RECLAIMED, owner, "d"))
     async with asyncio.timeout(30):
-        await evictor.backlog.none_unfinished()
+        await evictor.work_queue.none_unfinished()
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
@@ -57,21 +57,21 @@ async def evict(wire: Wire, victim: Pod, *, honour_budgets: bool = False) -> End
     return ended
 
 
-async def running(plane: ControlPlane, wire: Wire, namespace: str, name: str, **labels: str) -> Pod:
+async def running(plane: ControlPlane, connections: ConnectionPool, namespace: str, name: str, **labels: str) -> Pod:
     """A pod on a node, ready, as a kubelet would report it."""
     create_nodes(plane, [node_object(f"n-{name}")])
     create_pods(plane, namespace, [pod_object(name, namespace=namespace, labels=labels)])
     path = f"/api/v1/namespaces/{namespace}/pods/{name}"
     assert plane.api("POST", f"{path}/binding", binding_object(name, f"n-{name}")).status == 201
-    assert await patch(wire, f"{path}/status", {"status": READY}) == 200
+    assert await patch(connections, f"{path}/status", {"status": READY}) == 200
     return a_pod(name, namespace=namespace, uid=pod(plane, namespace, name)["metadata"]["uid"])
 
 
 async def test_victim_bears_its_mark_beside_its_other_conditions_and_has_its_own_grace(
-    control_plane: ControlPlane, wire: Wire, namespace: str
+    control_plane: ControlPlane, connections: ConnectionPool, namespace: str
 ) -> None:
-    victim = await running(control_plane, wire, namespace, "v")
-    assert await evict(wire, victim) == Evicted()
+    victim = await running(control_plane, connections, namespace, "v")
+    assert await evict(connections, victim) == Evicted()
     found = pod(control_plane, namespace, "v")
     assert found["metadata"]["deletionGracePeriodSeconds"] == 30
     mark = condition(found, "DisruptionTarget")
@@ -81,60 +81,64 @@ async def test_victim_bears_its_mark_beside_its_other_conditions_and_has_its_own
     assert condition(found, "PodScheduled")["status"] == "True"
 
 
-async def test_victim_that_goes_already_is_left_alone(control_plane: ControlPlane, wire: Wire, namespace: str) -> None:
-    victim = await running(control_plane, wire, namespace, "v")
-    assert await evict(wire, victim) == Evicted()
-    assert isinstance(await evict(wire, victim), Left)
+async def test_victim_that_goes_already_is_left_alone(
+    control_plane: ControlPlane, connections: ConnectionPool, namespace: str
+) -> None:
+    victim = await running(control_plane, connections, namespace, "v")
+    assert await evict(connections, victim) == Evicted()
+    assert isinstance(await evict(connections, victim), Left)
 
 
 @pytest.mark.parametrize("honour_budgets", [False, True], ids=["delete", "eviction"])
 async def test_another_pod_of_the_name_is_left_alone(
-    control_plane: ControlPlane, wire: Wire, namespace: str, honour_budgets: bool
+    control_plane: ControlPlane, connections: ConnectionPool, namespace: str, honour_budgets: bool
 ) -> None:
-    await running(control_plane, wire, namespace, "v")
+    await running(control_plane, connections, namespace, "v")
     former = a_pod("v", namespace=namespace, uid="11111111-2222-3333-4444-555555555555")
-    assert isinstance(await evict(wire, former, honour_budgets=honour_budgets), Left)
+    assert isinstance(await evict(connections, former, honour_budgets=honour_budgets), Left)
     found = pod(control_plane, namespace, "v")
     assert "deletionTimestamp" not in found["metadata"]
     assert condition(found, "DisruptionTarget") == {}
 
 
 @pytest.mark.parametrize("honour_budgets", [False, True], ids=["delete", "eviction"])
-async def test_victim_that_is_not_there_is_left_alone(wire: Wire, namespace: str, honour_budgets: bool) -> None:
+async def test_victim_that_is_not_there_is_left_alone(
+    connections: ConnectionPool, namespace: str, honour_budgets: bool
+) -> None:
     nobody = a_pod("nobody", namespace=namespace, uid="11111111-2222-3333-4444-555555555555")
-    assert isinstance(await evict(wire, nobody, honour_budgets=honour_budgets), Left)
+    assert isinstance(await evict(connections, nobody, honour_budgets=honour_budgets), Left)
 
 
 async def test_budget_spares_all_but_as_many_as_it_allows_and_whom_it_spares_bears_no_mark(
-    control_plane: ControlPlane, wire: Wire, namespace: str
+    control_plane: ControlPlane, connections: ConnectionPool, namespace: str
 ) -> None:
-    victims = [await running(control_plane, wire, namespace, name, app="a") for name in ("v", "w")]
+    victims = [await running(control_plane, connections, namespace, name, app="a") for name in ("v", "w")]
     budgets = f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets"
     document = pdb_object("budget", namespace=namespace, min_available=1, labels={"app": "a"})
     assert control_plane.api("POST", budgets, document).status == 201
     async with asyncio.timeout(BUDGET_SECONDS):
         while control_plane.api("GET", f"{budgets}/budget").body["status"].get("disruptionsAllowed") != 1:
             await asyncio.sleep(0.1)
-    assert await evict(wire, victims[0], honour_budgets=True) == Evicted()
-    refused = await evict(wire, victims[1], honour_budgets=True)
+    assert await evict(connections, victims[0], honour_budgets=True) == Evicted()
+    refused = await evict(connections, victims[1], honour_budgets=True)
     assert isinstance(refused, EvictRefused)
     assert refused.why is Spared.BUDGET
     assert refused.message == "Cannot evict pod as it would violate the pod's disruption budget."
     assert condition(pod(control_plane, namespace, "v"), "DisruptionTarget")["reason"] == "EvictionByEvictionAPI"
     assert condition(pod(control_plane, namespace, "w"), "DisruptionTarget") == {}
-    assert await evict(wire, victims[1]) == Evicted()
+    assert await evict(connections, victims[1]) == Evicted()
 
 
 async def test_nomination_is_written_cleared_and_kept_from_another_pod_of_the_name(
-    control_plane: ControlPlane, wire: Wire, namespace: str
+    control_plane: ControlPlane, connections: ConnectionPool, namespace: str
 ) -> None:
     create_pods(control_plane, namespace, [pod_object("p", namespace=namespace)])
     ours = a_pod("p", namespace=namespace, uid=pod(control_plane, namespace, "p")["metadata"]["uid"])
     former = a_pod("p", namespace=namespace, uid="11111111-2222-3333-4444-555555555555")
 
     async def nominate(whom: Pod, node: str) -> tuple[int, str]:
-        path, body = requests.nomination(whom, node)
-        answer = await wire.send(b"PATCH", path, body, requests.MERGE_PATCH.encode())
+        path, body = pod_writes.nomination(whom, node)
+        answer = await connections.send(b"PATCH", path, body, pod_writes.MERGE_PATCH.encode())
         return answer.status, pod(control_plane, namespace, "p")["status"].get("nominatedNodeName", "")
 
     assert await nominate(ours, "n1") == (200, "n1")

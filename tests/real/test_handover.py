@@ -9,7 +9,7 @@ from tests.controlplane.plane import ControlPlane
 from tests.real.cluster import backlog, later
 from tests.real.history import History
 from tests.real.release import Release
-from tests.real.replicas import LOST, Access, Arrivals, first_of, judge_terms, stand_by, two_replicas, wait
+from tests.real.replicas import LOST, Arrivals, KubeconfigContext, first_of, judge_terms, stand_by, two_replicas, wait
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -23,7 +23,7 @@ def arrivals(plane: ControlPlane, namespace: str, seconds: float) -> Arrivals:
 
 
 def test_killed_leader_is_followed_when_its_lease_is_over(
-    control_plane: ControlPlane, namespace: str, history: History, access: Access
+    control_plane: ControlPlane, namespace: str, history: History, access: KubeconfigContext
 ) -> None:
     with two_replicas(control_plane, access) as (leader, standby), arrivals(control_plane, namespace, 9):
         history.wait_for_bound(namespace, BEFORE)
@@ -35,7 +35,7 @@ def test_killed_leader_is_followed_when_its_lease_is_over(
 
 
 def test_terminated_leader_finishes_and_hands_over_at_once(
-    control_plane: ControlPlane, namespace: str, history: History, access: Access
+    control_plane: ControlPlane, namespace: str, history: History, access: KubeconfigContext
 ) -> None:
     with two_replicas(control_plane, access) as (leader, standby), arrivals(control_plane, namespace, 5):
         history.wait_for_bound(namespace, BEFORE)
@@ -50,7 +50,7 @@ def test_terminated_leader_finishes_and_hands_over_at_once(
 
 
 def test_paused_leader_writes_nothing_when_it_wakes_up_after_its_lease(
-    control_plane: ControlPlane, namespace: str, history: History, access: Access
+    control_plane: ControlPlane, namespace: str, history: History, access: KubeconfigContext
 ) -> None:
     with two_replicas(control_plane, access) as (leader, standby), arrivals(control_plane, namespace, 10):
         history.wait_for_bound(namespace, BEFORE)
@@ -66,7 +66,7 @@ def test_paused_leader_writes_nothing_when_it_wakes_up_after_its_lease(
 
 
 def test_restart_of_the_api_server_leaves_one_leader_and_loses_nothing(
-    control_plane: ControlPlane, namespace: str, history: History, access: Access
+    control_plane: ControlPlane, namespace: str, history: History, access: KubeconfigContext
 ) -> None:
     with two_replicas(control_plane, access) as (leader, standby), arrivals(control_plane, namespace, 9):
         history.wait_for_bound(namespace, BEFORE)

@@ -6,7 +6,7 @@ from tests.real.cluster import create_nodes, create_pods
 from tests.real.daemon import Line
 from tests.real.history import History
 from tests.real.judge import judge
-from tests.real.replicas import Access, Replica, wait
+from tests.real.replicas import KubeconfigContext, Replica, wait
 
 PODS = 60
 PROGRAM = ("-m", "tests.real.sabotaged")
@@ -29,7 +29,7 @@ class Sabotaged(Replica):
 
 
 def test_bugs_in_many_places_cost_no_pod_its_node_and_the_lease_is_given_back(
-    control_plane: ControlPlane, namespace: str, history: History, access: Access
+    control_plane: ControlPlane, namespace: str, history: History, access: KubeconfigContext
 ) -> None:
     create_nodes(control_plane, [node_object(f"n{number}", cpu="32") for number in range(2)])
     pods = [pod_object(f"p{number}", namespace=namespace, memory="64Mi") for number in range(PODS)]

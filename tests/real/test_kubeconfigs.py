@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from aischeduler.kube.auth import connect
 from aischeduler.kube.client import Client
 from aischeduler.kube.errors import AccessError
+from aischeduler.kube.server_access import connect
 from tests.controlplane.plane import ControlPlane
 from tests.kube.kubeconfigs import V1, credential, program, runs
 from tests.kube.test_dial import proxying

@@ -27,7 +27,7 @@ from tests.real.conftest import SHORT_LEASE
 from tests.real.history import History
 from tests.real.judge import judge
 from tests.real.release import NAME, NAMESPACE, Release
-from tests.real.replicas import Access, Arrivals, Replica, judge_terms, two_replicas, wait
+from tests.real.replicas import Arrivals, KubeconfigContext, Replica, judge_terms, two_replicas, wait
 from tests.real.rights import granted, used
 
 ALL = 600
@@ -69,7 +69,7 @@ def test_token_that_ends_is_replaced_by_the_one_in_its_file(
 
 @pytest.mark.usefixtures("cluster")
 def test_rights_that_are_taken_away_are_named_and_all_goes_on_when_they_are_back(
-    control_plane: ControlPlane, namespace: str, history: History, access: Access
+    control_plane: ControlPlane, namespace: str, history: History, access: KubeconfigContext
 ) -> None:
     path = f"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{NAME}"
     pods = [*backlog(namespace), *later(namespace)]
@@ -91,7 +91,7 @@ def test_rights_that_are_taken_away_are_named_and_all_goes_on_when_they_are_back
 
 @pytest.mark.usefixtures("cluster")
 def test_definition_of_pools_may_go_and_come_back_under_both_schedulers(
-    control_plane: ControlPlane, namespace: str, history: History, access: Access
+    control_plane: ControlPlane, namespace: str, history: History, access: KubeconfigContext
 ) -> None:
     with two_replicas(control_plane, access) as (leader, standby):
         create_pods(control_plane, namespace, backlog(namespace)[:BEFORE])
@@ -112,7 +112,7 @@ def test_definition_of_pools_may_go_and_come_back_under_both_schedulers(
     judge(control_plane, history, namespace)
 
 
-def rolled_out(plane: ControlPlane, access: Access, old: Replica, name: str) -> Replica:
+def rolled_out(plane: ControlPlane, access: KubeconfigContext, old: Replica, name: str) -> Replica:
     """Start a scheduler of the new version, and stop an old one once it is ready, as the Deployment would."""
     new = Replica(plane, access.kubeconfig, "--config", str(access.config), name=name)
     new.start()

@@ -1,6 +1,6 @@
 """Bindings that take their time: what may happen in between, and how each refusal ends."""
 
-from aischeduler.sim.shell import Network
+from aischeduler.sim.virtual_shell import Network
 from tests import chance
 from tests.harness import Harness
 from tests.objects import binding_object, job_object, node_object, pod_object

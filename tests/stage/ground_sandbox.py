@@ -18,9 +18,9 @@ import msgspec
 
 from aischeduler.config.schema import Config
 from aischeduler.daemon.process import Daemon
-from aischeduler.kube.auth import Server
+from aischeduler.kube.backoff import Timing
 from aischeduler.kube.crds import pool_crd
-from aischeduler.kube.pace import Pace
+from aischeduler.kube.server_access import Server
 from aischeduler.sandbox.http import HttpSandbox
 from aischeduler.sandbox.standins.kubelet import KubeletOptions
 from tests.stage.ground import BUSY, RealTime
@@ -124,11 +124,11 @@ class SandboxGround(RealTime):
 
     async def _rests(self, seen: Mapping[str, int]) -> bool:
         assert self._daemon is not None
-        works = self._daemon.works
-        assert works is not None
-        heard = {one.resource.kind: int(one.version or 0) for one in works.reflectors}
-        binder, evictor = works.crew.binder.backlog, works.crew.evictor.backlog
-        in_hand = len(self._daemon._inbox) + binder.unfinished + evictor.unfinished
+        components = self._daemon.components
+        assert components is not None
+        heard = {one.resource.kind: int(one.version or 0) for one in components.reflectors}
+        binder, evictor = components.workers.binder.work_queue, components.workers.evictor.work_queue
+        in_hand = len(self._daemon._event_queue) + binder.unfinished + evictor.unfinished
         queues = self._daemon.scheduler.waiting().values()
         return (
             all(heard[kind] >= version for kind, version in seen.items())
@@ -143,8 +143,8 @@ class SandboxGround(RealTime):
         alone = {"leaderElection": {"enabled": False}}  # one that is killed would hold the lease for a while
         config = msgspec.convert(json.loads(json.dumps(settings | alone)), Config)
         gc.freeze()  # a daemon that starts collects; what the tests hold is theirs and large
-        pace = Pace(self._loop.time, asyncio.sleep, secrets.SystemRandom())
-        self._daemon = Daemon(server, config, asyncio.Event(), pace)
+        timing = Timing(self._loop.time, asyncio.sleep, secrets.SystemRandom())
+        self._daemon = Daemon(server, config, asyncio.Event(), timing)
         self._daemon_task = asyncio.create_task(self._daemon.run(), name="daemon")
         deciding = asyncio.create_task(self._daemon.deciding.wait(), name="deciding")
         await asyncio.wait([self._daemon_task, deciding], return_when=asyncio.FIRST_COMPLETED)

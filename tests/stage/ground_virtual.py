@@ -11,8 +11,8 @@ from aischeduler.model.names import SCHEDULER_NAME
 from aischeduler.sandbox.protocol import Request, request
 from aischeduler.sandbox.standins.kubelet import KubeletOptions
 from aischeduler.sandbox.watches import WatchStream
-from aischeduler.sim.cluster import VirtualCluster
-from aischeduler.sim.shell import Network, VirtualShell
+from aischeduler.sim.virtual_cluster import VirtualCluster
+from aischeduler.sim.virtual_shell import Network, VirtualShell
 from tests import chance
 from tests.watched import WatchedScheduler
 from tests.worlds.world import Answer, Call, Json

@@ -1,6 +1,6 @@
 import numpy as np
 
-from aischeduler.model.budget import Budget
+from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.pod import Pod
 from aischeduler.model.selectors import Labels, LabelSelector, Operator, label_selector
 from aischeduler.state.budgets import BudgetTable
@@ -25,8 +25,8 @@ KEY = ("default", "web")
 
 def a_budget(
     name: str = "web", *, allowed: int = 1, app: str = "web", disrupted: frozenset[str] = frozenset()
-) -> Budget:
-    return Budget("default", name, "", label_selector("s", {"app": app}, ()), allowed, disrupted)
+) -> DisruptionBudget:
+    return DisruptionBudget("default", name, "", label_selector("s", {"app": app}, ()), allowed, disrupted)
 
 
 def a_web_pod(name: str) -> Pod:
@@ -146,7 +146,7 @@ def test_budget_that_counts_anew_is_not_asked_about_every_pod_again() -> None:
     table = a_table(*pods)
     selector = CountedSelector(label_selector("s", WEB, ()).requirements)
     for allowed in (1, 2, 3):
-        table.see(Budget("default", "web", "", selector, allowed))
+        table.see(DisruptionBudget("default", "web", "", selector, allowed))
         assert [table.covering(pod) for pod in pods] == [(KEY,)] * 4
     assert len(LOOKS) == len(pods)
 
@@ -155,7 +155,7 @@ def test_pods_are_not_looked_at_again_however_many_they_are_until_they_are_gone(
     LOOKS.clear()
     pods = tuple(a_web_pod(f"p{number}") for number in range(20_000))
     table = a_table(*pods)
-    table.see(Budget("default", "web", "", CountedSelector(label_selector("s", WEB, ()).requirements), 1))
+    table.see(DisruptionBudget("default", "web", "", CountedSelector(label_selector("s", WEB, ()).requirements), 1))
     for _ in range(2):
         assert {table.covering(pod) for pod in pods} == {(KEY,)}
     assert len(LOOKS) == len(pods)
@@ -175,7 +175,7 @@ def test_each_pod_is_covered_by_the_budgets_that_say_so_of_it_and_by_no_other() 
         label_selector("s", {}, (expression("tier", Operator.EXISTS), expression("app", Operator.IN, "db"))),
         label_selector("s", {}, (expression("tier", Operator.DOES_NOT_EXIST),)),
     )
-    budgets = [Budget("default", f"b{i}", "", selector, 1) for i, selector in enumerate(selectors)]
+    budgets = [DisruptionBudget("default", f"b{i}", "", selector, 1) for i, selector in enumerate(selectors)]
     table = a_table()
     for budget in reversed(budgets):
         table.see(budget)

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from aischeduler.kube import resources
-from aischeduler.kube.podspec import SpecCache
+from aischeduler.kube import watched_resources
+from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.model.actions import Bind
 from aischeduler.model.events import Event, PodSeen, PoolSeen
 from tests.bench.apart import apart
@@ -82,7 +82,7 @@ def read(lines: Sequence[bytes], specs: SpecCache) -> list[Event]:
     stream = b"".join(lines)
     pieces = [stream[start : start + PIECE_BYTES] for start in range(0, len(stream), PIECE_BYTES)]
     heard: list[Event] = []
-    asyncio.run(reflector_of(resources.pods(specs), pieces, heard.append)._watch())
+    asyncio.run(reflector_of(watched_resources.pods(specs), pieces, heard.append)._watch())
     return heard
 
 

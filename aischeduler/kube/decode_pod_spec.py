@@ -1,0 +1,289 @@
+"""Read the part of a pod that decides where it may run: once per distinct bytes, not once per pod.
+
+Laws:
+- Equal bytes are parsed once; equal specs have equal keys whatever their bytes were.
+- What cannot be read makes the spec invalid and names the field; the rest still counts.
+- Requests of a bound pod are the largest of what it asked for and what the kubelet granted.
+
+Source: k8s.io/component-helpers/resource (PodRequests) for what a pod asks for.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from aischeduler.kube.api_types import (
+    NONE,
+    UNREADABLE,
+    ContainerPart,
+    ContainerStatus,
+    ExpressionPart,
+    NodeAffinityPart,
+    NodeTermPart,
+    Owner,
+    PodAffinityPart,
+    PodSpecPart,
+    PodStatus,
+    PortPart,
+    Quantities,
+    Resources,
+    TolerationPart,
+)
+from aischeduler.kube.unsupported_constraints import pod_term, unsupported_constraints
+from aischeduler.model.pod import HostPort, PodSpec, Toleration
+from aischeduler.model.quantity import QuantityError, shorten
+from aischeduler.model.resources import Container, parse_amounts, pod_request
+from aischeduler.model.selectors import (
+    NAME_FIELD,
+    Labels,
+    NodeTerm,
+    Operator,
+    PreferredTerm,
+    Requirement,
+    SelectorError,
+    requirement,
+)
+from aischeduler.model.unsupported_constraints import REQUIRED_ANTI_AFFINITY, Constraint, PodTerm
+
+SPECS_MAX: Final = 20_000
+"""Specs kept by their bytes; losing one costs parsing it again."""
+KIN_MAX: Final = 20_000
+"""Labels and owners kept by their bytes."""
+INVALID_LENGTH_MAX: Final = 1000
+"""Longest reason why an object is refused."""
+ALWAYS: Final = "Always"
+"""The restart policy that makes an init container a sidecar."""
+
+T = TypeVar("T")
+Kin = tuple[Labels, bool]
+"""The labels of a pod, and whether a DaemonSet controls it."""
+_SEPARATOR = b"\0"
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+@dataclass(slots=True)
+class SpecCache:
+    """Specs, labels and owners by the bytes that they were read from: pods of one Job share them.
+
+    A full cache starts anew: looking up is on the way of every pod, and keeping the order of use costs more than that.
+    """
+
+    _specs: dict[bytes, PodSpec] = field(default_factory=dict)
+    _kin: dict[bytes, Kin] = field(default_factory=dict)
+
+    def read(self, spec: PodSpecPart, status: PodStatus | None) -> PodSpec:
+        """Return the spec; `status` counts where the kubelet has granted resources."""
+        granted = _granted(status) if spec.node_name and status is not None else []
+        constraints = unsupported_constraints(spec)
+        key = _bytes_key(spec, granted, constraints)
+        found = self._specs.get(key)
+        if found is None:
+            found = _keep(self._specs, SPECS_MAX, key, _Reader().spec(spec, granted, constraints))
+        return found
+
+    def kin(self, labels: Raw, owners: Raw) -> Kin:
+        """Return what a pod has in common with others of its owner."""
+        key = _SEPARATOR.join((labels, owners))
+        found = self._kin.get(key)
+        if found is None:
+            found = _keep(self._kin, KIN_MAX, key, (_labels(labels), _of_daemon_set(owners)))
+        return found
+
+
+def _keep(cache: dict[bytes, T], limit: int, key: bytes, value: T) -> T:
+    if len(cache) >= limit:
+        cache.clear()
+    cache[key] = value
+    return value
+
+
+def _labels(raw: Raw) -> Labels:
+    """Read labels; what is no object of texts are none, and the API server stores no such thing."""
+    try:
+        return (msgspec.json.decode(raw, type=dict[str, str] | None) if raw else None) or {}
+    except UNREADABLE:
+        return {}
+
+
+def _of_daemon_set(raw: Raw) -> bool:
+    try:
+        owners = msgspec.json.decode(raw, type=list[Owner] | None) if raw else None
+    except UNREADABLE:
+        return False
+    return any(owner.controller and owner.kind == "DaemonSet" for owner in owners or ())
+
+
+def _granted(status: PodStatus) -> list[ContainerStatus]:
+    granted = [one for one in status.container_statuses or () if one.allocated_resources or one.resources]
+    if status.init_container_statuses:
+        granted += [one for one in status.init_container_statuses if one.allocated_resources or one.resources]
+    return granted
+
+
+def _bytes_key(spec: PodSpecPart, granted: list[ContainerStatus], constraints: tuple[Constraint, ...]) -> bytes:
+    """Join everything that decides; no JSON text holds a zero byte, so that no two specs share a key."""
+    affinity = spec.affinity.node_affinity if spec.affinity is not None else NONE
+    parts: list[Raw | bytes] = [spec.resources, spec.overhead, spec.node_selector, affinity, spec.tolerations]
+    for container in spec.containers or ():
+        parts += (container.resources, container.ports)
+    for container in spec.init_containers or ():
+        parts += (b"sidecar" if container.restart_policy == ALWAYS else b"init", container.resources, container.ports)
+    for one in granted:
+        parts += (b"granted " + one.name.encode(), one.allocated_resources, one.resources)
+    if granted:
+        parts += [c.name.encode() for c in (*(spec.containers or ()), *(spec.init_containers or ()))]
+    if constraints:
+        anti_affinity = spec.affinity.pod_anti_affinity if spec.affinity is not None else NONE
+        parts += [b"unsupported", *(one.field.encode() for one in constraints), anti_affinity]
+    return _SEPARATOR.join(parts)
+
+
+class _Reader:
+    """Reads one spec and remembers the first field that could not be read."""
+
+    def __init__(self) -> None:
+        self.problem = ""
+
+    def spec(
+        self, part: PodSpecPart, granted: Iterable[ContainerStatus], constraints: tuple[Constraint, ...]
+    ) -> PodSpec:
+        by_name = {status.name: status for status in granted}
+        containers = self._containers("spec.containers", part.containers or (), by_name)
+        init_containers = self._containers("spec.initContainers", part.init_containers or (), by_name)
+        pod_level = self._requests("spec.resources", part.resources)
+        overhead = self._amounts("spec.overhead", self._json("spec.overhead", part.overhead, Quantities) or {})
+        required, preferred = self._affinity(part)
+        anti_affinity = self._anti_affinity(part)
+        spec = PodSpec(
+            key=b"",
+            request=pod_request(containers, init_containers, pod_level, overhead),
+            node_selector=self._node_selector(part.node_selector),
+            required=required,
+            preferred=preferred,
+            tolerations=self._tolerations(part.tolerations),
+            host_ports=self._host_ports(part),
+            invalid=self.problem,
+            unsupported_constraints=constraints,
+            anti_affinity=anti_affinity,
+        )
+        return replace(spec, key=blake2b(repr(spec).encode(), digest_size=16).digest())
+
+    def _note(self, problem: object) -> None:
+        self.problem = self.problem or str(problem)[:INVALID_LENGTH_MAX]
+
+    def _json(self, path: str, raw: Raw, kind: type[T]) -> T | None:
+        if not raw:
+            return None
+        try:
+            return msgspec.json.decode(raw, type=kind | None)
+        except UNREADABLE as error:
+            self._note(f"{path}: {error}")
+            return None
+
+    def _amounts(self, path: str, quantities: Quantities) -> dict[str, int]:
+        amounts: dict[str, int] = {}
+        for name, text in quantities.items():
+            try:
+                amounts.update(parse_amounts(path, {name: str(text)}))
+            except QuantityError as error:
+                self._note(error)
+        return amounts
+
+    def _requests(self, path: str, raw: Raw) -> dict[str, int]:
+        resources = self._json(path, raw, Resources)
+        return self._amounts(f"{path}.requests", (resources and resources.requests) or {})
+
+    def _containers(
+        self, path: str, parts: Iterable[ContainerPart], granted: Mapping[str, ContainerStatus]
+    ) -> list[Container]:
+        containers = []
+        for index, part in enumerate(parts):
+            requests = self._requests(f"{path}[{index}].resources", part.resources)
+            status = granted.get(part.name)
+            if status is not None:
+                where = f"status.containerStatuses[{part.name}]"
+                allocated = self._json(f"{where}.allocatedResources", status.allocated_resources, Quantities)
+                _raise_to(requests, self._amounts(f"{where}.allocatedResources", allocated or {}))
+                _raise_to(requests, self._requests(f"{where}.resources", status.resources))
+            containers.append(Container(requests, sidecar=part.restart_policy == ALWAYS))
+        return containers
+
+    def _node_selector(self, raw: Raw) -> tuple[tuple[str, str], ...]:
+        labels = self._json("spec.nodeSelector", raw, dict[str, str]) or {}
+        return tuple(sorted(labels.items()))
+
+    def _tolerations(self, raw: Raw) -> tuple[Toleration, ...]:
+        parts = self._json("spec.tolerations", raw, list[TolerationPart]) or ()
+        return tuple(
+            Toleration(one.key or "", one.operator or "Equal", one.value or "", one.effect or "") for one in parts
+        )
+
+    def _host_ports(self, spec: PodSpecPart) -> tuple[HostPort, ...]:
+        sidecars = [part for part in spec.init_containers or () if part.restart_policy == ALWAYS]
+        ports = set()
+        for part in (*(spec.containers or ()), *sidecars):
+            for one in self._json(f"spec.containers[{part.name}].ports", part.ports, list[PortPart]) or ():
+                if one.host_port:
+                    ports.add(HostPort(one.protocol or "TCP", one.host_port, one.host_ip or "0.0.0.0"))  # noqa: S104 - Kubernetes' word for every address
+        return tuple(sorted(ports))
+
+    def _affinity(self, part: PodSpecPart) -> tuple[tuple[NodeTerm, ...] | None, tuple[PreferredTerm, ...]]:
+        path = "spec.affinity.nodeAffinity"
+        raw = part.affinity.node_affinity if part.affinity is not None else NONE
+        affinity = self._json(path, raw, NodeAffinityPart)
+        if affinity is None:
+            return None, ()
+        required: tuple[NodeTerm, ...] | None = None
+        if affinity.required is not None:
+            terms = affinity.required.node_selector_terms or ()
+            required = tuple(
+                self._term(f"{path}.{_REQUIRED}.nodeSelectorTerms[{index}]", term) for index, term in enumerate(terms)
+            )
+        preferred = tuple(
+            PreferredTerm(one.weight, self._term(f"{path}.{_PREFERRED}[{index}].preference", one.preference))
+            for index, one in enumerate(affinity.preferred or ())
+            if one.preference is not None
+        )
+        return required, preferred
+
+    def _anti_affinity(self, part: PodSpecPart) -> tuple[PodTerm, ...]:
+        raw = part.affinity.pod_anti_affinity if part.affinity is not None else NONE
+        affinity = self._json("spec.affinity.podAntiAffinity", raw, PodAffinityPart)
+        found = []
+        for index, term in enumerate((affinity and affinity.required) or ()):
+            try:
+                found.append(pod_term(f"{REQUIRED_ANTI_AFFINITY}[{index}]", term))
+            except SelectorError as error:
+                self._note(error)
+        return tuple(found)
+
+    def _term(self, path: str, part: NodeTermPart) -> NodeTerm:
+        return NodeTerm(
+            self._requirements(f"{path}.matchExpressions", part.match_expressions or ()),
+            self._requirements(f"{path}.matchFields", part.match_fields or (), fields=True),
+        )
+
+    def _requirements(
+        self, path: str, parts: Iterable[ExpressionPart], *, fields: bool = False
+    ) -> tuple[Requirement, ...]:
+        found = []
+        for index, part in enumerate(parts):
+            where, key, operator = f"{path}[{index}]", part.key or "", part.operator or ""
+            if fields and (key != NAME_FIELD or operator not in (Operator.IN, Operator.NOT_IN)):
+                self._note(f"{where}: {shorten(f'{key} {operator}')} is not {NAME_FIELD} In or NotIn")
+                continue
+            try:
+                found.append(requirement(where, key, operator, tuple(part.values or ())))
+            except SelectorError as error:
+                self._note(error)
+        return tuple(found)
+
+
+def _raise_to(amounts: dict[str, int], others: Mapping[str, int]) -> None:
+    for name, amount in others.items():
+        amounts[name] = max(amounts.get(name, 0), amount)

@@ -1,0 +1,209 @@
+"""Where a context of a kubeconfig leads, and who we are there.
+
+Laws:
+- Paths are relative to the file in which they stand; what stands in a file wins over the files that it names.
+- What cannot be obeyed is refused, never passed over.
+- Every refusal is one sentence that names the file, and shows no secret.
+
+Source: Kubernetes kubeconfig conventions (client-go tools/clientcmd).
+"""
+
+from base64 import b64decode, b64encode
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from aischeduler.kube.credential import basic, bearer, bearer_in, header_value
+from aischeduler.kube.errors import AccessError
+from aischeduler.kube.exec_credential import GROUP, VERSIONS, ExecPlugin
+from aischeduler.kube.kubeconfig import Cluster, Entry, User, read_entries
+
+EXEC_EXTENSION: Final = f"{GROUP}/exec"
+"""The extension of a cluster that is for its credential plugins."""
+_HEADER_NAME: Final = "!#$&'*+^`|"
+"""What the name of a header may have besides letters, digits and what never needs quoting; not the sign of quoting."""
+
+
+@dataclass(frozen=True, slots=True)
+class KubeconfigContext:
+    """Where a context leads, and who we are there.
+
+    `authority` and `identity` (a certificate and its key) are PEM that stood in the file, `..._file` paths;
+    `header` is the value of Authorization, `impersonation` further lines of every request's head. With a `plugin` none
+    of ours stands in the file. `proxy` is the cluster's proxy-url; `where` names the user and its file, `cluster` the
+    cluster and its file.
+    """
+
+    server: str
+    server_name: str | None = None
+    verified: bool = True
+    authority: str | None = None
+    authority_file: str | None = None
+    identity: bytes | None = field(default=None, repr=False)
+    certificate_file: str | None = None
+    key_file: str | None = None
+    header: bytes | None = field(default=None, repr=False)
+    plugin: ExecPlugin | None = None
+    impersonation: bytes = b""
+    proxy: str | None = field(default=None, repr=False)
+    cluster: str = field(default="", compare=False)
+    where: str = field(default="", compare=False)
+
+
+def read_kubeconfig_context(paths: str, context: str | None, *, terminal: bool = False) -> KubeconfigContext:
+    """Read a context, without one the current one, of a file or of several joined by `:`; raises AccessError.
+
+    `terminal` says that a user is there whom a plugin may ask.
+    """
+    cluster, user = read_entries(paths, context)
+    if user.fields.auth_provider is not None:
+        name = user.fields.auth_provider.name
+        raise AccessError(
+            f"{user.where}: auth-provider {name!r} is not supported; use exec with a credential program instead"
+        )
+    try:
+        authority, authority_file = _authority(cluster)
+        identity, certificate_file, key_file = _identity(user)
+        header = _header(user)
+        static = identity or certificate_file or header
+        return KubeconfigContext(
+            server=cluster.fields.server or "",
+            server_name=cluster.fields.tls_server_name or None,
+            verified=not cluster.fields.insecure_skip_tls_verify,
+            authority=authority,
+            authority_file=authority_file,
+            identity=identity,
+            certificate_file=certificate_file,
+            key_file=key_file,
+            header=header,
+            plugin=None if static else _plugin(user, cluster, terminal=terminal),
+            impersonation=_impersonation(user),
+            proxy=cluster.fields.proxy_url or None,
+            cluster=cluster.where,
+            where=user.where,
+        )
+    except OSError as error:
+        raise AccessError(f"{user.file}: {error}") from error
+
+
+def _authority(cluster: Entry[Cluster]) -> tuple[str | None, str | None]:
+    """Return the PEM of whom the server is to be trusted by, or else the path of a file with it."""
+    fields = cluster.fields
+    if fields.certificate_authority_data:
+        pem = _decoded(fields.certificate_authority_data, f"{cluster.where}: certificate-authority-data")
+        return pem.decode("ascii", errors="ignore"), None  # between certificates, anything may stand
+    return None, str(cluster.path(fields.certificate_authority)) if fields.certificate_authority else None
+
+
+def _identity(user: Entry[User]) -> tuple[bytes | None, str | None, str | None]:
+    """Return certificate and key: as PEM where one of them stands in the file, else their paths."""
+    fields = user.fields
+    certificate = user.path(fields.client_certificate) if fields.client_certificate else None
+    key = user.path(fields.client_key) if fields.client_key else None
+    if not fields.client_certificate_data and not (certificate and fields.client_key_data):
+        return None, str(certificate) if certificate else None, str(key) if certificate and key else None
+    pem = []
+    for what, text, file in (
+        ("client-certificate-data", fields.client_certificate_data, certificate),
+        ("client-key-data", fields.client_key_data, key),
+    ):
+        if text:
+            pem.append(_decoded(text, f"{user.where}: {what}"))
+        elif file:
+            pem.append(file.read_bytes())
+    return b"\n".join(pem), None, None
+
+
+def _header(user: Entry[User]) -> bytes | None:
+    """Return the value of Authorization: a token's file before the token, as it is newer, or a name and password."""
+    fields = user.fields
+    tokens = fields.token or fields.token_file
+    if (fields.username or fields.password) and tokens:
+        raise AccessError(f"{user.where} has both a token and a name with a password")
+    if fields.username or fields.password:
+        return basic(fields.username or "", fields.password or "")
+    known = bearer(fields.token, f"{user.where}: token") if fields.token else None
+    if fields.token_file:
+        try:
+            return bearer_in(user.path(fields.token_file))
+        except (OSError, AccessError):
+            if known is None:
+                raise
+    return known
+
+
+def _impersonation(user: Entry[User]) -> bytes:
+    """Return the lines of a head that ask to be taken for somebody else."""
+    fields = user.fields
+    extra = fields.as_user_extra or {}
+    if not fields.as_:
+        if fields.as_uid or fields.as_groups or extra:
+            raise AccessError(f"{user.where} has as-uid, as-groups or as-user-extra without as")
+        return b""
+    lines = [("User", fields.as_), *([("Uid", fields.as_uid)] if fields.as_uid else [])]
+    lines += [("Group", group) for group in fields.as_groups or ()]
+    lines += [(f"Extra-{quote(key, safe=_HEADER_NAME)}", value) for key, values in extra.items() for value in values]
+    return b"".join(
+        b"Impersonate-%b: %b\r\n" % (name.encode(), header_value(value, f"{user.where}: Impersonate-{name}"))
+        for name, value in lines
+    )
+
+
+def _plugin(user: Entry[User], cluster: Entry[Cluster], *, terminal: bool) -> ExecPlugin | None:
+    asked, where = user.fields.exec, user.where
+    if asked is None:
+        return None
+    command = asked.command
+    if not command:
+        raise AccessError(f"{where}: exec has no command")
+    if asked.api_version not in VERSIONS:
+        raise AccessError(f"{where}: exec.apiVersion is {asked.api_version!r}, not {' or '.join(VERSIONS)}")
+    mode = asked.interactive_mode or ("" if asked.api_version == VERSIONS[0] else "IfAvailable")
+    if mode == "Always" and not terminal:
+        raise AccessError(f"{where}: {command!r} asks for a terminal (exec.interactiveMode Always), and there is none")
+    if mode not in ("Never", "IfAvailable", "Always"):
+        raise AccessError(f"{where}: exec.interactiveMode is {mode!r}, not Never, IfAvailable or Always")
+    interactive = terminal and mode != "Never"
+    spec: dict[str, Any] = {"interactive": interactive}
+    if asked.provide_cluster_info:
+        spec["cluster"] = _cluster_info(cluster)
+    told = {"apiVersion": asked.api_version, "kind": "ExecCredential", "spec": spec}
+    return ExecPlugin(
+        where,
+        command=str(user.path(command)) if "/" in command else command,
+        arguments=tuple(asked.args or ()),
+        environment=tuple((one.name, one.value or "") for one in asked.env or ()),
+        version=asked.api_version,
+        hint=asked.install_hint or "",
+        asked=msgspec.json.encode(told).decode(),
+        shows=terminal,
+        interactive=interactive,
+    )
+
+
+def _cluster_info(cluster: Entry[Cluster]) -> dict[str, Any]:
+    """Return what a plugin may know of the cluster."""
+    fields = cluster.fields
+    authority = fields.certificate_authority_data
+    if not authority and fields.certificate_authority:
+        authority = b64encode(cluster.path(fields.certificate_authority).read_bytes()).decode()
+    known = {
+        "server": fields.server,
+        "tls-server-name": fields.tls_server_name,
+        "insecure-skip-tls-verify": fields.insecure_skip_tls_verify,
+        "certificate-authority-data": authority,
+        "proxy-url": fields.proxy_url,
+        "disable-compression": fields.disable_compression,
+        "config": next((one.extension for one in fields.extensions or () if one.name == EXEC_EXTENSION), None),
+    }
+    return {key: value for key, value in known.items() if value}
+
+
+def _decoded(text: str, where: str) -> bytes:
+    """Decode base64; raises AccessError."""
+    try:
+        return b64decode(text)
+    except ValueError as error:
+        raise AccessError(f"{where} is not base64") from error

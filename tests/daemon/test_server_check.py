@@ -1,0 +1,60 @@
+"""The first words with an API server: away, too old, or silent about its release."""
+
+import asyncio
+from typing import Any
+
+import pytest
+import structlog
+from structlog.testing import CapturingLogger
+
+from aischeduler.config.schema import NO_ELECTION, Config
+from aischeduler.daemon.process import Daemon
+from aischeduler.daemon.server_check import check_server
+from aischeduler.kube.client import Client
+from aischeduler.kube.errors import AccessError
+from tests.kube.scripted import Script, Waits, hang, reply, serving, slam, status
+
+
+async def met(script: Script) -> tuple[str, list[dict[str, Any]]]:
+    lines = CapturingLogger()
+    log = structlog.wrap_logger(lines, processors=[], wrapper_class=structlog.BoundLogger).bind()
+    async with serving(script) as server, Client(server) as client, asyncio.timeout(5):
+        said = await check_server(client, "https://x:1", Waits().timing(), log)
+    return said, [dict(call.kwargs) for call in lines.calls]
+
+
+async def test_server_that_is_new_enough_is_taken_without_a_word() -> None:
+    script = Script()
+    script.always["get", "/version"] = lambda _: reply(200, {"major": "1", "minor": "31"})
+    assert await met(script) == ("", [])
+
+
+async def test_server_that_is_away_is_told_once_and_waited_for() -> None:
+    script, calls = Script(), iter(range(9))
+    script.always["get", "/version"] = lambda _: slam if next(calls) < 3 else reply(200, {"major": "1", "minor": "36"})
+    said, lines = await met(script)
+    assert said == ""
+    assert [line["event"] for line in lines] == ["server not reached"]
+
+
+@pytest.mark.parametrize("answer", [status(403, "Forbidden", "no"), reply(200, b"hello")])
+async def test_server_that_does_not_tell_its_release_is_taken_with_a_warning(answer: Any) -> None:
+    script = Script()
+    script.always["get", "/version"] = lambda _: answer
+    said, lines = await met(script)
+    assert said == ""
+    assert [line["event"] for line in lines] == ["server version unknown"]
+
+
+async def test_daemon_ends_before_it_writes_anything_to_a_server_that_is_too_old() -> None:
+    script = Script()
+    script.always["get", "/version"] = lambda _: reply(200, {"major": "1", "minor": "30"})
+    async with serving(script) as server:
+        for kind in ("pods", "nodes", "namespaces", "persistentvolumeclaims", "persistentvolumes"):
+            script.always["get", f"/api/v1/{kind}"] = lambda _: hang
+        script.always["get", "/apis/policy/v1/poddisruptionbudgets"] = lambda _: hang
+        script.always["get", "/apis/resource.aibee.cn/v1alpha1/pools"] = lambda _: hang
+        async with asyncio.timeout(10):
+            with pytest.raises(AccessError, match=r"is Kubernetes 1\.30; the scheduler needs 1\.31 or newer"):
+                await Daemon(server, Config(leader_election=NO_ELECTION), asyncio.Event()).run()
+    assert {request.method.lower() for request in script.requests} == {"get"}

@@ -1,0 +1,197 @@
+import json
+from typing import Any
+
+import pytest
+
+from aischeduler.kube.eviction import (
+    EVICT_TRIES_MAX,
+    Answer,
+    Evicted,
+    Eviction,
+    Left,
+    Marked,
+    lost,
+)
+from aischeduler.kube.pod_writes import Throttled, Unauthenticated, Unknown
+from aischeduler.model.actions import Cause, Evict, Settle
+from aischeduler.model.events import EvictRefused, Spared
+from tests.build import a_pod, replace
+
+NOW = "2026-01-02T03:04:05Z"
+VICTIM = a_pod("v", uid="u1", namespace="team-b")
+OWNER = a_pod("owner", uid="u2", namespace="team-a")
+EVICT = Evict(VICTIM, "n1", "gpu", "cpu", Cause.RECLAIMED, OWNER, "d-1")
+POD = "/api/v1/namespaces/team-b/pods/v"
+
+
+def said(code: int, message: str, causes: tuple[str, ...] = ()) -> bytes:
+    document: dict[str, Any] = {"kind": "Status", "status": "Failure", "code": code, "message": message}
+    document["details"] = {"causes": [{"reason": reason, "message": ""} for reason in causes]}
+    return json.dumps(document).encode()
+
+
+def by_delete() -> Eviction:
+    return Eviction(EVICT, "ai-scheduler", honour_budgets=False)
+
+
+def by_eviction() -> Eviction:
+    return Eviction(EVICT, "ai-scheduler", honour_budgets=True)
+
+
+def marked() -> Eviction:
+    """An eviction by delete whose mark has been written."""
+    eviction = by_delete()
+    assert eviction.hear(200, None, b"{}") == Marked()
+    return eviction
+
+
+def test_victim_is_marked_for_its_beneficiary_before_anything_else() -> None:
+    write = by_delete().request(NOW)
+    assert (write.method, write.path) == ("PATCH", f"{POD}/status")
+    assert write.content_type == "application/strategic-merge-patch+json"
+    assert json.loads(write.body) == {
+        "metadata": {"uid": "u1"},
+        "status": {
+            "conditions": [
+                {
+                    "type": "DisruptionTarget",
+                    "status": "True",
+                    "reason": "PreemptionByScheduler",
+                    "message": "ai-scheduler: preempting to accommodate team-a/owner",
+                    "lastTransitionTime": NOW,
+                }
+            ]
+        },
+    }
+
+
+def test_mark_of_a_loan_that_ends_names_the_lender() -> None:
+    ended = Evict(VICTIM, "n1", "gpu", "cpu", Cause.LOAN_ENDED, None, "d-1")
+    write = Eviction(ended, "ai-scheduler", honour_budgets=False).request(NOW)
+    (condition,) = json.loads(write.body)["status"]["conditions"]
+    assert condition["message"] == "ai-scheduler: preempting as gpu lends this room no more"
+
+
+def test_marked_victim_is_deleted_by_its_uid() -> None:
+    eviction = marked()
+    write = eviction.request(NOW)
+    assert (write.method, write.path) == ("DELETE", POD)
+    assert json.loads(write.body) == {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": "u1"}}
+    assert eviction.hear(200, None, b"{}") == Evicted()
+
+
+def test_eviction_api_marks_by_itself_and_is_asked_with_the_uid() -> None:
+    eviction = by_eviction()
+    write = eviction.request(NOW)
+    assert (write.method, write.path) == ("POST", f"{POD}/eviction")
+    assert json.loads(write.body) == {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": "v", "namespace": "team-b"},
+        "deleteOptions": {"preconditions": {"uid": "u1"}},
+    }
+    assert eviction.hear(201, None, said(201, "")) == Evicted()
+
+
+def test_victim_that_terminates_already_is_left_after_its_mark() -> None:
+    body = json.dumps({"metadata": {"name": "v", "deletionTimestamp": NOW}}).encode()
+    assert isinstance(by_delete().hear(200, None, body), Left)
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_victim_that_finished_meanwhile_is_left_after_its_mark_with_its_logs(phase: str) -> None:
+    body = json.dumps({"metadata": {"name": "v"}, "status": {"phase": phase}}).encode()
+    assert by_delete().hear(200, None, body) == Left("the victim has finished")
+
+
+def test_pod_that_the_eviction_api_never_evicts_is_refused_at_once_by_its_budgets() -> None:
+    why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+    assert by_eviction().hear(500, None, said(500, why)) == EvictRefused("u1", Spared.BUDGET, why)
+
+
+GONE = [
+    (404, said(404, 'pods "v" not found')),
+    (409, said(409, "Precondition failed: UID in precondition: u1, UID in object meta: u9")),
+    (422, said(422, 'Pod "v" is invalid: metadata.uid: Invalid value: "u1": field is immutable')),
+    (409, said(409, "the UID in the precondition (u1) does not match the UID in record (u9).")),
+]
+
+
+@pytest.mark.parametrize(("status", "body"), GONE)
+@pytest.mark.parametrize("eviction", [by_delete, marked, by_eviction])
+def test_victim_that_is_gone_is_left(eviction: Any, status: int, body: bytes) -> None:
+    assert isinstance(eviction().hear(status, None, body), Left)
+
+
+def test_budget_that_forbids_spares_the_victim() -> None:
+    message = "Cannot evict pod as it would violate the pod's disruption budget."
+    answer = by_eviction().hear(429, None, said(429, message, ("DisruptionBudget",)))
+    assert answer == EvictRefused("u1", Spared.BUDGET, message)
+
+
+def test_budget_that_is_still_being_counted_spares_the_victim() -> None:
+    answer = by_eviction().hear(429, "10", said(429, "still being processed", ("DisruptionBudget",)))
+    assert isinstance(answer, EvictRefused)
+    assert answer.why is Spared.BUDGET
+
+
+@pytest.mark.parametrize(
+    ("status", "retry_after", "body", "expected"),
+    [
+        (429, "7", said(429, "too many requests"), Throttled(7.0)),
+        (429, None, b"", Throttled(1.0)),
+        (503, "3", b"", Throttled(3.0)),
+        (401, None, said(401, "Unauthorized"), Unauthenticated()),
+        (500, None, said(500, "etcdserver: request timed out"), Unknown("etcdserver: request timed out")),
+        (409, None, said(409, "the object has been modified"), Unknown("the object has been modified")),
+        (403, None, said(403, "no"), EvictRefused("u1", Spared.FORBIDDEN, "no")),
+        (422, None, said(422, "bad"), EvictRefused("u1", Spared.UNAVAILABLE, "bad")),
+    ],
+)
+@pytest.mark.parametrize("eviction", [by_delete, marked, by_eviction])
+def test_answers_mean_the_same_at_every_step(
+    eviction: Any, status: int, retry_after: str | None, body: bytes, expected: Answer
+) -> None:
+    assert eviction().hear(status, retry_after, body) == expected
+
+
+def test_request_that_found_no_answer_goes_out_again_unchanged() -> None:
+    eviction = marked()
+    first = eviction.request(NOW)
+    assert eviction.unanswered("cut") == Unknown("cut")
+    assert eviction.request(NOW) == first
+
+
+def test_mark_that_cannot_be_written_leads_to_no_delete() -> None:
+    eviction = by_delete()
+    answers = [eviction.hear(500, None, said(500, "down")) for _ in range(EVICT_TRIES_MAX)]
+    assert answers[:-1] == [Unknown("down")] * (EVICT_TRIES_MAX - 1)
+    assert answers[-1] == EvictRefused("u1", Spared.UNAVAILABLE, "down")
+    assert eviction.request(NOW).method == "PATCH"
+
+
+@pytest.mark.parametrize(
+    ("status", "retry_after", "words"),
+    [(429, "2", "asked to wait 2 s"), (401, None, "does not know us")],
+)
+def test_server_that_never_settles_it_is_given_up(status: int, retry_after: str | None, words: str) -> None:
+    eviction = marked()
+    for _ in range(EVICT_TRIES_MAX - 1):
+        assert not isinstance(eviction.hear(status, retry_after, b""), EvictRefused)
+    answer = eviction.hear(status, retry_after, b"")
+    assert isinstance(answer, EvictRefused)
+    assert answer.why is Spared.UNAVAILABLE
+    assert words in answer.message
+
+
+def test_eviction_of_which_nothing_is_heard_is_lost_only_where_the_same_pod_was_read_and_does_not_go() -> None:
+    action = Settle(VICTIM, "n1", "d-1", evicted=True)
+    assert lost(action, VICTIM) == EvictRefused(VICTIM.uid, Spared.LOST, "nothing was heard of the eviction by d-1")
+    assert lost(action, None) is None
+    for other in (
+        replace(VICTIM, terminating=True),
+        replace(VICTIM, phase="Succeeded"),
+        replace(VICTIM, uid="another"),
+    ):
+        assert lost(action, other) is None
+    assert lost(Settle(VICTIM, "n1", "d-1"), VICTIM) is None

@@ -1,0 +1,295 @@
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from aischeduler.kube import exec_credential as module
+from aischeduler.kube.credential import Credential
+from aischeduler.kube.errors import LINE_LENGTH_MAX, AccessError
+from aischeduler.kube.exec_credential import (
+    EARLY_SECONDS,
+    LOOK_SECONDS,
+    OUTPUT_BYTES_MAX,
+    PLUGIN_AGAIN_SECONDS,
+    ExecCredentialCache,
+    ExecPlugin,
+)
+from tests.kube.kubeconfigs import V1, credential, printing, program, times_asked
+from tests.kube.scripted import until
+
+V1BETA1 = "client.authentication.k8s.io/v1beta1"
+AT_END = "$.status.expirationTimestamp"
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC).timestamp()
+
+
+class Clock:
+    def __init__(self, now: float) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def plugin(command: str, *arguments: str, version: str = V1, hint: str = "", **environment: str) -> ExecPlugin:
+    return ExecPlugin("/config: user 'u'", command, arguments, tuple(environment.items()), version, hint, '{"spec":{}}')
+
+
+async def ask(one: ExecPlugin) -> Credential:
+    return await ExecCredentialCache(one, Clock(0.0), Clock(NOON)).read(refused=False)
+
+
+async def failure(one: ExecPlugin) -> str:
+    """Return why a program gives no credentials: one sentence that begins with file, user and command."""
+    with pytest.raises(AccessError) as caught:
+        await ask(one)
+    start = f"/config: user 'u': the command {one.command!r} "
+    sentence = str(caught.value)
+    assert sentence.startswith(start)
+    assert "\n" not in sentence
+    return sentence.removeprefix(start)
+
+
+async def test_token_without_an_end_is_good_for_ever(tmp_path: Path) -> None:
+    assert await ask(plugin(printing(tmp_path / "x", credential(token="made")))) == Credential(b"Bearer made")
+
+
+async def test_certificate_comes_with_its_key(tmp_path: Path) -> None:
+    printed = credential(clientCertificateData="certificate", clientKeyData="key", token=None)
+    assert await ask(plugin(printing(tmp_path / "x", printed))) == Credential(None, b"certificate\nkey")
+
+
+async def test_program_of_the_older_version_answers_in_it(tmp_path: Path) -> None:
+    command = printing(tmp_path / "x", credential(V1BETA1, token="made"))
+    assert (await ask(plugin(command, version=V1BETA1))).header == b"Bearer made"
+
+
+async def test_program_gets_arguments_and_environment_and_nothing_to_read(tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    script = f'echo "$1|$2|$A|$HOME|$KUBERNETES_EXEC_INFO|$(cat)" > "{seen}"; echo \'{credential(token="t")}\''
+    await ask(plugin(program(tmp_path / "x", script), "a", "b c", A="1"))
+    assert seen.read_text() == f'a|b c|1|{os.environ["HOME"]}|{{"spec":{{}}}}|\n'
+
+
+async def test_program_is_found_in_our_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    printing(tmp_path / "prints-a-token", credential(token="made"))
+    assert (await ask(plugin("prints-a-token"))).header == b"Bearer made"
+
+
+async def test_what_was_said_is_good_until_its_end(tmp_path: Path) -> None:
+    clock, wall = Clock(0.0), Clock(NOON)
+    said = credential(token="first", expirationTimestamp="2030-01-01T13:00:00Z")
+    one = ExecCredentialCache(plugin(printing(tmp_path / "x", said)), clock, wall)
+    good_seconds = 3600.0 - EARLY_SECONDS
+    assert await one.read(refused=False) == Credential(b"Bearer first", left_seconds=good_seconds)
+    clock.now += good_seconds - 1
+    wall.now += good_seconds - 1
+    assert await one.read(refused=False) == Credential(b"Bearer first", left_seconds=1.0)
+    assert times_asked(tmp_path) == 1
+    printing(tmp_path / "x", credential(token="second", expirationTimestamp="2030-01-01T14:00:00+00:00"))
+    clock.now += EARLY_SECONDS + 1
+    wall.now += EARLY_SECONDS + 1
+    assert await one.read(refused=False) == Credential(b"Bearer second", left_seconds=good_seconds)
+    assert times_asked(tmp_path) == 2
+
+
+async def test_what_ends_soon_is_good_while_its_successor_is_asked_for(tmp_path: Path) -> None:
+    clock, wall = Clock(0.0), Clock(NOON)
+    said = credential(token="first", expirationTimestamp="2030-01-01T12:01:00Z")
+    one = ExecCredentialCache(plugin(printing(tmp_path / "x", said)), clock, wall)
+    assert await one.read(refused=False) == Credential(b"Bearer first", left_seconds=30.0)
+    printing(tmp_path / "x", credential(token="second"))
+    clock.now += 30
+    wall.now += 30
+    assert await one.read(refused=False) == Credential(b"Bearer first", left_seconds=LOOK_SECONDS)
+    await until(lambda: one._asking is None)
+    assert await one.read(refused=False) == Credential(b"Bearer second")
+    assert times_asked(tmp_path) == 2
+
+
+async def test_program_that_hangs_leaves_what_still_holds_in_force_is_killed_and_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PLUGIN_SECONDS", 0.3)
+    clock, wall = Clock(0.0), Clock(NOON)
+    said = credential(token="first", expirationTimestamp="2030-01-01T12:01:00Z")
+    one = ExecCredentialCache(plugin(printing(tmp_path / "x", said)), clock, wall)
+    await one.read(refused=False)
+    program(tmp_path / "x", f'echo $$ >> "{tmp_path}/pids"; sleep 60')
+    clock.now += 30
+    wall.now += 30
+    assert (await one.read(refused=False)).header == b"Bearer first"
+    await until(lambda: one._asking is None)
+    found = await one.read(refused=False)
+    trouble = f"/config: user 'u': the command '{tmp_path / 'x'}' did not end within 0.3 s and was killed"
+    assert found == Credential(b"Bearer first", left_seconds=PLUGIN_AGAIN_SECONDS, trouble=trouble)
+    assert not any(alive(int(pid)) for pid in (tmp_path / "pids").read_text().split())
+    printing(tmp_path / "x", credential(token="second"))
+    clock.now += PLUGIN_AGAIN_SECONDS
+    wall.now += PLUGIN_AGAIN_SECONDS
+    await one.read(refused=False)
+    await until(lambda: one._asking is None)
+    assert await one.read(refused=False) == Credential(b"Bearer second")
+
+
+async def test_program_that_runs_beside_requests_is_killed_at_the_end(tmp_path: Path) -> None:
+    clock, wall = Clock(0.0), Clock(NOON)
+    said = credential(token="first", expirationTimestamp="2030-01-01T12:01:00Z")
+    one = ExecCredentialCache(plugin(printing(tmp_path / "x", said)), clock, wall)
+    await one.read(refused=False)
+    _, pids = slow(tmp_path)
+    clock.now += 30
+    wall.now += 30
+    await one.read(refused=False)
+    await until((tmp_path / "pids").exists)
+    await one.close()
+    await until(lambda: not any(alive(pid) for pid in pids()))
+
+
+async def test_refused_token_is_asked_for_again_but_not_at_once(tmp_path: Path) -> None:
+    clock = Clock(0.0)
+    one = ExecCredentialCache(plugin(printing(tmp_path / "x", credential(token="same"))), clock, Clock(NOON))
+    for _ in range(3):
+        assert (await one.read(refused=True)).header == b"Bearer same"
+    assert times_asked(tmp_path) == 1
+    clock.now += PLUGIN_AGAIN_SECONDS
+    await one.read(refused=True)
+    assert times_asked(tmp_path) == 2
+
+
+async def test_failure_is_told_again_until_it_is_time_to_ask_again(tmp_path: Path) -> None:
+    clock = Clock(0.0)
+    command = program(tmp_path / "x", f'echo asked >> "{tmp_path}/asked"; exit 3')
+    one = ExecCredentialCache(plugin(command), clock, Clock(NOON))
+    for _ in range(3):
+        with pytest.raises(AccessError, match="ended with status 3"):
+            await one.read(refused=False)
+    assert times_asked(tmp_path) == 1
+    printing(tmp_path / "x", credential(token="made"))
+    clock.now += PLUGIN_AGAIN_SECONDS
+    assert (await one.read(refused=False)).header == b"Bearer made"
+
+
+async def test_command_that_is_not_there_is_told_with_the_hint(tmp_path: Path) -> None:
+    assert await failure(plugin("no-such-thing")) == "cannot be found"
+    assert await failure(plugin(str(tmp_path / "x"), hint="Install\n  \x1b[1mit.")) == "cannot be found: Install [1mit."
+
+
+async def test_command_that_cannot_be_started_is_told(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("no program")
+    assert "cannot be started: [Errno 13] Permission denied" in await failure(plugin(str(tmp_path / "x")))
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("echo first >&2; echo 'token is over' >&2; echo >&2; exit 7", "ended with status 7: token is over"),
+        ("exit 1", "ended with status 1"),
+        ("kill -9 $$", "was ended by signal 9"),
+        ("echo secret", "printed no ExecCredential: JSON is malformed: invalid character (byte 0)"),
+        (
+            f"echo '{credential(token=5)}'",
+            "printed no ExecCredential: Expected `str | null`, got `int` - at `$.status.token`",
+        ),
+        (
+            f"echo '{credential(V1BETA1, token='t')}'",
+            f"printed {V1BETA1} ExecCredential instead of {V1} ExecCredential",
+        ),
+        (f"echo '{credential(kind='Pod', token='t')}'", f"printed {V1} Pod instead of {V1} ExecCredential"),
+        ("echo '{}'", f"printed nothing instead of {V1} ExecCredential"),
+        (f"echo '{credential()}'", "printed neither a token nor a certificate"),
+        (
+            f"echo '{credential(token='t', clientKeyData='k')}'",
+            "printed only one of clientCertificateData and clientKeyData",
+        ),
+        (f"echo '{credential(token='sécret')}'", "printed a token that has characters that no token has"),
+        (
+            f"echo '{credential(token='t', expirationTimestamp='2030-01-01T13:00:00')}'",
+            f"printed no ExecCredential: Expected `datetime` with a timezone component - at `{AT_END}`",
+        ),
+    ],
+)
+async def test_program_that_gives_nothing_is_told(tmp_path: Path, script: str, reason: str) -> None:
+    assert await failure(plugin(program(tmp_path / "x", script))) == reason
+
+
+async def test_complaint_is_shortened(tmp_path: Path) -> None:
+    reason = await failure(plugin(program(tmp_path / "x", "head -c 100000 /dev/zero | tr '\\0' x >&2; exit 1")))
+    assert reason == "ended with status 1: " + "x" * LINE_LENGTH_MAX
+
+
+def alive(pid: int) -> bool:
+    """Say whether a process runs; one that has ended and was not waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def slow(directory: Path) -> tuple[str, Callable[[], list[int]]]:
+    """Return a program that waits for one that it started, and what tells both by their numbers."""
+    script = f'sleep 60 & echo "$$ $!" > "{directory}/begun"; mv "{directory}/begun" "{directory}/pids"; wait'
+    return program(directory / "x", script), lambda: [int(pid) for pid in (directory / "pids").read_text().split()]
+
+
+async def test_program_that_takes_too_long_is_killed_with_what_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PLUGIN_SECONDS", 1.0)
+    command, pids = slow(tmp_path)
+    assert await failure(plugin(command)) == "did not end within 1 s and was killed"
+    await until(lambda: not any(alive(pid) for pid in pids()))
+
+
+async def test_program_is_killed_when_nobody_waits_any_more(tmp_path: Path) -> None:
+    command, pids = slow(tmp_path)
+    task = asyncio.create_task(ask(plugin(command)))
+    await until((tmp_path / "pids").exists)
+    task.cancel()
+    await asyncio.wait([task])
+    await until(lambda: not any(alive(pid) for pid in pids()))
+
+
+async def test_program_that_prints_too_much_is_killed(tmp_path: Path) -> None:
+    command = program(tmp_path / "x", f'echo $$ > "{tmp_path}/pids"; exec cat /dev/zero')
+    assert await failure(plugin(command)) == f"printed more than {OUTPUT_BYTES_MAX} bytes"
+    assert not alive(int((tmp_path / "pids").read_text()))
+
+
+async def test_program_that_leaves_somebody_with_its_output_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PLUGIN_SECONDS", 1.0)
+    leave = f'setsid sleep 60 & echo $! > "{tmp_path}/pids"'
+    command = program(tmp_path / "x", f"{leave}; echo '{credential(token='t')}'")
+    assert await failure(plugin(command)) == "did not end within 1 s and was killed"
+    os.kill(int((tmp_path / "pids").read_text()), signal.SIGKILL)
+
+
+async def test_loop_goes_on_while_a_program_runs(tmp_path: Path) -> None:
+    wait = f'until [ -e "{tmp_path}/go" ]; do sleep 0.01; done'
+    task = asyncio.create_task(ask(plugin(program(tmp_path / "x", f"{wait}; echo '{credential(token='t')}'"))))
+    await asyncio.sleep(0.05)
+    (tmp_path / "go").touch()
+    assert (await task).header == b"Bearer t"
+
+
+def test_uvloop_runs_and_ends_programs_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PLUGIN_SECONDS", 1.0)
+    command, pids = slow(tmp_path)
+
+    async def both() -> None:
+        good = printing(tmp_path / "good", json.dumps(json.loads(credential(token="made")), indent=2))
+        assert (await ask(plugin(good))).header == b"Bearer made"
+        assert await failure(plugin("no-such-thing")) == "cannot be found"
+        assert await failure(plugin(command)) == "did not end within 1 s and was killed"
+        await until(lambda: not any(alive(pid) for pid in pids()))
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(both())

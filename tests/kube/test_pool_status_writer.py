@@ -1,0 +1,309 @@
+"""Statuses of Pools that the server refuses, or that somebody else writes over."""
+
+import asyncio
+import json
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import pytest
+
+from aischeduler.kube import reporter as module
+from aischeduler.kube.api_types import PoolDocument
+from aischeduler.kube.reporter import Reporter
+from aischeduler.model.actions import CreatePool
+from tests.build import a_pod
+from tests.kube.reporting import EVENTS, POD, POOL, POOLS, World, a_bind, written
+from tests.kube.scripted import Answer, Request, reply, status, until
+from tests.kube.summaries import a_report
+
+FORBIDDEN = "pools/status is forbidden"
+
+
+class Server:
+    """One Pool as an API server keeps it: every write raises its version, and what was read before it is a conflict."""
+
+    def __init__(self, world: World) -> None:
+        self.version = 7
+        self.status: dict[str, Any] = {}
+        self.taken: list[float] = []
+        """When our statuses were taken."""
+        self._clock = world.timing.clock
+        world.script.always["get", POOL] = lambda _: reply(200, self.pool)
+        world.script.always["patch", f"{POOL}/status"] = self.patch
+
+    @property
+    def pool(self) -> dict[str, Any]:
+        metadata = {"name": "cpu", "uid": "u-cpu", "resourceVersion": str(self.version)}
+        return {"metadata": metadata, "status": dict(self.status)}
+
+    def patch(self, request: Request) -> Answer:
+        assert request.json["metadata"].keys() == {"resourceVersion"}
+        if request.json["metadata"]["resourceVersion"] != str(self.version):
+            return status(409, "Conflict")
+        self.status |= request.json["status"]
+        self.taken.append(self._clock())
+        return self.raised()
+
+    def raised(self) -> Answer:
+        self.version += 1
+        return reply(200, self.pool)
+
+    def overwrite(self, nodes: int) -> None:
+        self.status["nodes"] = nodes
+        self.version += 1
+
+    def tell(self, reports: Reporter) -> None:
+        reports.seen(msgspec.json.decode(json.dumps(self.pool).encode(), type=PoolDocument))
+
+
+def writes(world: World) -> tuple[int, int]:
+    return len(world.script.asked("get", POOL)), len(world.script.asked("patch", POOL))
+
+
+async def settled(world: World) -> None:
+    """Let whatever was begun come to an end."""
+    before = -1
+    while before != len(world.script.requests):
+        before = len(world.script.requests)
+        await asyncio.sleep(0.03)
+
+
+async def test_status_that_somebody_wrote_over_is_put_right() -> None:
+    world = World()
+    server = Server(world)
+    async with world.running() as reports:
+        server.tell(reports)
+        reports.pool(a_report())
+        await written(reports)
+        ours = dict(server.status)
+        server.tell(reports)
+        server.overwrite(nodes=99)
+        server.tell(reports)
+        await until(lambda: server.status == ours)
+        await settled(world)
+    assert writes(world) == (2, 2)
+
+
+async def test_pools_that_nobody_writes_over_cost_no_request() -> None:
+    world = World()
+    server = Server(world)
+    async with world.running() as reports:
+        server.tell(reports)
+        reports.pool(a_report())
+        await written(reports)
+        for _ in range(5):
+            server.tell(reports)
+            server.raised()  # an edit of its spec or labels
+        reports.pool(a_report())
+        await written(reports)
+        server.tell(reports)
+        await settled(world)
+    assert writes(world) == (2, 1)
+
+
+async def test_status_written_over_while_ours_is_on_its_way_is_put_right() -> None:
+    world, release = World(), asyncio.Event()
+    server = Server(world)
+    patch = server.patch
+
+    def late(request: Request) -> Answer:
+        answer = patch(request)
+
+        async def after_the_other(writer: asyncio.StreamWriter) -> None:
+            await release.wait()
+            await answer(writer)
+
+        return after_the_other
+
+    world.script.always["patch", f"{POOL}/status"] = late
+    async with world.running() as reports:
+        server.tell(reports)
+        reports.pool(a_report())
+        await until(lambda: world.script.asked("patch"))
+        ours = dict(server.status)
+        server.tell(reports)
+        server.overwrite(nodes=99)
+        server.tell(reports)
+        release.set()
+        await until(lambda: server.status == ours)
+
+
+async def test_two_writers_fight_once_a_second_at_most() -> None:
+    world = World()
+    server = Server(world)
+    async with world.running() as reports:
+        server.tell(reports)
+        reports.pool(a_report())
+        await written(reports)
+        for nodes in range(30):
+            server.overwrite(nodes=99 + nodes)
+            server.tell(reports)
+            await asyncio.sleep(0.001)
+        await until(lambda: server.status["nodes"] == 0)
+    pauses = [later - earlier for earlier, later in pairwise(server.taken)]
+    assert pauses
+    assert min(pauses) >= module.OVERWRITTEN_SECONDS - 0.001
+
+
+async def test_pool_that_is_gone_or_made_again_is_not_put_right() -> None:
+    world = World()
+    server = Server(world)
+    async with world.running() as reports:
+        server.tell(reports)
+        reports.pool(a_report())
+        await written(reports)
+        reports.gone("cpu")
+        server.status, server.version = {}, 20
+        server.tell(reports)
+        await settled(world)
+    assert writes(world) == (1, 1)
+
+
+def of_another(name: str, scheduler: str = "other", renewed: str = "2026-01-02T03:03:00Z") -> PoolDocument:
+    """Return a Pool whose status another scheduler wrote a minute ago."""
+    metadata = {"name": name, "uid": f"u-{name}", "resourceVersion": "6"}
+    status = {"scheduler": scheduler, "renewTime": renewed}
+    return msgspec.convert({"metadata": metadata, "status": status}, PoolDocument)
+
+
+async def test_statuses_of_another_scheduler_are_left_alone_and_the_log_says_so_once() -> None:
+    world = World()
+    async with world.running() as reports:
+        for name in ("cpu", "gpu"):
+            reports.seen(of_another(name))
+            reports.pool(a_report(name))
+        await written(reports)
+        reports.pool(a_report(generation=4))
+        reports.renew()
+        await written(reports)
+    assert world.script.requests == []
+    (line,) = world.logged("pool statuses left alone")
+    assert (line["level"], line["pool"], line["scheduler"]) == ("warning", "cpu", "other")
+
+
+@pytest.mark.parametrize("default_by", ["ai-scheduler", "other"])
+async def test_one_scheduler_keeps_all_statuses_and_that_is_the_one_of_the_default_pool(default_by: str) -> None:
+    world = World()
+    server = Server(world)
+    server.status = {"scheduler": "other" if default_by == "ai-scheduler" else "ai-scheduler"}
+    server.status["renewTime"] = "2026-01-02T03:03:00Z"
+    async with world.running() as reports:
+        reports.seen(of_another("default", default_by))
+        server.tell(reports)
+        reports.pool(a_report())
+        await written(reports)
+    assert server.status["scheduler"] == "ai-scheduler"
+    assert writes(world) == ((1, 1) if default_by == "ai-scheduler" else (0, 0))
+
+
+async def test_status_that_another_scheduler_stopped_renewing_is_taken_over_by_itself() -> None:
+    world = World()
+    server = Server(world)
+    server.status = {"scheduler": "other", "renewTime": "2026-01-02T03:03:00Z"}
+    async with world.running() as reports:
+        server.tell(reports)
+        reports.pool(a_report())
+        await written(reports)
+        assert writes(world) == (0, 0)
+        server.status["renewTime"] = "2026-01-02T03:00:00Z"
+        server.tell(reports)
+        reports.renew()
+        await written(reports)
+    assert server.status["scheduler"] == "ai-scheduler"
+
+
+async def test_renewing_reads_each_status_and_writes_it_where_a_minute_has_passed() -> None:
+    world = World()
+    server = Server(world)
+    async with world.running() as reports:
+        server.tell(reports)
+        reports.pool(a_report())
+        await written(reports)
+        reports.renew()
+        await written(reports)
+        assert writes(world) == (2, 1)
+        server.status["renewTime"] = "2026-01-02T03:02:05Z"
+        reports.renew()
+        await written(reports)
+    assert writes(world) == (3, 2)
+    assert server.status["renewTime"] == "2026-01-02T03:04:05Z"
+
+
+async def test_refused_status_comes_by_itself_after_the_right_is_granted() -> None:
+    world = World().accept_all()
+    server = Server(world)
+    granted = world.script.always["patch", f"{POOL}/status"]
+    world.script.always["patch", f"{POOL}/status"] = lambda _: status(403, "Forbidden", FORBIDDEN)
+    async with world.running() as reports:
+        reports.pool(a_report())
+        await written(reports)  # what was refused keeps nobody
+        await until(lambda: writes(world)[1] >= 3)
+        reports.scheduled(a_bind(POD))
+        await until(lambda: world.events)
+        world.script.always["patch", f"{POOL}/status"] = granted
+        await until(lambda: reports.counts.written == 2)
+        await settled(world)
+    assert server.status
+    assert world.waits.seconds == [module.REFUSED_SECONDS] * (writes(world)[1] - 1)
+
+
+async def test_newer_status_ends_the_wait_of_a_refused_one() -> None:
+    world = World()
+    server = Server(world)
+    world.script.on("patch", f"{POOL}/status", status(403, "Forbidden", FORBIDDEN))
+    async with world.running() as reports:
+        world.waits.hold()
+        reports.pool(a_report(generation=1))
+        await written(reports)
+        reports.pool(a_report(generation=2))
+        await written(reports)
+        world.waits.release()
+        await settled(world)
+    assert server.status["observedGeneration"] == 2
+    assert writes(world) == (2, 2)
+
+
+async def test_many_refused_statuses_are_tried_again_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "AGAIN_MAX", 2)
+    world = World()
+    names = ("a", "b", "c")
+    for name in names:
+        world.script.always["get", f"{POOLS}/{name}"] = lambda _: status(403, "Forbidden", "pools is forbidden")
+    async with world.running() as reports:
+        world.waits.hold()
+        for name in names:
+            reports.pool(a_report(name))
+        await written(reports)
+        assert len(world.script.asked("get")) == 3
+        world.waits.release()
+        await until(lambda: len(world.script.asked("get")) >= 9)
+    tried = [request.path.rsplit("/", 1)[1] for request in world.script.asked("get")]
+    assert all(tried[3:9].count(name) == 2 for name in names)
+
+
+async def test_refused_writes_are_logged_once_a_minute_for_each_kind_and_status() -> None:
+    world = World()
+    world.script.always["post", EVENTS] = lambda _: status(403, "Forbidden", "events is forbidden")
+    world.script.always["post", POOLS] = lambda _: status(403, "Forbidden", "pools is forbidden")
+    async with world.running() as reports:
+        for number in range(5):
+            reports.scheduled(a_bind(a_pod(f"p{number}")))
+        reports.create(CreatePool("default"))
+        await written(reports)
+        world.waits.now += 61
+        reports.scheduled(a_bind(POD))
+        await written(reports)
+    first = {
+        "level": "warning",
+        "write": "event",
+        "request": f"POST {EVENTS}",
+        "status": 403,
+        "reason": "events is forbidden",
+        "left_out": 0,
+    }
+    new_pool = first | {"write": "new pool", "request": f"POST {POOLS}", "reason": "pools is forbidden"}
+    said = world.logged("write refused")
+    assert sorted(said[:2], key=lambda line: str(line["write"])) == [first, new_pool], "each is a lane of its own"
+    assert said[2:] == [first | {"left_out": 4}]
+    assert world.logged("pool created") == []

@@ -1,0 +1,284 @@
+import asyncio
+
+import pytest
+
+from aischeduler.kube import report_queue
+from aischeduler.kube import reporter as module
+from aischeduler.kube.connection_pool import ConnectionPool
+from aischeduler.kube.http_connection import Answer
+from aischeduler.model.actions import Cause, Evict, Nominate, ObjectRef, Warn
+from aischeduler.model.event_reasons import EventReason
+from tests.build import a_pod
+from tests.kube.reporting import EVENTS, POD, STATUS, World, a_bind, waiting, written
+from tests.kube.scripted import reply, slam, status, until
+
+
+async def test_bound_pod_gets_a_scheduled_event() -> None:
+    world = World().accept_all()
+    async with world.running() as reports:
+        reports.scheduled(a_bind(POD))
+        await written(reports)
+        assert reports.counts.written == 1
+    (event,) = world.events
+    assert (event["type"], event["reason"], event["action"]) == ("Normal", "Scheduled", "Binding")
+    assert event["note"] == "Successfully assigned default/p to n1"
+    assert event["eventTime"] == "2026-01-02T03:04:05.250000Z"
+    assert event["regarding"]["uid"] == "u1"
+
+
+async def test_waiting_pod_gets_an_event_and_a_condition() -> None:
+    world = World().accept_all()
+    async with world.running() as reports:
+        reports.waiting(waiting("0/1 nodes are available: 1 Insufficient cpu."))
+        await written(reports)
+    (event,) = world.events
+    assert (event["type"], event["reason"], event["action"]) == ("Warning", "FailedScheduling", "Scheduling")
+    (patch,) = world.script.asked("patch")
+    assert patch.headers["content-type"] == "application/strategic-merge-patch+json"
+    assert patch.json["metadata"] == {"uid": "u-p"}
+    assert patch.json["status"]["conditions"][0]["message"] == "pool cpu: 0/1 nodes are available: 1 Insufficient cpu."
+
+
+async def test_same_message_is_said_once_and_another_again() -> None:
+    world = World().accept_all()
+    async with world.running() as reports:
+        for message in ("a", "a", "b", "b"):
+            reports.waiting(waiting(message))
+            await written(reports)
+    assert [event["note"] for event in world.events] == ["a", "b"]
+    assert len(world.script.asked("patch")) == 2
+
+
+async def test_same_message_is_said_again_after_a_while() -> None:
+    world = World().accept_all()
+    async with world.running() as reports:
+        reports.waiting(waiting("a"))
+        await written(reports)
+        world.waits.now += module.REASON_QUIET_SECONDS + 1
+        reports.waiting(waiting("a"))
+        await written(reports)
+    assert len(world.events) == 2
+    assert len(world.script.asked("patch")) == 1
+
+
+async def test_pod_that_is_being_bound_is_not_said_to_wait() -> None:
+    world = World().accept_all()
+    world.binds_done.clear()
+    async with world.running() as reports:
+        reports.waiting(waiting("no room"))
+        reports.binding(a_pod("p", uid="u-p"))
+        world.binds_done.set()
+        await written(reports)
+    assert [event["reason"] for event in world.events] == ["FailedScheduling"]
+    assert world.script.asked("patch") == []
+
+
+async def test_nothing_is_written_while_a_binding_waits_and_all_of_it_after() -> None:
+    world = World().accept_all()
+    world.binds_done.clear()
+    async with world.running() as reports:
+        for number in range(400):
+            reports.scheduled(a_bind(a_pod(f"p{number}")))
+        await asyncio.sleep(0.02)
+        assert world.script.requests == []
+        world.binds_done.set()
+        await written(reports)
+    assert len({event["regarding"]["name"] for event in world.events}) == 400
+    assert len({event["metadata"]["name"] for event in world.events}) == 400
+
+
+async def test_event_does_not_wait_for_bindings_without_end() -> None:
+    world = World().accept_all()
+    world.binds_done.clear()
+    async with world.running() as reports:
+        reports.scheduled(a_bind(POD))
+        await asyncio.sleep(0.02)
+        assert world.script.requests == []
+        world.waits.now += report_queue.PATIENCE_SECONDS
+        reports.scheduled(a_bind(a_pod("younger")))
+        await until(lambda: len(world.events) == 1)
+        await asyncio.sleep(0.02)
+    assert [event["regarding"]["name"] for event in world.events] == ["p"]
+
+
+@pytest.mark.parametrize("code", [403, 404, 409, 422])
+async def test_refused_events_are_dropped_and_counted(code: int) -> None:
+    world = World()
+    world.script.on("post", EVENTS, status(code, "No"), reply(201))
+    async with world.running() as reports:
+        reports.scheduled(a_bind(POD))
+        reports.scheduled(a_bind(a_pod("q")))
+        await written(reports)
+        assert (reports.counts.refused, reports.counts.written) == (1, 1)
+    assert len(world.events) == 2
+
+
+async def test_tired_server_is_waited_for() -> None:
+    world = World()
+    world.script.on("post", EVENTS, status(429, "TooManyRequests", headers={"Retry-After": "4"}), reply(201))
+    async with world.running() as reports:
+        reports.scheduled(a_bind(POD))
+        await written(reports)
+        assert reports.counts.written == 1
+        assert not world.timing.throttle.closed, "what is said to a report holds back no Binding"
+    assert world.waits.seconds == [pytest.approx(5.0)]
+
+
+async def test_reports_wait_when_bindings_have_to() -> None:
+    world = World().accept_all()
+    async with world.running() as reports:
+        world.timing.throttle.hold(4.0)
+        reports.scheduled(a_bind(POD))
+        await written(reports)
+    assert world.waits.seconds == [pytest.approx(5.0)]
+
+
+async def test_event_that_cannot_be_delivered_is_dropped_after_three_tries() -> None:
+    world = World()
+    world.script.always["post", EVENTS] = lambda _: slam
+    async with world.running() as reports:
+        reports.scheduled(a_bind(POD))
+        await written(reports)
+        assert (reports.counts.dropped, reports.counts.written) == (1, 0)
+    assert len(world.events) == 3
+
+
+async def test_oldest_is_dropped_when_too_much_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report_queue, "WAITING_MAX", 2)
+    world = World().accept_all()
+    world.binds_done.clear()
+    async with world.running() as reports:
+        for name in ("a", "b", "c"):
+            reports.scheduled(a_bind(a_pod(name)))
+        world.binds_done.set()
+        await written(reports)
+        assert reports.counts.dropped == 1
+    assert sorted(event["regarding"]["name"] for event in world.events) == ["b", "c"]
+
+
+async def test_warning_is_put_on_its_object_once() -> None:
+    world = World().accept_all()
+    why = "status.allocatable.cpu: '1.5.3' is not a quantity"
+    warning = Warn(ObjectRef("Node", "n1", "u-n"), EventReason.UNREADABLE, why)
+    async with world.running() as reports:
+        reports.warn(warning)
+        await written(reports)
+        reports.warn(warning)
+        await written(reports)
+    (event,) = world.events
+    assert event["regarding"] == {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u-n"}
+
+
+async def test_evicted_pod_gets_a_preempted_event() -> None:
+    world = World().accept_all()
+    evict = Evict(POD, "n1", "cpu", "cpu", Cause.PREEMPTED, a_pod("owner", uid="u2"), "d")
+    async with world.running() as reports:
+        reports.evicted(evict)
+        await written(reports)
+    (event,) = world.events
+    assert (event["type"], event["reason"], event["action"]) == ("Normal", "Preempted", "Preempting")
+    assert event["regarding"]["uid"] == "u1"
+    assert event["note"] == evict.message
+
+
+async def test_only_the_newest_nomination_of_a_pod_is_written() -> None:
+    world = World().accept_all()
+    world.binds_done.clear()
+    async with world.running() as reports:
+        for node in ("n1", "n2", ""):
+            reports.nominated(Nominate(POD, node, "cpu", "d"))
+        world.binds_done.set()
+        await written(reports)
+    (patch,) = world.script.asked("patch")
+    assert patch.headers["content-type"] == "application/merge-patch+json"
+    assert patch.json == {"metadata": {"uid": "u1"}, "status": {"nominatedNodeName": None}}
+
+
+async def test_nomination_is_forgotten_once_its_pod_is_bound() -> None:
+    world = World().accept_all()
+    world.binds_done.clear()
+    async with world.running() as reports:
+        reports.nominated(Nominate(POD, "n1", "cpu", "d"))
+        reports.binding(POD)
+        world.binds_done.set()
+        await written(reports)
+    assert world.script.requests == []
+
+
+async def test_warning_on_a_budget_names_its_api() -> None:
+    world = World().accept_all()
+    async with world.running() as reports:
+        about = ObjectRef("PodDisruptionBudget", "b", "u-b", "default")
+        reports.warn(Warn(about, EventReason.UNREADABLE, "spec.selector"))
+        await written(reports)
+    (event,) = world.events
+    assert event["regarding"]["apiVersion"] == "policy/v1"
+
+
+@pytest.mark.expects_errors("failed job=reports")
+async def test_bug_costs_one_report_and_not_those_that_follow(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, send = World().accept_all(), ConnectionPool.send
+
+    async def send_or_fail(
+        connections: ConnectionPool, method: bytes, path: bytes, body: bytes, content_type: bytes
+    ) -> Answer:
+        if b"no room" in body:
+            raise TypeError("a bug")
+        return await send(connections, method, path, body, content_type)
+
+    monkeypatch.setattr(ConnectionPool, "send", send_or_fail)
+    async with world.running(bugs=1) as reports:
+        reports.warn(Warn(ObjectRef("Pod", "p", "u1", "default"), EventReason.UNREADABLE, "no room"))
+        reports.scheduled(a_bind(POD))
+        await written(reports)
+    assert [(line["job"], str(line["exc_info"])) for line in world.logged("failed")] == [("reports", "a bug")]
+    assert [event["reason"] for event in world.events] == ["Scheduled"]
+    assert (reports.counts.dropped, reports.counts.written) == (1, 1)
+
+
+async def test_condition_that_cannot_be_written_is_tried_until_it_is() -> None:
+    world = World().accept_all()
+    world.script.on("patch", STATUS, *[slam] * 4, status(503, "ServiceUnavailable"), reply(200))
+    async with world.running() as reports:
+        reports.waiting(waiting("no room"))
+        await written(reports)
+        assert reports.counts.dropped == 0
+    assert len(world.script.asked("patch")) == 6
+
+
+async def test_pod_that_is_being_bound_is_not_said_to_wait_by_a_patch_that_failed_before() -> None:
+    world = World().accept_all()
+    world.script.on("patch", STATUS, slam, slam)
+    async with world.running() as reports:
+        world.waits.hold()
+        reports.waiting(waiting("no room"))
+        reports.nominated(Nominate(a_pod("p", uid="u-p"), "n1", "cpu", "d"))
+        await until(lambda: world.waits.held == 2)
+        reports.binding(a_pod("p", uid="u-p"))
+        world.waits.release()
+        await written(reports)
+    assert len(world.script.asked("patch")) == 2
+
+
+async def test_older_nomination_is_not_written_after_a_newer_one() -> None:
+    world = World().accept_all()
+    world.script.on("patch", STATUS, slam)
+    async with world.running() as reports:
+        world.waits.hold()
+        reports.nominated(Nominate(POD, "n1", "cpu", "d"))
+        await until(lambda: world.waits.held)
+        reports.nominated(Nominate(POD, "", "cpu", "d"))
+        await until(lambda: len(world.script.asked("patch")) == 2)
+        world.waits.release()
+        await written(reports)
+    nominated = [request.json["status"]["nominatedNodeName"] for request in world.script.asked("patch")]
+    assert nominated == ["n1", None]
+
+
+async def test_crowd_that_begins_to_wait_at_once_is_told_in_full() -> None:
+    world = World()
+    world.binds_done.clear()
+    async with world.running() as reports:
+        for number in range(20_000):
+            reports.waiting(waiting("no room", pod=f"p{number}"))
+        assert reports.counts.dropped == 0

@@ -1,0 +1,75 @@
+import asyncio
+
+from aischeduler.kube.work_queue import WorkQueue
+
+
+async def taken(work_queue: WorkQueue[str], count: int) -> list[str]:
+    return [await work_queue.take() for _ in range(count)]
+
+
+async def test_lanes_take_turns_and_keep_their_own_order() -> None:
+    work_queue: WorkQueue[str] = WorkQueue(ahead=9)
+    for item in ("a1", "a2", "a3", "b1", "c1", "b2"):
+        work_queue.put(item, item[0])
+    assert await taken(work_queue, 6) == ["a1", "b1", "c1", "a2", "b2", "a3"]
+
+
+async def test_lane_that_comes_late_waits_for_one_piece_of_each_other() -> None:
+    work_queue: WorkQueue[str] = WorkQueue(ahead=9)
+    for number in range(5):
+        work_queue.put(f"a{number}", "a")
+        work_queue.put(f"b{number}", "b")
+    assert await taken(work_queue, 2) == ["a0", "b0"]
+    work_queue.put("c0", "c")
+    assert await taken(work_queue, 3) == ["a1", "b1", "c0"]
+
+
+async def test_crowded_lane_takes_no_room_from_another() -> None:
+    work_queue: WorkQueue[str] = WorkQueue(ahead=1)
+    work_queue.put("a1", "a")
+    await work_queue.room("a")
+    work_queue.put("a2", "a")
+    work_queue.put("b1", "b")
+    await work_queue.room("b")
+    blocked = asyncio.create_task(work_queue.room("a"))
+    await asyncio.sleep(0)
+    assert not blocked.done()
+    assert await work_queue.take() == "a1"
+    await blocked
+
+
+async def test_what_waits_and_what_has_no_outcome_are_counted_over_all_lanes() -> None:
+    work_queue: WorkQueue[str] = WorkQueue(ahead=1)
+    work_queue.put("a", "a")
+    work_queue.put("b", "b")
+    assert (work_queue.waiting, work_queue.unfinished) == (2, 2)
+    await taken(work_queue, 2)
+    await work_queue.none_waiting()
+    work_queue.finish()
+    assert (work_queue.waiting, work_queue.unfinished) == (0, 1)
+    work_queue.finish()
+    await work_queue.none_unfinished()
+
+
+async def test_lane_that_waits_has_room_once_more_is_allowed() -> None:
+    work_queue: WorkQueue[str] = WorkQueue(ahead=1)
+    work_queue.put("a1", "a")
+    work_queue.put("a2", "a")
+    blocked = asyncio.create_task(work_queue.room("a"))
+    await asyncio.sleep(0)
+    assert not blocked.done()
+    work_queue.allow(2)
+    await blocked
+
+
+async def test_lane_with_more_than_is_allowed_from_now_on_waits_until_few_are_left() -> None:
+    work_queue: WorkQueue[str] = WorkQueue(ahead=9)
+    for item in ("a1", "a2", "a3"):
+        work_queue.put(item, "a")
+    work_queue.allow(1)
+    blocked = asyncio.create_task(work_queue.room("a"))
+    await work_queue.take()
+    await asyncio.sleep(0)
+    assert not blocked.done()
+    await work_queue.take()
+    await blocked
