@@ -1,14 +1,14 @@
-# Two stages: the first installs what the locks name, the second holds that and an interpreter, and no shell.
-# For several architectures at once: docker buildx build --platform linux/amd64,linux/arm64 .
+# The first stage installs the locked dependencies and the package. The second stage holds these files and a Python
+# interpreter; it has no shell. `make images` builds the image for one architecture; the workflow image.yaml builds and
+# publishes it for amd64 and arm64.
 #
-# A release gives both images with their digests (--build-arg RUNTIME_IMAGE=...@sha256:...); the tags here follow the
-# security fixes of their distributions. Both have to have the same minor version of Python, which is PYTHON_VERSION too:
-# distroless has only the one of its Debian.
+# The tags of the base images get the security fixes of their distributions; the workflow resolves the tags to digests. Both
+# base images and PYTHON_VERSION must have the same minor version of Python. Distroless has only the version of its Debian.
 ARG BUILD_IMAGE=docker.io/library/python:3.13-slim-trixie
 ARG RUNTIME_IMAGE=gcr.io/distroless/python3-debian13:nonroot
 
-# Runs on the architecture of the machine that builds. What it installs is for TARGETARCH: wheels only, nothing is compiled
-# for a processor and nothing of a dependency is run, so no emulation is needed.
+# This stage runs on the architecture of the build machine and installs wheels for TARGETARCH. It compiles no C code and runs
+# no code of a dependency, so the build needs no emulation.
 FROM --platform=${BUILDPLATFORM} ${BUILD_IMAGE} AS build
 ARG TARGETARCH
 ARG PYTHON_VERSION=3.13
@@ -32,8 +32,8 @@ COPY pyproject.toml README.md LICENSE ./
 COPY aischeduler aischeduler
 RUN /build/bin/pip wheel --quiet --no-deps --no-index --no-build-isolation --wheel-dir /wheels . \
  && /build/bin/pip install --quiet --no-compile --no-deps --no-index --target /opt/ai-scheduler /wheels/*.whl
-# Commands would start the interpreter of this stage. Bytecode is made here, because nothing can be written where it runs;
-# it is not compared with times of files, which layers may change.
+# The scripts in bin name the interpreter of this stage, which the image does not have. The root filesystem is read-only at
+# run time, so the bytecode is compiled here. Layers may change file times, so Python does not compare them.
 RUN rm -r /opt/ai-scheduler/bin \
  && /build/bin/python -m compileall -q --invalidation-mode unchecked-hash -s /opt/ai-scheduler -p /opt/ai-scheduler \
       /opt/ai-scheduler
@@ -49,7 +49,7 @@ LABEL org.opencontainers.image.title="ai-scheduler" \
       org.opencontainers.image.revision="${REVISION}" \
       org.opencontainers.image.base.name="${RUNTIME_IMAGE}"
 COPY --from=build /opt/ai-scheduler /opt/ai-scheduler
-# Modules come from here and from the interpreter: not from the working directory, nor from a home directory.
+# Python imports from this directory and its own library, never from the working directory or a home directory.
 ENV PYTHONPATH=/opt/ai-scheduler PYTHONSAFEPATH=1 PYTHONNOUSERSITE=1 PYTHONDONTWRITEBYTECODE=1
 USER 65532:65532
 ENTRYPOINT ["/usr/bin/python3", "-m", "aischeduler"]

@@ -3,9 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# The image that `make images` builds and `make push` pushes.
+IMAGE ?= aibee/ai-scheduler
+TAG ?= $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' aischeduler/__init__.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check real bench bench-full soak controlplane image crds chart manifests types lock clean
+.PHONY: help demo test check real bench bench-full soak controlplane docker-engine images push crds chart manifests types lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -53,8 +56,16 @@ manifests: $(STAMP) crds chart ## write manifests from the chart
 	@$(PYTHON) tools/controlplane/build.py --only helm >/dev/null
 	@$(BIN)/python tools/chart.py manifests
 
-image: $(STAMP) ## carry out the Dockerfile without a container engine, and start what it makes
-	@$(BIN)/python tools/image/check.py --build
+docker-engine:
+	@docker info >/dev/null 2>&1 || { echo "a docker engine is needed, and the docker client reaches none" >&2; exit 1; }
+	@docker buildx version >/dev/null 2>&1 || { echo "the buildx plugin of docker is needed, and it is not installed" >&2; exit 1; }
+
+images: docker-engine ## build the image IMAGE:TAG with docker buildx, for this machine's architecture
+	@docker buildx build --load --tag $(IMAGE):$(TAG) --build-arg VERSION=$(TAG) \
+		--build-arg REVISION=$$(git rev-parse HEAD 2>/dev/null || echo unknown) .
+
+push: docker-engine ## push the image IMAGE:TAG to its registry
+	@docker push $(IMAGE):$(TAG)
 
 types: ## write the sandbox's table of API types from the Kubernetes modules
 	@$(PYTHON) tools/kubernetes_types.py --write
