@@ -113,22 +113,29 @@ def test_pools_outlive_the_release_and_the_next_one_takes_them_over(plane: Contr
             {},
             ["kubectl -n kube-system rollout status deployment/ai-scheduler", "schedulerName: ai-scheduler", "2 pods"],
         ),
-        ({"replicaCount": 1, "config": {"schedulerName": "blue"}}, ["schedulerName: blue", "1 pod.", "no standby"]),
+        (
+            {"replicaCount": 1, "config": {"schedulerName": "blue"}},
+            ["schedulerName: blue", "1 pod.", "NOTE: replicaCount is 1. There is no standby"],
+        ),
         ({"config": {"disablePreemption": True}}, ["NOTE: config.disablePreemption is true."]),
         ({"crds": {"keep": False}}, ["NOTE: crds.keep is false."]),
+        (
+            {"image": {"repository": "aibee/ai-scheduler"}},
+            ["NOTE: image.repository is the default", "make images push IMAGE=", "--set image.repository="],
+        ),
     ],
 )
 def test_notes_say_what_to_do_next_and_what_to_mind(
     release: Release, values: Values, words: list[str], tmp_path: Path
 ) -> None:
     file = tmp_path / "values.yaml"
-    file.write_text(json.dumps(values))
+    file.write_text(json.dumps({"image": {"repository": "registry.example.com/ai-scheduler"}} | values))
     said = release(
         "install", "ai-scheduler", str(CHART), "--dry-run=server", f"--values={file}", namespace="kube-system"
     )
     notes = said.partition("NOTES:")[2]
     assert [word for word in words if word not in notes] == []
-    assert ("NOTE:" in notes) == any("NOTE:" in word or "standby" in word for word in words)
+    assert notes.count("NOTE:") == sum("NOTE:" in word for word in words)
 
 
 @pytest.fixture

@@ -155,18 +155,21 @@ WRONG: list[tuple[Values, str, str]] = [
 CONTRADICTIONS: list[tuple[Values, str]] = [
     (
         {"config": {"leaderElection": {"enabled": False}}},
-        "replicaCount is 2 and config.leaderElection.enabled is false: that many schedulers would all write.",
+        "config.leaderElection.enabled is false: without leader election all replicas would bind pods.",
     ),
     ({"extraArgs": ["--no-leader-elect"]}, "set config.leaderElection.enabled."),
     ({"extraArgs": ["--http-address=:9"]}, "set config.http.address."),
-    ({"extraArgs": ["--config", "/other"]}, "extraArgs holds --config, which the chart has to know: set config."),
+    (
+        {"extraArgs": ["--config", "/other"]},
+        "extraArgs contains --config, but other objects of the chart depend on its value: set config.",
+    ),
     (
         {"metrics": {"enabled": False, "serviceMonitor": {"enabled": True}}},
         "metrics.serviceMonitor.enabled is true and metrics.enabled is false: there is no Service to scrape.",
     ),
     (
         {"rbac": {"poolRoles": False, "poolsForEveryone": True}},
-        "rbac.poolsForEveryone is true and rbac.poolRoles is false: there is no role that shows Pools.",
+        "rbac.poolsForEveryone is true and rbac.poolRoles is false: no cluster role exists that grants viewing Pools.",
     ),
 ]
 

@@ -1,10 +1,10 @@
-{{/* The names, labels and pieces that more than one template needs. */}}
+{{/* Names, labels and fragments for more than one template. */}}
 
 {{- define "ai-scheduler.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
-{{/* 40 characters leave room for what objects append. */}}
+{{/* 40 characters leave room for the suffixes of objects. */}}
 {{- define "ai-scheduler.fullname" -}}
 {{- $name := include "ai-scheduler.name" . }}
 {{- $whole := ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) }}
@@ -27,7 +27,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- end }}
 
-{{/* What tells the scheduler's pods from all others; a Deployment can never change it. */}}
+{{/* The selector of the scheduler's pods; the selector of a Deployment is immutable. */}}
 {{- define "ai-scheduler.selectorLabels" -}}
 app.kubernetes.io/name: {{ include "ai-scheduler.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -44,7 +44,7 @@ app.kubernetes.io/component: scheduler
 {{ dig "http" "address" ":8080" .Values.config | trimPrefix ":" }}
 {{- end }}
 
-{{/* "true" or nothing. */}}
+{{/* "true" if leader election is on, else empty. */}}
 {{- define "ai-scheduler.elects" -}}
 {{- if dig "leaderElection" "enabled" true .Values.config }}true{{ end }}
 {{- end }}
@@ -54,7 +54,7 @@ app.kubernetes.io/component: scheduler
 {{- toYaml (merge $head .Values.config) }}
 {{- end }}
 
-{{/* The service account's token, for an hour at a time, beside the cluster's authority and our namespace: an item of a list. */}}
+{{/* List item: a volume with a service account token of one hour, the cluster's CA certificate and the namespace. */}}
 {{- define "ai-scheduler.accessVolume" -}}
 - name: access
   projected:
