@@ -25,20 +25,19 @@ demo: $(STAMP) ## three pools, twenty nodes and two Jobs on the built-in sandbox
 	@$(BIN)/ai-scheduler demo
 
 check: $(STAMP) ## the fast part, in about two minutes: gates, unit tests, scenarios
-	@$(BIN)/python -m pytest -q -m "not whole and not real and not bench and not soak"
+	@$(BIN)/python -m pytest -q -m "not whole and not real and not soak"
 
 test: $(STAMP) ## everything that everyone runs, the real control plane included
-	@$(BIN)/python -m pytest -m "not bench and not soak"
+	@$(BIN)/python -m pytest -m "not soak"
 
 real: $(STAMP) ## only the tests on a real kube-apiserver
-	@$(BIN)/python -m pytest -m "real and not bench and not soak"
+	@$(BIN)/python -m pytest -m "real and not soak"
 
-bench: $(STAMP) ## speed and memory as ratios, the short set: under ten minutes
+bench: $(STAMP) ## the short set of benchmarks, which print ratios: under ten minutes
 	@$(BIN)/python -m tests.bench
 
-bench-full: $(STAMP) ## every benchmark: about two hours
+bench-full: $(STAMP) ## all benchmarks: about an hour
 	@$(BIN)/python -m tests.bench --full
-	@$(BIN)/python -m pytest -q -s -m bench
 
 soak: $(STAMP) ## what needs long
 	@AI_SCHEDULER_SOAK=1 $(BIN)/python -m pytest -m soak

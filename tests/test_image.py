@@ -18,6 +18,8 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 BUILD, RUNTIME = DOCKERFILE.split("\nFROM ")[1:]
 UV = str(Path(sys.executable).with_name("uv"))
+INSTALLED_BYTES_MAX = 120_000_000
+"""Without bytecode; the image adds about 30 MB of it."""
 LOCKED = ("--require-hashes", "--only-binary", ":all:")
 IMPORT_ALL = """
 import importlib, pkgutil, aischeduler
@@ -69,6 +71,8 @@ def test_package_built_from_what_the_image_copies_starts_beside_the_locked_depen
     assert said == run(installed / "ai-scheduler", "version", cwd=tmp_path) == f"ai-scheduler {__version__}\n"
     assert "Usage: kubectl pool" in run(installed / "kubectl-pool", "--help", cwd=tmp_path)
     run(installed / "python", "-c", IMPORT_ALL, cwd=tmp_path)
+    files = [path for path in installed.parent.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    assert sum(path.stat().st_size for path in files) < INSTALLED_BYTES_MAX
 
 
 @pytest.mark.whole

@@ -1,6 +1,6 @@
-"""The benchmark: `python -m tests.bench [--full] [--case PATTERN] [--rounds N] [--shrink N] [--out PATH] [--list]`.
+"""The benchmarks: `python -m tests.bench [--full] [--case PATTERN] [--rounds N] [--shrink N] [--out PATH] [--list]`.
 
-Exit status: 0 when every case has figures, 1 when a case is void, 2 when nothing could be run.
+Exit status: 0 if every case has figures, 1 if a case is void, 2 if nothing could run.
 """
 
 import argparse
@@ -16,44 +16,14 @@ from pathlib import Path
 from rich.console import Console
 
 from tests.bench.arena import MissingAssetsError, the_binaries
-from tests.bench.cases import (
-    backlog,
-    handover,
-    idle,
-    installed,
-    mixed,
-    neighbour,
-    pathological,
-    ready,
-    restart,
-    scale,
-    steps,
-    tail,
-    told,
-    trouble,
-)
+from tests.bench.cases import backlog, pathological, restart, scale, steps, tail
 from tests.bench.results import Machine, Results, save
 from tests.bench.rounds import play
 from tests.bench.spec import Case
 from tests.bench.tables import print_case
 from tests.controlplane.part import PartError
 
-MODULES = (
-    steps,
-    scale,
-    pathological,
-    restart,
-    ready,
-    handover,
-    idle,
-    installed,
-    backlog,
-    tail,
-    told,
-    neighbour,
-    mixed,
-    trouble,
-)
+MODULES = (steps, scale, pathological, restart, backlog, tail)
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = Path(__file__).resolve().parent / "results" / "latest.json"
 ROUNDS_MAX = 50
@@ -62,23 +32,23 @@ SHRINK_MAX = 100
 
 
 class UsageError(Exception):
-    """What was asked for cannot be run; the text is one sentence."""
+    """The request cannot run; the text is one sentence."""
 
 
 def whole_number(text: str, least: int, most: int, what: str) -> int:
-    """Read an option. Raises UsageError."""
+    """Return the value of an option. Raises UsageError."""
     if not (text.isascii() and text.isdigit() and least <= int(text) <= most):
         raise UsageError(f"{what} must be a whole number from {least} to {most}, not {text!r}")
     return int(text)
 
 
 def chosen(cases: Sequence[Case], patterns: Sequence[str], *, full: bool) -> list[Case]:
-    """Return the cases to run. Raises UsageError for a pattern that fits none."""
+    """Return the cases to run. Raises UsageError for a pattern that matches no case."""
     if not patterns:
         return [case for case in cases if full or case.short]
     for pattern in patterns:
         if not any(fnmatch.fnmatchcase(case.name, pattern) for case in cases):
-            raise UsageError(f"there is no case {pattern!r}; `--list` shows all")
+            raise UsageError(f"no case matches {pattern!r}; `--list` shows all")
     return [case for case in cases if any(fnmatch.fnmatchcase(case.name, pattern) for pattern in patterns)]
 
 
@@ -92,17 +62,21 @@ def the_machine() -> Machine:
 
 def arguments(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Benchmarks that print ratios.")
-    parser.add_argument("--full", action="store_true", help="every case, not only the short set")
-    parser.add_argument("--case", action="append", default=[], metavar="PATTERN", help="only cases of this name")
+    parser.add_argument("--full", action="store_true", help="all cases, not only the short set")
+    parser.add_argument(
+        "--case", action="append", default=[], metavar="PATTERN", help="only the cases whose names match"
+    )
     parser.add_argument("--rounds", metavar="N", help=f"rounds of each case, 1 to {ROUNDS_MAX}")
-    parser.add_argument("--shrink", default="1", metavar="N", help="divide all sizes, to try the benchmark itself")
-    parser.add_argument("--out", type=Path, default=RESULTS, metavar="PATH", help="where the results go, as JSON")
-    parser.add_argument("--list", action="store_true", help="name the cases and end")
+    parser.add_argument(
+        "--shrink", default="1", metavar="N", help="divide all sizes by N, to test the benchmark itself"
+    )
+    parser.add_argument("--out", type=Path, default=RESULTS, metavar="PATH", help="file for the results as JSON")
+    parser.add_argument("--list", action="store_true", help="list the cases and exit")
     return parser.parse_args(words)
 
 
 def run(words: Sequence[str], console: Console) -> int:
-    """Run what was asked for; return the exit status. Raises UsageError and MissingAssetsError."""
+    """Run the chosen cases; return the exit status. Raises UsageError and MissingAssetsError."""
     asked = arguments(words)
     shrink = whole_number(asked.shrink, 1, SHRINK_MAX, "--shrink")
     rounds = whole_number(asked.rounds, 1, ROUNDS_MAX, "--rounds") if asked.rounds else None
@@ -131,7 +105,7 @@ def run(words: Sequence[str], console: Console) -> int:
         print_case(console, found)
         results.machine.loads.append(round(os.getloadavg()[0], 2))
         save(results, asked.out)
-    console.print(f"\nall figures: {asked.out}", highlight=False)
+    console.print(f"\nresults: {asked.out}", highlight=False)
     return 1 if any(case.void for case in results.cases) else 0
 
 
@@ -141,7 +115,7 @@ def main(words: Sequence[str]) -> int:
     except (UsageError, MissingAssetsError) as error:
         print(f"bench: {error}", file=sys.stderr)
     except KeyboardInterrupt:
-        print("bench: interrupted; the cases that were finished are written", file=sys.stderr)
+        print("bench: interrupted; the finished cases are saved", file=sys.stderr)
     except PartError as error:
         print(f"bench: the control plane did not start: {str(error).partition(chr(10))[0]}", file=sys.stderr)
     return 2

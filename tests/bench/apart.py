@@ -1,4 +1,4 @@
-"""Runs a function in a fresh interpreter, so that no run inherits another's caches, garbage or peak of memory."""
+"""Runs a function in a new interpreter, so that runs share no caches, garbage or peak of memory."""
 
 from collections.abc import Callable
 from multiprocessing import get_context
@@ -14,9 +14,9 @@ WITHIN_SECONDS = 120.0
 
 
 def apart(function: Callable[Arguments, Answer], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Answer:
-    """Return what the function returns; it, its arguments and its answer are pickled.
+    """Return the result of the function; the function, its arguments and its result are pickled.
 
-    Raises VoidRunError when it fails (its traceback is on standard error) or takes longer than `WITHIN_SECONDS`.
+    Raises VoidRunError if the function fails (the traceback is on standard error) or exceeds `WITHIN_SECONDS`.
     """
     fresh = get_context("spawn")
     here, there = fresh.Pipe(duplex=False)

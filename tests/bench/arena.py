@@ -1,8 +1,8 @@
-"""One real API server with nodes and pools, and those who take turns at binding pods on it.
+"""One real API server with nodes and pools, on which the sides bind pods in turn.
 
-Laws:
-- Every run has a namespace of its own, so that the server's audit of Bindings tells the runs apart.
-- After a run its pods are gone and the API server is quiet: every run finds the same cluster.
+Invariants:
+- Every run has its own namespace, so that the audit log of the API server shows which Bindings belong to the run.
+- Every run starts with the same cluster: the pods of the last run are deleted and the API server is idle.
 """
 
 import sys
@@ -27,33 +27,29 @@ from tests.real.history import History
 FLOOD, PEER = "flood of Bindings", "kube-scheduler"
 FLOOD_BY_AIOHTTP = "flood by aiohttp"
 FLOODS = {FLOOD: "wire", FLOOD_BY_AIOHTTP: "aiohttp"}
-"""The floods, and by which client each sends: our own connections, and a library as its users know it."""
+"""Flood -> its HTTP client: the connection pool of the scheduler, or aiohttp."""
 SCHEDULER_NAMES = {OURS: "ai-scheduler", PEER: "default-scheduler", **dict.fromkeys(FLOODS, "nobody")}
 RUN_SECONDS = 900.0
 REMOVALS_MAX = 20
-"""Requests by which the pods of a run are removed."""
+"""Number of attempts to delete the pods of a run."""
 ALL_DIFFERENT = 0
 SHAPES = 48
 
 
 class MissingAssetsError(Exception):
-    """The programs of the real control plane are not here; the text says how to get them."""
+    """The programs of the real control plane are missing; the text says how to get them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What stands before the first run: nodes, dealt to the pools. Pods have so many shapes (0: each its own)."""
+    """The cluster before the first run. `shapes` is the number of different pod specs (0: every pod differs)."""
 
     nodes: int
     pools: int = 1
     shapes: int = SHAPES
 
     def pod(self, number: int, namespace: str, side: str) -> Json:
-        """Return a pod that fits beside ten of its like.
-
-        A pool has nodes of its own, and its pods go there; kube-scheduler is told so by a node selector, the only way
-        in which its users can.
-        """
+        """Return a pod of which ten fit on a node; for kube-scheduler a node selector names the nodes of its pool."""
         shape = number % self.shapes if self.shapes else number
         told = side == PEER and self.pools > 1
         return pod_object(
@@ -69,7 +65,7 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """Somebody who binds: `start` returns the process, `end` ends it and raises VoidRunError where it misbehaved."""
+    """How to run a side: `start` returns its pid, `end` stops it and raises VoidRunError if it failed."""
 
     start: Callable[[], int]
     end: Callable[[], None]
@@ -84,7 +80,7 @@ def pool_name(number: int) -> str:
 
 
 def team_of(number: int, pools: int) -> dict[str, str]:
-    """Return the label of a pool's nodes; nodes and pods are dealt to the pools in turn."""
+    """Return the labels of the nodes of a pool; nodes and pods go to the pools in turn."""
     return {"team": f"team-{number % pools}"}
 
 
@@ -93,7 +89,7 @@ def a_node(number: int, pools: int) -> Json:
 
 
 class Arena:
-    """A cluster in which sides take turns."""
+    """A cluster in which the sides run in turn."""
 
     def __init__(self, plane: ControlPlane, scene: Scene) -> None:
         self.plane = plane
@@ -101,18 +97,18 @@ class Arena:
         self._namespaces = count(1)
 
     def new_namespace(self) -> str:
-        """Create a namespace for one run."""
+        """Create the namespace of one run."""
         name = f"bench-{next(self._namespaces)}"
         create_namespace(self.plane, name)
         return name
 
     def create(self, namespace: str, side: str, pods: int) -> None:
-        """Create waiting pods for a side and let the API server come to rest."""
+        """Create waiting pods for a side and wait until the API server is idle."""
         create_pods(self.plane, namespace, [self.scene.pod(number, namespace, side) for number in range(pods)])
         wait_quiet(self.plane.pid("kube-apiserver"))
 
     def fill(self, pods: int) -> None:
-        """Create pods that are on nodes already, in turn, in a namespace of their own; there is no kubelet."""
+        """Create bound pods in their own namespace, on all nodes in turn."""
         namespace = self.new_namespace()
         bound = []
         for number in range(pods):
@@ -122,12 +118,12 @@ class Arena:
         arrive(self.plane.kubeconfig, namespace, bound, FLAT_OUT)
 
     def let_arrive(self, namespace: str, side: str, pods: int, per_second: float) -> dict[str, float]:
-        """Create pods for a side at a pace; return when each was sent."""
+        """Create pods for a side at a rate; return the time of each POST by pod name."""
         documents = [compact(self.scene.pod(number, namespace, side)) for number in range(pods)]
         return arrive(self.plane.kubeconfig, namespace, documents, per_second)
 
     def runner(self, side: str, namespace: str) -> Runner:
-        """Return how to start and end a side."""
+        """Return how to run a side."""
         plane = self.plane
         if side == PEER:
             return Runner(self._start_peer, lambda: plane.kill("kube-scheduler"))
@@ -148,7 +144,7 @@ class Arena:
         return {"API server": cpu_of(self.plane.pid("kube-apiserver")), "etcd": cpu_of(self.plane.pid("etcd"))}
 
     def evidence(self, history: History, namespace: str, pods: int) -> Evidence:
-        """Return what became of the pods of a run: from the audit of Bindings, and from all that a watcher saw."""
+        """Return where the pods of a run were bound, from the audit log and from a watch."""
         awaited = [sight.uid for sight in history.pods(namespace)]
         if len(awaited) != pods:
             raise VoidRunError(f"{len(awaited)} of {pods} pods are there at the end")
@@ -159,7 +155,7 @@ class Arena:
         return Evidence(awaited, [(one.uid, one.node) for one in accepted], history.overcommitted())
 
     def empty(self, history: History, namespace: str) -> None:
-        """Remove the pods of a run at once; of a large crowd one request removes what it can in its time."""
+        """Delete the pods of a run; one request may time out before it has deleted all of them."""
         for _ in range(REMOVALS_MAX):
             with suppress(TimeoutError):
                 self.plane.api("DELETE", f"/api/v1/namespaces/{namespace}/pods", {"gracePeriodSeconds": 0})
@@ -174,8 +170,8 @@ class Arena:
         return self.plane.pid("kube-scheduler")
 
 
-def our_runner(daemon: Daemon, *, may_be_refused: bool = False) -> Runner:
-    """Return how to start and end a scheduler of ours; refused Bindings void a run unless they belong to it."""
+def our_runner(daemon: Daemon) -> Runner:
+    """Return how to run ai-scheduler; a refused Binding voids the run."""
 
     def start() -> int:
         daemon.launch()
@@ -184,7 +180,7 @@ def our_runner(daemon: Daemon, *, may_be_refused: bool = False) -> Runner:
     def end() -> None:
         status = daemon.stop()
         refused = daemon.said("bind refused")
-        if status or (refused and not may_be_refused):
+        if status or refused:
             raise VoidRunError(f"{OURS} ended with status {status} after {len(refused)} refused Bindings")
 
     return Runner(start, end)
@@ -204,7 +200,7 @@ def arena(scene: Scene) -> Iterator[Arena]:
 
 @contextmanager
 def full_arena(nodes: int, running: int) -> Iterator[Arena]:
-    """Start a real API server on whose nodes so many pods run, for schedulers that start beside them."""
+    """Start a real API server with so many bound pods."""
     compile_ours()
     with arena(Scene(nodes)) as ground:
         ground.fill(running)
@@ -212,7 +208,7 @@ def full_arena(nodes: int, running: int) -> Iterator[Arena]:
 
 
 def the_binaries() -> Binaries:
-    """Return the programs of the control plane. Raises MissingAssetsError where they are not here."""
+    """Return the programs of the control plane. Raises MissingAssetsError."""
     try:
         found = find_binaries()
     except BinariesUnavailableError as error:
@@ -220,12 +216,12 @@ def the_binaries() -> Binaries:
     if found is None:
         way = go_problem()
         then = f"and cannot be built: {way}" if way else "run `make controlplane` once"
-        raise MissingAssetsError(f"the programs of the real control plane are not here: {then}")
+        raise MissingAssetsError(f"the programs of the real control plane are missing: {then}")
     return found
 
 
 def wait(history: History, holds: Callable[[], bool], what: str, seconds: float = RUN_SECONDS) -> None:
-    """Wait; what does not come voids the run."""
+    """Wait until `holds` is true; a timeout voids the run."""
     try:
         history.wait_until(holds, what, seconds)
     except AssertionError as late:
@@ -233,7 +229,7 @@ def wait(history: History, holds: Callable[[], bool], what: str, seconds: float 
 
 
 def wait_for_bound(history: History, namespace: str, pods: int, seconds: float = RUN_SECONDS) -> None:
-    """Wait until so many pods of the namespace are bound; what does not come voids the run."""
+    """Wait until so many pods of the namespace are bound; a timeout voids the run."""
     try:
         history.wait_for_bound(namespace, pods, seconds)
     except AssertionError as late:
@@ -241,5 +237,5 @@ def wait_for_bound(history: History, namespace: str, pods: int, seconds: float =
 
 
 def first_line(error: BaseException) -> str:
-    """Return an error as one sentence."""
+    """Return the first line of an error."""
     return str(error).partition("\n")[0]

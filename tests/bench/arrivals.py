@@ -1,7 +1,7 @@
-"""Pods that arrive: created by a process of its own, at a pace or as fast as the API server takes them.
+"""Creates pods from a process of its own, at a rate or as fast as the API server accepts them.
 
-Run as `python -m tests.bench.arrivals KUBECONFIG PATH PER_SECOND`, the pods as JSON documents on standard input, one a
-line; prints for each its name and the moment at which its POST was sent, in seconds of the machine's monotonic clock.
+Run as `python -m tests.bench.arrivals KUBECONFIG PATH PER_SECOND` with one pod per line, as JSON, on standard input.
+The program prints the name of each pod and the time of its POST, in seconds of the monotonic clock.
 """
 
 import asyncio
@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from aischeduler.daemon.service import loop_factory
 from aischeduler.kube.connection_pool import ConnectionPool
@@ -23,17 +22,8 @@ IN_FLIGHT = 32
 FLAT_OUT = 0.0
 
 
-class Write(NamedTuple):
-    """One request."""
-
-    method: bytes
-    path: bytes
-    body: bytes
-    content_type: bytes
-
-
 def arrive(kubeconfig: Path, namespace: str, documents: Sequence[bytes], per_second: float) -> dict[str, float]:
-    """Create the pods; return when each was sent. Raises VoidRunError where one is refused."""
+    """Create the pods; return the time of each POST by pod name. Raises VoidRunError if one is refused."""
     path = f"/api/v1/namespaces/{namespace}/pods"
     command = [sys.executable, "-m", "tests.bench.arrivals", str(kubeconfig), path, str(per_second)]
     given = b"\n".join(documents)
@@ -44,21 +34,21 @@ def arrive(kubeconfig: Path, namespace: str, documents: Sequence[bytes], per_sec
     return {name: float(at) for name, at in words}
 
 
-async def send(kubeconfig: str, per_second: float, writes: Sequence[Write]) -> list[float]:
-    """Send all; return when each was sent. A pace holds as long as answers come faster than it."""
+async def send(kubeconfig: str, path: str, per_second: float, documents: Sequence[bytes]) -> list[float]:
+    """Create all documents; return the time of each POST. The rate holds while the API server responds faster."""
     connections = ConnectionPool(await connect(kubeconfig, None, time.monotonic), IN_FLIGHT)
-    sent = [0.0] * len(writes)
-    waiting = iter(enumerate(writes))
+    sent = [0.0] * len(documents)
+    waiting = iter(enumerate(documents))
     begun = time.monotonic()
 
     async def some() -> None:
-        for number, write in waiting:
+        for number, document in waiting:
             if per_second:
                 await asyncio.sleep(begun + number / per_second - time.monotonic())
             sent[number] = time.monotonic()
-            answer = await connections.send(*write)
-            if answer.status not in (200, 201):
-                raise RuntimeError(f"{write.path!r}: {answer.status} {answer.body[:200]!r}")
+            answer = await connections.send(b"POST", path.encode(), document, b"application/json")
+            if answer.status != 201:
+                raise RuntimeError(f"{path}: {answer.status} {answer.body[:200]!r}")
 
     await asyncio.gather(*(some() for _ in range(IN_FLIGHT)))
     await connections.close()
@@ -67,9 +57,8 @@ async def send(kubeconfig: str, per_second: float, writes: Sequence[Write]) -> l
 
 def main(kubeconfig: str, path: str, per_second: float) -> None:
     documents = sys.stdin.buffer.read().splitlines()
-    writes = [Write(b"POST", path.encode(), document, b"application/json") for document in documents]
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        sent = runner.run(send(kubeconfig, per_second, writes))
+        sent = runner.run(send(kubeconfig, path, per_second, documents))
     for document, at in zip(documents, sent, strict=True):
         print(json.loads(document)["metadata"]["name"], at)
 

@@ -1,6 +1,6 @@
-"""The least server that takes Bindings: answers every request with the same 201 and looks at nothing.
+"""A minimal TLS server for Bindings: it answers every request with the same 201.
 
-Run as `python -m tests.bench.bind_server [CERTIFICATE KEY]`; it prints its port and ends with its standard input.
+Run as `python -m tests.bench.bind_server CERTIFICATE KEY`; it prints its port and stops when standard input ends.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ _LENGTH = re.compile(rb"[Cc]ontent-[Ll]ength: (\d+)")
 
 
 class Connection(asyncio.Protocol):
-    """One connection; a request is complete when its head and as many bytes as it names are here."""
+    """One connection; a request is complete if its head and `Content-Length` bytes of body have arrived."""
 
     def __init__(self) -> None:
         self._begun = b""
@@ -39,7 +39,7 @@ class Connection(asyncio.Protocol):
             self._transport.write(ANSWER)
 
 
-async def serve(context: ssl.SSLContext | None) -> None:
+async def serve(context: ssl.SSLContext) -> None:
     """Serve until standard input ends."""
     loop = asyncio.get_running_loop()
     server = await loop.create_server(Connection, "127.0.0.1", 0, ssl=context)
@@ -49,10 +49,8 @@ async def serve(context: ssl.SSLContext | None) -> None:
 
 
 def main(files: list[str]) -> None:
-    context = None
-    if files:
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        context.load_cert_chain(*files)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*files)
     asyncio.run(serve(context))
 
 

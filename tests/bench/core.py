@@ -1,6 +1,6 @@
-"""The engine alone: clusters and crowds made as values, and all that there is to decide, decided.
+"""The engine in process: builders of clusters and pods, and a loop that decides until no pool is ready.
 
-Law: what is timed is CPU of this process, with everything that stands before frozen, as the daemon freezes it.
+Invariant: the timed figure is the CPU of this process, after `gc.freeze()`, which the daemon calls too.
 """
 
 import gc
@@ -22,12 +22,12 @@ from tests.build import a_node, a_pod, a_pool, replace
 from tests.watched import answers
 
 SLICE = 32
-"""Attempts in one call of the engine; the daemon learns about as many for a slice of 5 ms."""
+"""Attempts in one call of `decide`; about as many fit into a slice of 5 ms of the daemon."""
 
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """Pods to make: so many, of so many shapes (0: each its own), dealt to so many pools."""
+    """Pods to build. `shapes` is the number of different specs (0: every pod differs); pods go to the pools in turn."""
 
     count: int
     shapes: int = 48
@@ -37,7 +37,7 @@ class Crowd:
     priority: int = 0
 
     def pods(self, name: str) -> list[Pod]:
-        """Return the pods, older first."""
+        """Return the pods, oldest first."""
         shapes = self.shapes or self.count
         made: dict[tuple[int, int], Pod] = {}
         found = []
@@ -58,14 +58,14 @@ class Crowd:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """An engine and the nodes that it was told of."""
+    """An engine and its nodes."""
 
     scheduler: Scheduler
     nodes: Sequence[Node]
 
 
 def world(nodes: int, pools: int = 1, *, cpu: str = "64", gpu: int = 0) -> World:
-    """Return an engine that knows pools and nodes, these dealt to those."""
+    """Return an engine with pools and nodes; the nodes belong to the pools in turn."""
     scheduler = Scheduler(default_profile(), "bench")
     for number in range(pools):
         scheduler.observe(PoolSeen(a_pool(pool_name(number), labels={"team": f"team-{number}"})), 0.0)
@@ -79,7 +79,7 @@ def world(nodes: int, pools: int = 1, *, cpu: str = "64", gpu: int = 0) -> World
 
 
 def running(pods: Sequence[Pod], nodes: Sequence[Node]) -> list[Pod]:
-    """Return the pods as they run, dealt to the nodes."""
+    """Return the pods as running pods, on all nodes in turn."""
     return [
         replace(pod, node_name=nodes[number % len(nodes)].name, phase=RUNNING, started_seconds=number + 1)
         for number, pod in enumerate(pods)
@@ -87,18 +87,18 @@ def running(pods: Sequence[Pod], nodes: Sequence[Node]) -> list[Pod]:
 
 
 def tell(scheduler: Scheduler, events: Iterable[Event], now: float = 0.0) -> None:
-    """Let the engine observe events."""
+    """Pass events to the engine."""
     for event in events:
         scheduler.observe(event, now)
 
 
 def see(scheduler: Scheduler, pods: Sequence[Pod]) -> None:
-    """Tell the engine of pods."""
+    """Pass pods to the engine."""
     tell(scheduler, (PodSeen(pod) for pod in pods))
 
 
 def decide_all(scheduler: Scheduler, now: float = 0.0) -> list[Action]:
-    """Let every pool decide in turn until nobody has anything to decide."""
+    """Let every pool decide in turn until no pool is ready; return the actions."""
     said: list[Action] = []
     while ready := scheduler.ready(now):
         for pool in ready:
@@ -109,7 +109,7 @@ def decide_all(scheduler: Scheduler, now: float = 0.0) -> list[Action]:
 
 
 def cpu_of_all(work: Callable[[], object]) -> float:
-    """Return the CPU seconds of the work; what stands before it is frozen."""
+    """Return the CPU seconds of the work; objects from before are frozen for the garbage collector."""
     gc.collect()
     gc.freeze()
     before = time.process_time()
@@ -118,12 +118,12 @@ def cpu_of_all(work: Callable[[], object]) -> float:
 
 
 def peak_mib() -> float:
-    """Return the most memory that this process has had, in MiB."""
+    """Return the peak resident set of this process in MiB."""
     return peak_bytes(os.getpid()) / 2**20
 
 
 def evidence(nodes: Sequence[Node], there: Sequence[Pod], awaited: Sequence[Pod], said: Sequence[Action]) -> Evidence:
-    """Return what became of the awaited pods, on nodes on which others are there and stay."""
+    """Return where the awaited pods were placed, beside the running pods `there`."""
     placements = [(action.pod.uid, action.node) for action in said if isinstance(action, Bind)]
     asked = {action.pod.uid: action.pod.spec.request.amounts for action in said if isinstance(action, Bind)}
     asked |= {pod.uid: pod.spec.request.amounts for pod in there}

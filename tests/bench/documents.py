@@ -1,6 +1,6 @@
-"""API documents of the size that a real cluster has: managedFields, environment, volumes, images, status.
+"""API documents of realistic size, with managedFields, environment, volumes, images and status.
 
-A pending Job pod is about 4 kB, a running one 6 kB, a node 8 kB; cost is about linear in bytes.
+A pending pod of a Job has about 4 kB, a running pod 6 kB and a node 8 kB. The cost of reading grows with the size.
 """
 
 import json
@@ -14,7 +14,7 @@ NODE_CONDITIONS = ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")
 
 
 def real_pod(number: int, *, version: int, node: str = "", classes: int = CLASSES_MAX) -> Json:
-    """Return a pod of a Job as the API server stores it; with a `node` it runs there. Pods differ in cpu by class."""
+    """Return a pod of a Job as the API server stores it; with a `node` it runs there. Classes differ in CPU."""
     name = f"train-{number // 100:04d}-{number % 100:05d}"
     document = pod_object(name, cpu=f"{1000 + number % classes}m", memory="2Gi", gpu=1, pool="gpu-pool", node=node)
     document["metadata"] |= {
@@ -74,19 +74,8 @@ def real_node(number: int, *, version: int) -> Json:
     return document
 
 
-def as_sent(document: Json) -> Json:
-    """Return what a client creates: without what the server adds, and without devices, so that any number fits."""
-    kept = ("name", "namespace", "labels", "annotations")
-    sent: Json = json.loads(json.dumps(document))
-    sent["metadata"] = {key: value for key, value in document["metadata"].items() if key in kept}
-    sent["spec"].pop("priority", None)
-    for container in sent["spec"].get("containers", ()):
-        container["resources"] = {"requests": {"cpu": container["resources"]["requests"]["cpu"], "memory": "2Gi"}}
-    return sent
-
-
 def watch_line(kind: str, document: Json) -> bytes:
-    """Return one line of a watch, as compact as the API server writes it."""
+    """Return one line of a watch response."""
     return compact({"type": kind, "object": document}) + b"\n"
 
 

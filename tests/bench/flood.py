@@ -1,7 +1,7 @@
-"""The least that binds: knows beforehand which pod goes where, sends the Bindings, and looks at nothing but the status.
+"""A program that decides nothing: it posts a Binding for every pod of a namespace and reads only the status codes.
 
-Run as `python -m tests.bench.flood KUBECONFIG NAMESPACE NODES wire|aiohttp`; the pods are those of the namespace, in
-turn to the nodes `node-00000` and so on.
+Run as `python -m tests.bench.flood KUBECONFIG NAMESPACE NODES wire|aiohttp`. The pods go to the nodes `node-00000` and
+so on in turn.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ from tests.build import a_pod
 IN_FLIGHT = 64
 
 Send = Callable[[bytes, bytes], Awaitable[int]]
-"""Posts a body to a path and returns the status of the answer."""
+"""Posts a body to a path and returns the status code."""
 
 
 async def flood(kubeconfig: str, namespace: str, nodes: int, way: str) -> None:
-    """Bind every pod of the namespace, then wait."""
+    """Bind every pod of the namespace, then wait to be stopped."""
     server = await connect(kubeconfig, None, time.monotonic)
     async with Client(server) as client:
         listed = json.loads(await client.get(f"/api/v1/namespaces/{namespace}/pods"))
@@ -47,7 +47,7 @@ async def flood(kubeconfig: str, namespace: str, nodes: int, way: str) -> None:
 
 @asynccontextmanager
 async def by_wire(server: Server) -> AsyncIterator[Send]:
-    """Send by our own connections: the hardest peer that there is."""
+    """Send by the connection pool of the scheduler."""
     connections = ConnectionPool(server, IN_FLIGHT)
 
     async def send(path: bytes, body: bytes) -> int:
@@ -59,7 +59,7 @@ async def by_wire(server: Server) -> AsyncIterator[Send]:
 
 @asynccontextmanager
 async def by_aiohttp(server: Server) -> AsyncIterator[Send]:
-    """Send as a program does that takes a library for it."""
+    """Send by aiohttp."""
     context = server.tls.context if server.tls is not None else False
     connector = aiohttp.TCPConnector(limit=IN_FLIGHT, ssl=context)
     async with aiohttp.ClientSession(server.url, connector=connector, headers={"Content-Type": JSON}) as session:

@@ -1,9 +1,9 @@
-"""A server of recorded lists: a large cluster as the API server tells of it, without what serving it would cost.
+"""A stand-in for the API server of a large cluster: it serves generated lists in pages at little cost.
 
-Lists in pages, watches that tell of the Bindings taken, Bindings, and a yes to every other write.
+It accepts Bindings, sends them to the watches of pods, and accepts every other write without effect.
 
-Run as `python -m tests.bench.recorded NODES RUNNING WAITING`; prints its port. A line on standard input ends it,
-and then it prints each Binding: uid, node, and the moment in seconds of the machine's monotonic clock.
+Run as `python -m tests.bench.recorded NODES RUNNING WAITING`; it prints its port. After a line on standard input it
+prints each Binding (uid, node and time in seconds of the monotonic clock) and stops.
 """
 
 import asyncio
@@ -25,14 +25,14 @@ WRITABLE_BYTES_MAX = 2**20
 
 
 class Templates:
-    """Pods as bytes, one template a shape, so that a page costs little."""
+    """Pods as JSON, from one template per class, so that a page costs little."""
 
     def __init__(self, *, bound: bool) -> None:
         self._bound = bound
         self._shapes = [self._template(shape) for shape in range(CLASSES_MAX)]
 
     def pod(self, number: int, nodes: int) -> bytes:
-        """Return a pod; a bound one runs on the node of its number."""
+        """Return a pod; a bound pod runs on the node of its number."""
         name, node = (pod_name(number, bound=self._bound), node_of(number, nodes))
         made = self._shapes[number % CLASSES_MAX].replace(b"@NAME@", name.encode())
         return made.replace(b"@NODE@", node.encode())
@@ -47,17 +47,17 @@ class Templates:
 
 
 def pod_name(number: int, *, bound: bool) -> str:
-    """Return the name of a pod, which is its uid as well."""
+    """Return the name of a pod, which is also its UID."""
     return f"{'running' if bound else 'waiting'}-{number:06d}"
 
 
 def node_of(number: int, nodes: int) -> str:
-    """Return the node on which a running pod is."""
+    """Return the node of a running pod."""
     return f"gpu-{number % nodes:05d}"
 
 
 class Recorded:
-    """The lists, and the Bindings that were taken."""
+    """The lists and the accepted Bindings."""
 
     def __init__(self, nodes: int, running: int, waiting: int) -> None:
         self.bindings: list[tuple[str, str, float]] = []
@@ -68,7 +68,7 @@ class Recorded:
         self._pages: dict[str, Iterator[bytes]] = {}
 
     def application(self) -> web.Application:
-        """Return what answers."""
+        """Return the HTTP application."""
         found = web.Application(client_max_size=WRITABLE_BYTES_MAX)
         found.router.add_get("/{path:.*}", self._get)
         found.router.add_post("/api/v1/namespaces/{namespace}/pods/{name}/binding", self._bind)
@@ -129,7 +129,7 @@ class Recorded:
 
 
 async def serve(nodes: int, running: int, waiting: int) -> None:
-    """Serve until a line comes on standard input."""
+    """Serve until a line arrives on standard input."""
     recorded = Recorded(nodes, running, waiting)
     runner = web.AppRunner(recorded.application(), access_log=None)
     await runner.setup()

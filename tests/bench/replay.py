@@ -1,4 +1,4 @@
-"""A watch without a server: lines that were made before, through the production reflector."""
+"""A watch without a server: passes prepared lines through the reflector of the scheduler."""
 
 import asyncio
 import time
@@ -30,7 +30,7 @@ class Replay:
 
 
 def reflector_of(resource: Resource[Any], pieces: Iterable[bytes], hear: Callable[[Event], object]) -> Reflector[Any]:
-    """Return a reflector that `_watch` lets read all pieces; whatever goes wrong is an error."""
+    """Return a reflector whose `_watch` reads all pieces; an error raises AssertionError."""
 
     def fail(*said: object) -> None:
         raise AssertionError(said)

@@ -1,4 +1,4 @@
-"""What a run of the benchmark found, as it is kept: every run's figures, so that any ratio can be taken from them."""
+"""The results of the benchmarks: the figures of every round, so that any ratio can be computed from them."""
 
 import statistics
 from pathlib import Path
@@ -8,11 +8,11 @@ import msgspec
 from tests.bench.spec import OURS, Goal
 
 SMALLEST = 1e-9
-"""Stands for 0 where something is divided by it."""
+"""Replaces 0 as a divisor."""
 
 
 class Target(msgspec.Struct, frozen=True):
-    """A `Goal` as it is kept."""
+    """A `Goal` in the results."""
 
     figure: str
     bound: float
@@ -22,7 +22,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class CaseResult(msgspec.Struct):
-    """One case: side -> figure -> its value in each round. Without figures, `void` says why."""
+    """One case: side -> figure -> its value in each round. If there are no figures, `void` says why."""
 
     name: str
     about: str
@@ -32,7 +32,7 @@ class CaseResult(msgspec.Struct):
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """On what it ran; `loads` are the machine's load averages over one minute at start and end."""
+    """The machine; `loads` are its load averages over one minute, before the first case and after each case."""
 
     cores: int
     memory_gib: float
@@ -42,7 +42,7 @@ class Machine(msgspec.Struct, frozen=True):
 
 
 class Results(msgspec.Struct):
-    """One run of the benchmark. `shrink` divides the sizes: above 1 the figures are for trying the harness only."""
+    """One run of the benchmarks. A `shrink` above 1 divides the sizes, and the figures have no meaning."""
 
     begun: str
     shrink: int
@@ -51,7 +51,7 @@ class Results(msgspec.Struct):
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """The least, the middle and the largest of several values."""
+    """Minimum, median and maximum of several values."""
 
     least: float
     median: float
@@ -59,14 +59,14 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 def spread(values: list[float]) -> Spread:
-    """Return min, median and max."""
+    """Return minimum, median and maximum."""
     return Spread(min(values), statistics.median(values), max(values))
 
 
 def ratios(case: CaseResult, figure: str, peer: str, of: str = "") -> Spread | None:
-    """Return ours over the peer's, round by round; None where either has no such figure or the peer's is 0.
+    """Return the ratios of our figure to the peer's figure of the same round; None without one, or if the peer's is 0.
 
-    The peer's figure is the same one, or else the one that `of` names.
+    The peer's figure has the same name, or the name `of`.
     """
     ours, theirs = case.sides[OURS].get(figure, []), case.sides[peer].get(of or figure, [])
     if not ours or len(ours) != len(theirs) or 0 in theirs:
@@ -75,7 +75,7 @@ def ratios(case: CaseResult, figure: str, peer: str, of: str = "") -> Spread | N
 
 
 def margins(case: CaseResult, goal: Target) -> Spread | None:
-    """Return how many times better than its goal a figure is, from the worst round to the best; None without one."""
+    """Return how many times better than its goal a figure is; `least` is the worst round. None without figures."""
     values = ratios(case, goal.figure, goal.peer, goal.of) if goal.peer else spread_of(case, goal.figure)
     if values is None:
         return None
@@ -85,13 +85,13 @@ def margins(case: CaseResult, goal: Target) -> Spread | None:
 
 
 def spread_of(case: CaseResult, figure: str, side: str = OURS) -> Spread | None:
-    """Return a figure of a side over the rounds."""
+    """Return a figure of a side over all rounds."""
     values = case.sides.get(side, {}).get(figure, [])
     return spread(values) if values else None
 
 
 def target(goal: Goal) -> Target:
-    """Return a goal as it is kept."""
+    """Return a goal for the results."""
     return Target(goal.figure, goal.bound, goal.at_least, goal.peer, goal.of)
 
 
@@ -99,8 +99,3 @@ def save(results: Results, path: Path) -> None:
     """Write JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n")
-
-
-def load(path: Path) -> Results:
-    """Read what `save` wrote; raises OSError and msgspec.MsgspecError."""
-    return msgspec.json.decode(path.read_bytes(), type=Results)

@@ -1,8 +1,6 @@
-"""Runs cases: sides in turn, and each run checked before its figures count.
+"""Runs cases: the sides run in turn, and the evidence of each run is checked before its figures count.
 
-Laws:
-- Every other round goes backwards, A B B A: no side always comes behind the same one, which leaves the machine and the
-  API server in a state of its own.
+Invariant: every other round runs the sides in reverse order (A B B A), so that no side always follows the same side.
 """
 
 from collections.abc import Callable
@@ -14,7 +12,7 @@ Say = Callable[[str], None]
 
 
 def play(case: Case, rounds: int, say: Say) -> CaseResult:
-    """Run a case; one void run voids it, and then there are no figures."""
+    """Run a case; one void run voids the case."""
     sides: dict[str, dict[str, list[float]]] = {side: {} for side in case.sides}
     result = CaseResult(case.name, case.about, sides, [target(goal) for goal in case.goals])
     try:
@@ -32,7 +30,7 @@ def play(case: Case, rounds: int, say: Say) -> CaseResult:
 
 
 def checked(measure: Measure, side: str) -> dict[str, float]:
-    """Return the figures of one run. Raises VoidRunError when a pod was lost, bound twice, or put on a full node."""
+    """Return the figures of one run. Raises VoidRunError if a pod was lost, bound twice, or bound to a full node."""
     measured = measure(side)
     if found := faults(measured.evidence):
         raise VoidRunError(f"{side}: {'; '.join(found)}")

@@ -1,9 +1,10 @@
-"""What a case of the benchmark is: sides that do the same work, figures of each run, and goals for some of them.
+"""A case of the benchmarks: sides that do the same work, the figures of each run, and goals for some figures.
 
-Laws:
-- A run counts only when its evidence is without fault: every awaited pod placed once, nobody else, no node too full.
-- The first side is ours. Sides run in turn, so that what disturbs one run disturbs its neighbours as well.
-- The name of a figure holds its unit.
+Invariants:
+- A run counts only if its evidence has no fault: every awaited pod is bound once, no other pod is bound, and no node is
+  overcommitted.
+- The first side is ours. The sides run in turn, so that a disturbance affects all of them.
+- The name of a figure contains its unit.
 """
 
 from collections import Counter
@@ -16,14 +17,14 @@ OURS = "ai-scheduler"
 
 
 class VoidRunError(Exception):
-    """A run without a figure; the text is one sentence that says why."""
+    """A run has no figures; the text is one sentence that says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What became of the pods of a run. Pods are named by uid.
+    """Where the pods of a run were bound. Pods are named by UID.
 
-    `placements` are all Bindings that were taken, as (pod, node); `overfull` says of each node too full what it had.
+    `placements` are all accepted Bindings as (pod, node); `overfull` has one sentence for each overcommitted node.
     """
 
     awaited: Collection[str] = ()
@@ -33,21 +34,21 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One run: what became of the pods, and the figures by name."""
+    """One run: its evidence and its figures by name."""
 
     evidence: Evidence
     figures: Mapping[str, float]
 
 
 Measure = Callable[[str], Measured]
-"""Let the side of this name do the work once."""
+"""Runs the side of this name once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What a figure of ours should reach: `bound` times the peer's, or without a `peer` the `bound` itself.
+    """The goal of a figure: `bound` times the peer's figure, or without a `peer` the `bound` itself.
 
-    The peer's figure is the same one, or else the one that `of` names.
+    The peer's figure has the same name, or the name `of`.
     """
 
     figure: str
@@ -59,9 +60,9 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One question. `open` prepares what all runs share; what it yields measures a side.
+    """One case. `open` prepares what all runs share and yields the function that runs a side.
 
-    `short` cases belong to the short set. `needs_server` cases need the programs of the real control plane.
+    `short` cases are in the short set. `needs_server` cases need the programs of the real control plane.
     """
 
     name: str
@@ -75,23 +76,23 @@ class Case:
 
 
 def faults(evidence: Evidence) -> list[str]:
-    """Return what is wrong with a run, a sentence each; nothing when its figures count."""
+    """Return the faults of a run, one sentence each."""
     found = []
     times_bound = Counter(pod for pod, _ in evidence.placements)
     twice = [pod for pod, times in times_bound.items() if times > 1]
     awaited = set(evidence.awaited)
     lost = [pod for pod in evidence.awaited if pod not in times_bound]
     strange = [pod for pod in times_bound if pod not in awaited]
-    for what, pods in (("were not bound", lost), ("were bound twice", twice), ("should not have been bound", strange)):
+    for what, pods in (("were not bound", lost), ("were bound twice", twice), ("must not be bound", strange)):
         if pods:
             found.append(f"{len(pods)} pods {what}: {shown(pods)}")
     if evidence.overfull:
-        found.append(f"{len(evidence.overfull)} times a full node was used: {shown(evidence.overfull)}")
+        found.append(f"{len(evidence.overfull)} nodes were overcommitted: {shown(evidence.overfull)}")
     return found
 
 
 def shown(texts: Sequence[str]) -> str:
-    """Return the first few of many texts."""
+    """Return the first few texts."""
     return "; ".join(texts[:FAULTS_SHOWN]) + (" …" if len(texts) > FAULTS_SHOWN else "")
 
 
@@ -100,7 +101,7 @@ def overfull(
     asked: Mapping[str, Mapping[str, int]],
     placements: Sequence[tuple[str, str]],
 ) -> list[str]:
-    """Return each node on which the placed pods ask for more than its room; amounts by resource, as integers."""
+    """Return a sentence for each node whose pods request more than `room`, which is by node and resource."""
     used: dict[str, Counter[str]] = {}
     for pod, node in placements:
         used.setdefault(node, Counter()).update(asked[pod])

@@ -1,6 +1,6 @@
-"""Results as tables: on a terminal, and as Markdown. One row a figure and peer.
+"""Prints results as tables, with one row for each figure and peer.
 
-Law: a void case shows why, and no figure.
+Invariant: a void case shows the reason and no figure.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from tests.bench.spec import OURS
 
 
 def digits(value: float) -> str:
-    """Return a value with three digits that count, or all before the point."""
+    """Return a value with three significant digits, or all digits before the point."""
     if abs(value) >= 100 or value == int(value):
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3g}" if abs(value) < 1 else f"{value:.2f}"
@@ -24,14 +24,14 @@ COLUMNS = ("", OURS, "peer", "the peer's", "ours / peer: median (least to most)"
 
 
 def spread_text(found: Spread | None) -> str:
-    """Return the median, and in brackets the least and the largest of the rounds."""
+    """Return the median, with the minimum and maximum in parentheses."""
     if found is None:
         return ""
     return f"{digits(found.median)} ({digits(found.least)} to {digits(found.most)})"
 
 
 def goal_texts(case: CaseResult, goal: Target | None) -> tuple[str, str]:
-    """Return a goal and whether the median reaches it; empty without one."""
+    """Return a goal and whether the median reaches it; empty without a goal."""
     if goal is None:
         return "", ""
     found = margins(case, goal)
@@ -40,14 +40,14 @@ def goal_texts(case: CaseResult, goal: Target | None) -> tuple[str, str]:
 
 
 def figures_of(case: CaseResult) -> list[str]:
-    """Return the names of all figures in the order in which they were measured."""
+    """Return the names of all figures in the order of their measurement."""
     return list(dict.fromkeys(name for side in case.sides.values() for name in side))
 
 
 def rows(case: CaseResult) -> Iterator[list[str]]:
-    """Yield the cells of each figure: one row of ours, where it has a goal of its own or no peer, and one a peer.
+    """Yield the rows of each figure: one without a peer if there is no peer or a goal without one, and one per peer.
 
-    A goal beside another figure of a peer has a row of its own.
+    A goal that compares with another figure of the peer has its own row.
     """
     for figure in figures_of(case):
         goals = {(goal.peer, goal.of): goal for goal in case.goals if goal.figure == figure}
@@ -63,7 +63,7 @@ def rows(case: CaseResult) -> Iterator[list[str]]:
 
 
 def against(case: CaseResult, figure: str, peer: str, of: str = "") -> list[str]:
-    """Return ours, the peer, the peer's figure (the same one or `of`) and the ratio."""
+    """Return our figure, the peer, the peer's figure (the same or `of`) and their ratio."""
     ours, theirs = spread_of(case, figure), spread_of(case, of or figure, peer)
     medians = [digits(found.median) if found else "" for found in (ours, theirs)]
     return [medians[0], peer, medians[1], spread_text(ratios(case, figure, peer, of))]
@@ -77,9 +77,7 @@ def title(case: CaseResult) -> str:
 def print_case(console: Console, case: CaseResult) -> None:
     """Print one case."""
     if case.void:
-        console.print(
-            f"\n[bold]{case.name}[/bold]: no figure, for the run does not count. {case.void}", highlight=False
-        )
+        console.print(f"\n[bold]{case.name}[/bold]: void, no figures. {case.void}", highlight=False)
         return
     table = Table(title=title(case), title_justify="left", title_style="bold")
     for number, column in enumerate(COLUMNS):
@@ -87,12 +85,3 @@ def print_case(console: Console, case: CaseResult) -> None:
     for row in rows(case):
         table.add_row(*row)
     console.print("", table)
-
-
-def markdown(case: CaseResult) -> str:
-    """Return one case as Markdown."""
-    if case.void:
-        return f"**{case.name}**: no figure, for the run does not count. {case.void}\n"
-    rule = ["---:" if number in NUMBERS else "---" for number in range(len(COLUMNS))]
-    lines = [COLUMNS, rule, *rows(case)]
-    return f"**{title(case)}**\n\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines)

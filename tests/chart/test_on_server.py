@@ -129,7 +129,7 @@ def test_notes_say_what_to_do_next_and_what_to_mind(
     release: Release, values: Values, words: list[str], tmp_path: Path
 ) -> None:
     file = tmp_path / "values.yaml"
-    file.write_text(json.dumps({"image": {"repository": "registry.example.com/ai-scheduler"}} | values))
+    file.write_text(json.dumps({"image": {"repository": "registry.example.com/ai-scheduler"}, **values}))
     said = release(
         "install", "ai-scheduler", str(CHART), "--dry-run=server", f"--values={file}", namespace="kube-system"
     )

@@ -1,4 +1,4 @@
-"""Clusters in which a scheduler can lose itself, in process: no room, one hole, all preemptible, a flapping node."""
+"""Pathological clusters, in process: no pod fits, one node is free, every pod is a victim, a node flaps."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,10 +15,13 @@ NODES, POOLS = 5_000, 20
 STUCK = 20_000
 GPU_NODES, GPUS_EACH = 500, 8
 DECIDING, DECIDING_AGAIN = "CPU s to decide all", "CPU ms after a node changed"
+DECISIONS, DECISIONS_GOAL = "decisions/s of CPU", 5_000
 DECIDE_ALL_SECONDS = 1.0
 FLAPS, FLAPS_PER_SECOND = 300, 10
 STUCK_BESIDE = 2_000
-CORE_SHARE = "share of a core"
+CORE_SHARE, CORE_SHARE_GOAL = "share of a core", 0.1
+EVERY = Goal(DECISIONS, DECISIONS_GOAL)
+ALL = Goal(DECIDING, DECIDE_ALL_SECONDS, at_least=False)
 
 
 def cases(shrink: int) -> tuple[Case, ...]:
@@ -26,44 +29,42 @@ def cases(shrink: int) -> tuple[Case, ...]:
     nodes, stuck, gpu_nodes, beside = (size // shrink for size in (NODES, STUCK, GPU_NODES, STUCK_BESIDE))
     where = f"in process: {nodes:,} nodes, {POOLS} pools"
     gpus = f"{gpu_nodes * GPUS_EACH:,}"
-    preempting = f"in process: {gpu_nodes} nodes of {GPUS_EACH} GPUs, {gpus} GPU pods run, {gpus} of more priority wait"
+    preempting = (
+        f"in process: {gpu_nodes} nodes of {GPUS_EACH} GPUs, {gpus} GPU pods run, {gpus} of higher priority wait"
+    )
     return (
-        alone("never-fit", f"{where}, {stuck:,} pods that fit nowhere", partial(never_fit, nodes, stuck, 48)),
-        replace(
-            alone("never-fit-unlike", f"{where}, {stuck:,} pods, all unlike", partial(never_fit, nodes, stuck, 0)),
-            short=False,
-        ),
-        alone("one-hole", f"{where}, one empty; {stuck:,} pods of a whole node", partial(one_hole, nodes, stuck)),
-        alone("all-preemptible", preempting, partial(all_preemptible, gpu_nodes), DECIDING),
+        alone("never-fit", f"{where}, {stuck:,} pods that fit on no node", partial(never_fit, nodes, stuck), EVERY),
+        alone("one-hole", f"{where}, one free; {stuck:,} pods of a whole node", partial(one_hole, nodes, stuck), EVERY),
+        alone("all-preemptible", preempting, partial(all_preemptible, gpu_nodes), ALL),
         alone(
             "flapping-node",
-            f"{where}, one flaps {FLAPS_PER_SECOND} times a second; {beside:,} pods are stuck, others arrive",
+            f"{where}, one flaps {FLAPS_PER_SECOND} times a second; {beside:,} pods wait, others arrive",
             partial(flapping_node, nodes, beside),
+            Goal(CORE_SHARE, CORE_SHARE_GOAL, at_least=False),
         ),
     )
 
 
-def alone(name: str, about: str, measure: Callable[[], Measured], figure: str = "") -> Case:
-    """Return a case without a peer; the CPU of its `figure` has a goal."""
+def alone(name: str, about: str, measure: Callable[[], Measured], goal: Goal) -> Case:
+    """Return a case of the short set without a peer."""
 
     @contextmanager
     def opened() -> Iterator[Measure]:
         yield lambda _: apart(measure)
 
-    goals = (Goal(figure, DECIDE_ALL_SECONDS, at_least=False),) if figure else ()
-    return Case(name, about, (OURS,), open=opened, goals=goals, short=True)
+    return Case(name, about, (OURS,), open=opened, goals=(goal,), short=True)
 
 
-def never_fit(nodes: int, stuck: int, shapes: int) -> Measured:
-    """Pods that ask for more than any node has."""
+def never_fit(nodes: int, stuck: int) -> Measured:
+    """Pods that request more than any node has."""
     there = world(nodes, POOLS)
-    see(there.scheduler, Crowd(stuck, shapes, POOLS, cpu_milli=65_000).pods("stuck"))
-    said, figures = decided_twice(there)
+    see(there.scheduler, Crowd(stuck, pools=POOLS, cpu_milli=65_000).pods("stuck"))
+    said, figures = decided_twice(there, stuck)
     return Measured(evidence(there.nodes, (), (), said), figures)
 
 
 def one_hole(nodes: int, stuck: int) -> Measured:
-    """Pods that need an empty node, of which there is one: the oldest pod's."""
+    """Pods that need a whole node, and one free node, which the oldest pod gets."""
     there = world(nodes, POOLS)
     small = Crowd(nodes - 1, pools=POOLS, cpu_milli=1_000).pods("small")
     stay = running(small, there.nodes[1:])
@@ -71,12 +72,12 @@ def one_hole(nodes: int, stuck: int) -> Measured:
     decide_all(there.scheduler)
     pods = Crowd(stuck, pools=POOLS, cpu_milli=63_900).pods("stuck")
     see(there.scheduler, pods)
-    said, figures = decided_twice(there)
+    said, figures = decided_twice(there, stuck)
     return Measured(evidence(there.nodes, stay, pods[:1], said), figures)
 
 
-def decided_twice(there: World) -> tuple[list[Action], dict[str, float]]:
-    """Decide everything, then again after the labels of a node changed; return what was said and what it took."""
+def decided_twice(there: World, pods: int) -> tuple[list[Action], dict[str, float]]:
+    """Decide about all pods, and again after the labels of a node changed; return the actions and the figures."""
     said: list[Action] = []
     deciding = cpu_of_all(lambda: said.extend(decide_all(there.scheduler)))
     last = there.nodes[-1]
@@ -86,13 +87,14 @@ def decided_twice(there: World) -> tuple[list[Action], dict[str, float]]:
         there.scheduler.observe(NodeSeen(changed), 1.0)
         said.extend(decide_all(there.scheduler, 1.0))
 
-    return said, {DECIDING: deciding, DECIDING_AGAIN: cpu_of_all(again) * 1e3, "peak MiB": peak_mib()}
+    figures = {DECISIONS: pods / deciding, DECIDING: deciding, DECIDING_AGAIN: cpu_of_all(again) * 1e3}
+    return said, {**figures, "peak MiB": peak_mib()}
 
 
 def all_preemptible(nodes: int) -> Measured:
-    """Every running pod has a lower priority than every waiting one, and every GPU is taken.
+    """Every GPU is in use, and every running pod has a lower priority than every waiting pod.
 
-    What was decided is carried out afterwards: victims go, and each waiting pod has to get its room.
+    After the decisions the victims end, and each waiting pod must be bound.
     """
     there = world(nodes, gpu=GPUS_EACH)
     held = running(Crowd(nodes * GPUS_EACH, cpu_milli=2_000, gpu=1).pods("old"), there.nodes)
@@ -117,7 +119,7 @@ def all_preemptible(nodes: int) -> Measured:
 
 
 def flapping_node(nodes: int, stuck: int) -> Measured:
-    """A node is cordoned, tainted and healed over and over while pods wait that almost fit; new small pods arrive."""
+    """A node is cordoned and tainted and recovers repeatedly, while large pods wait and small pods arrive."""
     there = world(nodes, POOLS)
     stay = running(Crowd(nodes, pools=POOLS, cpu_milli=30_000).pods("half"), there.nodes)
     see(there.scheduler, stay)

@@ -1,6 +1,6 @@
-"""From the start of the process to the first Binding: a scheduler that comes back to a cluster full of pods.
+"""Restart in a full cluster: the time from the start of the process to the first Binding.
 
-On the real API server beside kube-scheduler; and alone on a recorded list of a cluster that is much larger.
+On a real API server beside kube-scheduler, and alone with generated lists of a much larger cluster.
 """
 
 import subprocess
@@ -32,7 +32,7 @@ NODE_ROOM = {"cpu": 96_000, "pods": 110}
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """Who is there when the scheduler comes back."""
+    """The cluster at the start of the scheduler."""
 
     nodes: int
     running: int
@@ -40,7 +40,7 @@ class Crowd:
 
     @property
     def text(self) -> str:
-        """In words."""
+        """The cluster in words."""
         return f"{self.nodes:,} nodes, {self.running:,} running pods, {self.waiting:,} waiting pods"
 
 
@@ -60,7 +60,7 @@ def cases(shrink: int) -> tuple[Case, ...]:
         ),
         Case(
             name="restart-huge",
-            about=f"{huge.text}, recorded lists; from the start of the process",
+            about=f"{huge.text}, generated lists; from the start of the process",
             sides=(OURS,),
             open=partial(opened_recorded, huge),
             goals=(Goal(FIRST, HUGE_SECONDS, at_least=False), Goal(PEAK, HUGE_PEAK_MIB, at_least=False)),
@@ -76,7 +76,7 @@ def opened(crowd: Crowd) -> Iterator[Measure]:
 
 
 def restarted(ground: Arena, waiting: int, side: str) -> Measured:
-    """Start a side where pods wait; return how long it took."""
+    """Start a side after the waiting pods were created."""
     namespace = ground.new_namespace()
     ground.create(namespace, side, waiting)
     runner = ground.runner(side, namespace)
@@ -102,7 +102,7 @@ def opened_recorded(crowd: Crowd) -> Iterator[Measure]:
 
 
 def restarted_on_records(crowd: Crowd, _side: str) -> Measured:
-    """Start ours against a server of recorded lists."""
+    """Start ai-scheduler against a server with generated lists."""
     command = [sys.executable, "-m", "tests.bench.recorded", *map(str, (crowd.nodes, crowd.running, crowd.waiting))]
     with (
         tempfile.TemporaryDirectory() as directory,
@@ -115,7 +115,7 @@ def restarted_on_records(crowd: Crowd, _side: str) -> Measured:
 
 
 def against(server: subprocess.Popen[str], crowd: Crowd, directory: Path) -> Measured:
-    """Start ours, wait until it rests, and ask the server what it took."""
+    """Start ai-scheduler, wait until it is idle, and read the Bindings from the server."""
     assert server.stdout is not None
     access = directory / "kubeconfig"
     access.write_text(kubeconfig(f"http://127.0.0.1:{int(server.stdout.readline())}"))
@@ -144,7 +144,7 @@ def against(server: subprocess.Popen[str], crowd: Crowd, directory: Path) -> Mea
 
 
 def recorded_evidence(crowd: Crowd, placements: list[tuple[str, str]]) -> Evidence:
-    """Return what became of the waiting pods beside the running ones."""
+    """Return where the waiting pods were bound, beside the running pods."""
     names = {bound: [pod_name(n, bound=bound) for n in range(count)] for bound, count in counts(crowd)}
     there = [(name, node_of(number, crowd.nodes)) for number, name in enumerate(names[True])]
     asked = {
@@ -157,5 +157,5 @@ def recorded_evidence(crowd: Crowd, placements: list[tuple[str, str]]) -> Eviden
 
 
 def counts(crowd: Crowd) -> tuple[tuple[bool, int], ...]:
-    """Return how many pods are bound and how many are not."""
+    """Return the numbers of bound and of waiting pods."""
     return (True, crowd.running), (False, crowd.waiting)

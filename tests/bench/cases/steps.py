@@ -1,7 +1,6 @@
-"""Where the CPU of a pod goes, step by step, from the bytes that show it to the bytes that show it bound.
+"""CPU per pod of each step, from reading its ADDED event to reading the event that shows it bound.
 
-Each step is measured by itself over many pods, with documents of real size: no profiler distorts it. Events and
-logs, which follow behind, are not among the steps.
+Each step is measured for many pods with documents of realistic size. Events and logs are not included.
 """
 
 import asyncio
@@ -19,7 +18,7 @@ from tests.bench.apart import apart
 from tests.bench.core import cpu_of_all, decide_all, evidence, peak_mib, tell, world
 from tests.bench.documents import CREATED, real_pod, watch_line
 from tests.bench.replay import reflector_of
-from tests.bench.sending import bind_server, by_wire, run
+from tests.bench.sending import bind_server, run
 from tests.bench.spec import OURS, Case, Goal, Measure, Measured
 from tests.build import a_pool
 from tests.objects import Json
@@ -51,7 +50,7 @@ def cases(shrink: int) -> tuple[Case, ...]:
 
 
 def steps(nodes: int, pods: int) -> Measured:
-    """Measure every step of so many pods."""
+    """Measure every step."""
     there = world(nodes, cpu="96", gpu=8)
     scheduler = there.scheduler
     scheduler.observe(PoolSeen(a_pool(POOL, labels={"team": "team-0"})), 0.0)
@@ -65,8 +64,8 @@ def steps(nodes: int, pods: int) -> Measured:
     costs["take it in"] = cpu_of_all(lambda: tell(scheduler, seen))
     said: list[Bind] = []
     costs["decide"] = cpu_of_all(lambda: said.extend(act for act in decide_all(scheduler) if isinstance(act, Bind)))
-    with tempfile.TemporaryDirectory() as directory, bind_server(Path(directory), secure=True) as server:
-        costs["send its Binding and read the answer"] = cpu_of_all(partial(run, by_wire, said, server()))
+    with tempfile.TemporaryDirectory() as directory, bind_server(Path(directory)) as server:
+        costs["send its Binding and read the answer"] = cpu_of_all(partial(run, said, server))
     bound = [watch_line("MODIFIED", shown_bound(bind, version=pods + 1 + place)) for place, bind in enumerate(said)]
     shown: list[Event] = []
     costs["read the event that shows it bound"] = cpu_of_all(lambda: shown.extend(read(bound, specs)))
@@ -78,7 +77,7 @@ def steps(nodes: int, pods: int) -> Measured:
 
 
 def read(lines: Sequence[bytes], specs: SpecCache) -> list[Event]:
-    """Let the production reflector read the lines, cut as a socket cuts them; return what the core would hear."""
+    """Let the reflector read the lines in pieces like those of a socket; return the events."""
     stream = b"".join(lines)
     pieces = [stream[start : start + PIECE_BYTES] for start in range(0, len(stream), PIECE_BYTES)]
     heard: list[Event] = []
@@ -87,7 +86,7 @@ def read(lines: Sequence[bytes], specs: SpecCache) -> list[Event]:
 
 
 def shown_bound(bind: Bind, *, version: int) -> Json:
-    """Return the pod as the API server shows it after its Binding: on its node, and not yet running."""
+    """Return the pod as the API server shows it after its Binding."""
     number = int(bind.pod.uid.rpartition("-")[2])
     document = real_pod(number, version=version)
     document["spec"]["nodeName"] = bind.node

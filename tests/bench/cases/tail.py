@@ -1,4 +1,4 @@
-"""Pods that arrive at a pace: the time from the POST of a pod to its Binding, as a watcher sees it."""
+"""Pods that arrive at a fixed rate: the time from the POST of a pod to its Binding, as a watcher sees it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ SECONDS = 20
 P99 = "ms from POST to Binding, p99"
 PERCENTILES = (50, 90, 99)
 GOALS = {50: 1.0, 150: 0.5}
-"""Pods per second -> how much of the peer's p99 ours may take."""
+"""Pods per second -> goal of p99, as a share of the peer's."""
 
 
 def cases(shrink: int) -> tuple[Case, ...]:
@@ -42,7 +42,7 @@ def opened(nodes: int, rate: int, pods: int) -> Iterator[Measure]:
 
 
 def paced(ground: Arena, rate: int, pods: int, side: str) -> Measured:
-    """Let pods arrive at a pace while a side runs."""
+    """Create pods at a fixed rate while a side runs."""
     namespace = ground.new_namespace()
     runner = ground.runner(side, namespace)
     with History(ground.plane) as history:
