@@ -1,4 +1,4 @@
-"""Helm for the tests of the chart: found, or built where Go is here; else the tests that need it are left out."""
+"""Helm for the tests of the chart: found or built with Go; otherwise the tests that need it are skipped."""
 
 import pytest
 
@@ -13,5 +13,5 @@ def helm() -> Helm:
 
 @pytest.fixture
 def defaults(helm: Helm) -> Rendered:
-    """The release with no value given."""
+    """The release with the default values."""
     return helm.render({})

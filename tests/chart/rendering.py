@@ -1,4 +1,4 @@
-"""What helm makes of the chart with given values."""
+"""Renders the chart with Helm."""
 
 import json
 import subprocess
@@ -17,12 +17,12 @@ CHART = ROOT / "helm" / "ai-scheduler"
 
 
 class RefusedError(Exception):
-    """Helm does not render these values; the text is what it says."""
+    """Helm refuses the values; the text is its output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """The objects of a release, in helm's order."""
+    """The objects of a release, in the order of Helm."""
 
     objects: tuple[Json, ...]
 
@@ -53,7 +53,7 @@ class Rendered:
 
 @dataclass(frozen=True, slots=True)
 class Helm:
-    """The program; the same values are rendered once."""
+    """The helm program; the same values are rendered only once."""
 
     program: Path
     _known: dict[str, Rendered] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class Helm:
         return self._known[key]
 
     def run(self, arguments: Sequence[str], values: Values) -> str:
-        """Return what the program prints; raises RefusedError."""
+        """Return the output of a command; raises RefusedError."""
         command = [str(self.program), *arguments]
         ran = subprocess.run(command, input=json.dumps(values), capture_output=True, text=True, check=False)
         if ran.returncode != 0:

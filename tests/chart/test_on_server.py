@@ -1,4 +1,4 @@
-"""A real API server takes what the chart makes, and a release comes and goes with the definition of Pools kept."""
+"""The chart on a real API server: install, upgrade, rollback and uninstall; the CRD of Pools stays."""
 
 import http.client
 import json
@@ -22,9 +22,9 @@ from tests.real.replicas import wait
 NAMESPACE = "chart"
 STANDARD = "pod-security.kubernetes.io/enforce"
 OF_OPERATORS = {"ServiceMonitor", "PrometheusRule"}
-"""Kinds whose definitions come with the Prometheus operator."""
+"""Kinds of the Prometheus Operator."""
 Release = Callable[..., str]
-"""Runs a command of helm in a namespace and returns what it prints."""
+"""Runs a helm command in a namespace and returns its output."""
 
 
 def kubectl(plane: ControlPlane, *arguments: str, stdin: str | None = None) -> str:
@@ -39,7 +39,7 @@ def undefine(plane: ControlPlane) -> None:
 
 @pytest.fixture(scope="module")
 def strict_namespace(control_plane: ControlPlane) -> Iterator[str]:
-    """A namespace that takes only pods of the standard `restricted`. In the end Pools are defined again."""
+    """A namespace with the Pod Security Standard `restricted`. At the end the CRD of Pools is installed again."""
     labelled = {"name": NAMESPACE, "labels": {STANDARD: "restricted"}}
     document = {"apiVersion": "v1", "kind": "Namespace", "metadata": labelled}
     kubectl(control_plane, "apply", "-f", "-", stdin=json.dumps(document))
@@ -51,7 +51,7 @@ def strict_namespace(control_plane: ControlPlane) -> Iterator[str]:
 
 @pytest.fixture
 def plane(control_plane: ControlPlane, strict_namespace: str) -> ControlPlane:
-    """A control plane without the definition of Pools."""
+    """A control plane without the CRD of Pools."""
     undefine(control_plane)
     return control_plane
 
@@ -178,7 +178,7 @@ LIST = ("GET", "/api/v1/nodes")
 
 
 class FairServer:
-    """A second API server on the same etcd, with API Priority and Fairness, which the tests' own has not."""
+    """A second API server on the same etcd, with API Priority and Fairness enabled."""
 
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
@@ -189,7 +189,7 @@ class FairServer:
         self.part = plane.program("fair-apiserver", command, self._ready)
 
     def level(self, method: str, path: str, user: str) -> tuple[str, str]:
-        """Return the names of the FlowSchema and the priority level under which it answers a user."""
+        """Return the names of the FlowSchema and the priority level of a request."""
         answer = self._ask(method, path, {"Impersonate-User": user})
         schema = answer.getheader("X-Kubernetes-PF-FlowSchema-UID", "")
         level = answer.getheader("X-Kubernetes-PF-PriorityLevel-UID", "")
@@ -202,7 +202,7 @@ class FairServer:
             return False
 
     def _ask(self, method: str, path: str, headers: dict[str, str]) -> http.client.HTTPResponse:
-        """Return the answer without its body."""
+        """Return the response without its body."""
         connection = http.client.HTTPSConnection("127.0.0.1", self._port, timeout=30, context=self._plane.tls)
         content = "application/merge-patch+json" if method == "PATCH" else "application/json"
         try:
@@ -218,7 +218,7 @@ class FairServer:
 
 @pytest.fixture
 def fair(plane: ControlPlane) -> Iterator[FairServer]:
-    """The second API server; what it makes of its own is removed."""
+    """The second API server; its own objects are deleted at the end."""
     server = FairServer(plane)
     server.part.start()
     yield server

@@ -1,4 +1,4 @@
-"""The pods: how they are secured, started, probed, stopped and spread."""
+"""The pods of the chart: security, start, probes, stop and spread."""
 
 import pytest
 
@@ -18,7 +18,7 @@ HOST_FIELDS = {"hostNetwork", "hostPID", "hostIPC", "hostUsers"}
 
 
 def pods(rendered: Rendered) -> list[Json]:
-    """Return the specs of all pods of the release: the scheduler's and the test's."""
+    """Return the specs of the pods of the Deployment and of `helm test`."""
     return [rendered.pod(), *(pod["spec"] for pod in rendered.all("Pod"))]
 
 

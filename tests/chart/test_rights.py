@@ -1,4 +1,4 @@
-"""What the scheduler's account may do is what the documentation says that it needs."""
+"""The RBAC rules of the chart are those of the documentation."""
 
 import re
 from collections.abc import Iterator
@@ -12,14 +12,14 @@ Right = tuple[str, str, str]
 
 
 def tables() -> list[str]:
-    """Return the tables of the section about rights: of the whole cluster, and of the Lease's namespace."""
+    """Return the two tables of the documentation: cluster-wide permissions and those in the namespace of the Lease."""
     text = (ROOT / "docs" / "debugging.md").read_text()
     section = text.partition("## The rights that the daemon needs\n")[2].partition("\n## ")[0]
     return re.findall(r"(?:^\|.*\n)+", section, re.MULTILINE)
 
 
 def documented(table: str, eviction: str) -> Iterator[Right]:
-    """Yield the rights of a table; of the rows about evicting only that of this way to evict."""
+    """Yield the permissions of a table, with those of only one way to evict."""
     for row in table.splitlines()[2:]:
         group, resources, verbs, purpose = (cell.strip() for cell in row.strip("|").split("|"))
         if "Evicting" in purpose and f"`eviction: {eviction}`" not in purpose:

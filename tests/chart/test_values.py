@@ -1,4 +1,4 @@
-"""What values may say, and what becomes of them."""
+"""Validation of the values, and the objects that they render."""
 
 import re
 from itertools import product
@@ -150,7 +150,7 @@ WRONG: list[tuple[Values, str, str]] = [
     ),
     ({"networkPolicy": {"metricsFrom": [{"pods": {}}]}}, "networkPolicy.metricsFrom.0", unknown("pods")),
 ]
-"""Values, the path of the one that is wrong, and a pattern of what is said about it."""
+"""Values, the path of the wrong value, and a pattern of the message."""
 
 CONTRADICTIONS: list[tuple[Values, str]] = [
     (
@@ -175,7 +175,7 @@ CONTRADICTIONS: list[tuple[Values, str]] = [
 
 
 def complaints(said: str) -> dict[str, str]:
-    """Return what helm says of values, by path: Helm 4 writes "at '/image/tag': ...", Helm 3 "image.tag: ..."."""
+    """Return the messages of Helm by path: Helm 4 writes "at '/image/tag': ...", Helm 3 "image.tag: ..."."""
     found: dict[str, str] = {}
     for line in said.partition("chart(s):")[2].splitlines():
         match = re.fullmatch(r" *- (?:at '(?P<pointer>[^']*)'|(?P<path>[^ ]+)): (?P<text>.*)", line)

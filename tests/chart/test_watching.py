@@ -1,4 +1,4 @@
-"""Alerts, runbooks and the dashboard: what they name exists, and they say the same."""
+"""Alerts, runbooks and the dashboard name existing metrics and agree with each other."""
 
 import json
 import re
@@ -23,7 +23,7 @@ def described() -> set[str]:
 
 
 def unknown(queries: Iterator[str]) -> list[str]:
-    """Return the names of metrics in queries that the documentation does not describe."""
+    """Return the metrics in queries that the documentation does not describe."""
     used = sorted({name for query in queries for name in NAME.findall(query)})
     return [name for name in used if not {name, re.sub(r"_(bucket|count|sum)$", "", name)} & described()]
 

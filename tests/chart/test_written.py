@@ -1,4 +1,4 @@
-"""What is generated is what its sources say."""
+"""Generated files are up to date with their sources."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
-"""What becomes of a test where a program that it needs is absent.
+"""Skips a test whose program is missing.
 
-Law: it is left out with a reason; with `CI=true` that is a failure. Never a silent pass.
+Invariant: the skip has a reason, and with `CI=true` it is a failure.
 """
 
 import os
@@ -10,12 +10,12 @@ import pytest
 
 
 def in_ci() -> bool:
-    """Answer whether leaving a test out makes the run fail: the environment says `CI=true`."""
+    """Return whether a skipped test fails the run: the environment has `CI=true`."""
     return os.environ.get("CI", "").lower() == "true"
 
 
 def leave_out(reason: str) -> NoReturn:
-    """End the test that asks: skipped with this reason, or failed where leaving out is a failure."""
+    """Skip the calling test with this reason; with `CI=true` fail it."""
     if in_ci():
         pytest.fail(f"left out with CI=true: {reason}", pytrace=False)
     pytest.skip(reason)

@@ -1,6 +1,6 @@
-"""The programs of the real control plane: where they are, and how to get them.
+"""Finds and builds the programs of the real control plane.
 
-Law: `tools/controlplane/build.py` alone knows the search order, the cache and the recipe; this module asks it.
+Invariant: only `tools/controlplane/build.py` knows the search order, the cache and the flags; this module runs it.
 """
 
 import subprocess
@@ -29,11 +29,11 @@ class Binaries:
 
 
 class BinariesUnavailableError(Exception):
-    """The programs are neither here nor can they be built; the text says why."""
+    """The programs are missing and cannot be built; the text says why."""
 
 
 def find_binaries() -> Binaries | None:
-    """Answer the programs when all five are here, else None. Raises when `KUBEBUILDER_ASSETS` is set and unusable."""
+    """Return the programs if all five exist, else None. Raises BinariesUnavailableError."""
     paths = _listed()
     try:
         return Binaries(
@@ -48,27 +48,27 @@ def find_binaries() -> Binaries | None:
 
 
 def find_helm() -> Path | None:
-    """Answer helm when it is here, else None."""
+    """Return the path of helm, or None."""
     return _listed().get("helm")
 
 
 def go_problem() -> str | None:
-    """Answer why Go cannot build the programs on this machine, or None when it can."""
+    """Return why Go cannot build the programs, or None."""
     return _ask("--go-problem").strip() or None
 
 
 def build_binaries() -> Binaries:
-    """Build what is missing, showing progress on stderr, and answer the programs. Minutes when the caches are cold."""
+    """Build the missing programs with progress on stderr; this takes minutes if the caches are cold."""
     return _built(find_binaries)
 
 
 def build_helm() -> Path:
-    """Build helm, as `build_binaries` does."""
+    """Build helm with progress on stderr."""
     return _built(find_helm, "--only", "helm")
 
 
 def the_helm() -> Path:
-    """Answer helm, built where that is needed; where it cannot be, the test is left out."""
+    """Return helm and build it if it is missing; if it cannot be built, skip the test."""
     found = find_helm()
     if found is None:
         problem = go_problem()

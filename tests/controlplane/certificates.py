@@ -1,7 +1,6 @@
-"""Keys and certificates for one short-lived control plane.
+"""Keys and certificates of a control plane for tests.
 
-Laws: one authority signs everything; keys are P-256, which costs milliseconds; nothing reads the clock, so the
-validity is a century that contains now.
+Invariants: one authority signs everything. Keys are P-256, which are fast to create. The validity is a fixed century.
 """
 
 import ipaddress
@@ -20,14 +19,14 @@ NOT_AFTER = datetime(2123, 12, 31, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The files of a key and of the certificate over it."""
+    """The files of a key and its certificate."""
 
     certificate: Path
     key: Path
 
 
 class Authority:
-    """A certificate authority that writes what it signs into one directory."""
+    """A certificate authority that writes its certificates into one directory."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -43,14 +42,14 @@ class Authority:
         self.certificate.write_bytes(_pem(builder.sign(self._key, hashes.SHA256())))
 
     def server(self, name: str) -> Identity:
-        """Sign a serving certificate for loopback."""
+        """Create a serving certificate for loopback."""
         addresses = x509.SubjectAlternativeName(
             [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")]
         )
         return self._sign(name, "", ExtendedKeyUsageOID.SERVER_AUTH, addresses)
 
     def client(self, name: str, group: str) -> Identity:
-        """Sign a client certificate: the API server reads user `name` in group `group` from it."""
+        """Create a client certificate of the user `name` in the group `group`."""
         return self._sign(name, group, ExtendedKeyUsageOID.CLIENT_AUTH, None)
 
     def _sign(
@@ -75,7 +74,7 @@ class Authority:
 
 
 def write_service_account_keys(directory: Path) -> tuple[Path, Path]:
-    """Write the pair that signs service account tokens; answer (private, public)."""
+    """Write the key pair that signs service account tokens; return (private, public)."""
     key = ec.generate_private_key(ec.SECP256R1())
     private, public = directory / "sa.key", directory / "sa.pub"
     _write_key(key, private)

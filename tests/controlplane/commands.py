@@ -1,10 +1,10 @@
-"""The command lines of the control plane's parts.
+"""The command lines of the control plane's programs.
 
-Laws:
-- Loopback only; every port is an argument; nothing elects a leader.
-- The API server limits nothing, so that what a benchmark measures is the scheduler and the API server's own cost.
-- ServiceAccount admission is off because no controller makes the `default` account; TaintNodesByCondition is off so
-  that a node made through the API stays untainted without a kubelet.
+Invariants:
+- All programs listen on loopback, on ports from arguments, without leader election.
+- The API server has no request limits, so that a benchmark measures the scheduler and the API server itself.
+- ServiceAccount admission is off because no controller creates the service account `default`. TaintNodesByCondition is
+  off so that nodes without a kubelet have no taint.
 """
 
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class Ports:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """What the parts read."""
+    """The files that the programs read."""
 
     directory: Path
     authority: Path
@@ -52,7 +52,7 @@ class Files:
 
 
 def etcd(binaries: Binaries, files: Files, ports: Ports) -> list[str]:
-    """One member, no fsync: its data need not survive the machine, only the process."""
+    """One member without fsync: the data must survive the process, not the machine."""
     client, peer = f"http://127.0.0.1:{ports.etcd_client}", f"http://127.0.0.1:{ports.etcd_peer}"
     return [
         str(binaries.etcd),
@@ -70,7 +70,7 @@ def etcd(binaries: Binaries, files: Files, ports: Ports) -> list[str]:
 
 
 def kube_apiserver(binaries: Binaries, files: Files, ports: Ports) -> list[str]:
-    """Client certificates, static tokens and RBAC, on our own serving certificate."""
+    """An API server with client certificates, static tokens and RBAC."""
     return [
         str(binaries.kube_apiserver),
         f"--etcd-servers=http://127.0.0.1:{ports.etcd_client}",
@@ -97,12 +97,12 @@ def kube_apiserver(binaries: Binaries, files: Files, ports: Ports) -> list[str]:
         "--profiling=false",
         f"--audit-policy-file={files.audit_policy}",
         f"--audit-log-path={files.audit_log}",
-        "--audit-log-maxsize=1000000",  # megabytes: one file, whatever is measured; else it is cut off at a hundred
+        "--audit-log-maxsize=1000000",  # megabytes, so that the log is never rotated; the default is 100
     ]
 
 
 def kube_controller_manager(binaries: Binaries, files: Files, ports: Ports) -> list[str]:
-    """The controllers that make, finish and collect pods; none that judges nodes."""
+    """The controllers that create, finish and collect pods, without those that manage nodes."""
     return [
         str(binaries.kube_controller_manager),
         f"--kubeconfig={files.kubeconfig}",
@@ -118,7 +118,7 @@ def kube_controller_manager(binaries: Binaries, files: Files, ports: Ports) -> l
 
 
 def kube_scheduler(binaries: Binaries, files: Files, ports: Ports) -> list[str]:
-    """The peer: kube-scheduler with its defaults, but a client that does not hold it back."""
+    """kube-scheduler with its defaults, except for the limits of its client."""
     return [
         str(binaries.kube_scheduler),
         f"--config={files.scheduler_config}",
@@ -129,7 +129,7 @@ def kube_scheduler(binaries: Binaries, files: Files, ports: Ports) -> list[str]:
 
 
 def scheduler_config(kubeconfig: Path) -> dict[str, object]:
-    """The document that `kube_scheduler` reads: no election, client limits far above what it reaches."""
+    """Return the configuration of kube-scheduler: no leader election, client limits that it never reaches."""
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -139,13 +139,13 @@ def scheduler_config(kubeconfig: Path) -> dict[str, object]:
 
 
 ACCOUNT = "system:serviceaccount:kube-system:ai-scheduler"
+"""User of a scheduler that the chart installed."""
 SCHEDULER = "scheduler-of-the-tests"
-"""The user as whom schedulers run that are no pods of a release."""
-"""Who the scheduler is to the API server where the chart installed it."""
+"""User of a scheduler that is not a pod of a release."""
 
 
 def audit_policy() -> dict[str, object]:
-    """The document that makes the API server note every answer to a Binding, and all that schedulers of ours ask."""
+    """Return an audit policy that logs every Binding and every request of a scheduler of the tests."""
     binding = {"level": "Request", "verbs": ["create"], "resources": [{"group": "", "resources": ["pods/binding"]}]}
     return {
         "apiVersion": "audit.k8s.io/v1",

@@ -1,4 +1,4 @@
-"""Many requests at once, for tests that need a crowd of objects quickly."""
+"""Sends many requests in parallel, for tests that create many objects."""
 
 import http.client
 import json
@@ -24,14 +24,14 @@ class Request:
 
 
 def create(connect: Connect, path: str, documents: Iterable[dict[str, Any]]) -> None:
-    """POST all documents to a collection. Raises AssertionError at the first refusal."""
+    """POST all documents to a collection. Raises AssertionError if a request fails."""
     send(connect, [Request("POST", path, document) for document in documents])
 
 
 def send(connect: Connect, requests: Sequence[Request]) -> None:
-    """Send all, a connection's share one after the other; raises AssertionError where one is refused.
+    """Send all requests over `CONNECTIONS` connections. Raises AssertionError if a request fails.
 
-    What a PATCH or DELETE is meant for may be gone.
+    A PATCH or DELETE may get 404.
     """
     shares = [requests[number::CONNECTIONS] for number in range(CONNECTIONS)]
     with ThreadPoolExecutor(CONNECTIONS) as threads:

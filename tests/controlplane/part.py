@@ -1,9 +1,9 @@
-"""One program of the control plane as a process that can be killed, stopped, paused and started again.
+"""One program of the control plane as a process that can be killed, stopped, paused and restarted.
 
-Laws:
-- A part keeps its command line, so it comes back on the same port and the same data.
-- Ready means that its own endpoint says so; a part that ends or stays silent is an error with its last log lines.
-- Each part has a session of its own: a Ctrl-C at the tests is not a signal to it.
+Invariants:
+- A part keeps its command line, so it restarts on the same port and data.
+- A part is ready when its probe says so; if it ends or stays silent, the error contains its last log lines.
+- Each part has its own session, so that Ctrl-C in the tests does not signal it.
 """
 
 import os
@@ -22,11 +22,11 @@ LOG_LINES_SHOWN = 30
 
 
 class PartError(Exception):
-    """A part did not come up or did not stop; the text ends with its last log lines."""
+    """A part did not start or stop; the text ends with its last log lines."""
 
 
 class Part:
-    """One program. `probe` answers whether it is ready, and may not raise for a part that is merely not there yet."""
+    """One program. `probe` returns whether it is ready and must not raise while the part starts."""
 
     def __init__(self, name: str, command: list[str], log: Path, probe: Callable[[], bool], warden: Warden) -> None:
         self.name = name
@@ -39,17 +39,17 @@ class Part:
 
     @property
     def pid(self) -> int:
-        """The process number. Raises PartError when the part is not running."""
+        """The pid. Raises PartError if the part does not run."""
         if self._process is None:
             raise PartError(f"{self.name} is not running")
         return self._process.pid
 
     def running(self) -> bool:
-        """Answer whether the process lives (a paused one does)."""
+        """Return whether the process exists; a paused process does."""
         return self._process is not None and self._process.poll() is None
 
     def end_status(self) -> int | None:
-        """Answer the exit status of a process that ended by itself; None while it lives."""
+        """Return the exit status of a process that ended by itself, or None."""
         return self._process.poll() if self._process is not None else None
 
     def start(self) -> None:
@@ -58,7 +58,7 @@ class Part:
         self.wait_ready()
 
     def launch(self) -> None:
-        """Start without waiting. Raises PartError when it runs already."""
+        """Start without waiting. Raises PartError if the part runs already."""
         if self.running():
             raise PartError(f"{self.name} runs already")
         self._reap()
@@ -69,7 +69,7 @@ class Part:
         self._warden.watch(self._process.pid)
 
     def wait_ready(self) -> None:
-        """Poll until ready. Raises PartError when the process ends first or the time is over."""
+        """Poll until the part is ready. Raises PartError if it ends or on a timeout."""
         deadline = time.monotonic() + READY_WITHIN_SECONDS
         while not self._probe():
             if not self.running():
@@ -79,14 +79,16 @@ class Part:
             time.sleep(POLL_EVERY_SECONDS)
 
     def kill(self) -> None:
-        """SIGKILL, and wait until it is gone. Nothing happens to a part that does not run."""
+        """Send SIGKILL and wait for the end. A part that does not run is left alone."""
         if self._process is not None:
             self._process.kill()
             self._reap()
 
     def stop(self) -> int:
-        """SIGTERM, and wait for the end; answer the exit status. Raises PartError when it does not come (an API server
-        with open watches takes a minute)."""
+        """Send SIGTERM, wait for the end and return the exit status. Raises PartError on a timeout.
+
+        An API server with open watches needs up to a minute.
+        """
         os.kill(self.pid, signal.SIGTERM)
         self.resume()
         process = self._process
@@ -101,19 +103,19 @@ class Part:
         return status
 
     def pause(self) -> None:
-        """SIGSTOP: sockets stay open, nothing answers. Returns when all its threads stand still, not only asked to."""
+        """Send SIGSTOP and return when all threads have stopped; the sockets stay open."""
         if not self._paused:
             os.kill(self.pid, signal.SIGSTOP)
-            os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)  # one that dies is left to be reaped
+            os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)  # a process that ends is reaped later
             self._paused = True
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         os.kill(self.pid, signal.SIGCONT)
         self._paused = False
 
     def heal(self) -> None:
-        """Bring a paused or dead part back."""
+        """Resume a paused part or start a dead part."""
         if not self.running():
             self.start()
         elif self._paused:

@@ -1,10 +1,10 @@
 """The real control plane: etcd, kube-apiserver and kube-controller-manager on loopback, kube-scheduler on request.
 
-Laws:
-- Everything it writes, logs included, is in one temporary directory; everything it starts ends with it, or with the
-  process that started it.
-- A part that was killed, stopped or paused comes back on the same port with the same data.
-- Its calls block; from a coroutine use `asyncio.to_thread`.
+Invariants:
+- All files and logs are in one temporary directory. All programs end with the control plane or with the process that
+  started it.
+- A part that was killed, stopped or paused restarts on the same port with the same data.
+- The calls block; in a coroutine use `asyncio.to_thread`.
 """
 
 import base64
@@ -37,14 +37,14 @@ PROBE_ANSWER_WITHIN_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An HTTP answer of the API server: the status code and the decoded JSON body (None when it is not JSON)."""
+    """A response of the API server: the status code and the decoded JSON body, or None if it is not JSON."""
 
     status: int
     body: Any
 
 
 class ControlPlane:
-    """A control plane of its own for one test session. Use as a context manager."""
+    """A control plane for one test session. Use it as a context manager."""
 
     def __init__(self, binaries: Binaries) -> None:
         self.binaries = binaries
@@ -55,9 +55,9 @@ class ControlPlane:
         self.kubeconfig = self.directory / "admin.kubeconfig"
         self.token_kubeconfig = self.directory / "token.kubeconfig"
         self.scheduler_kubeconfig = self.directory / "scheduler.kubeconfig"
-        """Of a user who may nothing until somebody grants it."""
+        """The kubeconfig of a user without permissions of its own."""
         self.audit_log = self.directory / "audit.log"
-        """Every answer to a Binding, and all that schedulers of ours asked, one JSON document a line."""
+        """Every Binding and every request of a scheduler of the tests, one JSON document per line."""
         files, admin = self._write_files()
         self.authority = files.authority
         self.admin = admin
@@ -92,67 +92,64 @@ class ControlPlane:
         self.close()
 
     def start(self) -> None:
-        """Start etcd, the API server and the controllers, each when the one before is ready. Raises PartError."""
+        """Start etcd, the API server and the controller manager, each after the previous is ready. Raises PartError."""
         for name in ("etcd", "kube-apiserver"):
             self._parts[name].start()
         self._wait_until(lambda: self.api("GET", "/api/v1/namespaces/default").status == 200, "the default namespace")
         self._parts["kube-controller-manager"].start()
 
     def start_kube_scheduler(self) -> None:
-        """Start the peer, which takes the pods whose `schedulerName` is `default-scheduler`. Raises PartError."""
+        """Start kube-scheduler. Raises PartError."""
         self._parts["kube-scheduler"].start()
 
     def close(self) -> None:
-        """Kill every part and remove the directory, its logs included."""
+        """Kill every part and delete the directory with the logs."""
         for part in reversed(self._parts.values()):
             part.kill()
         self._warden.close()
         shutil.rmtree(self.directory)
 
     def kill(self, part: PartName) -> None:
-        """SIGKILL, and wait until it is gone."""
+        """Send SIGKILL and wait for the end."""
         self._parts[part].kill()
 
     def program(self, name: str, command: list[str], probe: Callable[[], bool]) -> Part:
-        """Return a program of the caller's that ends with the control plane; its log is `NAME.log` in the directory."""
+        """Return another program that ends with the control plane; its log is `NAME.log` in the directory."""
         return Part(name, command, self.directory / f"{name}.log", probe, self._warden)
 
     def stop(self, part: PartName) -> None:
-        """SIGTERM, and wait for its clean end (the API server holds idle watches open for up to a minute)."""
+        """Send SIGTERM and wait for the end; an API server with open watches needs up to a minute."""
         self._parts[part].stop()
 
     def pause(self, part: PartName) -> None:
-        """SIGSTOP: its connections stay open and nothing answers."""
+        """Send SIGSTOP: the connections stay open without responses."""
         self._parts[part].pause()
 
     def resume(self, part: PartName) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         self._parts[part].resume()
 
     def restart(self, part: PartName, *, gracefully: bool = False) -> None:
-        """Kill it, or `stop` it gracefully, if it runs; start it on the same port and data, and wait until it is ready.
-
-        Raises PartError.
-        """
+        """Kill or gracefully stop a running part, start it and wait until it is ready. Raises PartError."""
         if gracefully and self._parts[part].running():
             self._parts[part].stop()
         self._parts[part].kill()
         self._parts[part].start()
 
     def running(self, part: PartName) -> bool:
-        """Answer whether the part's process lives (a paused one does)."""
+        """Return whether the process of the part exists; a paused process does."""
         return self._parts[part].running()
 
     def pid(self, part: PartName) -> int:
-        """Answer the part's process number, for measuring it. Raises PartError when it is not running."""
+        """Return the pid of the part. Raises PartError if the part does not run."""
         return self._parts[part].pid
 
     def log(self, part: PartName) -> str:
-        """Answer what the part has logged so far."""
+        """Return the log of the part."""
         return self._parts[part].log.read_text(errors="replace")
 
     def heal(self) -> None:
-        """Bring back what a test left paused or dead, and end the peer: the state that `start` made."""
+        """Restore the state after `start`: resume or restart the parts, and stop kube-scheduler."""
         self._parts["kube-scheduler"].kill()
         for name in ("etcd", "kube-apiserver", "kube-controller-manager"):
             self._parts[name].heal()
@@ -160,7 +157,7 @@ class ControlPlane:
     def kubectl(
         self, *args: str, stdin: str | None = None, kubeconfig: Path | None = None, timeout_seconds: float = 60.0
     ) -> subprocess.CompletedProcess[str]:
-        """Run kubectl as the administrator and answer what it printed; its status is the caller's to judge."""
+        """Run kubectl as the administrator; the caller checks the exit status."""
         env = {**os.environ, "KUBECONFIG": str(kubeconfig or self.kubeconfig), "HOME": str(self.directory)}
         return subprocess.run(
             [str(self.binaries.kubectl), *args],
@@ -173,7 +170,7 @@ class ControlPlane:
         )
 
     def api(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Answer:
-        """One request as the administrator; PATCH is a merge patch. Raises OSError when no answer comes."""
+        """Send one request as the administrator; PATCH is a merge patch. Raises OSError without a response."""
         content_type = "application/merge-patch+json" if method == "PATCH" else "application/json"
         return _request(
             self.connect(), method, path, None if body is None else (content_type, json.dumps(body).encode())
@@ -227,7 +224,7 @@ class ControlPlane:
         return self._serves(self.ports.api_server, "/readyz", self.tls)
 
     def _healthy(self, port: int, path: str) -> bool:
-        """Ask a part that signs its own serving certificate."""
+        """Probe a part with a self-signed serving certificate."""
         return self._serves(port, path, ssl._create_unverified_context())
 
     def _serves(self, port: int, path: str, tls: ssl.SSLContext) -> bool:
@@ -252,7 +249,7 @@ def _says_ok(connection: http.client.HTTPConnection, path: str) -> bool:
 def _request(
     connection: http.client.HTTPConnection, method: str, path: str, content: tuple[str, bytes] | None
 ) -> Answer:
-    """Send one request on a connection of its own; `content` is (type, bytes)."""
+    """Send one request and close the connection; `content` is (type, bytes)."""
     try:
         if content is None:
             connection.request(method, path)
@@ -273,7 +270,7 @@ def _client_tls(authority: Path, identity: Identity) -> ssl.SSLContext:
 
 
 def _write_kubeconfig(path: Path, url: str, authority: Path, credentials: Mapping[str, str]) -> None:
-    """Write a kubeconfig with everything inside it. JSON is YAML."""
+    """Write a kubeconfig with embedded credentials, as JSON."""
     cluster = {"server": url, "certificate-authority-data": _base64(authority)}
     document = {
         "apiVersion": "v1",

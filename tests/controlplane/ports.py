@@ -1,6 +1,6 @@
-"""Ports of the loopback for the programs of a test session.
+"""Loopback ports for the programs of a test session.
 
-Law: a port is given once, so that nobody else gets that of a program which is down.
+Invariant: a port is returned only once, so that no other program gets the port of a stopped program.
 """
 
 import os
@@ -8,8 +8,7 @@ import socket
 from itertools import count, islice
 
 FIRST_PORT, LAST_PORT = 20_000, 29_999
-"""Below the range from which Linux takes the ports of outgoing connections, so that the port of a part that is down is
-not taken by a client that tries to reach it."""
+"""Below the ephemeral port range of Linux, so that no outgoing connection takes the port of a stopped part."""
 
 _SPAN = LAST_PORT - FIRST_PORT + 1
 _steps = count(os.getpid() * 17)
@@ -20,7 +19,7 @@ class PortsError(Exception):
 
 
 def free_ports(number: int) -> list[int]:
-    """Answer ports that nobody has bound now, from a place in the range that differs from process to process."""
+    """Return unbound ports; the search starts at a different port in each process."""
     found: list[int] = []
     for step in islice(_steps, _SPAN):
         port = FIRST_PORT + step % _SPAN

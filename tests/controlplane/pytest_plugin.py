@@ -1,13 +1,13 @@
-"""How the tests on the real API server take part in a run.
+"""Runs or deselects the tests on the real API server.
 
-Laws:
-- A test that asks for `control_plane`, or is marked so, is `real`.
-- Missing programs are built before the first test when Go is here. Without them the real tests are left out, and the
-  last lines of the run say so and say what to do; with `CI=true` that makes the run fail. Never a silent pass.
-- A build that fails is a failure of the run, not a reason to leave tests out quietly.
-- A test of what an older Kubernetes does not do is marked `newest`: where `KUBERNETES_VERSION` chooses an older one, it
-  is left out, and the last line of the run counts it.
-- `AI_SCHEDULER_REAL=0` leaves the real tests out by choice, and is reported all the same.
+Invariants:
+- A test with the fixture `control_plane` or the mark `real` is a real test.
+- If Go is available, missing programs are built before the first test. Otherwise the real tests are deselected, and the
+  last lines of the run say so and what to do. With `CI=true` this fails the run.
+- A failed build fails the run.
+- A test with the mark `newest` is deselected if `KUBERNETES_VERSION` selects an older version; the last line of the run
+  has the number of these tests.
+- `AI_SCHEDULER_REAL=0` deselects the real tests, and the last lines of the run say so.
 """
 
 import os
@@ -31,14 +31,14 @@ HOW_TO_RUN = (
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Why the real tests are not run. `broken` when that is a fault, wherever the run happens."""
+    """Why the real tests do not run. If `broken`, the run fails even without `CI=true`."""
 
     reason: str
     broken: bool
 
 
 class RealSuite:
-    """What became of the real tests in this run."""
+    """The state of the real tests in this run."""
 
     def __init__(self) -> None:
         self.binaries: Binaries | None = None
@@ -50,7 +50,7 @@ class RealSuite:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
-        """Mark before `-m` and `-k` select; provide for what they have left."""
+        """Set the marks before `-m` and `-k` select tests; then find the programs for the selected tests."""
         for item in items:
             if "control_plane" in getattr(item, "fixturenames", ()):
                 item.add_marker("real")
@@ -69,7 +69,7 @@ class RealSuite:
         items[:] = [item for item in items if item not in newest]
 
     def _provide_for(self, real: list[pytest.Item], config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Find or build the programs, or leave the real tests out."""
+        """Find or build the programs, or deselect the real tests."""
         found = _provide(config)
         if isinstance(found, Binaries):
             self.binaries = found
@@ -80,13 +80,13 @@ class RealSuite:
         items[:] = [item for item in items if item not in real]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Count the real tests whose body ran."""
+        """Count the real tests that ran."""
         if report.when == "call" and "real" in report.keywords:
             self._ran[report.nodeid] = None
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None]:
-        """Say it last, after pytest's own summary, and let the exit status follow."""
+        """Print the last lines after the summary of pytest and set the exit status."""
         yield
         lines = self.lines()
         if not lines:
@@ -100,7 +100,7 @@ class RealSuite:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def lines(self) -> list[str]:
-        """Answer what the last lines of the run say; nothing when no real test was selected."""
+        """Return the last lines of the run; empty if no real test was selected."""
         if self.left_out is not None:
             verdict = "THE REAL SUITE FAILED TO START" if self.fails() else "the real suite was not run"
             return [
@@ -114,7 +114,7 @@ class RealSuite:
         return [ran + (newest if self._count_newest else "")]
 
     def fails(self) -> bool:
-        """Answer whether leaving the real tests out makes the run fail."""
+        """Return whether the deselected real tests fail the run."""
         return self.left_out is not None and (self.left_out.broken or in_ci())
 
 
@@ -122,7 +122,7 @@ SUITE = pytest.StashKey[RealSuite]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the suite's record for this run."""
+    """Register the state of the real tests."""
     suite = RealSuite()
     config.stash[SUITE] = suite
     config.pluginmanager.register(suite, "real-suite")
@@ -130,9 +130,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def control_plane(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
-    """The one running control plane of this run: etcd, kube-apiserver and kube-controller-manager.
+    """The control plane of this run: etcd, kube-apiserver and kube-controller-manager.
 
-    What schedulers asked for in all tests is compared in the end with what the chart grants.
+    At the end, all requests of schedulers are compared with the permissions of the chart.
     """
     suite = request.config.stash[SUITE]
     if suite.binaries is None:
@@ -141,7 +141,7 @@ def control_plane(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
         suite.version = plane.api("GET", "/version").body["gitVersion"]
         grant(plane)
         yield plane
-        assert missing(plane) == [], "schedulers asked for what the chart does not grant"
+        assert missing(plane) == [], "schedulers sent requests that the chart does not permit"
 
 
 def _provide(config: pytest.Config) -> Binaries | LeftOut:

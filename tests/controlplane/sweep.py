@@ -1,7 +1,7 @@
-"""Emptying a control plane between tests.
+"""Deletes the objects of a test from a control plane.
 
-Laws: jobs go before pods, or the controller would make new ones; pods go at once, without a kubelet to agree; what the
-cluster itself made (its namespaces, its priority classes) stays, and so do CRDs.
+Invariants: Jobs are deleted before pods, because their controller would create new pods. Pods are deleted without a
+grace period, because there is no kubelet. System namespaces, system PriorityClasses and CRDs stay.
 """
 
 import time
@@ -27,7 +27,7 @@ _CLUSTER_WIDE = (
 
 
 class Reply(Protocol):
-    """An answer of the API server: its status code and its JSON body."""
+    """A response of the API server: its status code and its JSON body."""
 
     @property
     def status(self) -> int: ...
@@ -37,17 +37,17 @@ class Reply(Protocol):
 
 
 class Server(Protocol):
-    """Whatever asks the API server, as `plane.ControlPlane` does; PATCH is a merge patch."""
+    """A client of the API server, such as `plane.ControlPlane`; PATCH is a merge patch."""
 
     def api(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Reply: ...
 
 
 class SweepError(Exception):
-    """Objects stayed behind; the text names some."""
+    """Objects could not be deleted; the text names some of them."""
 
 
 def sweep(plane: Server, *, kept_pool: str = "") -> None:
-    """Delete every object of these kinds, but one pool, and added priority classes; wait until the pods are gone."""
+    """Delete all objects of these kinds except `kept_pool`, and all PriorityClasses of tests; wait for the pods."""
     for version, plural in _NAMESPACED:
         for namespace in sorted({item["metadata"]["namespace"] for item in _items(plane, version, plural)}):
             plane.api("DELETE", f"{_root(version)}/namespaces/{namespace}/{plural}", _AT_ONCE)
@@ -62,7 +62,7 @@ def sweep(plane: Server, *, kept_pool: str = "") -> None:
 
 
 def _wait_for_no_pods(plane: Server) -> None:
-    """Pods of a Job leave when the controller has taken its finalizer off; one that stays is freed from all of them."""
+    """Wait for the Job controller to remove its finalizers from pods; after a while remove all finalizers."""
     deadline = time.monotonic() + EMPTY_WITHIN_SECONDS
     patience = time.monotonic() + EMPTY_WITHIN_SECONDS / 20
     while left := _items(plane, "v1", "pods"):
@@ -79,7 +79,7 @@ def _wait_for_no_pods(plane: Server) -> None:
 
 
 def _items(plane: Server, version: str, plural: str) -> list[Mapping[str, Any]]:
-    """Answer the objects of all namespaces."""
+    """Return the objects of all namespaces."""
     answer = plane.api("GET", f"{_root(version)}/{plural}")
     if answer.status != 200:
         raise SweepError(f"GET {plural} answered {answer.status}: {answer.body}")

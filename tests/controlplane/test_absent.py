@@ -1,4 +1,4 @@
-"""A test that lacks its program is left out by a developer and fails in CI."""
+"""A test whose program is missing is skipped, and fails in CI."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The build script against a stand-in for Go: what it builds, where it looks, and what an interruption leaves."""
+"""The build script with a fake `go`: builds, search order and interruptions."""
 
 import re
 import runpy
@@ -30,7 +30,7 @@ def program(path: Path, text: str = "#!/bin/sh\n") -> Path:
 
 @pytest.fixture
 def env(tmp_path: Path) -> dict[str, str]:
-    """An empty cache, and a `go` that builds an empty program, or breaks after writing the one named in BREAK_AT."""
+    """An empty cache and a fake `go` that builds an empty program and fails at the program in BREAK_AT."""
     tools = tmp_path / "tools"
     tools.mkdir()
     program(tools / "go", GO)

@@ -1,4 +1,4 @@
-"""The control plane itself: it starts, answers as Kubernetes does, and survives what tests will do to it."""
+"""The control plane of the tests: it starts, serves, and survives kills, pauses and restarts."""
 
 import json
 import os
@@ -59,7 +59,7 @@ def test_every_part_listens_on_loopback_alone(plane: ControlPlane) -> None:
     assert plane.url.startswith("https://127.0.0.1:")
     for port in (plane.ports.etcd_client, plane.ports.etcd_peer, plane.ports.api_server, plane.ports.controllers):
         with socket.socket() as other:
-            other.bind(("127.0.0.2", port))  # a part that listened on every address would hold this one too
+            other.bind(("127.0.0.2", port))  # fails if a part listens on all addresses
 
 
 def test_node_made_through_the_api_stays_untainted(plane: ControlPlane) -> None:
@@ -202,7 +202,7 @@ def test_parts_end_when_the_tests_are_killed(tmp_path: Path) -> None:
 
 
 def alive(pid: int) -> bool:
-    """A killed process whose new parent has not looked yet is a zombie: dead."""
+    """Return whether the process has ended; a zombie has."""
     status = Path(f"/proc/{pid}/stat")
     try:
         return status.read_text().rpartition(")")[2].split()[0] != "Z"

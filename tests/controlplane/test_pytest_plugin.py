@@ -1,4 +1,4 @@
-"""What a run of pytest says and how it ends when the real control plane is not there."""
+"""Output and exit status of pytest without a real control plane."""
 
 import os
 import subprocess
@@ -28,7 +28,7 @@ def test_marked():
 
 
 def run_pytest(tmp_path: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run a suite of one plain and two real tests on a machine with neither programs nor Go."""
+    """Run one plain and two real tests without the programs and without Go."""
     (tmp_path / "test_suite.py").write_text(SUITE)
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    real: on the real API server\n    newest: n\n")
     outer = ("CI", "KUBEBUILDER_ASSETS", "AI_SCHEDULER_REAL", "KUBERNETES_VERSION")

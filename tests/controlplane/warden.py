@@ -1,9 +1,8 @@
-"""A process that outlives the tests only to end what they started.
+"""A process that kills the programs of the tests when the tests end, even by SIGKILL.
 
-Laws:
-- It reads `+PID` and `-PID` lines; when its input ends, for whatever reason the tests ended (SIGKILL included), it
-  kills the process groups still listed and ends itself.
-- It runs alone, with the standard library only.
+Invariants:
+- It reads lines `+PID` and `-PID`; at the end of its input it kills the remaining process groups and exits.
+- It uses only the standard library.
 """
 
 import os
@@ -15,22 +14,22 @@ from contextlib import suppress
 
 
 class Warden:
-    """The parent's side: tell the warden what to watch."""
+    """The side of the tests: starts the process and sends the lines."""
 
     def __init__(self) -> None:
         command = [sys.executable, "-I", __file__]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, text=True)
 
     def watch(self, pid: int) -> None:
-        """Have the process group `pid` killed when this process is gone."""
+        """Have the process group `pid` killed when this process ends."""
         self._tell(f"+{pid}")
 
     def forget(self, pid: int) -> None:
-        """The process group `pid` has ended; its number may soon be another's."""
+        """Stop watching the process group `pid`, which has ended; its number can be reused."""
         self._tell(f"-{pid}")
 
     def close(self) -> None:
-        """End the warden, which kills what it still watches."""
+        """End the process, which kills the watched process groups."""
         self._process.communicate()
 
     def _tell(self, line: str) -> None:
@@ -42,7 +41,7 @@ class Warden:
 
 
 def keep_watch(lines: Iterable[str]) -> None:
-    """The warden's side: follow the lines, then kill what is left."""
+    """The side of the process: read the lines, then kill the remaining process groups."""
     watched: dict[int, None] = {}
     for line in lines:
         pid = int(line[1:])

@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""Build the real control plane's programs from their released Go modules.
+"""Build the programs of the real control plane from their released Go modules.
 
-Laws:
-- The programs live outside the repository, in a directory named by the hash of the module files and of this recipe.
-- A program is there whole or not at all: it is built under another name, then renamed. An interrupted build goes on
-  where it stopped, and two builds at once wait for each other.
-- `KUBEBUILDER_ASSETS` comes first: what that directory holds is not built.
-- `KUBERNETES_VERSION` chooses among the versions that have module files here. Each version has a directory of its own,
-  and the choice of one leaves those of the others as they are.
+Invariants:
+- The cache is outside the repository. Its directory is named by a hash of the module files and the build flags.
+- A program is built under a temporary name and then renamed, so the cache has no partial program. An interrupted build
+  continues with the missing programs, and concurrent builds wait for each other.
+- Programs in `KUBEBUILDER_ASSETS` have precedence and are not built.
+- `KUBERNETES_VERSION` selects one of the versions with module files here. Each version has its own directory.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 DEFAULT_VERSION = "v1.36.3"
 KUBERNETES_MODULES = {DEFAULT_VERSION: "kubernetes", "v1.31.0": "kubernetes-1.31"}
-"""Version of Kubernetes -> the directory of its module files: the newest, and the oldest that the README promises."""
+"""Kubernetes version -> directory of its module files: the newest version and the oldest supported version."""
 OTHER_MODULES = ("etcd", "helm", "kwok")
 REPORT_EVERY_SECONDS = 5.0
 
@@ -37,7 +36,7 @@ _STRIPPED = "-s -w"
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One program: its file name, the module directory that names it as a tool, its main package, its link flags."""
+    """One program: its file name, its module directory, its main package and its linker flags."""
 
     name: str
     module: str
@@ -46,20 +45,20 @@ class Program:
 
 
 ON_REQUEST = ("kwok",)
-"""What no test needs yet: built only with `--with`."""
+"""Programs that no test needs: built only with `--with`."""
 
 REQUIRED_ASSETS = ("etcd", "kube-apiserver", "kubectl")
-"""What `KUBEBUILDER_ASSETS` must hold to be used at all."""
+"""Programs that `KUBEBUILDER_ASSETS` must contain."""
 
 
 class BuildError(Exception):
-    """A program cannot be built; the text says which and why, in words for the person who asked."""
+    """A program cannot be built; the text names the program and the reason."""
 
 
 def kubernetes_version(env: Mapping[str, str]) -> str:
-    """Answer the version that `KUBERNETES_VERSION` chooses; without it, the default.
+    """Return the version in `KUBERNETES_VERSION`, or the default.
 
-    Raises BuildError for a version that has no module files, and where `KUBEBUILDER_ASSETS` chooses as well.
+    Raises BuildError for a version without module files, and if `KUBEBUILDER_ASSETS` is set too.
     """
     chosen = env.get("KUBERNETES_VERSION")
     if not chosen:
@@ -73,7 +72,7 @@ def kubernetes_version(env: Mapping[str, str]) -> str:
 
 
 def all_programs(version: str) -> tuple[Program, ...]:
-    """Answer every program, those of Kubernetes in this version."""
+    """Return all programs, with those of Kubernetes in this version."""
     module = KUBERNETES_MODULES[version]
     major, minor, _ = version.removeprefix("v").split(".")
     link = " ".join(
@@ -97,7 +96,7 @@ def all_programs(version: str) -> tuple[Program, ...]:
 
 
 def cache_dir(env: Mapping[str, str]) -> Path:
-    """Answer the directory of the built programs; it may not exist yet."""
+    """Return the directory of the built programs, which may not exist."""
     root = env.get("AI_SCHEDULER_CONTROLPLANE_CACHE")
     if root is None:
         caches = env.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
@@ -106,7 +105,7 @@ def cache_dir(env: Mapping[str, str]) -> Path:
 
 
 def recipe_hash(version: str) -> str:
-    """Answer 16 hex digits that change with any module file of this version's build and with any flag of it."""
+    """Return 16 hex digits that depend on the module files and build flags of this version."""
     digest = hashlib.sha256(repr((all_programs(version), _build_flags())).encode())
     for module in (KUBERNETES_MODULES[version], *OTHER_MODULES):
         for name in ("go.mod", "go.sum"):
@@ -116,9 +115,9 @@ def recipe_hash(version: str) -> str:
 
 
 def locate(program: Program, env: Mapping[str, str]) -> Path | None:
-    """Answer where `program` is now: in the assets, else in the cache, else nowhere.
+    """Return the path of `program` in the assets or in the cache, or None.
 
-    Raises BuildError when `KUBEBUILDER_ASSETS` names a directory that lacks a program it must hold.
+    Raises BuildError if the directory in `KUBEBUILDER_ASSETS` lacks a required program.
     """
     assets = env.get("KUBEBUILDER_ASSETS")
     if assets:
@@ -132,7 +131,7 @@ def locate(program: Program, env: Mapping[str, str]) -> Path | None:
 
 
 def go_problem(env: Mapping[str, str]) -> str | None:
-    """Answer why Go cannot build here (absent, or too old for the module files), or None when it can."""
+    """Return why Go cannot build (it is missing or too old), or None."""
     go = shutil.which("go", path=env.get("PATH"))
     if go is None:
         return "there is no `go` in PATH"
@@ -144,7 +143,7 @@ def go_problem(env: Mapping[str, str]) -> str | None:
 
 
 def build(programs: Iterable[Program], env: Mapping[str, str]) -> None:
-    """Build the programs that are nowhere yet, one after the other. Raises BuildError."""
+    """Build the missing programs, one after the other. Raises BuildError."""
     missing = [program for program in programs if locate(program, env) is None]
     if not missing:
         return
@@ -188,7 +187,7 @@ def _build_one(program: Program, target: Path, title: str, env: Mapping[str, str
 
 
 def _follow(running: subprocess.Popen[str], title: str, packages: int, started: float) -> Sequence[str]:
-    """Report progress from the lines of `go build -v` (a package each) and answer the last twenty."""
+    """Report progress from the lines of `go build -v`, one per package, and return the last twenty."""
     last: list[str] = []
     compiled = 0
     reported = started
@@ -220,7 +219,7 @@ def _build_flags() -> tuple[str, ...]:
 
 
 def _go_env(env: Mapping[str, str]) -> dict[str, str]:
-    """Answer the environment in which the module files and this recipe alone decide what is built."""
+    """Return an environment in which no setting of the user changes the build."""
     return {**env, "CGO_ENABLED": "0", "GOFLAGS": "", "GOWORK": "off"}
 
 
@@ -233,12 +232,14 @@ def _say(text: str) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command line and answer the exit status; the last line of stdout is the directory of built programs."""
+    """Run the command line and return the exit status; the last line of stdout is the directory of the programs."""
     parser = argparse.ArgumentParser(description="Build the control plane that the tests run against.")
     parser.add_argument("--with", dest="extra", default="", metavar="NAMES", help=f"also build {','.join(ON_REQUEST)}")
-    parser.add_argument("--only", default="", metavar="NAMES", help="build these programs and no others")
-    parser.add_argument("--list", action="store_true", help="build nothing; print NAME<tab>PATH of what is there")
-    parser.add_argument("--go-problem", action="store_true", help="build nothing; print why Go cannot build here")
+    parser.add_argument("--only", default="", metavar="NAMES", help="build only these programs")
+    parser.add_argument(
+        "--list", action="store_true", help="build nothing; print NAME<tab>PATH of each program that exists"
+    )
+    parser.add_argument("--go-problem", action="store_true", help="build nothing; print why Go cannot build")
     options = parser.parse_args(arguments)
     extra, only = (tuple(filter(None, names.split(","))) for names in (options.extra, options.only))
     try:
