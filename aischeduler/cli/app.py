@@ -124,10 +124,10 @@ def check(
     config: Annotated[Path | None, Option(metavar="FILE", help="Configuration of the scheduler that is meant.")] = None,
 ) -> int:
     """Say what is wrong with configurations, Pools and pods before they are applied; status 1 where something is."""
-    from aischeduler.cli.check import Options  # noqa: PLC0415
+    from aischeduler.cli.check import CheckOptions  # noqa: PLC0415
     from aischeduler.cli.check import check as check_files  # noqa: PLC0415
 
-    return asyncio.run(check_files(Options([*(file or ()), *(files or ())], kubeconfig, context, config)))
+    return asyncio.run(check_files(CheckOptions([*(file or ()), *(files or ())], kubeconfig, context, config)))
 
 
 @config_app.command("print")

@@ -27,6 +27,16 @@ _PLACE = re.compile(r" - at `\$\.?|`$")
 _NAMELESS = re.compile(r"Expected `str` - at `key` in `\$\.?(.*)`", re.DOTALL)
 
 
+class JsonLoader(yaml.SafeLoader):
+    """YAML with the types of JSON: a string that looks like a date stays a string."""
+
+
+JsonLoader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
 class ConfigError(Exception):
     """The configuration cannot be used; the text is the sentence to show."""
 
@@ -64,22 +74,29 @@ def read_config(document: Mapping[str, Any]) -> Config:
 
 def _document(source: str, text: bytes) -> dict[str, Any]:
     try:
-        document = yaml.safe_load(text)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise ConfigError(f"{source}: is not YAML{where}: {str(error.problem)[:QUOTE_LENGTH_MAX]}") from error
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{source}: is not YAML: it contains bytes that YAML does not allow") from error
-    except ValueError as error:  # a scalar that looks like a date or a number and is none
-        raise ConfigError(f"{source}: is not YAML: {error}") from error
-    except RecursionError as error:
-        raise ConfigError(f"{source}: is not YAML that can be read: it is nested too deeply") from error
+        document = yaml.load(text, JsonLoader)  # noqa: S506 - it is a safe loader
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a scalar that looks like a number
+        raise ConfigError(f"{source}: {yaml_problem(error)}") from error
     if document is None:
         return {}
     if not isinstance(document, dict):
-        raise ConfigError(f"{source}: must hold a mapping such as 'bindInFlight: 32', not {_shown(document)}")
+        raise ConfigError(f"{source}: must hold a mapping such as 'bindInFlight: 32', not {shown(document)}")
     return document
+
+
+def yaml_problem(error: yaml.YAMLError | ValueError | RecursionError) -> str:
+    """Return what is wrong with a text that cannot be read as YAML, as the end of a sentence."""
+    match error:
+        case yaml.MarkedYAMLError():
+            mark = error.problem_mark
+            where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+            return f"is not YAML{where}: {str(error.problem)[:QUOTE_LENGTH_MAX]}"
+        case yaml.YAMLError():
+            return "is not YAML: it contains bytes that YAML does not allow"
+        case RecursionError():
+            return "is not YAML that can be read: it is nested too deeply"
+        case _:
+            return f"is not YAML: {error}"
 
 
 def _sentence(error: msgspec.ValidationError, document: Mapping[str, Any]) -> str:
@@ -93,7 +110,7 @@ def _sentence(error: msgspec.ValidationError, document: Mapping[str, Any]) -> st
         return f"{found[1] or 'the file'} holds a key that is not a text, and the names of fields are texts"
     if found := _WRONG.fullmatch(complaint):
         field = found[1]
-        return f"{field} must be {_descriptions()[field]}, not {_shown(_value(document, field))}"
+        return f"{field} must be {_descriptions()[field]}, not {shown(_value(document, field))}"
     return complaint
 
 
@@ -122,7 +139,8 @@ def _value(document: Mapping[str, Any], path: str) -> object:
     return value
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """Return a value for a message; a collection is not spelled out."""
     match value:
         case None:
             return "empty"
