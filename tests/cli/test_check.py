@@ -86,7 +86,7 @@ def test_what_is_right_is_silent_and_says_so_on_standard_error(capsys: pytest.Ca
 
 def test_configuration_is_checked_by_its_schema(checked: Checked) -> None:
     assert checked(CONFIG + "logging: {levl: info}\n") == [
-        "1 AiSchedulerConfiguration: 'logging.levl' is no field; did you mean level?"
+        "1 AiSchedulerConfiguration: 'logging.levl' is not a field; did you mean level?"
     ]
 
 
