@@ -1,8 +1,8 @@
-"""The commands, their options, and what becomes of errors.
+"""The commands, their options, and how an error ends them.
 
-Laws:
-- An error is one sentence on standard error: status 2 for how a command was written, 1 for what went wrong.
-- A command that Ctrl-C ends says nothing more.
+Invariants:
+- An error is one sentence on standard error. Exit status 2: the command line is wrong. 1: the command failed.
+- A command that Ctrl-C ends prints nothing more.
 - Importing this module is quick: a command imports what it needs when it runs.
 """
 
@@ -23,7 +23,9 @@ from aischeduler.kube.errors import ApiError
 from aischeduler.observability.logging import printable
 
 INTERRUPTED: Final = 130
-"""Exit status of a command that Ctrl-C ended before it was done: 128 and the number of the signal."""
+"""Exit status of a command that Ctrl-C ends: 128 and the number of the signal."""
+PYDANTIC_LEAD: Final = "Value error, "
+"""What Typer puts before its sentence about a choice that does not exist."""
 _SETTINGS: Final = {"help_option_names": ["-h", "--help"]}
 
 app = Typer(
@@ -33,17 +35,22 @@ app = Typer(
     context_settings=_SETTINGS,
     pretty_exceptions_enable=False,
 )
-config_app = Typer(help="Look at the configuration.", no_args_is_help=True)
+config_app = Typer(help="Show the configuration.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
 pool_app = Typer(name="kubectl-pool", context_settings=_SETTINGS, add_completion=False, pretty_exceptions_enable=False)
 
 Kubeconfig = Annotated[
     Path | None,
-    Option(metavar="FILE", help="Credentials. Without it: $KUBECONFIG, the pod's service account, ~/.kube/config."),
+    Option(
+        metavar="FILE",
+        help="Kubeconfig file. Default: $KUBECONFIG, then the service account of the pod, then ~/.kube/config.",
+    ),
 ]
-Context = Annotated[str | None, Option(metavar="NAME", help="Context of the kubeconfig. Without it: the current one.")]
+Context = Annotated[str | None, Option(metavar="NAME", help="Context of the kubeconfig. Default: the current context.")]
 Output = Literal["table", "wide", "json"]
-ConfigFile = Annotated[Path | None, Option(metavar="FILE", help="Configuration. Without it: all defaults.")]
+ConfigFile = Annotated[
+    Path | None, Option(metavar="FILE", help="Configuration file. Without it, every field has its default.")
+]
 
 
 @app.command()
@@ -52,21 +59,22 @@ def run(
     context: Context = None,
     config: ConfigFile = None,
     no_leader_elect: Annotated[
-        bool, Option("--no-leader-elect", help="Schedule without an election: run only one of this name at a time.")
+        bool, Option("--no-leader-elect", help="Schedule without leader election: run only one replica.")
     ] = False,
-    log_format: Annotated[LogFormat | None, Option(help="Wins over the configuration.")] = None,
-    log_level: Annotated[LogLevel | None, Option(help="Wins over the configuration.")] = None,
+    log_format: Annotated[LogFormat | None, Option(help="Log format. Overrides the configuration.")] = None,
+    log_level: Annotated[LogLevel | None, Option(help="Lowest level to log. Overrides the configuration.")] = None,
     http_address: Annotated[
-        str | None, Option(metavar="HOST:PORT", help="Where metrics and health are served; none: nowhere.")
+        str | None,
+        Option(metavar="HOST:PORT", help="Address for metrics and health, or none. Overrides the configuration."),
     ] = None,
 ) -> None:
-    """Run the scheduler until it is told to stop."""
-    gc.disable()  # what is imported and listed stays: walking over it again and again is a tenth of our start
+    """Run the scheduler until SIGTERM or Ctrl-C."""
+    gc.disable()  # imported modules and listed objects stay: collecting meanwhile takes a tenth of the start
     try:
-        from aischeduler.cli.run import Options, run_daemon  # noqa: PLC0415
+        from aischeduler.cli.run import RunOptions, run_daemon  # noqa: PLC0415
         from aischeduler.daemon.service import loop_factory  # noqa: PLC0415
 
-        options = Options(kubeconfig, context, config, log_format, log_level, http_address, no_leader_elect)
+        options = RunOptions(kubeconfig, context, config, log_format, log_level, http_address, no_leader_elect)
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(run_daemon(options))
     finally:
@@ -75,9 +83,9 @@ def run(
 
 @app.command()
 def demo(
-    keep: Annotated[bool, Option("--keep", help="Leave it running for kubectl, until Ctrl-C.")] = False,
+    keep: Annotated[bool, Option("--keep", help="Keep the cluster running for kubectl until Ctrl-C.")] = False,
 ) -> None:
-    """Show two Jobs on three pools in a cluster of its own; ends by itself."""
+    """Schedule two Jobs on three pools in a cluster in memory, and show the result."""
     from aischeduler.cli.demo import run_demo  # noqa: PLC0415
 
     asyncio.run(run_demo(keep=keep))
@@ -85,9 +93,9 @@ def demo(
 
 @app.command()
 def sandbox(
-    port: Annotated[int, Option(min=0, max=65535, metavar="N", help="Port on 127.0.0.1; 0 takes a free one.")] = 0,
+    port: Annotated[int, Option(min=0, max=65535, metavar="N", help="Port on 127.0.0.1; 0 takes a free port.")] = 0,
     kubeconfig_out: Annotated[
-        Path | None, Option(metavar="FILE", help="Where to write the kubeconfig. Without it: a temporary file.")
+        Path | None, Option(metavar="FILE", help="File to write the kubeconfig to. Default: a temporary file.")
     ] = None,
 ) -> None:
     """Run a Kubernetes API server in memory until Ctrl-C."""
@@ -100,13 +108,15 @@ def sandbox(
 def pools(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
-    output: Annotated[Output, Option("-o", "--output", help="wide has more columns, json is for programs.")] = "table",
-    watch: Annotated[bool, Option("-w", "--watch", help="Show every change, at most once a second.")] = False,
+    output: Annotated[Output, Option("-o", "--output", help="wide adds columns, json is for programs.")] = "table",
+    watch: Annotated[
+        bool, Option("-w", "--watch", help="Show the pools again on every change, at most once a second.")
+    ] = False,
 ) -> None:
-    """Print what every pool has, uses, lends and waits for."""
-    from aischeduler.cli.pools import Options, print_pools  # noqa: PLC0415
+    """Print the resources of every pool: allocatable, used, lent to other pools, pending."""
+    from aischeduler.cli.pools import PoolsOptions, print_pools  # noqa: PLC0415
 
-    options = Options(kubeconfig, context, wide=output == "wide", json=output == "json", watch=watch)
+    options = PoolsOptions(kubeconfig, context, wide=output == "wide", json=output == "json", watch=watch)
     asyncio.run(print_pools(options))
 
 
@@ -115,30 +125,39 @@ pool_app.command()(pools)
 
 @app.command()
 def check(
-    files: Annotated[list[str] | None, Argument(metavar="[FILE]...", help="More files.")] = None,
-    file: Annotated[list[str] | None, Option("-f", "--file", metavar="FILE", help="YAML; - is standard input.")] = None,
-    kubeconfig: Annotated[
-        Path | None, Option(metavar="FILE", help="Look at the nodes and Pools of a cluster too.")
+    files: Annotated[list[str] | None, Argument(metavar="FILE", help="Files to check, as with -f.")] = None,
+    file: Annotated[
+        list[str] | None, Option("-f", "--file", metavar="FILE", help="YAML file to check; - is standard input.")
     ] = None,
-    context: Context = None,
-    config: Annotated[Path | None, Option(metavar="FILE", help="Configuration of the scheduler that is meant.")] = None,
+    kubeconfig: Annotated[
+        Path | None, Option(metavar="FILE", help="Kubeconfig of a cluster whose nodes and Pools count too.")
+    ] = None,
+    context: Annotated[
+        str | None, Option(metavar="NAME", help="Context of a cluster whose nodes and Pools count too.")
+    ] = None,
+    config: Annotated[
+        Path | None,
+        Option(metavar="FILE", help="Configuration of the scheduler. Default: the first configuration in the files."),
+    ] = None,
 ) -> int:
-    """Say what is wrong with configurations, Pools and pods before they are applied; status 1 where something is."""
-    from aischeduler.cli.check import Options  # noqa: PLC0415
+    """Find mistakes in configurations, Pools and pods before they are applied; exit status 1 with findings."""
+    from aischeduler.cli.check import CheckOptions  # noqa: PLC0415
     from aischeduler.cli.check import check as check_files  # noqa: PLC0415
 
-    return asyncio.run(check_files(Options([*(file or ()), *(files or ())], kubeconfig, context, config)))
+    return asyncio.run(check_files(CheckOptions([*(file or ()), *(files or ())], kubeconfig, context, config)))
 
 
 @config_app.command("print")
 def config_print(
     config: ConfigFile = None,
-    defaults: Annotated[bool, Option("--defaults", help="The defaults, whatever the file says.")] = False,
+    defaults: Annotated[bool, Option("--defaults", help="Print the defaults and ignore --config.")] = False,
 ) -> None:
-    """Print every field with the value in force, and its default where that is another."""
-    from aischeduler.cli.config import print_config  # noqa: PLC0415
+    """Print every field with its value, and its default where the value differs."""
+    from aischeduler.config.load import load_config  # noqa: PLC0415
+    from aischeduler.config.render import as_yaml  # noqa: PLC0415
+    from aischeduler.config.schema import Config  # noqa: PLC0415
 
-    print_config(config, defaults=defaults)
+    print(as_yaml(Config() if defaults else load_config(config)), end="")
 
 
 @app.command()
@@ -149,18 +168,18 @@ def version() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `ai-scheduler`; return its exit status."""
-    return _status(app, "ai-scheduler", arguments)
+    return _run(app, "ai-scheduler", arguments)
 
 
 def kubectl_pool(arguments: Sequence[str] | None = None) -> int:
     """Run `kubectl pool`; return its exit status."""
-    return _status(pool_app, "kubectl pool", arguments)
+    return _run(pool_app, "kubectl pool", arguments)
 
 
-def _status(program: Typer, name: str, arguments: Sequence[str] | None) -> int:
+def _run(program: Typer, name: str, arguments: Sequence[str] | None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # what a terminal cannot show becomes an escape
+            stream.reconfigure(errors="backslashreplace")  # a character that the terminal cannot show is escaped
     try:
         status = program(args=arguments, prog_name=name, standalone_mode=False)
     except TyperException as error:
@@ -173,6 +192,6 @@ def _status(program: Typer, name: str, arguments: Sequence[str] | None) -> int:
 
 
 def _failed(name: str, sentence: str, status: int) -> int:
-    if sentence.strip():  # without any argument the help was printed instead
-        print(f"{name}: {printable(sentence)}", file=sys.stderr)
+    if sentence.strip():  # empty where the help is printed instead
+        print(f"{name}: {printable(sentence.replace(PYDANTIC_LEAD, ''))}", file=sys.stderr)
     return status

@@ -1,10 +1,10 @@
-"""`ai-scheduler check`: what is wrong with a configuration, Pools and pods, before anybody applies them.
+"""`ai-scheduler check`: finds what is wrong with configurations, Pools, nodes and pods before they are applied.
 
-Laws:
-- One line a finding on standard output: `FILE:DOCUMENT KIND/NAME: FIELD: sentence`, in the order of the files.
-- What may keep a pod waiting and cannot be known from files is a line on standard error, and no finding.
-- Status 0 where nothing was found, 1 where something was, 2 where the check itself could not be made.
-- Nothing is judged twice: the schema of the configuration, the API server in memory and the engine say what is wrong.
+Invariants:
+- A finding is one line on standard output: `FILE:DOCUMENT KIND/NAME: FIELD: sentence`, in the order of the files.
+- What may keep a pod waiting and is not known from files is a note on standard error, not a finding.
+- Exit status 0: no finding. 1: findings. 2: the check itself failed.
+- The scheduler's own readers and its engine judge: what they accept is not a finding.
 """
 
 import sys
@@ -12,53 +12,45 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
 from typer import TyperException
 
-from aischeduler.cli.check_admission import NAMESPACE, NODE, PATHS, POOL, Admission
 from aischeduler.cli.check_documents import Document, Finding, mapping_at, read_documents
-from aischeduler.cli.check_pools import overlapping, unknown_lenders
-from aischeduler.cli.check_room import Room
-from aischeduler.cli.check_templates import (
-    Template,
-    asks_for,
+from aischeduler.cli.check_objects import OWN_KINDS, POOL, READERS, read_objects
+from aischeduler.cli.check_pods import (
+    EmptyCluster,
     misplaced_pool,
     templates,
     unknown_claims,
     unknown_pool,
     unsupported,
+    wrong_scheduler,
 )
+from aischeduler.cli.check_pools import overlapping, unknown_lenders
 from aischeduler.config.load import ConfigError, load_config, parse_config, read_config
 from aischeduler.config.schema import API_VERSION, KIND, Config, ConstraintRule
-from aischeduler.config.spelling import nearest
 from aischeduler.daemon.profile import profile_of
 from aischeduler.kube import watched_resources
 from aischeduler.kube.api_types import UNREADABLE
 from aischeduler.kube.client import Client
-from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.kube.errors import ApiError, RefusedError
 from aischeduler.kube.list_pager import pages, read_raw
 from aischeduler.kube.server_access import connect
-from aischeduler.model.events import Event, PodSeen, PoolSeen
-from aischeduler.model.names import GROUP, SCHEDULER_NAME
-from aischeduler.model.pod import Pod
-from aischeduler.model.pool import Pool
-from aischeduler.model.quantity import shorten
+from aischeduler.model.events import Event
+from aischeduler.model.names import SCHEDULER_NAME
 
 STDIN: Final = "-"
 FOUND: Final = 1
-"""Exit status where something is wrong."""
-OURS: Final = {POOL[0]: POOL[1], API_VERSION: KIND}
-"""Our versions of the API, and the kind of each."""
+"""Exit status with findings."""
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """What the command line says. With a `kubeconfig` or a `context` the nodes and Pools of that cluster count too."""
+class CheckOptions:
+    """The command line; with a `kubeconfig` or a `context`, nodes and Pools of that cluster count too."""
 
     files: Sequence[str]
     kubeconfig: Path | None
@@ -66,21 +58,10 @@ class Options:
     config: Path | None
 
 
-@dataclass(slots=True)
-class _Seen:
-    """What was made of the documents."""
-
-    findings: list[Finding] = field(default_factory=list)
-    events: list[Event] = field(default_factory=list)
-    pools: dict[str, tuple[Document, Pool]] = field(default_factory=dict)
-    pods: list[tuple[Template, Pod]] = field(default_factory=list)
-    templates: list[Template] = field(default_factory=list)
-
-
-async def check(options: Options) -> int:
-    """Print what is wrong; return the exit status. Raises TyperException where the check cannot be made."""
+async def check(options: CheckOptions) -> int:
+    """Print the findings and return the exit status; raises TyperException where the check fails."""
     if not options.files:
-        raise _usage("name the files to check: -f FILE, or -f - for standard input")
+        raise _usage("no file is given: use -f FILE, or -f - for standard input")
     documents: list[Document] = []
     findings: list[Finding] = []
     for name in options.files:
@@ -90,7 +71,7 @@ async def check(options: Options) -> int:
     config, wrong = _configuration(options, documents)
     findings += wrong
     notes: list[Finding] = []
-    findings += _judged(documents, config, await _cluster(options), notes)
+    findings += _object_findings(documents, config, await _cluster(options), notes)
     order = {document.where: number for number, document in enumerate(documents)}
     findings.sort(key=lambda one: (order.get(one.document.where, len(order)), one.field, one.sentence))
     for finding in findings:
@@ -108,8 +89,14 @@ def _bytes_of(name: str) -> bytes:
         raise _usage(f"{name}: cannot be read: {error.strerror}") from error
 
 
-async def _cluster(options: Options) -> list[Event]:
-    """Return the Pools, nodes and namespaces of the cluster that was asked for; none without one."""
+def _usage(sentence: str) -> TyperException:
+    error = TyperException(sentence)
+    error.exit_code = 2
+    return error
+
+
+async def _cluster(options: CheckOptions) -> list[Event]:
+    """Return the namespaces, Pools and nodes of the cluster that the options name; nothing without one."""
     if options.kubeconfig is None and options.context is None:
         return []
     events: list[Event] = []
@@ -128,7 +115,7 @@ async def _cluster(options: Options) -> list[Event]:
                     if not (error.status == HTTPStatus.NOT_FOUND and resource.optional):  # not installed yet
                         raise
     except ApiError as error:
-        raise _usage(f"the cluster cannot be looked at: {error}") from error
+        raise _usage(f"the cluster cannot be read: {error}") from error
     return events
 
 
@@ -143,128 +130,78 @@ async def _listed(client: Client, resource: watched_resources.Resource[Any]) -> 
     return events
 
 
-def _usage(sentence: str) -> TyperException:
-    error = TyperException(sentence)
-    error.exit_code = 2
-    return error
-
-
-def _configuration(options: Options, documents: Iterable[Document]) -> tuple[Config, list[Finding]]:
-    """Return the configuration that pods are judged by: the given one, or the first document that can be used."""
-    usable: list[Config] = []
+def _configuration(options: CheckOptions, documents: Iterable[Document]) -> tuple[Config, list[Finding]]:
+    """Return the configuration of `--config`, else the first valid one of the documents, else the defaults."""
+    valid: list[Config] = []
     findings: list[Finding] = []
     if options.config is not None:
         try:
-            usable.append(load_config(options.config))
+            valid.append(load_config(options.config))
         except ConfigError as error:
             raise _usage(str(error)) from error
     for document in documents:
         try:
             if document.kind == KIND:
-                usable.append(read_config(dict(document.body)))
+                valid.append(read_config(dict(document.body)))
             elif (document.api_version, document.kind) == ("v1", "ConfigMap"):
-                usable += [parse_config(f"data[{key}]", text.encode()) for key, text in _mounted(document)]
+                valid += [parse_config(f"data[{key}]", text.encode()) for key, text in _mounted(document)]
         except ConfigError as error:
             findings.append(Finding(document, "", str(error)))
-    return next(iter(usable), Config()), findings
+    return next(iter(valid), Config()), findings
 
 
 def _mounted(document: Document) -> Iterator[tuple[str, str]]:
-    """Give the configurations that a ConfigMap holds, by their keys."""
+    """Yield the configurations in a ConfigMap, with their keys."""
     for key, text in sorted(mapping_at(document.body, "data").items()):
         if isinstance(text, str) and API_VERSION in text and KIND in text:
             yield key, text
 
 
-def _judged(
+def _object_findings(
     documents: Sequence[Document], config: Config, cluster: list[Event], notes: list[Finding]
 ) -> Iterator[Finding]:
-    """Give everything that is wrong with the objects, each by itself and all together; add to `notes` what may be."""
-    seen = _Seen()
-    for document in documents:
-        seen.findings += _kind(document)
-        seen.templates += templates(document)
-    _admit(documents, seen)
-    yield from seen.findings
-    room = Room(replace(profile_of(config), hold_unsupported=False), [*cluster, *seen.events])
+    """Yield the findings about each object and about all objects together; append what is not known to `notes`."""
+    objects = read_objects(documents)
+    yield from objects.findings
+    empty = EmptyCluster(replace(profile_of(config), hold_unsupported=False), [*cluster, *objects.events])
     named = {document.name for document in documents if (document.api_version, document.kind) == POOL}
-    names = tuple(sorted(named | room.pools.keys()))
-    conflicts = room.conflicts() if room.nodes else {}
-    for name, (document, _) in sorted(seen.pools.items()):
+    names = tuple(sorted(named | empty.pools.keys()))
+    conflicts = empty.conflicts() if empty.nodes else {}
+    for name, (document, _) in sorted(objects.pools.items()):
         yield from unknown_lenders(document, names)
         if name in conflicts:
             yield Finding(document, "spec.nodeSelector", conflicts[name])
     if not conflicts:
-        yield from overlapping(seen.pools)
-    for template in seen.templates:
-        yield from asks_for(template, config.scheduler_name)
+        yield from overlapping(objects.pools)
+    for template in objects.templates:
+        yield from wrong_scheduler(template, config.scheduler_name)
         yield from misplaced_pool(template)
         if named or cluster:
             yield from unknown_pool(template, names)
-    for template, pod in seen.pods:
+    for template, pod in objects.pods:
         if pod.scheduler_name != config.scheduler_name:
             continue
         yield from unsupported(template, pod, config.unsupported_constraints)
         if config.unsupported_constraints is ConstraintRule.HOLD:
             notes += unknown_claims(template, pod)
-        if why := room.refuses(pod):
-            yield template.found("spec", f"cannot run even when all nodes are empty: {why}")
-
-
-def _kind(document: Document) -> Iterator[Finding]:
-    """Say what is wrong with what a document says that it is."""
-    version, kind = document.api_version, document.kind
-    if not version or not kind:
-        yield Finding(document, "", "has no apiVersion and kind, so nobody knows what it is")
-    elif version in OURS:
-        if kind != OURS[version]:
-            yield Finding(document, "kind", f"{shorten(kind)} is no kind of {version}, which has {OURS[version]}")
-    elif GROUP in version or nearest(version, OURS):
-        near = nearest(version, OURS) or next(iter(OURS))
-        yield Finding(document, "apiVersion", f"{shorten(version)} is not known; did you mean {near}?")
-
-
-def _admit(documents: Sequence[Document], seen: _Seen) -> None:
-    """Create everything, in an order that lets each find what it needs."""
-    admission, specs = Admission(), SpecCache()
-    readers: dict[tuple[str, str], watched_resources.Resource[Any]] = {
-        POOL: watched_resources.pools(), NODE: watched_resources.nodes(), NAMESPACE: watched_resources.namespaces()
-    }  # fmt: skip
-    kinds = tuple(PATHS)
-    known = [document for document in documents if (document.api_version, document.kind) in PATHS]
-    for document in sorted(known, key=lambda one: kinds.index((one.api_version, one.kind))):
-        created = admission.create(document)
-        seen.findings += created.findings
-        reader = readers.get((document.api_version, document.kind))
-        if reader is not None and created.raw is not None:
-            event = reader.seen(reader.document.decode(created.raw))
-            seen.events.append(event)
-            if isinstance(event, PoolSeen):
-                seen.pools[event.pool.name] = document, event.pool
-    pods = watched_resources.pods(specs)
-    for template in seen.templates:
-        created = admission.create_pod(template)
-        if (template.document.api_version, template.document.kind) not in PATHS:  # a Job has told them itself
-            seen.findings += created.findings
-        if created.raw is not None:
-            event = pods.seen(pods.document.decode(created.raw))
-            if isinstance(event, PodSeen):
-                seen.pods.append((template, event.pod))
+        if why := empty.refuses(pod):
+            yield template.finding("spec", f"cannot run even when all nodes are empty: {why}")
 
 
 def _summary(documents: Sequence[Document], findings: Sequence[Finding]) -> str:
-    ours = {*OURS.items()}
-    other = Counter(
+    """Return the last line: how many documents and findings there are, and which kinds are not checked."""
+    unchecked = Counter(
         document.kind or "no kind"
         for document in documents
-        if (document.api_version, document.kind) not in PATHS
-        and (document.api_version, document.kind) not in ours
+        if (document.api_version, document.kind) not in READERS
+        and document.kind not in OWN_KINDS.values()
         and not templates(document)
         and not (document.kind == "ConfigMap" and any(_mounted(document)))
     )
-    left = ", ".join(f"{kind} ({count})" for kind, count in sorted(other.items()))
-    count = len(documents)
-    found = f"{len(findings)} finding{'s' * (len(findings) != 1)}" if findings else "nothing found"
-    return f"{SCHEDULER_NAME}: {count} document{'s' * (count != 1)}: {found}" + (
-        f"; not looked at: {left}" if left else ""
-    )
+    kinds = ", ".join(f"{kind} ({count})" for kind, count in sorted(unchecked.items()))
+    found = f"{_counted(len(findings), 'finding')}" if findings else "nothing found"
+    return f"{SCHEDULER_NAME}: {_counted(len(documents), 'document')}: {found}{kinds and f'; not checked: {kinds}'}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"

@@ -1,9 +1,9 @@
-"""What `ai-scheduler check` reads and says: documents of YAML files, and findings about them.
+"""The input and the output of `ai-scheduler check`: documents of YAML files, and findings about them.
 
-Laws:
-- Lists, as `kubectl get -o yaml` writes them, count as the documents that are in them.
-- What is no YAML is a finding; the documents before it are read.
-- A user's text stands in a line of output printable and cut.
+Invariants:
+- The items of a List, as `kubectl get -o yaml` writes one, count as documents.
+- A file that stops being YAML is a finding; the documents before that place are read.
+- A line of output is printable and has a limited length, whatever a file says.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,11 +12,10 @@ from typing import Any, Final
 
 import yaml
 
+from aischeduler.config.load import JsonLoader, yaml_problem
 from aischeduler.observability.logging import printable
-from aischeduler.sandbox.bodies import JsonLoader
 
 FILE_BYTES_MAX: Final = 16 * 1024 * 1024
-"""A file beyond this is no manifest."""
 VALUES_MAX: Final = 1_000_000
 """Values of one document; aliases can make a few lines many more."""
 SENTENCE_LENGTH_MAX: Final = 1000
@@ -27,42 +26,42 @@ Body = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One object: the file that it is in, and where in it, such as `2` or `2.items[0]`."""
+    """One object, its file, and its position in the file, such as `2` or `2.items[0]`."""
 
     source: str
-    place: str
+    position: str
     body: Body
 
     @property
     def api_version(self) -> str:
-        """Its apiVersion, or nothing."""
+        """The apiVersion, or nothing."""
         return text_at(self.body, "apiVersion")
 
     @property
     def kind(self) -> str:
-        """Its kind, or nothing."""
+        """The kind, or nothing."""
         return text_at(self.body, "kind")
 
     @property
     def name(self) -> str:
-        """Its name, or the beginning of one that is made up later."""
+        """The name, or the generateName."""
         metadata = mapping_at(self.body, "metadata")
         return text_at(metadata, "name") or text_at(metadata, "generateName")
 
     @property
     def namespace(self) -> str:
-        """The namespace that it names, or `default`."""
+        """The namespace, or `default`."""
         return text_at(mapping_at(self.body, "metadata"), "namespace") or "default"
 
     @property
     def where(self) -> str:
-        """Where it stands."""
-        return f"{self.source}:{self.place}"
+        """The file and the position."""
+        return f"{self.source}:{self.position}"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong with a document; `field` is its path, where there is one."""
+    """One thing that is wrong with a document; `field` is its path, or nothing."""
 
     document: Document
     field: str
@@ -72,15 +71,16 @@ class Finding:
         """Return the finding on one line."""
         document = self.document
         title = "/".join(part for part in (document.kind, document.name) if part)[:NAME_LENGTH_MAX]
-        said = " ".join(self.sentence.split())[:SENTENCE_LENGTH_MAX]
-        return printable(": ".join(part for part in (f"{document.where} {title}".strip(), self.field, said) if part))
+        sentence = " ".join(self.sentence.split())[:SENTENCE_LENGTH_MAX]
+        parts = (f"{document.where} {title}".strip(), self.field[:NAME_LENGTH_MAX], sentence)
+        return printable(": ".join(part for part in parts if part))
 
 
 def read_documents(source: str, text: bytes) -> tuple[list[Document], list[Finding]]:
-    """Return the documents of a file, and what is wrong with it as YAML."""
-    nowhere = Document(source, "1", {})
+    """Return the documents of a file, and what is wrong with the file as YAML."""
     if len(text) > FILE_BYTES_MAX:
-        return [], [Finding(nowhere, "", f"is larger than {FILE_BYTES_MAX // 1024**2} MiB and no manifest")]
+        sentence = f"is larger than {FILE_BYTES_MAX // 1024**2} MiB and cannot be a manifest"
+        return [], [Finding(Document(source, "1", {}), "", sentence)]
     documents: list[Document] = []
     findings: list[Finding] = []
     number = 0
@@ -90,56 +90,52 @@ def read_documents(source: str, text: bytes) -> tuple[list[Document], list[Findi
             if _size(body, {}) > VALUES_MAX:
                 findings.append(Finding(Document(source, str(number), {}), "", f"has more than {VALUES_MAX} values"))
                 continue
-            for place, one in _unpacked(str(number), body):
-                if isinstance(one, dict):
-                    documents.append(Document(source, place, one))
+            for position, item in _items(str(number), body):
+                if isinstance(item, dict):
+                    documents.append(Document(source, position, item))
                 else:
-                    findings.append(Finding(Document(source, place, {}), "", "is no object with apiVersion and kind"))
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        at = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        findings.append(Finding(Document(source, str(number + 1), {}), "", f"is not YAML{at}: {error.problem}"))
+                    sentence = "is not a Kubernetes object, which is a mapping with apiVersion and kind"
+                    findings.append(Finding(Document(source, position, {}), "", sentence))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        problem = f"is not YAML that can be read: {error}"
-        findings.append(Finding(Document(source, str(number + 1), {}), "", problem))
+        findings.append(Finding(Document(source, str(number + 1), {}), "", yaml_problem(error)))
     return documents, findings
 
 
-def _size(value: Any, known: dict[int, int]) -> int:
-    """Return how many values there are once aliases are written out; `known` has those that were counted."""
-    if not isinstance(value, dict | list):
-        return 1
-    found = known.get(id(value))
-    if found is None:
-        known[id(value)] = VALUES_MAX  # one that holds itself has no end
-        inner = value.values() if isinstance(value, dict) else value
-        found = known[id(value)] = 1 + sum(_size(one, known) for one in inner)
-    return found
-
-
-def _unpacked(place: str, body: Any) -> Iterator[tuple[str, Any]]:
-    """Give an object, or those of a list; an empty document is nothing."""
-    if isinstance(body, dict) and text_at(body, "kind").endswith("List") and isinstance(body.get("items"), list):
-        for index, item in enumerate(body["items"]):
-            yield f"{place}.items[{index}]", item
-    elif body is not None:
-        yield place, body
-
-
 def mapping_at(body: Any, *path: str) -> Body:
-    """Return the mapping at a path; an empty one where there is none."""
+    """Return the mapping at a path, or an empty one."""
     for step in path:
         body = body.get(step) if isinstance(body, dict) else None
     return body if isinstance(body, dict) else {}
 
 
 def items_at(body: Body, name: str) -> Sequence[Any]:
-    """Return the list of this name; an empty one where there is none."""
+    """Return the list of this name, or an empty one."""
     value = body.get(name)
     return value if isinstance(value, list) else ()
 
 
 def text_at(body: Body, name: str) -> str:
-    """Return the text of this name; an empty one where there is none."""
+    """Return the string of this name, or an empty one."""
     value = body.get(name)
     return value if isinstance(value, str) else ""
+
+
+def _size(value: Any, known: dict[int, int]) -> int:
+    """Return the number of values with aliases written out; `known` has the values that are counted."""
+    if not isinstance(value, dict | list):
+        return 1
+    found = known.get(id(value))
+    if found is None:
+        known[id(value)] = VALUES_MAX  # a value that contains itself has no end
+        inner = value.values() if isinstance(value, dict) else value
+        found = known[id(value)] = 1 + sum(_size(one, known) for one in inner)
+    return found
+
+
+def _items(position: str, body: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the items of a List, or else the object; an empty document yields nothing."""
+    if isinstance(body, dict) and text_at(body, "kind").endswith("List") and isinstance(body.get("items"), list):
+        for index, item in enumerate(body["items"]):
+            yield f"{position}.items[{index}]", item
+    elif body is not None:
+        yield position, body

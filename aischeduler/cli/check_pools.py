@@ -1,92 +1,110 @@
-"""What only all Pools together tell: lenders that do not exist, and nodes that two Pools select.
+"""Checks of Pools beyond `read_pool`: names and values that the schema lacks, lenders, and overlapping selectors.
 
-Law: without nodes only that is said which is so whatever nodes there are: every node of the one pool would also be
-selected by the other.
+Invariant: without nodes, two selectors overlap only where every node of one Pool is a node of the other.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
+from typing import Any, Final
 
-from aischeduler.cli.check_documents import Document, Finding, items_at, mapping_at
+from aischeduler.cli.check_documents import Document, Finding, items_at, mapping_at, text_at
+from aischeduler.config.load import shown
 from aischeduler.config.spelling import nearest
-from aischeduler.model.names import DEFAULT_POOL
+from aischeduler.kube.pool_schema import pool_schema
+from aischeduler.kube.schema_types import NAME_PATTERN, Schema
+from aischeduler.model.names import DEFAULT_POOL, POOL_NAME_LENGTH_MAX
 from aischeduler.model.pool import Pool
 from aischeduler.model.quantity import shorten
-from aischeduler.model.selectors import LabelSelector, Operator, Requirement
+from aischeduler.model.selectors import LabelSelector
+
+_TYPES: Final[dict[str, tuple[type[Any], str]]] = {
+    "object": (dict, "a mapping"),
+    "array": (list, "a list"),
+    "string": (str, "a string"),
+    "boolean": (bool, "true or false"),
+}
+
+
+def schema_findings(document: Document) -> Iterator[Finding]:
+    """Find unknown fields, and fields of a wrong type or value; users do not write the status."""
+    name = text_at(mapping_at(document.body, "metadata"), "name")
+    if name and (len(name) > POOL_NAME_LENGTH_MAX or not re.fullmatch(NAME_PATTERN, name)):
+        yield Finding(document, "metadata.name", f"{shorten(name)} is not the name of a Pool")
+    body = {key: value for key, value in document.body.items() if key != "status"}
+    for field, sentence in _differences(body, pool_schema(), ""):
+        yield Finding(document, field, sentence)
 
 
 def unknown_lenders(document: Document, pools: Sequence[str]) -> Iterator[Finding]:
-    """Say which of the pools that one may borrow from do not exist; `pools` are all, sorted."""
+    """Find names in `borrowingPools` that no Pool has; `pools` are all names, sorted."""
     for index, name in enumerate(items_at(mapping_at(document.body, "spec"), "borrowingPools")):
         if isinstance(name, str) and name not in pools:
-            near = nearest(name, pools)
-            meant = f"; did you mean {near}?" if near else ""
-            yield Finding(document, f"spec.borrowingPools[{index}]", f"there is no Pool {shorten(name)}{meant}")
+            sentence = f"there is no Pool {shorten(name)}{meant(name, pools)}"
+            yield Finding(document, f"spec.borrowingPools[{index}]", sentence)
 
 
 def overlapping(pools: Mapping[str, tuple[Document, Pool]]) -> Iterator[Finding]:
-    """Say of which pools every node is one of another pool too, so that it never has any."""
-    claiming = [
-        (document, pool, pool.selector)
+    """Find Pools that can never own a node, because another Pool selects every node that they select."""
+    selecting = [
+        (document, pool.name, pool.selector)
         for _, (document, pool) in sorted(pools.items())
         if pool.selector is not None and pool.name != DEFAULT_POOL
     ]
-    for one, other in combinations(claiming, 2):
+    for one, other in combinations(selecting, 2):
         for (document, _, selector), (_, rival, rival_selector) in ((one, other), (other, one)):
             if implies(selector, rival_selector):
-                what = f"every node that it selects is selected by the pool {rival.name} too, so it would be in neither"
-                yield Finding(document, "spec.nodeSelector", what)
+                sentence = (
+                    f"every node that it selects is also selected by the Pool {rival}, and a node that two Pools "
+                    f"select belongs to the pool {DEFAULT_POOL}"
+                )
+                yield Finding(document, "spec.nodeSelector", sentence)
                 break
 
 
 def implies(selector: LabelSelector, other: LabelSelector) -> bool:
-    """Say whether every set of labels that satisfies the first satisfies the other, and some set does."""
-    known = {one.key: _known(selector, one.key) for one in (*selector.requirements, *other.requirements)}
-    return all(one.possible for one in known.values()) and all(
-        known[one.key].implies(one) for one in other.requirements
-    )
+    """Say whether some labels satisfy the first selector, and all labels that do also satisfy the other.
+
+    Requirements on different keys are independent. For each key, every named value is tried, another value, and none.
+    """
+    requirements = (*selector.requirements, *other.requirements)
+    for key in sorted({one.key for one in requirements}):
+        values = sorted({value for one in requirements if one.key == key for value in one.values})
+        candidates = [{}, *({key: value} for value in ("/", *values))]  # a slash is in no label value
+        selected = [
+            labels for labels in candidates if all(r.matches(labels) for r in selector.requirements if r.key == key)
+        ]
+        if not selected or not all(
+            r.matches(labels) for labels in selected for r in other.requirements if r.key == key
+        ):
+            return False
+    return True
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What a selector says of one label: that it is there, or is not; the values it may have, and those it has not."""
-
-    present: bool
-    absent: bool
-    values: frozenset[str] | None
-    others: frozenset[str]
-
-    @property
-    def possible(self) -> bool:
-        """Say whether a label can be so."""
-        return not (self.present and self.absent) and self.values != frozenset()
-
-    def implies(self, requirement: Requirement) -> bool:
-        """Say whether a label of which this is known satisfies the requirement."""
-        values = frozenset(requirement.values)
-        match requirement.operator:
-            case Operator.IN:
-                return self.values is not None and self.values <= values
-            case Operator.NOT_IN:
-                excluded = values <= self.others if self.values is None else self.values.isdisjoint(values)
-                return self.absent or excluded
-            case Operator.EXISTS:
-                return self.present
-            case Operator.DOES_NOT_EXIST:
-                return self.absent
-            case Operator.GT | Operator.LT:
-                return False  # no label selector has them
+def meant(name: str, known: Sequence[str]) -> str:
+    """Return a spelling suggestion as the end of a sentence, or nothing."""
+    near = nearest(name, known)
+    return f"; did you mean {near}?" if near else ""
 
 
-def _known(selector: LabelSelector, key: str) -> Known:
-    about = [one for one in selector.requirements if one.key == key]
-    operators = [one.operator for one in about]
-    named = [frozenset(one.values) for one in about if one.operator is Operator.IN]
-    others = frozenset(value for one in about if one.operator is Operator.NOT_IN for value in one.values)
-    return Known(
-        present=Operator.IN in operators or Operator.EXISTS in operators,
-        absent=Operator.DOES_NOT_EXIST in operators,
-        values=frozenset.intersection(*named) - others if named else None,
-        others=others,
-    )
+def _differences(value: Any, schema: Schema, path: str) -> Iterator[tuple[str, str]]:
+    """Yield each field that differs from a structural schema, with a sentence; amounts are left to `read_pool`."""
+    kind = schema.get("type")
+    if value is None or kind not in _TYPES:
+        return
+    python_type, words = _TYPES[kind]
+    if not isinstance(value, python_type):
+        yield path, f"must be {words}, not {shown(value)}"
+    elif kind == "object":
+        for name, inner in value.items():
+            field = f"{path}.{name}".removeprefix(".")
+            if "properties" in schema and name not in schema["properties"]:
+                yield field, f"is not a field{meant(str(name), tuple(schema['properties']))}"
+            else:
+                inner_schema = schema.get("properties", {}).get(name) or schema.get("additionalProperties", {})
+                yield from _differences(inner, inner_schema, field)
+    elif kind == "array":
+        for index, inner in enumerate(value):
+            yield from _differences(inner, schema["items"], f"{path}[{index}]")
+    elif value not in schema.get("enum", (value,)):
+        yield path, f"must be {' or '.join(schema['enum'])}, not {shorten(value)}{meant(value, schema['enum'])}"

@@ -1,4 +1,4 @@
-"""What the demo puts into its cluster: the Pool resource, three pools, twenty nodes, two Jobs."""
+"""The objects of the demo: the definition of Pools, three Pools, twenty nodes, two Jobs."""
 
 from dataclasses import dataclass
 from importlib import resources
@@ -23,8 +23,8 @@ _PATHS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Nodes:
-    """Nodes that are alike, named `name-0`, `name-1`, … with what each has."""
+class NodeGroup:
+    """Equal nodes, named `name-0`, `name-1`, …; `capacity` is that of each node."""
 
     name: str
     count: int
@@ -32,7 +32,7 @@ class Nodes:
     capacity: dict[str, str]
 
     def objects(self) -> list[Object]:
-        """Return the nodes as the API server takes them; a little of each is kept for the system."""
+        """Return the nodes as API objects; one core of each is kept for the system."""
         allocatable = {**self.capacity, CPU: str(int(self.capacity[CPU]) - 1)}
         ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "a node of the demo"}
         return [
@@ -48,7 +48,7 @@ class Nodes:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What has to become of a Job: so many pods bound in its pool, the others waiting with a reason."""
+    """The result that a Job has to reach: `bound` of its `pods` run in its pool, the others wait with a reason."""
 
     job: str
     pool: str
@@ -57,16 +57,16 @@ class Goal:
     bound: int
 
 
-def _has(cpu: int, memory: str, storage: str, gpus: int = 0) -> dict[str, str]:
+def _capacity(cpu: int, memory: str, storage: str, gpus: int = 0) -> dict[str, str]:
     capacity = {CPU: str(cpu), MEMORY: memory, EPHEMERAL_STORAGE: storage, PODS: "110"}
     return {**capacity, GPU_DEFAULT: str(gpus)} if gpus else capacity
 
 
 NODES: Final = (
-    Nodes("cpu", 8, {"cpu": "true"}, _has(cpu=32, memory="128Gi", storage="1Ti")),
-    Nodes("gpu", 8, {"gpu": "true"}, _has(cpu=96, memory="1Ti", storage="4Ti", gpus=8)),
-    Nodes("master", 3, {"kubernetes.io/role": "master"}, _has(cpu=16, memory="64Gi", storage="500Gi")),
-    Nodes("spare", 1, {}, _has(cpu=16, memory="64Gi", storage="500Gi")),
+    NodeGroup("cpu", 8, {"cpu": "true"}, _capacity(cpu=32, memory="128Gi", storage="1Ti")),
+    NodeGroup("gpu", 8, {"gpu": "true"}, _capacity(cpu=96, memory="1Ti", storage="4Ti", gpus=8)),
+    NodeGroup("master", 3, {"kubernetes.io/role": "master"}, _capacity(cpu=16, memory="64Gi", storage="500Gi")),
+    NodeGroup("spare", 1, {}, _capacity(cpu=16, memory="64Gi", storage="500Gi")),
 )
 GOALS: Final = (
     Goal("test-job-cpu", "cpu-pool", "cpu", pods=10, bound=10),
@@ -81,16 +81,16 @@ async def create(client: Client, *objects: Object) -> None:
 
 
 def manifest(name: str) -> list[Object]:
-    """Return the objects of one of the files beside this module."""
+    """Return the objects in a file of `manifests`."""
     text = (resources.files("aischeduler.cli") / "manifests" / name).read_text(encoding="utf-8")
     return list(yaml.safe_load_all(text))
 
 
 def cluster() -> list[Object]:
-    """Return the Pool resource, the pools and the nodes."""
+    """Return the definition of Pools, the Pools and the nodes."""
     return [pool_crd(), *manifest("pools.yaml"), *(node for nodes in NODES for node in nodes.objects())]
 
 
 def jobs() -> list[Object]:
-    """Return the Jobs: one that fits, and one that is larger than its pool."""
+    """Return the Jobs: one that fits its pool, and one that is larger than its pool."""
     return [*manifest("job.yaml"), *manifest("large-job.yaml")]

@@ -1,8 +1,4 @@
-"""What the demo shows: bars and a table that change in place on a terminal, plain lines elsewhere, and the story.
-
-Laws:
-- A view shows what it is given; it reads nothing and judges nothing.
-"""
+"""The demo's output: bars and a table that change in place on a terminal, plain lines elsewhere, and the summary."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -17,17 +13,17 @@ from rich.progress_bar import ProgressBar
 from rich.table import Column, Table
 from rich.text import Text
 
-from aischeduler.cli.demo_standing import Standing
-from aischeduler.cli.table import pool_table, print_trimmed
+from aischeduler.cli.demo_progress import JobProgress
+from aischeduler.cli.pools_table import pool_table, print_trimmed
 from aischeduler.model.pool_summary import PoolSummary
 
 BAR_WIDTH: Final = 24
 NAMES_SHOWN_MAX: Final = 3
-"""Pods that are named on one line; of the rest only the number is told."""
+"""Pods that one line of the summary names."""
 
 
-class Progress:
-    """How it goes, shown while it goes."""
+class ProgressView:
+    """Shows the progress of the Jobs and the table of pools."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -48,46 +44,47 @@ class Progress:
         else:
             print_trimmed(self._console, "", self._last)
 
-    def show(self, standings: Sequence[Standing], pools: Sequence[PoolSummary]) -> None:
-        """Show how it stands; without a terminal, a line for each Job that changed, and the rest at the end."""
-        self._last = frame(standings, pools)
+    def show(self, jobs: Sequence[JobProgress], pools: Sequence[PoolSummary]) -> None:
+        """Show the progress; without a terminal, only a line for each Job that changed, and the table at the end."""
+        self._last = progress_frame(jobs, pools)
         if self._live is not None:
             self._live.update(self._last, refresh=True)
             return
-        for standing in standings:
-            line = progress_text(standing)
-            if self._lines.get(standing.goal.job) != line:
-                self._lines[standing.goal.job] = line
-                self._console.print(f"{standing.goal.job}: {line}")
+        for job in jobs:
+            line = progress_text(job)
+            if self._lines.get(job.goal.job) != line:
+                self._lines[job.goal.job] = line
+                self._console.print(f"{job.goal.job}: {line}")
 
 
-def frame(standings: Sequence[Standing], pools: Sequence[PoolSummary]) -> RenderableType:
-    """Return a bar for each Job and the table of all pools."""
+def progress_frame(jobs: Sequence[JobProgress], pools: Sequence[PoolSummary]) -> RenderableType:
+    """Return a bar for each Job, and the table of pools."""
     bars = Table.grid(Column(no_wrap=True), Column(), Column(no_wrap=True), padding=(0, 2))
-    for standing in standings:
-        bar = ProgressBar(total=standing.goal.pods, completed=len(standing.bound), width=BAR_WIDTH)
-        bars.add_row(standing.goal.job, bar, progress_text(standing))
+    for job in jobs:
+        bar = ProgressBar(total=job.goal.pods, completed=len(job.bound), width=BAR_WIDTH)
+        bars.add_row(job.goal.job, bar, progress_text(job))
     return Group(bars, "", pool_table(pools))
 
 
-def progress_text(standing: Standing) -> str:
+def progress_text(job: JobProgress) -> str:
     """Return how many pods of a Job are bound."""
-    return f"{len(standing.bound)} of {standing.goal.pods} pods are bound in {standing.goal.pool}"
+    return f"{len(job.bound)} of {job.goal.pods} pods are bound in {job.goal.pool}"
 
 
-def story(standings: Sequence[Standing]) -> RenderableType:
-    """Return who was bound where, and why the others wait."""
+def summary(jobs: Sequence[JobProgress]) -> RenderableType:
+    """Return the nodes of the bound pods, and the reasons of the waiting pods."""
     parts: list[RenderableType] = []
-    for standing in standings:
-        parts.append(f"\n[bold]{standing.goal.job}[/bold]: {progress_text(standing)}")
+    for job in jobs:
+        parts.append(f"\n[bold]{job.goal.job}[/bold]: {progress_text(job)}")
         nodes = Table.grid(padding=(0, 2))
-        for node in sorted(set(standing.bound.values())):
-            pods = [pod for pod, where in standing.bound.items() if where == node]
+        for node in sorted(set(job.bound.values())):
+            pods = [pod for pod, where in job.bound.items() if where == node]
             nodes.add_row("", f"[cyan]{node}[/cyan]", f"{len(pods)}", _named(pods))
         parts.append(nodes)
-        for reason, count in sorted(Counter(standing.waiting.values()).items()):
-            told = Text.from_markup(f"[yellow]{count} wait[/yellow]: {escape(reason)}")
-            parts.append(Padding(told, (0, 0, 0, 2), expand=False))
+        for reason, count in sorted(Counter(job.waiting.values()).items()):
+            waiting = f"{count} pods wait" if count > 1 else "1 pod waits"
+            text = Text.from_markup(f"[yellow]{waiting}[/yellow]: {escape(reason)}")
+            parts.append(Padding(text, (0, 0, 0, 2), expand=False))
     return Group(*parts)
 
 

@@ -1,4 +1,4 @@
-"""`ai-scheduler pools` and `kubectl pool`: the table of the cluster, as it is now or as it changes."""
+"""`ai-scheduler pools` and `kubectl pool`: print the pools of a cluster, once or on every change."""
 
 import asyncio
 import sys
@@ -14,11 +14,11 @@ from rich.live import Live
 from rich.text import Text
 from typer import TyperException
 
-from aischeduler.cli.pools_live import follow
+from aischeduler.cli.pools_json import pools_json
+from aischeduler.cli.pools_snapshot import Snapshot, take_snapshot
+from aischeduler.cli.pools_table import pool_table, print_trimmed
+from aischeduler.cli.pools_watch import watch_pools
 from aischeduler.cli.sandbox import stop_signal
-from aischeduler.cli.snapshot import Snapshot, take_snapshot
-from aischeduler.cli.summary_json import summaries_json
-from aischeduler.cli.table import pool_table, print_trimmed
 from aischeduler.kube.client import Client
 from aischeduler.kube.crds import NOT_INSTALLED
 from aischeduler.kube.errors import ApiError, RefusedError, UnreachableError
@@ -27,13 +27,13 @@ from aischeduler.observability.logging import printable
 
 WIDTH_MIN: Final = 80
 WIDE_WIDTH_MIN: Final = 130
-"""The table is not squeezed below these; a narrower terminal breaks its lines."""
+"""The least width of the table; a narrower terminal breaks its lines."""
 PIPE_WIDTH: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """What the command line says; JSON has all columns."""
+class PoolsOptions:
+    """The command line."""
 
     kubeconfig: Path | None
     context: str | None
@@ -42,8 +42,8 @@ class Options:
     watch: bool = False
 
 
-async def print_pools(options: Options) -> None:
-    """Print the pools; raises AccessError, and TyperException where the API server is of no help."""
+async def print_pools(options: PoolsOptions) -> None:
+    """Print the pools; raises AccessError, and TyperException where the API server does not answer with Pools."""
     server = await connect(
         str(options.kubeconfig) if options.kubeconfig else None,
         options.context,
@@ -54,50 +54,50 @@ async def print_pools(options: Options) -> None:
     try:
         async with Client(server) as client:
             if options.watch:
-                await until_stopped(watch(client, options, console))
+                await _until_signal(_watch(client, options, console))
             else:
-                show(await take_snapshot(client, time.time()), options, console)
+                _show(await take_snapshot(client, time.time()), options, console)
     except ApiError as error:
-        raise TyperException(sentence(server, error)) from error
+        raise TyperException(error_sentence(server, error)) from error
 
 
-def show(snapshot: Snapshot, options: Options, console: Console) -> None:
-    """Print the pools, and on standard error what is not in them."""
+def _show(snapshot: Snapshot, options: PoolsOptions, console: Console) -> None:
+    """Print the pools, and the notes on standard error."""
     if options.json:
-        console.out(summaries_json(snapshot.pools), highlight=False)
+        console.out(pools_json(snapshot.pools), highlight=False)
     else:
         print_trimmed(console, pool_table(snapshot.pools, wide=options.wide))
     for note in snapshot.notes():
         print(printable(note), file=sys.stderr, flush=True)
 
 
-def sentence(server: Server, error: ApiError) -> str:
-    """Return what a failure means to somebody who wanted to see pools."""
+def error_sentence(server: Server, error: ApiError) -> str:
+    """Return what the error means for listing Pools."""
     match error:
         case RefusedError(status=HTTPStatus.NOT_FOUND):
-            return f"{server.url} does not know Pools: {NOT_INSTALLED}"
+            return f"{server.url} does not serve Pools: {NOT_INSTALLED}"
         case RefusedError(status=HTTPStatus.FORBIDDEN):
-            return f"you may not see the pools of {server.url}: {error.message}"
+            return f"{server.url} does not allow you to list Pools: {error.message}"
         case RefusedError(status=HTTPStatus.UNAUTHORIZED):
             return f"{server.url} does not accept your credentials: {error.message}"
         case UnreachableError():
             return f"{server.url} cannot be reached: {error}"
         case _:
-            return f"the pools of {server.url} cannot be read: {error}"
+            return f"the Pools of {server.url} cannot be read: {error}"
 
 
-async def watch(client: Client, options: Options, console: Console) -> None:
-    """Show the pools whenever they change: in place on a terminal, one after the other elsewhere."""
+async def _watch(client: Client, options: PoolsOptions, console: Console) -> None:
+    """Show the pools on every change: in place on a terminal, one table after the other elsewhere."""
     if console.is_terminal and not options.json:
         with Live(console=console, auto_refresh=False) as live:
-            await follow(client, lambda snapshot: live.update(_frame(snapshot, options), refresh=True))
+            await watch_pools(client, lambda snapshot: live.update(_frame(snapshot, options), refresh=True))
     else:
-        await follow(client, lambda snapshot: show(snapshot, options, console))
+        await watch_pools(client, lambda snapshot: _show(snapshot, options, console))
 
 
-async def until_stopped(showing: Coroutine[Any, Any, None]) -> None:
-    """Run until it ends or fails, or until SIGINT or SIGTERM."""
-    tasks = [asyncio.create_task(showing), asyncio.create_task(stop_signal())]
+async def _until_signal(watching: Coroutine[Any, Any, None]) -> None:
+    """Run until the coroutine ends or fails, or until SIGINT or SIGTERM."""
+    tasks = [asyncio.create_task(watching), asyncio.create_task(stop_signal())]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
@@ -108,7 +108,7 @@ async def until_stopped(showing: Coroutine[Any, Any, None]) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _frame(snapshot: Snapshot, options: Options) -> RenderableType:
+def _frame(snapshot: Snapshot, options: PoolsOptions) -> RenderableType:
     table = pool_table(snapshot.pools, wide=options.wide)
     return Group(table, *(Text(printable(note), style="yellow") for note in snapshot.notes()))
 

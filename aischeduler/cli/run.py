@@ -1,4 +1,4 @@
-"""`ai-scheduler run`: configuration, credentials and logs, then the daemon."""
+"""`ai-scheduler run`: reads configuration and credentials, configures the logs, and runs the daemon."""
 
 import asyncio
 import gc
@@ -25,14 +25,14 @@ from aischeduler.observability.logging import configure
 CANNOT_RUN: Final = 1
 """Exit status of a scheduler that cannot use its configuration, its credentials or the API server."""
 BUG: Final = 4
-"""Exit status of a scheduler that an exception of its own ended."""
-COLLECTOR_RESTS_SECONDS: Final = 60.0
-"""Longest that the garbage collector rests while nothing is decided: a server that refuses us leaves garbage too."""
+"""Exit status of a scheduler that a bug ends."""
+GC_PAUSE_SECONDS_MAX: Final = 60.0
+"""How long the garbage collector is off before the first decision: failing requests leave garbage too."""
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """What the command line says; None leaves it to the configuration or to the usual place."""
+class RunOptions:
+    """The command line; None leaves a value to the configuration, or a file to its usual place."""
 
     kubeconfig: Path | None
     context: str | None
@@ -43,13 +43,13 @@ class Options:
     no_leader_elect: bool = False
 
 
-async def run_daemon(options: Options) -> None:
-    """Schedule until SIGTERM or SIGINT; raises ConfigError and AccessError where that cannot be, and logs why.
+async def run_daemon(options: RunOptions) -> None:
+    """Schedule until SIGTERM or SIGINT; raises ConfigError or AccessError, and logs it, where that is impossible.
 
-    Raises SystemExit with status 4, and logs the traceback, where an exception of our own ends it.
+    Raises SystemExit with status 4, and logs the traceback, where a bug ends the scheduler.
     """
-    asyncio.get_running_loop().call_later(COLLECTOR_RESTS_SECONDS, gc.enable)
-    logs(Config(logging=_logging(options, Logging())))
+    asyncio.get_running_loop().call_later(GC_PAUSE_SECONDS_MAX, gc.enable)
+    configure_logs(Config(logging=_logging(options, Logging())))
     try:
         await _serve(options)
     except (ConfigError, AccessError) as error:
@@ -60,23 +60,23 @@ async def run_daemon(options: Options) -> None:
         raise SystemExit(BUG) from None
 
 
-async def _serve(options: Options) -> None:
-    config = settings(options)
-    logs(config)
+async def _serve(options: RunOptions) -> None:
+    config = effective_config(options)
+    configure_logs(config)
     server = await connect(str(options.kubeconfig) if options.kubeconfig else None, options.context, time.monotonic)
     listener = listen(config.http.address)
     if listener is not None:
         structlog.get_logger().info("serving metrics and health", port=listener.getsockname()[1])
-    await serve(server, config, Source(options.config, partial(settings, options)), logs, listener)
+    await serve(server, config, Source(options.config, partial(effective_config, options)), configure_logs, listener)
 
 
-def logs(config: Config) -> None:
+def configure_logs(config: Config) -> None:
     """Log to standard error as the configuration says."""
     configure(config.logging, sys.stderr.buffer)
 
 
-def settings(options: Options) -> Config:
-    """Return the configuration with what the command line says on top."""
+def effective_config(options: RunOptions) -> Config:
+    """Return the configuration file with the command line over it."""
     config = load_config(options.config)
     http = config.http if options.http_address is None else read_http(options.http_address)
     election = config.leader_election
@@ -87,13 +87,13 @@ def settings(options: Options) -> Config:
 
 
 def read_http(address: str) -> Http:
-    """Read what `--http-address` says; raises ConfigError."""
+    """Read `--http-address`; raises ConfigError."""
     try:
         return msgspec.convert({"address": address}, Http)
     except msgspec.ValidationError as error:
         raise ConfigError(f"--http-address must be {ADDRESS_FORM}, not {shorten(address)}") from error
 
 
-def _logging(options: Options, configured: Logging) -> Logging:
+def _logging(options: RunOptions, configured: Logging) -> Logging:
     given = {"format": options.log_format, "level": options.log_level}
     return msgspec.structs.replace(configured, **{name: value for name, value in given.items() if value is not None})

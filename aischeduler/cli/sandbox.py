@@ -1,4 +1,4 @@
-"""`ai-scheduler sandbox`: an API server in memory for whoever wants to try something."""
+"""`ai-scheduler sandbox`: runs an API server in memory."""
 
 import asyncio
 import signal
@@ -16,7 +16,7 @@ from aischeduler.sandbox.standins.kubelet import KubeletOptions
 
 
 async def run_sandbox(port: int, kubeconfig_out: Path | None) -> None:
-    """Serve until SIGINT or SIGTERM; raises TyperException where port or file cannot be used."""
+    """Serve until SIGINT or SIGTERM; raises TyperException where the port or the file cannot be used."""
     async with running_sandbox(port) as server:
         with kubeconfig_file(server, kubeconfig_out) as path:
             print(f"A Kubernetes API server in memory listens on {server.url}; Ctrl-C ends it. To use it:")
@@ -26,7 +26,7 @@ async def run_sandbox(port: int, kubeconfig_out: Path | None) -> None:
 
 @asynccontextmanager
 async def running_sandbox(port: int) -> AsyncIterator[HttpSandbox]:
-    """Run a sandbox, kubelets included, on this port of loopback, a free one where it is 0."""
+    """Run a sandbox with kubelets on this port of 127.0.0.1; 0 takes a free port."""
     server = HttpSandbox(port=port, kubelet=KubeletOptions())
     try:
         await server.start()
@@ -40,15 +40,15 @@ async def running_sandbox(port: int) -> AsyncIterator[HttpSandbox]:
 
 @contextmanager
 def kubeconfig_file(server: HttpSandbox, path: Path | None) -> Iterator[Path]:
-    """Write the sandbox's kubeconfig; where `path` is None, into a file that is gone at the end.
+    """Write the sandbox's kubeconfig; where `path` is None, to a temporary file that is deleted at the end.
 
-    A file that is there already is replaced only when it is a sandbox's kubeconfig.
+    A file that exists is replaced only where it is a sandbox's kubeconfig.
     """
     with tempfile.TemporaryDirectory(prefix="ai-scheduler-") as directory:
         file = path or Path(directory) / "kubeconfig"
         try:
-            if file.exists() and not _ours(file.read_text(encoding="utf-8", errors="replace")):
-                raise TyperException(f"{file}: is another file than a sandbox's kubeconfig and is not overwritten")
+            if file.exists() and not _is_sandbox_kubeconfig(file.read_text(encoding="utf-8", errors="replace")):
+                raise TyperException(f"{file}: exists and is not a sandbox's kubeconfig, so it is not overwritten")
             file.write_text(server.kubeconfig, encoding="utf-8")
         except OSError as error:
             raise TyperException(f"{file}: cannot be written: {error.strerror}") from error
@@ -64,7 +64,7 @@ async def stop_signal() -> None:
     await stop.wait()
 
 
-def _ours(text: str) -> bool:
+def _is_sandbox_kubeconfig(text: str) -> bool:
     try:
         document = yaml.safe_load(text)
     except yaml.YAMLError:

@@ -1,6 +1,6 @@
-"""Every field of the configuration by its path in the file, and whether a running scheduler takes its change over.
+"""Every field of the configuration by its path in the file, and whether a running scheduler takes a change over.
 
-Law: nothing is listed here; what there is comes from the schema.
+Invariant: the schema is the only source of fields.
 """
 
 from collections.abc import Iterator
@@ -15,38 +15,38 @@ from aischeduler.config.schema import RELOADED, Config
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field: its path in YAML (`logging.level`), the names that lead to its value, and what it must be.
+    """One field: its path in YAML (`logging.level`), the attributes that lead to its value, and what it must be.
 
-    A `part` is a mapping of other fields.
+    A `section` is a mapping of other fields.
     """
 
     path: str
-    names: tuple[str, ...]
+    attributes: tuple[str, ...]
     description: str
     reloaded: bool
-    part: bool
+    section: bool
 
     def value(self, config: Config) -> object:
-        """Return what a configuration says here."""
+        """Return the value in a configuration."""
         value: object = config
-        for name in self.names:
+        for name in self.attributes:
             value = getattr(value, name)
         return value
 
 
 @cache
 def fields() -> tuple[Field, ...]:
-    """Return all fields in the order of the schema, each part before what is in it."""
+    """Return all fields in the order of the schema, each section before its fields."""
     return tuple(_fields(msgspec.inspect.type_info(Config), "", ()))
 
 
 def values() -> tuple[Field, ...]:
-    """Return the fields that hold a value of their own."""
-    return tuple(field for field in fields() if not field.part)
+    """Return the fields that are no sections."""
+    return tuple(field for field in fields() if not field.section)
 
 
 def differing(before: Config, after: Config) -> tuple[Field, ...]:
-    """Return the fields in which two configurations differ."""
+    """Return the fields whose values differ between two configurations."""
     return tuple(field for field in values() if field.value(before) != field.value(after))
 
 
@@ -54,22 +54,22 @@ def _fields(kind: Type, lead: str, names: tuple[str, ...]) -> Iterator[Field]:
     if not isinstance(kind, StructType):
         return
     for one in kind.fields:
-        assert isinstance(one.type, Metadata), f"{one.name} does not describe itself"
+        assert isinstance(one.type, Metadata), f"{one.name} has no description"
         path, inner = lead + one.encode_name, (*names, one.name)
         description = str((one.type.extra_json_schema or {})["description"])
-        part = isinstance(one.type.type, StructType)
-        yield Field(path, inner, description, one.type.extra == RELOADED, part)
+        section = isinstance(one.type.type, StructType)
+        yield Field(path, inner, description, one.type.extra == RELOADED, section)
         yield from _fields(one.type.type, path + ".", inner)
 
 
 def taken_over(running: Config, read: Config) -> Config:
-    """Return the configuration that runs, with what a running scheduler takes over from the one that was read."""
+    """Return the running configuration with the fields of the new one that a running scheduler takes over."""
     merged = msgspec.to_builtins(running)
     for field in values():
         if field.reloaded:
-            *parts, name = field.path.split(".")
+            *sections, name = field.path.split(".")
             target = merged
-            for part in parts:
-                target = target[part]
+            for section in sections:
+                target = target[section]
             target[name] = field.value(read)
     return msgspec.convert(merged, Config)

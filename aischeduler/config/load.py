@@ -1,8 +1,8 @@
 """Reads the configuration file.
 
-Laws:
-- What cannot be used raises ConfigError, whose text is one sentence that names the file and the field.
-- A user's text appears in a message quoted, escaped and cut.
+Invariants:
+- A file that cannot be used raises ConfigError, whose text is one sentence that names the file and the field.
+- A user's text is quoted, escaped and cut in a message.
 """
 
 import re
@@ -18,21 +18,31 @@ from aischeduler.config.schema import Config
 from aischeduler.config.spelling import nearest
 
 FILE_BYTES_MAX: Final = 256 * 1024
-"""A configuration has a few hundred bytes; a file beyond this is some other file."""
+"""A configuration has a few hundred bytes; a larger file is another file."""
 QUOTE_LENGTH_MAX: Final = 60
 
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$\.?(.*)`)?", re.DOTALL)
 _WRONG = re.compile(r".* - at `\$\.([A-Za-z.]+).*`", re.DOTALL)
 _PLACE = re.compile(r" - at `\$\.?|`$")
-_NAMELESS = re.compile(r"Expected `str` - at `key` in `\$\.?(.*)`", re.DOTALL)
+_KEY_NO_STRING = re.compile(r"Expected `str` - at `key` in `\$\.?(.*)`", re.DOTALL)
+
+
+class JsonLoader(yaml.SafeLoader):
+    """YAML with the types of JSON: a string that looks like a date stays a string."""
+
+
+JsonLoader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
 
 
 class ConfigError(Exception):
-    """The configuration cannot be used; the text is the sentence to show."""
+    """The configuration cannot be used; the text is the sentence to print."""
 
 
 def load_config(path: Path | None) -> Config:
-    """Read the file, or return all defaults when there is none to read (None); raises ConfigError."""
+    """Read the file, or return all defaults where `path` is None; raises ConfigError."""
     if path is None:
         return Config()
     try:
@@ -64,36 +74,43 @@ def read_config(document: Mapping[str, Any]) -> Config:
 
 def _document(source: str, text: bytes) -> dict[str, Any]:
     try:
-        document = yaml.safe_load(text)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise ConfigError(f"{source}: is not YAML{where}: {str(error.problem)[:QUOTE_LENGTH_MAX]}") from error
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{source}: is not YAML: it contains bytes that YAML does not allow") from error
-    except ValueError as error:  # a scalar that looks like a date or a number and is none
-        raise ConfigError(f"{source}: is not YAML: {error}") from error
-    except RecursionError as error:
-        raise ConfigError(f"{source}: is not YAML that can be read: it is nested too deeply") from error
+        document = yaml.load(text, JsonLoader)  # noqa: S506 - it is a safe loader
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a scalar that looks like a number
+        raise ConfigError(f"{source}: {yaml_problem(error)}") from error
     if document is None:
         return {}
     if not isinstance(document, dict):
-        raise ConfigError(f"{source}: must hold a mapping such as 'bindInFlight: 32', not {_shown(document)}")
+        raise ConfigError(f"{source}: must be a mapping such as 'bindInFlight: 32', not {shown(document)}")
     return document
 
 
+def yaml_problem(error: yaml.YAMLError | ValueError | RecursionError) -> str:
+    """Return what is wrong with a text that cannot be read as YAML, as the end of a sentence."""
+    match error:
+        case yaml.MarkedYAMLError():
+            mark = error.problem_mark
+            where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+            return f"is not YAML{where}: {str(error.problem)[:QUOTE_LENGTH_MAX]}"
+        case yaml.YAMLError():
+            return "is not YAML: it contains bytes that YAML does not allow"
+        case RecursionError():
+            return "cannot be read as YAML: it is nested too deeply"
+        case _:
+            return f"is not YAML: {error}"
+
+
 def _sentence(error: msgspec.ValidationError, document: Mapping[str, Any]) -> str:
-    """Turn msgspec's complaint into field, what it must be, and what it is."""
+    """Turn a complaint of msgspec into a sentence: the field, what it must be, and what it is."""
     complaint = str(error)
-    if isinstance(error.__cause__, ValueError):  # what two fields must be to each other
+    if isinstance(error.__cause__, ValueError):  # of a `__post_init__`
         return f"{_PLACE.sub('', complaint[len(str(error.__cause__)) :])}.{error.__cause__}"
     if found := _UNKNOWN.fullmatch(complaint):
         return _unknown(found[1], found[2] or "")
-    if found := _NAMELESS.fullmatch(complaint):
-        return f"{found[1] or 'the file'} holds a key that is not a text, and the names of fields are texts"
+    if found := _KEY_NO_STRING.fullmatch(complaint):
+        return f"{found[1] or 'the file'} has a key that is not a string"
     if found := _WRONG.fullmatch(complaint):
         field = found[1]
-        return f"{field} must be {_descriptions()[field]}, not {_shown(_value(document, field))}"
+        return f"{field} must be {_descriptions()[field]}, not {shown(_value(document, field))}"
     return complaint
 
 
@@ -103,15 +120,19 @@ def _unknown(name: str, parent: str) -> str:
     known = [field for field in siblings if "." not in field]
     near = nearest(name, known)
     hint = f"did you mean {near}?" if near else _known(known)
-    return f"{_quoted(prefix + name)} is no field; {hint}"
+    return f"{_quoted(prefix + name)} is not a field; {hint}"
 
 
 def _known(fields: list[str]) -> str:
-    return f"there are {', '.join(fields[:-1])} and {fields[-1]}" if len(fields) > 1 else f"there is only {fields[0]}"
+    return (
+        f"the fields are {', '.join(fields[:-1])} and {fields[-1]}"
+        if len(fields) > 1
+        else f"the only field is {fields[0]}"
+    )
 
 
 def _descriptions() -> dict[str, str]:
-    """Return every field by its path in YAML (`logging.level`) with what it must be."""
+    """Return what every field must be, by its path in YAML (`logging.level`)."""
     return {field.path: field.description for field in fields()}
 
 
@@ -122,7 +143,8 @@ def _value(document: Mapping[str, Any], path: str) -> object:
     return value
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """Return a value for a message; a collection is not spelled out."""
     match value:
         case None:
             return "empty"

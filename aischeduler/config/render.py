@@ -1,6 +1,6 @@
-"""The configuration as YAML, for people: every value that holds, and beside it the default where that is another.
+"""The configuration as YAML, with the default beside each value that differs from it.
 
-Law: what is written reads back as the same configuration.
+Invariant: the text reads back as the same configuration.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from aischeduler.config.schema import Config
 
 
 def as_yaml(config: Config) -> str:
-    """Return every field with its value; a value that is not the default has a comment that tells the default."""
+    """Return every field with its value; a value that is not the default has the default in a comment."""
     return "".join(f"{line}\n" for line in _lines(msgspec.to_builtins(config), msgspec.to_builtins(Config()), ""))
 
 

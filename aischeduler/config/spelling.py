@@ -1,7 +1,6 @@
-"""The name that somebody who misspelt one probably meant, for messages.
+"""Spelling suggestions for messages.
 
-Law: pure, and cheap for whoever writes many wrong names: few names are compared, and a question asked again is not
-worked out again.
+Invariant: many wrong names cost little: a name is compared with a limited number of names, and answers are cached.
 """
 
 import difflib
@@ -11,19 +10,19 @@ from itertools import islice
 from typing import Final
 
 KNOWN_MAX: Final = 256
-"""Names that a misspelt one is compared with; the others are not proposed."""
+"""Names that a wrong name is compared with; the others are not suggested."""
 LENGTH_MAX: Final = 80
-"""Longest name that is compared; what is longer is no slip."""
+"""Longest name that is compared."""
 LIKENESS_MIN: Final = 0.75
-"""How alike two names are at least; cpu and gpu, which are both right somewhere, are not."""
+"""How alike two names have to be; cpu and gpu are not alike enough."""
 ANSWERS_MAX: Final = 1024
-"""Questions whose answers are kept."""
+"""Answers in the cache."""
 
 
 def nearest(name: str, known: Iterable[str], likeness: float = LIKENESS_MIN) -> str:
-    """Return the known name that is most like this one, whatever its case and blanks; empty where none is.
+    """Return the known name that is most like this one, ignoring case and outer blanks, or nothing.
 
-    `likeness` is higher than usual for names that have most of their letters in common, as those of schedulers.
+    A higher `likeness` suits names that have most of their letters in common, such as those of schedulers.
     """
     return _nearest(name, tuple(islice(known, KNOWN_MAX)), likeness) if len(name) <= LENGTH_MAX else ""
 

@@ -27,7 +27,7 @@ from typing import Final, assert_never
 from cachetools import LRUCache, TTLCache
 from structlog.typing import FilteringBoundLogger
 
-from aischeduler.config.schema import Events
+from aischeduler.config.schema import EventsConfig
 from aischeduler.engine.sentences import without_counts
 from aischeduler.kube import event_messages, pod_writes, pool_writes
 from aischeduler.kube.api_types import PoolDocument
@@ -142,7 +142,7 @@ class Reporter:
         self._refused, self._overwritten = _Later(REFUSED_SECONDS), _Later(OVERWRITTEN_SECONDS)
         self._throttles = timing.throttle, Throttle(timing)
         self._tired = Throttle(timing)
-        self._events = self._lane(EventReportQueue, Rate(timing, Events().per_second, Events().burst))
+        self._events = self._lane(EventReportQueue, Rate(timing, EventsConfig().per_second, EventsConfig().burst))
         self._statuses = self._lane(StatusReportQueue, Rate(timing, STATUSES_PER_SECOND, STATUSES_BURST))
         self._said: TTLCache[Key, str] = TTLCache(REMEMBERED_MAX, QUIET_SECONDS, timer=timing.clock)
         self._why: TTLCache[tuple[str, int], bool] = TTLCache(REMEMBERED_MAX, REASON_QUIET_SECONDS, timer=timing.clock)

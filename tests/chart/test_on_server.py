@@ -166,7 +166,7 @@ def test_command_of_helm_test_succeeds_with_the_rights_of_the_account(installed:
     command = [sys.executable, "-m", "aischeduler", "pools", "--kubeconfig", str(kubeconfig)]
     shown = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert shown.returncode == 0, shown.stderr
-    assert shown.stderr == "there are no Pools; a scheduler that runs creates the pool default\n"
+    assert shown.stderr == "there are no Pools; ai-scheduler creates the pool default when it starts\n"
 
 
 UNFAIR = ("--enable-priority-and-fairness", "--max-requests-inflight", "--max-mutating-requests-inflight")

@@ -66,8 +66,7 @@ def test_command_that_is_typed_wrong_gets_one_sentence_and_status_2(
 def test_wrong_choice_names_the_right_ones(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--log-format", "xml"]) == 2
     said = capsys.readouterr().err
-    assert "'--log-format'" in said
-    assert "'json', 'console'" in said
+    assert "'--log-format': 'xml' is not one of 'json', 'console'" in said
     assert len(said.splitlines()) == 1
 
 
@@ -85,7 +84,7 @@ def test_typo_in_the_configuration_names_file_and_field(tmp_path: Path, capsys: 
     path = tmp_path / "ai.yaml"
     path.write_text("schedularName: x\n")
     assert main(["run", "--no-leader-elect", "--config", str(path)]) == 1
-    sentence = f"{path}: 'schedularName' is no field; did you mean schedulerName?"
+    sentence = f"{path}: 'schedularName' is not a field; did you mean schedulerName?"
     assert_told(capsys.readouterr().err, sentence, logged=True)
 
 
@@ -161,7 +160,7 @@ def test_sandbox_never_overwrites_another_kubeconfig(tmp_path: Path, capsys: pyt
     path.write_text("current-context: production\n")
     assert main(["sandbox", "--kubeconfig-out", str(path)]) == 1
     assert path.read_text() == "current-context: production\n"
-    assert f"{path}: is another file than a sandbox's kubeconfig" in capsys.readouterr().err
+    assert f"{path}: exists and is not a sandbox's kubeconfig" in capsys.readouterr().err
 
 
 async def test_port_that_is_taken_is_one_sentence() -> None:

@@ -14,7 +14,8 @@ from aischeduler.kube.server_access import connect
 from aischeduler.sandbox.http import HttpSandbox
 
 ROOT = Path(__file__).resolve().parents[2]
-EVERY_NODE = "every node that it selects is selected"
+EVERY_NODE = "every node that it selects is also selected by the Pool"
+BOTH = ", and a node that two Pools select belongs to the pool default"
 CONFIG = """\
 apiVersion: config.resource.aibee.cn/v1alpha1
 kind: AiSchedulerConfiguration
@@ -85,7 +86,7 @@ def test_what_is_right_is_silent_and_says_so_on_standard_error(capsys: pytest.Ca
 
 def test_configuration_is_checked_by_its_schema(checked: Checked) -> None:
     assert checked(CONFIG + "logging: {levl: info}\n") == [
-        "1 AiSchedulerConfiguration: 'logging.levl' is no field; did you mean level?"
+        "1 AiSchedulerConfiguration: 'logging.levl' is not a field; did you mean level?"
     ]
 
 
@@ -98,13 +99,10 @@ def test_configuration_in_a_config_map_is_checked_too(checked: Checked) -> None:
 @pytest.mark.parametrize(
     ("spec", "line"),
     [
-        ("{disableBorowing: true}", "spec.disableBorowing: is no field; did you mean disableBorrowing?"),
-        ("{borrowingPools: [a]}", ("spec.borrowingPools: Invalid value: a pool cannot borrow from itself: take its own "
-         "name out of the list")),
-        ("{lendingLimit: {cpu: 1x}}", ('spec.lendingLimit[cpu]: Invalid value: "1x": must be a quantity such as 8, '
-         '500m, 64Gi or, in quotes, "1.5"')),
-        ("{makeRoom: Never}", ('spec.makeRoom: Unsupported value: "Never": supported values: "PreemptThenBorrow", '
-         '"BorrowThenPreempt"')),
+        ("{disableBorowing: true}", "spec.disableBorowing: is not a field; did you mean disableBorrowing?"),
+        ("{borrowingPools: [a]}", "spec.borrowingPools: a pool cannot borrow from itself"),
+        ("{lendingLimit: {cpu: 1x}}", "spec.lendingLimit.cpu: '1x' is not a quantity such as 1, 500m, 1.5 or 2Gi"),
+        ("{makeRoom: Never}", "spec.makeRoom: must be PreemptThenBorrow or BorrowThenPreempt, not 'Never'"),
         ("{borrowingPools: [defualt]}", "spec.borrowingPools[0]: there is no Pool 'defualt'; did you mean default?"),
         ("{borrowingPools: [xyz]}", "spec.borrowingPools[0]: there is no Pool 'xyz'"),
     ],
@@ -115,14 +113,14 @@ def test_wrong_pool_is_named_with_its_field(spec: str, line: str, checked: Check
 
 def test_same_object_twice_is_one_too_many(checked: Checked, tmp_path: Path) -> None:
     (line,) = checked(a_pool("a"), a_pool("a"))
-    assert line == f"2 Pool/a: is defined twice; the first time at {tmp_path / 'f.yaml'}:1"
+    assert line == f"2 Pool/a: is already defined at {tmp_path / 'f.yaml'}:1"
 
 
 def test_pools_that_must_overlap_are_told_without_nodes(checked: Checked) -> None:
     narrow, wide = selecting("narrow", "{gpu: 'true', zone: x}"), selecting("wide", "{gpu: 'true'}")
     assert checked(narrow, wide, selecting("other", "{zone: x}")) == [
-        f"1 Pool/narrow: spec.nodeSelector: {EVERY_NODE} by the pool other too, so it would be in neither",
-        f"1 Pool/narrow: spec.nodeSelector: {EVERY_NODE} by the pool wide too, so it would be in neither",
+        f"1 Pool/narrow: spec.nodeSelector: {EVERY_NODE} other{BOTH}",
+        f"1 Pool/narrow: spec.nodeSelector: {EVERY_NODE} wide{BOTH}",
     ]
 
 
@@ -165,7 +163,7 @@ spec:
     assert checked(a_pool("a"), nested) == [
         (
             "2 PyTorchJob/t: spec.pytorchReplicaSpecs.Worker.template.metadata.labels[resource.aibee.cn/pool]: "
-            "there is no Pool 'b'; its pods would belong to the pool default"
+            "there is no Pool 'b', so the pods belong to the pool default"
         )
     ]
 
@@ -173,8 +171,8 @@ spec:
 @pytest.mark.parametrize(
     ("scheduler", "sentence"),
     [
-        ("", "is missing: a pod that names a pool is scheduled by pools only with schedulerName: ai-scheduler"),
-        ("schedulerName: ai-schduler", "'ai-schduler' is another scheduler; did you mean ai-scheduler?"),
+        ("", "is missing, so the default scheduler of the cluster takes the pods; set it to ai-scheduler"),
+        ("schedulerName: ai-schduler", "'ai-schduler' is the name of another scheduler; did you mean ai-scheduler?"),
     ],
 )
 def test_pod_that_means_us_has_to_say_so(scheduler: str, sentence: str, checked: Checked) -> None:
@@ -194,12 +192,12 @@ def test_annotation_beside_the_template_and_a_misspelt_one_are_told(checked: Che
     misspelt = a_job("a", kind="Deployment").replace("aibee.cn/pool", "aibee.cn/pol")
     assert checked(beside, misspelt) == [
         (
-            "1 Job/train: metadata.annotations[resource.aibee.cn/pool]: names a pool, but pods are made from "
-            "spec.template.metadata: it belongs there"
+            "1 Job/train: metadata.annotations[resource.aibee.cn/pool]: does not reach the pods; move it to "
+            "spec.template.metadata.annotations"
         ),
         (
-            "2 Deployment/train: spec.template.metadata.annotations[resource.aibee.cn/pol]: means nothing; did you "
-            "mean resource.aibee.cn/pool?"
+            "2 Deployment/train: spec.template.metadata.annotations[resource.aibee.cn/pol]: has no effect; did "
+            "you mean resource.aibee.cn/pool?"
         ),
     ]
 
@@ -208,17 +206,30 @@ def test_annotation_beside_the_template_and_a_misspelt_one_are_told(checked: Che
 def test_malformed_quantity_is_told_once_with_its_path(kind: str, checked: Checked) -> None:
     assert checked(a_job(cpu="4x", kind=kind)) == [
         (
-            f"1 {kind}/train: spec.template.spec.containers[0].resources.requests[cpu]: '4x' is not a quantity such "
+            f"1 {kind}/train: spec.template.spec.containers[0].resources.requests.cpu: '4x' is not a quantity such "
             "as 1, 500m, 1.5 or 2Gi"
         )
     ]
-    assert checked(a_node("n", cpu="many"))[0].startswith("1 Node/n: status.allocatable[cpu]: 'many' is not a quantity")
+    assert checked(a_node("n", cpu="many"))[0].startswith("1 Node/n: status.allocatable.cpu: 'many' is not a quantity")
 
 
-def test_template_that_the_server_would_refuse_is_told_with_its_path(checked: Checked) -> None:
-    wrong = a_job(kind="StatefulSet").replace("name: main, image: x", "name: Main")
-    fields = [line.split(": ")[1] for line in checked(wrong)]
-    assert fields == ["spec.template.spec.containers[0].image", "spec.template.spec.containers[0].name"]
+@pytest.mark.parametrize(
+    ("field", "line"),
+    [
+        ("affinity: {nodeAffinity: 7}", "affinity.nodeAffinity: Expected `object | null`, got `int`"),
+        ("tolerations: {a: b}", "tolerations: Expected `array | null`, got `object`"),
+        ("initContainers: 3", "initContainers: Expected `array | null`, got `int`"),
+    ],
+)
+def test_template_that_the_reader_refuses_is_told_with_its_path(field: str, line: str, checked: Checked) -> None:
+    wrong = a_job().replace("restartPolicy: Never", field)
+    assert checked(wrong) == [f"1 Job/train: spec.template.spec.{line}"]
+
+
+def test_pod_without_requests_is_judged_by_its_limits(checked: Checked) -> None:
+    job = a_job(cpu="9").replace("requests", "limits")
+    (line,) = checked(a_node("n"), job)
+    assert "1 Insufficient cpu" in line
 
 
 def test_pod_that_no_node_has_room_for_is_told_with_the_reason(checked: Checked) -> None:
@@ -264,14 +275,12 @@ def test_gated_pod_is_judged_without_its_gates(checked: Checked) -> None:
     ("document", "line"),
     [
         ("a: b: c", "1: is not YAML at line 1, column 5: mapping values are not allowed here"),
-        ("- 1", "1: is no object with apiVersion and kind"),
-        ("a: 1", "1: has no apiVersion and kind, so nobody knows what it is"),
+        ("- 1", "1: is not a Kubernetes object, which is a mapping with apiVersion and kind"),
         ("{apiVersion: resource.aibee.cn/v1alpha1, kind: Pol, metadata: {name: a}}",
-         "1 Pol/a: kind: 'Pol' is no kind of resource.aibee.cn/v1alpha1, which has Pool"),
+         "1 Pol/a: kind: 'Pol' is not a kind of resource.aibee.cn/v1alpha1; the kind is Pool"),
         ("{apiVersion: resource.aibee.cn/v1, kind: Pool, metadata: {name: a}}",
-         "1 Pool/a: apiVersion: 'resource.aibee.cn/v1' is not known; did you mean resource.aibee.cn/v1alpha1?"),
-        ("x: \0", ("1: is not YAML that can be read: unacceptable character #x0000: special characters are not allowed "
-         'in "<byte string>", position 3')),
+         "1 Pool/a: apiVersion: 'resource.aibee.cn/v1' does not exist; did you mean resource.aibee.cn/v1alpha1?"),
+        ("x: \0", "1: is not YAML: it contains bytes that YAML does not allow"),
         ('{apiVersion: resource.aibee.cn/v1alpha1, kind: Pool, metadata: {name: "\\e[31m"}}', ("1 Pool/\\x1b[31m: "
          "metadata.name")),
     ],
@@ -280,6 +289,23 @@ def test_gated_pod_is_judged_without_its_gates(checked: Checked) -> None:
 def test_what_is_no_object_is_a_finding(document: str, line: str, checked: Checked) -> None:
     (said,) = checked(document)
     assert said.startswith(line)
+
+
+def test_document_without_version_and_kind_is_a_finding(checked: Checked) -> None:
+    assert checked("a: 1") == ["1: apiVersion: is missing", "1: kind: is missing"]
+
+
+def test_object_without_a_name_is_a_finding(checked: Checked) -> None:
+    assert checked(a_pool("a").replace("{name: a}", "{}")) == ["1 Pool: metadata.name: is missing"]
+
+
+def test_pool_is_told_all_that_is_wrong_with_it_at_once(checked: Checked) -> None:
+    spec = "{disableSharing: 1, placement: pack, nodeSelector: {matchLabels: {gpu: true}}, lendingLimit: {cpu: 1x}}"
+    assert checked(a_pool("a", spec)) == [
+        "1 Pool/a: spec.disableSharing: must be true or false, not 1",
+        "1 Pool/a: spec.nodeSelector.matchLabels.gpu: must be a string, not true",
+        "1 Pool/a: spec.placement: must be Spread or Pack or Fragmentation, not 'pack'; did you mean Pack?",
+    ]
 
 
 def test_aliases_that_make_a_few_lines_many_are_a_finding(checked: Checked) -> None:
@@ -324,16 +350,16 @@ def test_documentation_shows_what_is_printed(
 def test_standard_input_is_a_file_too(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(a_pool("a", "{x: 1}").encode())))
     assert main(["check", "-f", "-"]) == 1
-    assert capsys.readouterr().out == "-:1 Pool/a: spec.x: is no field\n"
+    assert capsys.readouterr().out == "-:1 Pool/a: spec.x: is not a field\n"
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ([], "name the files to check: -f FILE, or -f - for standard input"),
+        ([], "no file is given: use -f FILE, or -f - for standard input"),
         (["-f", "/nowhere/x.yaml"], "/nowhere/x.yaml: cannot be read: No such file or directory"),
         (["-f", "-", "--config", "/nowhere/c.yaml"], "/nowhere/c.yaml: cannot be read: No such file or directory"),
-        (["-f", "-", "--kubeconfig", "/nowhere/k"], ("the cluster cannot be looked at: /nowhere/k: there is no such "
+        (["-f", "-", "--kubeconfig", "/nowhere/k"], ("the cluster cannot be read: /nowhere/k: there is no such "
          "kubeconfig file")),
     ],
 )  # fmt: skip
@@ -358,6 +384,6 @@ async def test_nodes_and_pools_of_a_cluster_count_where_it_is_named(tmp_path: Pa
         out, _ = await running.communicate()
     assert running.returncode == 1
     unknown, never = out.decode().splitlines()
-    meant = "did you mean gpu-pool?" if installed else "its pods would belong to the pool default"
-    assert unknown.endswith(f"there is no Pool 'gpu-pol'; {meant}")
+    meant = "; did you mean gpu-pool?" if installed else ", so the pods belong to the pool default"
+    assert unknown.endswith(f"there is no Pool 'gpu-pol'{meant}")
     assert "cannot run even when all nodes are empty: 0/" in never

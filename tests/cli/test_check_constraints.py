@@ -13,8 +13,8 @@ AFFINITY = (
 )
 VOLUMES = "volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]"
 FIELD = "spec.template.spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution"
-HOLD = "its pods wait (unsupportedConstraints: Hold)"
-IGNORE = "its pods are placed as if they did not state it (unsupportedConstraints: Ignore)"
+HOLD = "so the pods wait (unsupportedConstraints: Hold)"
+IGNORE = "so the pods are placed as if it were absent (unsupportedConstraints: Ignore)"
 
 
 def checked(directory: Path, capsys: pytest.CaptureFixture[str], *documents: str) -> tuple[int, list[str], list[str]]:
@@ -36,7 +36,7 @@ def test_constraint_that_is_not_supported_is_named_with_what_becomes_of_the_pods
     config: str, outcome: str, nodes: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status, out, _ = checked(tmp_path, capsys, job(AFFINITY), *nodes, *([config] if config else []))
-    assert (status, out) == (1, [f"1 Job/train: {FIELD}: is not supported by ai-scheduler: {outcome}"])
+    assert (status, out) == (1, [f"1 Job/train: {FIELD}: is not supported by ai-scheduler, {outcome}"])
 
 
 def test_constraint_of_a_pod_of_another_scheduler_is_no_finding(
@@ -52,8 +52,8 @@ def test_claim_is_no_finding_but_is_told_as_what_files_do_not_tell(
     status, out, err = checked(tmp_path, capsys, job(VOLUMES), a_node("n"))
     assert (status, out) == (0, [])
     assert err[0] == (
-        '1 Job/train: spec.template.spec.volumes[0].persistentVolumeClaim: its pods wait: persistentvolumeclaim "data" '
-        "has to be bound to a volume that every node can use; files do not tell whether it will be"
+        "1 Job/train: spec.template.spec.volumes[0].persistentVolumeClaim: the pods wait until persistentvolumeclaim "
+        '"data" is bound to a volume that every node can use; files do not tell whether that is so'
     )
 
 
@@ -68,6 +68,6 @@ def test_claim_of_an_ephemeral_volume_and_of_a_stateful_set_are_told_too(
     status, out, err = checked(tmp_path, capsys, scratch, many)
     assert (status, out) == (0, [])
     assert err[0].startswith(
-        "1 Job/train: spec.template.spec.volumes[0].ephemeral: its pods wait: the claim of each pod"
+        "1 Job/train: spec.template.spec.volumes[0].ephemeral: the pods wait until the claim of each pod"
     )
-    assert err[1].startswith("2 StatefulSet/train: spec.volumeClaimTemplates: its pods wait")
+    assert err[1].startswith("2 StatefulSet/train: spec.volumeClaimTemplates: the pods wait")

@@ -14,8 +14,8 @@ from typer import TyperException
 
 from aischeduler.cli import demo
 from aischeduler.cli.demo_cluster import GOALS, Goal
-from aischeduler.cli.demo_standing import Standing
-from aischeduler.cli.demo_view import Progress, story
+from aischeduler.cli.demo_progress import JobProgress
+from aischeduler.cli.demo_view import ProgressView, summary
 from aischeduler.kube.client import Client
 from aischeduler.kube.server_access import connect
 from aischeduler.sandbox.http import HttpSandbox
@@ -27,17 +27,17 @@ GOAL = Goal("train", "gpu-pool", "gpu", pods=3, bound=2)
 TOLD: dict[str, tuple[str, ...]] = {"a": ("Scheduled",), "b": ("Scheduled",), "c": ("FailedScheduling",)}
 
 
-def a_standing(
+def a_progress(
     *,
     bound: dict[str, str] | None = None,
     waiting: dict[str, str] | None = None,
-    strays: tuple[str, ...] = (),
+    misplaced: tuple[str, ...] = (),
     events: dict[str, tuple[str, ...]] | None = None,
-) -> Standing:
-    return Standing(
+) -> JobProgress:
+    return JobProgress(
         GOAL,
         bound={"a": "gpu-0", "b": "gpu-1"} if bound is None else bound,
-        strays=strays,
+        misplaced=misplaced,
         waiting={"c": "0/8 nodes are available: 8 Insufficient nvidia.com/gpu."} if waiting is None else waiting,
         events=TOLD if events is None else events,
     )
@@ -50,7 +50,7 @@ async def test_demo_ends_by_itself_and_tells_who_was_bound_where_and_why_the_res
     assert (shown.returncode, err) == (0, b"")
     assert "test-job-cpu: 10 of 10 pods are bound in cpu-pool" in text
     assert "train-large: 64 of 80 pods are bound in gpu-pool" in text
-    waiting = "16 wait: pool gpu-pool: 0/8 nodes are available: 8 Insufficient nvidia.com/gpu."
+    waiting = "16 pods wait: pool gpu-pool: 0/8 nodes are available: 8 Insufficient nvidia.com/gpu."
     assert waiting in " ".join(text.split())
     assert "gpu-7  8  train-large-" in text
     assert "\x1b" not in text
@@ -66,7 +66,7 @@ async def test_kept_demo_says_how_to_look_around_and_ends_quietly_on_ctrl_c() ->
     assert running.stdout is not None
     lines: list[str] = []
     async with asyncio.timeout(30):
-        while not lines or "log is" not in lines[-1]:
+        while not lines or "logs to" not in lines[-1]:
             lines.append((await running.stdout.readline()).decode())
     path = Path(next(line for line in lines if "KUBECONFIG=" in line).partition("=")[2].strip())
     url = yaml.safe_load(path.read_text())["clusters"][0]["cluster"]["server"]
@@ -88,37 +88,37 @@ async def test_demo_without_a_scheduler_fails_and_says_what_is_missing(
         path.write_text(sandbox.kubeconfig)
         async with Client(await connect(str(path), None, lambda: 0.0)) as client:
             with pytest.raises(TyperException) as caught:
-                await demo.perform(client, Console(file=io.StringIO()))
-    assert "did not end as promised: 0 pods of test-job-cpu are bound instead of 10" in caught.value.message
+                await demo.run_jobs(client, Console(file=io.StringIO()))
+    assert "did not reach its goals: 0 pods of test-job-cpu are bound instead of 10" in caught.value.message
 
 
-def test_what_is_as_promised_has_no_problems() -> None:
-    assert a_standing().problems() == []
+def test_progress_that_reaches_the_goal_has_no_problems() -> None:
+    assert a_progress().problems() == []
 
 
 @pytest.mark.parametrize(
-    ("standing", "problem"),
+    ("job", "problem"),
     [
-        (a_standing(bound={"a": "gpu-0"}), "1 pods of train are bound instead of 2"),
-        (a_standing(waiting={}), "train has 2 pods instead of 3"),
-        (a_standing(strays=("a",)), "a of train run outside of gpu-pool"),
-        (a_standing(waiting={"c": ""}), "1 waiting pods of train do not say why, c is one"),
-        (a_standing(events={"c": ("FailedScheduling",)}), "no event Scheduled tells of a pod of train"),
-        (a_standing(events={"a": ("Scheduled",)}), "no event FailedScheduling tells of a pod of train"),
+        (a_progress(bound={"a": "gpu-0"}), "1 pods of train are bound instead of 2"),
+        (a_progress(waiting={}), "train has 2 pods instead of 3"),
+        (a_progress(misplaced=("a",)), "a of train are bound outside of gpu-pool"),
+        (a_progress(waiting={"c": ""}), "1 pods of train wait without a reason: c"),
+        (a_progress(events={"c": ("FailedScheduling",)}), "no pod of train has an event Scheduled"),
+        (a_progress(events={"a": ("Scheduled",)}), "no pod of train has an event FailedScheduling"),
     ],
 )
-def test_every_difference_from_the_promise_is_named(standing: Standing, problem: str) -> None:
-    assert problem in standing.problems()
+def test_every_difference_from_the_goal_is_named(job: JobProgress, problem: str) -> None:
+    assert problem in job.problems()
 
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_progress_shows_bars_on_a_terminal_and_lines_elsewhere(terminal: bool) -> None:
     out = io.StringIO()
     console = Console(file=out, width=100, height=60, force_terminal=terminal)
-    with Progress(console) as progress:
-        progress.show([a_standing(bound={})], ())
-        progress.show([a_standing(bound={})], ())
-        progress.show([a_standing()], ())
+    with ProgressView(console) as view:
+        view.show([a_progress(bound={})], ())
+        view.show([a_progress(bound={})], ())
+        view.show([a_progress()], ())
     assert ("━" in out.getvalue()) is True
     assert ("\x1b" in out.getvalue()) is terminal
     if not terminal:
@@ -130,8 +130,8 @@ def test_progress_shows_bars_on_a_terminal_and_lines_elsewhere(terminal: bool) -
 
 def test_reason_is_shown_as_it_is() -> None:
     out = io.StringIO()
-    Console(file=out, width=100).print(story([a_standing(waiting={"c": "taint [red]x[/red]"})]))
-    assert "1 wait: taint [red]x[/red]" in out.getvalue()
+    Console(file=out, width=100).print(summary([a_progress(waiting={"c": "taint [red]x[/red]"})]))
+    assert "1 pod waits: taint [red]x[/red]" in out.getvalue()
 
 
 def test_goals_add_up_to_their_pools() -> None:

@@ -19,10 +19,10 @@ import pytest
 from aischeduler.cli.app import main
 from aischeduler.cli.demo import running_daemon
 from aischeduler.cli.demo_cluster import Object, cluster, create
-from aischeduler.cli.pools import sentence
-from aischeduler.cli.snapshot import take_snapshot
-from aischeduler.cli.summary_json import FIELDS
-from aischeduler.cli.table import WIDE_COLUMNS
+from aischeduler.cli.pools import error_sentence
+from aischeduler.cli.pools_json import FIELDS
+from aischeduler.cli.pools_snapshot import take_snapshot
+from aischeduler.cli.pools_table import WIDE_COLUMNS
 from aischeduler.kube.client import Client
 from aischeduler.kube.crds import NOT_INSTALLED
 from aischeduler.kube.errors import ApiError, GarbledError, RefusedError, UnreachableError
@@ -208,7 +208,7 @@ async def test_watch_says_when_its_numbers_may_be_old(tmp_path: Path) -> None:
         said = (await asyncio.wait_for(running.stderr.readline(), timeout=15)).decode()
         running.send_signal(signal.SIGINT)
         await asyncio.wait_for(running.communicate(), timeout=15)
-    assert said.startswith("the numbers may be old: changes of ")
+    assert said.startswith("the numbers may be old: the watch of ")
     assert running.returncode == 0
 
 
@@ -220,7 +220,7 @@ async def test_cluster_that_does_not_know_pools_is_told_in_one_sentence(watch: l
         path.write_text(sandbox.kubeconfig)
         running = await started(path, *watch)
         out, err = await asyncio.wait_for(running.communicate(), timeout=15)
-        text = f"{sandbox.url} does not know Pools: {NOT_INSTALLED}"
+        text = f"{sandbox.url} does not serve Pools: {NOT_INSTALLED}"
     assert (running.returncode, out, err.decode()) == (1, b"", f"ai-scheduler: {text}\n")
 
 
@@ -239,17 +239,20 @@ def test_server_that_cannot_be_reached_is_told_in_one_sentence(
 @pytest.mark.parametrize(
     ("error", "text"),
     [
-        (RefusedError(403, "Forbidden", "pods is forbidden"), "you may not see the pools of URL: pods is forbidden"),
+        (
+            RefusedError(403, "Forbidden", "pods is forbidden"),
+            "URL does not allow you to list Pools: pods is forbidden",
+        ),
         (RefusedError(401, "Unauthorized", "Unauthorized"), "URL does not accept your credentials: Unauthorized"),
         (UnreachableError("GET /x: refused"), "URL cannot be reached: GET /x: refused"),
-        (GarbledError("half a list"), "the pools of URL cannot be read: half a list"),
-        (RefusedError(500, "InternalError", "etcd"), "the pools of URL cannot be read: 500 InternalError: etcd"),
+        (GarbledError("half a list"), "the Pools of URL cannot be read: half a list"),
+        (RefusedError(500, "InternalError", "etcd"), "the Pools of URL cannot be read: 500 InternalError: etcd"),
     ],
     ids=lambda value: type(value).__name__,
 )
 def test_every_failure_says_what_it_means_to_a_user(error: ApiError, text: str) -> None:
     server = Server("127.0.0.1", 1, lambda: 0.0)
-    assert sentence(server, error) == text.replace("URL", server.url)
+    assert error_sentence(server, error) == text.replace("URL", server.url)
 
 
 @pytest.mark.parametrize("output", ["yaml", ""])

@@ -15,8 +15,8 @@ import pytest
 
 from aischeduler.cli.app import main
 from aischeduler.cli.demo_cluster import GOALS, cluster, create, jobs
-from aischeduler.cli.demo_standing import standings
-from aischeduler.cli.run import Options, settings
+from aischeduler.cli.demo_progress import read_progress
+from aischeduler.cli.run import RunOptions, effective_config
 from aischeduler.config.schema import Http, LogFormat, Logging, LogLevel
 from aischeduler.kube.client import Client
 from aischeduler.kube.server_access import connect
@@ -38,7 +38,7 @@ async def test_run_binds_a_job_logs_every_decision_and_ends_cleanly_on_sigterm(t
                 stderr=asyncio.subprocess.PIPE,
             )  # fmt: skip
             async with asyncio.timeout(20):
-                while len((await standings(client, GOALS[:1]))[0].bound) < 10:
+                while len((await read_progress(client, GOALS[:1]))[0].bound) < 10:
                     await asyncio.sleep(0.1)
             running.send_signal(signal.SIGTERM)
             _, err = await asyncio.wait_for(running.communicate(), timeout=20)
@@ -170,7 +170,9 @@ async def test_run_without_the_flag_is_elected_and_gives_the_lease_back_at_its_e
 def test_command_line_wins_over_the_file_and_the_file_over_the_default(tmp_path: Path) -> None:
     path = tmp_path / "ai.yaml"
     path.write_text("bindInFlight: 7\nlogging: {format: console, level: debug}\n")
-    config = settings(Options(None, None, path, log_format=None, log_level=LogLevel.ERROR, http_address="none"))
+    config = effective_config(
+        RunOptions(None, None, path, log_format=None, log_level=LogLevel.ERROR, http_address="none")
+    )
     assert config.bind_in_flight == 7
     assert config.logging == Logging(format=LogFormat.CONSOLE, level=LogLevel.ERROR)
     assert config.http == Http(address="none")
@@ -179,7 +181,7 @@ def test_command_line_wins_over_the_file_and_the_file_over_the_default(tmp_path:
 def test_http_address_of_the_file_holds_where_the_command_line_says_nothing(tmp_path: Path) -> None:
     path = tmp_path / "ai.yaml"
     path.write_text('http: {address: "127.0.0.1:9"}\n')
-    config = settings(Options(None, None, path, log_format=None, log_level=None, http_address=None))
+    config = effective_config(RunOptions(None, None, path, log_format=None, log_level=None, http_address=None))
     assert config.http == Http(address="127.0.0.1:9")
 
 

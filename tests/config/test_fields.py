@@ -1,13 +1,13 @@
 """What a running scheduler takes over of a changed configuration."""
 
 from aischeduler.config.fields import differing, fields, taken_over, values
-from aischeduler.config.schema import Config, Events, EvictionWay, Http, Logging, LogLevel
+from aischeduler.config.schema import Config, EventsConfig, EvictionWay, Http, Logging, LogLevel
 
 
 def test_parts_come_before_what_is_in_them_and_hold_no_value() -> None:
     paths = [field.path for field in fields()]
     assert paths.index("logging") + 1 == paths.index("logging.format")
-    assert [field.path for field in fields() if field.part] == [
+    assert [field.path for field in fields() if field.section] == [
         "defaultPool", "backoff", "events", "leaderElection", "logging", "http",
     ]  # fmt: skip
     assert "logging" not in [field.path for field in values()]
@@ -15,11 +15,11 @@ def test_parts_come_before_what_is_in_them_and_hold_no_value() -> None:
 
 def test_only_marked_fields_are_taken_over() -> None:
     read = Config(
-        bind_in_flight=3, eviction=EvictionWay.EVICT, events=Events(burst=9), logging=Logging(level=LogLevel.DEBUG),
-        http=Http(address=":1"),
+        bind_in_flight=3, eviction=EvictionWay.EVICT, events=EventsConfig(burst=9),
+        logging=Logging(level=LogLevel.DEBUG), http=Http(address=":1"),
     )  # fmt: skip
     assert taken_over(Config(), read) == Config(
-        bind_in_flight=3, events=Events(burst=9), logging=Logging(level=LogLevel.DEBUG)
+        bind_in_flight=3, events=EventsConfig(burst=9), logging=Logging(level=LogLevel.DEBUG)
     )
 
 

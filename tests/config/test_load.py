@@ -10,11 +10,11 @@ import yaml
 from aischeduler.config.fields import Field, fields, values
 from aischeduler.config.load import FILE_BYTES_MAX, ConfigError, load_config, parse_config
 from aischeduler.config.schema import (
-    Backoff,
+    BackoffConfig,
     Config,
     ConstraintRule,
     DefaultPool,
-    Events,
+    EventsConfig,
     EvictionWay,
     Http,
     LeaderElection,
@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TOP = [field.path for field in fields() if "." not in field.path]
 FIELDS = f"{', '.join(TOP[:-1])} and {TOP[-1]}"
 GREATER = "must be greater than"
-NAME = "schedulerName must be a name of lower-case letters, digits, '-' and '.', at most 253 long, not "
+NAME = "schedulerName must be a name of lower-case letters, digits, '-' and '.', at most 253 characters, not "
 ADDRESS = "http.address must be host:port such as :8080 or 127.0.0.1:8080, or none, not "
 GPUS = "gpuResources must be a list of 1 to 16 resource names such as nvidia.com/gpu, not "
 
@@ -85,8 +85,8 @@ def test_every_field_is_read() -> None:
         unsupported_constraints=ConstraintRule.IGNORE,
         request_timeout_seconds=7,
         default_pool=DefaultPool(disable_sharing=True),
-        backoff=Backoff(initial_seconds=2, max_seconds=60),
-        events=Events(per_second=50, burst=60),
+        backoff=BackoffConfig(initial_seconds=2, max_seconds=60),
+        events=EventsConfig(per_second=50, burst=60),
         leader_election=LeaderElection(enabled=False, namespace="ai", lease_name="one", lease_duration_seconds=30),
         logging=Logging(format=LogFormat.CONSOLE, level=LogLevel.DEBUG, value_length_max=200),
         http=Http(address="127.0.0.1:9090"),
@@ -120,15 +120,15 @@ def scalar(field: Field) -> str:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("bindInFligt: 3", "'bindInFligt' is no field; did you mean bindInFlight?"),
-        ("logging: {formt: json}", "'logging.formt' is no field; did you mean format?"),
-        ("logging: {colour: red}", "'logging.colour' is no field; there are format, level and valueLengthMax"),
-        ("http: {port: 80}", "'http.port' is no field; there is only address"),
+        ("bindInFligt: 3", "'bindInFligt' is not a field; did you mean bindInFlight?"),
+        ("logging: {formt: json}", "'logging.formt' is not a field; did you mean format?"),
+        ("logging: {colour: red}", "'logging.colour' is not a field; the fields are format, level and valueLengthMax"),
+        ("http: {port: 80}", "'http.port' is not a field; the only field is address"),
         ("http: {address: 8080}", ADDRESS + "8080"),
         ("http: {address: ':65536'}", ADDRESS + "':65536'"),
         ("http: {address: 'http://x:80'}", ADDRESS + "'http://x:80'"),
         ("http: {address: off}", ADDRESS + "false"),
-        ('"a\\nb": 1', f"'a\\nb' is no field; there are {FIELDS}"),
+        ('"a\\nb": 1', f"'a\\nb' is not a field; the fields are {FIELDS}"),
         ("bindInFlight: 0", "bindInFlight must be a whole number from 1 to 256, not 0"),
         ("bindInFlight: 257", "bindInFlight must be a whole number from 1 to 256, not 257"),
         ("bindInFlight: '3'", "bindInFlight must be a whole number from 1 to 256, not '3'"),
@@ -142,28 +142,29 @@ def scalar(field: Field) -> str:
         ("eviction: Drain", "eviction must be Delete or Evict, not 'Drain'"),
         ("unsupportedConstraints: Warn", "unsupportedConstraints must be Hold or Ignore, not 'Warn'"),
         ("makeRoom: Never", "makeRoom must be PreemptThenBorrow or BorrowThenPreempt, not 'Never'"),
-        ("defaultPool: {disableSharin: true}", "'defaultPool.disableSharin' is no field; did you mean disableSharing?"),
+        ("defaultPool: {disableSharin: true}",
+         "'defaultPool.disableSharin' is not a field; did you mean disableSharing?"),
         ("backoff: {maxSeconds: 301}", "backoff.maxSeconds must be a whole number of seconds from 1 to 300, not 301"),
-        ("backoff: {initialSeconds: 11}", "backoff.maxSeconds must be at least initialSeconds, which is 11, not 10"),
+        ("backoff: {initialSeconds: 11}", "backoff.maxSeconds must be at least initialSeconds (11), not 10"),
         ("events: {burst: 0}", "events.burst must be a whole number from 1 to 100000, not 0"),
         ("requestTimeoutSeconds: 0", "requestTimeoutSeconds must be a whole number of seconds from 1 to 120, not 0"),
         ("leaderElection: {enabled: 1}", "leaderElection.enabled must be true or false, not 1"),
         ("leaderElection: {leaseDurationSeconds: 10}",
-         f"leaderElection.leaseDurationSeconds {GREATER} renewDeadlineSeconds, which is 10, not 10"),
+         f"leaderElection.leaseDurationSeconds {GREATER} renewDeadlineSeconds (10), not 10"),
         ("leaderElection: {retryPeriodSeconds: 9}",
-         f"leaderElection.renewDeadlineSeconds {GREATER} 1.2 times retryPeriodSeconds, which is 9, not 10"),
+         f"leaderElection.renewDeadlineSeconds {GREATER} 1.2 times retryPeriodSeconds (9), not 10"),
         ("gpuResources: []", GPUS + "an empty list"),
         ("logging: {format: xml}", "logging.format must be json or console, not 'xml'"),
         ("logging: {level: 3}", "logging.level must be debug, info, warning or error, not 3"),
-        ("logging: 2001-01-01", "logging must be a mapping such as level: debug, not a date"),
+        ("logging: 2001-01-01", "logging must be a mapping such as level: debug, not '2001-01-01'"),
         ("apiVersion: v1", "apiVersion must be config.resource.aibee.cn/v1alpha1, not 'v1'"),
         ("kind: Pool", "kind must be AiSchedulerConfiguration, not 'Pool'"),
-        ("3: 4", "the file holds a key that is not a text, and the names of fields are texts"),
-        ("[a, b]", "must hold a mapping such as 'bindInFlight: 32', not a list of 2"),
+        ("3: 4", "the file has a key that is not a string"),
+        ("[a, b]", "must be a mapping such as 'bindInFlight: 32', not a list of 2"),
         ("a: b: c", "is not YAML at line 1, column 5: mapping values are not allowed here"),
-        ("x: 2001-99-99", "is not YAML: month must be in 1..12"),
+        ("schedulerName: 2001-99-99T", f"{NAME}'2001-99-99T'"),
         ("x: \0", "is not YAML: it contains bytes that YAML does not allow"),
-        ("[" * 5000, "is not YAML that can be read: it is nested too deeply"),
+        ("[" * 5000, "cannot be read as YAML: it is nested too deeply"),
         ("#" * (FILE_BYTES_MAX + 1), "is larger than 256 KiB and cannot be a configuration"),
     ],
     ids=lambda text: text[:20],

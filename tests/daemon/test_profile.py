@@ -1,7 +1,6 @@
 """The engine goes by the configuration."""
 
-from aischeduler.config.schema import Backoff as ConfiguredBackoff
-from aischeduler.config.schema import Config, DefaultPool, RoomOrder
+from aischeduler.config.schema import BackoffConfig, Config, DefaultPool, RoomOrder
 from aischeduler.daemon.profile import profile_of
 from aischeduler.engine.profile import default_profile
 from aischeduler.model.actions import CreatePool
@@ -27,7 +26,7 @@ def test_every_field_that_the_engine_goes_by_reaches_it() -> None:
             gpu_resources=("a.com/gpu",),
             disable_preemption=True,
             make_room=RoomOrder.BORROW_THEN_PREEMPT,
-            backoff=ConfiguredBackoff(initial_seconds=2, max_seconds=60),
+            backoff=BackoffConfig(initial_seconds=2, max_seconds=60),
             default_pool=DefaultPool(disable_sharing=True, disable_borrowing=True),
         )
     )

@@ -13,7 +13,7 @@ import structlog
 from structlog.testing import CapturingLogger
 
 from aischeduler.config.load import load_config
-from aischeduler.config.schema import Config, Events
+from aischeduler.config.schema import Config, EventsConfig
 from aischeduler.daemon.reload import Reload, Source
 from tests.daemon.cluster import cluster
 from tests.kube.scripted import until
@@ -67,7 +67,7 @@ async def test_file_that_was_written_is_taken_over_and_told(tmp_path: Path) -> N
     async with world.following() as reload:
         world.path.write_text("bindInFlight: 30\nevents: {burst: 7}\n")
         await until(world.told)
-    assert world.applied == [Config(bind_in_flight=30, events=Events(burst=7))]
+    assert world.applied == [Config(bind_in_flight=30, events=EventsConfig(burst=7))]
     assert reload.config == world.applied[0]
     assert world.told() == [
         {"event": "configuration read again", "cause": "the file changed", "changed": "bindInFlight, events.burst"}
@@ -141,7 +141,7 @@ async def test_daemon_takes_over_what_the_schema_promises() -> None:
         daemon = world.daemon
         assert daemon.components is not None
         binder, reports = daemon.components.workers.binder, daemon.components.workers.reports
-        daemon.apply(Config(bind_in_flight=3, request_timeout_seconds=7, events=Events(per_second=5, burst=10)))
+        daemon.apply(Config(bind_in_flight=3, request_timeout_seconds=7, events=EventsConfig(per_second=5, burst=10)))
         assert binder._concurrency.size == 3
         assert {connections.answer_seconds for connections in daemon.components.connection_pools} == {7}
         rate = reports._events.rate

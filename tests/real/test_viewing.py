@@ -45,7 +45,7 @@ def test_viewer_of_pools_sees_the_whole_table_and_follows_it(
 ) -> None:
     create_pools(control_plane, pool_object("gpu", labels={"gpu": "true"}, disableSharing=True))
     shown, said = table(viewer)
-    assert said == "no scheduler has written the status of gpu: is one running?\n"
+    assert said == "no scheduler has written the status of gpu yet; is ai-scheduler running?\n"
     assert "p✓ b✓ s✗" in shown
     create_nodes(control_plane, [node_object("g", cpu="8", gpu=8, labels={"gpu": "true"}), node_object("n", cpu="4")])
     daemon.start()

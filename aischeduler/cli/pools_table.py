@@ -1,8 +1,6 @@
-"""The table of all pools: what each has, uses, lends and waits for, beside the whole cluster.
+"""The table of all pools.
 
-Laws:
-- It shows the engine's own numbers (`Scheduler.summary()`) and counts nothing itself but the cluster's total.
-- Total is the same in every pool: the sum of what is allocatable.
+Invariant: the column Total is the same in every pool: the sum of what is allocatable in all pools.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,17 +49,17 @@ def pool_table(pools: Sequence[PoolSummary], *, wide: bool = False) -> Table:
     nodes = sum(pool.nodes for pool in pools)
     total = {resource: sum(pool.allocatable.get(resource, 0) for pool in pools) for _, resource in ROWS}
     for pool in pools:
-        about = {"cpu": Text(pool.name, style="bold"), "gpu": flags(pool)}
+        labels = {"cpu": Text(pool.name, style="bold"), "gpu": flags(pool)}
         for label, resource in ROWS:
             if resource == PODS:
                 table.add_row("", "nodes", *(_node_cell(column, pool.nodes, nodes) for column in columns))
             cells = [_cell(column, resource, _amounts(pool, column, total)) for column in columns]
-            table.add_row(about.get(label, ""), label, *cells, end_section=resource == PODS)
+            table.add_row(labels.get(label, ""), label, *cells, end_section=resource == PODS)
     return table
 
 
 def print_trimmed(console: Console, *parts: RenderableType) -> None:
-    """Print each part; without a terminal no line ends in blanks, so that what is kept or compared has none."""
+    """Print each part; without a terminal, no line ends in blanks."""
     if console.is_terminal:
         console.print(*parts, sep="\n")
         return
@@ -71,7 +69,7 @@ def print_trimmed(console: Console, *parts: RenderableType) -> None:
 
 
 def flags(pool: PoolSummary) -> Text:
-    """Return which of preemption, borrowing and sharing are on: `p✓ b✓ s✗`."""
+    """Return whether preemption, borrowing and sharing are on: `p✓ b✓ s✗`."""
     switches = (("p", pool.preemption), ("b", pool.borrowing), ("s", pool.sharing))
     return Text(" ").join(
         Text(letter + ("✓" if on else "✗"), style="green" if on else "red") for letter, on in switches
@@ -79,7 +77,7 @@ def flags(pool: PoolSummary) -> Text:
 
 
 def amount(resource: str, count: int) -> str:
-    """Return an amount for people: cores (from thousandths), bytes with a binary suffix, other things as they are."""
+    """Return an amount for people: cores, bytes with a binary suffix, other resources as numbers."""
     match resource:
         case "cpu":
             return _trimmed(f"{count / 1000:,.3f}")

@@ -7,7 +7,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from aischeduler.cli.snapshot import snapshot_of, take_snapshot
+from aischeduler.cli.pools_snapshot import snapshot_of, take_snapshot
 from aischeduler.kube.api_types import PoolDocument
 from aischeduler.kube.client import Client
 from aischeduler.kube.errors import GarbledError, RefusedError
@@ -82,7 +82,7 @@ def test_pool_without_a_status_has_the_switches_of_its_spec_and_is_named() -> No
     snapshot = snapshot_of(read(pool("a", EMPTY), pool("new", disableSharing=True), pool("more")), NOW)
     shown = {one.name: one for one in snapshot.pools}
     assert shown["new"] == replace(EMPTY, name="new", sharing=False)
-    assert snapshot.notes() == ["no scheduler has written the status of more, new: is one running?"]
+    assert snapshot.notes() == ["no scheduler has written the status of more, new yet; is ai-scheduler running?"]
 
 
 def test_status_that_nobody_renews_is_said_to_be_old_in_one_line() -> None:
@@ -91,7 +91,7 @@ def test_status_that_nobody_renews_is_said_to_be_old_in_one_line() -> None:
     assert snapshot_of(documents, NOW + HELD_SECONDS + 1).notes() == [
         (
             "the numbers may be old: no scheduler has renewed the status of p0, p1, p2, p3, p4 and 2 more since "
-            "2026-01-02T03:04:05Z; is one running?"
+            "2026-01-02T03:04:05Z; is ai-scheduler running?"
         )
     ]
 
@@ -105,11 +105,11 @@ def test_status_that_cannot_be_read_is_named_and_hides_nothing(wrong: Any) -> No
     snapshot = snapshot_of(read(broken, pool("fine", LENDING)), NOW)
     assert [one.name for one in snapshot.pools] == ["fine"]
     (note,) = snapshot.notes()
-    assert note.startswith("not shown, because it cannot be read: the status of pool broken: ")
+    assert note.startswith("the pool broken is not shown, because its status cannot be read: ")
 
 
 def test_cluster_without_pools_says_so() -> None:
-    assert snapshot_of([], NOW).notes() == ["there are no Pools; a scheduler that runs creates the pool default"]
+    assert snapshot_of([], NOW).notes() == ["there are no Pools; ai-scheduler creates the pool default when it starts"]
 
 
 async def test_missing_definition_of_pools_is_an_error_and_not_one_default_pool() -> None:

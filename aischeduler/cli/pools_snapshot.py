@@ -1,9 +1,9 @@
-"""The pools as their statuses tell: what the scheduler wrote into them, and nothing that was counted here.
+"""The numbers of all pools, read from the statuses of the Pools.
 
-Laws:
-- Only Pools are read, so the right to list them is enough.
-- A status that is missing, not renewed, or cannot be read is told beside the numbers; it does not hide the others.
-- A cluster that does not know Pools is no cluster without pools: that is an error.
+Invariants:
+- Only Pools are read, so the right to list Pools is enough.
+- A status that is missing, not renewed or unreadable gives a note, and does not hide the other pools.
+- A cluster that does not serve Pools is an error, not a cluster without pools.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,37 +27,39 @@ from aischeduler.model.quantity import QuantityError
 from aischeduler.model.resources import parse_amounts
 
 NAMES_MAX: Final = 5
-"""Pools that a note names; of the others it says how many they are."""
+"""Pools that a note names; it counts the others."""
 _NOTHING: Final = dict.fromkeys((CPU, MEMORY, EPHEMERAL_STORAGE, PODS, GPU), 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All pools in numbers, sorted by name; of `missing` ones nobody has written a status.
+    """All pools in numbers, sorted by name, and what is wrong with the numbers.
 
-    `old` ones were not renewed since; `unreadable` says what cannot be read. `trouble` says why changes are not heard.
+    `without_status` and `not_renewed` name pools, the latter with the last renewal; `unreadable` has a sentence for
+    each pool that is not shown; `watch_failure` says why changes are not seen.
     """
 
     pools: tuple[PoolSummary, ...]
-    missing: tuple[str, ...] = ()
-    old: Mapping[str, datetime] = field(default_factory=dict)
+    without_status: tuple[str, ...] = ()
+    not_renewed: Mapping[str, datetime] = field(default_factory=dict)
     unreadable: tuple[str, ...] = ()
-    trouble: str = ""
+    watch_failure: str = ""
 
     def notes(self) -> list[str]:
-        """Return a sentence for everything that the numbers do not tell."""
-        notes = [f"not shown, because it cannot be read: {text}" for text in self.unreadable]
+        """Return a sentence for everything that is wrong with the numbers."""
+        notes = list(self.unreadable)
         if not self.pools:
-            notes.append("there are no Pools; a scheduler that runs creates the pool default")
-        if self.missing:
-            notes.append(f"no scheduler has written the status of {_named(self.missing)}: is one running?")
-        if self.old:
-            since = min(self.old.values()).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            notes.append("there are no Pools; ai-scheduler creates the pool default when it starts")
+        if self.without_status:
+            pools = _named(self.without_status)
+            notes.append(f"no scheduler has written the status of {pools} yet; is ai-scheduler running?")
+        if self.not_renewed:
+            since = min(self.not_renewed.values()).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
             notes.append(
-                f"the numbers may be old: no scheduler has renewed the status of {_named(tuple(self.old))} "
-                f"since {since}; is one running?"
+                f"the numbers may be old: no scheduler has renewed the status of "
+                f"{_named(tuple(self.not_renewed))} since {since}; is ai-scheduler running?"
             )
-        return [*notes, f"the numbers may be old: {self.trouble}"] if self.trouble else notes
+        return [*notes, f"the numbers may be old: {self.watch_failure}"] if self.watch_failure else notes
 
 
 class _Status(Struct, rename="camel"):
@@ -84,10 +86,10 @@ async def take_snapshot(client: Client, now: float) -> Snapshot:
 
 
 def snapshot_of(documents: Iterable[PoolDocument], now: float) -> Snapshot:
-    """Return what the statuses of these Pools tell at a unix time."""
+    """Return the numbers of these Pools at a unix time."""
     pools: list[PoolSummary] = []
-    missing: list[str] = []
-    old: dict[str, datetime] = {}
+    without_status: list[str] = []
+    not_renewed: dict[str, datetime] = {}
     unreadable: list[str] = []
     for document in sorted(documents, key=lambda one: one.metadata.name):
         name = document.metadata.name
@@ -95,17 +97,17 @@ def snapshot_of(documents: Iterable[PoolDocument], now: float) -> Snapshot:
             status = msgspec.convert(document.status or {}, _Status)
             pools.append(_summary(document, status))
         except (msgspec.ValidationError, QuantityError) as error:
-            unreadable.append(f"the status of pool {name}: {error}")
+            unreadable.append(f"the pool {name} is not shown, because its status cannot be read: {error}")
             continue
         if not document.status:
-            missing.append(name)
+            without_status.append(name)
         elif status.renew_time is not None and now - status.renew_time.timestamp() > HELD_SECONDS:
-            old[name] = status.renew_time
-    return Snapshot(tuple(pools), tuple(missing), old, tuple(unreadable))
+            not_renewed[name] = status.renew_time
+    return Snapshot(tuple(pools), tuple(without_status), not_renewed, tuple(unreadable))
 
 
 def _summary(document: PoolDocument, status: _Status) -> PoolSummary:
-    """Return the numbers of a status; without one they are zeros and the spec says what is allowed."""
+    """Return the numbers of a status; without one they are zero, and the switches are those of the spec."""
     amounts = {name: _amounts(name, document.status or {}, status.gpus) for name in AMOUNTS}
     pool = read_pool(document)
     in_force = (status.preemption, status.borrowing, status.sharing)

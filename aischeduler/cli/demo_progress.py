@@ -1,7 +1,6 @@
-"""How the demo's Jobs stand, read from the API server as any user would read it.
+"""The progress of the demo's Jobs, and what misses their goals.
 
-Laws:
-- Nothing is taken from the scheduler's own memory: what is shown and checked is what the API server says.
+Invariant: the API server is the only source; nothing comes from the scheduler's memory.
 """
 
 from collections.abc import Iterable, Sequence
@@ -72,69 +71,69 @@ _EVENTS: Final = msgspec.json.Decoder(_Events)
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """One Job: its pods' nodes by pod name, and why the others wait; both sorted by pod name."""
+class JobProgress:
+    """One Job: the nodes of its bound pods and the reasons of its waiting pods; `misplaced` pods are on wrong nodes."""
 
     goal: Goal
     bound: dict[str, str]
-    strays: tuple[str, ...]
+    misplaced: tuple[str, ...]
     waiting: dict[str, str]
     events: dict[str, tuple[str, ...]]
 
     def problems(self) -> list[str]:
-        """Return what is not as the goal says, in words; nothing when all is."""
+        """Return a sentence for everything that misses the goal."""
         goal, problems = self.goal, []
         if len(self.bound) != goal.bound:
             problems.append(f"{len(self.bound)} pods of {goal.job} are bound instead of {goal.bound}")
         if len(self.bound) + len(self.waiting) != goal.pods:
             problems.append(f"{goal.job} has {len(self.bound) + len(self.waiting)} pods instead of {goal.pods}")
-        if self.strays:
-            problems.append(f"{', '.join(self.strays)} of {goal.job} run outside of {goal.pool}")
-        silent = [pod for pod, reason in self.waiting.items() if not reason]
-        if silent:
-            problems.append(f"{len(silent)} waiting pods of {goal.job} do not say why, {silent[0]} is one")
+        if self.misplaced:
+            problems.append(f"{', '.join(self.misplaced)} of {goal.job} are bound outside of {goal.pool}")
+        without_reason = [pod for pod, reason in self.waiting.items() if not reason]
+        if without_reason:
+            problems.append(f"{len(without_reason)} pods of {goal.job} wait without a reason: {without_reason[0]}")
         for pods, reason in ((self.bound, "Scheduled"), (self.waiting, "FailedScheduling")):
             if pods and not any(reason in self.events.get(pod, ()) for pod in pods):
-                problems.append(f"no event {reason} tells of a pod of {goal.job}")
+                problems.append(f"no pod of {goal.job} has an event {reason}")
         return problems
 
 
-async def standings(client: Client, goals: Sequence[Goal]) -> list[Standing]:
-    """Read pods and events; raises ApiError."""
+async def read_progress(client: Client, goals: Sequence[Goal]) -> list[JobProgress]:
+    """Return the progress of each Job; raises ApiError."""
     pods = _PODS.decode(await client.get(f"/api/v1/namespaces/{NAMESPACE}/pods")).items
     events = _EVENTS.decode(await client.get(f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events")).items
-    told: dict[str, tuple[str, ...]] = {}
+    reasons: dict[str, tuple[str, ...]] = {}
     for event in events:
-        told[event.regarding.name] = (*told.get(event.regarding.name, ()), event.reason)
-    return [_standing(goal, pods, told) for goal in goals]
+        reasons[event.regarding.name] = (*reasons.get(event.regarding.name, ()), event.reason)
+    return [_job_progress(goal, pods, reasons) for goal in goals]
 
 
-def untold(reached: Iterable[Standing], pools: Iterable[PoolSummary]) -> list[str]:
-    """Return what the statuses of Pools do not tell yet, in words."""
-    told = {pool.name: (pool.pods, pool.pending_pods) for pool in pools}
+def status_problems(reached: Iterable[JobProgress], pools: Iterable[PoolSummary]) -> list[str]:
+    """Return a sentence for each Pool whose status does not count the pods of its Job yet."""
+    counts = {pool.name: (pool.pods, pool.pending_pods) for pool in pools}
     return [
-        f"the status of {standing.goal.pool} does not tell of all pods of {standing.goal.job}"
-        for standing in reached
-        if told.get(standing.goal.pool) != (len(standing.bound), len(standing.waiting))
+        f"the status of {job.goal.pool} does not count all pods of {job.goal.job}"
+        for job in reached
+        if counts.get(job.goal.pool) != (len(job.bound), len(job.waiting))
     ]
 
 
-def _standing(goal: Goal, pods: Iterable[_Pod], events: dict[str, tuple[str, ...]]) -> Standing:
-    ours = sorted(
+def _job_progress(goal: Goal, pods: Iterable[_Pod], events: dict[str, tuple[str, ...]]) -> JobProgress:
+    own = sorted(
         (pod for pod in pods if any(o.kind == "Job" and o.name == goal.job for o in pod.metadata.owner_references)),
         key=lambda pod: pod.metadata.name,
     )
-    bound = {pod.metadata.name: pod.spec.node_name for pod in ours if pod.spec.node_name}
-    strays = tuple(
+    bound = {pod.metadata.name: pod.spec.node_name for pod in own if pod.spec.node_name}
+    misplaced = tuple(
         pod.metadata.name
-        for pod in ours
+        for pod in own
         if pod.spec.node_name
         and (
             pod.spec.node_name.rpartition("-")[0] != goal.nodes or pod.metadata.annotations.get(MARK_POOL) != goal.pool
         )
     )
-    waiting = {pod.metadata.name: _reason(pod.status.conditions) for pod in ours if not pod.spec.node_name}
-    return Standing(goal, bound, strays, waiting, events)
+    waiting = {pod.metadata.name: _reason(pod.status.conditions) for pod in own if not pod.spec.node_name}
+    return JobProgress(goal, bound, misplaced, waiting, events)
 
 
 def _reason(conditions: Iterable[_Condition]) -> str:

@@ -1,8 +1,8 @@
-"""The pools as JSON, for programs: the field names are a promise, and say their units.
+"""The pools as JSON, for programs.
 
-Laws:
-- Every amount is an integer, and every pool has every field.
-- A field may be added; none is renamed or changes its unit.
+Invariants:
+- Every amount is an integer with its unit in the field's name, and every pool has every field.
+- A field may be added; no field is renamed or changes its unit.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,11 +21,11 @@ FIELDS: Final = {
     PODS: "pods",
     GPU: "gpus",
 }
-"""The resources that every pool has; the others stand under `others` by their own names."""
+"""The fields of the resources that every pool has; `others` has the other resources by name."""
 
 
-def summaries_json(pools: Sequence[PoolSummary]) -> str:
-    """Return a list with one object a pool, in their order, on one line."""
+def pools_json(pools: Sequence[PoolSummary]) -> str:
+    """Return a list of one object a pool on one line."""
     return orjson.dumps([_pool(pool) for pool in pools]).decode()
 
 

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from aischeduler.cli.table import amount, flags, pool_table, print_trimmed
+from aischeduler.cli.pools_table import amount, flags, pool_table, print_trimmed
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.pool_summary import GPU, PoolSummary
 

@@ -1,9 +1,8 @@
-"""The pools as they change: watches the Pools alone, and draws at most once a second.
+"""Watches the Pools, and draws a snapshot on every change, at most once a second.
 
-Laws:
-- The numbers are those of the statuses, as in `snapshot`.
-- What cannot be listed at first is an error; what fails later is told beside numbers that may be old.
-- What did not change is not drawn again.
+Invariants:
+- A failure before the first list is an error; a later one is a note beside numbers that may be old.
+- Equal snapshots are drawn once.
 """
 
 import asyncio
@@ -13,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from aischeduler.cli.snapshot import Snapshot, snapshot_of
+from aischeduler.cli.pools_snapshot import Snapshot, snapshot_of
 from aischeduler.kube import watched_resources
 from aischeduler.kube.api_types import PoolDocument
 from aischeduler.kube.backoff import Timing
@@ -24,46 +23,46 @@ from aischeduler.kube.watched_resources import Unreadable
 from aischeduler.model.events import Event
 
 DRAW_SECONDS: Final = 1.0
-LOOK_SECONDS: Final = 0.05
-"""How often we look whether everything was listed."""
-TROUBLE_SECONDS: Final = 90.0
-"""A failure is told for so long: longer than the longest wait between two tries."""
+POLL_SECONDS: Final = 0.05
+"""How often the end of the first list is checked."""
+FAILURE_SECONDS: Final = 90.0
+"""How long a failure is noted: longer than the longest wait between two tries."""
 
 Draw = Callable[[Snapshot], None]
 
 
-async def follow(client: Client, draw: Draw) -> None:
-    """Draw the pools whenever they changed, until cancelled; raises ApiError when they cannot be listed."""
-    heard = _Heard()
+async def watch_pools(client: Client, draw: Draw) -> None:
+    """Draw the pools on every change, until cancelled; raises ApiError where they cannot be listed."""
+    pools = _WatchedPools()
     timing = Timing(time.monotonic, asyncio.sleep, secrets.SystemRandom())
-    handlers = Handlers(heard.event, heard.unreadable, heard.failure)
-    reflector = Reflector(client, watched_resources.pools(heard), handlers, timing)
+    handlers = Handlers(pools.event, pools.unreadable, pools.failure)
+    reflector = Reflector(client, watched_resources.pools(pools), handlers, timing)
     task = asyncio.create_task(reflector.run())
     try:
         while not reflector.synced.is_set():
-            heard.raise_failure()
-            await _pass(task, LOOK_SECONDS)
-        heard.raise_failure()
+            pools.raise_failure()
+            await _sleep(task, POLL_SECONDS)
+        pools.raise_failure()
         drawn: Snapshot | None = None
         while True:
-            if (snapshot := heard.snapshot()) != drawn:
+            if (snapshot := pools.snapshot()) != drawn:
                 draw(snapshot)
                 drawn = snapshot
-            await _pass(task, DRAW_SECONDS)
+            await _sleep(task, DRAW_SECONDS)
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def _pass(task: asyncio.Task[None], seconds: float) -> None:
-    """Wait so long; a reflector that ends, which only a bug of ours makes it do, ends the wait with its error."""
+async def _sleep(task: asyncio.Task[None], seconds: float) -> None:
+    """Sleep; a reflector that ends, which only a bug causes, ends the sleep with its error."""
     done, _ = await asyncio.wait([task], timeout=seconds)
     for ended in done:
         ended.result()
 
 
-class _Heard:
-    """The Pools as the reflector said, and what it could not say."""
+class _WatchedPools:
+    """The Pools that the reflector saw, and its last failure."""
 
     def __init__(self) -> None:
         self._pools: dict[str, PoolDocument] = {}
@@ -71,41 +70,41 @@ class _Heard:
         self._failure: tuple[ApiError, str, float] | None = None
 
     def seen(self, document: PoolDocument) -> None:
-        """Take in a Pool as it now is."""
+        """Store a Pool that is new or changed."""
         name = document.metadata.name
         self._pools[name] = document
         self._unreadable.pop(name, None)
 
     def gone(self, name: str) -> None:
-        """Take in that there is no Pool of this name."""
+        """Remove a deleted Pool."""
         self._pools.pop(name, None)
         self._unreadable.pop(name, None)
 
     def event(self, _event: Event) -> None:
-        """Take in nothing: the documents were."""
+        """Ignore the event: `seen` stores the document."""
 
     def unreadable(self, found: Unreadable) -> None:
-        """Take in that a Pool is there and cannot be read."""
-        self._unreadable[found.name] = f"pool {found.name}: {found.message}"
+        """Store the name of a Pool that cannot be read."""
+        self._unreadable[found.name] = f"the pool {found.name} is not shown, because it cannot be read: {found.message}"
 
     def failure(self, kind: str, error: ApiError) -> None:
-        """Take in that a list or a watch failed; that history is gone is nothing unusual."""
+        """Store a failure of a list or a watch; an expired resource version (410) is no failure."""
         if not (isinstance(error, RefusedError) and error.status == 410):
             self._failure = (error, kind, time.monotonic())
 
     def raise_failure(self) -> None:
-        """Raise the failure that kept the Pools from being listed."""
+        """Raise the stored failure."""
         if self._failure is not None:
             raise self._failure[0]
 
     def snapshot(self) -> Snapshot:
-        """Return the pools as they are now, and what is not in them."""
+        """Return the pools and the notes."""
         snapshot = snapshot_of(self._pools.values(), time.time())
         unreadable = (*(text for _, text in sorted(self._unreadable.items())), *snapshot.unreadable)
-        return replace(snapshot, unreadable=unreadable, trouble=self._trouble())
+        return replace(snapshot, unreadable=unreadable, watch_failure=self._recent_failure())
 
-    def _trouble(self) -> str:
-        if self._failure is None or time.monotonic() - self._failure[2] > TROUBLE_SECONDS:
+    def _recent_failure(self) -> str:
+        if self._failure is None or time.monotonic() - self._failure[2] > FAILURE_SECONDS:
             return ""
         error, kind, _ = self._failure
-        return f"changes of {kind}s cannot be followed at present: {error}"
+        return f"the watch of {kind}s fails: {error}"

@@ -1,0 +1,168 @@
+"""Reads the documents of `ai-scheduler check` with the scheduler's own readers, and finds what the readers refuse.
+
+Invariants:
+- An object of which a reader refuses a part takes no part in the other checks.
+- An object is read as the API server stores it: with the defaults that the scheduler relies on.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+
+from aischeduler.cli.check_documents import Body, Document, Finding, mapping_at, text_at
+from aischeduler.cli.check_pods import Template, templates
+from aischeduler.cli.check_pools import schema_findings
+from aischeduler.config.schema import API_VERSION, KIND
+from aischeduler.config.spelling import nearest
+from aischeduler.kube import watched_resources
+from aischeduler.kube.api_types import UNREADABLE
+from aischeduler.kube.decode_pod_spec import SpecCache
+from aischeduler.model.events import Event, NodeSeen, PodSeen, PoolSeen
+from aischeduler.model.names import GROUP, VERSION
+from aischeduler.model.pod import Pod
+from aischeduler.model.pool import Pool
+from aischeduler.model.quantity import shorten
+
+POOL: Final = (f"{GROUP}/{VERSION}", "Pool")
+NODE: Final = ("v1", "Node")
+NAMESPACE: Final = ("v1", "Namespace")
+NAME_LABEL: Final = "kubernetes.io/metadata.name"
+"""The label of a namespace that the API server sets."""
+OWN_KINDS: Final = {POOL[0]: POOL[1], API_VERSION: KIND}
+"""The versions of the scheduler's own API, and the kind of each."""
+READERS: Final[dict[tuple[str, str], watched_resources.Resource[Any]]] = {
+    NAMESPACE: watched_resources.namespaces(),
+    NODE: watched_resources.nodes(),
+    POOL: watched_resources.pools(),
+    ("policy/v1", "PodDisruptionBudget"): watched_resources.budgets(),
+}
+"""How the scheduler reads each kind of objects except pods."""
+
+_DECODE_ERROR: Final = re.compile(r"(.*?)(?: - at (?:`key` in )?`\$\.?(.*)`)?", re.DOTALL)
+"""What msgspec says: the problem, and its path in the object."""
+
+
+@dataclass(slots=True)
+class Objects:
+    """What the readers made of the documents."""
+
+    findings: list[Finding] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    pools: dict[str, tuple[Document, Pool]] = field(default_factory=dict)
+    templates: list[Template] = field(default_factory=list)
+    pods: list[tuple[Template, Pod]] = field(default_factory=list)
+    _first: dict[tuple[str, ...], str] = field(default_factory=dict)
+    """Where each object is defined first, by version, kind, namespace and name."""
+
+    def add(self, document: Document, pods: watched_resources.Resource[Any]) -> None:
+        """Read a document: the object, and the pods that are made from its templates."""
+        self.findings += _kind_findings(document)
+        if first := self._defined(document):
+            self.findings.append(Finding(document, "", f"is already defined at {first}"))
+            return
+        kind = (document.api_version, document.kind)
+        if kind in READERS:
+            event, findings = _decoded(document, READERS[kind], _as_stored(document))
+            if kind == POOL:
+                findings = _merged([*schema_findings(document)], findings)
+            self.findings += findings
+            if event is not None and not findings:
+                self.events.append(event)
+                if isinstance(event, PoolSeen):
+                    self.pools[event.pool.name] = document, event.pool
+        for template in templates(document):
+            self.templates.append(template)
+            event, findings = _decoded(document, pods, template.pod(), template.lead)
+            self.findings += findings
+            if isinstance(event, PodSeen) and not findings:
+                self.pods.append((template, event.pod))
+
+    def _defined(self, document: Document) -> str:
+        """Return where an earlier document defines the same object, or nothing."""
+        name = text_at(mapping_at(document.body, "metadata"), "name")
+        key = (document.api_version, document.kind, document.namespace, name)
+        first = self._first.setdefault(key, document.where)
+        return first if name and first != document.where else ""
+
+
+def read_objects(documents: Iterable[Document]) -> Objects:
+    """Read every object that the scheduler reads, and every pod and pod template."""
+    objects, pods = Objects(), watched_resources.pods(SpecCache())
+    for document in documents:
+        objects.add(document, pods)
+    return objects
+
+
+def _kind_findings(document: Document) -> Iterator[Finding]:
+    version, kind = document.api_version, document.kind
+    for name, value in (("apiVersion", version), ("kind", kind)):
+        if not value:
+            yield Finding(document, name, "is missing")
+    if version in OWN_KINDS:
+        if kind and kind != OWN_KINDS[version]:
+            sentence = f"{shorten(kind)} is not a kind of {version}; the kind is {OWN_KINDS[version]}"
+            yield Finding(document, "kind", sentence)
+    elif GROUP in version or nearest(version, OWN_KINDS):
+        near = nearest(version, OWN_KINDS) or POOL[0]
+        yield Finding(document, "apiVersion", f"{shorten(version)} does not exist; did you mean {near}?")
+
+
+def _as_stored(document: Document) -> Body:
+    """Return an object that is no pod as the API server stores it."""
+    kind = (document.api_version, document.kind)
+    body = {name: value for name, value in document.body.items() if name != "status" or kind == NODE}
+    status, metadata = body.get("status"), body.get("metadata")
+    if isinstance(status, dict) and "capacity" in status:
+        body["status"] = {"allocatable": status["capacity"], **status}
+    if isinstance(metadata, dict):
+        body["metadata"] = {**metadata, "uid": document.where, "generation": 1}
+        if kind == NAMESPACE:
+            body["metadata"]["labels"] = {NAME_LABEL: document.name, **mapping_at(metadata, "labels")}
+    return body
+
+
+def _decoded(
+    document: Document, resource: watched_resources.Resource[Any], body: Body, lead: str = ""
+) -> tuple[Event | None, list[Finding]]:
+    """Return the event that the scheduler makes of an object, and what its reader refuses.
+
+    `lead` is the path of the object in the document, with a dot at the end, where the object is a template.
+    """
+    try:
+        decoded = resource.document.decode(orjson.dumps(body))
+    except TypeError as error:
+        return None, [Finding(document, lead.removesuffix("."), f"cannot be written as JSON: {error}")]
+    except UNREADABLE as error:
+        found = _DECODE_ERROR.fullmatch(str(error))
+        field, sentence = (found[2] or "", found[1]) if found else ("", str(error))
+        return None, [Finding(document, f"{lead}{field}", sentence)]
+    findings = []
+    if not lead and not document.name:
+        findings.append(Finding(document, "metadata.name", "is missing"))
+    event = resource.seen(decoded)
+    problem = resource.problem(decoded) if resource.problem is not None else _invalid(event)
+    if problem:
+        field, _, sentence = problem.partition(": ")
+        findings.append(Finding(document, f"{lead}{field}", sentence))
+    return event, findings
+
+
+def _invalid(event: Event) -> str:
+    match event:
+        case PoolSeen(pool):
+            return pool.invalid
+        case NodeSeen(node):
+            return node.invalid
+        case PodSeen(pod):
+            return pod.spec.invalid
+        case _:
+            return ""
+
+
+def _merged(of_schema: list[Finding], of_reader: list[Finding]) -> list[Finding]:
+    """Return both without what the reader says of a field that the schema names; the reader quotes names."""
+    named = {one.field for one in of_schema}
+    return of_schema + [one for one in of_reader if one.field.replace("'", "") not in named]

@@ -1,0 +1,233 @@
+"""Checks of pods and pod templates: the scheduler's name, the pool's name, unsupported constraints, and room.
+
+Invariants:
+- A template is found by its shape, so that Jobs of unknown kinds count too.
+- Whether a pod fits is the engine's answer for a cluster of empty nodes, and the reason is the engine's sentence.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from aischeduler.cli.check_documents import Body, Document, Finding, items_at, mapping_at, text_at
+from aischeduler.cli.check_pools import meant
+from aischeduler.config.schema import ConstraintRule
+from aischeduler.config.spelling import nearest
+from aischeduler.engine.profile import Profile
+from aischeduler.engine.scheduler import Scheduler
+from aischeduler.model.actions import Action, Bind, ListPools, ReadPool, Refresh, ReportPool
+from aischeduler.model.events import (
+    Event,
+    NamespaceSeen,
+    NodeSeen,
+    PodGone,
+    PodSeen,
+    PoolRead,
+    PoolSeen,
+    PoolsListed,
+    Refreshed,
+)
+from aischeduler.model.names import DEFAULT_POOL, POOL_KEY, SCHEDULER_NAME
+from aischeduler.model.pod import Pod
+from aischeduler.model.pool import Pool
+from aischeduler.model.quantity import shorten
+from aischeduler.model.unsupported_constraints import ConstraintKind
+
+DEPTH_MAX: Final = 12
+"""How deep in an object a template may be."""
+SCHEDULER_LIKENESS: Final = 0.9
+"""How alike a misspelt name of a scheduler is: all these names end in the same word."""
+TEMPLATES_MAX: Final = 64
+"""Templates of one object that are checked."""
+DECISIONS_MAX: Final = 10_000
+"""Decisions after which the engine is taken to be stuck: a pod tries each pool once."""
+CONFLICT: Final = "Conflict"
+_OF_A_RUNNING_POD: Final = frozenset(("creationTimestamp", "deletionTimestamp"))
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A pod or a pod template; `lead` is its path with a dot at the end, and empty for a Pod."""
+
+    document: Document
+    lead: str
+    body: Body
+
+    @property
+    def pool(self) -> str:
+        """The pool that its pods name, or nothing."""
+        metadata = mapping_at(self.body, "metadata")
+        annotation, label = (text_at(mapping_at(metadata, part), POOL_KEY) for part in ("annotations", "labels"))
+        return annotation or label
+
+    @property
+    def spec(self) -> Body:
+        """The spec of its pods."""
+        return mapping_at(self.body, "spec")
+
+    def pod(self) -> Body:
+        """Return a new pod of it, with the requests that the API server derives from limits."""
+        metadata, spec = self.body.get("metadata") or {}, self.body.get("spec")
+        if isinstance(metadata, dict):
+            metadata = {key: value for key, value in metadata.items() if key not in _OF_A_RUNNING_POD}
+            metadata |= {"namespace": self.document.namespace, "uid": f"{self.document.where}:{self.lead}"}
+        if isinstance(spec, dict):
+            lists = {name: spec[name] for name in ("containers", "initContainers") if isinstance(spec.get(name), list)}
+            spec = _with_requests(spec) | {name: [_with_requests(one) for one in lists[name]] for name in lists}
+        return {"metadata": metadata, "spec": spec}
+
+    def finding(self, field: str, sentence: str) -> Finding:
+        """Return a finding about a field of the template."""
+        return Finding(self.document, f"{self.lead}{field}", sentence)
+
+
+class EmptyCluster:
+    """The engine with nodes that run no pod."""
+
+    def __init__(self, profile: Profile, events: Iterable[Event]) -> None:
+        self._scheduler = Scheduler(profile, run="check")
+        self._namespaces: set[str] = set()
+        self.nodes = 0
+        self.pools: dict[str, Pool] = {DEFAULT_POOL: profile.default_pool}
+        for event in events:
+            self._take(event)
+        self._first_actions = tuple(self._decide())
+
+    def conflicts(self) -> dict[str, str]:
+        """Return the message of the condition Conflict of each Pool that shares nodes with another."""
+        return {
+            report.name: condition.message
+            for report in self._first_actions
+            if isinstance(report, ReportPool)
+            for condition in report.conditions
+            if condition.type == CONFLICT and condition.status
+        }
+
+    def refuses(self, pod: Pod) -> str:
+        """Return why the pod fits no node; nothing where it fits, or where nodes or its namespace are unknown."""
+        home = self.pools.get(pod.pool, self.pools[DEFAULT_POOL])
+        if not self.nodes or pod.node_name or (home.allowed_namespaces and pod.namespace not in self._namespaces):
+            return ""
+        self._scheduler.observe(PodSeen(msgspec.structs.replace(pod, gates=())), 0.0)
+        bound = any(isinstance(action, Bind) for action in tuple(self._decide()))
+        why = "" if bound else self._scheduler.why(pod.uid)
+        self._scheduler.observe(PodGone(pod.uid), 0.0)
+        return why
+
+    def _take(self, event: Event) -> None:
+        match event:
+            case NodeSeen():
+                self.nodes += 1
+            case PoolSeen(pool):
+                self.pools[pool.name] = pool
+            case NamespaceSeen(name):
+                self._namespaces.add(name)
+            case _:
+                pass
+        self._scheduler.observe(event, 0.0)
+
+    def _decide(self) -> Iterator[Action]:
+        for _ in range(DECISIONS_MAX):
+            ready = self._scheduler.ready(0.0)
+            if not ready:
+                return
+            for pool in ready:
+                for action in self._scheduler.decide(pool, 0.0, 1):
+                    self._answer(action)
+                    yield action
+
+    def _answer(self, action: Action) -> None:
+        """Answer the engine's reads: the cluster has no more than the given events."""
+        if isinstance(action, ReadPool):
+            self._scheduler.observe(PoolRead(action.name, found=False), 0.0)
+        elif isinstance(action, ListPools):
+            self._scheduler.observe(PoolsListed(), 0.0)
+        elif isinstance(action, Refresh):
+            self._scheduler.observe(Refreshed(action.pool), 0.0)
+
+
+def templates(document: Document) -> list[Template]:
+    """Return the pod, or the pod templates, in a document."""
+    if (document.api_version, document.kind) == ("v1", "Pod"):
+        return [Template(document, "", document.body)]
+    found = _search(document.body, "", 0)
+    return [Template(document, f"{path}.", body) for path, body in found][:TEMPLATES_MAX]
+
+
+def wrong_scheduler(template: Template, scheduler_name: str) -> Iterator[Finding]:
+    """Find a schedulerName that is misspelt, or absent where the pods name a pool."""
+    name = text_at(template.spec, "schedulerName")
+    if name == scheduler_name:
+        return
+    if nearest(name, [scheduler_name], SCHEDULER_LIKENESS):
+        sentence = f"{shorten(name)} is the name of another scheduler; did you mean {scheduler_name}?"
+        yield template.finding("spec.schedulerName", sentence)
+    elif template.pool and not name:
+        sentence = f"is missing, so the default scheduler of the cluster takes the pods; set it to {scheduler_name}"
+        yield template.finding("spec.schedulerName", sentence)
+
+
+def misplaced_pool(template: Template) -> Iterator[Finding]:
+    """Find a pool that is named beside the template instead of in it, or under a misspelt key."""
+    metadata = mapping_at(template.document.body, "metadata")
+    for part in ("annotations", "labels"):
+        if template.lead and not template.pool and POOL_KEY in mapping_at(metadata, part):
+            sentence = f"does not reach the pods; move it to {template.lead}metadata.{part}"
+            yield Finding(template.document, f"metadata.{part}[{POOL_KEY}]", sentence)
+        for key in mapping_at(template.body, "metadata", part):
+            if key != POOL_KEY and nearest(str(key), [POOL_KEY]):
+                yield template.finding(f"metadata.{part}[{key}]", f"has no effect; did you mean {POOL_KEY}?")
+
+
+def unknown_pool(template: Template, pools: tuple[str, ...]) -> Iterator[Finding]:
+    """Find the name of a pool that does not exist; `pools` are all names, sorted."""
+    if template.pool and template.pool not in pools:
+        part = "annotations" if POOL_KEY in mapping_at(template.body, "metadata", "annotations") else "labels"
+        hint = meant(template.pool, pools) or f", so the pods belong to the pool {DEFAULT_POOL}"
+        yield template.finding(f"metadata.{part}[{POOL_KEY}]", f"there is no Pool {shorten(template.pool)}{hint}")
+
+
+def unsupported(template: Template, pod: Pod, rule: ConstraintRule) -> Iterator[Finding]:
+    """Find hard constraints that are not supported; claims are left to `unknown_claims`."""
+    outcome = "wait" if rule is ConstraintRule.HOLD else "are placed as if it were absent"
+    for one in pod.spec.unsupported_constraints:
+        if one.kind is not ConstraintKind.VOLUME_CLAIM:
+            sentence = f"is not supported by {SCHEDULER_NAME}, so the pods {outcome} (unsupportedConstraints: {rule})"
+            yield template.finding(one.field, sentence)
+
+
+def unknown_claims(template: Template, pod: Pod) -> Iterator[Finding]:
+    """Name every volume claim that the pods wait for; files do not tell whether it gets bound."""
+    rest = "bound to a volume that every node can use; files do not tell whether that is so"
+    for use in pod.claims:
+        claim = "the claim of each pod" if use.owned else f'persistentvolumeclaim "{use.name}"'
+        yield template.finding(use.field, f"the pods wait until {claim} is {rest}")
+    if items_at(mapping_at(template.document.body, "spec"), "volumeClaimTemplates"):
+        sentence = f"the pods wait until the claims of this template are {rest}"
+        yield Finding(template.document, "spec.volumeClaimTemplates", sentence)
+
+
+def _search(value: Any, path: str, depth: int) -> Iterator[tuple[str, Body]]:
+    if depth > DEPTH_MAX:
+        return
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            where = f"{path}.{name}".removeprefix(".")
+            if name == "template" and items_at(mapping_at(inner, "spec"), "containers"):
+                yield where, inner
+            else:
+                yield from _search(inner, where, depth + 1)
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _search(inner, f"{path}[{index}]", depth + 1)
+
+
+def _with_requests(holder: Any) -> Any:
+    """Return a container, or the spec of a pod, whose limits count as requests where it states none."""
+    resources = mapping_at(holder, "resources")
+    limits, requests = mapping_at(resources, "limits"), resources.get("requests") or {}
+    if not limits or not isinstance(requests, dict):
+        return holder
+    return {**holder, "resources": {**resources, "requests": {**limits, **requests}}}
