@@ -14,9 +14,9 @@ from aischeduler.engine.scheduler import Scheduler
 from aischeduler.kube.backoff import Chance
 from aischeduler.kube.crds import pool_crd
 from aischeduler.sandbox.apiserver import ApiServer, Options
+from aischeduler.sandbox.controllers.controller_manager import ControllerManager
+from aischeduler.sandbox.controllers.kubelet import KubeletOptions
 from aischeduler.sandbox.protocol import JSON, Response, request
-from aischeduler.sandbox.standins.cluster import StandIns
-from aischeduler.sandbox.standins.kubelet import KubeletOptions
 from aischeduler.sandbox.watches import WatchStream
 from aischeduler.sim.timer_heap import TimerHeap
 from aischeduler.sim.virtual_shell import Network, VirtualShell
@@ -38,8 +38,8 @@ class VirtualCluster:
         self.agenda = TimerHeap()
         self.server = ApiServer(Options(seed=seed), self.now)
         self.shells: list[VirtualShell] = []
-        self._stand_ins = StandIns(self.server, kubelet)
-        self._stand_ins_wake: float | None = None
+        self._controllers = ControllerManager(self.server, kubelet)
+        self._controllers_due: float | None = None
         definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
         self.ask("POST", definitions, pool_crd())
 
@@ -80,7 +80,7 @@ class VirtualCluster:
     def _finish_instant(self) -> None:
         for _ in range(TURNS_MAX):
             moved = self.agenda.run_due(self.now)
-            self._stand_ins_wake = self._stand_ins.step(self.now)
+            self._controllers_due = self._controllers.step(self.now)
             for shell in self.shells:
                 moved = shell.step() or moved
             if not moved:
@@ -89,5 +89,5 @@ class VirtualCluster:
 
     def _next_time(self) -> float | None:
         wakeups = [shell.scheduler.next_wakeup() for shell in self.shells]
-        times = (self.agenda.next_time, self._stand_ins_wake, *wakeups)
+        times = (self.agenda.next_time, self._controllers_due, *wakeups)
         return min((time for time in times if time is not None), default=None)

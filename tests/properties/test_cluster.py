@@ -11,7 +11,7 @@ from hypothesis.stateful import initialize, rule
 
 from aischeduler.model.actions import Bind, Evict
 from aischeduler.model.names import POOL_KEY
-from aischeduler.sandbox.standins.kubelet import STOP_SECONDS
+from aischeduler.sandbox.controllers.kubelet import STOP_SECONDS
 from aischeduler.sim.virtual_shell import Network
 from aischeduler.state.records import Place
 from tests import chance

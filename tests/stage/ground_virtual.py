@@ -8,8 +8,8 @@ import msgspec
 from aischeduler.config.schema import Config, EvictionWay
 from aischeduler.engine.profile import default_profile
 from aischeduler.model.names import SCHEDULER_NAME
+from aischeduler.sandbox.controllers.kubelet import KubeletOptions
 from aischeduler.sandbox.protocol import Request, request
-from aischeduler.sandbox.standins.kubelet import KubeletOptions
 from aischeduler.sandbox.watches import WatchStream
 from aischeduler.sim.virtual_cluster import VirtualCluster
 from aischeduler.sim.virtual_shell import Network, VirtualShell

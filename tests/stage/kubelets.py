@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from threading import Event, Thread
 
-from aischeduler.sandbox.standins.kubelet import RUN_SECONDS
+from aischeduler.sandbox.controllers.kubelet import RUN_SECONDS
 from tests.build import replace
 from tests.worlds.over_http import HttpStream, HttpTransport
 from tests.worlds.world import STRATEGIC_PATCH, Call, Json, encode
