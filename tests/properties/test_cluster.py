@@ -12,7 +12,7 @@ from hypothesis.stateful import initialize, rule
 from aischeduler.model.actions import Bind, Evict
 from aischeduler.model.names import POOL_KEY
 from aischeduler.sandbox.controllers.kubelet import STOP_SECONDS
-from aischeduler.sim.virtual_shell import Network
+from aischeduler.sim.virtual_daemon import Network
 from aischeduler.state.records import Place
 from tests import chance
 from tests.harness import Harness, Json
@@ -69,7 +69,7 @@ class Cluster(Days):
     def ask(self, method: str, path: str, document: Any = None, kind: str = "application/merge-patch+json") -> int:
         """Send a request as a user; what it is meant for may be gone, there already or taken, else it is a good one."""
         content = kind if method == "PATCH" else "application/json"
-        answer = self.harness.cluster.ask(method, path, document, content)
+        answer = self.harness.cluster.request(method, path, document, content)
         assert answer.status in {200, 201, 404, 409}, answer
         return answer.status
 
@@ -92,7 +92,7 @@ class Cluster(Days):
         h.add(*(pool_object(name, labels={"pool": name}) for name in POOLS))
         for i, name in enumerate(NODES[:nodes]):
             h.add(node_object(name, cpu="3", gpu=i % 2, pods=10, labels={"pool": [*POOLS, "none"][i % 3]}))
-        h.shell._network = Network(slow, slow, lost)
+        h.daemon._network = Network(slow, slow, lost)
 
     @rule(wishes=PODS, copies=st.integers(1, 3), stop=st.sampled_from([1, 1, 20, 100]))
     def pods_come(self, wishes: dict[str, Any], copies: int, stop: int) -> None:
@@ -204,13 +204,13 @@ class Cluster(Days):
         self.go_on(0.1)
 
     def _restart_scheduler(self) -> None:
-        network, honours = self.harness.shell._network, self.harness.shell.honours_budgets
+        network, honours = self.harness.daemon._network, self.harness.daemon.honours_budgets
         self.harness.restart_scheduler()
-        self.harness.shell._network, self.harness.shell.honours_budgets = network, honours
+        self.harness.daemon._network, self.harness.daemon.honours_budgets = network, honours
 
     @rule(honours=st.booleans())
     def budgets_are_honoured_or_only_preferred(self, honours: bool) -> None:
-        self.harness.shell.honours_budgets = honours
+        self.harness.daemon.honours_budgets = honours
         self.go_on(0.1)
 
     @rule(seconds=st.sampled_from([0.3, 1.0, 3.0, 12.0, 40.0, 120.0]))
@@ -220,7 +220,7 @@ class Cluster(Days):
     def teardown(self) -> None:
         """The faults stop: everybody who can run does, by wake-ups alone, and a new scheduler would change nothing."""
         h = self.harness
-        h.shell._network = Network()
+        h.daemon._network = Network()
         for app in ("x", "y"):
             self.ask("DELETE", f"{BUDGETS}/{app}")
         self.note(h.actions)

@@ -1,6 +1,6 @@
 """Bindings that take their time: what may happen in between, and how each refusal ends."""
 
-from aischeduler.sim.virtual_shell import Network
+from aischeduler.sim.virtual_daemon import Network
 from tests import chance
 from tests.harness import Harness
 from tests.objects import binding_object, job_object, node_object, pod_object
@@ -10,7 +10,7 @@ SLOW = Network(bind_seconds=1.0)
 
 def bind_by_hand(h: Harness, pod: str, node: str) -> None:
     """Bind a pod as another scheduler would."""
-    answer = h.cluster.ask("POST", f"/api/v1/namespaces/default/pods/{pod}/binding", binding_object(pod, node))
+    answer = h.cluster.request("POST", f"/api/v1/namespaces/default/pods/{pod}/binding", binding_object(pod, node))
     assert answer.status == 201, answer
 
 

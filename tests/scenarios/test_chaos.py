@@ -7,7 +7,7 @@ from random import Random  # noqa: TID251 - here the seed becomes chance
 
 import pytest
 
-from aischeduler.sim.virtual_shell import Network
+from aischeduler.sim.virtual_daemon import Network
 from tests.chance import number as number_of
 from tests.harness import Harness, Json
 from tests.objects import node_object, pod_object, pool_object

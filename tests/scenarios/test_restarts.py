@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aischeduler.sim.virtual_shell import Network
+from aischeduler.sim.virtual_daemon import Network
 from tests import chance
 from tests.harness import Harness
 from tests.objects import job_object, node_object, pod_object, pool_object

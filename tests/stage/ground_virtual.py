@@ -12,7 +12,7 @@ from aischeduler.sandbox.controllers.kubelet import KubeletOptions
 from aischeduler.sandbox.protocol import Request, request
 from aischeduler.sandbox.watches import WatchStream
 from aischeduler.sim.virtual_cluster import VirtualCluster
-from aischeduler.sim.virtual_shell import Network, VirtualShell
+from aischeduler.sim.virtual_daemon import Network, VirtualDaemon
 from tests import chance
 from tests.watched import WatchedScheduler
 from tests.worlds.world import Answer, Call, Json
@@ -28,14 +28,14 @@ class VirtualGround:
     def __init__(self) -> None:
         self._cluster = VirtualCluster(0, KubeletOptions())
         self._scheduler: WatchedScheduler | None = None
-        self._shell: VirtualShell | None = None
+        self._daemon: VirtualDaemon | None = None
         self._runs = 0
         self._saves = 0
 
     def begin(self) -> None:
         self._cluster = VirtualCluster(chance.number("ground"), KubeletOptions(start_seconds=0.5, stop_seconds=1.0))
         self._runs = self._saves = 0
-        self._shell = self._start()
+        self._daemon = self._start()
 
     def end(self) -> None:
         assert self._scheduler is not None
@@ -68,27 +68,27 @@ class VirtualGround:
         return True
 
     def restart_scheduler(self, **settings: object) -> None:
-        assert self._shell is not None
-        self._saves += self._shell.scheduler.net_saves()
-        self._cluster.stop(self._shell)
-        self._shell = self._start(**settings)
+        assert self._daemon is not None
+        self._saves += self._daemon.scheduler.net_saves()
+        self._cluster.stop(self._daemon)
+        self._daemon = self._start(**settings)
 
     def nodes_of_pools(self) -> dict[str, int]:
-        assert self._shell is not None
-        return {summary.name: summary.nodes for summary in self._shell.scheduler.summary()}
+        assert self._daemon is not None
+        return {summary.name: summary.nodes for summary in self._daemon.scheduler.summary()}
 
     def net_saves(self) -> int:
-        assert self._shell is not None
-        return self._saves + self._shell.scheduler.net_saves()
+        assert self._daemon is not None
+        return self._saves + self._daemon.scheduler.net_saves()
 
-    def _start(self, **settings: object) -> VirtualShell:
+    def _start(self, **settings: object) -> VirtualDaemon:
         self._runs += 1
         config = msgspec.convert(settings, Config)
         profile = default_profile(SCHEDULER_NAME, preemption=not config.disable_preemption)
         self._scheduler = WatchedScheduler(profile, f"run{self._runs}", often=False)
-        shell = self._cluster.start(self._scheduler, SCHEDULER_NAME, Network(), chance.random("ground"))
-        shell.honours_budgets = config.eviction is EvictionWay.EVICT
-        return shell
+        daemon = self._cluster.start(self._scheduler, SCHEDULER_NAME, Network(), chance.random("ground"))
+        daemon.honours_budgets = config.eviction is EvictionWay.EVICT
+        return daemon
 
 
 class VirtualStream:
