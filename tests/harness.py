@@ -1,4 +1,4 @@
-"""The production engine in a virtual cluster, spoken to in short words; a scenario is written with nothing else."""
+"""The production engine in a virtual cluster, with short methods for scenarios: create objects, run, read results."""
 
 import json
 from random import Random  # noqa: TID251 - here the seed becomes chance
@@ -11,8 +11,8 @@ from aischeduler.sandbox.controllers.kubelet import KubeletOptions
 from aischeduler.sandbox.protocol import Response
 from aischeduler.sim.virtual_cluster import VirtualCluster
 from aischeduler.sim.virtual_daemon import Network, VirtualDaemon
-from tests import chance
-from tests.watched import WatchedScheduler
+from tests import seeds
+from tests.checked_scheduler import CheckedScheduler
 
 Json = dict[str, Any]
 
@@ -31,7 +31,7 @@ class Harness:
     """A cluster with one scheduler. Objects are API documents; pods live in the namespace `default`."""
 
     def __init__(self, *documents: Json, seed: int | None = None, network: Network | None = None) -> None:
-        seed = chance.number("harness") if seed is None else seed
+        seed = seeds.number("harness") if seed is None else seed
         self.cluster = VirtualCluster(seed, KubeletOptions(start_seconds=0.5, stop_seconds=1.0))
         self._chance = Random(seed)
         self._network = network or Network()
@@ -134,7 +134,7 @@ class Harness:
 
     def _start(self) -> VirtualDaemon:
         self._runs += 1
-        scheduler = WatchedScheduler(default_profile(NAME), f"run{self._runs}", closely=False)
+        scheduler = CheckedScheduler(default_profile(NAME), f"run{self._runs}", closely=False)
         return self.cluster.start(scheduler, NAME, self._network, self._chance)
 
     def _ask(self, method: str, path: str, document: Any = None, content_type: str = "application/json") -> Json:

@@ -17,7 +17,7 @@ from aischeduler.model.pod import Pod
 from aischeduler.policies.borrowing import Lender, choose_lender
 from tests.bench.board import micros, show, times
 from tests.build import a_node, a_pod, a_pool, replace
-from tests.watched import answers
+from tests.checked_scheduler import answers
 
 pytestmark = pytest.mark.bench
 

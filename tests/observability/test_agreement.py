@@ -23,9 +23,9 @@ from aischeduler.model.quantity import parse_milli
 from aischeduler.observability.listener import listen
 from aischeduler.sandbox.controllers.kubelet import KubeletOptions
 from aischeduler.sandbox.http import HttpSandbox
-from tests.chance import random
 from tests.daemon.cluster import ALONE
 from tests.objects import node_object, pod_object, pool_object
+from tests.seeds import random
 
 pytestmark = pytest.mark.whole
 

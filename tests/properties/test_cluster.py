@@ -14,11 +14,11 @@ from aischeduler.model.names import POOL_KEY
 from aischeduler.sandbox.controllers.kubelet import STOP_SECONDS
 from aischeduler.sim.virtual_daemon import Network
 from aischeduler.state.records import Place
-from tests import chance
+from tests import seeds
+from tests.checked_scheduler import CheckedScheduler
 from tests.harness import Harness, Json
 from tests.objects import binding_object, node_object, pdb_object, pod_object, pool_object, priority_class_object
 from tests.properties.playing import SHRINKING_SECONDS_MAX, Days, play
-from tests.watched import WatchedScheduler
 
 NODES: Final = [f"n{i}" for i in range(4)]
 POOLS: Final = ["a", "b"]
@@ -77,7 +77,7 @@ class Cluster(Days):
         """Let time pass, then check every invariant, and that nobody waits in vain."""
         self.harness.run(seconds)
         scheduler = self.harness.scheduler
-        assert isinstance(scheduler, WatchedScheduler)
+        assert isinstance(scheduler, CheckedScheduler)
         scheduler.look(closely=True)
 
     def pods(self, *, bound: bool | None = None) -> list[Json]:
@@ -226,9 +226,9 @@ class Cluster(Days):
         self.note(h.actions)
         h.run(SECONDS_OF_CALM)
         scheduler = h.scheduler
-        assert isinstance(scheduler, WatchedScheduler)
+        assert isinstance(scheduler, CheckedScheduler)
         scheduler.look(closely=True)
-        assert scheduler.referee.in_vain() == []
+        assert scheduler.oracle.in_vain() == []
         cluster = scheduler._cluster
         for record in cluster.records.values():
             assert record.place in (Place.PARKED, Place.HELD, Place.GATED, Place.BOUND), record
@@ -244,11 +244,11 @@ class Cluster(Days):
 @pytest.mark.whole
 @pytest.mark.timeout(SHRINKING_SECONDS_MAX)
 def test_random_days() -> None:
-    play(Cluster, chance.number("cluster"), runs=30)
+    play(Cluster, seeds.number("cluster"), runs=30)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("number", range(20))
 def test_random_days_at_length(number: int) -> None:
-    play(Cluster, chance.number(f"cluster, at length {number}"), runs=50)
+    play(Cluster, seeds.number(f"cluster, at length {number}"), runs=50)

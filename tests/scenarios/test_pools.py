@@ -1,4 +1,4 @@
-"""Pools: whose nodes, whose pods, and what happens when they come, go and quarrel."""
+"""Pools: their nodes, their pods, and what happens when pools are created, deleted or in conflict."""
 
 from aischeduler.kube.crds import pool_crd
 from tests.harness import Harness, Json

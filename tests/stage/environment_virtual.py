@@ -1,4 +1,4 @@
-"""The virtual cluster as a ground: fresh for each scenario, on a clock that only the scenario moves."""
+"""The virtual environment: a virtual cluster, new for each scenario, on a clock that only the scenario moves."""
 
 import json
 from collections.abc import Mapping
@@ -13,27 +13,27 @@ from aischeduler.sandbox.protocol import Request, request
 from aischeduler.sandbox.watches import WatchStream
 from aischeduler.sim.virtual_cluster import VirtualCluster
 from aischeduler.sim.virtual_daemon import Network, VirtualDaemon
-from tests import chance
-from tests.watched import WatchedScheduler
+from tests import seeds
+from tests.checked_scheduler import CheckedScheduler
 from tests.worlds.world import Answer, Call, Json
 
 MOMENT_SECONDS = 0.05
 
 
-class VirtualGround:
+class VirtualEnvironment:
     """An API server in process with the production engine on virtual time."""
 
     quiet_seconds = 60.0
 
     def __init__(self) -> None:
         self._cluster = VirtualCluster(0, KubeletOptions())
-        self._scheduler: WatchedScheduler | None = None
+        self._scheduler: CheckedScheduler | None = None
         self._daemon: VirtualDaemon | None = None
         self._runs = 0
         self._saves = 0
 
     def begin(self) -> None:
-        self._cluster = VirtualCluster(chance.number("ground"), KubeletOptions(start_seconds=0.5, stop_seconds=1.0))
+        self._cluster = VirtualCluster(seeds.number("environment"), KubeletOptions(start_seconds=0.5, stop_seconds=1.0))
         self._runs = self._saves = 0
         self._daemon = self._start()
 
@@ -64,7 +64,7 @@ class VirtualGround:
         return self.now()
 
     def rests(self, seen: Mapping[str, int]) -> bool:
-        """Say so at once: the time that passes is longer than any backoff."""
+        """Return True: the time that passes is longer than any backoff."""
         return True
 
     def restart_scheduler(self, **settings: object) -> None:
@@ -85,8 +85,8 @@ class VirtualGround:
         self._runs += 1
         config = msgspec.convert(settings, Config)
         profile = default_profile(SCHEDULER_NAME, preemption=not config.disable_preemption)
-        self._scheduler = WatchedScheduler(profile, f"run{self._runs}", often=False)
-        daemon = self._cluster.start(self._scheduler, SCHEDULER_NAME, Network(), chance.random("ground"))
+        self._scheduler = CheckedScheduler(profile, f"run{self._runs}", often=False)
+        daemon = self._cluster.start(self._scheduler, SCHEDULER_NAME, Network(), seeds.random("environment"))
         daemon.honours_budgets = config.eviction is EvictionWay.EVICT
         return daemon
 
