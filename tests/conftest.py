@@ -10,7 +10,7 @@ import pytest_asyncio
 import structlog
 from hypothesis import HealthCheck, settings
 
-from tests import chance
+from tests import seeds
 from tests.log_errors import LogErrors, verdict
 
 pytest_plugins = ["tests.controlplane.pytest_plugin"]
@@ -25,14 +25,14 @@ LOG_ERRORS = pytest.StashKey[LogErrors]()
 def pytest_configure(config: pytest.Config) -> None:
     """Follow the log from the start, and let Hypothesis draw from the seed of this run."""
     if config.getoption("--hypothesis-seed", None) is None:
-        config.option.hypothesis_seed = str(chance.seed())
+        config.option.hypothesis_seed = str(seeds.seed())
     config.addinivalue_line("markers", "expects_errors(*parts): the test provokes these errors in the log")
     config.stash[LOG_ERRORS] = LogErrors()
 
 
 def pytest_report_header() -> str:
     """Tell the seed."""
-    return f"seed: {chance.VARIABLE}={chance.seed()}"
+    return f"seed: {seeds.VARIABLE}={seeds.seed()}"
 
 
 @pytest.hookimpl(wrapper=True)
@@ -40,7 +40,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     """Tell of each failure how to repeat it."""
     report = yield
     if report.failed:
-        report.sections.append(("Seed", chance.repeat(item.nodeid)))
+        report.sections.append(("Seed", seeds.repeat(item.nodeid)))
     return report
 
 

@@ -1,4 +1,4 @@
-"""The production engine in a virtual cluster, spoken to in short words; a scenario is written with nothing else."""
+"""The production engine in a virtual cluster, with short methods for scenarios: create objects, run, read results."""
 
 import json
 from random import Random  # noqa: TID251 - here the seed becomes chance
@@ -7,12 +7,12 @@ from typing import Any
 from aischeduler.engine.profile import default_profile
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.actions import Action, Bind, Warn
+from aischeduler.sandbox.controllers.kubelet import KubeletOptions
 from aischeduler.sandbox.protocol import Response
-from aischeduler.sandbox.standins.kubelet import KubeletOptions
 from aischeduler.sim.virtual_cluster import VirtualCluster
-from aischeduler.sim.virtual_shell import Network, VirtualShell
-from tests import chance
-from tests.watched import WatchedScheduler
+from aischeduler.sim.virtual_daemon import Network, VirtualDaemon
+from tests import seeds
+from tests.checked_scheduler import CheckedScheduler
 
 Json = dict[str, Any]
 
@@ -31,13 +31,13 @@ class Harness:
     """A cluster with one scheduler. Objects are API documents; pods live in the namespace `default`."""
 
     def __init__(self, *documents: Json, seed: int | None = None, network: Network | None = None) -> None:
-        seed = chance.number("harness") if seed is None else seed
+        seed = seeds.number("harness") if seed is None else seed
         self.cluster = VirtualCluster(seed, KubeletOptions(start_seconds=0.5, stop_seconds=1.0))
         self._chance = Random(seed)
         self._network = network or Network()
         self._runs = 0
         self._earlier: list[Action] = []
-        self.shell = self._start()
+        self.daemon = self._start()
         self.add(*documents)
 
     def add(self, *documents: Json) -> None:
@@ -105,12 +105,12 @@ class Harness:
     @property
     def scheduler(self) -> Scheduler:
         """The engine."""
-        return self.shell.scheduler
+        return self.daemon.scheduler
 
     @property
     def actions(self) -> list[Action]:
         """Everything that schedulers have asked for so far, in order."""
-        return self._earlier + [logged.action for logged in self.shell.log]
+        return self._earlier + [logged.action for logged in self.daemon.log]
 
     @property
     def binds(self) -> list[str]:
@@ -124,21 +124,21 @@ class Harness:
 
     def restart_scheduler(self) -> None:
         """End the scheduler as a SIGKILL would, and start a new one on the same cluster."""
-        self.cluster.stop(self.shell)
+        self.cluster.stop(self.daemon)
         self._earlier = self.actions
-        self.shell = self._start()
+        self.daemon = self._start()
 
     def restart_server(self) -> None:
         """Restart the API server: every watch ends and must list anew."""
         self.cluster.restart_server()
 
-    def _start(self) -> VirtualShell:
+    def _start(self) -> VirtualDaemon:
         self._runs += 1
-        scheduler = WatchedScheduler(default_profile(NAME), f"run{self._runs}", closely=False)
+        scheduler = CheckedScheduler(default_profile(NAME), f"run{self._runs}", closely=False)
         return self.cluster.start(scheduler, NAME, self._network, self._chance)
 
     def _ask(self, method: str, path: str, document: Any = None, content_type: str = "application/json") -> Json:
-        answer: Response = self.cluster.ask(method, path, document, content_type)
+        answer: Response = self.cluster.request(method, path, document, content_type)
         assert answer.status < 300, answer
         body: Json = json.loads(answer.body)
         return body

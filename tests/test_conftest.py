@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests import chance
+from tests import seeds
 
 ROOT = Path(__file__).resolve().parent.parent
 LEAKS = """
@@ -58,13 +58,13 @@ def test_logs_a_warning():
 """
 CHANCE = """
 import hypothesis.core
-from tests import chance
+from tests import seeds
 
 def test_fails():
     raise ValueError("no")
 
 def test_seed():
-    assert hypothesis.core.global_force_seed == chance.seed()
+    assert hypothesis.core.global_force_seed == seeds.seed()
 """
 SAID = {
     "error in the log: event not taken in job=j KeyError('x')",
@@ -102,5 +102,5 @@ def test_test_in_which_an_error_is_logged_fails_unless_it_expects_it(tmp_path: P
 def test_failure_tells_the_command_that_repeats_it_and_hypothesis_draws_from_the_seed(tmp_path: Path) -> None:
     said = run(tmp_path, CHANCE)
     assert "1 passed, 1 failed" in said or "1 failed, 1 passed" in said
-    assert f"seed: AI_SCHEDULER_SEED={chance.seed()}" in said
-    assert f"AI_SCHEDULER_SEED={chance.seed()} .venv/bin/python -m pytest 'test_suite.py::test_fails'" in said
+    assert f"seed: AI_SCHEDULER_SEED={seeds.seed()}" in said
+    assert f"AI_SCHEDULER_SEED={seeds.seed()} .venv/bin/python -m pytest 'test_suite.py::test_fails'" in said

@@ -10,9 +10,9 @@ from pathlib import Path
 import yaml
 from typer import TyperException
 
+from aischeduler.sandbox.controllers.kubelet import KubeletOptions
 from aischeduler.sandbox.http import HttpSandbox
 from aischeduler.sandbox.kubeconfig import CONTEXT
-from aischeduler.sandbox.standins.kubelet import KubeletOptions
 
 
 async def run_sandbox(port: int, kubeconfig_out: Path | None) -> None:

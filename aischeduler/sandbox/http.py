@@ -13,10 +13,10 @@ from typing import Self
 from aiohttp import web
 
 from aischeduler.sandbox.apiserver import ApiServer
+from aischeduler.sandbox.controllers.controller_manager import ControllerManager
+from aischeduler.sandbox.controllers.kubelet import KubeletOptions
 from aischeduler.sandbox.kubeconfig import kubeconfig
 from aischeduler.sandbox.protocol import JSON, Request, Response
-from aischeduler.sandbox.standins.cluster import StandIns
-from aischeduler.sandbox.standins.kubelet import KubeletOptions
 from aischeduler.sandbox.watches import WatchStream
 
 SHUTDOWN_SECONDS = 1.0
@@ -43,7 +43,7 @@ class HttpSandbox:
         kubelet: KubeletOptions | None = None,
     ) -> None:
         self.server = server if server is not None else ApiServer(now=time.time())
-        self._stand_ins = StandIns(self.server, kubelet)
+        self._stand_ins = ControllerManager(self.server, kubelet)
         self._written = asyncio.Event()
         self._stand_in_task: asyncio.Task[None] | None = None
         self._host = host

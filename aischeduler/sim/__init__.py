@@ -1,1 +1,1 @@
-"""A cluster in one process and virtual time around the production engine: it models the world and decides nothing."""
+"""A virtual cluster in one process: the production engine on virtual time, without sockets and tasks."""

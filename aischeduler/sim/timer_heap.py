@@ -1,33 +1,33 @@
-"""What is going to happen, in order of time; what is due at the same time happens in the order of its arrival."""
+"""Timers in virtual time: functions to call, ordered by time, then by the order in which they were added."""
 
 from collections.abc import Callable
 from heapq import heappop, heappush
 
-Step = Callable[[], None]
+Callback = Callable[[], None]
 
 
 class TimerHeap:
-    """A heap keyed by (time, sequence): a total order, so that the same calls give the same run."""
+    """A heap by (time, sequence number): a total order, so that the same calls give the same run."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Step]] = []
+        self._heap: list[tuple[float, int, Callback]] = []
         self._sequence = 0
 
-    def put(self, time: float, step: Step) -> None:
-        """Have something happen at a time."""
-        heappush(self._heap, (time, self._sequence, step))
+    def put(self, time: float, callback: Callback) -> None:
+        """Call a function at a time."""
+        heappush(self._heap, (time, self._sequence, callback))
         self._sequence += 1
 
     @property
     def next_time(self) -> float | None:
-        """When the first thing is due; None when nothing is."""
+        """The time of the first timer; None without timers."""
         return self._heap[0][0] if self._heap else None
 
     def run_due(self, now: float) -> bool:
-        """Let everything happen that is due, and say whether anything was; what it brings about waits for its turn."""
-        due: list[Step] = []
+        """Run the timers that are due and return whether there was one; timers that they add run at the next call."""
+        due: list[Callback] = []
         while self._heap and self._heap[0][0] <= now:
             due.append(heappop(self._heap)[2])
-        for step in due:
-            step()
+        for callback in due:
+            callback()
         return bool(due)

@@ -19,7 +19,7 @@ from tests.bench.arena import node_name, pool_name
 from tests.bench.processes import peak_bytes
 from tests.bench.spec import Evidence, overfull
 from tests.build import a_node, a_pod, a_pool, replace
-from tests.watched import answers
+from tests.checked_scheduler import answers
 
 SLICE = 32
 """Attempts in one call of `decide`; about as many fit into a slice of 5 ms of the daemon."""

@@ -12,9 +12,9 @@ from aischeduler.kube import binder, evictor, executor, report_queue, reporter
 from aischeduler.kube.work_queue import WorkQueue
 from aischeduler.observability.meter import Meter
 from aischeduler.state.records import Backoff
-from tests.chance import random
 from tests.daemon.cluster import PODS as PATH
 from tests.daemon.cluster import Cluster, cluster
+from tests.seeds import random
 
 SHARE = 0.4
 BUGS_MAX = 8

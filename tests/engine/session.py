@@ -18,14 +18,14 @@ from aischeduler.model.events import Event, NodeSeen, PodSeen, PoolSeen
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool
-from tests.watched import WatchedScheduler, answers
+from tests.checked_scheduler import CheckedScheduler, answers
 
 
 class Session:
     """An engine under watch and its clock; `said` holds every action so far."""
 
     def __init__(self, *objects: Node | Pod | Pool, profile: Profile | None = None) -> None:
-        self.scheduler = WatchedScheduler(profile or default_profile(), "run")
+        self.scheduler = CheckedScheduler(profile or default_profile(), "run")
         self.now = 0.0
         self.said: list[Action] = []
         self.see(*objects)

@@ -21,11 +21,11 @@ from aischeduler.kube.pod_writes import MERGE_PATCH
 from aischeduler.kube.server_access import connect
 from aischeduler.model.quantity import parse_milli
 from aischeduler.observability.listener import listen
+from aischeduler.sandbox.controllers.kubelet import KubeletOptions
 from aischeduler.sandbox.http import HttpSandbox
-from aischeduler.sandbox.standins.kubelet import KubeletOptions
-from tests.chance import random
 from tests.daemon.cluster import ALONE
 from tests.objects import node_object, pod_object, pool_object
+from tests.seeds import random
 
 pytestmark = pytest.mark.whole
 

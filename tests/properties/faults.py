@@ -23,8 +23,8 @@ from aischeduler.state.loans import Loans
 from aischeduler.state.nodes import NodeTable
 from aischeduler.state.queue import PoolQueue
 from aischeduler.state.running import RunningPods
+from tests.checked_scheduler import CheckedScheduler
 from tests.properties.world import World
-from tests.watched import WatchedScheduler
 
 MODULES: Final = (
     *("bind_events", "claiming", "cycle", "evictions", "lending", "net", "node_events", "pod_events", "pod_warnings"),
@@ -170,7 +170,7 @@ class _Armed(Scheduler):
             return ()  # the daemon looks again after a while
 
 
-class BreakingScheduler(WatchedScheduler, _Armed):
+class BreakingScheduler(CheckedScheduler, _Armed):
     """The same under watch."""
 
     def __init__(self, injector: Injector, run: str, *, often: bool) -> None:
@@ -185,6 +185,6 @@ class BreakingWorld(World):
         self.injector = injector
         super().__init__()
 
-    def _start(self) -> WatchedScheduler:
+    def _start(self) -> CheckedScheduler:
         self.runs += 1
         return BreakingScheduler(self.injector, f"run{self.runs}", often=self._often)

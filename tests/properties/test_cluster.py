@@ -11,14 +11,14 @@ from hypothesis.stateful import initialize, rule
 
 from aischeduler.model.actions import Bind, Evict
 from aischeduler.model.names import POOL_KEY
-from aischeduler.sandbox.standins.kubelet import STOP_SECONDS
-from aischeduler.sim.virtual_shell import Network
+from aischeduler.sandbox.controllers.kubelet import STOP_SECONDS
+from aischeduler.sim.virtual_daemon import Network
 from aischeduler.state.records import Place
-from tests import chance
+from tests import seeds
+from tests.checked_scheduler import CheckedScheduler
 from tests.harness import Harness, Json
 from tests.objects import binding_object, node_object, pdb_object, pod_object, pool_object, priority_class_object
 from tests.properties.playing import SHRINKING_SECONDS_MAX, Days, play
-from tests.watched import WatchedScheduler
 
 NODES: Final = [f"n{i}" for i in range(4)]
 POOLS: Final = ["a", "b"]
@@ -69,7 +69,7 @@ class Cluster(Days):
     def ask(self, method: str, path: str, document: Any = None, kind: str = "application/merge-patch+json") -> int:
         """Send a request as a user; what it is meant for may be gone, there already or taken, else it is a good one."""
         content = kind if method == "PATCH" else "application/json"
-        answer = self.harness.cluster.ask(method, path, document, content)
+        answer = self.harness.cluster.request(method, path, document, content)
         assert answer.status in {200, 201, 404, 409}, answer
         return answer.status
 
@@ -77,7 +77,7 @@ class Cluster(Days):
         """Let time pass, then check every invariant, and that nobody waits in vain."""
         self.harness.run(seconds)
         scheduler = self.harness.scheduler
-        assert isinstance(scheduler, WatchedScheduler)
+        assert isinstance(scheduler, CheckedScheduler)
         scheduler.look(closely=True)
 
     def pods(self, *, bound: bool | None = None) -> list[Json]:
@@ -92,7 +92,7 @@ class Cluster(Days):
         h.add(*(pool_object(name, labels={"pool": name}) for name in POOLS))
         for i, name in enumerate(NODES[:nodes]):
             h.add(node_object(name, cpu="3", gpu=i % 2, pods=10, labels={"pool": [*POOLS, "none"][i % 3]}))
-        h.shell._network = Network(slow, slow, lost)
+        h.daemon._network = Network(slow, slow, lost)
 
     @rule(wishes=PODS, copies=st.integers(1, 3), stop=st.sampled_from([1, 1, 20, 100]))
     def pods_come(self, wishes: dict[str, Any], copies: int, stop: int) -> None:
@@ -204,13 +204,13 @@ class Cluster(Days):
         self.go_on(0.1)
 
     def _restart_scheduler(self) -> None:
-        network, honours = self.harness.shell._network, self.harness.shell.honours_budgets
+        network, honours = self.harness.daemon._network, self.harness.daemon.honours_budgets
         self.harness.restart_scheduler()
-        self.harness.shell._network, self.harness.shell.honours_budgets = network, honours
+        self.harness.daemon._network, self.harness.daemon.honours_budgets = network, honours
 
     @rule(honours=st.booleans())
     def budgets_are_honoured_or_only_preferred(self, honours: bool) -> None:
-        self.harness.shell.honours_budgets = honours
+        self.harness.daemon.honours_budgets = honours
         self.go_on(0.1)
 
     @rule(seconds=st.sampled_from([0.3, 1.0, 3.0, 12.0, 40.0, 120.0]))
@@ -220,15 +220,15 @@ class Cluster(Days):
     def teardown(self) -> None:
         """The faults stop: everybody who can run does, by wake-ups alone, and a new scheduler would change nothing."""
         h = self.harness
-        h.shell._network = Network()
+        h.daemon._network = Network()
         for app in ("x", "y"):
             self.ask("DELETE", f"{BUDGETS}/{app}")
         self.note(h.actions)
         h.run(SECONDS_OF_CALM)
         scheduler = h.scheduler
-        assert isinstance(scheduler, WatchedScheduler)
+        assert isinstance(scheduler, CheckedScheduler)
         scheduler.look(closely=True)
-        assert scheduler.referee.in_vain() == []
+        assert scheduler.oracle.in_vain() == []
         cluster = scheduler._cluster
         for record in cluster.records.values():
             assert record.place in (Place.PARKED, Place.HELD, Place.GATED, Place.BOUND), record
@@ -244,11 +244,11 @@ class Cluster(Days):
 @pytest.mark.whole
 @pytest.mark.timeout(SHRINKING_SECONDS_MAX)
 def test_random_days() -> None:
-    play(Cluster, chance.number("cluster"), runs=30)
+    play(Cluster, seeds.number("cluster"), runs=30)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("number", range(20))
 def test_random_days_at_length(number: int) -> None:
-    play(Cluster, chance.number(f"cluster, at length {number}"), runs=50)
+    play(Cluster, seeds.number(f"cluster, at length {number}"), runs=50)

@@ -20,7 +20,7 @@ from aischeduler.model.pod import CRITICAL_PRIORITY, HostPort
 from aischeduler.model.pool import MakeRoom, Placement, ReclaimPolicy
 from aischeduler.model.selectors import label_selector
 from aischeduler.state.records import Place
-from tests import chance
+from tests import seeds
 from tests.build import SpecFields, a_node, a_pod, a_pool, a_taint, replace, tolerates
 from tests.properties.playing import SHRINKING_SECONDS_MAX, Days, play
 from tests.properties.world import Timing, World
@@ -347,7 +347,7 @@ class Engine(Days):
         world.calm_down(SECONDS_OF_CALM)
         cluster = world.scheduler._cluster
         world.scheduler.look()
-        assert world.scheduler.referee.in_vain(world.given_up) == []
+        assert world.scheduler.oracle.in_vain(world.given_up) == []
         for record in cluster.records.values():
             assert record.place in (Place.PARKED, Place.HELD, Place.GATED, Place.BOUND), record
         assert not len(cluster.claims)
@@ -381,17 +381,17 @@ class TakingBack(Engine):
 
 
 def test_random_days_briefly() -> None:
-    play(TakingBack, chance.number("engine, briefly"), runs=10)
+    play(TakingBack, seeds.number("engine, briefly"), runs=10)
 
 
 @pytest.mark.whole
 @pytest.mark.timeout(SHRINKING_SECONDS_MAX)
 def test_random_days() -> None:
-    play(Engine, chance.number("engine"), runs=280)
+    play(Engine, seeds.number("engine"), runs=280)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("number", range(20))
 def test_random_days_at_length(number: int) -> None:
-    play(Engine, chance.number(f"engine, at length {number}"), runs=500)
+    play(Engine, seeds.number(f"engine, at length {number}"), runs=500)

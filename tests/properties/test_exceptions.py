@@ -10,10 +10,10 @@ from hypothesis import Phase
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from tests.chance import seed
 from tests.properties.faults import BreakingWorld, Injector, break_engine
 from tests.properties.playing import SHRINKING_SECONDS_MAX, play
 from tests.properties.test_engine import TakingBack
+from tests.seeds import seed
 
 GENERATE = (Phase.generate,)
 """A shorter run would raise elsewhere: it cannot be made from a long one."""

@@ -35,7 +35,7 @@ from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool
 from aischeduler.model.selectors import Labels, label_selector, requirement
 from tests.build import replace
-from tests.watched import WatchedScheduler, answers
+from tests.checked_scheduler import CheckedScheduler, answers
 
 ROUNDS_MAX = 1000
 """Rounds within one instant; more would never end."""
@@ -74,9 +74,9 @@ class World:
         self._pods_made = 0
         self.scheduler = self._start()
 
-    def _start(self) -> WatchedScheduler:
+    def _start(self) -> CheckedScheduler:
         self.runs += 1
-        return WatchedScheduler(default_profile(), f"run{self.runs}", often=self._often)
+        return CheckedScheduler(default_profile(), f"run{self.runs}", often=self._often)
 
     # What happens in the world.
 
@@ -358,9 +358,9 @@ class World:
             moved = True
         return moved
 
-    def fresh(self) -> tuple[WatchedScheduler, list[Action]]:
+    def fresh(self) -> tuple[CheckedScheduler, list[Action]]:
         """Return a new engine that tried all but those whom the API server never takes, and what it would do."""
-        scheduler = WatchedScheduler(default_profile(), "fresh", often=False)
+        scheduler = CheckedScheduler(default_profile(), "fresh", often=False)
         for event in self._everything():
             if not isinstance(event, PodSeen) or event.pod.uid not in self.given_up or event.pod.node_name:
                 scheduler.observe(event, self.now)

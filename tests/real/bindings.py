@@ -1,4 +1,4 @@
-"""Every Binding that the API server answered, from its own audit."""
+"""Every Binding that the API server answered, from its audit log."""
 
 import json
 from dataclasses import dataclass

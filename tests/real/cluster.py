@@ -1,4 +1,4 @@
-"""The cluster of these tests: 25 nodes for the three pools of the examples, and crowds of pods that fill it exactly."""
+"""The cluster of the real tests: 25 nodes in the three pools of the examples, and sets of pods that fill it exactly."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""What every test on the real control plane has: a namespace of its own, and a clean cluster after it."""
+"""The fixtures of the tests on the real control plane: a namespace for each test, and a clean cluster after it."""
 
 import json
 import sys

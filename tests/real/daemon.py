@@ -1,4 +1,4 @@
-"""The scheduler under test: the production program in a process of its own."""
+"""The scheduler under test: the production program in its own process."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Pods as lists and watches tell them, with the fields that the tests' own programs need."""
+"""The fields of pods that the tests' own programs read from lists and watches."""
 
 import msgspec
 

@@ -1,8 +1,8 @@
-"""What the API server told of all pods, from first to last: the record by which claims about every moment are judged.
+"""The record of all pods from one watch of the API server, for checks of every moment.
 
-Laws:
-- A watch, read by a thread of its own; where the server restarts and has forgotten, a list tells what changed.
-- Events are in the server's order, so the cluster after each of them was a moment of the real cluster.
+Invariants:
+- One thread reads the watch. When the server restarts and its history is gone, a list shows what changed.
+- Events are in the server's order: the cluster after each event was a moment of the real cluster.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from typing import Self
 import aiohttp
 import msgspec
 
-from tests import asked
+from tests import independent_requests
 from tests.controlplane.plane import ControlPlane
 from tests.real.documents import Line, Metadata, Pod, Pods, Spec
 
@@ -100,7 +100,7 @@ class History:
     def overcommitted(self) -> list[str]:
         """Return each moment at which the pods on a node asked for more than the node has."""
         allocatable = {
-            node["metadata"]["name"]: asked.amounts(node["status"]["allocatable"])
+            node["metadata"]["name"]: independent_requests.amounts(node["status"]["allocatable"])
             for node in self._plane.api("GET", "/api/v1/nodes").body["items"]
         }
         used: dict[str, Counter[str]] = {name: Counter() for name in allocatable}
@@ -196,4 +196,4 @@ def _pod_of(sight: Sight) -> Pod:
 
 
 def _amounts(sight: Sight) -> Counter[str]:
-    return asked.requests(msgspec.to_builtins(sight.spec))
+    return independent_requests.requests(msgspec.to_builtins(sight.spec))

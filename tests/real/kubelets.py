@@ -1,11 +1,11 @@
-"""The kubelets of all nodes, as a program of its own: bound pods run, and go when they are deleted.
+"""The kubelets of all nodes as a program: they start bound pods and remove deleted pods.
 
-Run as `-m tests.real.kubelets URL AUTHORITY CERTIFICATE KEY`; it says `watching` once it has listed all pods.
+Run as `-m tests.real.kubelets URL AUTHORITY CERTIFICATE KEY`; it prints `watching` after it has listed all pods.
 
-Laws:
-- It keeps up with crowds: a process of its own, many requests at a time, and a watch that ended is begun again.
-- That a write is refused because its pod is gone or changed is no failure: the watch tells what became of it. An API
-  server that is away or answers with an error of its own is asked again; any other refusal ends the program.
+Invariants:
+- It keeps up with thousands of pods: its own process, many requests at a time, and a new watch after each that ends.
+- A write that is refused because its pod is gone or changed is no failure: the watch reports the new state. It sends a
+  request again when the API server is away or has an internal error; any other refusal ends the program.
 """
 
 import asyncio

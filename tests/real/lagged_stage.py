@@ -1,9 +1,9 @@
-"""The words in which scenarios of lagging watches are written, beside those of every scenario, and where they begin."""
+"""The language of scenarios with lagging watches, in addition to that of `tests.stage`, and their starting states."""
 
 from typing import Any
 
 from tests.real.lagging_proxy import FOR_EVER, LaggingProxy
-from tests.stage.ground_real import RealGround
+from tests.stage.environment_real import RealEnvironment
 from tests.stage.stage import Stage
 
 FULL = "4"
@@ -13,8 +13,8 @@ FULL = "4"
 class LaggedStage(Stage):
     """A scenario in which the watch of a kind may lag."""
 
-    def __init__(self, ground: RealGround, prefix: str, proxy: LaggingProxy) -> None:
-        super().__init__(ground, prefix)
+    def __init__(self, environment: RealEnvironment, prefix: str, proxy: LaggingProxy) -> None:
+        super().__init__(environment, prefix)
         self._proxy = proxy
         self._lags = False
 

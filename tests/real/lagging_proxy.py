@@ -1,10 +1,10 @@
-"""Stands between the scheduler and the API server and lets the watches of chosen kinds lag.
+"""A proxy between scheduler and API server that delays the watches of chosen kinds.
 
-Laws:
-- Lists, reads and writes pass at once. Each piece of a held watch is delivered so many seconds after it came, in order,
-  on every stream of the kind, also on one that is opened anew.
-- The hold may change at any time; what waits is then judged by the new one.
-- To the API server the proxy is the scheduler itself. A connection that the server breaks is broken to the scheduler.
+Invariants:
+- Lists, reads and writes pass at once. Each piece of a delayed watch is delivered after the delay, in order, on every
+  stream of the kind, new streams included.
+- The delay may change at any time; pieces that wait then have the new delay.
+- To the API server the proxy is the scheduler. When the server breaks a connection, the proxy breaks the scheduler's.
 """
 
 import asyncio

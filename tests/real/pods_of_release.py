@@ -1,7 +1,7 @@
-"""The pods of a release as processes: what kubelets and the controller of Deployments do for them, done by hand.
+"""The pods of a release as processes: the work of kubelets and the Deployment controller.
 
-Law: what is told to the API server is so: a replica is ready when its process says so, and the pod of `helm test`
-succeeds when its command does, with the arguments and the account that the chart gives it.
+Invariant: the statuses are true. A replica is ready when its process says so, and the pod of `helm test` succeeds when
+its command does, with the arguments and the service account of the chart.
 """
 
 import subprocess

@@ -1,8 +1,8 @@
-"""Every change of pods, nodes, Pools, budgets and namespaces as the API server tells it, and the cluster at any moment.
+"""The record of every change of pods, nodes, Pools, budgets and namespaces, and the cluster at any moment.
 
-Laws:
-- A direct watch of each kind, read by one thread; after an outage a list tells what changed.
-- A fact has the time at which it was heard here, so it is never taken for older than it is.
+Invariants:
+- One thread reads a direct watch of each kind; after an outage a list shows what changed.
+- A fact has the time at which it arrived here, so it never counts as older than it is.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""What every pool must say of itself, counted anew from what `kubectl` prints, and what it does say, in one form.
+"""The numbers of every pool, counted from the output of `kubectl`, and the numbers that the product reports.
 
-Law: the recount knows the rules by itself and shares no line with the scheduler, not even to read a quantity.
+Invariant: the count has rules of its own and shares no code with the scheduler, not even to read a quantity.
 """
 
 from collections import defaultdict
@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from prometheus_client.samples import Sample
 
-from tests import asked
+from tests import independent_requests
 from tests.objects import Json
 from tests.real.rules import DEFAULT, OURS, finished, pool_named, pool_of, requests
 
@@ -36,7 +36,7 @@ def recount(documents: Iterable[Json]) -> Numbers:
         pool = pool_by_node[node["metadata"]["name"]]
         found[pool, "nodes", ""] += 1
         for kind in ("capacity", "allocatable"):
-            _add(found, pool, kind, asked.amounts(node["status"][kind]))
+            _add(found, pool, kind, independent_requests.amounts(node["status"][kind]))
     for pod in kinds["Pod"]:
         if not finished(pod):
             _count(found, pod, pools, pool_by_node)
@@ -54,7 +54,7 @@ def from_status(pools: Iterable[Json]) -> Numbers:
         found |= {(name, count, ""): Fraction(status.get(count, 0)) for count in COUNTS}
         for kind in AMOUNTS:
             for resource, text in status.get(kind, {}).items():
-                found[name, kind, resource] = asked.amount(text)
+                found[name, kind, resource] = independent_requests.amount(text)
                 if resource == GPU:
                     found[name, kind, GPUS] = found[name, kind, resource]
     return _kept(found)
@@ -127,7 +127,7 @@ def _count(found: Sums, pod: Json, pools: Mapping[str, Json], pool_by_node: Mapp
 
 def _add(found: Sums, pool: str, kind: str, amounts: Mapping[str, int]) -> None:
     for resource, whole in amounts.items():
-        amount = Fraction(whole, 1000 if resource in asked.MILLI_RESOURCES else 1)
+        amount = Fraction(whole, 1000 if resource in independent_requests.MILLI_RESOURCES else 1)
         found[pool, kind, resource] += amount
         if resource == GPU:
             found[pool, kind, GPUS] += amount

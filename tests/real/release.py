@@ -1,8 +1,4 @@
-"""A release of the chart on a real API server, and its schedulers as processes of their own.
-
-There is no kubelet and no image here. What a kubelet would do is done by hand: the arguments, the configuration and the
-token of the Deployment's pods are read from the API server and given to processes.
-"""
+"""A release of the chart on a real API server, with its schedulers as processes."""
 
 import json
 import os

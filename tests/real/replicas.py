@@ -1,4 +1,4 @@
-"""Two schedulers of one name, and pods that arrive all the time while something happens to them."""
+"""Two schedulers of one name, and pods that are created all the time while the schedulers fail."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -12,9 +12,9 @@ from tests.controlplane.plane import ControlPlane
 from tests.objects import Json
 from tests.real.bindings import Answered, bindings
 from tests.real.cluster import create_pods
+from tests.real.crowd_invariants import judge
 from tests.real.daemon import Daemon, Line
 from tests.real.history import History
-from tests.real.judge import judge
 
 FOLLOWS_WITHIN_SECONDS = 60.0
 LOST = "lost the lease"

@@ -1,7 +1,7 @@
-"""The rights of schedulers: what the chart grants, and what the API server's audit says that they asked for.
+"""The RBAC rules of schedulers: those that the chart grants, and those that the API server's audit log shows in use.
 
-Law: a scheduler of these tests that is no pod of a release has the rights of the chart and no other, so that every test
-finds out when one is missing.
+Invariant: a scheduler of these tests outside a release has exactly the rules of the chart, so that every test detects a
+missing one.
 """
 
 import json

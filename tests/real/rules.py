@@ -1,6 +1,6 @@
-"""The rules of pools and nodes as a judge knows them, for a cluster as it was at one moment.
+"""The rules of pools and nodes for checks of a cluster at one moment.
 
-Law: they are read from API documents and written down here anew; no line is shared with the scheduler.
+Invariant: the rules read API documents and are written here independently; they share no code with the scheduler.
 """
 
 from collections import Counter
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from tests import asked
+from tests import independent_requests
 from tests.objects import Json
 from tests.real.record import Objects, key
 
@@ -83,7 +83,7 @@ class World:
 
     def free(self, node: Json, but: tuple[str, str], leaving: Collection[str] = ()) -> Amounts:
         """Return what is left on a node, one pod and those that leave (by uid) left out."""
-        left = asked.amounts(node["status"].get("allocatable"))
+        left = independent_requests.amounts(node["status"].get("allocatable"))
         for pod in self.pods.bound.get(node["metadata"]["name"], ()):
             if key(pod) != but and pod["metadata"]["uid"] not in leaving:
                 left.subtract(requests(pod))
@@ -140,7 +140,7 @@ class World:
             ("borrowingLimit", mine, self.borrowed(home, key(pod))),
             ("lendingLimit", theirs, self.lent(lender, key(pod))),
         ):
-            total, limit = running + requests(pod), asked.amounts(spec.get(name))
+            total, limit = running + requests(pod), independent_requests.amounts(spec.get(name))
             over = [what for what in limit if requests(pod)[what] and total[what] > limit[what]]
             if over:
                 return f"{name} of {', '.join(over)} is {dict(limit)}, with it {dict(total)}"
@@ -204,9 +204,9 @@ def requests(pod: Json) -> Amounts:
     """Return what the pod asks for; nobody may change it."""
     version = pod["metadata"].get("uid", ""), pod["metadata"].get("resourceVersion", "")
     if not all(version):  # written by hand
-        return asked.requests(pod["spec"])
+        return independent_requests.requests(pod["spec"])
     if version not in _asked:
-        _asked[version] = asked.requests(pod["spec"])
+        _asked[version] = independent_requests.requests(pod["spec"])
     return _asked[version]
 
 

@@ -1,4 +1,4 @@
-"""A terminal in the root of the repository, as whoever follows a document has it."""
+"""A terminal in the root of the repository, as the reader of a document has it."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Who we are to the API server: certificate, token, and what a wrong one leads to."""
+"""Authentication at the API server: certificate, token, and the result of a wrong one."""
 
 import json
 import re

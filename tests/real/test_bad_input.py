@@ -1,4 +1,4 @@
-"""Bad input costs the object that it is in: it gets its event or condition, and the rest goes on."""
+"""An invalid object gets an event or a condition, and affects no other object."""
 
 import json
 

@@ -1,6 +1,6 @@
-"""A long churn in which everything changes, and then the numbers: who tells them tells what there is, to the last byte.
+"""A long churn of all kinds of objects, then a comparison: every source of numbers reports the exact state.
 
-Law: chance comes from the seed of the run; what the API server makes of it in time is its own affair.
+Invariant: random choices come from the seed of the run; the timing of the API server does not.
 """
 
 import json
@@ -9,17 +9,17 @@ import sys
 import time
 from itertools import chain, islice
 
-from tests.chance import random
 from tests.controlplane.many import Request, send
 from tests.controlplane.part import Part
 from tests.controlplane.plane import ControlPlane
 from tests.objects import Json, eviction_object, node_object, pod_object, pool_object, priority_class_object
 from tests.real.cluster import POOLS_PATH, create_nodes, create_pods, create_pools
+from tests.real.crowd_invariants import judge_bindings
 from tests.real.daemon import Daemon
-from tests.real.informed import Judge
-from tests.real.judge import judge_bindings
+from tests.real.decision_audit import Judge
 from tests.real.record import Record
 from tests.real.recount import Numbers, difference, from_command, from_metrics, from_status, recount, without_loans
+from tests.seeds import random
 
 EVENTS = 5_000
 ROUND_SECONDS = 0.15

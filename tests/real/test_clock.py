@@ -1,8 +1,8 @@
-"""The wall clock of the leader's machine jumps: the lease is kept, nothing is evicted, and pods go on being bound.
+"""The wall clock of the leader's machine jumps: the lease is kept, nothing is evicted, and pods are still bound.
 
-Laws:
-- Only the wall clock jumps, as by NTP or by hand; clocks that never go back go on.
-- The jump is a fact before anything is judged: the Lease is renewed with the new time.
+Invariants:
+- Only the wall clock jumps, as by NTP or by hand; monotonic clocks go on.
+- The checks start after the jump took effect: the Lease is renewed with the new time.
 """
 
 import time

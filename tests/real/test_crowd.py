@@ -1,4 +1,4 @@
-"""Many pods, and what may break while they are bound: nothing is lost or bound twice, and no node is overbooked."""
+"""Many pods, and failures while they are bound: no pod is lost or bound twice, and no node is overcommitted."""
 
 import time
 from datetime import datetime
@@ -12,9 +12,9 @@ from tests.controlplane.plane import ControlPlane
 from tests.objects import pod_object
 from tests.real.bindings import bindings
 from tests.real.cluster import CPU_POOL, backlog, condition, create_pods, events, later, pod, wait_for_event
+from tests.real.crowd_invariants import judge
 from tests.real.daemon import MODULE, WITHOUT_UVLOOP, Daemon
 from tests.real.history import History
-from tests.real.judge import judge
 from tests.real.replicas import Arrivals
 
 pytestmark = pytest.mark.usefixtures("cluster")

@@ -1,4 +1,4 @@
-"""What a user reads in `kubectl describe pool`."""
+"""The output of `kubectl describe pool`."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""Evictions as the daemon's evictor carries them out, against a real API server and its disruption controller."""
+"""The daemon's evictor against a real API server and its disruption controller."""
 
 import asyncio
 import json

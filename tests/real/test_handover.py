@@ -1,4 +1,4 @@
-"""One scheduler leads and another follows it, whatever ends the first: no pod is lost, none is bound twice."""
+"""One scheduler leads and another stands by, whatever ends the first: no pod is lost, no pod is bound twice."""
 
 import time
 

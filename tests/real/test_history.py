@@ -1,4 +1,4 @@
-"""The judge itself: the record notices what must not happen."""
+"""The record of pods detects what must not happen."""
 
 import pytest
 

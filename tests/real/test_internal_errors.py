@@ -1,15 +1,15 @@
-"""Bugs of ours on the real API server: each costs one piece of work, and no pod its node."""
+"""Injected bugs on the real API server: each costs one piece of work, and no pod its node."""
 
 from tests.controlplane.plane import ControlPlane
 from tests.objects import node_object, pod_object
 from tests.real.cluster import create_nodes, create_pods
+from tests.real.crowd_invariants import judge
 from tests.real.daemon import Line
 from tests.real.history import History
-from tests.real.judge import judge
 from tests.real.replicas import KubeconfigContext, Replica, wait
 
 PODS = 60
-PROGRAM = ("-m", "tests.real.sabotaged")
+PROGRAM = ("-m", "tests.real.faulty_program")
 BOUND_WITHIN_SECONDS = 60.0
 
 

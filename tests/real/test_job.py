@@ -1,4 +1,4 @@
-"""What a user sees: a Job applied by kubectl, its events, and why a pod waits."""
+"""What a user sees: a Job applied by kubectl, its events, and the reason of a waiting pod."""
 
 import json
 import subprocess

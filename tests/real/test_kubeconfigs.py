@@ -1,4 +1,4 @@
-"""Who we are to the API server by a kubeconfig is who kubectl is by it, and where it cannot be anybody, nor can we."""
+"""With the same kubeconfig the product and kubectl are the same user; an unusable one is unusable for both."""
 
 import asyncio
 import json

@@ -1,9 +1,9 @@
-"""Watches lag each other: what the scheduler has not seen yet evicts nobody, and sends no pod to a foreign pool.
+"""Watches lag behind each other: facts that the scheduler has not seen evict no pod and send no pod to a wrong pool.
 
-Laws:
-- A watch is held back for as long as the scenario says, not for a number of seconds: what must come in spite of it
-  comes while it is held.
-- That nothing happens is judged after a fact that could only follow it.
+Invariants:
+- A scenario holds a watch back until it releases it, not for a number of seconds: what is expected despite the lag
+  happens while the watch is held.
+- A check that nothing happens follows an event that could only come later.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from tests.objects import Json, node_object
 from tests.real.cluster import REPEAT
 from tests.real.lagged_stage import FULL, LaggedStage, a_full_pool, a_lent_pool, a_pod_waits_for_preemption
 from tests.real.lagging_proxy import LaggingProxy
-from tests.stage.ground_real import RealGround
+from tests.stage.environment_real import RealEnvironment
 from tests.stage.stage import POOL_LABEL
 
 VISION = {"matchLabels": {"team": "vision"}}
@@ -33,7 +33,7 @@ _numbers = count(1)
 
 @pytest.fixture(autouse=True)
 def clean_cluster() -> None:
-    """The ground cleans up behind each scenario."""
+    """The environment cleans up behind each scenario."""
 
 
 @pytest.fixture(scope="module")
@@ -43,26 +43,26 @@ def proxy(control_plane: ControlPlane) -> Iterator[LaggingProxy]:
 
 
 @pytest.fixture(scope="module")
-def ground(control_plane: ControlPlane, proxy: LaggingProxy) -> Iterator[RealGround]:
+def environment(control_plane: ControlPlane, proxy: LaggingProxy) -> Iterator[RealEnvironment]:
     """One scheduler for all scenarios, which sees the API server through the proxy."""
-    ground = RealGround(control_plane, proxy.kubeconfig)
-    yield ground
-    ground.close()
+    environment = RealEnvironment(control_plane, proxy.kubeconfig)
+    yield environment
+    environment.close()
     sweep(control_plane)
 
 
 @pytest.fixture(params=range(REPEAT) if REPEAT > 1 else None)
-def stage(ground: RealGround, proxy: LaggingProxy) -> Iterator[LaggedStage]:
+def stage(environment: RealEnvironment, proxy: LaggingProxy) -> Iterator[LaggedStage]:
     """A scenario of its own; at its end nothing is held back and the judges are heard."""
-    ground.begin()
-    stage = LaggedStage(ground, f"lag{next(_numbers)}x-", proxy)
+    environment.begin()
+    stage = LaggedStage(environment, f"lag{next(_numbers)}x-", proxy)
     try:
         yield stage
         stage.release()
         stage.end()
     finally:
         proxy.release()
-        ground.end()
+        environment.end()
 
 
 # Pools.

@@ -1,6 +1,6 @@
-"""A day on which everything changes while the watch of one kind lags by ten seconds, judged by a fully informed judge.
+"""A day of random changes while the watch of one kind lags by ten seconds, checked by the audit of decisions.
 
-Law: chance comes from the seed of the run.
+Invariant: random choices come from the seed of the run.
 """
 
 import time
@@ -9,15 +9,15 @@ from itertools import chain
 
 import pytest
 
-from tests.chance import random
 from tests.controlplane.part import Part
 from tests.controlplane.plane import ControlPlane
 from tests.objects import Json, node_object, pdb_object, pod_object, pool_object, priority_class_object
 from tests.real.cluster import POOLS_PATH, REPEAT, create_namespace, create_nodes, create_pods, create_pools
 from tests.real.daemon import Daemon
-from tests.real.informed import Judge
+from tests.real.decision_audit import Judge
 from tests.real.lagging_proxy import KINDS, LaggingProxy
 from tests.real.record import Record
+from tests.seeds import random
 
 HELD_SECONDS = 10.0
 DAY_SECONDS = 25.0

@@ -1,6 +1,6 @@
-"""The watches come back one after the other when the API server was away: Pools that are new in the first second after.
+"""The watches return one after the other after an outage of the API server, with Pools created in the first second.
 
-Law: a client retries every 50 ms, so that its Pools and the pods that name them come before any watch is back.
+Invariant: a client retries every 50 ms, so that its Pools and the pods that name them exist before any watch returns.
 """
 
 import http.client

@@ -1,4 +1,4 @@
-"""The proxy that lets watches lag, before anything is judged by it."""
+"""The lagging proxy itself."""
 
 import asyncio
 import time

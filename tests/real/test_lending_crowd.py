@@ -1,8 +1,4 @@
-"""Two thousand pods over twenty pools: all idle room is lent, and comes back when its owners need it.
-
-Ten pools have more pods than room and borrow; the other ten lend up to a limit, and then their own pods come. Who is
-evicted is created again under a new name, as a controller would. Then half of the owners' pods finish.
-"""
+"""Two thousand pods in twenty pools: all idle room is lent, and returns when its owners need it."""
 
 import time
 from collections import Counter
@@ -14,9 +10,9 @@ from tests.controlplane.part import Part
 from tests.controlplane.plane import ControlPlane
 from tests.objects import Json, node_object, pod_object, pool_object
 from tests.real.cluster import condition, create_nodes, create_pods, create_pools
+from tests.real.crowd_invariants import judge
 from tests.real.daemon import Daemon
 from tests.real.history import History
-from tests.real.judge import judge
 
 EACH = 10
 """Pools that borrow, and as many that lend."""

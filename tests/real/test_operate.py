@@ -1,7 +1,7 @@
 """The operating page, followed from top to bottom on a control plane without Pools: every command as it is written.
 
-A command without output in the page has to succeed, whatever it prints. The pods of the release are processes here,
-from the moment at which the page waits for them until it uninstalls them.
+A command without output in the page must succeed, whatever it prints. The pods of the release are processes here, from
+the step at which the page waits for them until the step that uninstalls them.
 """
 
 import re

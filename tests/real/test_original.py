@@ -1,6 +1,6 @@
-"""The definition of Pools of the original Ai-Scheduler, stored as its clusters have it, gives way to ours.
+"""The CRD of the original Ai-Scheduler, stored as in its clusters, is replaced by this one.
 
-No API server takes `preserveUnknownFields: true` any more, so it is put where it lies: into etcd.
+No API server accepts `preserveUnknownFields: true` any more, so the test writes it into etcd.
 """
 
 import base64

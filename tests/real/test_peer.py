@@ -1,7 +1,7 @@
-"""Our scheduler and kube-scheduler judge the same pods on the same nodes: who fits, and in which words who does not.
+"""This scheduler and kube-scheduler give the same pods on the same nodes the same result: which fit, and the reasons.
 
-Each has a set of nodes of its own, told apart by the label `side`; the pods of each ask for their side. There are no
-Pools, so that both see all nodes, and the same sets give the same numbers in both sentences.
+Each has its own set of nodes, separated by the label `side`, which the pods of each select. There are no Pools, so that
+both see all nodes, and equal sets give equal numbers in both messages.
 """
 
 import re

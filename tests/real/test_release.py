@@ -1,4 +1,4 @@
-"""What an administrator does to a release of the chart while pods arrive: its account, its rights, its versions."""
+"""Upgrades and changes of a release while pods are created: service account, RBAC rules, versions."""
 
 import json
 import time
@@ -24,8 +24,8 @@ from tests.real.cluster import (
     wait_for_event,
 )
 from tests.real.conftest import SHORT_LEASE
+from tests.real.crowd_invariants import judge
 from tests.real.history import History
-from tests.real.judge import judge
 from tests.real.release import NAME, NAMESPACE, Release
 from tests.real.replicas import Arrivals, KubeconfigContext, Replica, judge_terms, two_replicas, wait
 from tests.real.rights import granted, used

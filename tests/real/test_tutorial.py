@@ -1,4 +1,4 @@
-"""The tutorial, done as a user does it: every command in its order, and every output as it is written there."""
+"""The tutorial as a user follows it: every command in order, and every output as it is written."""
 
 import difflib
 import time

@@ -1,4 +1,4 @@
-"""Two releases with scheduler names of their own in one cluster: they share Pools and do not fight over them."""
+"""Two releases with different scheduler names in one cluster: they share Pools without conflict."""
 
 import json
 from collections.abc import Iterator

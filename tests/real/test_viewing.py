@@ -1,4 +1,4 @@
-"""The table of pools for a person who may see Pools and nothing else."""
+"""The table of pools for a user who may only read Pools."""
 
 import json
 import subprocess

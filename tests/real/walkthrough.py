@@ -1,9 +1,9 @@
-"""A document with commands and what they print, as steps that can be run and compared.
+"""A document with commands and their output, as steps to run and compare.
 
-Laws:
-- A command is a line of a `console` block that begins with `$ `; what it prints stands below it.
-- What differs from run to run, or between versions of kubectl, is left out of a comparison: the ends of pod names,
-  uids, times, ages, widths of columns, the namespace of what was deleted. Everything else has to be as it is written.
+Invariants:
+- A command is a line of a `console` block that begins with `$ `; its output follows it.
+- The comparison ignores what differs between runs or versions of kubectl: the ends of pod names, uids, times, ages,
+  widths of columns, the namespace of deleted objects. Everything else must match.
 """
 
 import re

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from aischeduler.sandbox.standins.kubelet import RUN_SECONDS, KubeletOptions
+from aischeduler.sandbox.controllers.kubelet import RUN_SECONDS, KubeletOptions
 from tests.sandbox.kubectl import Kubectl, as_yaml, kubectl_on_sandbox
 
 pytestmark = pytest.mark.whole

@@ -7,9 +7,9 @@ import orjson
 import pytest
 
 from aischeduler.kube.crds import pool_crd
+from aischeduler.sandbox.controllers.controller_manager import ControllerManager
+from aischeduler.sandbox.controllers.kubelet import KubeletOptions
 from aischeduler.sandbox.protocol import Request, Response, request
-from aischeduler.sandbox.standins.cluster import StandIns
-from aischeduler.sandbox.standins.kubelet import KubeletOptions
 from tests.build import replace
 from tests.sandbox.cluster import PODS, Cluster
 
@@ -162,14 +162,14 @@ def encoded(document: Any) -> bytes:
 
 
 @pytest.mark.parametrize("kind", sorted(OBJECTS))
-def test_junk_anywhere_is_answered_and_stand_ins_live_with_what_was_taken(kind: str) -> None:
+def test_junk_anywhere_is_answered_and_controllers_live_with_what_was_taken(kind: str) -> None:
     collection, body = OBJECTS[kind]
     document = {"metadata": METADATA, **body}
     cluster = Cluster()
     cluster.ok("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", pool_crd())
     cluster.add_node("here")
     accepted = 0
-    stand_ins = StandIns(cluster.server, KubeletOptions(0, 0, 0))
+    controllers = ControllerManager(cluster.server, KubeletOptions(0, 0))
     for number, path in enumerate(places(document)):
         for junk in JUNK:
             changed = with_junk(document, path, junk if junk != 2**70 else 2**62)
@@ -190,7 +190,7 @@ def test_junk_anywhere_is_answered_and_stand_ins_live_with_what_was_taken(kind: 
                 ("DELETE", one, "application/json"),
             ):
                 if method == "DELETE":
-                    stand_ins.step(cluster.now)
+                    controllers.step(cluster.now)
                 content = POOL if (method, url, kind) == ("POST", POOLS, "definition") else raw
                 asked = request(method, url, content, content_type)
                 answer = cluster.server.handle(replace(asked, accept=TABLE), cluster.now)
@@ -199,7 +199,7 @@ def test_junk_anywhere_is_answered_and_stand_ins_live_with_what_was_taken(kind: 
                     orjson.loads(answer.body)
                 accepted += answer.status < 300
             cluster.now += 1
-        stand_ins.step(cluster.now)
+        controllers.step(cluster.now)
     assert accepted > 10
     table = cluster.server.handle(Request("GET", collection, accept=TABLE), cluster.now)
     assert isinstance(table, Response)

@@ -1,7 +1,7 @@
-"""Bindings that take their time: what may happen in between, and how each refusal ends."""
+"""Slow Bindings: changes while one is under way, and the result of each refusal."""
 
-from aischeduler.sim.virtual_shell import Network
-from tests import chance
+from aischeduler.sim.virtual_daemon import Network
+from tests import seeds
 from tests.harness import Harness
 from tests.objects import binding_object, job_object, node_object, pod_object
 
@@ -10,7 +10,7 @@ SLOW = Network(bind_seconds=1.0)
 
 def bind_by_hand(h: Harness, pod: str, node: str) -> None:
     """Bind a pod as another scheduler would."""
-    answer = h.cluster.ask("POST", f"/api/v1/namespaces/default/pods/{pod}/binding", binding_object(pod, node))
+    answer = h.cluster.request("POST", f"/api/v1/namespaces/default/pods/{pod}/binding", binding_object(pod, node))
     assert answer.status == 201, answer
 
 
@@ -94,7 +94,7 @@ def test_lost_answers_bind_every_pod_once() -> None:
         *(node_object(f"n{number}", cpu="10") for number in range(4)),
         *(pod_object(f"p{number}") for number in range(40)),
         network=Network(bind_seconds=0.1, lost_share=0.5),
-        seed=chance.number("lost answers"),
+        seed=seeds.number("lost answers"),
     )
     h.run(seconds=120)
     nodes = list(h.nodes_of_pods().values())

@@ -1,16 +1,16 @@
-"""Days on which everything happens: whatever the seed, in the end nothing is overbooked, lost or left lying.
+"""Random changes for a day: with every seed no node is overcommitted in the end and no pod is lost or forgotten.
 
-Law: the judge reads API documents alone and knows the rules by itself; it shares no line with the engine.
+Invariant: the checks read API documents only and have rules of their own; they share no code with the engine.
 """
 
 from random import Random  # noqa: TID251 - here the seed becomes chance
 
 import pytest
 
-from aischeduler.sim.virtual_shell import Network
-from tests.chance import number as number_of
+from aischeduler.sim.virtual_daemon import Network
 from tests.harness import Harness, Json
 from tests.objects import node_object, pod_object, pool_object
+from tests.seeds import number as number_of
 
 WHILES = 40
 SEEDS = 10

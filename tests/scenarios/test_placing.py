@@ -1,4 +1,4 @@
-"""Pods find their nodes: the first Job, who goes first, and what a bound pod carries."""
+"""Pods get their nodes: the first Job, the order of pods, and the annotations of a bound pod."""
 
 from tests.harness import Harness
 from tests.objects import job_object, node_object, pod_object, pool_object, priority_class_object

@@ -1,4 +1,4 @@
-"""Pools: whose nodes, whose pods, and what happens when they come, go and quarrel."""
+"""Pools: their nodes, their pods, and what happens when pools are created, deleted or in conflict."""
 
 from aischeduler.kube.crds import pool_crd
 from tests.harness import Harness, Json
@@ -100,7 +100,7 @@ def store_under_an_older_schema(h: Harness, pool: Json) -> None:
     path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{pool_crd()['metadata']['name']}"
     for schema in (OPEN, pool_crd()["spec"]["versions"][0]["schema"]):
         versions = [{**pool_crd()["spec"]["versions"][0], "schema": schema}]
-        answer = h.cluster.ask("PATCH", path, {"spec": {"versions": versions}}, "application/merge-patch+json")
+        answer = h.cluster.request("PATCH", path, {"spec": {"versions": versions}}, "application/merge-patch+json")
         assert answer.status == 200, answer
         if schema is OPEN:
             h.add(pool)

@@ -1,4 +1,4 @@
-"""Restarts: of the scheduler, of the API server, and of a whole run from its seed."""
+"""Restarts of the scheduler and of the API server, and a whole run repeated from its seed."""
 
 import os
 import subprocess
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from aischeduler.sim.virtual_shell import Network
-from tests import chance
+from aischeduler.sim.virtual_daemon import Network
+from tests import seeds
 from tests.harness import Harness
 from tests.objects import job_object, node_object, pod_object, pool_object
 
@@ -32,7 +32,7 @@ def a_busy_day() -> Harness:
     h = Harness(
         *(node_object(f"{pool}-{number}", cpu="8", labels={"pool": pool}) for pool in "abc" for number in range(4)),
         *(pool_object(pool, labels={"pool": pool}) for pool in "ab"),
-        seed=chance.number("a busy day"),
+        seed=seeds.number("a busy day"),
         network=Network(bind_seconds=0.05, lost_share=0.1),
     )
     for number, pool in enumerate(["a", "b", "", "a", "nowhere"]):

@@ -1,4 +1,4 @@
-"""The rules of kube-scheduler as users meet them: from the fields of a pod, through the API, to a node or a reason."""
+"""The rules of kube-scheduler, from the fields of a pod through the API to a node or a reason."""
 
 from tests.harness import Harness, Json
 from tests.objects import node_object, pod_object

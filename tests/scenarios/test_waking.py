@@ -1,4 +1,4 @@
-"""Waiting pods: what wakes them, and that nothing else does."""
+"""What wakes a waiting pod, and that nothing else does."""
 
 from tests.harness import Harness
 from tests.objects import node_object, pod_object

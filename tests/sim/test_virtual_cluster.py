@@ -4,14 +4,14 @@ from aischeduler.engine.profile import default_profile
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.actions import Bind
 from aischeduler.sim.virtual_cluster import STARTED_AT, VirtualCluster
-from aischeduler.sim.virtual_shell import Network, VirtualShell
+from aischeduler.sim.virtual_daemon import Network, VirtualDaemon
 from tests.objects import node_object, pod_object
 
 PODS = "/api/v1/namespaces/default/pods"
 
 
 class Always:
-    """Chance that always comes out the same."""
+    """A random source that always returns the same number."""
 
     def __init__(self, number: float) -> None:
         self._number = number
@@ -20,22 +20,22 @@ class Always:
         return self._number
 
 
-def a_shell(cluster: VirtualCluster, network: Network, chance: float = 0.0) -> VirtualShell:
+def a_daemon(cluster: VirtualCluster, network: Network, chance: float = 0.0) -> VirtualDaemon:
     """A scheduler in the cluster, with one node and one pod."""
-    cluster.ask("POST", "/api/v1/nodes", node_object("n"))
-    cluster.ask("POST", PODS, pod_object("p"))
+    cluster.request("POST", "/api/v1/nodes", node_object("n"))
+    cluster.request("POST", PODS, pod_object("p"))
     return cluster.start(Scheduler(default_profile(), "run"), "ai-scheduler", network, Always(chance))
 
 
 def is_bound(cluster: VirtualCluster) -> bool:
-    return b'"nodeName":"n"' in cluster.ask("GET", f"{PODS}/p").body
+    return b'"nodeName":"n"' in cluster.request("GET", f"{PODS}/p").body
 
 
-def binds(shell: VirtualShell) -> int:
-    return len([logged for logged in shell.log if isinstance(logged.action, Bind)])
+def binds(daemon: VirtualDaemon) -> int:
+    return len([logged for logged in daemon.log if isinstance(logged.action, Bind)])
 
 
-def test_time_passes_only_as_far_as_it_is_let() -> None:
+def test_clock_stops_at_the_end_of_the_run() -> None:
     cluster = VirtualCluster()
     cluster.run(86_400.0)
     assert cluster.now == STARTED_AT + 86_400.0
@@ -43,54 +43,54 @@ def test_time_passes_only_as_far_as_it_is_let() -> None:
 
 def test_binding_takes_as_long_as_the_network_says() -> None:
     cluster = VirtualCluster()
-    shell = a_shell(cluster, Network(bind_seconds=2.0))
+    daemon = a_daemon(cluster, Network(bind_seconds=2.0))
     cluster.run(1.9)
-    assert (binds(shell), is_bound(cluster)) == (1, False)
+    assert (binds(daemon), is_bound(cluster)) == (1, False)
     cluster.run(0.2)
     assert is_bound(cluster)
 
 
-def test_lost_answer_of_a_binding_that_arrived_is_found_out_by_reading() -> None:
+def test_binding_with_a_lost_response_is_settled_by_reading_the_pod() -> None:
     cluster = VirtualCluster()
-    shell = a_shell(cluster, Network(lost_share=1.0), chance=0.1)
+    daemon = a_daemon(cluster, Network(lost_share=1.0), chance=0.1)
     cluster.run(60.0)
-    assert (binds(shell), is_bound(cluster)) == (1, True)
+    assert (binds(daemon), is_bound(cluster)) == (1, True)
 
 
-def test_binding_that_never_arrives_is_given_up_and_tried_anew() -> None:
+def test_binding_that_never_reaches_the_server_is_given_up_and_tried_again() -> None:
     cluster = VirtualCluster()
-    shell = a_shell(cluster, Network(lost_share=1.0), chance=0.9)
+    daemon = a_daemon(cluster, Network(lost_share=1.0), chance=0.9)
     cluster.run(45.0)
-    assert binds(shell) == 1
+    assert binds(daemon) == 1
     cluster.run(30.0)
-    assert (binds(shell), is_bound(cluster)) == (2, False)
+    assert (binds(daemon), is_bound(cluster)) == (2, False)
 
 
 def test_stopped_scheduler_sends_nothing_more() -> None:
     cluster = VirtualCluster()
-    shell = a_shell(cluster, Network(bind_seconds=2.0))
+    daemon = a_daemon(cluster, Network(bind_seconds=2.0))
     cluster.run(1.0)
-    cluster.stop(shell)
+    cluster.stop(daemon)
     cluster.run(60.0)
     assert not is_bound(cluster)
 
 
 def test_two_schedulers_of_one_name_bind_each_pod_once() -> None:
     cluster = VirtualCluster()
-    first = a_shell(cluster, Network(bind_seconds=0.1))
+    first = a_daemon(cluster, Network(bind_seconds=0.1))
     second = cluster.start(Scheduler(default_profile(), "other"), "ai-scheduler", Network(), Always(0.0))
     cluster.run(10.0)
     assert (binds(first), binds(second), is_bound(cluster)) == (1, 1, True)
 
 
-def test_something_that_moves_for_ever_within_one_instant_is_an_error() -> None:
+def test_something_that_never_ends_within_one_instant_is_an_error() -> None:
     cluster = VirtualCluster()
 
     def again() -> None:
-        cluster.agenda.put(cluster.now, again)
+        cluster.timers.put(cluster.now, again)
 
-    cluster.agenda.put(cluster.now, lambda: None)
+    cluster.timers.put(cluster.now, lambda: None)
     cluster.run(0.0)
-    cluster.agenda.put(cluster.now, again)
-    with pytest.raises(RuntimeError, match="moves for ever"):
+    cluster.timers.put(cluster.now, again)
+    with pytest.raises(RuntimeError, match="does not end"):
         cluster.run(1.0)

@@ -1,1 +1,1 @@
-"""The pool scenarios: one suite, three worlds with a scheduler in each, which end before other tests begin."""
+"""The pool scenarios: one suite, run in three environments with a scheduler in each."""

@@ -1,4 +1,4 @@
-"""One suite of scenarios, three worlds with a scheduler in each: a scenario gets `stage` and cannot tell which."""
+"""The fixtures of the pool scenarios: each scenario gets a `stage`, which is the same in all three environments."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -6,10 +6,10 @@ from itertools import count
 import pytest
 
 from tests.controlplane.plane import ControlPlane
-from tests.stage.ground import Ground
-from tests.stage.ground_real import RealGround
-from tests.stage.ground_sandbox import SandboxGround
-from tests.stage.ground_virtual import VirtualGround
+from tests.stage.environment import Environment
+from tests.stage.environment_real import RealEnvironment
+from tests.stage.environment_sandbox import SandboxEnvironment
+from tests.stage.environment_virtual import VirtualEnvironment
 from tests.stage.stage import Stage
 
 WORLDS = [
@@ -22,27 +22,27 @@ _numbers = count(1)
 
 
 @pytest.fixture(scope="package", params=WORLDS)
-def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
+def environment(request: pytest.FixtureRequest) -> Iterator[Environment]:
     """One of the three, for all scenarios."""
     match request.param:
         case "virtual":
-            ground: Ground = VirtualGround()
+            environment: Environment = VirtualEnvironment()
         case "sandbox":
-            ground = SandboxGround()
+            environment = SandboxEnvironment()
         case _:
             plane: ControlPlane = request.getfixturevalue("control_plane")
-            ground = RealGround(plane)
-    yield ground
-    ground.close()
+            environment = RealEnvironment(plane)
+    yield environment
+    environment.close()
 
 
 @pytest.fixture
-def stage(ground: Ground) -> Iterator[Stage]:
+def stage(environment: Environment) -> Iterator[Stage]:
     """A scenario of its own; at its end the judges are heard."""
-    ground.begin()
-    stage = Stage(ground, f"s{next(_numbers)}x-")
+    environment.begin()
+    stage = Stage(environment, f"s{next(_numbers)}x-")
     try:
         yield stage
         stage.end()
     finally:
-        ground.end()
+        environment.end()

@@ -1,7 +1,7 @@
-"""The kubelets of the real control plane's nodes, of which it has none: bound pods run, and go when they are deleted.
+"""Kubelets for the nodes of the real control plane, which has none: they start bound pods and remove deleted pods.
 
-Laws: one thread, one watch, one connection; a pod that asks for it ends by itself; that a write is refused because its
-pod is gone or changed is no failure, the watch tells what became of it.
+Invariants: one thread, one watch, one connection. A pod with the annotation ends by itself. A write that is refused
+because its pod is gone or changed is no failure: the watch reports the new state.
 """
 
 import heapq
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from threading import Event, Thread
 
-from aischeduler.sandbox.standins.kubelet import RUN_SECONDS
+from aischeduler.sandbox.controllers.kubelet import RUN_SECONDS
 from tests.build import replace
 from tests.worlds.over_http import HttpStream, HttpTransport
 from tests.worlds.world import STRATEGIC_PATCH, Call, Json, encode

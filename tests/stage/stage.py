@@ -1,4 +1,4 @@
-"""The words in which scenarios are written: what a user does, what is to come, and what must never be."""
+"""The language of scenarios: methods for the actions of a user, for expected results and for what must not happen."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -7,27 +7,27 @@ from typing import Any
 from aischeduler.kube.crds import pool_crd
 from tests.daemon.cluster import schemaless_crd
 from tests.objects import job_object, node_object, pdb_object, pod_object, pool_object, priority_class_object
-from tests.stage.ground import Ground
+from tests.stage.environment import Environment
 from tests.stage.kubelets import HOLD
-from tests.stage.sights import Sights, refused
+from tests.stage.observations import Observations, refused
 from tests.worlds.world import MERGE_PATCH, Answer, Call, Json, encode
 
 PATIENCE_SECONDS = 15.0
 """How long a scenario waits for what must come: less than any net, more than any backoff."""
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 QUIET_LOOKS = 40
-"""How often we look, at most, while nothing must happen."""
+"""The most checks during a time in which nothing must happen."""
 POOL_LABEL = "stage.example/pool"
 NODE_LABEL = "stage.example/node"
 CLOSED = {"key": "closed", "effect": "NoSchedule"}
 NOTHING: Mapping[str, str] = {}
 
 
-class Stage(Sights):
+class Stage(Observations):
     """One scenario. Cluster-scoped names are its own; pods live in its namespace `ns` unless they say otherwise."""
 
-    def __init__(self, ground: Ground, prefix: str) -> None:
-        super().__init__(ground, prefix)
+    def __init__(self, environment: Environment, prefix: str) -> None:
+        super().__init__(environment, prefix)
         self._pool_of: dict[str, str] = {}
         self._pools: dict[str, None] = {}
         self._held: dict[str, None] = {}
@@ -133,7 +133,7 @@ class Stage(Sights):
         self.until(lambda: "observedGeneration" in self.get("PodDisruptionBudget", name).get("status", {}))
 
     def stored_pool(self, name: str, **spec: Any) -> None:
-        """Have a pool that no schema has seen: stored before there was one, or around it."""
+        """Store a pool that no schema has validated."""
         document = pool_object(self.own(name), **spec)
         self._define(schemaless_crd())
         try:
@@ -163,9 +163,9 @@ class Stage(Sights):
             url = url.replace(f"/namespaces/{self.own('ns')}/", f"/namespaces/{namespace}/")
         call = Call("POST", url, encode(document))
         answer = self._ask(call)
-        deadline = self._ground.now() + PATIENCE_SECONDS
-        while refused(answer, "no PriorityClass") and self._ground.now() < deadline:  # admission has a cache
-            self._ground.pass_time()
+        deadline = self._environment.now() + PATIENCE_SECONDS
+        while refused(answer, "no PriorityClass") and self._environment.now() < deadline:  # admission has a cache
+            self._environment.pass_time()
             answer = self._ask(call)
         assert answer.status == 201, answer
 
@@ -189,24 +189,24 @@ class Stage(Sights):
         self.patch("Node", node, {"status": {"capacity": amounts, "allocatable": amounts}}, "status")
 
     def release(self, *pods: str) -> None:
-        """Let deleted pods that were held go."""
+        """Remove the finalizer of deleted pods that were held."""
         for pod in pods:
             del self._held[pod]
             self.patch("Pod", pod, {"metadata": {"finalizers": None}})
 
     def restart_scheduler(self, **settings: object) -> None:
-        """End the scheduler as a SIGKILL would and start one with these settings of its configuration."""
-        self._ground.restart_scheduler(**settings)
+        """Kill the scheduler and start another one with this configuration."""
+        self._environment.restart_scheduler(**settings)
 
     # What is to come, and what must not.
 
     def until(self, claim: Callable[[], bool]) -> None:
         """Let time pass until the claim holds."""
-        deadline = self._ground.now() + PATIENCE_SECONDS
+        deadline = self._environment.now() + PATIENCE_SECONDS
         while not claim():
-            assert self._ground.now() < deadline, f"not within {PATIENCE_SECONDS:.0f} s\n{self.report()}"
-            self._ground.pass_time()
-            self.witness.look()
+            assert self._environment.now() < deadline, f"not within {PATIENCE_SECONDS:.0f} s\n{self.report()}"
+            self._environment.pass_time()
+            self.record.look()
 
     def until_each(self, names: Iterable[str], claim: Callable[[str], bool]) -> None:
         """Let time pass until the claim holds of one after the other."""
@@ -217,73 +217,73 @@ class Stage(Sights):
         """Let time pass in which the claim always holds.
 
         That is until the scheduler has heard of all that happened and has nothing left to try, at once or after a
-        backoff, and then for as long as the ground is quiet.
+        backoff, and then for as long as the environment is quiet.
         """
         seen, end = self.seen(), None
-        deadline = self._ground.now() + PATIENCE_SECONDS
-        while end is None or self._ground.scheduler_now() < end:
+        deadline = self._environment.now() + PATIENCE_SECONDS
+        while end is None or self._environment.scheduler_now() < end:
             assert claim(), f"held no longer\n{self.report()}"
-            if end is None and self._ground.rests(seen):
-                end = self._ground.scheduler_now() + self._ground.quiet_seconds
-            assert end or self._ground.now() < deadline, f"the scheduler does not come to rest\n{self.report()}"
-            self._ground.pass_time(self._ground.quiet_seconds / QUIET_LOOKS)
-        self.witness.look()
+            if end is None and self._environment.rests(seen):
+                end = self._environment.scheduler_now() + self._environment.quiet_seconds
+            assert end or self._environment.now() < deadline, f"the scheduler does not come to rest\n{self.report()}"
+            self._environment.pass_time(self._environment.quiet_seconds / QUIET_LOOKS)
+        self.record.look()
         assert claim(), f"held no longer\n{self.report()}"
 
     def heeded(self, pool: str) -> None:
-        """The scheduler comes to say that the pool's spec as it now is is in force."""
+        """Wait until the scheduler reports that the pool's present spec is in force."""
         generation = self.get("Pool", pool)["metadata"]["generation"]
         self.until(lambda: self.condition(pool, "Accepted").get("observedGeneration") == generation)
 
     def goes(self, **nodes: str) -> None:
-        """Each of these pods comes to be on its node."""
+        """Wait until each of these pods is on its node."""
         for pod, node in nodes.items():
             name = pod.replace("_", "-")
             self.until_each([name], lambda one: self.node_of(one) != "")
             assert self.node_of(name) == node, f"{name} is on {self.node_of(name)}, not {node}\n{self.report()}"
 
     def waits(self, pod: str, *parts: str) -> None:
-        """The pod comes to wait with a reason that has these parts, and keeps waiting."""
+        """Wait until the pod waits with a reason that has these parts, and check that it keeps waiting."""
         self.until(lambda: all(part in self.why(pod) for part in parts) and self.why(pod) != "")
         self.stays(lambda: self.node_of(pod) == "")
 
     def evicts(self, *pods: str) -> None:
-        """These pods, and no others, come to be evicted, whichever first."""
+        """Wait until these pods are evicted, in any order, and check that no others are."""
         self.until(lambda: len(self.victims()) >= len(pods))
         assert sorted(self.victims()) == sorted(pods), self.report()
 
     def runs(self, *pods: str) -> None:
-        """These pods come to be on a node and to run there."""
+        """Wait until these pods run on a node."""
         self.until_each(pods, lambda pod: self.phase(pod) == "Running")
 
     def goes_away(self, pod: str) -> None:
-        """There comes to be no such pod."""
+        """Wait until the pod is gone."""
         self.until(lambda: not self.get("Pod", pod))
 
     def let_pass(self, seconds: float) -> None:
         """Let time pass."""
-        self._ground.pass_time(seconds)
-        self.witness.look()
+        self._environment.pass_time(seconds)
+        self.record.look()
 
     def settle(self) -> None:
-        """Wait until the scheduler has heard of every pool and of its nodes."""
+        """Wait until the scheduler has seen every pool and its nodes."""
         if self._unsettled:
             self._unsettled = False
             homes = list(self._pool_of.values())
             due = {self.own(pool): homes.count(pool) for pool in self._pools}
-            self.until(lambda: due.items() <= self._ground.nodes_of_pools().items())
+            self.until(lambda: due.items() <= self._environment.nodes_of_pools().items())
 
     def end(self) -> None:
-        """Let go what was held, and hear the judges, when the record has come to the end."""
-        self.until(lambda: self.witness.has_seen([*self.all_pods(), *self.all("Node")]))
-        found = self.witness.judge()
+        """Release held pods, complete the record and run its checks."""
+        self.until(lambda: self.record.has_seen([*self.all_pods(), *self.all("Node")]))
+        found = self.record.judge()
         report = self.report()
         for pod in list(self._held):
             if self.get("Pod", pod):
                 self.release(pod)
-        self.witness.close()
+        self.record.close()
         assert found == [], f"{found}\n{report}"
-        assert self._ground.net_saves() == 0, f"the net had to save pods\n{report}"
+        assert self._environment.net_saves() == 0, f"the net had to save pods\n{report}"
 
     def _priority_class(self, value: int, *, never_preempts: bool = False) -> str:
         """Return the priority class of this value, made where there is none."""
@@ -311,4 +311,4 @@ class Stage(Sights):
         return {**spec, **mine}
 
     def _ask(self, call: Call) -> Answer:
-        return self._ground.request(call)
+        return self._environment.request(call)

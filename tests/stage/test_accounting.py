@@ -1,4 +1,4 @@
-"""The numbers of a pool, as users read them in its status."""
+"""The numbers in the status of a pool."""
 
 from typing import Any
 

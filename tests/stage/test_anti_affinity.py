@@ -1,4 +1,4 @@
-"""Pods on nodes whose required anti-affinity keeps others away."""
+"""Pods on nodes where the required anti-affinity of another pod keeps them away."""
 
 from tests.stage.stage import Stage
 

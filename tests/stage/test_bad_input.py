@@ -1,4 +1,4 @@
-"""Input that is wrong, or lies, costs only the object that it is in."""
+"""An invalid object affects no other object."""
 
 import pytest
 

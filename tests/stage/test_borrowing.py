@@ -1,4 +1,4 @@
-"""Who may borrow from whom, which lender is asked first, and what a loan looks like."""
+"""Which pool may borrow from which, the order of lenders, and the marks of a loan."""
 
 from tests.stage.stage import CLOSED, Stage
 

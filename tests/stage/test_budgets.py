@@ -1,4 +1,4 @@
-"""Disruption budgets: preferred when pods are deleted, honoured when they are evicted by the Eviction API."""
+"""PodDisruptionBudgets: preferred when the scheduler deletes pods, honoured when it uses the Eviction API."""
 
 from tests.stage.stage import Stage
 

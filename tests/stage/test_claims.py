@@ -1,4 +1,4 @@
-"""Room that was made belongs to the pod for which it was made, until it is bound, gone, or cannot use it."""
+"""Room that was made for a pod is reserved for it until the pod is bound, is gone, or cannot use it."""
 
 from tests.stage.stage import Stage
 

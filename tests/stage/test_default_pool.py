@@ -1,4 +1,4 @@
-"""The pool named default: always there, with flags like any other, and no selector of its own."""
+"""The pool `default`: it always exists, has flags like any other pool, and its selector is ignored."""
 
 from tests.stage.stage import Stage
 

@@ -1,4 +1,4 @@
-"""Faults that the first implementation of pools had, each shown not to be here."""
+"""Faults of the original Ai-Scheduler that this scheduler does not have."""
 
 from tests.stage.stage import CLOSED, Stage
 

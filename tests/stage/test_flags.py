@@ -1,4 +1,4 @@
-"""Switches that are turned while pods run: what goes on, what ends, and in which order."""
+"""Flags that change while pods run: what continues, what ends, and in which order."""
 
 from tests.stage.stage import Stage
 

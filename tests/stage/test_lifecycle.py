@@ -1,4 +1,4 @@
-"""Pools that come, change and go: nothing is lost, running pods keep running and become own or lent."""
+"""Pools that are created, changed and deleted: no pod is lost, running pods keep running and become own or borrowed."""
 
 from tests.objects import pool_object
 from tests.stage.stage import POOL_LABEL, Stage

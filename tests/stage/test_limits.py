@@ -1,4 +1,4 @@
-"""How much a pool lends and borrows at most."""
+"""Lending and borrowing limits."""
 
 from tests.stage.stage import Stage
 

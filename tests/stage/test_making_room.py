@@ -1,4 +1,4 @@
-"""What a home pod that fits nowhere in its pool does: preempt then borrow, or the other way round, or wait."""
+"""A home pod that fits nowhere in its pool: preempt then borrow, borrow then preempt, or wait."""
 
 from tests.stage.stage import Stage
 

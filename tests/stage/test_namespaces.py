@@ -1,4 +1,4 @@
-"""Who may use a pool, by namespace."""
+"""Which namespaces may use a pool."""
 
 from tests.stage.stage import Stage
 

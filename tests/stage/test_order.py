@@ -1,4 +1,4 @@
-"""Who is tried first: home pods before borrowers, then priority, then age."""
+"""The order of a queue: home pods before borrowers, then priority, then age."""
 
 import pytest
 

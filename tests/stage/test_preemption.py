@@ -1,4 +1,4 @@
-"""On whose behalf a pod is evicted, who may be, and who never."""
+"""For which pods the scheduler evicts, and which pods it may evict."""
 
 from typing import Any
 

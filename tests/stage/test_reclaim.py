@@ -1,4 +1,4 @@
-"""Lent room: the owner's pods take it back at any time, and the borrower's work goes on where it belongs."""
+"""Reclaim: the pods of the owner take lent room back at any time, and the borrower's pods return to their home pool."""
 
 from tests.stage.stage import Stage
 

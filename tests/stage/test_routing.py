@@ -1,4 +1,4 @@
-"""Which pool a node and a pod belong to."""
+"""The pool of a node and of a pod."""
 
 from aischeduler.model.names import POOL_KEY
 from tests.objects import NO_POOL_NOWHERE, pool_object

@@ -1,4 +1,4 @@
-"""The three situations for which pools exist, and the masters that are nobody's but their own."""
+"""The three situations for which pools exist, and a pool of masters that shares nothing."""
 
 from tests.stage.stage import Stage
 

@@ -1,4 +1,4 @@
-"""On which node room is made: each step of the choice decides only where those before it do not."""
+"""The node on which the scheduler makes room: each criterion decides only among nodes that are equal so far."""
 
 from tests.stage.stage import Stage
 

@@ -1,4 +1,4 @@
-"""Pods that use volume claims: they wait until the claim is bound to a volume that every node can use."""
+"""Pods with volume claims: they wait until each claim is bound to a volume that every node can use."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What wakes a waiting pod: freed and new room at home and at lenders, and every switch that opens a way."""
+"""What wakes a waiting pod: freed and new room at home and at lenders, and every change of a flag that helps it."""
 
 from collections.abc import Callable
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.chance import random
+from tests.seeds import random
 from tests.worlds.conftest import with_pools
 from tests.worlds.requests import a_request
 from tests.worlds.virtual import VirtualTransport

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.chance import random
 from tests.objects import pool_object
+from tests.seeds import random
 from tests.worlds.conftest import with_pools
 from tests.worlds.test_alike import differences, essence
 from tests.worlds.virtual import VirtualTransport

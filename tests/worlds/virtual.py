@@ -3,8 +3,8 @@
 import json
 
 from aischeduler.sandbox.apiserver import ApiServer
+from aischeduler.sandbox.controllers.controller_manager import ControllerManager
 from aischeduler.sandbox.protocol import Request, request
-from aischeduler.sandbox.standins.cluster import StandIns
 from aischeduler.sandbox.watches import WatchStream
 from tests.worlds.world import SETTLE_SECONDS, Answer, Call, Json
 
@@ -18,7 +18,7 @@ class VirtualTransport:
     def __init__(self) -> None:
         self.now = STARTED_AT
         self._server = ApiServer(now=self.now)
-        self._controllers = StandIns(self._server)
+        self._controllers = ControllerManager(self._server)
 
     def request(self, call: Call) -> Answer:
         answer = self._server.handle(_request(call), self.now)

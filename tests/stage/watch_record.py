@@ -1,15 +1,14 @@
-"""Who watches a whole scenario: the record of its pods and nodes, and the judges that read it at the end.
+"""The record of a scenario's pods and nodes from two watches, and the checks of it at the end.
 
-Laws:
-- The record is the API server's own, in its order; nothing is missed, nothing is asked of the scheduler, and none of
-  its code counts.
-- A node is judged by the most that it ever had, since the records of pods and nodes have no common order.
+Invariants:
+- The record has every event of the API server, in its order, and nothing from the scheduler or its code.
+- A node counts with the most resources that it ever had: the events of pods and nodes have no common order.
 """
 
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from tests import asked
+from tests import independent_requests
 from tests.worlds.world import Json, Stream, condition
 
 PREEMPTION = "PreemptionByScheduler"
@@ -18,8 +17,8 @@ EVICTION = "EvictionByEvictionAPI"
 """The same where it asks the Eviction API, which marks and deletes at once."""
 
 
-class Witness:
-    """Records from construction on; `plain` takes the scenario's prefix out of what was seen."""
+class WatchRecord:
+    """Records from construction on; `plain` removes the scenario's prefix from the names."""
 
     def __init__(self, pods: Stream, nodes: Stream, plain: Callable[[Json], Json]) -> None:
         self._streams = (pods, nodes)
@@ -32,19 +31,19 @@ class Witness:
         """Kind -> the newest resource version, that of a deletion included."""
 
     def look(self) -> None:
-        """Take in what has happened. Raises AssertionError where a watch has ended: the record would have a gap."""
+        """Read the new events. Raises AssertionError when a watch has ended: the record has a gap then."""
         pods, nodes = self._streams
         while event := pods.next(0.0):
-            self.pods.append(self._heard("Pod", event["object"]) | {"gone": event["type"] == "DELETED"})
+            self.pods.append(self._add("Pod", event["object"]) | {"gone": event["type"] == "DELETED"})
         while event := nodes.next(0.0):
-            node = self._heard("Node", event["object"])
+            node = self._add("Node", event["object"])
             most = self._most.setdefault(node["metadata"]["name"], Counter())
-            most |= asked.amounts(node["status"].get("allocatable"))
+            most |= independent_requests.amounts(node["status"].get("allocatable"))
             self._most[node["metadata"]["name"]] = most
         assert not any(stream.ended for stream in self._streams), "the record has ended"
 
     def has_seen(self, objects: Sequence[Json]) -> bool:
-        """Say whether the record has come to where these pods and nodes are as they are."""
+        """Return whether the record has reached the present state of these pods and nodes."""
         found = (one["metadata"] for one in objects)
         return all(self._newest.get(one["uid"]) == one["resourceVersion"] for one in found)
 
@@ -58,14 +57,14 @@ class Witness:
         return list(dict.fromkeys(node for node in seen if node))
 
     def judge(self) -> list[str]:
-        """Return what must never be: a node with more than it has, a pod bound twice, a delete before its reason."""
-        return [*self._overcommitted(), *self._bound_twice(), *self._deleted_untold()]
+        """Return every overcommitted node, pod bound twice, and deletion before its condition."""
+        return [*self._overcommitted(), *self._bound_twice(), *self._deleted_without_reason()]
 
     def close(self) -> None:
         for stream in self._streams:
             stream.close()
 
-    def _heard(self, kind: str, document: Json) -> Json:
+    def _add(self, kind: str, document: Json) -> Json:
         metadata = document["metadata"]
         self.newest[kind] = max(self.newest.get(kind, 0), int(metadata["resourceVersion"] or 0))
         self._newest[metadata["uid"]] = metadata["resourceVersion"]
@@ -82,7 +81,7 @@ class Witness:
                 used[before].subtract(amounts)
             if not node or pod["gone"] or pod["status"].get("phase") in {"Succeeded", "Failed"}:
                 continue
-            counted[uid] = node, asked.requests(pod["spec"])
+            counted[uid] = node, independent_requests.requests(pod["spec"])
             total = used.setdefault(node, Counter())
             total.update(counted[uid][1])
             most = self._most.get(node, Counter())
@@ -98,7 +97,7 @@ class Witness:
                 nodes.setdefault(pod["metadata"]["uid"], {})[pod["spec"]["nodeName"]] = None
         return [f"{uid} was bound to {list(on)}" for uid, on in nodes.items() if len(on) > 1]
 
-    def _deleted_untold(self) -> list[str]:
+    def _deleted_without_reason(self) -> list[str]:
         first: dict[str, Json] = {}
         for pod in self.pods:
             if disrupted(pod, PREEMPTION):

@@ -1,4 +1,4 @@
-"""The referee notices each rule that a scheduler may break, and who waits in vain."""
+"""The oracle detects every broken pool rule, and every pod that waits without a reason."""
 
 from typing import Any
 
@@ -9,19 +9,19 @@ from aischeduler.model.events import NodeSeen, PodSeen, PoolSeen
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import ReclaimPolicy
 from tests.build import a_node, a_pod, a_pool
-from tests.referee import Referee
+from tests.pool_rules_oracle import Oracle
 
 
-def game(*pods: Pod, a: dict[str, Any] | None = None, b: dict[str, Any] | None = None) -> Referee:
+def game(*pods: Pod, a: dict[str, Any] | None = None, b: dict[str, Any] | None = None) -> Oracle:
     """Two pools with a node of four CPUs each, and these pods."""
-    referee = Referee("ai-scheduler", preemption=True)
-    referee.observe(PoolSeen(a_pool("default")))
+    oracle = Oracle("ai-scheduler", preemption=True)
+    oracle.observe(PoolSeen(a_pool("default")))
     for name, spec in (("a", a or {}), ("b", b or {})):
-        referee.observe(PoolSeen(a_pool(name, labels={"pool": name}, **spec)))
-        referee.observe(NodeSeen(a_node(f"{name}1", cpu="4", labels={"pool": name})))
+        oracle.observe(PoolSeen(a_pool(name, labels={"pool": name}, **spec)))
+        oracle.observe(NodeSeen(a_node(f"{name}1", cpu="4", labels={"pool": name})))
     for pod in pods:
-        referee.observe(PodSeen(pod))
-    return referee
+        oracle.observe(PodSeen(pod))
+    return oracle
 
 
 def bind(pod: Pod, node: str) -> Bind:
@@ -65,8 +65,8 @@ def test_loan_that_a_pool_does_not_allow_is_wrong(a: dict[str, Any], b: dict[str
 
 
 def test_loan_up_to_the_limit_is_right() -> None:
-    referee = game(WAITS, LOAN, a={"borrowing_limit": {"cpu": 4000}}, b={"lending_limit": {"cpu": 4000, "pods": 2}})
-    assert referee.judge([bind(WAITS, "b1")]) == []
+    oracle = game(WAITS, LOAN, a={"borrowing_limit": {"cpu": 4000}}, b={"lending_limit": {"cpu": 4000, "pods": 2}})
+    assert oracle.judge([bind(WAITS, "b1")]) == []
 
 
 def test_pod_of_lower_priority_does_not_go_first() -> None:
@@ -82,13 +82,13 @@ def test_pod_that_is_not_in_line_may_be_overtaken() -> None:
 
 def test_pod_may_take_the_room_that_was_made_for_it_and_no_other() -> None:
     high = a_pod("high", pool="a", cpu="2", priority=10)
-    referee = game(WAITS, high)
-    referee.observe(NodeSeen(a_node("a2", cpu="4", labels={"pool": "a"})))
-    assert referee.judge([Nominate(WAITS, "a1", "a", "d1")]) == []
-    assert referee.judge([bind(WAITS, "a2")]) == ["waits is bound to a2: ['high'] are like it and come first"]
-    assert referee.judge([Nominate(WAITS, "", "a", "d1"), bind(WAITS, "a1")]) != []
-    referee = game(WAITS, high)
-    assert referee.judge([Nominate(WAITS, "a1", "a", "d1"), bind(WAITS, "a1")]) == []
+    oracle = game(WAITS, high)
+    oracle.observe(NodeSeen(a_node("a2", cpu="4", labels={"pool": "a"})))
+    assert oracle.judge([Nominate(WAITS, "a1", "a", "d1")]) == []
+    assert oracle.judge([bind(WAITS, "a2")]) == ["waits is bound to a2: ['high'] are like it and come first"]
+    assert oracle.judge([Nominate(WAITS, "", "a", "d1"), bind(WAITS, "a1")]) != []
+    oracle = game(WAITS, high)
+    assert oracle.judge([Nominate(WAITS, "a1", "a", "d1"), bind(WAITS, "a1")]) == []
 
 
 HIGH = a_pod("high", pool="a", cpu="4", priority=10)

@@ -1,6 +1,6 @@
-"""The sandbox over HTTP with the production daemon as a ground: both fresh for each scenario, in a thread's loop.
+"""The sandbox environment: sandbox over HTTP and production daemon, new for each scenario, in a thread.
 
-Law: the scheduler's seconds are shorter than ours, so that claims of what never happens outlast its backoffs.
+Invariant: the scheduler's clock is faster than real time, so that a check that nothing happens outlasts every backoff.
 """
 
 import asyncio
@@ -21,9 +21,9 @@ from aischeduler.daemon.process import Daemon
 from aischeduler.kube.backoff import Timing
 from aischeduler.kube.crds import pool_crd
 from aischeduler.kube.server_access import Server
+from aischeduler.sandbox.controllers.kubelet import KubeletOptions
 from aischeduler.sandbox.http import HttpSandbox
-from aischeduler.sandbox.standins.kubelet import KubeletOptions
-from tests.stage.ground import BUSY, RealTime
+from tests.stage.environment import BUSY, RealTime
 from tests.worlds.over_http import HttpStream, HttpTransport
 from tests.worlds.world import Answer, Call, encode
 
@@ -48,7 +48,7 @@ class HurriedLoop(asyncio.SelectorEventLoop):
         return time.monotonic() * HURRY
 
 
-class SandboxGround(RealTime):
+class SandboxEnvironment(RealTime):
     """An HttpSandbox and a Daemon on one event loop of their own."""
 
     quiet_seconds = 2.0

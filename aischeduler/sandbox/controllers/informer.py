@@ -1,4 +1,4 @@
-"""How a stand-in learns of writes: a place in a collection's history, and a comparison when history is lost."""
+"""What the controllers share: an informer for each collection, and requests to the server."""
 
 from dataclasses import dataclass, field
 
@@ -10,17 +10,17 @@ from aischeduler.sandbox.watches import WatchStream
 
 
 @dataclass(slots=True)
-class Follower:
-    """Reads one collection forward and misses nothing: what history does not tell is found by comparing."""
+class Informer:
+    """Returns every write to one collection once. After a loss of history it lists the collection and compares."""
 
     collection: Collection
     _position: int = -1
     _known: dict[str, Entry] = field(default_factory=dict)
 
-    def take(self) -> list[StoreEvent]:
-        """Return the writes since the last call; after a loss, how what is there differs from what was known."""
+    def new_events(self) -> list[StoreEvent]:
+        """Return the writes since the last call; the first call returns all objects as ADDED."""
         history, start = self.collection.history, self.collection.history_start
-        events = self._differences() if self._position < start else history[self._position - start :]
+        events = self._relist() if self._position < start else history[self._position - start :]
         self._position = start + len(history)
         for event in events:
             if event.kind == "DELETED":
@@ -29,27 +29,27 @@ class Follower:
                 self._known[event.entry.key] = event.entry
         return events
 
-    def _differences(self) -> list[StoreEvent]:
+    def _relist(self) -> list[StoreEvent]:
         found = {entry.key: entry for entry in self.collection.in_order()}
-        gone = [
+        deleted = [
             StoreEvent("DELETED", entry, entry)
             for key, entry in self._known.items()
             if key not in found or found[key].uid != entry.uid
         ]
         changed = [entry for key, entry in found.items() if self._known.get(key) is not entry]
-        return gone + [StoreEvent("ADDED", entry, None) for entry in changed]
+        return deleted + [StoreEvent("ADDED", entry, None) for entry in changed]
 
 
 def send(server: ApiServer, method: str, path: str, body: JsonObject | None, now: float) -> Response:
-    """Send a request as any client would and return the answer."""
-    answer = server.handle(Request(method, path, body=encode(body) if body is not None else b""), now)
-    if isinstance(answer, WatchStream):
+    """Send a request as any client does, and return the response."""
+    response = server.handle(Request(method, path, body=encode(body) if body is not None else b""), now)
+    if isinstance(response, WatchStream):
         raise TypeError(f"{path} is a watch")
-    return answer
+    return response
 
 
 def delete_pod(server: ApiServer, pod: Entry, now: float, grace_seconds: int | None = None) -> None:
-    """Delete exactly this pod; that it is gone or another by now is fine."""
+    """Delete the pod with this UID; a pod that is already gone or replaced is no error."""
     options: JsonObject = {"preconditions": {"uid": pod.uid}}
     if grace_seconds is not None:
         options["gracePeriodSeconds"] = grace_seconds
@@ -57,5 +57,5 @@ def delete_pod(server: ApiServer, pod: Entry, now: float, grace_seconds: int | N
 
 
 def earliest(*times: float | None) -> float | None:
-    """Return the first of some times, None when there is none."""
+    """Return the first of some times; None when there is none."""
     return min((time for time in times if time is not None), default=None)

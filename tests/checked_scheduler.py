@@ -1,4 +1,4 @@
-"""The production engine under watch: whatever a test does with it, every invariant is checked on the way."""
+"""The production engine with checks: every decision and every state in a test is checked against all invariants."""
 
 from aischeduler.engine.claiming import lifted_for, without
 from aischeduler.engine.invariants import check, check_reports, judge
@@ -20,25 +20,25 @@ from aischeduler.model.events import (
 )
 from aischeduler.policies.preemption import viable
 from aischeduler.state.records import Place
-from tests.referee import Referee
+from tests.pool_rules_oracle import Oracle
 
 
 def answers(actions: list[Action]) -> list[Event]:
-    """Return what a shell says at once whose watches have shown everything: no other Pool exists."""
+    """Return the events of a shell that has seen every object: no other Pool exists."""
     reads = [PoolRead(action.name, found=False) for action in actions if isinstance(action, ReadPool)]
     lists = [PoolsListed() for action in actions if isinstance(action, ListPools)]
     return [*reads, *lists, *(Refreshed(action.pool) for action in actions if isinstance(action, Refresh))]
 
 
-class WatchedScheduler(Scheduler):
-    """Judges each decision, and checks the state after it; `closely` also after each event, and who waits in vain.
+class CheckedScheduler(Scheduler):
+    """Checks each decision and the state after it; with `closely` also after each event, and that no pod waits in vain.
 
-    With `often` False the state is only checked when somebody calls `look`.
+    With `often` False the state is checked only by `look`.
     """
 
     def __init__(self, profile: Profile, run: str, *, closely: bool = True, often: bool = True) -> None:
         super().__init__(profile, run)
-        self.referee = Referee(profile.scheduler_name, preemption=profile.preemption)
+        self.oracle = Oracle(profile.scheduler_name, preemption=profile.preemption)
         self.closely = closely
         self.often = often
         self._held_back: dict[str, PoolSeen] = {}
@@ -57,7 +57,7 @@ class WatchedScheduler(Scheduler):
             if isinstance(event, PoolSeen) and event.pool.name in self._cluster.edits:
                 self._held_back[event.pool.name] = event
             else:
-                self.referee.observe(event)
+                self.oracle.observe(event)
         match event:
             case BindRefused(uid) | PodGone(uid):
                 self._bound.pop(uid, None)
@@ -77,7 +77,7 @@ class WatchedScheduler(Scheduler):
         violations = judge(self._cluster, actions)
         assert not violations, violations
         self._release_edits()
-        broken = self.referee.judge(actions, not_in_line)
+        broken = self.oracle.judge(actions, not_in_line)
         assert not broken, broken
         for action in actions:
             match action:
@@ -114,11 +114,11 @@ class WatchedScheduler(Scheduler):
         }
 
     def _release_edits(self) -> None:
-        """Tell the referee of the edits of a Pool that are in force now: one of many edits is in force later."""
+        """Tell the oracle of the edits of a Pool that are in force now: one of many edits is in force later."""
         for name in [name for name in self._held_back if name not in self._cluster.edits]:
             event = self._held_back.pop(name)
             if name in self._cluster.pools.pools:
-                self.referee.observe(event)
+                self.oracle.observe(event)
 
     def _follow_trips(self) -> None:
         """Check that no pod comes twice to a lender before it has waited at home again."""
@@ -133,7 +133,7 @@ class WatchedScheduler(Scheduler):
                     self._trips[record.pod.uid] = (*trip, record.queue)
 
     def look(self, *, closely: bool = False) -> None:
-        """Check every invariant now, and `closely` that nobody waits in vain."""
+        """Check every invariant now, and with `closely` that no pod waits in vain."""
         violations = check(self._cluster)
         assert not violations, violations
         if self._status.due_at(self._cluster) is None:

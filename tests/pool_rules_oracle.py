@@ -1,11 +1,11 @@
-"""The rules of pools in plain Python, held against every action of a scheduler and, at rest, against who waits.
+"""A test oracle of the pool rules: it checks every action of a scheduler, and at rest every pod that still waits.
 
-Laws:
-- It knows what the scheduler was told and what it has asked for, event by event, and sees into none of its tables.
-- It uses no code of the product but the values that events and actions are made of.
-- Who is not in line it is told: nothing of what it knows says until when a pod backs off.
-- It goes through all pods and nodes each time: for small clusters.
-- It says nothing of what it does not model: node affinity, tolerations, and pods that no node can ever take.
+Invariants:
+- It sees the events and actions of the scheduler, one by one, and none of its tables.
+- It uses no code of the product except the values of events and actions.
+- Callers name the pods in backoff: no event or action tells when a backoff ends.
+- It iterates over all pods and nodes each time: for small clusters.
+- It is silent about what it does not model: node affinity, tolerations, and pods that fit no node.
 """
 
 from collections import Counter
@@ -37,7 +37,7 @@ NOTHING = Pool(DEFAULT)
 """The default pool before there is one."""
 
 
-class Referee:
+class Oracle:
     """Follows one scheduler from its start."""
 
     def __init__(self, scheduler_name: str, *, preemption: bool) -> None:

@@ -1,33 +1,33 @@
-"""What users see of a scenario, read from the API in plain names.
+"""What users see of a scenario: objects, conditions, events and statuses, read from the API.
 
-Law: nothing here comes from the scheduler itself, so that it reads alike in every world.
+Invariant: nothing here comes from the scheduler itself, so that it reads the same in every environment.
 """
 
 import json
 from collections import Counter
 
-from tests.stage.ground import Ground
-from tests.stage.witness import Witness
+from tests.stage.environment import Environment
+from tests.stage.watch_record import WatchRecord
 from tests.worlds.world import CLUSTER_SCOPED, PLACES, Answer, Call, Json, condition
 
 MARKS = "scheduling.resource.aibee.cn/"
 
 
-class Sights:
+class Observations:
     """Reads. Names are those of the scenario; on the server they have its prefix, which nobody else uses."""
 
-    def __init__(self, ground: Ground, prefix: str) -> None:
-        self._ground = ground
+    def __init__(self, environment: Environment, prefix: str) -> None:
+        self._environment = environment
         self._prefix = prefix
         self._namespaces: dict[str, str] = {}
         version = self._list("Pod", "")["metadata"]["resourceVersion"]
         query = f"watch=true&resourceVersion={version}"
-        pods, nodes = (ground.watch(f"/api/v1/{plural}?{query}") for plural in ("pods", "nodes"))
-        self.witness = Witness(pods, nodes, self._plain)
+        pods, nodes = (environment.watch(f"/api/v1/{plural}?{query}") for plural in ("pods", "nodes"))
+        self.record = WatchRecord(pods, nodes, self._plain)
 
     def get(self, kind: str, name: str) -> Json:
         """Return an object as it now is, empty where there is none."""
-        answer = self._ground.request(Call("GET", self._url(kind, name)))
+        answer = self._environment.request(Call("GET", self._url(kind, name)))
         assert answer.status in {200, 404}, answer
         return self._plain(answer.body) if answer.status == 200 else {}
 
@@ -79,7 +79,7 @@ class Sights:
     def events(self, name: str, reason: str) -> list[str]:
         """The texts of the events about an object with this reason, oldest first."""
         namespace = self._namespace_of(name)
-        answer = self._ground.request(Call("GET", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"))
+        answer = self._environment.request(Call("GET", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"))
         found = sorted(self._plain(answer.body)["items"], key=lambda event: str(event.get("eventTime")))
         return [event["note"] for event in found if (event["regarding"]["name"], event["reason"]) == (name, reason)]
 
@@ -99,13 +99,13 @@ class Sights:
 
     def victims(self) -> list[str]:
         """The pods that were marked for eviction so far, in that order."""
-        self.witness.look()
-        return self.witness.victims()
+        self.record.look()
+        return self.record.victims()
 
     def seen(self) -> dict[str, int]:
         """The newest resource version of each kind that the scheduler acts on, deleted pods and nodes among them."""
-        self.witness.look()
-        newest = dict(self.witness.newest)
+        self.record.look()
+        newest = dict(self.record.newest)
         pools = [int(pool["metadata"]["resourceVersion"]) for pool in self.all("Pool")]
         return {**newest, "Pool": max(pools, default=0)}
 
@@ -166,7 +166,7 @@ class Sights:
     def _list(self, kind: str, namespace: str) -> Json:
         prefix, plural = PLACES[kind]
         middle = f"/namespaces/{self.own(namespace)}" if namespace and kind not in CLUSTER_SCOPED else ""
-        answer = self._ground.request(Call("GET", f"{prefix}{middle}/{plural}"))
+        answer = self._environment.request(Call("GET", f"{prefix}{middle}/{plural}"))
         assert answer.status == 200, answer
         return answer.body
 

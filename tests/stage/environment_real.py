@@ -1,4 +1,4 @@
-"""The real control plane with the production program as a ground: one of each for all scenarios, swept in between."""
+"""The real environment: real control plane and production program, shared by all scenarios and cleaned between them."""
 
 import json
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from tests.controlplane.plane import ControlPlane
 from tests.controlplane.sweep import sweep
 from tests.real.cluster import install
 from tests.real.daemon import LOG_CHARACTERS_SHOWN, Daemon
-from tests.stage.ground import BUSY, RealTime
+from tests.stage.environment import BUSY, RealTime
 from tests.stage.kubelets import Kubelets
 from tests.worlds.over_http import HttpStream, HttpTransport
 from tests.worlds.world import JSON, MERGE_PATCH, Answer, Call, encode
@@ -18,7 +18,7 @@ from tests.worlds.world import JSON, MERGE_PATCH, Answer, Call, encode
 POOL = f"/apis/{GROUP}/{VERSION}/pools/{DEFAULT_POOL}"
 
 
-class RealGround(RealTime):
+class RealEnvironment(RealTime):
     """etcd, kube-apiserver and its controllers, kubelets of ours, and `ai-scheduler run` in a process."""
 
     def __init__(self, plane: ControlPlane, kubeconfig: Path | None = None) -> None:
@@ -69,7 +69,7 @@ class RealGround(RealTime):
         return self._transport.watch(url)
 
     def rests(self, seen: Mapping[str, int]) -> bool:
-        """Say so by the metrics, which do not tell what was heard."""
+        """Read the metrics, which do not show the resource versions seen."""
         busy = [one for one in self._scheduler.samples("ai_scheduler_pending_pods") if one.labels["queue"] in BUSY]
         return not any(one.value for one in (*busy, *self._scheduler.samples("ai_scheduler_backlog")))
 

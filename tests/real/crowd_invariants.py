@@ -1,4 +1,4 @@
-"""What must hold of every crowd, judged from the whole record of its pods and from the API server's audit."""
+"""What must hold for every large set of pods, checked on its whole record and on the API server's audit log."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,10 +1,9 @@
-"""What a fully informed scheduler would not have done, judged from the API server's own record.
+"""Checks of evictions and Bindings: by the API server's record each must be right for a scheduler that knows all of it.
 
-Laws:
-- The judge knows the rules by itself (`rules.py`) and shares no line with the scheduler; what it cannot read is an
-  error.
-- Facts older than the margin count as known. What was done is right if it was right at some moment within the margin;
-  where pods are held back, the scheduler may know them as they were so much longer ago, and nothing else.
+Invariants:
+- The audit has rules of its own (`rules.py`) and shares no code with the scheduler; what it cannot read is an error.
+- Facts older than the margin count as known. A decision is right if it was right at some moment within the margin.
+  While the watch of pods is held back, the scheduler may know the pods of that much earlier, and nothing else.
 """
 
 import math
@@ -13,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from tests import asked
+from tests import independent_requests
 from tests.objects import Json
 from tests.real.cluster import condition
 from tests.real.record import Change, Changes, Objects, key
@@ -232,7 +231,7 @@ def _loan_goes_on(world: World, pool: str, home: str) -> str:
         return f"it is a home pod of {pool}"
     if spec.get("reclaimPolicy") != "Evict" or spec.get("disablePreemption"):
         return f"{pool} lets loans run"
-    limit = asked.amounts(spec.get("lendingLimit"))
+    limit = independent_requests.amounts(spec.get("lendingLimit"))
     lent = world.lent(pool)
     over = any(lent[what] > much for what, much in limit.items())
     return "" if spec.get("disableSharing") or over else f"{pool} lends {dict(lent)} and may lend {limit}"

@@ -1,6 +1,6 @@
-"""The program with bugs of ours in several places, for a process of its own: run as `-m tests.real.sabotaged run ...`.
+"""The program with injected bugs, for its own process: run as `-m tests.real.faulty_program run ...`.
 
-What fails, and how often, is as in the tests of the daemon on the sandbox; a try of a pod fails besides.
+The places and numbers of bugs are those of the daemon's tests on the sandbox, and one attempt of a pod fails as well.
 """
 
 import sys

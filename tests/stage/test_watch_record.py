@@ -1,11 +1,11 @@
-"""The judges of the scenarios notice what they are there for."""
+"""The checks of the record detect what they are for."""
 
 from typing import Any
 
 import pytest
 
 from tests.objects import node_object, pod_object
-from tests.stage.witness import Witness
+from tests.stage.watch_record import WatchRecord
 from tests.worlds.world import Json
 
 MARK = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
@@ -35,11 +35,11 @@ def a_pod(name: str, node: str, *, cpu: str = "3", told: str = "MODIFIED", **sta
 
 def verdict(*pods: Json) -> list[str]:
     """What the judges say of this record on a node of four CPUs."""
-    witness = Witness(
+    record = WatchRecord(
         Told(*pods), Told(node_object("n", cpu="4"), node_object("m", cpu="4")), lambda document: document
     )
-    witness.look()
-    return witness.judge()
+    record.look()
+    return record.judge()
 
 
 def test_node_with_more_than_it_has_is_noticed() -> None:
@@ -87,28 +87,28 @@ def test_delete_before_its_reason_is_noticed() -> None:
 
 
 def test_victims_are_named_once_in_their_order() -> None:
-    witness = Witness(
+    record = WatchRecord(
         Told(
             a_pod("b", "n", conditions=[MARK]), a_pod("a", "m", conditions=[MARK]), a_pod("b", "n", conditions=[MARK])
         ),
         Told(),
         lambda document: document,
     )
-    witness.look()
-    assert witness.victims() == ["b", "a"]
+    record.look()
+    assert record.victims() == ["b", "a"]
 
 
 @pytest.mark.parametrize("pods_end", [True, False], ids=["pods", "nodes"])
 def test_watch_that_has_ended_is_no_record(pods_end: bool) -> None:
-    witness = Witness(Told(ended=pods_end), Told(ended=not pods_end), lambda document: document)
+    record = WatchRecord(Told(ended=pods_end), Told(ended=not pods_end), lambda document: document)
     with pytest.raises(AssertionError, match="the record has ended"):
-        witness.look()
+        record.look()
 
 
 def test_record_has_come_to_the_end_when_it_has_every_pod_and_node_as_it_is() -> None:
     old, new, other = (at("1", a_pod("a", "")), at("2", a_pod("a", "n")), at("3", a_pod("b", "n")))
     small, large = (at(version, node_object("n", cpu=cpu)) for version, cpu in (("4", "1"), ("5", "2")))
-    behind = Witness(Told(old), Told(small), lambda document: document)
+    behind = WatchRecord(Told(old), Told(small), lambda document: document)
     behind.look()
     assert behind.has_seen([])
     assert behind.has_seen([old, small])

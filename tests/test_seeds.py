@@ -1,16 +1,16 @@
-"""What is done by chance is done again under the same seed."""
+"""The same seed gives the same random values."""
 
 import os
 import subprocess
 import sys
 
-from tests import chance
+from tests import seeds
 
-SAYS = "from tests import chance; print(chance.seed(), chance.number('a'), chance.random('b').random())"
+SAYS = "from tests import seeds; print(seeds.seed(), seeds.number('a'), seeds.random('b').random())"
 
 
 def said(seed: str) -> list[str]:
-    environment = {**os.environ, chance.VARIABLE: seed} if seed else os.environ
+    environment = {**os.environ, seeds.VARIABLE: seed} if seed else os.environ
     command = [sys.executable, "-c", SAYS]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()
 
@@ -20,7 +20,7 @@ def test_seed_comes_from_the_environment() -> None:
 
 
 def test_child_processes_have_the_seed_of_the_run() -> None:
-    seed = str(chance.seed())
+    seed = str(seeds.seed())
     assert said("") == said(seed)
 
 
@@ -31,11 +31,11 @@ def test_same_seed_gives_the_same_chance_and_another_one_does_not() -> None:
 
 
 def test_each_name_has_its_own_chance() -> None:
-    assert chance.number("a") != chance.number("b")
-    assert chance.random("a").random() == chance.random("a").random()
+    assert seeds.number("a") != seeds.number("b")
+    assert seeds.random("a").random() == seeds.random("a").random()
 
 
 def test_command_that_repeats_a_test_names_the_seed() -> None:
-    assert chance.repeat("tests/test_x.py::test_y") == (
-        f"AI_SCHEDULER_SEED={chance.seed()} .venv/bin/python -m pytest 'tests/test_x.py::test_y'"
+    assert seeds.repeat("tests/test_x.py::test_y") == (
+        f"AI_SCHEDULER_SEED={seeds.seed()} .venv/bin/python -m pytest 'tests/test_x.py::test_y'"
     )

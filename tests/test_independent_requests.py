@@ -1,4 +1,4 @@
-"""The arithmetic of the judges, on the cases that Kubernetes documents."""
+"""The independent calculation of requests, on the cases that Kubernetes documents."""
 
 from collections.abc import Mapping
 from fractions import Fraction
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.asked import amount, amounts, requests
+from tests.independent_requests import amount, amounts, requests
 from tests.quantities import REFUSED
 
 NO_NUMBER = sorted({*REFUSED} - {"\uff11", " 1", "1 Gi", "1\n"})

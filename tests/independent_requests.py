@@ -1,10 +1,10 @@
-"""What pods ask for and nodes have, by the arithmetic of Kubernetes' documentation and none of the product's code.
+"""The requests of pods and the resources of nodes, calculated from Kubernetes' documentation without product code.
 
-Laws:
-- CPU is counted in thousandths, everything else in ones; what is finer is rounded up, as kube-scheduler does.
-- A pod asks for what runs at once: its containers with all sidecars, or one init container with the sidecars that were
-  started before it, whichever is more. Pod-level requests take the place of that sum, and overhead comes on top.
-- The spec alone counts: what a kubelet grants during a resize is not looked at.
+Invariants:
+- CPU is in thousandths, every other resource in ones; fractions are rounded up, as in kube-scheduler.
+- A pod requests what runs at the same time: its containers and all sidecars, or one init container and the sidecars
+  started before it, whichever is more. Pod-level requests replace that sum; overhead is added.
+- Only the spec counts: resources that a kubelet grants during a resize do not.
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The virtual cluster as a ground: fresh for each scenario, on a clock that only the scenario moves."""
+"""The virtual environment: a virtual cluster, new for each scenario, on a clock that only the scenario moves."""
 
 import json
 from collections.abc import Mapping
@@ -8,34 +8,34 @@ import msgspec
 from aischeduler.config.schema import Config, EvictionWay
 from aischeduler.engine.profile import default_profile
 from aischeduler.model.names import SCHEDULER_NAME
+from aischeduler.sandbox.controllers.kubelet import KubeletOptions
 from aischeduler.sandbox.protocol import Request, request
-from aischeduler.sandbox.standins.kubelet import KubeletOptions
 from aischeduler.sandbox.watches import WatchStream
 from aischeduler.sim.virtual_cluster import VirtualCluster
-from aischeduler.sim.virtual_shell import Network, VirtualShell
-from tests import chance
-from tests.watched import WatchedScheduler
+from aischeduler.sim.virtual_daemon import Network, VirtualDaemon
+from tests import seeds
+from tests.checked_scheduler import CheckedScheduler
 from tests.worlds.world import Answer, Call, Json
 
 MOMENT_SECONDS = 0.05
 
 
-class VirtualGround:
+class VirtualEnvironment:
     """An API server in process with the production engine on virtual time."""
 
     quiet_seconds = 60.0
 
     def __init__(self) -> None:
         self._cluster = VirtualCluster(0, KubeletOptions())
-        self._scheduler: WatchedScheduler | None = None
-        self._shell: VirtualShell | None = None
+        self._scheduler: CheckedScheduler | None = None
+        self._daemon: VirtualDaemon | None = None
         self._runs = 0
         self._saves = 0
 
     def begin(self) -> None:
-        self._cluster = VirtualCluster(chance.number("ground"), KubeletOptions(start_seconds=0.5, stop_seconds=1.0))
+        self._cluster = VirtualCluster(seeds.number("environment"), KubeletOptions(start_seconds=0.5, stop_seconds=1.0))
         self._runs = self._saves = 0
-        self._shell = self._start()
+        self._daemon = self._start()
 
     def end(self) -> None:
         assert self._scheduler is not None
@@ -64,31 +64,31 @@ class VirtualGround:
         return self.now()
 
     def rests(self, seen: Mapping[str, int]) -> bool:
-        """Say so at once: the time that passes is longer than any backoff."""
+        """Return True: the time that passes is longer than any backoff."""
         return True
 
     def restart_scheduler(self, **settings: object) -> None:
-        assert self._shell is not None
-        self._saves += self._shell.scheduler.net_saves()
-        self._cluster.stop(self._shell)
-        self._shell = self._start(**settings)
+        assert self._daemon is not None
+        self._saves += self._daemon.scheduler.net_saves()
+        self._cluster.stop(self._daemon)
+        self._daemon = self._start(**settings)
 
     def nodes_of_pools(self) -> dict[str, int]:
-        assert self._shell is not None
-        return {summary.name: summary.nodes for summary in self._shell.scheduler.summary()}
+        assert self._daemon is not None
+        return {summary.name: summary.nodes for summary in self._daemon.scheduler.summary()}
 
     def net_saves(self) -> int:
-        assert self._shell is not None
-        return self._saves + self._shell.scheduler.net_saves()
+        assert self._daemon is not None
+        return self._saves + self._daemon.scheduler.net_saves()
 
-    def _start(self, **settings: object) -> VirtualShell:
+    def _start(self, **settings: object) -> VirtualDaemon:
         self._runs += 1
         config = msgspec.convert(settings, Config)
         profile = default_profile(SCHEDULER_NAME, preemption=not config.disable_preemption)
-        self._scheduler = WatchedScheduler(profile, f"run{self._runs}", often=False)
-        shell = self._cluster.start(self._scheduler, SCHEDULER_NAME, Network(), chance.random("ground"))
-        shell.honours_budgets = config.eviction is EvictionWay.EVICT
-        return shell
+        self._scheduler = CheckedScheduler(profile, f"run{self._runs}", often=False)
+        daemon = self._cluster.start(self._scheduler, SCHEDULER_NAME, Network(), seeds.random("environment"))
+        daemon.honours_budgets = config.eviction is EvictionWay.EVICT
+        return daemon
 
 
 class VirtualStream:

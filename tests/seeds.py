@@ -1,6 +1,6 @@
-"""The seed of a test run: whatever a test does by chance, it does again under the same seed.
+"""The seed of a test run: a test that draws random values draws the same ones under the same seed.
 
-`AI_SCHEDULER_SEED` names it; without that it is the day in UTC, so that every day tries something new.
+`AI_SCHEDULER_SEED` sets the seed. Without it the seed is the day in UTC, so that every day tests new values.
 """
 
 import os

@@ -1,11 +1,11 @@
-"""The fully informed judge, before it judges anybody: records written by hand, with one eviction each at second 100."""
+"""The audit of decisions itself, on hand-written records with one eviction each at second 100."""
 
 from typing import Any
 
 import pytest
 
 from tests.objects import Json, node_object, pod_object, pool_object
-from tests.real.informed import HOME_MARK, Judge
+from tests.real.decision_audit import HOME_MARK, Judge
 from tests.real.record import Changes
 
 EVICTED_AT = 100.0

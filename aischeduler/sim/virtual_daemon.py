@@ -1,0 +1,322 @@
+"""The daemon of one scheduler in the virtual cluster: the work of `daemon` and `kube`, without sockets and tasks.
+
+Invariants:
+- It decides nothing: requests and the meaning of responses come from the pure modules of `kube`, as in production.
+- A response takes time and can be lost. After a lost response to a Binding the daemon reads the pod; after a lost
+  response to an eviction it sends the request again.
+- Events, conditions and statuses are written at once; the daemon drops them when the server refuses them.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, assert_never
+
+import msgspec
+
+from aischeduler.engine.scheduler import Scheduler
+from aischeduler.kube import event_messages, pod_writes, pool_writes, watched_resources
+from aischeduler.kube.api_types import Metadata, PodDocument
+from aischeduler.kube.backoff import Chance
+from aischeduler.kube.decode import read_pod
+from aischeduler.kube.decode_pod_spec import SpecCache
+from aischeduler.kube.eviction import Evicted, Eviction, Left, Marked, lost
+from aischeduler.model.actions import (
+    Action,
+    Bind,
+    CreatePool,
+    Evict,
+    ListPools,
+    Nominate,
+    ReadPool,
+    Refresh,
+    ReportInternalError,
+    ReportPool,
+    ReportWaiting,
+    Settle,
+    TellEdited,
+    TellTurned,
+    Warn,
+)
+from aischeduler.model.events import BindRefused, Event, EvictRefused, PoolRead, PoolsListed, Refreshed
+from aischeduler.model.pod import Pod
+from aischeduler.sandbox.apiserver import ApiServer
+from aischeduler.sandbox.protocol import JSON, Request, Response
+from aischeduler.sandbox.watches import WatchStream
+from aischeduler.sim.in_process_reflector import InProcessReflector
+from aischeduler.sim.timer_heap import TimerHeap
+
+ATTEMPTS_PER_DECISION: Final = 64
+"""The attempts of one call of `decide`."""
+RESPONSE_TIMEOUT_SECONDS: Final = 10.0
+"""A response that takes longer counts as lost."""
+UNAUTHENTICATED_SECONDS: Final = 1.0
+
+_POD = msgspec.json.Decoder(PodDocument)
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """The network between scheduler and API server.
+
+    A Binding takes `bind_seconds`, each request of an eviction takes `evict_seconds`. `lost_share` (0 to 1) is the
+    share of responses that are lost; half of their requests do not reach the server.
+    """
+
+    bind_seconds: float = 0.01
+    evict_seconds: float = 0.01
+    lost_share: float = 0.0
+
+
+class Environment(Protocol):
+    """The parts of the virtual cluster that a daemon uses."""
+
+    server: ApiServer
+    timers: TimerHeap
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedAction:
+    """One action of the scheduler and its virtual time."""
+
+    at: float
+    action: Action
+
+
+class VirtualDaemon:
+    """Runs one scheduler in a cluster. `log` has every action so far.
+
+    With `honours_budgets` it evicts by the Eviction API, as `eviction: Evict` does in production.
+    """
+
+    def __init__(
+        self, environment: Environment, scheduler: Scheduler, name: str, network: Network, chance: Chance
+    ) -> None:
+        self.scheduler = scheduler
+        self.log: list[LoggedAction] = []
+        self.stopped = False
+        self.honours_budgets = False
+        self._environment = environment
+        self._network = network
+        self._chance = chance
+        self._reporter = event_messages.ReportingController(name, f"{name}-virtual")
+        self._specs = SpecCache()
+        self._pods = InProcessReflector(environment.server, watched_resources.pods(self._specs))
+        self._pools = InProcessReflector(environment.server, watched_resources.pools())
+        others = (watched_resources.namespaces(), watched_resources.nodes(), watched_resources.budgets())
+        storage = (watched_resources.claims(), watched_resources.volumes())
+        reflectors: tuple[InProcessReflector[Any], ...] = tuple(
+            InProcessReflector(environment.server, one) for one in (*others, *storage)
+        )
+        self._others = (*reflectors, self._pools)
+        self._written_messages: dict[str, str] = {}
+        self._waiting_since: dict[str, str] = {}
+        self._event_count = 0
+
+    def step(self) -> bool:
+        """Observe the new events and run every pool that is ready; returns whether there was any work."""
+        now = self._environment.now
+        observed = self._observe_watches()
+        ready = self.scheduler.ready(now)
+        for pool in ready:
+            for action in self.scheduler.decide(pool, now, ATTEMPTS_PER_DECISION):
+                self.log.append(LoggedAction(now, action))
+                self._perform(action)
+        return observed or bool(ready)
+
+    def _observe_watches(self) -> bool:
+        """Observe the new events of all watches; returns whether there were any."""
+        now = self._environment.now
+        events = [event for reflector in (*self._others, self._pods) for event in reflector.read(now)]
+        for event in events:
+            self.scheduler.observe(event, now)
+        return bool(events)
+
+    def stop(self) -> None:
+        """Stop as a killed process does: requests under way get no response."""
+        self.stopped = True
+        for reflector in (*self._others, self._pods):
+            reflector.close()
+
+    def _perform(self, action: Action) -> None:
+        match action:
+            case Bind():
+                self._bind_later(self._network.bind_seconds, action, 0)
+            case ReportWaiting():
+                self._write_event(event_messages.failed_scheduling(action))
+                self._write_condition(action.pod, event_messages.why_waiting(action))
+            case Evict():
+                eviction = Eviction(action, self._reporter.controller, honour_budgets=self.honours_budgets)
+                self._evict_later(self._network.evict_seconds, action, eviction)
+            case Nominate(pod, node):
+                path, body = pod_writes.nomination(pod, node)
+                self._send("PATCH", path.decode(), body, pod_writes.MERGE_PATCH)
+            case Settle(pod):
+                refused = lost(action, self._read(pod))
+                if refused is not None:
+                    self.scheduler.observe(refused, self._environment.now)
+            case ReadPool() | ListPools() | Refresh():
+                self._environment.timers.put(
+                    self._environment.now + self._network.bind_seconds, lambda: self._read_pools(action)
+                )
+            case Warn():
+                self._write_event(event_messages.warning(action))
+            case ReportPool():
+                self._write_pool(action)
+            case CreatePool(name, switches):
+                self._send("POST", pool_writes.pools_path(), pool_writes.new_pool(name, switches), JSON)
+            case TellTurned() | TellEdited() | ReportInternalError():
+                pass  # production logs these; here they are in `log`
+            case _:
+                assert_never(action)
+
+    def _bind_later(self, seconds: float, action: Bind, attempt: int) -> None:
+        self._environment.timers.put(self._environment.now + seconds, lambda: self._bind(action, attempt))
+
+    def _bind(self, action: Bind, attempt: int) -> None:
+        """Send a Binding once; its response leads to the outcome or to the next attempt."""
+        if self.stopped:
+            return
+        if self._response_is_lost():
+            if self._request_arrives():
+                self._post(action)
+            when = self._environment.now + RESPONSE_TIMEOUT_SECONDS
+            self._environment.timers.put(when, lambda: self._settle(action, attempt, "no response"))
+            return
+        response = self._post(action)
+        meaning = pod_writes.read_bind_answer(action, response.status, _retry_after(response), response.body)
+        match meaning:
+            case pod_writes.BindAccepted() | BindRefused():
+                self._finish_bind(action, meaning)
+            case pod_writes.Throttled(seconds):
+                self._bind_later(seconds, action, attempt)
+            case pod_writes.Unauthenticated():
+                self._bind_later(UNAUTHENTICATED_SECONDS, action, attempt)
+            case pod_writes.Unknown(message):
+                self._settle(action, attempt, message)
+            case _:
+                assert_never(meaning)
+
+    def _post(self, action: Bind) -> Response:
+        path, body = pod_writes.binding(action)
+        return self._send("POST", path.decode(), body, JSON)
+
+    def _settle(self, action: Bind, attempt: int, why: str) -> None:
+        """Read the pod of a Binding without a conclusive response."""
+        if self.stopped:
+            return
+        outcome = pod_writes.settle(action, self._read(action.pod), why)
+        if outcome is None and attempt + 1 >= pod_writes.BIND_TRIES_MAX:
+            outcome = pod_writes.unavailable(action, why)
+        if outcome is not None:
+            self._finish_bind(action, outcome)
+        else:
+            self._bind_later(self._network.bind_seconds, action, attempt + 1)
+
+    def _finish_bind(self, action: Bind, outcome: pod_writes.BindAccepted | BindRefused) -> None:
+        if isinstance(outcome, BindRefused):
+            self.scheduler.observe(outcome, self._environment.now)
+        else:
+            self._written_messages.pop(action.pod.uid, None)
+            self._write_event(event_messages.scheduled(action))
+
+    def _evict_later(self, seconds: float, action: Evict, eviction: Eviction) -> None:
+        self._environment.timers.put(self._environment.now + seconds, lambda: self._evict(action, eviction))
+
+    def _evict(self, action: Evict, eviction: Eviction) -> None:
+        """Send the next request of an eviction; its response leads to the outcome or to the next request."""
+        if self.stopped:
+            return
+        write = eviction.request(self._time("seconds"))
+        if self._response_is_lost():
+            if self._request_arrives():
+                self._send(write.method, write.path, write.body, write.content_type)
+            meaning, seconds = eviction.unanswered("no response"), RESPONSE_TIMEOUT_SECONDS
+        else:
+            response = self._send(write.method, write.path, write.body, write.content_type)
+            meaning = eviction.hear(response.status, _retry_after(response), response.body)
+            seconds = self._network.evict_seconds
+        match meaning:
+            case Evicted():
+                self._write_event(event_messages.preempted(action))
+            case EvictRefused():
+                self.scheduler.observe(meaning, self._environment.now)
+            case Left():
+                pass  # the watch reports the deletion
+            case Marked() | pod_writes.Unknown():
+                self._evict_later(seconds, action, eviction)
+            case pod_writes.Throttled(wait):
+                self._evict_later(wait, action, eviction)
+            case pod_writes.Unauthenticated():
+                self._evict_later(UNAUTHENTICATED_SECONDS, action, eviction)
+            case _:
+                assert_never(meaning)
+
+    def _response_is_lost(self) -> bool:
+        """Return whether the response to a request is lost."""
+        return self._network.lost_share > 0 and self._chance.random() < self._network.lost_share
+
+    def _request_arrives(self) -> bool:
+        """Return whether a request with a lost response reached the server."""
+        return self._chance.random() < 0.5
+
+    def _read(self, pod: Pod) -> Pod | None:
+        """Read a pod and let the scheduler observe it; None when no pod has its name."""
+        response = self._send("GET", pod_writes.pod_path(pod), b"", JSON)
+        if response.status == 404:
+            metadata = Metadata(name=pod.name, namespace=pod.namespace, uid=pod.uid)
+            self._observe(self._pods.gone(metadata))
+            return None
+        self._observe(self._pods.seen(response.body))
+        return read_pod(_POD.decode(response.body), self._specs)
+
+    def _read_pools(self, action: ReadPool | ListPools | Refresh) -> None:
+        """Read a Pool that pods name, or observe all watches, none of which lags behind another here."""
+        if self.stopped:
+            return
+        if not isinstance(action, ReadPool):
+            self._observe_watches()
+            self._observe((Refreshed(action.pool) if isinstance(action, Refresh) else PoolsListed(),))
+            return
+        response = self._send("GET", pool_writes.pool_path(action.name), b"", JSON)
+        if response.status == 200:
+            self._observe(self._pools.seen(response.body))
+        self._observe((PoolRead(action.name, found=response.status == 200),))
+
+    def _observe(self, events: tuple[Event, ...]) -> None:
+        for event in events:
+            self.scheduler.observe(event, self._environment.now)
+
+    def _write_event(self, message: event_messages.EventMessage) -> None:
+        self._event_count += 1
+        number = int(self._environment.now * 1e6) + self._event_count
+        path, body = event_messages.event(message, number, self._reporter, self._time("microseconds"))
+        self._send("POST", path.decode(), body, JSON)
+
+    def _write_condition(self, pod: Pod, message: str) -> None:
+        if self._written_messages.get(pod.uid) == message:
+            return
+        self._written_messages[pod.uid] = message
+        since = self._waiting_since.setdefault(pod.uid, self._time("seconds"))
+        path, body = pod_writes.waiting_condition(pod, message, since)
+        self._send("PATCH", path.decode(), body, pod_writes.STRATEGIC_PATCH)
+
+    def _write_pool(self, report: ReportPool) -> None:
+        path = pool_writes.pool_path(report.name)
+        document = msgspec.json.decode(self._send("GET", path, b"", JSON).body)
+        writer = pool_writes.Writer(self._reporter.controller, self._environment.now)
+        patch = pool_writes.status_patch(report, document, writer)
+        if patch is not None:
+            self._send("PATCH", f"{path}/status", patch, pod_writes.MERGE_PATCH)
+
+    def _send(self, method: str, path: str, body: bytes, content_type: str) -> Response:
+        request = Request(method, path, {}, JSON, content_type, body)
+        response = self._environment.server.handle(request, self._environment.now)
+        assert not isinstance(response, WatchStream)
+        return response
+
+    def _time(self, precision: str) -> str:
+        return pod_writes.time_text(self._environment.now, precision)
+
+
+def _retry_after(response: Response) -> str | None:
+    return str(response.retry_after_seconds) if response.retry_after_seconds else None
