@@ -28,7 +28,7 @@ check: $(STAMP) ## the fast part, in about two minutes: gates, unit tests, scena
 	@$(BIN)/python -m pytest -q -m "not whole and not real and not soak"
 
 test: $(STAMP) ## everything that everyone runs, the real control plane included
-	@$(BIN)/python -m pytest -m "not soak"
+	@$(BIN)/python -m tests
 
 real: $(STAMP) ## only the tests on a real kube-apiserver
 	@$(BIN)/python -m pytest -m "real and not soak"
