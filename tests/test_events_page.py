@@ -10,7 +10,7 @@ import pytest
 from aischeduler.engine.profile import default_profile
 from aischeduler.kube import event_messages, pod_writes, watched_resources
 from aischeduler.kube.decode_pod_spec import SpecCache
-from aischeduler.kube.eviction import Eviction
+from aischeduler.kube.eviction_writes import Eviction
 from aischeduler.model.actions import Bind, Cause, Evict, ReportPool, ReportWaiting, Warn
 from aischeduler.model.event_reasons import ConditionReason, EventReason
 from aischeduler.model.unsupported_constraints import Constraint, ConstraintKind

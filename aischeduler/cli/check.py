@@ -37,11 +37,11 @@ from aischeduler.config.schema import API_VERSION, KIND, Config, ConstraintRule
 from aischeduler.config.spelling import nearest
 from aischeduler.daemon.profile import profile_of
 from aischeduler.kube import watched_resources
-from aischeduler.kube.api_types import UNREADABLE
 from aischeduler.kube.client import Client
 from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.kube.errors import ApiError, RefusedError
 from aischeduler.kube.list_pager import pages, read_raw
+from aischeduler.kube.meta_types import UNREADABLE
 from aischeduler.kube.server_access import connect
 from aischeduler.model.events import Event, PodSeen, PoolSeen
 from aischeduler.model.names import GROUP, SCHEDULER_NAME

@@ -16,7 +16,7 @@ import orjson
 from aischeduler.cli.check_documents import Body, Document, Finding, mapping_at, text_at
 from aischeduler.cli.check_templates import Template, malformed_quantities, no_quantities, templates
 from aischeduler.config.spelling import nearest
-from aischeduler.kube.crds import pool_crd
+from aischeduler.kube.pool_crd import pool_crd
 from aischeduler.kube.pool_schema import pool_schema
 from aischeduler.model.names import GROUP, VERSION
 from aischeduler.sandbox.apiserver import ApiServer

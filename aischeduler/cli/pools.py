@@ -20,8 +20,8 @@ from aischeduler.cli.snapshot import Snapshot, take_snapshot
 from aischeduler.cli.summary_json import summaries_json
 from aischeduler.cli.table import pool_table, print_trimmed
 from aischeduler.kube.client import Client
-from aischeduler.kube.crds import NOT_INSTALLED
 from aischeduler.kube.errors import ApiError, RefusedError, UnreachableError
+from aischeduler.kube.pool_crd import NOT_INSTALLED
 from aischeduler.kube.server_access import Server, connect
 from aischeduler.observability.logging import printable
 

@@ -41,7 +41,6 @@ from aischeduler.kube.backoff import ExponentialBackoff, Timing
 from aischeduler.kube.binder import Binder, BindTerms
 from aischeduler.kube.client import Client
 from aischeduler.kube.connection_pool import ConnectionPool
-from aischeduler.kube.crds import NOT_INSTALLED
 from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.kube.errors import AccessError, ApiError, RefusedError, UndefinedError
 from aischeduler.kube.event_messages import ReportingController
@@ -51,6 +50,7 @@ from aischeduler.kube.evictor import EvictionOptions, Evictor
 from aischeduler.kube.executor import Executor, Instruments, Workers
 from aischeduler.kube.log_limiter import LogSampler, RefusalLog
 from aischeduler.kube.pod_reader import PodReader
+from aischeduler.kube.pool_crd import NOT_INSTALLED
 from aischeduler.kube.pool_writes import RENEW_SECONDS
 from aischeduler.kube.reflector import Handlers, Reflector
 from aischeduler.kube.refresher import Refresher, Times, Watches

@@ -7,16 +7,12 @@ Laws:
 """
 
 from datetime import datetime
-from typing import Any, Final, Generic, TypeVar
+from typing import Any
 
-import msgspec
 from msgspec import Raw, Struct, field
 
+from aischeduler.kube.meta_types import NONE, LabelledMetadata, Metadata, Owner
 from aischeduler.model.names import POOL_KEY
-
-NONE = Raw(b"")
-UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What reading raises where bytes are no JSON, of another shape, no UTF-8, or nested too deeply."""
 
 
 class PodAnnotations(Struct, gc=False):
@@ -26,26 +22,6 @@ class PodAnnotations(Struct, gc=False):
     mirror: str | None = field(name="kubernetes.io/config.mirror", default=None)
 
 
-class Metadata(Struct, rename="camel", gc=False):
-    """What every object has."""
-
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-    generation: int = 0
-    creation_timestamp: datetime | None = None
-    deletion_timestamp: str | None = None
-
-
-class Owner(Struct, gc=False):
-    """One owner of an object."""
-
-    kind: str = ""
-    uid: str = ""
-    controller: bool | None = None
-
-
 class PodMetadata(Metadata, rename="camel", gc=False):
     """Metadata of a pod: its labels are looked up by their bytes, its owners are read where one may matter."""
 
@@ -53,12 +29,6 @@ class PodMetadata(Metadata, rename="camel", gc=False):
     labels: Raw = NONE
     owner_references: Raw = NONE
     deletion_grace_period_seconds: int | None = None
-
-
-class LabelledMetadata(Metadata, rename="camel", gc=False):
-    """Metadata of a node, a namespace or a volume: labels count."""
-
-    labels: dict[str, str] | None = None
 
 
 class ContainerPart(Struct, rename="camel", gc=False):
@@ -306,88 +276,46 @@ class NamespaceDocument(Struct, gc=False):
     metadata: LabelledMetadata
 
 
-class Named(Struct, gc=False):
-    """An object of which only the identity can be read."""
+class OwnedMetadata(Metadata, rename="camel", gc=False):
+    """Metadata of a claim: its owners count."""
 
-    metadata: Metadata = field(default_factory=Metadata)
-    kind: str = ""
-
-
-def read_metadata(raw: Raw) -> Metadata:
-    """Return what an object that cannot be read says of itself, as far as that can be read."""
-    try:
-        return msgspec.json.decode(raw, type=Named).metadata
-    except UNREADABLE:
-        return Metadata()
+    owner_references: list[Owner] | None = None
 
 
-class StatusCause(Struct, gc=False):
-    """One cause of what went wrong."""
+class ClaimSpecPart(Struct, rename="camel", gc=False):
+    """The spec of a PersistentVolumeClaim."""
 
-    reason: str = ""
-
-
-class StatusDetails(Struct, gc=False):
-    """What a Status says beyond its message."""
-
-    causes: list[StatusCause] | None = None
+    volume_name: str | None = None
 
 
-class StatusDocument(Struct, gc=False):
-    """A Status: how the API server says what went wrong."""
+class ClaimStatus(Struct, gc=False):
+    """The status of a PersistentVolumeClaim."""
 
-    kind: str = ""
-    code: int = 0
-    reason: str = ""
-    message: str = ""
-    details: StatusDetails | None = None
-
-    @property
-    def causes(self) -> list[str]:
-        """The reasons of its causes."""
-        causes = self.details.causes if self.details is not None else None
-        return [cause.reason for cause in causes or ()]
+    phase: str | None = None
 
 
-class ListMetadata(Struct, rename="camel", gc=False):
-    """Where a list stands, and how to get its next page."""
+class ClaimDocument(Struct, gc=False):
+    """A PersistentVolumeClaim."""
 
-    resource_version: str = ""
-    continue_: str | None = field(name="continue", default=None)
-
-
-def read_status(body: bytes) -> StatusDocument:
-    """Return the Status in a body, or an empty one where there is none."""
-    try:
-        return msgspec.json.decode(body, type=StatusDocument)
-    except UNREADABLE:
-        return StatusDocument()
+    metadata: OwnedMetadata
+    spec: ClaimSpecPart | None = None
+    status: ClaimStatus | None = None
 
 
-def retry_after_seconds(header: str | None) -> float | None:
-    """Return what a Retry-After header asks for; a date is not understood, and no API server sends one."""
-    return float(header) if header is not None and header.isdecimal() else None
+class VolumeAffinityPart(Struct, gc=False):
+    """The nodes of a volume: whether any are required."""
+
+    required: Present | None = None
 
 
-D = TypeVar("D")
+class VolumeSpecPart(Struct, rename="camel", gc=False):
+    """The spec of a PersistentVolume."""
+
+    node_affinity: VolumeAffinityPart | None = None
 
 
-class Page(Struct, Generic[D], gc=False):
-    """One page of a list: its objects read in one go, which is the usual case, or unread."""
+class VolumeDocument(Struct, gc=False):
+    """A PersistentVolume."""
 
-    metadata: ListMetadata
-    items: list[D] | None = None
-
-
-class Line(Struct, Generic[D], gc=False):
-    """One line of a watch, read in one go: the usual case."""
-
-    type: str
-    object: D
-
-
-class Envelope(Struct, gc=False):
-    """One line of a watch, its object unread."""
-
-    type: str
-    object: Raw
+    metadata: LabelledMetadata
+    spec: VolumeSpecPart | None = None

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Final, Self
 from urllib.parse import urlencode
 
-from aischeduler.kube.api_types import read_status, retry_after_seconds
 from aischeduler.kube.connection_pool import ConnectionPool, Fence, let_pass
-from aischeduler.kube.errors import RefusedError, UnreachableError
+from aischeduler.kube.errors import GarbledError, RefusedError, UnreachableError
 from aischeduler.kube.http_connection import Answer, Stream
+from aischeduler.kube.meta_types import read_status, retry_after_seconds
 from aischeduler.kube.server_access import Server
 
 LIST_SECONDS: Final = 120.0
@@ -22,6 +22,8 @@ LIST_SECONDS: Final = 120.0
 IN_FLIGHT_MAX: Final = 64
 """Requests under way at once. Watches count apart from them: none waits behind reads that hang."""
 JSON: Final = "application/json"
+LINE_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Ten times the largest object that an API server stores."""
 
 Query = Mapping[str, str]
 _NO_QUERY: Final[Query] = {}
@@ -36,6 +38,35 @@ class Watch:
     async def read(self) -> bytes:
         """Return the next piece, or nothing at the clean end; raises UnreachableError."""
         return await _piece(self._stream)
+
+
+class LineSplitter:
+    """Cuts pieces into lines; what follows the last line end is kept for the next piece."""
+
+    def __init__(self, limit_bytes: int = LINE_BYTES_MAX) -> None:
+        self._limit = limit_bytes
+        self._begun: list[bytes] = []
+        self._begun_bytes = 0
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether a line has begun and not ended."""
+        return bool(self._begun)
+
+    def feed(self, piece: bytes) -> list[bytes]:
+        """Return the lines that end in this piece, without their ends and without empty ones."""
+        lines = piece.split(b"\n")
+        rest = lines.pop()
+        if lines and self._begun:
+            self._begun.append(lines[0])
+            lines[0] = b"".join(self._begun)
+            self._begun, self._begun_bytes = [], 0
+        if rest:
+            self._begun.append(rest)
+            self._begun_bytes += len(rest)
+            if self._begun_bytes > self._limit:
+                raise GarbledError(f"a line is longer than {self._limit} bytes")
+        return [line for line in lines if line]
 
 
 class Client:

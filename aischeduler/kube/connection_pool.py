@@ -15,10 +15,10 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from aischeduler import __version__
-from aischeduler.kube.api_types import read_status
-from aischeduler.kube.dial import dial
+from aischeduler.kube.dialer import dial
 from aischeduler.kube.errors import InterceptedError, UnreachableError
 from aischeduler.kube.http_connection import READ_BYTES, Answer, Connection, Stream, describe
+from aischeduler.kube.meta_types import read_status
 from aischeduler.kube.server_access import Server
 
 REQUEST_SECONDS: Final = 30.0

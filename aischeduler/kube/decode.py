@@ -14,21 +14,45 @@ from typing import Final
 import msgspec
 from msgspec import Raw, Struct
 
-from aischeduler.kube.api_types import UNREADABLE, NodeDocument, PodDocument, PodStatus, Quantities
+from aischeduler.kube.api_types import (
+    BudgetDocument,
+    ClaimDocument,
+    NamespaceDocument,
+    NodeDocument,
+    PodDocument,
+    PodStatus,
+    Quantities,
+    SelectorPart,
+    VolumeDocument,
+)
+from aischeduler.kube.decode_constraints import claims_used, read_selector
 from aischeduler.kube.decode_pod_spec import INVALID_LENGTH_MAX, SpecCache
+from aischeduler.kube.meta_types import UNREADABLE
 from aischeduler.kube.pod_writes import POD_SCHEDULED
-from aischeduler.kube.unsupported_constraints import claims_used
+from aischeduler.model.disruption_budget import DisruptionBudget
+from aischeduler.model.events import NamespaceSeen
 from aischeduler.model.names import POOL_KEY, POOL_NAME_LENGTH_MAX
 from aischeduler.model.node import NO_SCHEDULE, Node, Taint
 from aischeduler.model.pod import PENDING, Pod
 from aischeduler.model.quantity import QuantityError, shorten
 from aischeduler.model.resources import parse_amounts
+from aischeduler.model.selectors import LabelSelector, SelectorError
+from aischeduler.model.volumes import Volume, VolumeClaim
 
 AMOUNTS_MAX: Final = 20_000
 """Amounts of nodes kept by their bytes; losing some costs parsing them again."""
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 NEVER: Final = "Never"
 """The preemptionPolicy of a pod on whose behalf nothing is evicted."""
+SELECTOR = "spec.selector"
+BOUND: Final = "Bound"
+LOST: Final = "Lost"
+ZONE_LABELS: Final = (
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+)
 _NO_STATUS: Final = PodStatus()
 
 
@@ -89,6 +113,63 @@ def read_node(document: NodeDocument) -> Node:
     )
 
 
+def read_budget(document: BudgetDocument) -> DisruptionBudget:
+    """Return the budget as its status stands; without a status it allows no disruption."""
+    metadata, status = document.metadata, document.status
+    try:
+        selector = _selector(document)
+    except (SelectorError, *UNREADABLE):
+        selector = None
+    return DisruptionBudget(
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        selector=selector,
+        disruptions_allowed=status.disruptions_allowed if status is not None else 0,
+        disrupted=frozenset(status.disrupted_pods or ()) if status is not None else frozenset(),
+    )
+
+
+def budget_problem(document: BudgetDocument) -> str:
+    """Return why the budget protects nothing though it has a selector; empty where it can be read."""
+    try:
+        _selector(document)
+    except SelectorError as error:
+        return str(error)
+    except UNREADABLE as error:
+        return f"{SELECTOR}: {error}"
+    return ""
+
+
+def read_namespace(document: NamespaceDocument) -> NamespaceSeen:
+    """Return the namespace with its labels."""
+    return NamespaceSeen(document.metadata.name, document.metadata.labels or {})
+
+
+def read_claim(document: ClaimDocument) -> VolumeClaim:
+    """Return the claim as its spec and status stand."""
+    metadata, spec, status = document.metadata, document.spec, document.status
+    phase = status.phase if status is not None else None
+    return VolumeClaim(
+        namespace=metadata.namespace,
+        name=metadata.name,
+        volume=(spec.volume_name if spec is not None else None) or "",
+        bound=phase == BOUND,
+        lost=phase == LOST,
+        terminating=metadata.deletion_timestamp is not None,
+        controller=next((owner.uid for owner in metadata.owner_references or () if owner.controller), ""),
+    )
+
+
+def read_volume(document: VolumeDocument) -> Volume:
+    """Return the volume, and what ties it to nodes."""
+    spec, labels = document.spec, document.metadata.labels or {}
+    if spec is not None and spec.node_affinity is not None and spec.node_affinity.required is not None:
+        return Volume(document.metadata.name, "spec.nodeAffinity.required")
+    zone = next((label for label in ZONE_LABELS if label in labels), "")
+    return Volume(document.metadata.name, f"metadata.labels[{zone}]" if zone else "")
+
+
 def _said_to_wait(conditions: Raw) -> bool:
     """Say whether PodScheduled is False and says since when; the API server's own condition of a gate has no time."""
     try:
@@ -96,6 +177,12 @@ def _said_to_wait(conditions: Raw) -> bool:
     except UNREADABLE:
         return False
     return any(one.type == POD_SCHEDULED and one.status == "False" and one.last_transition_time for one in found or ())
+
+
+def _selector(document: BudgetDocument) -> LabelSelector | None:
+    raw = document.spec.selector if document.spec is not None else b""
+    part = msgspec.json.decode(raw, type=SelectorPart | None) if raw else None
+    return read_selector(SELECTOR, part) if part is not None else None
 
 
 @lru_cache(maxsize=AMOUNTS_MAX)

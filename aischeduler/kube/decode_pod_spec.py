@@ -17,14 +17,11 @@ import msgspec
 from msgspec import Raw
 
 from aischeduler.kube.api_types import (
-    NONE,
-    UNREADABLE,
     ContainerPart,
     ContainerStatus,
     ExpressionPart,
     NodeAffinityPart,
     NodeTermPart,
-    Owner,
     PodAffinityPart,
     PodSpecPart,
     PodStatus,
@@ -33,7 +30,8 @@ from aischeduler.kube.api_types import (
     Resources,
     TolerationPart,
 )
-from aischeduler.kube.unsupported_constraints import pod_term, unsupported_constraints
+from aischeduler.kube.decode_constraints import pod_term, unsupported_constraints
+from aischeduler.kube.meta_types import NONE, UNREADABLE, Owner
 from aischeduler.model.pod import HostPort, PodSpec, Toleration
 from aischeduler.model.quantity import QuantityError, shorten
 from aischeduler.model.resources import Container, parse_amounts, pod_request

@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final, TypeVar
 
-from aischeduler.kube.api_types import Metadata, PoolDocument
+from aischeduler.kube.api_types import PoolDocument
 from aischeduler.kube.decode_pod_spec import INVALID_LENGTH_MAX
+from aischeduler.kube.meta_types import Metadata
 from aischeduler.kube.pool_schema import POOLS_NAMED_MAX
 from aischeduler.kube.schema_types import (
     NAME_PATTERN,

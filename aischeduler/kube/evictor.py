@@ -14,12 +14,12 @@ from typing import Final, assert_never
 
 import msgspec
 
-from aischeduler.kube.api_types import UNREADABLE, Named
 from aischeduler.kube.backoff import ExponentialBackoff, Timing
 from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.errors import Failed, UnreachableError
-from aischeduler.kube.eviction import Answer, Ended, Evicted, Eviction, Left, Marked
+from aischeduler.kube.eviction_writes import Answer, Ended, Evicted, Eviction, Left, Marked
 from aischeduler.kube.known_objects import version_number
+from aischeduler.kube.meta_types import UNREADABLE, Named
 from aischeduler.kube.pod_writes import Throttled, Unauthenticated, Unknown, time_text
 from aischeduler.kube.work_queue import WorkQueue
 from aischeduler.model.actions import Evict

@@ -25,7 +25,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Struct
 
-from aischeduler.kube.credential import Credential, bearer
+from aischeduler.kube.credentials import Credential, bearer
 from aischeduler.kube.errors import AccessError, one_line
 
 PLUGIN_SECONDS: Final = 30.0

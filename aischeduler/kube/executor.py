@@ -20,7 +20,7 @@ from structlog.typing import FilteringBoundLogger
 from aischeduler.kube.binder import Binder, Outcome
 from aischeduler.kube.errors import ApiError, Failed, RefusedError
 from aischeduler.kube.event_messages import why_waiting
-from aischeduler.kube.eviction import Ended, Evicted, Left, lost
+from aischeduler.kube.eviction_writes import Ended, Evicted, Left, lost
 from aischeduler.kube.evictor import Evictor
 from aischeduler.kube.log_limiter import LogSampler
 from aischeduler.kube.pod_reader import PodReader

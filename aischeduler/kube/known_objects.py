@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Container
 from typing import Generic, TypeVar
 
-from aischeduler.kube.api_types import Metadata
+from aischeduler.kube.meta_types import Metadata
 from aischeduler.kube.watched_resources import Counts, Document, Resource
 from aischeduler.model.events import Event
 

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from aischeduler.kube.credential import basic, bearer, bearer_in, header_value
+from aischeduler.kube.credentials import basic, bearer, bearer_in, header_value
 from aischeduler.kube.errors import AccessError
 from aischeduler.kube.exec_credential import GROUP, VERSIONS, ExecPlugin
 from aischeduler.kube.kubeconfig import Cluster, Entry, User, read_entries

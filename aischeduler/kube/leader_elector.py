@@ -19,13 +19,13 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
-from aischeduler.kube.api_types import UNREADABLE
 from aischeduler.kube.backoff import Timing
 from aischeduler.kube.client import refusal
 from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.errors import ApiError, GarbledError, RefusedError
 from aischeduler.kube.http_connection import Answer
 from aischeduler.kube.lease_lock import Lease, ObservedLease, new_lease, read_lease, released, renewed, taken
+from aischeduler.kube.meta_types import UNREADABLE
 from aischeduler.kube.pod_writes import MERGE_PATCH, quoted
 
 JITTER: Final = 0.2

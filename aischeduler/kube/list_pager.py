@@ -11,9 +11,9 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from aischeduler.kube.api_types import UNREADABLE, ListMetadata, Page
 from aischeduler.kube.client import LIST_SECONDS, Client
 from aischeduler.kube.errors import GarbledError
+from aischeduler.kube.meta_types import UNREADABLE, ListMetadata, Page
 from aischeduler.kube.watched_resources import Resource
 
 PAGE_OBJECTS: Final = 500

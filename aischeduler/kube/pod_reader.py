@@ -9,11 +9,12 @@ from typing import Final
 
 import msgspec
 
-from aischeduler.kube.api_types import UNREADABLE, Metadata, Page, PodDocument
+from aischeduler.kube.api_types import PodDocument
 from aischeduler.kube.client import Client
 from aischeduler.kube.decode import read_pod
 from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.kube.errors import GarbledError, RefusedError
+from aischeduler.kube.meta_types import UNREADABLE, Metadata, Page
 from aischeduler.kube.pod_writes import pod_path
 from aischeduler.kube.reflector import Reflector
 from aischeduler.model.pod import Pod

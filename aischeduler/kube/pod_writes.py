@@ -18,7 +18,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
-from aischeduler.kube.api_types import read_status, retry_after_seconds
+from aischeduler.kube.meta_types import read_status, retry_after_seconds
 from aischeduler.model.actions import Bind, Settle
 from aischeduler.model.event_reasons import ConditionReason
 from aischeduler.model.events import BindRefusal, BindRefused

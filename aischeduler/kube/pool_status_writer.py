@@ -19,10 +19,11 @@ import msgspec
 from structlog.typing import FilteringBoundLogger
 
 from aischeduler.kube import pod_writes, pool_writes
-from aischeduler.kube.api_types import UNREADABLE, PoolDocument
+from aischeduler.kube.api_types import PoolDocument
 from aischeduler.kube.client import Client
 from aischeduler.kube.errors import GarbledError, RefusedError
 from aischeduler.kube.known_objects import version_number
+from aischeduler.kube.meta_types import UNREADABLE
 from aischeduler.kube.pool_writes import Writer, holder
 from aischeduler.model.actions import ReportPool
 from aischeduler.model.names import DEFAULT_POOL

@@ -19,13 +19,12 @@ from typing import Final, Generic, TypeVar, cast
 import msgspec
 from msgspec import Raw
 
-from aischeduler.kube.api_types import UNREADABLE, Envelope, Metadata, Page, read_metadata, read_status
 from aischeduler.kube.backoff import ExponentialBackoff, Outage, Timing
-from aischeduler.kube.client import Client
+from aischeduler.kube.client import Client, LineSplitter
 from aischeduler.kube.errors import ApiError, GarbledError, RefusedError, UndefinedError, UnreachableError
 from aischeduler.kube.known_objects import Awaited, KnownObjects, key_of, version_number
-from aischeduler.kube.lines import LineSplitter
 from aischeduler.kube.list_pager import pages, read_raw
+from aischeduler.kube.meta_types import UNREADABLE, Envelope, Metadata, Page, read_metadata, read_status
 from aischeduler.kube.server_version import confirm_absent
 from aischeduler.kube.watched_resources import Counts, Document, Resource, Unreadable
 from aischeduler.model.events import Event

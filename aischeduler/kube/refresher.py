@@ -17,10 +17,10 @@ from cachetools import LRUCache
 from structlog.typing import FilteringBoundLogger
 
 from aischeduler.kube import pod_writes, pool_writes
-from aischeduler.kube.api_types import UNREADABLE, Named
 from aischeduler.kube.backoff import ExponentialBackoff, Timing
 from aischeduler.kube.client import Client
 from aischeduler.kube.errors import ApiError, BehindError, Failed, GarbledError, RefusedError, unheard
+from aischeduler.kube.meta_types import UNREADABLE, Named
 from aischeduler.kube.reflector import Reflector
 from aischeduler.model.actions import ListPools, ReadPool, Refresh
 from aischeduler.model.events import Event, PoolRead, PoolsListed, PoolUnread, Refreshed, RefreshFailed

@@ -21,12 +21,11 @@ from tempfile import NamedTemporaryFile
 from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
-from aischeduler.kube.credential import Credential, Source, bearer_in
-from aischeduler.kube.dial import Resolve, resolve
+from aischeduler.kube.credentials import Credential, Source, TokenFile
+from aischeduler.kube.dialer import Proxy, Resolve, proxy_of, proxy_of_environment, resolve
 from aischeduler.kube.errors import AccessError, InterceptedError, one_line
 from aischeduler.kube.exec_credential import ExecCredentialCache
 from aischeduler.kube.kubeconfig_context import KubeconfigContext, read_kubeconfig_context
-from aischeduler.kube.proxy import Proxy, proxy_of, proxy_of_environment
 
 REREAD_SECONDS: Final = 60.0
 """The kubelet renews a service account's token long before it ends; this is soon enough."""
@@ -175,17 +174,6 @@ class Server:
             self.failure = one_line(str(error))
             self.troubled(self.failure)
             self._read_again_at = self.clock() + REREAD_SECONDS
-
-
-@dataclass(frozen=True, slots=True)
-class TokenFile:
-    """The token of a service account."""
-
-    path: Path
-
-    async def read(self, *, refused: bool) -> Credential:  # noqa: ARG002 - what is in the file is all there is
-        """Read the file."""
-        return Credential(bearer_in(self.path), where=str(self.path))
 
 
 @dataclass(slots=True)

@@ -10,9 +10,9 @@ from typing import Final
 import msgspec
 from msgspec import Struct, field
 
-from aischeduler.kube.api_types import UNREADABLE
 from aischeduler.kube.client import Client
 from aischeduler.kube.errors import GarbledError, RefusedError
+from aischeduler.kube.meta_types import UNREADABLE
 
 OLDEST: Final = (1, 31)
 """The oldest release that we are tested with: validation rules with an optional old self, as the Pools have."""

@@ -13,20 +13,26 @@ import msgspec
 
 from aischeduler.kube.api_types import (
     BudgetDocument,
-    Line,
-    Metadata,
+    ClaimDocument,
     NamespaceDocument,
     NodeDocument,
-    Page,
     PodDocument,
     PoolDocument,
+    VolumeDocument,
 )
 from aischeduler.kube.backoff import Chance
-from aischeduler.kube.decode import read_node, read_pod
-from aischeduler.kube.decode_budget import budget_problem, read_budget, read_namespace
+from aischeduler.kube.decode import (
+    budget_problem,
+    read_budget,
+    read_claim,
+    read_namespace,
+    read_node,
+    read_pod,
+    read_volume,
+)
 from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.kube.decode_pool import read_pool
-from aischeduler.kube.decode_storage import ClaimDocument, VolumeDocument, read_claim, read_volume
+from aischeduler.kube.meta_types import Line, Metadata, Page
 from aischeduler.model.events import (
     BudgetGone,
     BudgetSeen,

@@ -8,8 +8,8 @@ from typing import Generic, TypeVar
 import msgspec
 from msgspec import Raw
 
-from aischeduler.kube.api_types import Envelope, Metadata, Named, Page
 from aischeduler.kube.known_objects import KnownObjects
+from aischeduler.kube.meta_types import Envelope, Metadata, Named, Page
 from aischeduler.kube.watched_resources import Counts, Document, Resource
 from aischeduler.model.events import Event
 from aischeduler.sandbox.apiserver import ApiServer

@@ -12,7 +12,7 @@ import msgspec
 
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.kube.backoff import Chance
-from aischeduler.kube.crds import pool_crd
+from aischeduler.kube.pool_crd import pool_crd
 from aischeduler.sandbox.apiserver import ApiServer, Options
 from aischeduler.sandbox.protocol import JSON, Response, request
 from aischeduler.sandbox.standins.cluster import StandIns

@@ -14,11 +14,12 @@ import msgspec
 
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.kube import event_messages, pod_writes, pool_writes, watched_resources
-from aischeduler.kube.api_types import Metadata, PodDocument
+from aischeduler.kube.api_types import PodDocument
 from aischeduler.kube.backoff import Chance
 from aischeduler.kube.decode import read_pod
 from aischeduler.kube.decode_pod_spec import SpecCache
-from aischeduler.kube.eviction import Evicted, Eviction, Left, Marked, lost
+from aischeduler.kube.eviction_writes import Evicted, Eviction, Left, Marked, lost
+from aischeduler.kube.meta_types import Metadata
 from aischeduler.model.actions import (
     Action,
     Bind,

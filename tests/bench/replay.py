@@ -11,7 +11,7 @@ from aischeduler.kube.client import Client
 from aischeduler.kube.reflector import Handlers, Reflector
 from aischeduler.kube.watched_resources import Resource
 from aischeduler.model.events import Event
-from tests.kube.scripted import Half
+from tests.kube.scripted_server import Half
 
 
 class Replay:

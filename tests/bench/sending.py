@@ -13,7 +13,7 @@ from pathlib import Path
 from aischeduler.daemon.service import loop_factory
 from aischeduler.kube.client import Client
 from aischeduler.kube.connection_pool import ConnectionPool
-from aischeduler.kube.credential import Credential
+from aischeduler.kube.credentials import Credential
 from aischeduler.kube.pod_writes import BindAccepted, binding, read_bind_answer
 from aischeduler.kube.server_access import Server, Tls
 from aischeduler.model.actions import Bind

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from aischeduler.kube.crds import pool_crd
+from aischeduler.kube.pool_crd import pool_crd
 from tests.bench.board import show
 from tests.bench.documents import as_sent, compact, real_node, real_pod
 from tests.bench.processes import program, resident_bytes, wait_quiet, with_all_events

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.kube.kubeconfigs import credential, program, runs, write
+from tests.kube.kubeconfig_files import credential, program, runs, write
 
 NOWHERE = {"server": "http://127.0.0.1:1"}
 

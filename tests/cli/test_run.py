@@ -22,7 +22,7 @@ from aischeduler.kube.client import Client
 from aischeduler.kube.server_access import connect
 from aischeduler.sandbox.http import HttpSandbox
 from tests.cli.test_app import assert_told
-from tests.kube.scripted import Script, reply, serving, status
+from tests.kube.scripted_server import Script, reply, serving, status
 
 RUN = (sys.executable, "-m", "aischeduler", "run")
 

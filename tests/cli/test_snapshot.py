@@ -15,7 +15,7 @@ from aischeduler.kube.pool_writes import HELD_SECONDS, pool_status
 from aischeduler.model.names import CPU, MEMORY
 from aischeduler.model.pool_summary import GPU, PoolSummary
 from tests.build import replace
-from tests.kube.summaries import EMPTY, NOTHING, WRITER, a_report
+from tests.kube.pool_reports import EMPTY, NOTHING, WRITER, a_report
 from tests.objects import pool_object
 
 POOLS = "/apis/resource.aibee.cn/v1alpha1/pools"

@@ -14,13 +14,13 @@ from aischeduler.daemon.process import Daemon
 from aischeduler.kube.backoff import Timing
 from aischeduler.kube.client import Client
 from aischeduler.kube.connection_pool import ConnectionPool
-from aischeduler.kube.crds import pool_crd
-from aischeduler.kube.credential import Source
+from aischeduler.kube.credentials import Source
 from aischeduler.kube.pod_writes import STRATEGIC_PATCH
+from aischeduler.kube.pool_crd import pool_crd
 from aischeduler.kube.server_access import Server
 from aischeduler.sandbox.http import HttpSandbox
 from tests.daemon.between import Between, between
-from tests.kube.scripted import Half
+from tests.kube.scripted_server import Half
 
 ALONE = Config(leader_election=NO_ELECTION)
 

@@ -20,7 +20,7 @@ from aischeduler.kube.leader_elector import ElectionTerms, LeaderElector
 from aischeduler.kube.server_access import Server
 from aischeduler.observability import health
 from tests.daemon.cluster import PODS, Cluster, cluster
-from tests.kube.scripted import Half, Script, reply, serving, until
+from tests.kube.scripted_server import Half, Script, reply, serving, until
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/ai-scheduler"
 ELECTED = Config(leader_election=LeaderElection(namespace="kube-system"))

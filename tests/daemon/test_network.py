@@ -11,12 +11,13 @@ import pytest
 
 from aischeduler.config.schema import Config
 from aischeduler.kube import connection_pool, exec_credential
+from aischeduler.kube.credentials import TokenFile
 from aischeduler.kube.report_writers import IN_FLIGHT_MAX as EVENTS_IN_FLIGHT_MAX
-from aischeduler.kube.server_access import Kubeconfig, TokenFile
+from aischeduler.kube.server_access import Kubeconfig
 from tests.daemon.between import Rule
 from tests.daemon.cluster import Cluster, cluster
-from tests.kube.kubeconfigs import SERVER, credential, program, runs, write
-from tests.kube.scripted import Request, reply, status
+from tests.kube.kubeconfig_files import SERVER, credential, program, runs, write
+from tests.kube.scripted_server import Request, reply, status
 
 FEW = 3
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC).timestamp()

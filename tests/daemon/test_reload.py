@@ -16,7 +16,7 @@ from aischeduler.config.load import load_config
 from aischeduler.config.schema import Config, Events
 from aischeduler.daemon.reload import Reload, Source
 from tests.daemon.cluster import cluster
-from tests.kube.scripted import until
+from tests.kube.scripted_server import until
 
 LOOK_SECONDS = 0.005
 

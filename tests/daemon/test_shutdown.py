@@ -14,8 +14,8 @@ from aischeduler.daemon.process import Daemon
 from aischeduler.model.names import MARK_PREFIX
 from tests.daemon.cluster import EVENTS, PODS, cluster
 from tests.daemon.test_daemon import scripted_cluster
-from tests.kube.leases import LeaseServer
-from tests.kube.scripted import Script, hang, reply, serving, status, stream, until
+from tests.kube.lease_server import LeaseServer
+from tests.kube.scripted_server import Script, hang, reply, serving, status, stream, until
 
 Lines = Callable[[], list[dict[str, Any]]]
 ELECTED = Config(leader_election=LeaderElection(namespace="kube-system"))

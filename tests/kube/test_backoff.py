@@ -5,7 +5,7 @@ import pytest
 from aischeduler.kube.backoff import ExponentialBackoff, Rate, Throttle, Timing
 from aischeduler.kube.event_queue import EventQueue
 from aischeduler.model.events import PodGone
-from tests.kube.scripted import Waits, until
+from tests.kube.scripted_server import Waits, until
 
 
 def test_backoff_doubles_with_jitter_up_to_its_longest() -> None:

@@ -6,13 +6,13 @@ from aischeduler.kube import connection_pool as wire_module
 from aischeduler.kube.binder import BINDS_AHEAD, Binder, BindTerms
 from aischeduler.kube.concurrency_limit import CROWD, FIRST, USUAL
 from aischeduler.kube.connection_pool import ConnectionPool
-from aischeduler.kube.credential import Credential
+from aischeduler.kube.credentials import Credential
 from aischeduler.kube.errors import RefusedError, UnreachableError
 from aischeduler.kube.pod_writes import BindAccepted
 from aischeduler.model.events import BindRefusal, BindRefused
 from tests.build import a_pod, replace
-from tests.kube.binding import BIND, BOUND, FREE, PATH, World, conflict, late_server, refusal
-from tests.kube.scripted import Answer, hang, reply, serving, slam, status, until
+from tests.kube.binder_world import BIND, BOUND, FREE, PATH, World, conflict, late_server, refusal
+from tests.kube.scripted_server import Answer, hang, reply, serving, slam, status, until
 
 
 @pytest.fixture(autouse=True)

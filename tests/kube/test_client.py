@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from aischeduler.kube import connection_pool, http_connection
-from aischeduler.kube.client import IN_FLIGHT_MAX, LIST_SECONDS, Client
+from aischeduler.kube.client import IN_FLIGHT_MAX, LIST_SECONDS, Client, LineSplitter
 from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.errors import RefusedError, UnreachableError
 from aischeduler.kube.exec_credential import PLUGIN_AGAIN_SECONDS
@@ -18,9 +20,9 @@ from aischeduler.kube.list_pager import pages, read_raw
 from aischeduler.kube.server_access import REREAD_SECONDS, Server, Tls, from_kubeconfig
 from aischeduler.kube.watched_resources import nodes
 from tests.controlplane.certificates import Authority, Identity
-from tests.kube.kubeconfigs import credential, printing, runs, times_asked
-from tests.kube.scripted import Answer as ScriptedAnswer
-from tests.kube.scripted import Script, hang, reply, serving, slam, status, stream, until
+from tests.kube.kubeconfig_files import credential, printing, runs, times_asked
+from tests.kube.scripted_server import Answer as ScriptedAnswer
+from tests.kube.scripted_server import Script, hang, reply, serving, slam, status, stream, until
 
 
 async def test_refusal_says_what_the_server_said() -> None:
@@ -310,3 +312,19 @@ async def test_authority_that_left_the_file_is_trusted_no_more_by_new_connection
         with pytest.raises(UnreachableError, match="CERTIFICATE_VERIFY_FAILED"):
             await last.send(b"GET", b"/x")
         await last.close()
+
+
+@given(st.lists(st.binary(min_size=1, max_size=20).filter(lambda b: b"\n" not in b), max_size=10), st.integers(1, 7))
+def test_lines_come_out_whole_however_they_are_cut(lines: list[bytes], size: int) -> None:
+    text = b"".join(line + b"\n" for line in lines)
+    splitter = LineSplitter()
+    found = [line for i in range(0, len(text), size) for line in splitter.feed(text[i : i + size])]
+    assert found == lines
+    assert not splitter.unfinished
+
+
+def test_a_line_that_has_begun_is_unfinished() -> None:
+    splitter = LineSplitter()
+    assert splitter.feed(b"one\ntw") == [b"one"]
+    assert splitter.unfinished
+    assert splitter.feed(b"o\n") == [b"two"]

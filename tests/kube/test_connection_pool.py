@@ -6,11 +6,11 @@ import pytest
 from aischeduler.kube import connection_pool as module
 from aischeduler.kube import http_connection
 from aischeduler.kube.connection_pool import ConnectionPool
-from aischeduler.kube.credential import Credential
+from aischeduler.kube.credentials import Credential
 from aischeduler.kube.errors import UnreachableError
 from aischeduler.kube.http_connection import Answer, Stream
 from aischeduler.kube.server_access import Server
-from tests.kube.scripted import Script, hang, reply, serving, slam, status, stream, until
+from tests.kube.scripted_server import Script, hang, reply, serving, slam, status, stream, until
 
 JSON = b"application/json"
 

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from aischeduler.kube.connection_pool import ConnectionPool
-from aischeduler.kube.credential import Credential
+from aischeduler.kube.credentials import Credential
 from aischeduler.kube.errors import InterceptedError
 from aischeduler.kube.http_connection import Answer
-from tests.kube.scripted import Rule, Script, reply, serving, status, stream, until
+from tests.kube.scripted_server import Rule, Script, reply, serving, status, stream, until
 
 
 async def send(connections: ConnectionPool) -> Answer:

@@ -11,11 +11,11 @@ from aischeduler.kube.decode_pool import read_pool
 from aischeduler.kube.pool_schema import pool_schema
 from aischeduler.model.pool import MakeRoom, Placement, Pool, ReclaimPolicy
 from aischeduler.model.selectors import Operator, Requirement
-from tests.kube import docs
+from tests.kube import api_objects
 
 
 def decode_pool(spec: Any) -> Pool:
-    return read_pool(msgspec.json.decode(json.dumps(docs.pool("cpu", spec=spec)).encode(), type=PoolDocument))
+    return read_pool(msgspec.json.decode(json.dumps(api_objects.pool("cpu", spec=spec)).encode(), type=PoolDocument))
 
 
 def test_pool_is_read() -> None:

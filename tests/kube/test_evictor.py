@@ -8,12 +8,12 @@ import pytest
 from aischeduler.kube import connection_pool as wire_module
 from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.errors import Failed
-from aischeduler.kube.eviction import EVICT_TRIES_MAX, Ended, Evicted, Eviction, Left
+from aischeduler.kube.eviction_writes import EVICT_TRIES_MAX, Ended, Evicted, Eviction, Left
 from aischeduler.kube.evictor import IN_FLIGHT, EvictionOptions, Evictor
 from aischeduler.model.actions import Cause, Evict
 from aischeduler.model.events import EvictRefused, Spared
 from tests.build import a_pod
-from tests.kube.scripted import Answer, Script, Waits, broken, hang, reply, serving, slam, status, until
+from tests.kube.scripted_server import Answer, Script, Waits, broken, hang, reply, serving, slam, status, until
 
 OWNER = a_pod("owner", uid="u-owner")
 POD = "/api/v1/namespaces/default/pods/v"

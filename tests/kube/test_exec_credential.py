@@ -10,7 +10,7 @@ import pytest
 import uvloop
 
 from aischeduler.kube import exec_credential as module
-from aischeduler.kube.credential import Credential
+from aischeduler.kube.credentials import Credential
 from aischeduler.kube.errors import LINE_LENGTH_MAX, AccessError
 from aischeduler.kube.exec_credential import (
     EARLY_SECONDS,
@@ -20,8 +20,8 @@ from aischeduler.kube.exec_credential import (
     ExecCredentialCache,
     ExecPlugin,
 )
-from tests.kube.kubeconfigs import V1, credential, printing, program, times_asked
-from tests.kube.scripted import until
+from tests.kube.kubeconfig_files import V1, credential, printing, program, times_asked
+from tests.kube.scripted_server import until
 
 V1BETA1 = "client.authentication.k8s.io/v1beta1"
 AT_END = "$.status.expirationTimestamp"

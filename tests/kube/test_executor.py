@@ -24,9 +24,9 @@ from aischeduler.model.events import (
     Spared,
 )
 from tests.build import a_pod
-from tests.kube.executing import BIND, EVENTS, EVICT, EVICT_LINE, PATH, POD, POOLS, REFUSED, World
-from tests.kube.scripted import reply, status, until
-from tests.kube.summaries import a_report
+from tests.kube.executor_world import BIND, EVENTS, EVICT, EVICT_LINE, PATH, POD, POOLS, REFUSED, World
+from tests.kube.pool_reports import a_report
+from tests.kube.scripted_server import reply, status, until
 
 
 async def test_accepted_bind_is_logged_and_reported_and_told_by_the_watch_alone() -> None:

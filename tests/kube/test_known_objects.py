@@ -2,9 +2,9 @@
 
 from aischeduler.kube import watched_resources
 from aischeduler.model.events import NodeSeen
-from tests.kube.docs import line, listing, node, trouble
-from tests.kube.reflecting import World, told
-from tests.kube.scripted import reply, stream
+from tests.kube.api_objects import line, listing, node, trouble
+from tests.kube.reflector_world import World, told
+from tests.kube.scripted_server import reply, stream
 
 NODES = "/api/v1/nodes"
 

@@ -7,7 +7,7 @@ import yaml
 
 from aischeduler.kube.errors import AccessError
 from aischeduler.kube.kubeconfig import FILE_BYTES_MAX, read_entries
-from tests.kube.kubeconfigs import SERVER, write
+from tests.kube.kubeconfig_files import SERVER, write
 
 
 def refusal(path: str, context: str | None = None) -> str:

@@ -8,7 +8,7 @@ import pytest
 from aischeduler.kube.errors import AccessError
 from aischeduler.kube.exec_credential import GROUP, ExecPlugin
 from aischeduler.kube.kubeconfig_context import KubeconfigContext, read_kubeconfig_context
-from tests.kube.kubeconfigs import SERVER, V1, runs, write
+from tests.kube.kubeconfig_files import SERVER, V1, runs, write
 
 HOST = SERVER["server"]
 

@@ -13,8 +13,8 @@ from aischeduler.kube.backoff import Timing
 from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.leader_elector import ElectionTerms, LeaderElector, LostLeaseError
 from aischeduler.kube.server_access import Server
-from tests.kube.leases import LEASE, LEASES, LeaseServer
-from tests.kube.scripted import Answer, Half, Request, reply, serving, status, until
+from tests.kube.lease_server import LEASE, LEASES, LeaseServer
+from tests.kube.scripted_server import Answer, Half, Request, reply, serving, status, until
 
 
 class Candidate:

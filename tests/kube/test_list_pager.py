@@ -7,7 +7,7 @@ from aischeduler.kube import watched_resources
 from aischeduler.kube.client import Client
 from aischeduler.kube.errors import RefusedError
 from aischeduler.kube.list_pager import AHEAD_MAX, pages, read_raw
-from tests.kube.scripted import Script, hang, reply, serving, status, until
+from tests.kube.scripted_server import Script, hang, reply, serving, status, until
 
 NODES = "/api/v1/nodes"
 

@@ -13,9 +13,9 @@ from aischeduler.kube.api_types import PoolDocument
 from aischeduler.kube.reporter import Reporter
 from aischeduler.model.actions import CreatePool
 from tests.build import a_pod
-from tests.kube.reporting import EVENTS, POD, POOL, POOLS, World, a_bind, written
-from tests.kube.scripted import Answer, Request, reply, status, until
-from tests.kube.summaries import a_report
+from tests.kube.pool_reports import a_report
+from tests.kube.reporter_world import EVENTS, POD, POOL, POOLS, World, a_bind, written
+from tests.kube.scripted_server import Answer, Request, reply, status, until
 
 FORBIDDEN = "pools/status is forbidden"
 

@@ -9,7 +9,7 @@ from aischeduler.model.event_reasons import ConditionReason
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.pool_summary import GPU
 from tests.build import replace
-from tests.kube.summaries import EMPTY, NOTHING, WRITER, a_report
+from tests.kube.pool_reports import EMPTY, NOTHING, WRITER, a_report
 
 NVIDIA = "nvidia.com/gpu"
 T1 = replace(WRITER, now=1_000_000_000.0)

@@ -7,10 +7,10 @@ import pytest
 
 from aischeduler.kube import reflector as module
 from aischeduler.kube import watched_resources
-from aischeduler.kube.lines import LineSplitter
-from tests.kube.docs import bookmark, line, listing, node, pod, pool, trouble
-from tests.kube.reflecting import World, quiet, told
-from tests.kube.scripted import Answer, reply, status, stream, until
+from aischeduler.kube.client import LineSplitter
+from tests.kube.api_objects import bookmark, line, listing, node, pod, pool, trouble
+from tests.kube.reflector_world import World, quiet, told
+from tests.kube.scripted_server import Answer, reply, status, stream, until
 
 PODS = "/api/v1/pods"
 GROUPS = reply(200, {"kind": "APIGroupList", "groups": []})

@@ -9,9 +9,9 @@ from aischeduler.kube.client import Client
 from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.kube.reflector import Handlers, Reflector
 from aischeduler.model.events import Event
-from tests.kube.docs import line, listing, node, pod, pool, trouble
-from tests.kube.reflecting import World, told, word
-from tests.kube.scripted import Half, Script, reply, serving, status, stream, until
+from tests.kube.api_objects import line, listing, node, pod, pool, trouble
+from tests.kube.reflector_world import World, told, word
+from tests.kube.scripted_server import Half, Script, reply, serving, status, stream, until
 
 PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
 POOLS = "/apis/resource.aibee.cn/v1alpha1/pools"

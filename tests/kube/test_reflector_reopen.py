@@ -1,8 +1,8 @@
 """A watch that is opened anew, and how long it has been open and silent."""
 
-from tests.kube.docs import bookmark, line, listing, pod
-from tests.kube.reflecting import World, told
-from tests.kube.scripted import hang, reply, status, stream, until
+from tests.kube.api_objects import bookmark, line, listing, pod
+from tests.kube.reflector_world import World, told
+from tests.kube.scripted_server import hang, reply, status, stream, until
 
 PODS = "/api/v1/pods"
 

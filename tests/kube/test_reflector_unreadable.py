@@ -7,9 +7,9 @@ from aischeduler.kube.api_types import PodDocument
 from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.model.events import Event
 from tests.build import replace
-from tests.kube.docs import line, listing, pod, trouble
-from tests.kube.reflecting import World, told
-from tests.kube.scripted import reply, stream
+from tests.kube.api_objects import line, listing, pod, trouble
+from tests.kube.reflector_world import World, told
+from tests.kube.scripted_server import reply, stream
 
 PODS = "/api/v1/pods"
 

@@ -28,8 +28,8 @@ from aischeduler.model.events import (
 )
 from aischeduler.model.selectors import LabelSelector, Operator, Requirement
 from tests.build import a_pod
-from tests.kube.docs import bookmark, listing
-from tests.kube.scripted import Script, Waits, broken, reply, serving, status, stream, until
+from tests.kube.api_objects import bookmark, listing
+from tests.kube.scripted_server import Script, Waits, broken, reply, serving, status, stream, until
 
 NODES, PODS, POOLS = "/api/v1/nodes", "/api/v1/pods", "/apis/resource.aibee.cn/v1alpha1/pools"
 BUDGETS, NAMESPACES = "/apis/policy/v1/poddisruptionbudgets", "/api/v1/namespaces"

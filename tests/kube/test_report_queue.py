@@ -8,7 +8,7 @@ from aischeduler.kube.report_queue import LATE_MAX, LATE_SECONDS, PATIENCE_SECON
 from aischeduler.model.actions import ObjectRef, Warn
 from aischeduler.model.event_reasons import EventReason
 from tests.build import a_pod
-from tests.kube.reporting import a_bind
+from tests.kube.reporter_world import a_bind
 
 
 class Time:

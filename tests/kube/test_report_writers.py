@@ -11,9 +11,9 @@ from aischeduler.kube.reporter import Reporter
 from aischeduler.model.actions import Cause, Evict, Nominate, ObjectRef, Warn
 from aischeduler.model.event_reasons import EventReason
 from tests.build import a_pod
-from tests.kube.reporting import EVENTS, POD, POOL, World, a_bind, waiting, written
-from tests.kube.scripted import Answer, Request, hang, reply, status, until
-from tests.kube.summaries import a_report
+from tests.kube.pool_reports import a_report
+from tests.kube.reporter_world import EVENTS, POD, POOL, World, a_bind, waiting, written
+from tests.kube.scripted_server import Answer, Request, hang, reply, status, until
 
 BROKEN_NODE = Warn(ObjectRef("Node", "n1", "u-n"), EventReason.INVALID_NODE, "status.allocatable.cpu")
 PREEMPTED = Evict(a_pod("victim"), "n1", "cpu", "cpu", Cause.PREEMPTED, a_pod("owner"), "d")

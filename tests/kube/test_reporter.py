@@ -9,8 +9,8 @@ from aischeduler.kube.http_connection import Answer
 from aischeduler.model.actions import Cause, Evict, Nominate, ObjectRef, Warn
 from aischeduler.model.event_reasons import EventReason
 from tests.build import a_pod
-from tests.kube.reporting import EVENTS, POD, STATUS, World, a_bind, waiting, written
-from tests.kube.scripted import reply, slam, status, until
+from tests.kube.reporter_world import EVENTS, POD, STATUS, World, a_bind, waiting, written
+from tests.kube.scripted_server import reply, slam, status, until
 
 
 async def test_bound_pod_gets_a_scheduled_event() -> None:

@@ -9,20 +9,13 @@ import yaml
 
 from aischeduler.kube import server_access
 from aischeduler.kube.client import Client
-from aischeduler.kube.credential import Credential
+from aischeduler.kube.credentials import Credential, TokenFile
+from aischeduler.kube.dialer import Proxy
 from aischeduler.kube.errors import AccessError, RefusedError
-from aischeduler.kube.proxy import Proxy
-from aischeduler.kube.server_access import (
-    REREAD_SECONDS,
-    Server,
-    TokenFile,
-    connect,
-    from_kubeconfig,
-    in_cluster,
-)
+from aischeduler.kube.server_access import REREAD_SECONDS, Server, connect, from_kubeconfig, in_cluster
 from tests.controlplane.certificates import Authority
-from tests.kube.kubeconfigs import credential, printing, runs, times_asked
-from tests.kube.scripted import Script, reply, serving, status
+from tests.kube.kubeconfig_files import credential, printing, runs, times_asked
+from tests.kube.scripted_server import Script, reply, serving, status
 
 
 class Clock:

@@ -5,7 +5,7 @@ import pytest
 from aischeduler.kube.client import Client
 from aischeduler.kube.errors import GarbledError, RefusedError
 from aischeduler.kube.server_version import read_version, too_old
-from tests.kube.scripted import Script, reply, serving, status
+from tests.kube.scripted_server import Script, reply, serving, status
 
 
 async def answered(body: object) -> tuple[int, int]:

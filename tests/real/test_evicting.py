@@ -12,7 +12,7 @@ import pytest
 from aischeduler.kube import pod_writes
 from aischeduler.kube.backoff import Timing
 from aischeduler.kube.connection_pool import ConnectionPool
-from aischeduler.kube.eviction import Ended, Evicted, Left
+from aischeduler.kube.eviction_writes import Ended, Evicted, Left
 from aischeduler.kube.evictor import IN_FLIGHT, EvictionOptions, Evictor
 from aischeduler.kube.server_access import connect
 from aischeduler.model.actions import Cause, Evict
@@ -20,7 +20,7 @@ from aischeduler.model.events import EvictRefused, Spared
 from aischeduler.model.pod import Pod
 from tests.build import a_pod
 from tests.controlplane.plane import ControlPlane
-from tests.kube.scripted import Half, broken
+from tests.kube.scripted_server import Half, broken
 from tests.objects import binding_object, node_object, pdb_object, pod_object
 from tests.real.cluster import condition, create_nodes, create_pods, pod
 

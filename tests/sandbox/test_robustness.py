@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 import pytest
 
-from aischeduler.kube.crds import pool_crd
+from aischeduler.kube.pool_crd import pool_crd
 from aischeduler.sandbox.protocol import Request, Response, request
 from aischeduler.sandbox.standins.cluster import StandIns
 from aischeduler.sandbox.standins.kubelet import KubeletOptions

@@ -1,6 +1,6 @@
 """Pools: whose nodes, whose pods, and what happens when they come, go and quarrel."""
 
-from aischeduler.kube.crds import pool_crd
+from aischeduler.kube.pool_crd import pool_crd
 from tests.harness import Harness, Json
 from tests.objects import NO_POOL_NOWHERE, node_object, pod_object, pool_object
 

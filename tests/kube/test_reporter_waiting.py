@@ -1,7 +1,7 @@
 """What a pod that waits is told while its message changes: how many events, and what its condition says since when."""
 
 from tests.build import a_pod, replace
-from tests.kube.reporting import STATUS, World, waiting, written
+from tests.kube.reporter_world import STATUS, World, waiting, written
 
 
 async def test_time_since_when_a_pod_waits_does_not_move_with_the_message() -> None:

@@ -7,9 +7,9 @@ from aischeduler.kube import report_queue
 from aischeduler.kube.pool_writes import pool_status
 from aischeduler.model.actions import CreatePool, Nominate
 from tests.build import a_pod
-from tests.kube.reporting import POOL, POOLS, World, a_bind, written
-from tests.kube.scripted import Answer, reply, slam, status, until
-from tests.kube.summaries import WRITER, a_report
+from tests.kube.pool_reports import WRITER, a_report
+from tests.kube.reporter_world import POOL, POOLS, World, a_bind, written
+from tests.kube.scripted_server import Answer, reply, slam, status, until
 
 
 def pool_document(**parts: Any) -> Any:

@@ -6,9 +6,9 @@ from typing import Any
 from aischeduler.kube.client import Client
 from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.kube.pod_reader import PodReader
-from tests.kube import docs
-from tests.kube.reflecting import World, told
-from tests.kube.scripted import reply, serving, status, until
+from tests.kube import api_objects
+from tests.kube.reflector_world import World, told
+from tests.kube.scripted_server import reply, serving, status, until
 
 PODS = "/api/v1/pods"
 
@@ -19,7 +19,7 @@ def listing(version: str, *items: Any) -> Any:
 
 async def test_watch_that_is_deaf_is_left_and_everything_is_listed_anew() -> None:
     world = World()
-    world.script.on("get", PODS, listing("5"), listing("9", docs.pod("p", version=8)))
+    world.script.on("get", PODS, listing("5"), listing("9", api_objects.pod("p", version=8)))
     async with world.running() as reflector:
         await until(lambda: world.script.asked("watch"))
         await reflector.list_again()
@@ -68,7 +68,7 @@ async def test_list_that_began_before_it_was_asked_for_is_not_enough() -> None:
 
 async def test_version_of_the_pods_is_read_past_the_watch() -> None:
     world = World()
-    world.script.on("get", PODS, listing("5"), listing("77", docs.pod("p", version=8)))
+    world.script.on("get", PODS, listing("5"), listing("77", api_objects.pod("p", version=8)))
     async with world.running() as reflector, serving(world.script) as server, Client(server) as client:
         await until(lambda: world.script.asked("watch"))
         reader = PodReader(client, reflector, SpecCache())

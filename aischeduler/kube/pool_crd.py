@@ -1,4 +1,4 @@
-"""The custom resource definitions, and the program that writes them: `python -m aischeduler.kube.crds DIRECTORY...`.
+"""The CustomResourceDefinition of Pool; `python -m aischeduler.kube.pool_crd DIRECTORY...` writes it to files.
 
 Laws:
 - This is the one source of the files; a test compares them.
@@ -17,7 +17,7 @@ from aischeduler.kube.pool_schema import pool_schema
 from aischeduler.kube.schema_types import Schema
 from aischeduler.model import names
 
-HEADER: Final = "# Written by `make crds` from aischeduler/kube/crds.py; edit that, not this.\n"
+HEADER: Final = "# Written by `make crds` from aischeduler/kube/pool_crd.py; edit that, not this.\n"
 
 NOT_INSTALLED: Final = f"the definition of pools.{names.GROUP} is not installed: kubectl apply -f manifests/crds"
 """What people are told where the API server does not know Pools."""

@@ -42,6 +42,17 @@ class Source(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class TokenFile:
+    """The token of a service account."""
+
+    path: Path
+
+    async def read(self, *, refused: bool) -> Credential:  # noqa: ARG002 - what is in the file is all there is
+        """Read the file."""
+        return Credential(bearer_in(self.path), where=str(self.path))
+
+
 def bearer(token: str, where: str) -> bytes:
     """Return the header for a token; raises AccessError, which names `where` it stands."""
     if not token.isascii():

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.kube.scripted import Answer, Request, Script, reply, slam, status
+from tests.kube.scripted_server import Answer, Request, Script, reply, slam, status
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 LEASE = f"{LEASES}/ai-scheduler"

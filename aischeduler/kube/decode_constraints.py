@@ -13,8 +13,9 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
-from aischeduler.kube.api_types import UNREADABLE, PodAffinityPart, PodSpecPart, PodTermPart, VolumePart
-from aischeduler.kube.decode_budget import read_selector
+from aischeduler.kube.api_types import PodAffinityPart, PodSpecPart, PodTermPart, SelectorPart, VolumePart
+from aischeduler.kube.meta_types import UNREADABLE
+from aischeduler.model.selectors import LabelSelector, label_requirement, label_selector
 from aischeduler.model.unsupported_constraints import REQUIRED_ANTI_AFFINITY, Constraint, ConstraintKind, PodTerm
 from aischeduler.model.volumes import ClaimUse
 
@@ -68,6 +69,17 @@ def pod_term(field: str, part: PodTermPart) -> PodTerm:
         tuple(sorted(part.namespaces or ())),
         read_selector(f"{field}.namespaceSelector", others) if others is not None else None,
     )
+
+
+def read_selector(field: str, part: SelectorPart) -> LabelSelector:
+    """Return the selector at the path `field`. Raises SelectorError where no object can be matched against it."""
+    expressions = tuple(
+        label_requirement(
+            f"{field}.matchExpressions[{index}]", one.key or "", one.operator or "", tuple(one.values or ())
+        )
+        for index, one in enumerate(part.match_expressions or ())
+    )
+    return label_selector(field, part.match_labels or {}, expressions)
 
 
 def _requires_any(raw: Raw) -> bool:

@@ -17,7 +17,7 @@ from aischeduler.kube.reporter import EventSource, Reporter
 from aischeduler.model.actions import Bind, ReportWaiting
 from aischeduler.model.pod import Pod
 from tests.build import a_pod
-from tests.kube.scripted import PATIENCE_SECONDS, Script, Waits, reply, serving
+from tests.kube.scripted_server import PATIENCE_SECONDS, Script, Waits, reply, serving
 
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 STATUS = "/api/v1/namespaces/default/pods/p/status"

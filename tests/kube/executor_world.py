@@ -32,7 +32,7 @@ from aischeduler.model.events import (
     Event,
 )
 from tests.build import a_pod
-from tests.kube.scripted import Counted, Script, Waits, broken, reply, serving
+from tests.kube.scripted_server import Counted, Script, Waits, broken, reply, serving
 
 POD = a_pod("p", uid="uid-p")
 PATH = "/api/v1/namespaces/default/pods/p"

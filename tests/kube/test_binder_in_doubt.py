@@ -12,8 +12,8 @@ from aischeduler.kube.pod_writes import BindAccepted
 from aischeduler.model.actions import Settle
 from aischeduler.model.events import BindRefusal, BindRefused
 from tests.build import a_pod, replace
-from tests.kube.binding import BIND, BOUND, FREE, PATH, World, late_server, refusal
-from tests.kube.scripted import Counted, reply, slam, status, until
+from tests.kube.binder_world import BIND, BOUND, FREE, PATH, World, late_server, refusal
+from tests.kube.scripted_server import Counted, reply, slam, status, until
 
 
 @pytest.fixture(autouse=True)

@@ -3,15 +3,7 @@ from typing import Any
 
 import pytest
 
-from aischeduler.kube.eviction import (
-    EVICT_TRIES_MAX,
-    Answer,
-    Evicted,
-    Eviction,
-    Left,
-    Marked,
-    lost,
-)
+from aischeduler.kube.eviction_writes import EVICT_TRIES_MAX, Answer, Evicted, Eviction, Left, Marked, lost
 from aischeduler.kube.pod_writes import Throttled, Unauthenticated, Unknown
 from aischeduler.model.actions import Cause, Evict, Settle
 from aischeduler.model.events import EvictRefused, Spared

@@ -14,14 +14,14 @@ from aischeduler.model.events import (
     PodGone,
     PodSeen,
 )
-from tests.kube import docs
-from tests.kube.executing import BIND, PATH, POD, World
-from tests.kube.scripted import Counted, reply, status, until
+from tests.kube import api_objects
+from tests.kube.executor_world import BIND, PATH, POD, World
+from tests.kube.scripted_server import Counted, reply, status, until
 
 
 async def test_settle_reads_the_pod_and_feeds_its_truth_back() -> None:
     world = World()
-    world.script.on("get", PATH, reply(200, docs.pod("p", version=9, spec={"nodeName": "n1"})))
+    world.script.on("get", PATH, reply(200, api_objects.pod("p", version=9, spec={"nodeName": "n1"})))
     async with world.running() as executor:
         executor.perform([Settle(POD, "n1", "d-1")])
         await until(lambda: world.events)
@@ -32,7 +32,7 @@ async def test_settle_reads_the_pod_and_feeds_its_truth_back() -> None:
 
 async def test_settle_of_a_pod_whose_binding_was_lost_frees_its_room() -> None:
     world = World()
-    world.script.on("get", PATH, reply(200, docs.pod("p", version=9)))
+    world.script.on("get", PATH, reply(200, api_objects.pod("p", version=9)))
     async with world.running() as executor:
         executor.perform([Settle(POD, "n1", "d-1")])
         await until(lambda: len(world.events) == 2)
@@ -43,7 +43,7 @@ async def test_settle_of_a_pod_whose_binding_was_lost_frees_its_room() -> None:
 
 async def test_settle_of_a_pod_that_the_engine_no_longer_assumes_says_only_how_it_is() -> None:
     world = World(engine=Counted(settled={"uid-p"}))
-    world.script.on("get", PATH, reply(200, docs.pod("p", version=9)))
+    world.script.on("get", PATH, reply(200, api_objects.pod("p", version=9)))
     async with world.running() as executor:
         executor.perform([Settle(POD, "n1", "d-1")])
         await until(lambda: world.events)
@@ -72,7 +72,7 @@ async def test_binding_in_doubt_is_settled_by_the_look_that_the_core_asks_for() 
     world = World()
     world.script.on("post", f"{PATH}/binding", status(500, "InternalError"))
     world.script.on("get", PATH, *[status(403, "Forbidden", "cannot get pods")] * (READS_MAX + 1))
-    world.script.always["get", PATH] = lambda _: reply(200, docs.pod("p", version=9, spec={"nodeName": "n1"}))
+    world.script.always["get", PATH] = lambda _: reply(200, api_objects.pod("p", version=9, spec={"nodeName": "n1"}))
     async with world.running() as executor:
         executor.perform([BIND])
         await until(lambda: executor._workers.binder.in_doubt)
@@ -99,7 +99,7 @@ async def test_pods_that_are_not_read_are_told_once_a_minute_with_what_is_missin
 
 async def test_settle_of_a_pod_that_is_gone_says_so() -> None:
     world = World(engine=Counted(settled={"uid-p"}))
-    world.script.on("get", PATH, reply(200, docs.pod("p", version=9)), status(404, "NotFound"))
+    world.script.on("get", PATH, reply(200, api_objects.pod("p", version=9)), status(404, "NotFound"))
     async with world.running() as executor:
         executor.perform([Settle(POD, "n1", "d-1")])
         await until(lambda: world.events)

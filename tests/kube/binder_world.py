@@ -12,7 +12,7 @@ from aischeduler.model.actions import Bind
 from aischeduler.model.events import BindRefusal, BindRefused
 from aischeduler.model.pod import Pod
 from tests.build import a_pod
-from tests.kube.scripted import Answer, Counted, Script, Waits, broken, reply, serving, status
+from tests.kube.scripted_server import Answer, Counted, Script, Waits, broken, reply, serving, status
 
 PATH = "/api/v1/namespaces/default/pods/p/binding"
 BIND = Bind(a_pod("p", uid="u1"), "n1", "cpu", "cpu", "d1", 1)

@@ -13,7 +13,7 @@ from aischeduler.kube.errors import ApiError
 from aischeduler.kube.reflector import Handlers, Reflector
 from aischeduler.kube.watched_resources import Unreadable
 from aischeduler.model.events import Event, NodeGone, NodeSeen, PodGone, PodSeen, PoolGone, PoolSeen
-from tests.kube.scripted import Script, Waits, serving, until
+from tests.kube.scripted_server import Script, Waits, serving, until
 
 
 @dataclass

@@ -15,7 +15,8 @@ from typing import Final
 
 import msgspec
 
-from aischeduler.kube.api_types import UNREADABLE, Metadata, PodStatus, read_status, retry_after_seconds
+from aischeduler.kube.api_types import PodStatus
+from aischeduler.kube.meta_types import UNREADABLE, Metadata, read_status, retry_after_seconds
 from aischeduler.kube.pod_writes import (
     JSON,
     RETRY_AFTER_SECONDS,
