@@ -63,7 +63,7 @@ def written_events() -> list[tuple[EventReason, str]]:
     )
     kinds = [one.kind for one in (*watched, *others)]
     return [
-        *((note.reason, note.about.kind) for note in of_pods),
+        *((note.reason, note.regarding.kind) for note in of_pods),
         *((warn.reason, warn.about.kind) for warn in played().said if isinstance(warn, Warn)),
         *((EventReason.UNREADABLE, kind) for kind in kinds),
     ]

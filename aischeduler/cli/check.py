@@ -132,14 +132,14 @@ async def _cluster(options: Options) -> list[Event]:
     return events
 
 
-async def _listed(client: Client, resource: watched_resources.Resource[Any]) -> list[Event]:
+async def _listed(client: Client, resource: watched_resources.WatchedResource[Any]) -> list[Event]:
     """Return an event for each object that can be read."""
     events: list[Event] = []
     async with aclosing(pages(client, resource, read_raw)) as found:
         async for page in found:
             for item in page.items or ():
                 with suppress(*UNREADABLE):
-                    events.append(resource.seen(resource.document.decode(item)))
+                    events.append(resource.seen_event(resource.object_decoder.decode(item)))
     return events
 
 
@@ -227,7 +227,7 @@ def _kind(document: Document) -> Iterator[Finding]:
 def _admit(documents: Sequence[Document], seen: _Seen) -> None:
     """Create everything, in an order that lets each find what it needs."""
     admission, specs = Admission(), SpecCache()
-    readers: dict[tuple[str, str], watched_resources.Resource[Any]] = {
+    readers: dict[tuple[str, str], watched_resources.WatchedResource[Any]] = {
         POOL: watched_resources.pools(), NODE: watched_resources.nodes(), NAMESPACE: watched_resources.namespaces()
     }  # fmt: skip
     kinds = tuple(PATHS)
@@ -237,7 +237,7 @@ def _admit(documents: Sequence[Document], seen: _Seen) -> None:
         seen.findings += created.findings
         reader = readers.get((document.api_version, document.kind))
         if reader is not None and created.raw is not None:
-            event = reader.seen(reader.document.decode(created.raw))
+            event = reader.seen_event(reader.object_decoder.decode(created.raw))
             seen.events.append(event)
             if isinstance(event, PoolSeen):
                 seen.pools[event.pool.name] = document, event.pool
@@ -247,7 +247,7 @@ def _admit(documents: Sequence[Document], seen: _Seen) -> None:
         if (template.document.api_version, template.document.kind) not in PATHS:  # a Job has told them itself
             seen.findings += created.findings
         if created.raw is not None:
-            event = pods.seen(pods.document.decode(created.raw))
+            event = pods.seen_event(pods.object_decoder.decode(created.raw))
             if isinstance(event, PodSeen):
                 seen.pods.append((template, event.pod))
 

@@ -20,7 +20,7 @@ from aischeduler.kube.backoff import Timing
 from aischeduler.kube.client import Client
 from aischeduler.kube.errors import ApiError, RefusedError
 from aischeduler.kube.reflector import Handlers, Reflector
-from aischeduler.kube.watched_resources import Unreadable
+from aischeduler.kube.watched_resources import UnreadableObject
 from aischeduler.model.events import Event
 
 DRAW_SECONDS: Final = 1.0
@@ -70,13 +70,13 @@ class _Heard:
         self._unreadable: dict[str, str] = {}
         self._failure: tuple[ApiError, str, float] | None = None
 
-    def seen(self, document: PoolDocument) -> None:
+    def pool_seen(self, document: PoolDocument) -> None:
         """Take in a Pool as it now is."""
         name = document.metadata.name
         self._pools[name] = document
         self._unreadable.pop(name, None)
 
-    def gone(self, name: str) -> None:
+    def pool_gone(self, name: str) -> None:
         """Take in that there is no Pool of this name."""
         self._pools.pop(name, None)
         self._unreadable.pop(name, None)
@@ -84,7 +84,7 @@ class _Heard:
     def event(self, _event: Event) -> None:
         """Take in nothing: the documents were."""
 
-    def unreadable(self, found: Unreadable) -> None:
+    def unreadable(self, found: UnreadableObject) -> None:
         """Take in that a Pool is there and cannot be read."""
         self._unreadable[found.name] = f"pool {found.name}: {found.message}"
 

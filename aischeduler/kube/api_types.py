@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Raw, Struct, field
 
-from aischeduler.kube.meta_types import NONE, LabelledMetadata, Metadata, Owner
+from aischeduler.kube.meta_types import ABSENT, LabelledMetadata, Metadata, OwnerReference
 from aischeduler.model.names import POOL_KEY
 
 
@@ -26,8 +26,8 @@ class PodMetadata(Metadata, rename="camel", gc=False):
     """Metadata of a pod: its labels are looked up by their bytes, its owners are read where one may matter."""
 
     annotations: PodAnnotations | None = None
-    labels: Raw = NONE
-    owner_references: Raw = NONE
+    labels: Raw = ABSENT
+    owner_references: Raw = ABSENT
     deletion_grace_period_seconds: int | None = None
 
 
@@ -36,8 +36,8 @@ class ContainerPart(Struct, rename="camel", gc=False):
 
     name: str = ""
     restart_policy: str | None = None
-    resources: Raw = NONE
-    ports: Raw = NONE
+    resources: Raw = ABSENT
+    ports: Raw = ABSENT
 
 
 class Gate(Struct, gc=False):
@@ -83,9 +83,9 @@ class PodAffinityPart(Struct, gc=False):
 class AffinityPart(Struct, rename="camel", gc=False):
     """Affinity: the parts about nodes and about pods to stay away from, and whether there is one to pods."""
 
-    node_affinity: Raw = NONE
+    node_affinity: Raw = ABSENT
     pod_affinity: PodAffinityPart | None = None
-    pod_anti_affinity: Raw = NONE
+    pod_anti_affinity: Raw = ABSENT
 
 
 class SpreadPart(Struct, rename="camel", gc=False):
@@ -117,22 +117,22 @@ class PodSpecPart(Struct, rename="camel", gc=False):
     preemption_policy: str | None = None
     containers: list[ContainerPart] | None = None
     init_containers: list[ContainerPart] | None = None
-    resources: Raw = NONE
-    overhead: Raw = NONE
-    node_selector: Raw = NONE
+    resources: Raw = ABSENT
+    overhead: Raw = ABSENT
+    node_selector: Raw = ABSENT
     affinity: AffinityPart | None = None
-    tolerations: Raw = NONE
+    tolerations: Raw = ABSENT
     scheduling_gates: list[Gate] | None = None
     topology_spread_constraints: list[SpreadPart] | None = None
     resource_claims: list[Present] | None = None
-    volumes: Raw = NONE
+    volumes: Raw = ABSENT
 
 
 Quantities = dict[str, str | int | float]
 """Amounts by resource; the API server writes texts, but a number is a quantity too."""
 
 
-class Resources(Struct, gc=False):
+class ResourceRequests(Struct, gc=False):
     """A container's or a pod's requests; limits never matter."""
 
     requests: Quantities | None = None
@@ -142,8 +142,8 @@ class ContainerStatus(Struct, rename="camel", gc=False):
     """What the kubelet granted to one container."""
 
     name: str = ""
-    allocated_resources: Raw = NONE
-    resources: Raw = NONE
+    allocated_resources: Raw = ABSENT
+    resources: Raw = ABSENT
 
 
 class PodStatus(Struct, rename="camel", gc=False):
@@ -152,7 +152,7 @@ class PodStatus(Struct, rename="camel", gc=False):
     phase: str | None = None
     start_time: datetime | None = None
     nominated_node_name: str | None = None
-    conditions: Raw = NONE
+    conditions: Raw = ABSENT
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
 
@@ -229,8 +229,8 @@ class NodeSpecPart(Struct, gc=False):
 class NodeStatus(Struct, gc=False):
     """The status of a node."""
 
-    allocatable: Raw = NONE
-    capacity: Raw = NONE
+    allocatable: Raw = ABSENT
+    capacity: Raw = ABSENT
 
 
 class NodeDocument(Struct, gc=False):
@@ -252,7 +252,7 @@ class PoolDocument(Struct, gc=False):
 class BudgetSpecPart(Struct, gc=False):
     """The spec of a PodDisruptionBudget; the selector is read apart, because a wrong one protects nothing."""
 
-    selector: Raw = NONE
+    selector: Raw = ABSENT
 
 
 class BudgetStatus(Struct, rename="camel", gc=False):
@@ -279,7 +279,7 @@ class NamespaceDocument(Struct, gc=False):
 class OwnedMetadata(Metadata, rename="camel", gc=False):
     """Metadata of a claim: its owners count."""
 
-    owner_references: list[Owner] | None = None
+    owner_references: list[OwnerReference] | None = None
 
 
 class ClaimSpecPart(Struct, rename="camel", gc=False):

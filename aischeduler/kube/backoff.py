@@ -13,17 +13,17 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-BACKOFF_FIRST_SECONDS: Final = 0.8
-BACKOFF_LONGEST_SECONDS: Final = 30.0
-HEALTHY_SECONDS: Final = 120.0
+INITIAL_BACKOFF_SECONDS: Final = 0.8
+BACKOFF_SECONDS_MAX: Final = 30.0
+BACKOFF_RESET_SECONDS: Final = 120.0
 """After this long without a failure the next one counts as the first."""
-HOLD_LONGEST_SECONDS: Final = 60.0
+RETRY_AFTER_SECONDS_MAX: Final = 60.0
 """Longest that a Retry-After is obeyed."""
-SPREAD_LONGEST_SECONDS: Final = 2.0
+JITTER_SECONDS_MAX: Final = 2.0
 """Longest time over which those who waited for the API server go on; it is as long as they had to wait."""
 
 
-class Chance(Protocol):
+class RandomSource(Protocol):
     """A source of numbers in [0, 1)."""
 
     def random(self) -> float:
@@ -39,7 +39,7 @@ class Timing:
 
     clock: Callable[[], float]
     sleep: Callable[[float], Awaitable[None]]
-    chance: Chance
+    jitter: RandomSource
     throttle: "Throttle" = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -53,8 +53,8 @@ class ExponentialBackoff:
     def __init__(
         self,
         timing: Timing,
-        first_seconds: float = BACKOFF_FIRST_SECONDS,
-        longest_seconds: float = BACKOFF_LONGEST_SECONDS,
+        first_seconds: float = INITIAL_BACKOFF_SECONDS,
+        longest_seconds: float = BACKOFF_SECONDS_MAX,
     ) -> None:
         self._timing = timing
         self._first = first_seconds
@@ -65,32 +65,32 @@ class ExponentialBackoff:
     def next_seconds(self) -> float:
         """Count a failure and return how long to wait: between once and twice the doubled wait."""
         now = self._timing.clock()
-        if now - self._failed_at > HEALTHY_SECONDS:
+        if now - self._failed_at > BACKOFF_RESET_SECONDS:
             self._failures = 0
         self._failed_at = now
         wait = min(self._longest, self._first * float(2 ** min(self._failures, 16)))
         self._failures += 1
-        return wait * (1.0 + self._timing.chance.random())
+        return wait * (1.0 + self._timing.jitter.random())
 
     async def wait(self) -> None:
         """Count a failure and wait."""
         await self._timing.sleep(self.next_seconds())
 
 
-class Outage:
+class RetrySignal:
     """What several streams of one API server learn from each other: the first that is answered lets all try again."""
 
     def __init__(self) -> None:
-        self._over = asyncio.Event()
+        self._woken = asyncio.Event()
 
-    def over(self) -> None:
+    def wake(self) -> None:
         """Let all that wait now try at once."""
-        self._over.set()
-        self._over = asyncio.Event()
+        self._woken.set()
+        self._woken = asyncio.Event()
 
     async def wait(self, timing: Timing, seconds: float, asked_seconds: float = 0.0) -> None:
         """Wait so long, or until somebody was answered, but as long as the server has asked for in any case."""
-        over, asked = self._over, min(asked_seconds, HOLD_LONGEST_SECONDS)
+        over, asked = self._woken, min(asked_seconds, RETRY_AFTER_SECONDS_MAX)
         if asked:
             await timing.sleep(asked)
         if asked >= seconds:
@@ -109,55 +109,55 @@ class Throttle:
 
     def __init__(self, timing: Timing) -> None:
         self._timing = timing
-        self._open_at = timing.clock()
+        self._ends_at = timing.clock()
 
     @property
-    def closed(self) -> bool:
+    def active(self) -> bool:
         """Whether `pass_through` would wait now."""
-        return self._open_at > self._timing.clock()
+        return self._ends_at > self._timing.clock()
 
-    def hold(self, seconds: float) -> None:
+    def hold_for(self, seconds: float) -> None:
         """Close for at least so long from now."""
-        self._open_at = max(self._open_at, self._timing.clock() + min(seconds, HOLD_LONGEST_SECONDS))
+        self._ends_at = max(self._ends_at, self._timing.clock() + min(seconds, RETRY_AFTER_SECONDS_MAX))
 
-    async def pass_through(self) -> None:
+    async def wait(self) -> None:
         """Return once the door is open."""
-        while (left := self._open_at - self._timing.clock()) > 0:
-            await self._timing.sleep(left + self._timing.chance.random() * min(left, SPREAD_LONGEST_SECONDS))
+        while (left := self._ends_at - self._timing.clock()) > 0:
+            await self._timing.sleep(left + self._timing.jitter.random() * min(left, JITTER_SECONDS_MAX))
 
 
-class Rate:
+class RateLimiter:
     """At most `per_second` over time and `burst` at once."""
 
     def __init__(self, timing: Timing, per_second: float, burst: int) -> None:
         self._timing = timing
         self._next_at = float("-inf")
-        self._line = asyncio.Lock()
-        self.change(per_second, burst)
+        self._turn = asyncio.Lock()
+        self.set_limits(per_second, burst)
 
-    def change(self, per_second: float, burst: int) -> None:
+    def set_limits(self, per_second: float, burst: int) -> None:
         """Take other limits; turns that were taken stay taken."""
         self._interval = 1.0 / per_second
         self._burst_seconds = burst * self._interval
 
     @property
-    def used_up(self) -> bool:
+    def exhausted(self) -> bool:
         """Whether `pass_through` would wait now."""
         now = self._timing.clock()
-        return self._line.locked() or self._next(now) > now
+        return self._turn.locked() or self._next(now) > now
 
     @property
-    def left(self) -> int:
+    def available(self) -> int:
         """How many turns there are now without waiting."""
         now = self._timing.clock()
-        return int((now - self._next(now)) / self._interval) + 1 if not self.used_up else 0
+        return int((now - self._next(now)) / self._interval) + 1 if not self.exhausted else 0
 
-    async def pass_through(self) -> None:
+    async def wait(self) -> None:
         """Take one turn; wait for it where the turns of now are used up.
 
         One of those who wait has its turn, the others stand in line: so other limits count for them at once.
         """
-        async with self._line:
+        async with self._turn:
             now = self._timing.clock()
             self._next_at = self._next(now)
             if self._next_at > now:

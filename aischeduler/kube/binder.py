@@ -20,9 +20,9 @@ from typing import Final, Protocol, assert_never
 
 from aischeduler.config.schema import BIND_IN_FLIGHT_MAX
 from aischeduler.kube.backoff import ExponentialBackoff, Timing
-from aischeduler.kube.concurrency_limit import CROWD, ConcurrencyLimit
+from aischeduler.kube.concurrency_limit import BACKLOG, ConcurrencyLimit
 from aischeduler.kube.connection_pool import ConnectionPool
-from aischeduler.kube.errors import ApiError, Failed, RefusedError, UnreachableError
+from aischeduler.kube.errors import ApiError, OnInternalError, RefusedError, UnreachableError
 from aischeduler.kube.pod_writes import (
     BIND_TRIES_MAX,
     BindAccepted,
@@ -41,21 +41,21 @@ from aischeduler.model.actions import Bind, Settle
 from aischeduler.model.events import BindRefused
 from aischeduler.model.pod import Pod
 
-BINDS_AHEAD: Final = 4
+QUEUED_PER_IN_FLIGHT: Final = 4
 """Decided Bindings of a pool that may wait, as a multiple of those in flight; above that it decides nothing more."""
-BINDS_AHEAD_MAX: Final = 128
+QUEUED_MAX: Final = 128
 STALE_SECONDS: Final = 30.0
 """A Binding that was decided so long ago is decided anew instead of sent: a queue that moves is far quicker."""
-READS_MAX: Final = 3
+READ_TRIES_MAX: Final = 3
 """Reads of a pod that the server answers without telling, before the Binding is in doubt and its task goes on."""
-REVIEW_SECONDS: Final = 2.0
+RECHECK_SECONDS: Final = 2.0
 """How often the Bindings in doubt are compared with what the watch has told."""
 
-_TIRED: Final = frozenset((408, 429, 502, 503, 504))
+_OVERLOADED: Final = frozenset((408, 429, 502, 503, 504))
 """What a server, or a proxy before it, answers that is away or has enough to do."""
 
 Outcome = BindAccepted | BindRefused
-Done = Callable[[Bind, Outcome, float], None]
+OnOutcome = Callable[[Bind, Outcome, float], None]
 """Hears the outcome of a Binding, and after how many seconds since it was submitted."""
 ReadPod = Callable[[Pod], Awaitable[Pod | None]]
 """Read a pod as it now is: None where no pod of its name exists; raises ApiError."""
@@ -65,7 +65,7 @@ def no_epoch() -> None:
     """Return the term of a leader where there is no election."""
 
 
-class Assumptions(Protocol):
+class AssumedPods(Protocol):
     """What the engine still counts on; see `engine.scheduler.Scheduler`."""
 
     def still_assumed(self, uid: str, decision: str) -> bool:
@@ -76,11 +76,11 @@ class Assumptions(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class BindTerms:
+class BinderOptions:
     """How many Bindings may be under way at a time, what the engine counts on, and in which leader's term we are."""
 
     in_flight: int
-    engine: Assumptions
+    engine: AssumedPods
     epoch: Callable[[], int | None] = no_epoch
 
 
@@ -101,9 +101,14 @@ class Binder:
     """Binds what is submitted; `work_queue` is what has no outcome yet."""
 
     def __init__(
-        self, connections: ConnectionPool, read_pod: ReadPod, timing: Timing, terms: BindTerms, failed: Failed
+        self,
+        connections: ConnectionPool,
+        read_pod: ReadPod,
+        timing: Timing,
+        terms: BinderOptions,
+        failed: OnInternalError,
     ) -> None:
-        self.work_queue: WorkQueue[PendingBinding] = WorkQueue(_ahead(terms.in_flight))
+        self.work_queue: WorkQueue[PendingBinding] = WorkQueue(_queued_max(terms.in_flight))
         self.answered = asyncio.Event()
         """Set when an answer came while more Bindings wait to be sent, for who waits for answers to clear."""
         self.unanswered = 0
@@ -112,77 +117,77 @@ class Binder:
         self._connections = connections
         self._read_pod = read_pod
         self._timing = timing
-        self._terms = terms
+        self._options = terms
         self._concurrency = ConcurrencyLimit(terms.in_flight, timing.clock)
         self._grown = asyncio.Event()
         self._failed = failed
-        self._held: dict[str, PendingBinding] = {}
+        self._pending: dict[str, PendingBinding] = {}
         """What was submitted and whose outcome has not been told, by the pod's uid, in that order."""
-        self._doubtful: dict[str, PendingBinding] = {}
+        self._in_doubt: dict[str, PendingBinding] = {}
         """Of them those that no task has in hand and none will take."""
-        self._doubt = asyncio.Event()
+        self._has_doubt = asyncio.Event()
 
     def submit(self, action: Bind) -> None:
         """Put a Binding at the end of its pool's queue."""
         submitted = PendingBinding(action, self._timing.clock())
-        if (older := self._doubtful.get(action.pod.uid)) is not None:
+        if (older := self._in_doubt.get(action.pod.uid)) is not None:
             self._forget(older)  # the engine has decided anew, so it knows
-        self._held[action.pod.uid] = submitted
+        self._pending[action.pod.uid] = submitted
         self.work_queue.put(submitted, action.pool)
-        if self.work_queue.waiting >= CROWD and self._concurrency.crowd():
+        if self.work_queue.waiting >= BACKLOG and self._concurrency.note_backlog():
             self._grown.set()
 
-    def bound(self, in_flight: int) -> None:
+    def set_in_flight_max(self, in_flight: int) -> None:
         """Let so many Bindings be under way at a time from now on, at most `BIND_IN_FLIGHT_MAX`."""
-        self.work_queue.allow(_ahead(in_flight))
-        if self._concurrency.bound(in_flight):
+        self.work_queue.set_lane_limit(_queued_max(in_flight))
+        if self._concurrency.set_limit(in_flight):
             self._grown.set()
 
     @property
     def throttled(self) -> bool:
         """Say whether the API server has asked us to wait."""
-        return self._throttle.closed
+        return self._throttle.active
 
     @property
     def in_doubt(self) -> int:
         """How many Bindings wait for a look at their pods."""
-        return len(self._doubtful)
+        return len(self._in_doubt)
 
     def oldest_seconds(self) -> float:
         """Return how long ago the oldest Binding was submitted whose outcome has not been told; 0 where none is."""
-        oldest = next(iter(self._held.values()), None)
+        oldest = next(iter(self._pending.values()), None)
         return self._timing.clock() - oldest.since if oldest is not None else 0.0
 
-    def has_lost(self, looked: Settle) -> bool:
+    def is_lost(self, looked: Settle) -> bool:
         """Say whether no Binding of an assumption is held here: its outcome was told, or a bug has lost it."""
         uid = looked.pod.uid
-        return uid not in self._held and self._terms.engine.still_assumed(uid, looked.decision)
+        return uid not in self._pending and self._options.engine.still_assumed(uid, looked.decision)
 
-    def has_in_hand(self, uid: str) -> bool:
+    def has_in_progress(self, uid: str) -> bool:
         """Say whether a Binding of this pod waits for a task or has one: that task will know."""
-        return uid in self._held and uid not in self._doubtful
+        return uid in self._pending and uid not in self._in_doubt
 
-    async def run(self, done: Done) -> None:
+    async def run(self, done: OnOutcome) -> None:
         """Bind until cancelled; what an earlier run had in hand is in doubt."""
         waiting = {id(submitted) for submitted in self.work_queue.items()}
-        for submitted in self._held.values():
+        for submitted in self._pending.values():
             if id(submitted) not in waiting:
                 self._put_in_doubt(submitted)
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._review(), name="binder review")
+            group.create_task(self._recheck(), name="binder review")
             for number in range(BIND_IN_FLIGHT_MAX):
                 group.create_task(self._bind_all(number, done), name=f"binder {number}")
 
-    def settled(self, looked: Settle, pod: Pod | None, done: Done) -> None:
+    def settle(self, looked: Settle, pod: Pod | None, done: OnOutcome) -> None:
         """Hear how the pod of a Binding that may be in doubt was read to be."""
-        submitted = self._doubtful.get(looked.pod.uid)
+        submitted = self._in_doubt.get(looked.pod.uid)
         if submitted is None or submitted.action.decision != looked.decision:
             return
         why = "the answer to the Binding was unclear"
         outcome = settle(submitted.action, pod, why) or unavailable(submitted.action, why)
         self._conclude(submitted, outcome, done)
 
-    async def _bind_all(self, number: int, done: Done) -> None:
+    async def _bind_all(self, number: int, done: OnOutcome) -> None:
         while True:
             while number >= self._concurrency.size:
                 await self._grown.wait()
@@ -198,7 +203,7 @@ class Binder:
             else:
                 self._conclude(submitted, outcome, done)
 
-    def _conclude(self, submitted: PendingBinding, outcome: Outcome, done: Done) -> None:
+    def _conclude(self, submitted: PendingBinding, outcome: Outcome, done: OnOutcome) -> None:
         """Tell the outcome; one that nobody could be told of is left to the next look at the pod."""
         self._finish(submitted)
         try:
@@ -210,8 +215,8 @@ class Binder:
             self._forget(submitted)
 
     def _put_in_doubt(self, submitted: PendingBinding) -> None:
-        self._doubtful[submitted.action.pod.uid] = submitted
-        self._doubt.set()
+        self._in_doubt[submitted.action.pod.uid] = submitted
+        self._has_doubt.set()
 
     def _finish(self, submitted: PendingBinding) -> None:
         if not submitted.known:
@@ -222,44 +227,44 @@ class Binder:
         """Let go of a Binding whose outcome is known to the engine."""
         self._finish(submitted)
         uid = submitted.action.pod.uid
-        if self._held.get(uid) is submitted:
-            del self._held[uid]
-        self._doubtful.pop(uid, None)
+        if self._pending.get(uid) is submitted:
+            del self._pending[uid]
+        self._in_doubt.pop(uid, None)
 
-    async def _review(self) -> None:
+    async def _recheck(self) -> None:
         """Let go of Bindings in doubt whose pods the watch has shown bound or gone."""
         while True:
-            await self._doubt.wait()
-            await self._timing.sleep(REVIEW_SECONDS)
-            for submitted in tuple(self._doubtful.values()):
+            await self._has_doubt.wait()
+            await self._timing.sleep(RECHECK_SECONDS)
+            for submitted in tuple(self._in_doubt.values()):
                 action = submitted.action
-                if not self._terms.engine.still_assumed(action.pod.uid, action.decision):
+                if not self._options.engine.still_assumed(action.pod.uid, action.decision):
                     self._forget(submitted)
-            if not self._doubtful:
-                self._doubt.clear()
+            if not self._in_doubt:
+                self._has_doubt.clear()
 
     async def _bind(self, submitted: PendingBinding) -> Outcome | None:
         """Return the one outcome of a Binding, however long it takes; None where it is in doubt."""
         action = submitted.action
-        path, body = binding(action, self._terms.epoch())
+        path, body = binding(action, self._options.epoch())
         backoff = ExponentialBackoff(self._timing)
         tries = 0
         while True:
-            if self._throttle.closed:
-                await self._throttle.pass_through()
-            if why := self._obsolete(submitted):
+            if self._throttle.active:
+                await self._throttle.wait()
+            if why := self._why_stale(submitted):
                 return stale(action, why)
             answer = await self._post(action, path, body)
             match answer:
                 case BindAccepted() | BindRefused():
                     return answer
                 case Throttled(seconds):
-                    self._throttle.hold(seconds)
+                    self._throttle.hold_for(seconds)
                 case Unauthenticated():
                     await backoff.wait()
                 case Unknown(message):
                     tries += 1
-                    pod = await self._look(action, backoff)
+                    pod = await self._read_until_known(action, backoff)
                     if isinstance(pod, _InDoubt):
                         return None
                     outcome = settle(action, pod, message)
@@ -270,9 +275,9 @@ class Binder:
                 case _:
                     assert_never(answer)
 
-    def _obsolete(self, submitted: PendingBinding) -> str:
+    def _why_stale(self, submitted: PendingBinding) -> str:
         """Return why a Binding of which nothing is in effect is not to be sent; empty when it is."""
-        action, engine = submitted.action, self._terms.engine
+        action, engine = submitted.action, self._options.engine
         if not engine.still_assumed(action.pod.uid, action.decision):
             return "the pod is gone, or is where the watch shows it"
         if not engine.has_node(action.node):
@@ -296,20 +301,20 @@ class Binder:
         more_waits = self.work_queue.waiting > 0
         if more_waits and answer.status < 300:
             self.answered.set()
-        if self._concurrency.answered(self._timing.clock() - began, more_waits=more_waits):
+        if self._concurrency.record_answer(self._timing.clock() - began, more_waits=more_waits):
             self._grown.set()
         return read_bind_answer(action, answer.status, answer.retry_after, answer.body)
 
-    async def _look(self, action: Bind, backoff: ExponentialBackoff) -> Pod | _InDoubt | None:
+    async def _read_until_known(self, action: Bind, backoff: ExponentialBackoff) -> Pod | _InDoubt | None:
         """Read the pod until the server tells; in doubt where it answers again and again and does not."""
         answered = 0
-        while answered < READS_MAX:
+        while answered < READ_TRIES_MAX:
             await backoff.wait()
             try:
                 return await self._read_pod(action.pod)
             except RefusedError as error:
-                self._throttle.hold(error.retry_after_seconds or 0.0)
-                answered += error.status not in _TIRED
+                self._throttle.hold_for(error.retry_after_seconds or 0.0)
+                answered += error.status not in _OVERLOADED
             except UnreachableError:
                 continue
             except ApiError:
@@ -320,6 +325,6 @@ class Binder:
         return _InDoubt()
 
 
-def _ahead(in_flight: int) -> int:
+def _queued_max(in_flight: int) -> int:
     """Return how many decided Bindings of a pool may wait where so many may be under way."""
-    return min(BINDS_AHEAD * in_flight, BINDS_AHEAD_MAX)
+    return min(QUEUED_PER_IN_FLIGHT * in_flight, QUEUED_MAX)

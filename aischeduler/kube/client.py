@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from typing import Final, Self
 from urllib.parse import urlencode
 
-from aischeduler.kube.connection_pool import ConnectionPool, Fence, let_pass
-from aischeduler.kube.errors import GarbledError, RefusedError, UnreachableError
+from aischeduler.kube.connection_pool import ConnectionPool, Fence, no_fence
+from aischeduler.kube.errors import MalformedAnswerError, RefusedError, UnreachableError
 from aischeduler.kube.http_connection import Answer, Stream
 from aischeduler.kube.meta_types import read_status, retry_after_seconds
 from aischeduler.kube.server_access import Server
 
 LIST_SECONDS: Final = 120.0
 """Longest that a page of a list may take."""
-IN_FLIGHT_MAX: Final = 64
+REQUESTS_IN_FLIGHT_MAX: Final = 64
 """Requests under way at once. Watches count apart from them: none waits behind reads that hang."""
 JSON: Final = "application/json"
 LINE_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -37,7 +37,7 @@ class Watch:
 
     async def read(self) -> bytes:
         """Return the next piece, or nothing at the clean end; raises UnreachableError."""
-        return await _piece(self._stream)
+        return await _read_chunk(self._stream)
 
 
 class LineSplitter:
@@ -45,27 +45,27 @@ class LineSplitter:
 
     def __init__(self, limit_bytes: int = LINE_BYTES_MAX) -> None:
         self._limit = limit_bytes
-        self._begun: list[bytes] = []
-        self._begun_bytes = 0
+        self._partial: list[bytes] = []
+        self._partial_bytes = 0
 
     @property
     def unfinished(self) -> bool:
         """Whether a line has begun and not ended."""
-        return bool(self._begun)
+        return bool(self._partial)
 
     def feed(self, piece: bytes) -> list[bytes]:
         """Return the lines that end in this piece, without their ends and without empty ones."""
         lines = piece.split(b"\n")
         rest = lines.pop()
-        if lines and self._begun:
-            self._begun.append(lines[0])
-            lines[0] = b"".join(self._begun)
-            self._begun, self._begun_bytes = [], 0
+        if lines and self._partial:
+            self._partial.append(lines[0])
+            lines[0] = b"".join(self._partial)
+            self._partial, self._partial_bytes = [], 0
         if rest:
-            self._begun.append(rest)
-            self._begun_bytes += len(rest)
-            if self._begun_bytes > self._limit:
-                raise GarbledError(f"a line is longer than {self._limit} bytes")
+            self._partial.append(rest)
+            self._partial_bytes += len(rest)
+            if self._partial_bytes > self._limit:
+                raise MalformedAnswerError(f"a line is longer than {self._limit} bytes")
         return [line for line in lines if line]
 
 
@@ -75,8 +75,8 @@ class Client:
     `connections` has the connections, and says how long an answer may take where the request does not.
     """
 
-    def __init__(self, server: Server, fence: Fence = let_pass) -> None:
-        self.connections = ConnectionPool(server, IN_FLIGHT_MAX, fence=fence)
+    def __init__(self, server: Server, fence: Fence = no_fence) -> None:
+        self.connections = ConnectionPool(server, REQUESTS_IN_FLIGHT_MAX, fence=fence)
 
     async def __aenter__(self) -> Self:
         return self
@@ -102,7 +102,7 @@ class Client:
         async with AsyncExitStack() as stack:
             stream = await self._open(stack, path, query, silence_seconds)
             if stream.status >= 300:
-                answer = Answer(stream.status, stream.retry_after, await _whole(stream))
+                answer = Answer(stream.status, stream.retry_after, await _read_all(stream))
                 raise self._refusal(self._checked(answer, path), f"GET {path}")
             yield Watch(stream)
 
@@ -141,8 +141,8 @@ class Client:
     def _refusal(self, answer: Answer, request: str) -> RefusedError:
         """Return the error that an answer means; a 401 with what kept the credentials from being read."""
         error = refusal(answer.status, answer.body, answer.retry_after, request)
-        if error.status == 401 and self.connections.failure:
-            message = f"{error.message}; {self.connections.failure}"
+        if error.status == 401 and self.connections.credential_failure:
+            message = f"{error.message}; {self.connections.credential_failure}"
             return RefusedError(error.status, error.reason, message, error.retry_after_seconds, request)
         return error
 
@@ -154,16 +154,16 @@ def refusal(status: int, body: bytes, retry_after: str | None, request: str) -> 
     return RefusedError(status, said.reason or "Unknown", message, retry_after_seconds(retry_after), request)
 
 
-async def _piece(stream: Stream) -> bytes:
+async def _read_chunk(stream: Stream) -> bytes:
     try:
         return await stream.read()
     except UnreachableError as error:
         raise UnreachableError(f"the stream broke: {error}") from error
 
 
-async def _whole(stream: Stream) -> bytes:
+async def _read_all(stream: Stream) -> bytes:
     pieces: list[bytes] = []
-    while piece := await _piece(stream):
+    while piece := await _read_chunk(stream):
         pieces.append(piece)
     return b"".join(pieces)
 

@@ -13,11 +13,11 @@ Source: hill climbing on throughput; at a busy server more under way only waits 
 from collections.abc import Callable
 from typing import Final
 
-FIRST: Final = 64
+INITIAL: Final = 64
 """Under way for a few pods: each further one costs a TLS handshake, which they are not worth."""
-USUAL: Final = 128
+BACKLOG_MIN: Final = 128
 """Under way for a crowd: a server nearby is busy with half of them too, but spends more on each, as does etcd."""
-CROWD: Final = USUAL
+BACKLOG: Final = BACKLOG_MIN
 """So many that wait at one time are a crowd: each connection has something to send at once."""
 STEP: Final = 2
 """A trial is with so many times as many, or with the same part."""
@@ -39,55 +39,55 @@ BUSY_SHARE: Final = 0.8
 class ConcurrencyLimit:
     """How many requests may be under way now: `size`, at most `limit`."""
 
-    def __init__(self, limit: int, clock: Callable[[], float], first: int = FIRST) -> None:
-        self._first = first
-        self.size = self._least = min(first, limit)
+    def __init__(self, limit: int, clock: Callable[[], float], first: int = INITIAL) -> None:
+        self._initial = first
+        self.size = self._min = min(first, limit)
         self._limit = limit
         self._clock = clock
         self._trial: tuple[int, float] | None = None
         """Size and rate before the trial that is under way."""
-        self._up = True
-        self._rest = 0
+        self._growing = True
+        self._rest_periods = 0
         self._began = clock()
         self._answers = 0
-        self._awaited = 0
+        self._awaited_answers = 0
         """How many of the answers came while more waited to be sent."""
         self._quickest_seconds = float("inf")
 
-    def answered(self, seconds: float, *, more_waits: bool) -> bool:
+    def record_answer(self, seconds: float, *, more_waits: bool) -> bool:
         """Hear after how long an answer came, and whether more waits to be sent; say whether the window has grown."""
         now = self._clock()
         if not self._answers:
             self._began = max(self._began, now - seconds)  # before that there was nothing to do
         self._answers += 1
-        self._awaited += more_waits
+        self._awaited_answers += more_waits
         self._quickest_seconds = min(self._quickest_seconds, seconds)
         passed = now - self._began
         if passed < PERIOD_SECONDS or self._answers < ROUNDS * self.size:
             return False
         before = self.size
-        if self._awaited >= BUSY_SHARE * self._answers:
+        if self._awaited_answers >= BUSY_SHARE * self._answers:
             self._judge(self._answers / passed)
         elif self._trial is not None:
             self.size, self._trial = self._trial[0], None
-        self._begin()
+        self._begin_period()
         return self.size > before
 
-    def crowd(self) -> bool:
+    def note_backlog(self) -> bool:
         """Hear that a crowd waits to be sent; say whether the window has grown."""
-        usual = min(USUAL, self._limit)
-        if self._least >= usual:
+        usual = min(BACKLOG_MIN, self._limit)
+        if self._min >= usual:
             return False
-        before, self._least = self.size, usual
+        before, self._min = self.size, usual
         self.size, self._trial = max(before, usual), None
-        self._begin()
+        self._begin_period()
         return self.size > before
 
-    def bound(self, limit: int) -> bool:
+    def set_limit(self, limit: int) -> bool:
         """Take another limit; say whether the window has grown."""
         before, self._limit, self._trial = self.size, limit, None
-        self._least = min(max(self._least, self._first), limit)
-        self.size = min(max(before, self._least), limit)
+        self._min = min(max(self._min, self._initial), limit)
+        self.size = min(max(before, self._min), limit)
         return self.size > before
 
     def _judge(self, rate: float) -> None:
@@ -96,26 +96,26 @@ class ConcurrencyLimit:
             enough = MORE_ANSWERS if self.size > size else AS_MANY_ANSWERS
             self._trial = None
             if rate < enough * rate_before:
-                self.size, self._rest, self._up = size, REST_PERIODS, not self._up
+                self.size, self._rest_periods, self._growing = size, REST_PERIODS, not self._growing
                 return
-        if self._rest:
-            self._rest -= 1
+        if self._rest_periods:
+            self._rest_periods -= 1
             return
-        self._try(rate)
+        self._begin_trial(rate)
 
-    def _try(self, rate: float) -> None:
+    def _begin_trial(self, rate: float) -> None:
         """Begin a trial with more or fewer; where there is no way on, turn round."""
         far = rate * self._quickest_seconds >= FAR_SHARE * self.size
-        size = min(self.size * STEP, self._limit) if self._up else max(self.size // STEP, self._least)
+        size = min(self.size * STEP, self._limit) if self._growing else max(self.size // STEP, self._min)
         if size == self.size:
-            self._up = not self._up
-            self._rest = REST_PERIODS
-        elif self._up and not far:
-            self._up = False
+            self._growing = not self._growing
+            self._rest_periods = REST_PERIODS
+        elif self._growing and not far:
+            self._growing = False
         else:
             self._trial = self.size, rate
             self.size = size
 
-    def _begin(self) -> None:
-        self._began, self._answers, self._awaited = self._clock(), 0, 0
+    def _begin_period(self) -> None:
+        self._began, self._answers, self._awaited_answers = self._clock(), 0, 0
         self._quickest_seconds = float("inf")

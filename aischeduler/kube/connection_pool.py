@@ -17,7 +17,7 @@ from typing import Final
 from aischeduler import __version__
 from aischeduler.kube.dialer import dial
 from aischeduler.kube.errors import InterceptedError, UnreachableError
-from aischeduler.kube.http_connection import READ_BYTES, Answer, Connection, Stream, describe
+from aischeduler.kube.http_connection import READ_BYTES, Answer, Connection, Stream, describe_error
 from aischeduler.kube.meta_types import read_status
 from aischeduler.kube.server_access import Server
 
@@ -31,13 +31,13 @@ SWEEP_SECONDS: Final = 0.5
 IDLE_SECONDS: Final = 45.0
 """A connection that was not used for so long is closed: the server may be about to, and it costs both sides memory."""
 
-ASKS_AGAIN: Final = (401, 408, 429)
+RETRYABLE_STATUSES: Final = (401, 408, 429)
 """Answers after which the same request goes out again; an API server gives some of them as plain text."""
-UNSERVED: Final = b"404 page not found"
+NOT_SERVED_BODY: Final = b"404 page not found"
 """What an API server answers, as plain text, where it serves no resource of that kind."""
-PAGE: Final = b"<"
+HTML_START: Final = b"<"
 """What an answer in HTML begins with; an API server's never does."""
-UNSENT: Final = Answer(0, None, b"")
+NOT_SENT: Final = Answer(0, None, b"")
 
 Fence = Callable[[], Awaitable[None] | None]
 """Asked right before a write is sent, in the same step: nothing lets it pass, else it is asked again after that wait.
@@ -46,7 +46,7 @@ What it raises keeps the write from being sent.
 """
 
 
-def let_pass() -> None:
+def no_fence() -> None:
     """Let every write pass."""
 
 
@@ -59,24 +59,24 @@ class ConnectionPool:
     """
 
     def __init__(
-        self, server: Server, limit: int, answer_seconds: float = REQUEST_SECONDS, fence: Fence = let_pass
+        self, server: Server, limit: int, answer_seconds: float = REQUEST_SECONDS, fence: Fence = no_fence
     ) -> None:
         self._server = server
         self._fence = fence
         self.answer_seconds = answer_seconds
-        self.stood_still_seconds = 0.0
+        self.stalled_seconds = 0.0
         """How long, all in all, requests were under way and the server answered none; a stream without news is one."""
         self._buffer = memoryview(bytearray(READ_BYTES))
         self._idle: list[Connection] = []
         self._busy: set[Connection] = set()
         self._limit = limit
-        self._places = asyncio.Semaphore(limit)
+        self._slots = asyncio.Semaphore(limit)
         self._closer: asyncio.TimerHandle | None = None
         """Closes what is idle for too long; there while something is idle."""
         self._sweeper: asyncio.TimerHandle | None = None
         self._swept_at = 0.0
-        self._head_of: bytes | None = b""
-        self._head = b""
+        self._cached_authorization: bytes | None = b""
+        self._cached_headers = b""
 
     async def send(
         self, method: bytes, path: bytes, body: bytes = b"", content_type: bytes = b"", seconds: float | None = None
@@ -85,25 +85,27 @@ class ConnectionPool:
 
         `path` is everything from `/api` on, the query included.
         """
-        renewed, answer = False, UNSENT
-        async with self._places:
+        renewed, answer = False, NOT_SENT
+        async with self._slots:
             while True:
                 header = await self._server.authorization()
-                identity_number = self._server.identity_number
+                identity_number = self._server.certificate_number
                 request = self._request(header, method, path, body, content_type)
-                connection = self._take() or await self._connect()
-                self._watch_over(connection)
+                connection = self._take_idle() or await self._connect()
+                self._track(connection)
                 try:
                     wait = self._fence() if method != b"GET" else None
                     if wait is None:  # from here to the sending nothing is awaited
-                        answer = await connection.ask(request, self.answer_seconds if seconds is None else seconds)
+                        answer = await connection.send(request, self.answer_seconds if seconds is None else seconds)
                 finally:
-                    self._put_back(connection)
+                    self._release(connection)
                 if wait is not None:
                     await wait
-                elif answer.status < 300 and answer.body[:1] != PAGE:
+                elif answer.status < 300 and answer.body[:1] != HTML_START:
                     return answer
-                elif answer.status != 401 or renewed or not await self._server.renew(header, identity_number):
+                elif (
+                    answer.status != 401 or renewed or not await self._server.renew_credentials(header, identity_number)
+                ):
                     break
                 else:
                     renewed = True
@@ -112,9 +114,9 @@ class ConnectionPool:
     @asynccontextmanager
     async def stream(self, path: bytes, seconds: float) -> AsyncIterator[Stream]:
         """Send a GET and yield its answer as it comes; silence for so long is an UnreachableError."""
-        header, identity_number = await self._server.authorization(), self._server.identity_number
+        header, identity_number = await self._server.authorization(), self._server.certificate_number
         async with self._opened(header, path, seconds) as stream:
-            if stream.status != 401 or not await self._server.renew(header, identity_number):
+            if stream.status != 401 or not await self._server.renew_credentials(header, identity_number):
                 yield stream
                 return
         async with self._opened(await self._server.authorization(), path, seconds) as stream:
@@ -122,35 +124,35 @@ class ConnectionPool:
 
     @asynccontextmanager
     async def _opened(self, header: bytes | None, path: bytes, seconds: float) -> AsyncIterator[Stream]:
-        connection = self._take() or await self._connect()
-        self._watch_over(connection)
+        connection = self._take_idle() or await self._connect()
+        self._track(connection)
         try:
-            yield await connection.open(self._request(header, b"GET", path, b"", b""), seconds)
+            yield await connection.open_stream(self._request(header, b"GET", path, b"", b""), seconds)
         finally:
-            self._put_back(connection)
+            self._release(connection)
 
     def checked(self, answer: Answer, method: bytes, path: bytes) -> Answer:
         """Return a refusal that an API server gave; raises InterceptedError for any other answer.
 
         What asks to wait, or for other credentials, is believed whoever says it: the request is sent again anyway.
         """
-        unserved = method == b"GET" and answer.status == 404 and answer.body.strip() == UNSERVED
-        again = answer.status in ASKS_AGAIN or (answer.status >= 500 and answer.retry_after is not None)
+        unserved = method == b"GET" and answer.status == 404 and answer.body.strip() == NOT_SERVED_BODY
+        again = answer.status in RETRYABLE_STATUSES or (answer.status >= 500 and answer.retry_after is not None)
         if unserved or again or read_status(answer.body).kind == "Status":
             return answer
         error = InterceptedError(answer.status, f"{method.decode()} {path.decode()}", answer.body)
-        self._server.intercepted(error)
+        self._server.on_intercepted(error)
         raise error
 
     @property
-    def failure(self) -> str:
+    def credential_failure(self) -> str:
         """What kept the credentials from being read the last time; empty where nothing did."""
-        return self._server.failure
+        return self._server.credential_failure
 
-    def widen(self, limit: int) -> None:
+    def raise_limit(self, limit: int) -> None:
         """Let at least so many requests be under way from now on."""
         for _ in range(limit - self._limit):
-            self._places.release()
+            self._slots.release()
         self._limit = max(limit, self._limit)
 
     async def close(self) -> None:
@@ -163,34 +165,34 @@ class ConnectionPool:
         await asyncio.sleep(0)
 
     def _request(self, header: bytes | None, method: bytes, path: bytes, body: bytes, content_type: bytes) -> bytes:
-        if header != self._head_of or not self._head:
-            self._head_of, self._head = header, self._common_head(header)
-        start = b"%b %b%b HTTP/1.1\r\n%b" % (method, self._server.prefix.encode(), path, self._head)
+        if header != self._cached_authorization or not self._cached_headers:
+            self._cached_authorization, self._cached_headers = header, self._common_headers(header)
+        start = b"%b %b%b HTTP/1.1\r\n%b" % (method, self._server.path_prefix.encode(), path, self._cached_headers)
         if not content_type:
             return start + b"\r\n"
         return b"%bContent-Type: %b\r\nContent-Length: %d\r\n\r\n%b" % (start, content_type, len(body), body)
 
-    def _common_head(self, header: bytes | None) -> bytes:
+    def _common_headers(self, header: bytes | None) -> bytes:
         host = f"[{self._server.host}]" if ":" in self._server.host else self._server.host
         lines = [f"Host: {host}:{self._server.port}", f"User-Agent: {USER_AGENT}", "Accept: application/json"]
         head = "".join(f"{line}\r\n" for line in (*lines, "Accept-Encoding: identity")).encode()
         authorization = b"Authorization: %b\r\n" % header if header is not None else b""
         return head + self._server.impersonation + authorization
 
-    def _take(self) -> Connection | None:
-        oldest, ours = asyncio.get_running_loop().time() - IDLE_SECONDS, self._server.identity_number
+    def _take_idle(self) -> Connection | None:
+        oldest, ours = asyncio.get_running_loop().time() - IDLE_SECONDS, self._server.certificate_number
         while self._idle:
             connection = self._idle.pop()
-            if connection.usable and connection.idle_since >= oldest and connection.identity_number == ours:
+            if connection.usable and connection.idle_since >= oldest and connection.certificate_number == ours:
                 return connection
             connection.fail(UnreachableError("the connection was idle for too long, or is of an older certificate"))
         return None
 
     async def _connect(self) -> Connection:
-        tls, identity_number = self._server.tls, self._server.identity_number
+        tls, identity_number = self._server.tls, self._server.certificate_number
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                opened = await dial(self._server.host, self._server.port, self._server.proxy, self._server.lookup)
+                opened = await dial(self._server.host, self._server.port, self._server.proxy, self._server.resolver)
                 _, connection = await asyncio.get_running_loop().create_connection(
                     lambda: Connection(self._buffer, self._forget),
                     sock=opened,
@@ -199,17 +201,17 @@ class ConnectionPool:
                 )
         except (OSError, TimeoutError) as error:
             through = f" through the proxy {self._server.proxy}" if self._server.proxy is not None else ""
-            raise UnreachableError(f"no connection to {self._server.url}{through}: {describe(error)}") from error
-        connection.identity_number = identity_number
+            raise UnreachableError(f"no connection to {self._server.url}{through}: {describe_error(error)}") from error
+        connection.certificate_number = identity_number
         return connection
 
-    def _watch_over(self, connection: Connection) -> None:
+    def _track(self, connection: Connection) -> None:
         """Let the deadlines of a connection be kept."""
         self._busy.add(connection)
         if self._sweeper is None:
             self._sweep_later(asyncio.get_running_loop().time())
 
-    def _put_back(self, connection: Connection) -> None:
+    def _release(self, connection: Connection) -> None:
         """Keep a connection for the next request where its answer has ended and allows that, else close it."""
         self._busy.discard(connection)
         if connection.reusable:
@@ -237,10 +239,10 @@ class ConnectionPool:
     def _sweep(self) -> None:
         """End what has waited too long; runs only while something waits."""
         now = asyncio.get_running_loop().time()
-        if self._busy and all(one.asked_at < self._swept_at for one in self._busy):
-            self.stood_still_seconds += now - self._swept_at
+        if self._busy and all(one.sent_at < self._swept_at for one in self._busy):
+            self.stalled_seconds += now - self._swept_at
         for connection in [one for one in self._busy if one.deadline <= now]:
-            connection.fail(UnreachableError(f"no answer within {connection.seconds:g} s"))
+            connection.fail(UnreachableError(f"no answer within {connection.timeout_seconds:g} s"))
         self._sweeper = None
         if self._busy:
             self._sweep_later(now)

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from aischeduler.kube.errors import AccessError
 
-_FOREVER: Final = float("inf")
+_NO_EXPIRY: Final = float("inf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +26,13 @@ class Credential:
     """
 
     header: bytes | None = field(default=None, repr=False)
-    identity: bytes | None = field(default=None, repr=False)
-    left_seconds: float = _FOREVER
+    client_certificate: bytes | None = field(default=None, repr=False)
+    valid_seconds: float = _NO_EXPIRY
     where: str = field(default="", compare=False)
-    trouble: str = ""
+    failure: str = ""
 
 
-class Source(Protocol):
+class CredentialSource(Protocol):
     """Where credentials come from."""
 
     async def read(self, *, refused: bool) -> Credential:
@@ -50,7 +50,7 @@ class TokenFile:
 
     async def read(self, *, refused: bool) -> Credential:  # noqa: ARG002 - what is in the file is all there is
         """Read the file."""
-        return Credential(bearer_in(self.path), where=str(self.path))
+        return Credential(bearer_from_file(self.path), where=str(self.path))
 
 
 def bearer(token: str, where: str) -> bytes:
@@ -60,7 +60,7 @@ def bearer(token: str, where: str) -> bytes:
     return b"Bearer " + header_value(token, where)
 
 
-def bearer_in(path: Path) -> bytes:
+def bearer_from_file(path: Path) -> bytes:
     """Return the header for the token in a file; raises OSError, and AccessError where no token is in it."""
     token = path.read_bytes().strip().decode(errors="replace")
     if not token:

@@ -68,7 +68,7 @@ def read_pod(document: PodDocument, specs: SpecCache) -> Pod:
     """Return the pod; a malformed part is named in `Pod.spec.invalid`."""
     metadata, spec, status = document.metadata, document.spec, document.status or _NO_STATUS
     created, started, annotations = metadata.creation_timestamp, status.start_time, metadata.annotations
-    labels, of_daemon_set = specs.kin(metadata.labels, metadata.owner_references)
+    labels, of_daemon_set = specs.labels_and_owner(metadata.labels, metadata.owner_references)
     pool = (annotations is not None and annotations.pool) or labels.get(POOL_KEY)
     scheduling = specs.read(spec, status)
     return Pod(
@@ -91,7 +91,7 @@ def read_pod(document: PodDocument, specs: SpecCache) -> Pod:
         nominated_node=status.nominated_node_name or "",
         grace_seconds=metadata.deletion_grace_period_seconds or 0,
         claims=claims_used(metadata.name, spec.volumes) if scheduling.unsupported_constraints else (),
-        said_to_wait=bool(status.conditions) and not spec.node_name and _said_to_wait(status.conditions),
+        said_to_wait=bool(status.conditions) and not spec.node_name and _has_waiting_condition(status.conditions),
     )
 
 
@@ -170,7 +170,7 @@ def read_volume(document: VolumeDocument) -> Volume:
     return Volume(document.metadata.name, f"metadata.labels[{zone}]" if zone else "")
 
 
-def _said_to_wait(conditions: Raw) -> bool:
+def _has_waiting_condition(conditions: Raw) -> bool:
     """Say whether PodScheduled is False and says since when; the API server's own condition of a gate has no time."""
     try:
         found = msgspec.json.decode(conditions, type=list[_Condition] | None)

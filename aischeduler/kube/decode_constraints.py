@@ -19,7 +19,7 @@ from aischeduler.model.selectors import LabelSelector, label_requirement, label_
 from aischeduler.model.unsupported_constraints import REQUIRED_ANTI_AFFINITY, Constraint, ConstraintKind, PodTerm
 from aischeduler.model.volumes import ClaimUse
 
-SPREAD_ALWAYS: Final = "DoNotSchedule"
+DO_NOT_SCHEDULE: Final = "DoNotSchedule"
 """What whenUnsatisfiable says of a spread constraint that is no mere wish, and what it says where it is absent."""
 
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -52,7 +52,7 @@ def _constraints(spec: PodSpecPart) -> Iterator[Constraint]:
         if _requires_any(affinity.pod_anti_affinity):
             yield Constraint(ConstraintKind.POD_ANTI_AFFINITY, REQUIRED_ANTI_AFFINITY)
     for index, spread in enumerate(spec.topology_spread_constraints or ()):
-        if (spread.when_unsatisfiable or SPREAD_ALWAYS) == SPREAD_ALWAYS:
+        if (spread.when_unsatisfiable or DO_NOT_SCHEDULE) == DO_NOT_SCHEDULE:
             yield Constraint(ConstraintKind.TOPOLOGY_SPREAD, f"spec.topologySpreadConstraints[{index}]")
     if spec.resource_claims:
         yield Constraint(ConstraintKind.RESOURCE_CLAIM, "spec.resourceClaims")

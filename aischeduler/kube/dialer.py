@@ -21,14 +21,14 @@ from aiohappyeyeballs import AddrInfoType, start_connection
 from aischeduler.kube.credentials import basic
 from aischeduler.kube.errors import AccessError, one_line
 
-ANOTHER_SECONDS: Final = 0.25
+HAPPY_EYEBALLS_DELAY_SECONDS: Final = 0.25
 """After so long without an answer of one address the next one is tried beside it."""
-DEAD_SECONDS: Final = 15
-IDLE_SECONDS: Final = 5
+PEER_TIMEOUT_SECONDS: Final = 15
+KEEPALIVE_IDLE_SECONDS: Final = 5
 """After so long without a byte the peer is asked for a sign of life."""
-PROBES: Final = 5
-HEAD_BYTES_MAX: Final = 16 * 1024
-PORT: Final = 80
+KEEPALIVE_PROBES: Final = 5
+PROXY_ANSWER_BYTES_MAX: Final = 16 * 1024
+PROXY_PORT: Final = 80
 
 Resolve = Callable[[str, int], Awaitable[Sequence[AddrInfoType]]]
 """Return the addresses of a host, as getaddrinfo does; raises OSError."""
@@ -39,11 +39,11 @@ SOCKET_OPTIONS: Final[tuple[tuple[int, int, int], ...]] = (
     *(
         (socket.IPPROTO_TCP, getattr(socket, name), value)
         for name, value in (
-            ("TCP_KEEPIDLE", IDLE_SECONDS),
-            ("TCP_KEEPALIVE", IDLE_SECONDS),  # as macOS calls it
-            ("TCP_KEEPINTVL", (DEAD_SECONDS - IDLE_SECONDS) // PROBES),
-            ("TCP_KEEPCNT", PROBES),
-            ("TCP_USER_TIMEOUT", DEAD_SECONDS * 1000),  # for what was sent and nobody has confirmed
+            ("TCP_KEEPIDLE", KEEPALIVE_IDLE_SECONDS),
+            ("TCP_KEEPALIVE", KEEPALIVE_IDLE_SECONDS),  # as macOS calls it
+            ("TCP_KEEPINTVL", (PEER_TIMEOUT_SECONDS - KEEPALIVE_IDLE_SECONDS) // KEEPALIVE_PROBES),
+            ("TCP_KEEPCNT", KEEPALIVE_PROBES),
+            ("TCP_USER_TIMEOUT", PEER_TIMEOUT_SECONDS * 1000),  # for what was sent and nobody has confirmed
         )
         if hasattr(socket, name)
     ),
@@ -84,7 +84,7 @@ async def resolve(host: str, port: int) -> Sequence[AddrInfoType]:
 async def dial(host: str, port: int, proxy: Proxy | None = None, lookup: Resolve = resolve) -> socket.socket:
     """Return a socket that leads to the host; raises OSError."""
     near = (host, port) if proxy is None else (proxy.host, proxy.port)
-    opened = await start_connection(await lookup(*near), happy_eyeballs_delay=ANOTHER_SECONDS)
+    opened = await start_connection(await lookup(*near), happy_eyeballs_delay=HAPPY_EYEBALLS_DELAY_SECONDS)
     try:
         for level, option, value in SOCKET_OPTIONS:
             opened.setsockopt(level, option, value)
@@ -102,20 +102,20 @@ async def _tunnel(opened: socket.socket, proxy: Proxy, host: str, port: int) -> 
     await loop.sock_sendall(opened, proxy.request(target))
     head = b""
     while b"\r\n\r\n" not in head:  # nothing of the server follows before we have spoken to it
-        piece = await loop.sock_recv(opened, HEAD_BYTES_MAX)
+        piece = await loop.sock_recv(opened, PROXY_ANSWER_BYTES_MAX)
         head += piece
-        if not piece or len(head) > HEAD_BYTES_MAX:
+        if not piece or len(head) > PROXY_ANSWER_BYTES_MAX:
             raise OSError(f"the proxy {proxy} ended its answer to CONNECT {target}")
     version, _, status = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
     if not version.startswith("HTTP/1.") or not status.startswith("2"):
         raise OSError(f"the proxy {proxy} answers CONNECT {target} with {one_line(status) or 'no HTTP'}")
 
 
-def proxy_of(text: str, where: str) -> Proxy:
+def parse_proxy(text: str, where: str) -> Proxy:
     """Read the address of a proxy; raises AccessError."""
     try:
         parts = urlsplit(text if "://" in text else f"http://{text}")
-        host, port = parts.hostname, parts.port or PORT
+        host, port = parts.hostname, parts.port or PROXY_PORT
     except ValueError as error:
         raise AccessError(f"{where} is not the address of a proxy") from error
     if parts.scheme != "http":
@@ -126,13 +126,13 @@ def proxy_of(text: str, where: str) -> Proxy:
     return Proxy(host, port, known, where)
 
 
-def proxy_of_environment(secure: bool, host: str, port: int, environment: Mapping[str, str]) -> Proxy | None:
+def proxy_from_environment(secure: bool, host: str, port: int, environment: Mapping[str, str]) -> Proxy | None:
     """Return the proxy that HTTPS_PROXY, or HTTP_PROXY, and NO_PROXY name for this server; raises AccessError."""
     names = ("HTTPS_PROXY", "https_proxy") if secure else ("HTTP_PROXY", "http_proxy")
     name, text = _first(environment, *names)
-    if not text or _direct(host.lower(), port, _first(environment, "NO_PROXY", "no_proxy")[1]):
+    if not text or _bypasses_proxy(host.lower(), port, _first(environment, "NO_PROXY", "no_proxy")[1]):
         return None
-    return proxy_of(text, f"the variable {name} of the environment")
+    return parse_proxy(text, f"the variable {name} of the environment")
 
 
 def _first(environment: Mapping[str, str], *names: str) -> tuple[str, str]:
@@ -140,7 +140,7 @@ def _first(environment: Mapping[str, str], *names: str) -> tuple[str, str]:
     return next(((name, environment[name]) for name in names if environment.get(name)), ("", ""))
 
 
-def _direct(host: str, port: int, no_proxy: str) -> bool:
+def _bypasses_proxy(host: str, port: int, no_proxy: str) -> bool:
     """Say whether a host is reached without a proxy: one of this machine, and what NO_PROXY names."""
     address = _address(host)
     if host == "localhost" or (address is not None and address.is_loopback):

@@ -13,11 +13,11 @@ LINE_LENGTH_MAX: Final = 300
 BODY_BYTES_SHOWN: Final = 100
 """Of an answer that no API server gave."""
 
-Failed = Callable[[str, Exception], None]
+OnInternalError = Callable[[str, Exception], None]
 """Hears of a bug of ours: whose work it struck, and the error. Whoever calls it goes on."""
 
 
-def unheard(_job: str, error: Exception) -> None:
+def raise_internal_error(_job: str, error: Exception) -> None:
     """Raise it: what runs says who hears of bugs."""
     raise error
 
@@ -34,7 +34,7 @@ class UnreachableError(ApiError):
     """The network's or the server's: no answer, too late or too large an answer, or half of one."""
 
 
-class BehindError(ApiError):
+class WatchLagError(ApiError):
     """Ours or the server's: a watch is too far behind to act by what it has told."""
 
 
@@ -52,7 +52,7 @@ class InterceptedError(UnreachableError):
         self.request = request
 
 
-class GarbledError(ApiError):
+class MalformedAnswerError(ApiError):
     """The server's: an answer that is not what the API promises."""
 
 
@@ -73,7 +73,7 @@ class RefusedError(ApiError):
         self.request = request
 
 
-class UndefinedError(RefusedError):
+class ResourceNotServedError(RefusedError):
     """The server does not serve a resource of this kind, and it is an API server that says so."""
 
 

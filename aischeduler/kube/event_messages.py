@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from aischeduler.kube.pod_writes import quoted
+from aischeduler.kube.pod_writes import path_segment
 from aischeduler.model.actions import Bind, Evict, ObjectRef, ReportWaiting, Warn
 from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.names import GROUP, VERSION
@@ -34,7 +34,7 @@ _API_VERSIONS: Final = {"Pool": f"{GROUP}/{VERSION}", "PodDisruptionBudget": "po
 class EventMessage:
     """What is said about an object."""
 
-    about: ObjectRef
+    regarding: ObjectRef
     reason: EventReason
     action: str
     text: str
@@ -64,10 +64,10 @@ def preempted(action: Evict) -> EventMessage:
 
 def failed_scheduling(report: ReportWaiting) -> EventMessage:
     """Say why a pod waits."""
-    return EventMessage(_ref(report.pod), EventReason.FAILED_SCHEDULING, "Scheduling", why_waiting(report))
+    return EventMessage(_ref(report.pod), EventReason.FAILED_SCHEDULING, "Scheduling", waiting_message(report))
 
 
-def why_waiting(report: ReportWaiting) -> str:
+def waiting_message(report: ReportWaiting) -> str:
     """Return why a pod waits, in the words for people: a sentence about nodes begins with the pool that they are of."""
     message = report.message
     return f"pool {report.pool}: {message}" if message.startswith(_ABOUT_NODES) else message
@@ -80,19 +80,19 @@ def warning(warn: Warn) -> EventMessage:
 
 def event(note: EventMessage, number: int, reporter: ReportingController, time_text: str) -> tuple[bytes, bytes]:
     """Return path and body of an event; `number` makes its name unique, `time_text` is RFC 3339 with microseconds."""
-    about = note.about
+    about = note.regarding
     namespace = about.namespace or EVENT_NAMESPACE
     body = {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
-        "metadata": {"name": f"{_prefix(about.name)}.{number:x}", "namespace": namespace},
+        "metadata": {"name": f"{_name_prefix(about.name)}.{number:x}", "namespace": namespace},
         "eventTime": time_text,
         "reportingController": reporter.controller,
         "reportingInstance": reporter.instance[:128],
         "action": note.action,
         "reason": note.reason,
         "type": note.reason.type,
-        "note": cut(note.text),
+        "note": truncate(note.text),
         "regarding": {
             "apiVersion": _API_VERSIONS.get(about.kind, "v1"),
             "kind": about.kind,
@@ -101,17 +101,17 @@ def event(note: EventMessage, number: int, reporter: ReportingController, time_t
             **({"namespace": about.namespace} if about.namespace else {}),
         },
     }
-    return f"/apis/events.k8s.io/v1/namespaces/{quoted(namespace)}/events".encode(), msgspec.json.encode(body)
+    return f"/apis/events.k8s.io/v1/namespaces/{path_segment(namespace)}/events".encode(), msgspec.json.encode(body)
 
 
-def cut(text: str) -> str:
+def truncate(text: str) -> str:
     """Return the text as long as an event's note may be; what is cut ends in dots."""
     if len(text.encode()) <= NOTE_BYTES_MAX:
         return text
     return text.encode()[: NOTE_BYTES_MAX - 4].decode(errors="ignore") + " ..."
 
 
-def _prefix(name: str) -> str:
+def _name_prefix(name: str) -> str:
     """Return the beginning of an event's name, which has to be one itself."""
     return name[:NAME_PREFIX_MAX].rstrip("-.")
 

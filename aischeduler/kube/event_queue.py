@@ -6,19 +6,19 @@ from typing import Final
 
 from aischeduler.model.events import Event
 
-INBOX_MAX: Final = 50_000
+EVENTS_MAX: Final = 50_000
 """Events that may wait; above that the readers of streams wait too, and the server's buffers fill instead."""
 
 
 class EventQueue:
     """Events in the order in which they were heard."""
 
-    def __init__(self, limit: int = INBOX_MAX) -> None:
+    def __init__(self, limit: int = EVENTS_MAX) -> None:
         self._events: deque[Event] = deque()
         self._limit = limit
-        self._filled = asyncio.Event()
-        self._emptied = asyncio.Event()
-        self._emptied.set()
+        self._not_empty = asyncio.Event()
+        self._empty = asyncio.Event()
+        self._empty.set()
         self._room = asyncio.Event()
         self._room.set()
 
@@ -28,8 +28,8 @@ class EventQueue:
     def put(self, event: Event) -> None:
         """Add an event; never refuses one."""
         self._events.append(event)
-        self._filled.set()
-        self._emptied.clear()
+        self._not_empty.set()
+        self._empty.clear()
         if len(self._events) >= self._limit:
             self._room.clear()
 
@@ -39,20 +39,20 @@ class EventQueue:
             return None
         event = self._events.popleft()
         if not self._events:
-            self._filled.clear()
-            self._emptied.set()
+            self._not_empty.clear()
+            self._empty.set()
         if len(self._events) < self._limit:
             self._room.set()
         return event
 
-    async def filled(self) -> None:
+    async def wait_not_empty(self) -> None:
         """Return once there is an event."""
-        await self._filled.wait()
+        await self._not_empty.wait()
 
-    async def emptied(self) -> None:
+    async def wait_empty(self) -> None:
         """Return once there is no event."""
-        await self._emptied.wait()
+        await self._empty.wait()
 
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Return once there are fewer events than the limit."""
         await self._room.wait()

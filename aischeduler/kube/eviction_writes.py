@@ -36,13 +36,13 @@ EVICT_TRIES_MAX: Final = 6
 DISRUPTION_TARGET: Final = "DisruptionTarget"
 BUDGET_CAUSE: Final = "DisruptionBudget"
 """The cause by which a 429 of a budget differs from a tired server's."""
-MORE_BUDGETS: Final = "has more than one PodDisruptionBudget"
+SEVERAL_BUDGETS: Final = "has more than one PodDisruptionBudget"
 """What the Eviction API says of a pod that it never evicts."""
 _ANOTHER_UID: Final = ("metadata.uid: Invalid value", "UID in precondition", "the UID in the precondition")
 """What the API server says where the name belongs to another pod by now: to a patch, an eviction and a delete."""
 
 
-def lost(action: Settle, pod: Pod | None) -> EvictRefused | None:
+def lost_eviction(action: Settle, pod: Pod | None) -> EvictRefused | None:
     """Say what a pod that was read tells about an eviction of which nothing was heard; None: it goes, or is gone."""
     if not action.evicted or pod is None or pod.uid != action.pod.uid or pod.terminating or pod.finished:
         return None
@@ -50,7 +50,7 @@ def lost(action: Settle, pod: Pod | None) -> EvictRefused | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class EvictionRequest:
     """One request."""
 
     method: str
@@ -65,21 +65,21 @@ class Evicted:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class NotNeeded:
     """The victim was gone, going or finished already; `why` says which."""
 
     why: str
 
 
-Ended = Evicted | Left | EvictRefused
+EvictionOutcome = Evicted | NotNeeded | EvictRefused
 
 
 @dataclass(frozen=True, slots=True)
-class Marked:
+class ConditionSet:
     """The victim bears its mark: the removal is next."""
 
 
-Answer = Ended | Marked | Throttled | Unauthenticated | Unknown
+EvictionAnswer = EvictionOutcome | ConditionSet | Throttled | Unauthenticated | Unknown
 """After a Throttled, an Unauthenticated or an Unknown the same request goes out again."""
 
 
@@ -100,32 +100,32 @@ class Eviction:
         self._controller = controller
         self._honour_budgets = honour_budgets
         self._step = _Step.REMOVE if honour_budgets else _Step.MARK
-        self._open_answers = 0
+        self._tries = 0
 
-    def request(self, time_text: str) -> Write:
+    def request(self, time_text: str) -> EvictionRequest:
         """Return the request that is due; `time_text` is now in RFC 3339."""
         if self._step is _Step.MARK:
-            return _mark(self._action, self._controller, time_text)
+            return _set_condition(self._action, self._controller, time_text)
         return _by_eviction(self._action) if self._honour_budgets else _by_delete(self._action)
 
-    def hear(self, status: int, retry_after: str | None, body: bytes) -> Answer:
+    def read_answer(self, status: int, retry_after: str | None, body: bytes) -> EvictionAnswer:
         """Say what an HTTP answer to the request means."""
         if 200 <= status < 300:
-            return self._took(body)
-        return self._counted(self._judge(status, retry_after, body))
+            return self._accepted(body)
+        return self._count_try(self._classify(status, retry_after, body))
 
-    def unanswered(self, why: str) -> Answer:
+    def no_answer(self, why: str) -> EvictionAnswer:
         """Say what follows when no answer came: both requests do no harm when they are sent again."""
-        return self._counted(Unknown(why))
+        return self._count_try(Unknown(why))
 
-    def _took(self, body: bytes) -> Answer:
+    def _accepted(self, body: bytes) -> EvictionAnswer:
         if self._step is _Step.REMOVE:
             return Evicted()
         self._step = _Step.REMOVE
         why = _why_left(body)
-        return Left(why) if why else Marked()
+        return NotNeeded(why) if why else ConditionSet()
 
-    def _judge(self, status: int, retry_after: str | None, body: bytes) -> Answer:
+    def _classify(self, status: int, retry_after: str | None, body: bytes) -> EvictionAnswer:
         said = read_status(body)
         message = said.message or f"the API server answered {status}"
         seconds = retry_after_seconds(retry_after)
@@ -133,12 +133,12 @@ class Eviction:
             case 401:
                 return Unauthenticated()
             case 404:
-                return Left(message)
+                return NotNeeded(message)
             case 409 | 422 if any(words in message for words in _ANOTHER_UID):
-                return Left(message)
+                return NotNeeded(message)
             case 429 if BUDGET_CAUSE in said.causes:
                 return self._refused(Spared.BUDGET, message)
-            case 500 if MORE_BUDGETS in message:  # as long as there are so many; trying again helps nobody
+            case 500 if SEVERAL_BUDGETS in message:  # as long as there are so many; trying again helps nobody
                 return self._refused(Spared.BUDGET, message)
             case 408 | 429:
                 return Throttled(seconds or RETRY_AFTER_SECONDS)
@@ -151,11 +151,11 @@ class Eviction:
             case _:
                 return Unknown(message)
 
-    def _counted(self, answer: Answer) -> Answer:
+    def _count_try(self, answer: EvictionAnswer) -> EvictionAnswer:
         """Give up after too many answers that settle nothing."""
         if isinstance(answer, Throttled | Unauthenticated | Unknown):
-            self._open_answers += 1
-            if self._open_answers >= EVICT_TRIES_MAX:
+            self._tries += 1
+            if self._tries >= EVICT_TRIES_MAX:
                 return self._refused(Spared.UNAVAILABLE, _why(answer))
         return answer
 
@@ -173,7 +173,7 @@ def _why(answer: Throttled | Unauthenticated | Unknown) -> str:
             return message
 
 
-def _mark(action: Evict, controller: str, time_text: str) -> Write:
+def _set_condition(action: Evict, controller: str, time_text: str) -> EvictionRequest:
     """Return the patch that says in the victim's status what is coming; other conditions stay."""
     victim, by = action.victim, action.beneficiary
     sake = f"to accommodate {by.namespace}/{by.name}" if by is not None else f"as {action.pool} lends this room no more"
@@ -185,15 +185,15 @@ def _mark(action: Evict, controller: str, time_text: str) -> Write:
         "lastTransitionTime": time_text,
     }
     body = {"metadata": {"uid": victim.uid}, "status": {"conditions": [condition]}}
-    return Write("PATCH", f"{pod_path(victim)}/status", msgspec.json.encode(body), STRATEGIC_PATCH)
+    return EvictionRequest("PATCH", f"{pod_path(victim)}/status", msgspec.json.encode(body), STRATEGIC_PATCH)
 
 
-def _by_delete(action: Evict) -> Write:
+def _by_delete(action: Evict) -> EvictionRequest:
     options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": action.victim.uid}}
-    return Write("DELETE", pod_path(action.victim), msgspec.json.encode(options), JSON)
+    return EvictionRequest("DELETE", pod_path(action.victim), msgspec.json.encode(options), JSON)
 
 
-def _by_eviction(action: Evict) -> Write:
+def _by_eviction(action: Evict) -> EvictionRequest:
     victim = action.victim
     body = {
         "apiVersion": "policy/v1",
@@ -201,7 +201,7 @@ def _by_eviction(action: Evict) -> Write:
         "metadata": {"name": victim.name, "namespace": victim.namespace},
         "deleteOptions": {"preconditions": {"uid": victim.uid}},
     }
-    return Write("POST", f"{pod_path(victim)}/eviction", msgspec.json.encode(body), JSON)
+    return EvictionRequest("POST", f"{pod_path(victim)}/eviction", msgspec.json.encode(body), JSON)
 
 
 class _Victim(msgspec.Struct):

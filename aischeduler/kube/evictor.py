@@ -16,21 +16,21 @@ import msgspec
 
 from aischeduler.kube.backoff import ExponentialBackoff, Timing
 from aischeduler.kube.connection_pool import ConnectionPool
-from aischeduler.kube.errors import Failed, UnreachableError
-from aischeduler.kube.eviction_writes import Answer, Ended, Evicted, Eviction, Left, Marked
+from aischeduler.kube.errors import OnInternalError, UnreachableError
+from aischeduler.kube.eviction_writes import ConditionSet, Evicted, Eviction, EvictionAnswer, EvictionOutcome, NotNeeded
 from aischeduler.kube.known_objects import version_number
-from aischeduler.kube.meta_types import UNREADABLE, Named
+from aischeduler.kube.meta_types import UNREADABLE, PartialObjectMetadata
 from aischeduler.kube.pod_writes import Throttled, Unauthenticated, Unknown, time_text
 from aischeduler.kube.work_queue import WorkQueue
 from aischeduler.model.actions import Evict
 from aischeduler.model.events import EvictRefused, Spared
 
-IN_FLIGHT: Final = 16
+EVICTIONS_IN_FLIGHT: Final = 16
 """Evictions that are carried out at one time."""
 WAITING_MAX: Final = 4096
 """Evictions that may wait for a task; the core hears of one more than that as refused."""
 
-Done = Callable[[Evict, Ended, float], None]
+OnOutcome = Callable[[Evict, EvictionOutcome, float], None]
 """Hears how an eviction ended, and after how many seconds since it was submitted."""
 
 
@@ -46,16 +46,18 @@ class EvictionOptions:
 class Evictor:
     """Evicts what is submitted, 16 at a time; `work_queue` is what has not ended yet."""
 
-    def __init__(self, connections: ConnectionPool, timing: Timing, mandate: EvictionOptions, failed: Failed) -> None:
+    def __init__(
+        self, connections: ConnectionPool, timing: Timing, mandate: EvictionOptions, failed: OnInternalError
+    ) -> None:
         self.work_queue: WorkQueue[tuple[Evict, float]] = WorkQueue(WAITING_MAX)
-        self.newest = 0
+        self.newest_version = 0
         """The newest version of a pod that an answer has named."""
         self._connections = connections
         self._timing = timing
         self._throttle = timing.throttle
-        self._mandate = mandate
+        self._options = mandate
         self._failed = failed
-        self._in_hand: dict[int, tuple[Evict, float]] = {}
+        self._in_progress: dict[int, tuple[Evict, float]] = {}
 
     def submit(self, action: Evict) -> bool:
         """Put an eviction at the end of the queue; False where it is full."""
@@ -64,78 +66,78 @@ class Evictor:
         self.work_queue.put((action, self._timing.clock()), action.pool)
         return True
 
-    async def run(self, done: Done) -> None:
+    async def run(self, done: OnOutcome) -> None:
         """Evict until cancelled; what an earlier run had in hand is given up."""
-        for action, since in tuple(self._in_hand.values()):
-            self._conclude(action, since, _given_up(action), done)
+        for action, since in tuple(self._in_progress.values()):
+            self._conclude(action, since, _internal_error(action), done)
         async with asyncio.TaskGroup() as group:
-            for number in range(IN_FLIGHT):
+            for number in range(EVICTIONS_IN_FLIGHT):
                 group.create_task(self._evict_all(done), name=f"evictor {number}")
 
-    async def _evict_all(self, done: Done) -> None:
+    async def _evict_all(self, done: OnOutcome) -> None:
         while True:
             action, since = await self.work_queue.take()
-            self._in_hand[id(action)] = action, since
+            self._in_progress[id(action)] = action, since
             try:
                 ended = await self._evict(action)
             except Exception as error:  # noqa: BLE001 - a bug costs one eviction, not all the others
                 self._failed("evictor", error)
-                ended = _given_up(action)
+                ended = _internal_error(action)
             self._conclude(action, since, ended, done)
 
-    def _conclude(self, action: Evict, since: float, ended: Ended, done: Done) -> None:
-        self._in_hand.pop(id(action), None)
+    def _conclude(self, action: Evict, since: float, ended: EvictionOutcome, done: OnOutcome) -> None:
+        self._in_progress.pop(id(action), None)
         self.work_queue.finish()
         try:
             done(action, ended, self._timing.clock() - since)
         except Exception as error:  # noqa: BLE001 - a bug costs one end, not the evictor
             self._failed("end of an eviction", error)
 
-    async def _evict(self, action: Evict) -> Ended:
+    async def _evict(self, action: Evict) -> EvictionOutcome:
         """Return the one end of an eviction."""
         if action.victim.terminating:
-            return Left("the victim is terminating")
-        eviction = Eviction(action, self._mandate.controller, honour_budgets=self._mandate.honour_budgets)
+            return NotNeeded("the victim is terminating")
+        eviction = Eviction(action, self._options.controller, honour_budgets=self._options.honour_budgets)
         backoff = ExponentialBackoff(self._timing)
         while True:
-            await self._throttle.pass_through()
+            await self._throttle.wait()
             answer = await self._send(eviction)
             match answer:
-                case Evicted() | Left() | EvictRefused():
+                case Evicted() | NotNeeded() | EvictRefused():
                     return answer
-                case Marked():
+                case ConditionSet():
                     continue
                 case Throttled(seconds):
-                    self._throttle.hold(seconds)
+                    self._throttle.hold_for(seconds)
                 case Unauthenticated() | Unknown():
                     await backoff.wait()
                 case _:
                     assert_never(answer)
 
-    async def _send(self, eviction: Eviction) -> Answer:
-        write = eviction.request(time_text(self._mandate.wall(), "seconds"))
+    async def _send(self, eviction: Eviction) -> EvictionAnswer:
+        write = eviction.request(time_text(self._options.wall(), "seconds"))
         try:
             answer = await self._connections.send(
                 write.method.encode(), write.path.encode(), write.body, write.content_type.encode()
             )
         except UnreachableError as error:
-            return eviction.unanswered(str(error))
+            return eviction.no_answer(str(error))
         except Exception as error:  # noqa: BLE001 - a bug costs one eviction, not all the others
             self._failed("evictor", error)
-            return eviction.unanswered(f"the request could not be sent: {error!r}")
+            return eviction.no_answer(f"the request could not be sent: {error!r}")
         if answer.status < 300:
-            self.newest = max(self.newest, _version(answer.body))
-        return eviction.hear(answer.status, answer.retry_after, answer.body)
+            self.newest_version = max(self.newest_version, _version(answer.body))
+        return eviction.read_answer(answer.status, answer.retry_after, answer.body)
 
 
-def _given_up(action: Evict) -> EvictRefused:
+def _internal_error(action: Evict) -> EvictRefused:
     return EvictRefused(action.victim.uid, Spared.UNAVAILABLE, "a bug of the scheduler")
 
 
 def _version(body: bytes) -> int:
     """Return the version of the pod in an answer; 0 where it names none."""
     try:
-        named = msgspec.json.decode(body, type=Named)
+        named = msgspec.json.decode(body, type=PartialObjectMetadata)
     except UNREADABLE:
         return 0
     return (version_number(named.metadata.resource_version) or 0) if named.kind == "Pod" else 0

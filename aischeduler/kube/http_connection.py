@@ -19,7 +19,7 @@ import httptools
 from aischeduler.kube.errors import ApiError, UnreachableError, one_line
 
 READ_BYTES: Final = 64 * 1024
-AHEAD_BYTES_MAX: Final = 256 * 1024
+BUFFERED_BYTES_MAX: Final = 256 * 1024
 """So much of a stream may wait for its reader; above that the server waits."""
 BODY_BYTES_MAX: Final = 256 * 1024 * 1024
 """Largest answer: a page of 500 objects of 1.5 MB is far above what exists, this is far above what fits."""
@@ -35,7 +35,7 @@ class Answer:
     body: bytes
 
 
-def describe(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return one line for an error that may have no text."""
     return one_line(f"{type(error).__name__} {error}")
 
@@ -49,9 +49,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, buffer: memoryview, closed: Callable[["Connection"], None]) -> None:
         self.deadline = _NEVER
-        self.seconds = _NEVER
+        self.timeout_seconds = _NEVER
         self.idle_since = 0.0
-        self.identity_number = 0
+        self.certificate_number = 0
         self.reusable = True
         """Whether nothing is under way and nothing speaks against another request."""
         self._buffer = buffer
@@ -78,7 +78,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             self._parser.feed_data(self._buffer[:nbytes])
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self.fail(UnreachableError(f"the answer is not HTTP: {describe(error)}"))
+            self.fail(UnreachableError(f"the answer is not HTTP: {describe_error(error)}"))
 
     def eof_received(self) -> None:
         """Close when the server does."""
@@ -138,36 +138,36 @@ class Connection(asyncio.BufferedProtocol):
         if stream is not None:
             stream.end(None)
 
-    def ask(self, request: bytes, seconds: float) -> "asyncio.Future[Answer]":
+    def send(self, request: bytes, seconds: float) -> "asyncio.Future[Answer]":
         """Send a request; the future ends with its answer, within so long, or with an ApiError."""
         self._waiter = asyncio.get_running_loop().create_future()
-        self._send(request, seconds)
+        self._write_request(request, seconds)
         return self._waiter
 
-    def open(self, request: bytes, seconds: float) -> "asyncio.Future[Stream]":
+    def open_stream(self, request: bytes, seconds: float) -> "asyncio.Future[Stream]":
         """Send a request; the future ends when its answer begins. No byte for so long is an UnreachableError."""
         self._opener = asyncio.get_running_loop().create_future()
-        self._send(request, seconds)
+        self._write_request(request, seconds)
         return self._opener
 
-    def _send(self, request: bytes, seconds: float) -> None:
+    def _write_request(self, request: bytes, seconds: float) -> None:
         if self._transport is None or self._stream is not None:
             raise RuntimeError("the connection is not ready")
-        self.seconds = seconds
-        self.expect()
+        self.timeout_seconds = seconds
+        self.start_deadline()
         self.reusable = False
         self._transport.write(request)
 
-    def expect(self) -> None:
+    def start_deadline(self) -> None:
         """Let the deadline of what is awaited now begin."""
-        self.deadline = asyncio.get_running_loop().time() + self.seconds
+        self.deadline = asyncio.get_running_loop().time() + self.timeout_seconds
 
     @property
-    def asked_at(self) -> float:
+    def sent_at(self) -> float:
         """When what is awaited now was asked for, in seconds of the event loop."""
-        return self.deadline - self.seconds
+        return self.deadline - self.timeout_seconds
 
-    def hold(self, *, back: bool) -> None:
+    def set_paused(self, *, back: bool) -> None:
         """Let the server wait, or go on."""
         if self._transport is not None and not self._transport.is_closing():
             if back:
@@ -202,43 +202,43 @@ class Stream:
         self.status = status
         self.retry_after = retry_after
         self._connection = connection
-        self._pieces: list[bytes] = []
+        self._chunks: list[bytes] = []
         self._bytes = 0
-        self._held = False
+        self._paused = False
         self._ended = False
         self._error: ApiError | None = None
-        self._came = asyncio.Event()
+        self._readable = asyncio.Event()
 
     async def read(self) -> bytes:
         """Return what has come, as soon as something has; nothing at the clean end. Raises ApiError."""
-        if not self._came.is_set():
-            self._connection.expect()
-            await self._came.wait()
+        if not self._readable.is_set():
+            self._connection.start_deadline()
+            await self._readable.wait()
             self._connection.deadline = _NEVER
-        piece = b"".join(self._pieces)
-        self._pieces.clear()
+        piece = b"".join(self._chunks)
+        self._chunks.clear()
         self._bytes = 0
-        if self._held:
-            self._held = False
-            self._connection.hold(back=False)
+        if self._paused:
+            self._paused = False
+            self._connection.set_paused(back=False)
         if self._ended:
             if self._error is not None and not piece:
                 raise self._error
         else:
-            self._came.clear()
+            self._readable.clear()
         return piece
 
     def feed(self, piece: bytes) -> None:
         """Take a piece from the connection."""
-        self._pieces.append(piece)
+        self._chunks.append(piece)
         self._bytes += len(piece)
-        self._came.set()
-        if self._bytes > AHEAD_BYTES_MAX and not self._held:
-            self._held = True
-            self._connection.hold(back=True)
+        self._readable.set()
+        if self._bytes > BUFFERED_BYTES_MAX and not self._paused:
+            self._paused = True
+            self._connection.set_paused(back=True)
 
     def end(self, error: ApiError | None) -> None:
         """Take from the connection that nothing more comes."""
         self._ended = True
         self._error = error
-        self._came.set()
+        self._readable.set()

@@ -127,7 +127,7 @@ T = TypeVar("T", _Context, Cluster, User)
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _KubeconfigFile:
     """One of the files."""
 
     file: Path
@@ -153,7 +153,7 @@ def read_entries(paths: str, context: str | None) -> tuple[Entry[Cluster], Entry
     One that names no user is for nobody in particular, as kubectl reads it: the server may know what anonymous may do.
     Those of the files that are not there are passed over. Raises AccessError.
     """
-    parts = [_Part(file, _document(file)) for file in _present(paths)]
+    parts = [_KubeconfigFile(file, _document(file)) for file in _present(paths)]
     if not parts:
         raise AccessError(f"{paths}: there is no such kubeconfig file")
     name = context or next((one.document.current_context for one in parts if one.document.current_context), None)
@@ -203,7 +203,7 @@ def _document(file: Path) -> _Document:
     return document
 
 
-def _entry(parts: Sequence[_Part], kind: Kind, name: str, fields: type[T]) -> Entry[T]:
+def _entry(parts: Sequence[_KubeconfigFile], kind: Kind, name: str, fields: type[T]) -> Entry[T]:
     """Return the entry of this name in the first file that has one; raises AccessError."""
     for part in parts:
         found = [one.fields for one in _LISTS[kind](part.document) if one.name == name]

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from aischeduler.kube.credentials import basic, bearer, bearer_in, header_value
+from aischeduler.kube.credentials import basic, bearer, bearer_from_file, header_value
 from aischeduler.kube.errors import AccessError
 from aischeduler.kube.exec_credential import GROUP, VERSIONS, ExecPlugin
 from aischeduler.kube.kubeconfig import Cluster, Entry, User, read_entries
@@ -38,10 +38,10 @@ class KubeconfigContext:
 
     server: str
     server_name: str | None = None
-    verified: bool = True
-    authority: str | None = None
-    authority_file: str | None = None
-    identity: bytes | None = field(default=None, repr=False)
+    verify_server: bool = True
+    ca_data: str | None = None
+    ca_file: str | None = None
+    client_certificate: bytes | None = field(default=None, repr=False)
     certificate_file: str | None = None
     key_file: str | None = None
     header: bytes | None = field(default=None, repr=False)
@@ -71,10 +71,10 @@ def read_kubeconfig_context(paths: str, context: str | None, *, terminal: bool =
         return KubeconfigContext(
             server=cluster.fields.server or "",
             server_name=cluster.fields.tls_server_name or None,
-            verified=not cluster.fields.insecure_skip_tls_verify,
-            authority=authority,
-            authority_file=authority_file,
-            identity=identity,
+            verify_server=not cluster.fields.insecure_skip_tls_verify,
+            ca_data=authority,
+            ca_file=authority_file,
+            client_certificate=identity,
             certificate_file=certificate_file,
             key_file=key_file,
             header=header,
@@ -127,7 +127,7 @@ def _header(user: Entry[User]) -> bytes | None:
     known = bearer(fields.token, f"{user.where}: token") if fields.token else None
     if fields.token_file:
         try:
-            return bearer_in(user.path(fields.token_file))
+            return bearer_from_file(user.path(fields.token_file))
         except (OSError, AccessError):
             if known is None:
                 raise
@@ -176,9 +176,9 @@ def _plugin(user: Entry[User], cluster: Entry[Cluster], *, terminal: bool) -> Ex
         arguments=tuple(asked.args or ()),
         environment=tuple((one.name, one.value or "") for one in asked.env or ()),
         version=asked.api_version,
-        hint=asked.install_hint or "",
-        asked=msgspec.json.encode(told).decode(),
-        shows=terminal,
+        install_hint=asked.install_hint or "",
+        exec_info=msgspec.json.encode(told).decode(),
+        shows_stderr=terminal,
         interactive=interactive,
     )
 

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 
 from aischeduler.model.names import MARK_PREFIX
 
-SEEN_KEY: Final = MARK_PREFIX + "pods-seen"
+PODS_SEEN_KEY: Final = MARK_PREFIX + "pods-seen"
 """Annotation of a Lease that was given back: the resource version of pods that has every Binding of its holder."""
 RELEASED_SECONDS: Final = 1
 """What a Lease that was given back says of its length: a lease of no length is not allowed."""
@@ -63,7 +63,7 @@ class Lease(Struct):
     @property
     def pods_seen(self) -> str:
         """The resource version of pods that has every Binding of the last holder, where it gave the Lease back."""
-        return (self.metadata.annotations or {}).get(SEEN_KEY, "")
+        return (self.metadata.annotations or {}).get(PODS_SEEN_KEY, "")
 
 
 @dataclass(slots=True)
@@ -73,13 +73,13 @@ class ObservedLease:
     lease: Lease | None = None
     since: float = 0.0
 
-    def note(self, lease: Lease, now: float) -> None:
+    def observe(self, lease: Lease, now: float) -> None:
         """Note how the Lease stands now."""
         if self.lease is None or self.lease.spec != lease.spec:
             self.since = now
         self.lease = lease
 
-    def free_at(self, lease_seconds: float) -> float:
+    def expires_at(self, lease_seconds: float) -> float:
         """Return when the Lease may be taken if nothing changes; `lease_seconds` where it does not say its length."""
         if self.lease is None or not self.lease.holder:
             return float("-inf")
@@ -94,29 +94,29 @@ def read_lease(body: bytes) -> Lease:
 
 def new_lease(name: str, namespace: str, holder: str, seconds: int, wall: float) -> bytes:
     """Return a Lease to be created, held from now on; `wall` in unix seconds, which people read and nobody trusts."""
-    spec = {**_held(holder, seconds, wall), "acquireTime": _time(wall), "leaseTransitions": 0}
+    spec = {**_holder_fields(holder, seconds, wall), "acquireTime": _time(wall), "leaseTransitions": 0}
     metadata = {"name": name, "namespace": namespace}
     document = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
     return msgspec.json.encode(document)
 
 
-def taken(lease: Lease, holder: str, seconds: int, wall: float) -> bytes:
+def acquire_patch(lease: Lease, holder: str, seconds: int, wall: float) -> bytes:
     """Return the patch that takes a Lease over from another holder, or from nobody: a new term begins."""
     term = {"acquireTime": _time(wall), "leaseTransitions": lease.transitions + 1}
-    return _patch(lease, {**_held(holder, seconds, wall), **term}, {SEEN_KEY: None})
+    return _patch(lease, {**_holder_fields(holder, seconds, wall), **term}, {PODS_SEEN_KEY: None})
 
 
-def renewed(lease: Lease, holder: str, seconds: int, wall: float) -> bytes:
+def renew_patch(lease: Lease, holder: str, seconds: int, wall: float) -> bytes:
     """Return the patch that renews our Lease."""
-    return _patch(lease, _held(holder, seconds, wall))
+    return _patch(lease, _holder_fields(holder, seconds, wall))
 
 
-def released(lease: Lease, pods_seen: str, wall: float) -> bytes:
+def release_patch(lease: Lease, pods_seen: str, wall: float) -> bytes:
     """Return the patch that gives our Lease back, and tells which version of pods has all that we did."""
-    return _patch(lease, _held("", RELEASED_SECONDS, wall), {SEEN_KEY: pods_seen or None})
+    return _patch(lease, _holder_fields("", RELEASED_SECONDS, wall), {PODS_SEEN_KEY: pods_seen or None})
 
 
-def _held(holder: str, seconds: int, wall: float) -> Json:
+def _holder_fields(holder: str, seconds: int, wall: float) -> Json:
     return {"holderIdentity": holder, "leaseDurationSeconds": seconds, "renewTime": _time(wall)}
 
 

@@ -6,7 +6,7 @@ from typing import Final, Generic, TypeVar
 import msgspec
 from msgspec import Raw, Struct, field
 
-NONE = Raw(b"")
+ABSENT = Raw(b"")
 UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What reading raises where bytes are no JSON, of another shape, no UTF-8, or nested too deeply."""
 D = TypeVar("D")
@@ -24,7 +24,7 @@ class Metadata(Struct, rename="camel", gc=False):
     deletion_timestamp: str | None = None
 
 
-class Owner(Struct, gc=False):
+class OwnerReference(Struct, gc=False):
     """One owner of an object."""
 
     kind: str = ""
@@ -38,7 +38,7 @@ class LabelledMetadata(Metadata, rename="camel", gc=False):
     labels: dict[str, str] | None = None
 
 
-class Named(Struct, gc=False):
+class PartialObjectMetadata(Struct, gc=False):
     """An object of which only the identity can be read."""
 
     metadata: Metadata = field(default_factory=Metadata)
@@ -48,7 +48,7 @@ class Named(Struct, gc=False):
 def read_metadata(raw: Raw) -> Metadata:
     """Return what an object that cannot be read says of itself, as far as that can be read."""
     try:
-        return msgspec.json.decode(raw, type=Named).metadata
+        return msgspec.json.decode(raw, type=PartialObjectMetadata).metadata
     except UNREADABLE:
         return Metadata()
 
@@ -108,14 +108,14 @@ class Page(Struct, Generic[D], gc=False):
     items: list[D] | None = None
 
 
-class Line(Struct, Generic[D], gc=False):
+class WatchEvent(Struct, Generic[D], gc=False):
     """One line of a watch, read in one go: the usual case."""
 
     type: str
     object: D
 
 
-class Envelope(Struct, gc=False):
+class RawWatchEvent(Struct, gc=False):
     """One line of a watch, its object unread."""
 
     type: str

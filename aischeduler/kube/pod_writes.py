@@ -36,7 +36,7 @@ RETRY_AFTER_SECONDS: Final = 1.0
 """How long we wait when the server is tired and does not say for how long."""
 
 _encode = msgspec.json.Encoder().encode
-_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*", re.ASCII).fullmatch
+_NEEDS_NO_QUOTING = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*", re.ASCII).fullmatch
 _ASSIGNED = re.compile(r'is already assigned to node "([^"]*)"')
 
 
@@ -104,12 +104,12 @@ def binding(action: Bind, epoch: int | None = None) -> tuple[bytes, bytes]:
 
 def pod_path(pod: Pod) -> str:
     """Return the path of a pod."""
-    return f"/api/v1/namespaces/{quoted(pod.namespace)}/pods/{quoted(pod.name)}"
+    return f"/api/v1/namespaces/{path_segment(pod.namespace)}/pods/{path_segment(pod.name)}"
 
 
-def quoted(name: str) -> str:
+def path_segment(name: str) -> str:
     """Return a name as part of a path; real names need no quoting, and finding that out is cheaper than doing it."""
-    return name if _PLAIN(name) else quote(name, safe="")
+    return name if _NEEDS_NO_QUOTING(name) else quote(name, safe="")
 
 
 def read_bind_answer(action: Bind, status: int, retry_after: str | None, body: bytes) -> BindAnswer:
@@ -125,7 +125,7 @@ def read_bind_answer(action: Bind, status: int, retry_after: str | None, body: b
         case 408 | 429:
             return Throttled(retry_after_seconds(retry_after) or RETRY_AFTER_SECONDS)
         case 409:
-            return _conflict(action, said.message)
+            return _read_conflict(action, said.message)
         case 404:
             return BindRefused(uid, node, BindRefusal.GONE, message)
         case 403:
@@ -205,7 +205,7 @@ def time_text(unix_seconds: float, precision: str) -> str:
     return datetime.fromtimestamp(unix_seconds, UTC).isoformat(timespec=precision).replace("+00:00", "Z")
 
 
-def _conflict(action: Bind, message: str) -> BindAnswer:
+def _read_conflict(action: Bind, message: str) -> BindAnswer:
     """Tell apart the conflicts that the pods/binding endpoint has."""
     uid, node = action.pod.uid, action.node
     assigned = _ASSIGNED.search(message)

@@ -97,10 +97,10 @@ def write(directory: Path) -> None:
 
 def _columns() -> list[Schema]:
     age = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
-    return [*_shown(COLUMNS), age, *(column | {"priority": 1} for column in _shown(WIDE_COLUMNS))]
+    return [*_printer_columns(COLUMNS), age, *(column | {"priority": 1} for column in _printer_columns(WIDE_COLUMNS))]
 
 
-def _shown(columns: Mapping[str, Column]) -> list[Schema]:
+def _printer_columns(columns: Mapping[str, Column]) -> list[Schema]:
     return [{"name": name, "type": kind, "jsonPath": path} for name, (kind, path) in columns.items()]
 
 

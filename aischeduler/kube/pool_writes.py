@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from aischeduler.kube.pod_writes import quoted, time_text
+from aischeduler.kube.pod_writes import path_segment, time_text
 from aischeduler.kube.schema_types import RESOURCES_MAX
 from aischeduler.model.actions import Condition, ReportPool
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, GROUP, MEMORY, PODS, VERSION
@@ -27,26 +27,26 @@ from aischeduler.model.resources import ResourceList
 
 AMOUNTS: Final = ("capacity", "allocatable", "used", "own", "shared", "system", "borrowed", "free", "pending")
 """The resource lists of a status; each is the field of the same name of a PoolSummary."""
-IN_FORCE: Final = ("preemption", "borrowing", "sharing")
+SWITCHES: Final = ("preemption", "borrowing", "sharing")
 """The switches of a status; each is the field of the same name of a PoolSummary."""
 RENEW_SECONDS: Final = 60.0
 """A status in which nothing changes is written again after so long, so that it is known to hold."""
-HELD_SECONDS: Final = 180.0
+STATUS_EXPIRY_SECONDS: Final = 180.0
 """A status that was not renewed for so long is nobody's, and its numbers may be old."""
 SKEW_SECONDS: Final = 600.0
 """A renewal that is farther in the future than the clocks of two machines may differ is none."""
-REFUSED: Final = "refused"
+REFUSED_FLAGS: Final = "refused"
 """The flags of a pool whose spec is not in force."""
 
 _BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
-_ALWAYS: Final = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
+_FIRST_RESOURCES: Final = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 _BYTES: Final = frozenset((MEMORY, EPHEMERAL_STORAGE))
 _HUGE_PAGES: Final = "hugepages-"
 
 
 def pool_path(name: str) -> str:
     """Return the path of a Pool."""
-    return f"{pools_path()}/{quoted(name)}"
+    return f"{pools_path()}/{path_segment(name)}"
 
 
 def pools_path() -> str:
@@ -63,7 +63,7 @@ def new_pool(name: str, switches: Iterable[str] = ()) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
+class StatusWriter:
     """Who writes a status, by its schedulerName, and when: unix seconds."""
 
     scheduler: str
@@ -75,15 +75,15 @@ class Writer:
         return time_text(self.now, "seconds")
 
 
-def holder(status: Any, now: float) -> str:
+def status_holder(status: Any, now: float) -> str:
     """Return the scheduler that keeps this status: it wrote it, and has renewed it lately. Empty: nobody does."""
     if not isinstance(status, dict):
         return ""
-    scheduler, age = status.get("scheduler"), now - seconds_of(status.get("renewTime"))
-    return scheduler if isinstance(scheduler, str) and -SKEW_SECONDS < age < HELD_SECONDS else ""
+    scheduler, age = status.get("scheduler"), now - unix_seconds(status.get("renewTime"))
+    return scheduler if isinstance(scheduler, str) and -SKEW_SECONDS < age < STATUS_EXPIRY_SECONDS else ""
 
 
-def seconds_of(time: Any) -> float:
+def unix_seconds(time: Any) -> float:
     """Return the unix seconds of a time in RFC 3339; of what is none, a time that is long over."""
     try:
         return msgspec.convert(time, datetime).timestamp()
@@ -91,7 +91,7 @@ def seconds_of(time: Any) -> float:
         return float("-inf")
 
 
-def status_patch(report: ReportPool, document: Mapping[str, Any], writer: Writer) -> bytes | None:
+def status_patch(report: ReportPool, document: Mapping[str, Any], writer: StatusWriter) -> bytes | None:
     """Return the merge patch that brings a Pool's status up to date, or None where it is, or is that of another Pool.
 
     `document` is the Pool as it was read; the patch holds for its resource version alone.
@@ -100,13 +100,13 @@ def status_patch(report: ReportPool, document: Mapping[str, Any], writer: Writer
     if metadata.get("uid") != report.uid:
         return None
     patch = _difference(before, pool_status(report, before, writer))
-    age = writer.now - seconds_of(before.get("renewTime"))
+    age = writer.now - unix_seconds(before.get("renewTime"))
     if not patch.keys() - {"renewTime"} and -SKEW_SECONDS < age < RENEW_SECONDS:
         return None
     return msgspec.json.encode({"metadata": {"resourceVersion": metadata.get("resourceVersion")}, "status": patch})
 
 
-def pool_status(report: ReportPool, before: Mapping[str, Any], writer: Writer) -> dict[str, Any]:
+def pool_status(report: ReportPool, before: Mapping[str, Any], writer: StatusWriter) -> dict[str, Any]:
     """Return the whole status of a Pool; a condition whose status is as `before` keeps the time of its turn."""
     summary = report.summary
     told = {one.get("type"): one for one in before.get("conditions") or () if isinstance(one, dict)}
@@ -117,7 +117,7 @@ def pool_status(report: ReportPool, before: Mapping[str, Any], writer: Writer) -
         "nodes": summary.nodes,
         "pods": summary.pods,
         "pendingPods": summary.pending_pods,
-        **{name: getattr(summary, name) for name in IN_FORCE},
+        **{name: getattr(summary, name) for name in SWITCHES},
         **{name: quantities(getattr(summary, name), summary.capacity) for name in AMOUNTS},
         "gpus": {name: getattr(summary, name).get(GPU, 0) for name in AMOUNTS},
         "columns": columns(report),
@@ -133,7 +133,7 @@ def quantities(amounts: ResourceList, capacity: ResourceList) -> dict[str, str]:
 
     Of more resources than a status takes, those that the pool's nodes have come first: pods may ask for anything.
     """
-    names = sorted(amounts.keys() - {GPU}, key=lambda name: (name not in _ALWAYS, name not in capacity, name))
+    names = sorted(amounts.keys() - {GPU}, key=lambda name: (name not in _FIRST_RESOURCES, name not in capacity, name))
     return {name: _quantity(name, amounts[name]) for name in sorted(names[:RESOURCES_MAX])}
 
 
@@ -143,14 +143,14 @@ def columns(report: ReportPool) -> dict[str, str]:
     used, allocatable = summary.used, summary.allocatable
     return {
         "cpu": f"{_cores(used.get(CPU, 0))}/{_cores(allocatable.get(CPU, 0))}",
-        "memory": f"{_rough_bytes(used.get(MEMORY, 0))}/{_rough_bytes(allocatable.get(MEMORY, 0))}",
+        "memory": f"{_rounded_bytes(used.get(MEMORY, 0))}/{_rounded_bytes(allocatable.get(MEMORY, 0))}",
         "gpu": f"{used.get(GPU, 0)}/{allocatable.get(GPU, 0)}",
-        "shared": _in_short(summary.shared),
-        "borrowed": _in_short(summary.borrowed),
-        "flags": _flags(summary) if _accepted(report) else REFUSED,
-        "own": _in_short(summary.own),
-        "system": _in_short(summary.system),
-        "free": _in_short(summary.free),
+        "shared": _amounts_text(summary.shared),
+        "borrowed": _amounts_text(summary.borrowed),
+        "flags": _flags(summary) if _accepted(report) else REFUSED_FLAGS,
+        "own": _amounts_text(summary.own),
+        "system": _amounts_text(summary.system),
+        "free": _amounts_text(summary.free),
     }
 
 
@@ -159,19 +159,19 @@ def _accepted(report: ReportPool) -> bool:
 
 
 def _flags(summary: PoolSummary) -> str:
-    return f"p{_mark(summary.preemption)} b{_mark(summary.borrowing)} s{_mark(summary.sharing)}"
+    return f"p{_check_mark(summary.preemption)} b{_check_mark(summary.borrowing)} s{_check_mark(summary.sharing)}"
 
 
-def _mark(allowed: bool) -> str:
+def _check_mark(allowed: bool) -> str:
     return "✓" if allowed else "✗"
 
 
-def _in_short(amounts: ResourceList) -> str:
+def _amounts_text(amounts: ResourceList) -> str:
     """Return the scarce resources of some loans, or what else there is of them."""
     parts = [f"{_cores(amounts[CPU])} cpu"] if amounts.get(CPU) else []
     parts += [f"{amounts[GPU]} gpu"] if amounts.get(GPU) else []
     if not parts and amounts.get(MEMORY):
-        parts = [f"{_rough_bytes(amounts[MEMORY])} memory"]
+        parts = [f"{_rounded_bytes(amounts[MEMORY])} memory"]
     if not parts and amounts.get(PODS):
         parts = [f"{amounts[PODS]} pods"]
     return ", ".join(parts) or "-"
@@ -181,7 +181,7 @@ def _cores(milli: int) -> str:
     return f"{milli / 1000:.2f}".rstrip("0").rstrip(".")
 
 
-def _rough_bytes(amount: int) -> str:
+def _rounded_bytes(amount: int) -> str:
     """Return bytes with one decimal at most, in the largest unit of which there is one."""
     power = min(max(amount.bit_length() - 1, 0) // 10, len(_BINARY) - 1)
     return f"{amount / 1024**power:.1f}".removesuffix(".0") + _BINARY[power]

@@ -19,34 +19,40 @@ from typing import Final, Generic, TypeVar, cast
 import msgspec
 from msgspec import Raw
 
-from aischeduler.kube.backoff import ExponentialBackoff, Outage, Timing
+from aischeduler.kube.backoff import ExponentialBackoff, RetrySignal, Timing
 from aischeduler.kube.client import Client, LineSplitter
-from aischeduler.kube.errors import ApiError, GarbledError, RefusedError, UndefinedError, UnreachableError
-from aischeduler.kube.known_objects import Awaited, KnownObjects, key_of, version_number
+from aischeduler.kube.errors import (
+    ApiError,
+    MalformedAnswerError,
+    RefusedError,
+    ResourceNotServedError,
+    UnreachableError,
+)
+from aischeduler.kube.known_objects import KnownObjects, VersionWaiters, object_key, version_number
 from aischeduler.kube.list_pager import pages, read_raw
-from aischeduler.kube.meta_types import UNREADABLE, Envelope, Metadata, Page, read_metadata, read_status
-from aischeduler.kube.server_version import confirm_absent
-from aischeduler.kube.watched_resources import Counts, Document, Resource, Unreadable
+from aischeduler.kube.meta_types import UNREADABLE, Metadata, Page, RawWatchEvent, read_metadata, read_status
+from aischeduler.kube.server_version import confirm_not_served
+from aischeduler.kube.watched_resources import ApiObject, ReflectorCounts, UnreadableObject, WatchedResource
 from aischeduler.model.events import Event
 
 SLICE_OBJECTS: Final = 250
 """Objects of a page that are read before others may run."""
-SILENCE_SECONDS: Final = 75.0
+WATCH_IDLE_SECONDS_MAX: Final = 75.0
 """A watch without a byte for so long is dead: bookmarks come about once a minute.
 
 The socket notices within 15 s that its peer is gone (`dial`); this net is for a peer that is there and says nothing.
 """
 SHORT_WATCH_SECONDS: Final = 1.0
 """A watch that ends sooner and empty is a failure."""
-FAILURES_MAX: Final = 3
+WATCH_FAILURES_MAX: Final = 3
 """After so many failed watches in a row we list again."""
 OLDER_LISTS_MAX: Final = 5
 """After so many lists older than what we saw, the cluster was restored from a backup: they are the truth."""
-ABSENT_SECONDS: Final = 5.0
+NOT_SERVED_POLL_SECONDS: Final = 5.0
 """How often we look whether an optional resource has been defined."""
 MESSAGE_LENGTH_MAX: Final = 300
 
-D = TypeVar("D", bound=Document)
+D = TypeVar("D", bound=ApiObject)
 
 
 async def _no_wait() -> None:
@@ -61,11 +67,11 @@ class Handlers:
     inbox is full, and `outage` is shared by all reflectors of one API server.
     """
 
-    event: Callable[[Event], None]
-    unreadable: Callable[[Unreadable], None]
-    failure: Callable[[str, ApiError], None]
-    room: Callable[[], Awaitable[None]] = _no_wait
-    outage: Outage = field(default_factory=Outage)
+    on_event: Callable[[Event], None]
+    on_unreadable: Callable[[UnreadableObject], None]
+    on_failure: Callable[[str, ApiError], None]
+    wait_for_room: Callable[[], Awaitable[None]] = _no_wait
+    retry_signal: RetrySignal = field(default_factory=RetrySignal)
 
 
 class Reflector(Generic[D]):
@@ -75,26 +81,26 @@ class Reflector(Generic[D]):
     resource, which is told once.
     """
 
-    def __init__(self, client: Client, resource: Resource[D], handlers: Handlers, timing: Timing) -> None:
+    def __init__(self, client: Client, resource: WatchedResource[D], handlers: Handlers, timing: Timing) -> None:
         self.synced = asyncio.Event()
         self.watching = asyncio.Event()
-        self.absent = False
-        self.counts = Counts()
+        self.not_served = False
+        self.counts = ReflectorCounts()
         self.resource = resource
         self._client = client
         self._handlers = handlers
         self._timing = timing
         self._backoff = ExponentialBackoff(timing)
-        self._store = KnownObjects(resource, self.counts)
+        self._known_objects = KnownObjects(resource, self.counts)
         self._version = ""
         self._failed_watches = self._older_lists = 0
         self._failing = False
-        self._awaited = Awaited()
-        self._behind = False
+        self._version_waiters = VersionWaiters()
+        self._relist_requested = False
         """Whether somebody asked for a list that has not begun."""
-        self._following: asyncio.Timeout | None = None
+        self._watch_scope: asyncio.Timeout | None = None
         """Ends the stream that is open or being opened."""
-        self._opened_at = self._heard_at = 0.0
+        self._opened_at = self._last_byte_at = 0.0
 
     @property
     def version(self) -> str:
@@ -103,150 +109,152 @@ class Reflector(Generic[D]):
 
     def __len__(self) -> int:
         """Objects that exist as far as we know."""
-        return len(self._store)
+        return len(self._known_objects)
 
     @property
-    def newest(self) -> int:
+    def newest_version(self) -> int:
         """The newest version of an object that we know."""
-        return self._store.newest
+        return self._known_objects.newest_version
 
     async def run(self) -> None:
         """List and watch for ever; an empty version means that a list is due."""
         while True:
             try:
-                if not self._version or self._behind:
-                    self._version, self._behind = "", False
+                if not self._version or self._relist_requested:
+                    self._version, self._relist_requested = "", False
                     await self._list()
-                if not self._behind:
-                    await self._follow()
+                if not self._relist_requested:
+                    await self._watch_until_reopened()
             except ApiError as error:
-                self._judge(error)
+                self._record_failure(error)
                 await self._wait(error)
 
-    async def reached(self, version: str) -> None:
+    async def wait_for_version(self, version: str) -> None:
         """Return once everything up to this version was heard; at once where versions are no numbers."""
         number = version_number(version)
         while number is not None and number > (version_number(self._version) or -1):
-            await self._awaited.wait(number)
+            await self._version_waiters.wait(number)
 
     async def refresh(self, label_selector: str = "", expected: Collection[str] = ()) -> None:
         """Read all objects, or those with these labels, as they are now, and tell what is new; raises ApiError.
 
         The stream goes on beside it. Where one of the `expected` names is missing, all objects are read.
         """
-        if self.absent:
+        if self.not_served:
             return
         names, version = set[str](), ""
         async with aclosing(pages(self._client, self.resource, self._decode, label_selector)) as found:
             async for page in found:
                 version = version or page.metadata.resource_version
                 items = page.items or ()
-                names.update(key_of(read_metadata(item) if isinstance(item, Raw) else item.metadata) for item in items)
+                names.update(
+                    object_key(read_metadata(item) if isinstance(item, Raw) else item.metadata) for item in items
+                )
                 await self._read_items(page.items)
         if not label_selector:
-            self._tell(self._store.end_others(names, version))
+            self._emit(self._known_objects.delete_missing(names, version))
         elif not names.issuperset(expected):
             await self.refresh()
 
-    def reopen(self) -> None:
+    def reopen_watch(self) -> None:
         """Leave the stream, which may be deaf, or the wait for the next try: another stream begins at this version."""
         self.watching.clear()
-        if self._following is not None:
-            self._following.reschedule(asyncio.get_running_loop().time())
-            self._following = None
-        self._handlers.outage.over()
+        if self._watch_scope is not None:
+            self._watch_scope.reschedule(asyncio.get_running_loop().time())
+            self._watch_scope = None
+        self._handlers.retry_signal.wake()
 
-    async def list_again(self) -> None:
+    async def relist(self) -> None:
         """Return once everything was listed by a list that begins after this: the watch may have fallen behind."""
-        self._behind = True
+        self._relist_requested = True
         self.synced.clear()
-        self.reopen()
+        self.reopen_watch()
         await self.synced.wait()
 
     @property
-    def open_seconds(self) -> float:
+    def watch_open_seconds(self) -> float:
         """How long the stream has been open; 0 while none is."""
         return self._timing.clock() - self._opened_at if self.watching.is_set() else 0.0
 
     @property
-    def silent_seconds(self) -> float:
+    def watch_idle_seconds(self) -> float:
         """How long ago the last byte of a stream came, or the stream was opened; 0 before the first one."""
-        return self._timing.clock() - self._heard_at if self._opened_at else 0.0
+        return self._timing.clock() - self._last_byte_at if self._opened_at else 0.0
 
-    def _heard(self) -> None:
+    def _watch_opened(self) -> None:
         """Take in that a stream is open."""
-        self._opened_at = self._heard_at = self._timing.clock()
+        self._opened_at = self._last_byte_at = self._timing.clock()
         self.watching.set()
 
-    def read(self, body: bytes) -> None:
+    def observe(self, body: bytes) -> None:
         """Take in one object that was read by itself; older words of the watch are dropped after it."""
         self._read_object(Raw(body))
 
-    def missing(self, metadata: Metadata) -> None:
+    def observe_gone(self, metadata: Metadata) -> None:
         """Take in that an object was read to be gone."""
-        self._tell(self._store.gone(metadata))
+        self._emit(self._known_objects.delete(metadata))
 
-    def _judge(self, error: ApiError) -> None:
+    def _record_failure(self, error: ApiError) -> None:
         """Count a failure and say whether the next step is a list."""
         self.counts.failures += 1
-        if not (self.absent and isinstance(error, UndefinedError)):
-            self._handlers.failure(self.resource.kind, error)
-        self.absent = self.absent or isinstance(error, UndefinedError)
+        if not (self.not_served and isinstance(error, ResourceNotServedError)):
+            self._handlers.on_failure(self.resource.kind, error)
+        self.not_served = self.not_served or isinstance(error, ResourceNotServedError)
         self._failed_watches += 1
         expired = isinstance(error, RefusedError) and error.status == HTTPStatus.GONE
-        if expired or isinstance(error, GarbledError) or self._failed_watches >= FAILURES_MAX:
+        if expired or isinstance(error, MalformedAnswerError) or self._failed_watches >= WATCH_FAILURES_MAX:
             self._version = ""
             self._failed_watches = 0
 
     async def _wait(self, error: ApiError) -> None:
         """Wait before the next try: as long as the server asks for, and then until others learn that it is back."""
-        if self._absent(error):
-            await self._timing.sleep(ABSENT_SECONDS)
+        if self._is_not_served(error):
+            await self._timing.sleep(NOT_SERVED_POLL_SECONDS)
             return
         self._failing, seconds = True, self._backoff.next_seconds()
         asked = error.retry_after_seconds if isinstance(error, RefusedError) else None
-        await self._handlers.outage.wait(self._timing, seconds, asked or 0.0)
+        await self._handlers.retry_signal.wait(self._timing, seconds, asked or 0.0)
 
     def _answered(self) -> None:
         """Note that the server answers; tell the other streams if this one has waited for that."""
         if self._failing:
             self._failing = False
-            self._handlers.outage.over()
+            self._handlers.retry_signal.wake()
 
-    def _absent(self, error: ApiError) -> bool:
+    def _is_not_served(self, error: ApiError) -> bool:
         return self.resource.optional and isinstance(error, RefusedError) and error.status == HTTPStatus.NOT_FOUND
 
     async def _list(self) -> None:
         self.counts.lists += 1
-        self._store.begin_list()
+        self._known_objects.begin_list()
         version = ""
         try:
             async with aclosing(pages(self._client, self.resource, self._decode)) as found:
                 async for page in found:
                     self._answered()
                     version = version or page.metadata.resource_version
-                    self._refuse_older(version)
+                    self._reject_older_list(version)
                     await self._read_items(page.items)
         except RefusedError as error:
-            if self._absent(error):
-                await confirm_absent(self._client, self.resource.path)
+            if self._is_not_served(error):
+                await confirm_not_served(self._client, self.resource.path)
                 self._complete_list("")
-                raise UndefinedError(error.status, error.reason, error.message) from error
+                raise ResourceNotServedError(error.status, error.reason, error.message) from error
             raise
         self._complete_list(version)
-        self.absent = False
+        self.not_served = False
 
     def _complete_list(self, version: str) -> None:
-        self._tell(self._store.end_list())
+        self._emit(self._known_objects.end_list())
         self._older_lists = 0
-        self._reach(version)
-        if not self._behind:
+        self._advance(version)
+        if not self._relist_requested:
             self.synced.set()
 
     def _decode(self, body: bytes) -> Page[D | Raw]:
         """Read a page; where any object of it cannot be read, all are left to be read one by one."""
         try:
-            return cast(Page[D | Raw], self.resource.page.decode(body))
+            return cast(Page[D | Raw], self.resource.page_decoder.decode(body))
         except UNREADABLE:
             return cast(Page[D | Raw], read_raw(body))
 
@@ -255,48 +263,48 @@ class Reflector(Generic[D]):
             if isinstance(item, Raw):
                 self._read_object(item)
             else:
-                self._take_in(item)
+                self._observe_document(item)
             if number % SLICE_OBJECTS == 0:
                 await asyncio.sleep(0)
-        await self._handlers.room()
+        await self._handlers.wait_for_room()
 
-    def _refuse_older(self, version: str) -> None:
+    def _reject_older_list(self, version: str) -> None:
         """Refuse a list from a server that lags behind what we saw, but not for ever."""
-        if not self._store.is_older(version):
+        if not self._known_objects.is_older(version):
             return
         self.counts.older_lists += 1
         self._older_lists += 1
         if self._older_lists <= OLDER_LISTS_MAX:
-            raise GarbledError(f"GET {self.resource.path}: the list at {version} is older than what was seen")
-        self._store.forget_versions()
+            raise MalformedAnswerError(f"GET {self.resource.path}: the list at {version} is older than what was seen")
+        self._known_objects.reset_versions()
 
-    async def _follow(self) -> None:
+    async def _watch_until_reopened(self) -> None:
         """Follow a stream to its end, or until it is left."""
         following = asyncio.timeout(None)
         try:
             async with following:
-                self._following = following
+                self._watch_scope = following
                 await self._watch()
         except TimeoutError:
             if not following.expired():
                 raise
         finally:
-            self._following = None
+            self._watch_scope = None
 
     async def _watch(self) -> None:
         """Follow the stream to its end; a broken one raises ApiError."""
         self.counts.watches += 1
         started, events_before = self._timing.clock(), self.counts.events
-        splitter, query = LineSplitter(), self.resource.watch_query(self._version, self._timing.chance)
-        async with self._client.watch(self.resource.path, query, SILENCE_SECONDS) as watch:
-            self._heard()
+        splitter, query = LineSplitter(), self.resource.watch_query(self._version, self._timing.jitter)
+        async with self._client.watch(self.resource.path, query, WATCH_IDLE_SECONDS_MAX) as watch:
+            self._watch_opened()
             self._answered()
             try:
                 while piece := await watch.read():
-                    self._heard_at = self._timing.clock()
+                    self._last_byte_at = self._timing.clock()
                     for line in splitter.feed(piece):
                         self._read_line(line)
-                    await self._handlers.room()
+                    await self._handlers.wait_for_room()
             finally:
                 self.watching.clear()
         if self.counts.events == events_before and self._timing.clock() - started < SHORT_WATCH_SECONDS:
@@ -305,31 +313,31 @@ class Reflector(Generic[D]):
     def _read_line(self, line: bytes) -> None:
         """Take in one line of the watch; the usual ones are read in one go."""
         try:
-            told = self.resource.line.decode(line)
+            told = self.resource.watch_event_decoder.decode(line)
         except UNREADABLE:
-            self._read_odd_line(line)
+            self._read_unusual_line(line)
             return
         metadata = told.object.metadata
         match told.type:
             case "MODIFIED" | "ADDED" if metadata.name:
-                self._see(told.object)
+                self._observe_readable(told.object)
             case "DELETED":
-                self._tell(self._store.gone(metadata))
+                self._emit(self._known_objects.delete(metadata))
             case "BOOKMARK":
                 pass
             case _:
-                self._read_odd_line(line)
+                self._read_unusual_line(line)
                 return
         self.counts.events += 1
-        self._reach(metadata.resource_version)
+        self._advance(metadata.resource_version)
 
-    def _read_odd_line(self, line: bytes) -> None:
+    def _read_unusual_line(self, line: bytes) -> None:
         """Take in an error of the server, an object that cannot be read, or an event of a type we do not know."""
         try:
-            told = msgspec.json.decode(line, type=Envelope)
+            told = msgspec.json.decode(line, type=RawWatchEvent)
         except UNREADABLE as error:
             self.counts.unreadable_lines += 1
-            raise GarbledError(f"GET {self.resource.path}: a line cannot be read: {error}") from error
+            raise MalformedAnswerError(f"GET {self.resource.path}: a line cannot be read: {error}") from error
         if told.type == "ERROR":
             status = read_status(bytes(told.object))
             raise RefusedError(status.code, status.reason, status.message)
@@ -338,57 +346,57 @@ class Reflector(Generic[D]):
             case "MODIFIED" | "ADDED":
                 self._read_object(told.object)
             case "DELETED":
-                self._tell(self._store.gone(metadata))
+                self._emit(self._known_objects.delete(metadata))
             case "BOOKMARK":
                 pass
             case _:
                 self.counts.unknown_events += 1
                 return
         self.counts.events += 1
-        self._reach(metadata.resource_version)
+        self._advance(metadata.resource_version)
 
     def _read_object(self, raw: Raw) -> None:
         try:
-            document = self.resource.document.decode(raw)
+            document = self.resource.object_decoder.decode(raw)
         except UNREADABLE as error:
-            self._refuse_object(read_metadata(raw), str(error))
+            self._skip_object(read_metadata(raw), str(error))
         else:
-            self._take_in(document)
+            self._observe_document(document)
 
-    def _take_in(self, document: D) -> None:
+    def _observe_document(self, document: D) -> None:
         if document.metadata.name:
-            self._see(document)
+            self._observe_readable(document)
         else:
-            self._refuse_object(document.metadata, "it has no metadata.name")
+            self._skip_object(document.metadata, "it has no metadata.name")
 
-    def _see(self, document: D) -> None:
+    def _observe_readable(self, document: D) -> None:
         try:
-            self._tell(self._store.seen(document))
+            self._emit(self._known_objects.upsert(document))
         except Exception as error:  # noqa: BLE001 - a bug costs one object and not the stream of all others
-            self._say_unreadable(document.metadata, f"a bug of the scheduler: {error!r}")
+            self._emit_unreadable(document.metadata, f"a bug of the scheduler: {error!r}")
             return
         if self.resource.problem is not None and (problem := self.resource.problem(document)):
-            self._say_unreadable(document.metadata, problem)
+            self._emit_unreadable(document.metadata, problem)
 
-    def _refuse_object(self, metadata: Metadata, message: str) -> None:
-        self._store.unreadable(metadata)
-        self._say_unreadable(metadata, message)
+    def _skip_object(self, metadata: Metadata, message: str) -> None:
+        self._known_objects.keep(metadata)
+        self._emit_unreadable(metadata, message)
 
-    def _say_unreadable(self, metadata: Metadata, message: str) -> None:
+    def _emit_unreadable(self, metadata: Metadata, message: str) -> None:
         self.counts.unreadable_objects += 1
-        self._handlers.unreadable(
-            Unreadable(
+        self._handlers.on_unreadable(
+            UnreadableObject(
                 self.resource.kind, metadata.namespace, metadata.name, metadata.uid, message[:MESSAGE_LENGTH_MAX]
             )
         )
 
-    def _reach(self, version: str) -> None:
+    def _advance(self, version: str) -> None:
         if version:
             self._version = version
             self._failed_watches = 0
-            self._store.reached(version)
-            self._awaited.reached(version)
+            self._known_objects.advance(version)
+            self._version_waiters.advance(version)
 
-    def _tell(self, events: Iterable[Event]) -> None:
+    def _emit(self, events: Iterable[Event]) -> None:
         for event in events:
-            self._handlers.event(event)
+            self._handlers.on_event(event)

@@ -21,8 +21,8 @@ from tempfile import NamedTemporaryFile
 from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
-from aischeduler.kube.credentials import Credential, Source, TokenFile
-from aischeduler.kube.dialer import Proxy, Resolve, proxy_of, proxy_of_environment, resolve
+from aischeduler.kube.credentials import Credential, CredentialSource, TokenFile
+from aischeduler.kube.dialer import Proxy, Resolve, parse_proxy, proxy_from_environment, resolve
 from aischeduler.kube.errors import AccessError, InterceptedError, one_line
 from aischeduler.kube.exec_credential import ExecCredentialCache
 from aischeduler.kube.kubeconfig_context import KubeconfigContext, read_kubeconfig_context
@@ -31,12 +31,12 @@ REREAD_SECONDS: Final = 60.0
 """The kubelet renews a service account's token long before it ends; this is soon enough."""
 REREAD_SECONDS_MIN: Final = 1.0
 """A token that has ended when we get it, as a wrong clock makes it, is not read again for each request."""
-RENEW_AGAIN_SECONDS: Final = 1.0
+RENEW_INTERVAL_SECONDS: Final = 1.0
 """How long credentials that are refused, and that are the same when they are read again, are not read once more."""
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
-def _unheard(_: object) -> None:
+def _ignore(_: object) -> None:
     return
 
 
@@ -49,38 +49,38 @@ class Tls:
 
     context: ssl.SSLContext
     server_name: str | None = None
-    authority_file: str | None = None
+    ca_file: str | None = None
     certificate_file: str | None = None
     key_file: str | None = None
-    number: int = 0
-    fresh: Callable[[], ssl.SSLContext] = field(default=lambda: _context(authority=True))
-    _stamps: tuple[int, ...] = ()
-    _identity: bytes | None = None
+    certificate_number: int = 0
+    new_context: Callable[[], ssl.SSLContext] = field(default=lambda: _context(authority=True))
+    _mtimes: tuple[int, ...] = ()
+    _client_certificate: bytes | None = None
 
     def reload(self) -> None:
         """Read the files into the context where they have changed since the last time."""
-        files = [name for name in (self.authority_file, self.certificate_file, self.key_file) if name]
+        files = [name for name in (self.ca_file, self.certificate_file, self.key_file) if name]
         stamps = tuple(Path(name).stat().st_mtime_ns for name in files)
-        if stamps == self._stamps:
+        if stamps == self._mtimes:
             return
         context = self.context
-        if self.authority_file:
-            context = self.fresh()
-            context.load_verify_locations(cafile=self.authority_file)
-            if self._identity is not None:
-                _load_identity(context, self._identity)
+        if self.ca_file:
+            context = self.new_context()
+            context.load_verify_locations(cafile=self.ca_file)
+            if self._client_certificate is not None:
+                _load_identity(context, self._client_certificate)
         if self.certificate_file:
             context.load_cert_chain(self.certificate_file, self.key_file)
-            self.number += 1
-        self.context, self._stamps = context, stamps
+            self.certificate_number += 1
+        self.context, self._mtimes = context, stamps
 
-    def take(self, identity: bytes) -> None:
+    def use_certificate(self, identity: bytes) -> None:
         """Use this certificate and its key, in PEM, for new connections; raises OSError."""
-        if identity == self._identity:
+        if identity == self._client_certificate:
             return
         _load_identity(self.context, identity)
-        self._identity = identity
-        self.number += 1
+        self._client_certificate = identity
+        self.certificate_number += 1
 
 
 @dataclass(slots=True)
@@ -97,87 +97,92 @@ class Server:
     port: int
     clock: Callable[[], float]
     tls: Tls | None = None
-    prefix: str = ""
-    source: Source | None = None
+    path_prefix: str = ""
+    credential_source: CredentialSource | None = None
     impersonation: bytes = b""
     proxy: Proxy | None = None
-    lookup: Resolve = resolve
-    failure: str = ""
-    intercepted: Callable[[InterceptedError], None] = field(default=_unheard)
-    troubled: Callable[[str], None] = field(default=_unheard)
-    _where: str = ""
+    resolver: Resolve = resolve
+    credential_failure: str = ""
+    on_intercepted: Callable[[InterceptedError], None] = field(default=_ignore)
+    on_credential_failure: Callable[[str], None] = field(default=_ignore)
+    _credential_where: str = ""
     _loaded: bool = False
-    _renew_again_at: float = field(default=float("-inf"))
+    _renewable_at: float = field(default=float("-inf"))
     _header: bytes | None = field(default=None, repr=False)
-    _read_again_at: float = field(default=float("-inf"))
+    _reread_at: float = field(default=float("-inf"))
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
     def url(self) -> str:
         """The address without a trailing slash."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'http' if self.tls is None else 'https'}://{host}:{self.port}{self.prefix}"
+        return f"{'http' if self.tls is None else 'https'}://{host}:{self.port}{self.path_prefix}"
 
     @property
-    def identity_number(self) -> int:
+    def certificate_number(self) -> int:
         """The number of our certificate: a connection that was opened with another one tells the server who we were."""
-        return self.tls.number if self.tls is not None else 0
+        return self.tls.certificate_number if self.tls is not None else 0
 
     async def authorization(self) -> bytes | None:
         """Return the value of the Authorization header, or None where a certificate or nothing is enough."""
-        if self.clock() >= self._read_again_at and not (self._loaded and self._reading.locked()):
+        if self.clock() >= self._reread_at and not (self._loaded and self._reading.locked()):
             async with self._reading:
-                if self.clock() >= self._read_again_at:
+                if self.clock() >= self._reread_at:
                     await self._reread(refused=False)
         return self._header
 
-    async def renew(self, header: bytes | None, identity_number: int) -> bool:
+    async def renew_credentials(self, header: bytes | None, identity_number: int) -> bool:
         """After a 401 to these: read the credentials again; say whether there are others to try.
 
         Of many requests that were refused with the same credentials, the first has them read again.
         """
         async with self._reading:
-            if self._are(header, identity_number) and self.clock() >= self._renew_again_at:
+            if self._are_current(header, identity_number) and self.clock() >= self._renewable_at:
                 await self._reread(refused=True)
-                self._renew_again_at = self.clock() + RENEW_AGAIN_SECONDS
-        if not self._are(header, identity_number):
+                self._renewable_at = self.clock() + RENEW_INTERVAL_SECONDS
+        if not self._are_current(header, identity_number):
             return True
-        self.troubled(self.failure or f"{self._where or 'no credentials'}: the API server answers 401 Unauthorized")
+        self.on_credential_failure(
+            self.credential_failure
+            or f"{self._credential_where or 'no credentials'}: the API server answers 401 Unauthorized"
+        )
         return False
 
-    def _are(self, header: bytes | None, identity_number: int) -> bool:
-        return self._header == header and self.identity_number == identity_number
+    def _are_current(self, header: bytes | None, identity_number: int) -> bool:
+        return self._header == header and self.certificate_number == identity_number
 
-    async def load(self, *, refused: bool = False) -> None:
+    async def load_credentials(self, *, refused: bool = False) -> None:
         """Read token and certificates; raises AccessError and OSError."""
-        credential = await self.source.read(refused=refused) if self.source is not None else Credential()
-        self._header, self._where = credential.header, credential.where
+        credential = (
+            await self.credential_source.read(refused=refused) if self.credential_source is not None else Credential()
+        )
+        self._header, self._credential_where = credential.header, credential.where
         if self.tls is not None:
             self.tls.reload()
-            if credential.identity is not None:
-                self.tls.take(credential.identity)
-        self._loaded, self.failure = True, credential.trouble
-        if self.failure:
-            self.troubled(self.failure)
-        self._read_again_at = self.clock() + min(max(credential.left_seconds, REREAD_SECONDS_MIN), REREAD_SECONDS)
+            if credential.client_certificate is not None:
+                self.tls.use_certificate(credential.client_certificate)
+        self._loaded, self.credential_failure = True, credential.failure
+        if self.credential_failure:
+            self.on_credential_failure(self.credential_failure)
+        self._reread_at = self.clock() + min(max(credential.valid_seconds, REREAD_SECONDS_MIN), REREAD_SECONDS)
 
     async def close(self) -> None:
         """End what reads credentials beside requests."""
-        if isinstance(self.source, Kubeconfig):
-            await self.source.close()
+        if isinstance(self.credential_source, KubeconfigCredentials):
+            await self.credential_source.close()
 
     async def _reread(self, *, refused: bool) -> None:
         """Read token and certificates; what cannot be read just now stays as it was."""
         try:
-            await self.load(refused=refused)
+            await self.load_credentials(refused=refused)
         except (OSError, AccessError) as error:
-            self.failure = one_line(str(error))
-            self.troubled(self.failure)
-            self._read_again_at = self.clock() + REREAD_SECONDS
+            self.credential_failure = one_line(str(error))
+            self.on_credential_failure(self.credential_failure)
+            self._reread_at = self.clock() + REREAD_SECONDS
 
 
 @dataclass(slots=True)
-class Kubeconfig:
+class KubeconfigCredentials:
     """A context of kubeconfig files as they are now: their tokens, token files, certificates and plugins.
 
     `unused` is what was just read there, good for the first time; `terminal` where a plugin may ask its user. `wall`
@@ -187,26 +192,26 @@ class Kubeconfig:
     path: str
     context: str | None
     clock: Callable[[], float]
-    unused: KubeconfigContext | None
+    initial: KubeconfigContext | None
     terminal: bool = False
     wall: Callable[[], float] = time.time
-    _asked: ExecCredentialCache | None = None
+    _exec_cache: ExecCredentialCache | None = None
 
     async def read(self, *, refused: bool) -> Credential:
         """Read the files, and ask the plugin where one is named and what it said is not good any more."""
-        access = self.unused or read_kubeconfig_context(self.path, self.context, terminal=self.terminal)
-        self.unused = None
+        access = self.initial or read_kubeconfig_context(self.path, self.context, terminal=self.terminal)
+        self.initial = None
         if access.plugin is None:
-            return Credential(access.header, access.identity, where=access.where)
-        if self._asked is None or self._asked.plugin != access.plugin:
+            return Credential(access.header, access.client_certificate, where=access.where)
+        if self._exec_cache is None or self._exec_cache.plugin != access.plugin:
             await self.close()
-            self._asked = ExecCredentialCache(access.plugin, self.clock, self.wall)
-        return await self._asked.read(refused=refused)
+            self._exec_cache = ExecCredentialCache(access.plugin, self.clock, self.wall)
+        return await self._exec_cache.read(refused=refused)
 
     async def close(self) -> None:
         """End the plugin where it runs."""
-        if self._asked is not None:
-            await self._asked.close()
+        if self._exec_cache is not None:
+            await self._exec_cache.close()
 
 
 async def connect(
@@ -232,9 +237,9 @@ def in_cluster(directory: Path, environment: Any, clock: Callable[[], float]) ->
         host=host,
         port=port,
         clock=clock,
-        tls=_read(Tls(_context(authority=True), authority_file=str(directory / "ca.crt"))),
-        source=TokenFile(directory / "token"),
-        proxy=proxy_of_environment(True, host, port, environment),
+        tls=_load_files(Tls(_context(authority=True), ca_file=str(directory / "ca.crt"))),
+        credential_source=TokenFile(directory / "token"),
+        proxy=proxy_from_environment(True, host, port, environment),
     )
 
 
@@ -246,19 +251,19 @@ async def from_kubeconfig(
     address = _address(path, access.server)
     secure = address.scheme == "https"
     host, port = address.hostname or "", address.port or (443 if secure else 80)
-    named = proxy_of(access.proxy, f"{access.cluster}: proxy-url") if access.proxy else None
+    named = parse_proxy(access.proxy, f"{access.cluster}: proxy-url") if access.proxy else None
     server = Server(
         host=host,
         port=port,
         clock=clock,
         tls=_tls_of(path, access) if secure else None,
-        prefix=address.path.rstrip("/"),
-        source=Kubeconfig(path, context, clock, access, terminal),
+        path_prefix=address.path.rstrip("/"),
+        credential_source=KubeconfigCredentials(path, context, clock, access, terminal),
         impersonation=access.impersonation,
-        proxy=named or proxy_of_environment(secure, host, port, os.environ),
+        proxy=named or proxy_from_environment(secure, host, port, os.environ),
     )
     try:
-        await server.load()
+        await server.load_credentials()
     except OSError as error:
         raise AccessError(f"{path}: the certificate of ours cannot be read: {one_line(str(error))}") from error
     return server
@@ -297,18 +302,18 @@ def _load_identity(context: ssl.SSLContext, identity: bytes) -> None:
 
 
 def _tls_of(path: str, read: KubeconfigContext) -> Tls:
-    context = _context(authority=bool(read.authority_file or read.authority) or not read.verified)
-    if not read.verified:
+    context = _context(authority=bool(read.ca_file or read.ca_data) or not read.verify_server)
+    if not read.verify_server:
         _trust_all(context)
     try:
-        if read.authority is not None:
-            context.load_verify_locations(cadata=read.authority)
+        if read.ca_data is not None:
+            context.load_verify_locations(cadata=read.ca_data)
     except (OSError, ValueError) as error:
         raise AccessError(f"{path}: certificate-authority-data cannot be read: {one_line(str(error))}") from error
-    tls = Tls(context, read.server_name, read.authority_file, read.certificate_file, read.key_file)
-    if not read.verified:
-        tls.fresh = lambda: _trust_all(_context(authority=True))
-    return _read(tls)
+    tls = Tls(context, read.server_name, read.ca_file, read.certificate_file, read.key_file)
+    if not read.verify_server:
+        tls.new_context = lambda: _trust_all(_context(authority=True))
+    return _load_files(tls)
 
 
 def _trust_all(context: ssl.SSLContext) -> ssl.SSLContext:
@@ -317,10 +322,10 @@ def _trust_all(context: ssl.SSLContext) -> ssl.SSLContext:
     return context
 
 
-def _read(tls: Tls) -> Tls:
+def _load_files(tls: Tls) -> Tls:
     try:
         tls.reload()
     except OSError as error:
-        files = ", ".join(name for name in (tls.authority_file, tls.certificate_file, tls.key_file) if name)
+        files = ", ".join(name for name in (tls.ca_file, tls.certificate_file, tls.key_file) if name)
         raise AccessError(f"{files}: the certificates cannot be read: {one_line(str(error))}") from error
     return tls

@@ -11,15 +11,15 @@ import msgspec
 from msgspec import Struct, field
 
 from aischeduler.kube.client import Client
-from aischeduler.kube.errors import GarbledError, RefusedError
+from aischeduler.kube.errors import MalformedAnswerError, RefusedError
 from aischeduler.kube.meta_types import UNREADABLE
 
-OLDEST: Final = (1, 31)
+OLDEST_VERSION: Final = (1, 31)
 """The oldest release that we are tested with: validation rules with an optional old self, as the Pools have."""
 _NUMBER: Final = re.compile(r"[0-9]{1,4}", re.ASCII)
 
 
-class _Titled(Struct):
+class _NamedItem(Struct):
     """An entry of a discovery document."""
 
     name: str = ""
@@ -29,13 +29,13 @@ class _GroupList(Struct):
     """What `/apis` answers."""
 
     kind: str = ""
-    groups: list[_Titled] = field(default_factory=list)
+    groups: list[_NamedItem] = field(default_factory=list)
 
 
 class _ResourceList(Struct):
     """What `/apis/GROUP/VERSION` answers."""
 
-    resources: list[_Titled] = field(default_factory=list)
+    resources: list[_NamedItem] = field(default_factory=list)
 
 
 class _Version(Struct):
@@ -49,22 +49,22 @@ async def read_version(client: Client) -> tuple[int, int]:
     try:
         found = msgspec.json.decode(body, type=_Version)
     except UNREADABLE as error:
-        raise GarbledError(f"GET /version: {error}") from error
+        raise MalformedAnswerError(f"GET /version: {error}") from error
     major, minor = _NUMBER.match(found.major), _NUMBER.match(found.minor)
     if major is None or minor is None:
-        raise GarbledError("GET /version: the answer names no release")
+        raise MalformedAnswerError("GET /version: the answer names no release")
     return int(major[0]), int(minor[0])
 
 
 def too_old(url: str, version: tuple[int, int]) -> str:
     """Return why an API server of this release cannot be used, or nothing."""
-    if version >= OLDEST:
+    if version >= OLDEST_VERSION:
         return ""
-    (major, minor), (oldest_major, oldest_minor) = version, OLDEST
+    (major, minor), (oldest_major, oldest_minor) = version, OLDEST_VERSION
     return f"{url} is Kubernetes {major}.{minor}; the scheduler needs {oldest_major}.{oldest_minor} or newer"
 
 
-async def confirm_absent(client: Client, path: str) -> None:
+async def confirm_not_served(client: Client, path: str) -> None:
     """Make sure that an API server says that it serves no such resource: no proxy, and none that is still starting.
 
     `path` is that of all objects of the resource, in a group of its own; raises GarbledError.
@@ -74,7 +74,7 @@ async def confirm_absent(client: Client, path: str) -> None:
     except UNREADABLE:
         found = _GroupList()
     if found.kind != "APIGroupList":
-        raise GarbledError("GET /apis: the answer is not the list of an API server's groups")
+        raise MalformedAnswerError("GET /apis: the answer is not the list of an API server's groups")
     parent, _, name = path.rpartition("/")
     if not any(parent.startswith(f"/apis/{group.name}/") for group in found.groups):
         return
@@ -85,6 +85,6 @@ async def confirm_absent(client: Client, path: str) -> None:
             raise
         return
     except UNREADABLE as error:
-        raise GarbledError(f"GET {parent}: the answer is not the list of a group's resources") from error
+        raise MalformedAnswerError(f"GET {parent}: the answer is not the list of a group's resources") from error
     if any(resource.name == name for resource in served):
-        raise GarbledError(f"GET {path}: not found, though the API server lists this resource")
+        raise MalformedAnswerError(f"GET {path}: not found, though the API server lists this resource")

@@ -20,7 +20,7 @@ from aischeduler.kube.api_types import (
     PoolDocument,
     VolumeDocument,
 )
-from aischeduler.kube.backoff import Chance
+from aischeduler.kube.backoff import RandomSource
 from aischeduler.kube.decode import (
     budget_problem,
     read_budget,
@@ -32,7 +32,7 @@ from aischeduler.kube.decode import (
 )
 from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.kube.decode_pool import read_pool
-from aischeduler.kube.meta_types import Line, Metadata, Page
+from aischeduler.kube.meta_types import Metadata, Page, WatchEvent
 from aischeduler.model.events import (
     BudgetGone,
     BudgetSeen,
@@ -55,11 +55,11 @@ UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 """Finished pods use nothing; the server leaves them out."""
 WATCH_SECONDS_MIN: Final = 300.0
 """The server ends a watch after so long, or up to twice as long by chance."""
-QUIET_WATCH_SECONDS_MAX: Final = 60.0
+RARE_WATCH_SECONDS_MAX: Final = 60.0
 """The server ends the watch of a quiet resource after so long at most: without changes it may send no bookmark."""
 
 
-class Document(Protocol):
+class ApiObject(Protocol):
     """An API object as far as it was read."""
 
     @property
@@ -67,11 +67,11 @@ class Document(Protocol):
         """Its name, uid and version."""
 
 
-D = TypeVar("D", bound=Document)
+D = TypeVar("D", bound=ApiObject)
 
 
 @dataclass(frozen=True, slots=True)
-class Resource(Generic[D]):
+class WatchedResource(Generic[D]):
     """One kind of objects to list and watch.
 
     `seen` turns a document into an event, `gone` namespace, name and uid. `problem` says what of a document that
@@ -81,36 +81,36 @@ class Resource(Generic[D]):
 
     kind: str
     path: str
-    line: msgspec.json.Decoder[Line[D]]
-    page: msgspec.json.Decoder[Page[D]]
-    document: msgspec.json.Decoder[D]
-    seen: Callable[[D], Event]
-    gone: Callable[[str, str, str], Event]
+    watch_event_decoder: msgspec.json.Decoder[WatchEvent[D]]
+    page_decoder: msgspec.json.Decoder[Page[D]]
+    object_decoder: msgspec.json.Decoder[D]
+    seen_event: Callable[[D], Event]
+    gone_event: Callable[[str, str, str], Event]
     problem: Callable[[D], str] | None = None
-    selector: str = ""
+    field_selector: str = ""
     optional: bool = False
-    quiet: bool = False
-    heard_often: bool = False
+    rarely_changes: bool = False
+    often_unchanged: bool = False
 
-    def watch_query(self, version: str, chance: Chance) -> dict[str, str]:
+    def watch_query(self, version: str, chance: RandomSource) -> dict[str, str]:
         """Return the query of a watch from a version on; how long it lasts is by chance."""
         share = chance.random()
         seconds = WATCH_SECONDS_MIN * (1 + share)
-        if self.quiet:
-            seconds = QUIET_WATCH_SECONDS_MAX * (1 - share / 4)
+        if self.rarely_changes:
+            seconds = RARE_WATCH_SECONDS_MAX * (1 - share / 4)
         query = {
             "watch": "true",
             "allowWatchBookmarks": "true",
             "resourceVersion": version,
             "timeoutSeconds": str(int(seconds)),
         }
-        if self.selector:
-            query["fieldSelector"] = self.selector
+        if self.field_selector:
+            query["fieldSelector"] = self.field_selector
         return query
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class UnreadableObject:
     """An object that could not be read at all, as far as it says who it is."""
 
     kind: str
@@ -121,7 +121,7 @@ class Unreadable:
 
 
 @dataclass(slots=True)
-class Counts:
+class ReflectorCounts:
     """What a reflector met; it only grows."""
 
     events: int = 0
@@ -138,123 +138,123 @@ class Counts:
     last_failure: str = field(default="")
 
 
-def pods(specs: SpecCache) -> Resource[PodDocument]:
+def pods(specs: SpecCache) -> WatchedResource[PodDocument]:
     """All unfinished pods, whoever schedules them: every one of them uses its node."""
-    return Resource(
+    return WatchedResource(
         kind="Pod",
         path="/api/v1/pods",
-        line=msgspec.json.Decoder(Line[PodDocument]),
-        page=msgspec.json.Decoder(Page[PodDocument]),
-        document=msgspec.json.Decoder(PodDocument),
-        seen=lambda document: PodSeen(read_pod(document, specs)),
-        gone=lambda _namespace, _name, uid: PodGone(uid),
-        selector=UNFINISHED,
+        watch_event_decoder=msgspec.json.Decoder(WatchEvent[PodDocument]),
+        page_decoder=msgspec.json.Decoder(Page[PodDocument]),
+        object_decoder=msgspec.json.Decoder(PodDocument),
+        seen_event=lambda document: PodSeen(read_pod(document, specs)),
+        gone_event=lambda _namespace, _name, uid: PodGone(uid),
+        field_selector=UNFINISHED,
     )
 
 
-def nodes() -> Resource[NodeDocument]:
+def nodes() -> WatchedResource[NodeDocument]:
     """All nodes."""
-    return Resource(
+    return WatchedResource(
         kind="Node",
         path="/api/v1/nodes",
-        line=msgspec.json.Decoder(Line[NodeDocument]),
-        page=msgspec.json.Decoder(Page[NodeDocument]),
-        document=msgspec.json.Decoder(NodeDocument),
-        seen=lambda document: NodeSeen(read_node(document)),
-        gone=lambda _namespace, name, _uid: NodeGone(name),
-        heard_often=True,
+        watch_event_decoder=msgspec.json.Decoder(WatchEvent[NodeDocument]),
+        page_decoder=msgspec.json.Decoder(Page[NodeDocument]),
+        object_decoder=msgspec.json.Decoder(NodeDocument),
+        seen_event=lambda document: NodeSeen(read_node(document)),
+        gone_event=lambda _namespace, name, _uid: NodeGone(name),
+        often_unchanged=True,
     )
 
 
-class Witness(Protocol):
+class PoolObserver(Protocol):
     """Who is told of Pools beside the core: see `pool_statuses`."""
 
-    def seen(self, document: PoolDocument) -> None:
+    def pool_seen(self, document: PoolDocument) -> None:
         """Take in a Pool as it now is."""
 
-    def gone(self, name: str) -> None:
+    def pool_gone(self, name: str) -> None:
         """Take in that there is no Pool of this name."""
 
 
-def pools(witness: Witness | None = None) -> Resource[PoolDocument]:
+def pools(witness: PoolObserver | None = None) -> WatchedResource[PoolDocument]:
     """All Pools; before the resource is defined there are none. `witness` is told of each before the core is."""
 
     def seen(document: PoolDocument) -> Event:
         pool = read_pool(document)
         if witness is not None:
-            witness.seen(document)
+            witness.pool_seen(document)
         return PoolSeen(pool)
 
     def gone(_namespace: str, name: str, _uid: str) -> Event:
         if witness is not None:
-            witness.gone(name)
+            witness.pool_gone(name)
         return PoolGone(name)
 
-    return Resource(
+    return WatchedResource(
         kind="Pool",
         path=f"/apis/{GROUP}/{VERSION}/pools",
-        line=msgspec.json.Decoder(Line[PoolDocument]),
-        page=msgspec.json.Decoder(Page[PoolDocument]),
-        document=msgspec.json.Decoder(PoolDocument),
-        seen=seen,
-        gone=gone,
+        watch_event_decoder=msgspec.json.Decoder(WatchEvent[PoolDocument]),
+        page_decoder=msgspec.json.Decoder(Page[PoolDocument]),
+        object_decoder=msgspec.json.Decoder(PoolDocument),
+        seen_event=seen,
+        gone_event=gone,
         optional=True,
-        quiet=True,
+        rarely_changes=True,
     )
 
 
-def budgets() -> Resource[BudgetDocument]:
+def budgets() -> WatchedResource[BudgetDocument]:
     """All PodDisruptionBudgets."""
-    return Resource(
+    return WatchedResource(
         kind="PodDisruptionBudget",
         path="/apis/policy/v1/poddisruptionbudgets",
-        line=msgspec.json.Decoder(Line[BudgetDocument]),
-        page=msgspec.json.Decoder(Page[BudgetDocument]),
-        document=msgspec.json.Decoder(BudgetDocument),
-        seen=lambda document: BudgetSeen(read_budget(document)),
-        gone=lambda namespace, name, _uid: BudgetGone(namespace, name),
+        watch_event_decoder=msgspec.json.Decoder(WatchEvent[BudgetDocument]),
+        page_decoder=msgspec.json.Decoder(Page[BudgetDocument]),
+        object_decoder=msgspec.json.Decoder(BudgetDocument),
+        seen_event=lambda document: BudgetSeen(read_budget(document)),
+        gone_event=lambda namespace, name, _uid: BudgetGone(namespace, name),
         problem=budget_problem,
-        quiet=True,
+        rarely_changes=True,
     )
 
 
-def namespaces() -> Resource[NamespaceDocument]:
+def namespaces() -> WatchedResource[NamespaceDocument]:
     """All namespaces."""
-    return Resource(
+    return WatchedResource(
         kind="Namespace",
         path="/api/v1/namespaces",
-        line=msgspec.json.Decoder(Line[NamespaceDocument]),
-        page=msgspec.json.Decoder(Page[NamespaceDocument]),
-        document=msgspec.json.Decoder(NamespaceDocument),
-        seen=read_namespace,
-        gone=lambda _namespace, name, _uid: NamespaceGone(name),
-        quiet=True,
+        watch_event_decoder=msgspec.json.Decoder(WatchEvent[NamespaceDocument]),
+        page_decoder=msgspec.json.Decoder(Page[NamespaceDocument]),
+        object_decoder=msgspec.json.Decoder(NamespaceDocument),
+        seen_event=read_namespace,
+        gone_event=lambda _namespace, name, _uid: NamespaceGone(name),
+        rarely_changes=True,
     )
 
 
-def claims() -> Resource[ClaimDocument]:
+def claims() -> WatchedResource[ClaimDocument]:
     """All PersistentVolumeClaims."""
-    return Resource(
+    return WatchedResource(
         kind="PersistentVolumeClaim",
         path="/api/v1/persistentvolumeclaims",
-        line=msgspec.json.Decoder(Line[ClaimDocument]),
-        page=msgspec.json.Decoder(Page[ClaimDocument]),
-        document=msgspec.json.Decoder(ClaimDocument),
-        seen=lambda document: ClaimSeen(read_claim(document)),
-        gone=lambda namespace, name, _uid: ClaimGone(namespace, name),
-        quiet=True,
+        watch_event_decoder=msgspec.json.Decoder(WatchEvent[ClaimDocument]),
+        page_decoder=msgspec.json.Decoder(Page[ClaimDocument]),
+        object_decoder=msgspec.json.Decoder(ClaimDocument),
+        seen_event=lambda document: ClaimSeen(read_claim(document)),
+        gone_event=lambda namespace, name, _uid: ClaimGone(namespace, name),
+        rarely_changes=True,
     )
 
 
-def volumes() -> Resource[VolumeDocument]:
+def volumes() -> WatchedResource[VolumeDocument]:
     """All PersistentVolumes."""
-    return Resource(
+    return WatchedResource(
         kind="PersistentVolume",
         path="/api/v1/persistentvolumes",
-        line=msgspec.json.Decoder(Line[VolumeDocument]),
-        page=msgspec.json.Decoder(Page[VolumeDocument]),
-        document=msgspec.json.Decoder(VolumeDocument),
-        seen=lambda document: VolumeSeen(read_volume(document)),
-        gone=lambda _namespace, name, _uid: VolumeGone(name),
-        quiet=True,
+        watch_event_decoder=msgspec.json.Decoder(WatchEvent[VolumeDocument]),
+        page_decoder=msgspec.json.Decoder(Page[VolumeDocument]),
+        object_decoder=msgspec.json.Decoder(VolumeDocument),
+        seen_event=lambda document: VolumeSeen(read_volume(document)),
+        gone_event=lambda _namespace, name, _uid: VolumeGone(name),
+        rarely_changes=True,
     )

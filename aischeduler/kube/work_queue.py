@@ -18,15 +18,15 @@ class WorkQueue(Generic[T]):
     """Queues of work by lane; those who use one lane need not name it."""
 
     def __init__(self, ahead: int) -> None:
-        self._ahead = ahead
+        self._lane_limit = ahead
         self._lanes: dict[str, deque[T]] = {}
         """The lanes with work, in the order of their turns."""
         self._waiting = 0
         self._unfinished = 0
         self._work = asyncio.Semaphore(0)
-        self._idle = _set_event()
-        self._some = asyncio.Event()
-        self._drained = _set_event()
+        self._empty = _set_event()
+        self._not_empty = asyncio.Event()
+        self._finished = _set_event()
         self._rooms: dict[str, asyncio.Event] = {}
         """Of the lanes without room, what will be set when they have some."""
 
@@ -41,7 +41,7 @@ class WorkQueue(Generic[T]):
         return self._unfinished
 
     @property
-    def in_hand(self) -> int:
+    def in_progress(self) -> int:
         """What was taken and has no outcome yet."""
         return self._unfinished - self._waiting
 
@@ -55,10 +55,10 @@ class WorkQueue(Generic[T]):
         queue.append(item)
         self._waiting += 1
         self._unfinished += 1
-        self._idle.clear()
-        self._some.set()
-        self._drained.clear()
-        if len(queue) == self._ahead + 1:
+        self._empty.clear()
+        self._not_empty.set()
+        self._finished.clear()
+        if len(queue) == self._lane_limit + 1:
             self._rooms[lane] = asyncio.Event()
         self._work.release()
 
@@ -72,9 +72,9 @@ class WorkQueue(Generic[T]):
             self._lanes[lane] = queue  # behind all others
         self._waiting -= 1
         if not self._waiting:
-            self._idle.set()
-            self._some.clear()
-        if len(queue) == self._ahead:
+            self._empty.set()
+            self._not_empty.clear()
+        if len(queue) == self._lane_limit:
             self._rooms.pop(lane).set()
         return item
 
@@ -82,33 +82,33 @@ class WorkQueue(Generic[T]):
         """Count one that was taken as finished."""
         self._unfinished -= 1
         if not self._unfinished:
-            self._drained.set()
+            self._finished.set()
 
-    def allow(self, ahead: int) -> None:
+    def set_lane_limit(self, ahead: int) -> None:
         """Let a lane have room while at most so many wait in it, from now on."""
-        self._ahead = ahead
+        self._lane_limit = ahead
         for lane, queue in self._lanes.items():
             if len(queue) > ahead:
                 self._rooms.setdefault(lane, asyncio.Event())
             elif lane in self._rooms:
                 self._rooms.pop(lane).set()
 
-    async def room(self, lane: str = "") -> None:
+    async def wait_for_room(self, lane: str = "") -> None:
         """Return once there is room in the lane."""
         while lane in self._rooms:
             await self._rooms[lane].wait()
 
-    async def some_waiting(self) -> None:
+    async def wait_not_empty(self) -> None:
         """Return once something waits for a task."""
-        await self._some.wait()
+        await self._not_empty.wait()
 
-    async def none_waiting(self) -> None:
+    async def wait_empty(self) -> None:
         """Return once nothing waits for a task."""
-        await self._idle.wait()
+        await self._empty.wait()
 
-    async def none_unfinished(self) -> None:
+    async def wait_finished(self) -> None:
         """Return once everything has its outcome."""
-        await self._drained.wait()
+        await self._finished.wait()
 
 
 def _set_event() -> asyncio.Event:

@@ -9,21 +9,21 @@ import msgspec
 from msgspec import Raw
 
 from aischeduler.kube.known_objects import KnownObjects
-from aischeduler.kube.meta_types import Envelope, Metadata, Named, Page
-from aischeduler.kube.watched_resources import Counts, Document, Resource
+from aischeduler.kube.meta_types import Metadata, Page, PartialObjectMetadata, RawWatchEvent
+from aischeduler.kube.watched_resources import ApiObject, ReflectorCounts, WatchedResource
 from aischeduler.model.events import Event
 from aischeduler.sandbox.apiserver import ApiServer
 from aischeduler.sandbox.protocol import Request
 from aischeduler.sandbox.watches import WatchStream
 
-D = TypeVar("D", bound=Document)
+D = TypeVar("D", bound=ApiObject)
 
 
 class Feed(Generic[D]):
     """Lists and watches one resource; `read` returns what has happened since."""
 
-    def __init__(self, server: ApiServer, resource: Resource[D]) -> None:
-        self.counts = Counts()
+    def __init__(self, server: ApiServer, resource: WatchedResource[D]) -> None:
+        self.counts = ReflectorCounts()
         self._server = server
         self._resource = resource
         self._store = KnownObjects(resource, self.counts)
@@ -47,11 +47,11 @@ class Feed(Generic[D]):
 
     def told(self, body: bytes) -> tuple[Event, ...]:
         """Return what follows from an object that was read by itself."""
-        return self._store.seen(self._resource.document.decode(body))
+        return self._store.upsert(self._resource.object_decoder.decode(body))
 
     def missing(self, metadata: Metadata) -> tuple[Event, ...]:
         """Return what follows from an object that was looked for and not found."""
-        return self._store.gone(metadata)
+        return self._store.delete(metadata)
 
     def _list(self, now: float) -> list[Event]:
         self.counts.lists += 1
@@ -68,10 +68,10 @@ class Feed(Generic[D]):
 
     def _item(self, item: Raw) -> tuple[Event, ...]:
         try:
-            return self._store.seen(self._resource.document.decode(item))
+            return self._store.upsert(self._resource.object_decoder.decode(item))
         except msgspec.ValidationError:
             self.counts.unreadable_objects += 1
-            self._store.unreadable(msgspec.json.decode(item, type=Named).metadata)
+            self._store.keep(msgspec.json.decode(item, type=PartialObjectMetadata).metadata)
             return ()
 
     def _watch(self, now: float) -> WatchStream:
@@ -82,7 +82,7 @@ class Feed(Generic[D]):
         return answer
 
     def _query(self) -> dict[str, str]:
-        return {"fieldSelector": self._resource.selector} if self._resource.selector else {}
+        return {"fieldSelector": self._resource.field_selector} if self._resource.field_selector else {}
 
     def _follow(self, stream: WatchStream, now: float) -> list[Event]:
         events: list[Event] = []
@@ -93,15 +93,15 @@ class Feed(Generic[D]):
     def _line(self, line: bytes) -> tuple[Event, ...]:
         self.counts.events += 1
         try:
-            told = self._resource.line.decode(line)
+            told = self._resource.watch_event_decoder.decode(line)
         except msgspec.ValidationError:
             return self._odd_line(line)
         metadata = told.object.metadata
         match told.type:
             case "ADDED" | "MODIFIED":
-                events = self._store.seen(told.object)
+                events = self._store.upsert(told.object)
             case "DELETED":
-                events = self._store.gone(metadata)
+                events = self._store.delete(metadata)
             case _:
                 return self._odd_line(line)
         self._reach(metadata.resource_version)
@@ -109,7 +109,7 @@ class Feed(Generic[D]):
 
     def _odd_line(self, line: bytes) -> tuple[Event, ...]:
         """Take in an error, which in process means that history is gone, or an object that cannot be read."""
-        if msgspec.json.decode(line, type=Envelope).type == "ERROR":
+        if msgspec.json.decode(line, type=RawWatchEvent).type == "ERROR":
             self._version = ""
         else:
             self.counts.unreadable_objects += 1
@@ -117,4 +117,4 @@ class Feed(Generic[D]):
 
     def _reach(self, version: str) -> None:
         self._version = version
-        self._store.reached(version)
+        self._store.advance(version)

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from aischeduler.engine.scheduler import Scheduler
-from aischeduler.kube.backoff import Chance
+from aischeduler.kube.backoff import RandomSource
 from aischeduler.kube.pool_crd import pool_crd
 from aischeduler.sandbox.apiserver import ApiServer, Options
 from aischeduler.sandbox.protocol import JSON, Response, request
@@ -43,7 +43,7 @@ class VirtualCluster:
         definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
         self.ask("POST", definitions, pool_crd())
 
-    def start(self, scheduler: Scheduler, name: str, network: Network, chance: Chance) -> VirtualShell:
+    def start(self, scheduler: Scheduler, name: str, network: Network, chance: RandomSource) -> VirtualShell:
         """Let a scheduler live in the cluster from now on."""
         shell = VirtualShell(self, scheduler, name, network, chance)
         self.shells.append(shell)

@@ -15,10 +15,10 @@ import msgspec
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.kube import event_messages, pod_writes, pool_writes, watched_resources
 from aischeduler.kube.api_types import PodDocument
-from aischeduler.kube.backoff import Chance
+from aischeduler.kube.backoff import RandomSource
 from aischeduler.kube.decode import read_pod
 from aischeduler.kube.decode_pod_spec import SpecCache
-from aischeduler.kube.eviction_writes import Evicted, Eviction, Left, Marked, lost
+from aischeduler.kube.eviction_writes import ConditionSet, Evicted, Eviction, NotNeeded, lost_eviction
 from aischeduler.kube.meta_types import Metadata
 from aischeduler.model.actions import (
     Action,
@@ -89,7 +89,7 @@ class VirtualShell:
     `honours_budgets` evicts by the Eviction API, as `eviction: Evict` does in production.
     """
 
-    def __init__(self, world: World, scheduler: Scheduler, name: str, network: Network, chance: Chance) -> None:
+    def __init__(self, world: World, scheduler: Scheduler, name: str, network: Network, chance: RandomSource) -> None:
         self.scheduler = scheduler
         self.log: list[Logged] = []
         self.stopped = False
@@ -140,7 +140,7 @@ class VirtualShell:
                 self._later(self._network.bind_seconds, action, 0)
             case ReportWaiting():
                 self._say(event_messages.failed_scheduling(action))
-                self._write_condition(action.pod, event_messages.why_waiting(action))
+                self._write_condition(action.pod, event_messages.waiting_message(action))
             case Evict():
                 eviction = Eviction(action, self._reporter.controller, honour_budgets=self.honours_budgets)
                 self._evict_later(self._network.evict_seconds, action, eviction)
@@ -148,7 +148,7 @@ class VirtualShell:
                 path, body = pod_writes.nomination(pod, node)
                 self._send("PATCH", path.decode(), body, pod_writes.MERGE_PATCH)
             case Settle(pod):
-                refused = lost(action, self._read(pod))
+                refused = lost_eviction(action, self._read(pod))
                 if refused is not None:
                     self.scheduler.observe(refused, self._world.now)
             case ReadPool() | ListPools() | Refresh():
@@ -225,19 +225,19 @@ class VirtualShell:
         if self._loses():
             if self._arrives():
                 self._send(write.method, write.path, write.body, write.content_type)
-            meaning, seconds = eviction.unanswered("no answer came"), ANSWER_WITHIN_SECONDS
+            meaning, seconds = eviction.no_answer("no answer came"), ANSWER_WITHIN_SECONDS
         else:
             answer = self._send(write.method, write.path, write.body, write.content_type)
-            meaning = eviction.hear(answer.status, _retry_after(answer), answer.body)
+            meaning = eviction.read_answer(answer.status, _retry_after(answer), answer.body)
             seconds = self._network.evict_seconds
         match meaning:
             case Evicted():
                 self._say(event_messages.preempted(action))
             case EvictRefused():
                 self.scheduler.observe(meaning, self._world.now)
-            case Left():
+            case NotNeeded():
                 pass  # the watch says that it is gone
-            case Marked() | pod_writes.Unknown():
+            case ConditionSet() | pod_writes.Unknown():
                 self._evict_later(seconds, action, eviction)
             case pod_writes.Throttled(wait):
                 self._evict_later(wait, action, eviction)
@@ -298,7 +298,7 @@ class VirtualShell:
     def _write_pool(self, report: ReportPool) -> None:
         path = pool_writes.pool_path(report.name)
         document = msgspec.json.decode(self._send("GET", path, b"", JSON).body)
-        writer = pool_writes.Writer(self._reporter.controller, self._world.now)
+        writer = pool_writes.StatusWriter(self._reporter.controller, self._world.now)
         patch = pool_writes.status_patch(report, document, writer)
         if patch is not None:
             self._send("PATCH", f"{path}/status", patch, pod_writes.MERGE_PATCH)

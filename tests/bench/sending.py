@@ -44,7 +44,9 @@ def bind_server(directory: Path, secure: bool) -> Iterator[Callable[[], Server]]
 
         def server() -> Server:
             context = ssl.create_default_context(cafile=str(authority.certificate))
-            return Server("127.0.0.1", port, time.monotonic, Tls(context) if secure else None, source=Token())
+            return Server(
+                "127.0.0.1", port, time.monotonic, Tls(context) if secure else None, credential_source=Token()
+            )
 
         try:
             yield server

@@ -11,7 +11,7 @@ import pytest
 
 from aischeduler.kube import watched_resources
 from aischeduler.kube.decode_pod_spec import SpecCache
-from aischeduler.kube.watched_resources import Resource
+from aischeduler.kube.watched_resources import WatchedResource
 from aischeduler.model.events import Event
 from tests.bench.board import cpu_seconds, micros, show, times
 from tests.bench.documents import real_node, real_pod, watch_line
@@ -29,7 +29,7 @@ def pieces(lines: Sequence[bytes]) -> list[bytes]:
     return [stream[start : start + PIECE_BYTES] for start in range(0, len(stream), PIECE_BYTES)]
 
 
-def take_in(cut: Sequence[bytes], resource: Resource[Any]) -> list[Event]:
+def take_in(cut: Sequence[bytes], resource: WatchedResource[Any]) -> list[Event]:
     """Let a reflector watch the lines; return what it told the core."""
     heard: list[Event] = []
     asyncio.run(reflector_of(resource, cut, heard.append)._watch())
@@ -53,7 +53,7 @@ def by_standard_library(lines: Sequence[bytes]) -> None:
         json.loads(line)
 
 
-def row(name: str, resource: Callable[[], Resource[Any]], lines: Sequence[bytes]) -> list[str]:
+def row(name: str, resource: Callable[[], WatchedResource[Any]], lines: Sequence[bytes]) -> list[str]:
     """Measure one kind of event in every way."""
     cut = pieces(lines)
     assert len(take_in(cut, resource())) == EVENTS

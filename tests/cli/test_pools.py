@@ -24,7 +24,7 @@ from aischeduler.cli.snapshot import take_snapshot
 from aischeduler.cli.summary_json import FIELDS
 from aischeduler.cli.table import WIDE_COLUMNS
 from aischeduler.kube.client import Client
-from aischeduler.kube.errors import ApiError, GarbledError, RefusedError, UnreachableError
+from aischeduler.kube.errors import ApiError, MalformedAnswerError, RefusedError, UnreachableError
 from aischeduler.kube.pool_crd import NOT_INSTALLED
 from aischeduler.kube.server_access import Server, connect
 from aischeduler.sandbox.http import HttpSandbox
@@ -242,7 +242,7 @@ def test_server_that_cannot_be_reached_is_told_in_one_sentence(
         (RefusedError(403, "Forbidden", "pods is forbidden"), "you may not see the pools of URL: pods is forbidden"),
         (RefusedError(401, "Unauthorized", "Unauthorized"), "URL does not accept your credentials: Unauthorized"),
         (UnreachableError("GET /x: refused"), "URL cannot be reached: GET /x: refused"),
-        (GarbledError("half a list"), "the pools of URL cannot be read: half a list"),
+        (MalformedAnswerError("half a list"), "the pools of URL cannot be read: half a list"),
         (RefusedError(500, "InternalError", "etcd"), "the pools of URL cannot be read: 500 InternalError: etcd"),
     ],
     ids=lambda value: type(value).__name__,

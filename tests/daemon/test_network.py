@@ -12,8 +12,8 @@ import pytest
 from aischeduler.config.schema import Config
 from aischeduler.kube import connection_pool, exec_credential
 from aischeduler.kube.credentials import TokenFile
-from aischeduler.kube.report_writers import IN_FLIGHT_MAX as EVENTS_IN_FLIGHT_MAX
-from aischeduler.kube.server_access import Kubeconfig
+from aischeduler.kube.report_writers import WRITES_IN_FLIGHT_MAX as EVENTS_IN_FLIGHT_MAX
+from aischeduler.kube.server_access import KubeconfigCredentials
 from tests.daemon.between import Rule
 from tests.daemon.cluster import Cluster, cluster
 from tests.kube.kubeconfig_files import SERVER, credential, program, runs, write
@@ -119,14 +119,16 @@ async def test_token_that_is_revoked_in_a_burst_of_bindings_costs_no_pod(tmp_pat
 async def test_program_for_credentials_that_hangs_delays_neither_the_lease_nor_a_pod(
     tmp_path: Path, lines: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exec_credential, "PLUGIN_SECONDS", 4.0)
+    monkeypatch.setattr(exec_credential, "PLUGIN_TIMEOUT_SECONDS", 4.0)
     passed = 0.0
     hangs = tmp_path / "hangs"
     printed = credential(token="t", expirationTimestamp="2030-01-01T13:00:00Z")
     command = program(tmp_path / "login", f'[ -e "{hangs}" ] && touch "{hangs}.now" && sleep 60; echo \'{printed}\'')
     path = write(tmp_path / "config", SERVER, runs(command))
     clock, wall = (lambda: time.monotonic() + passed), (lambda: NOON + passed)
-    async with cluster(config=Config(), source=Kubeconfig(path, None, clock, None, wall=wall), clock=clock) as world:
+    async with cluster(
+        config=Config(), source=KubeconfigCredentials(path, None, clock, None, wall=wall), clock=clock
+    ) as world:
         await world.node("n1")
         hangs.touch()
         passed = 3500.0

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from aischeduler.kube.binder import Binder, BindTerms, Outcome
+from aischeduler.kube.binder import Binder, BinderOptions, Outcome
 from aischeduler.kube.connection_pool import ConnectionPool
-from aischeduler.kube.errors import Failed
+from aischeduler.kube.errors import OnInternalError
 from aischeduler.model.actions import Bind
 from aischeduler.model.events import BindRefusal, BindRefused
 from aischeduler.model.pod import Pod
@@ -29,7 +29,7 @@ class World:
     reads: list[Pod | Exception | None] = field(default_factory=list)
     asked: int = 0
     outcomes: list[Outcome] = field(default_factory=list)
-    failed: Failed = broken
+    failed: OnInternalError = broken
     engine: Counted = field(default_factory=Counted)
     bugs: list[Exception] = field(default_factory=list)
     """What hearing the next outcomes raises."""
@@ -50,7 +50,9 @@ class World:
     async def running(self, in_flight: int = 2) -> AsyncIterator[Binder]:
         async with serving(self.script) as server:
             connections = ConnectionPool(server, in_flight, answer_seconds=0.03)
-            binder = Binder(connections, self.read, self.waits.timing(), BindTerms(in_flight, self.engine), self.failed)
+            binder = Binder(
+                connections, self.read, self.waits.timing(), BinderOptions(in_flight, self.engine), self.failed
+            )
             task = asyncio.create_task(binder.run(self.hear))
             try:
                 yield binder
@@ -65,7 +67,7 @@ class World:
         async with self.running() as binder:
             binder.submit(BIND)
             async with asyncio.timeout(5):
-                await binder.work_queue.none_unfinished()
+                await binder.work_queue.wait_finished()
         assert len(self.outcomes) == 1
         return self.outcomes[0]
 

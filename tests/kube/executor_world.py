@@ -10,7 +10,7 @@ import structlog
 from structlog.testing import CapturingLogger
 
 from aischeduler.kube import watched_resources
-from aischeduler.kube.binder import Binder, BindTerms
+from aischeduler.kube.binder import Binder, BinderOptions
 from aischeduler.kube.client import Client
 from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.decode_pod_spec import SpecCache
@@ -19,7 +19,7 @@ from aischeduler.kube.evictor import EvictionOptions, Evictor
 from aischeduler.kube.executor import Executor, Instruments, Workers
 from aischeduler.kube.pod_reader import PodReader
 from aischeduler.kube.reflector import Handlers, Reflector
-from aischeduler.kube.refresher import Refresher, Watches
+from aischeduler.kube.refresher import Reflectors, Refresher
 from aischeduler.kube.reporter import EventSource, Reporter
 from aischeduler.model.actions import (
     Bind,
@@ -94,9 +94,9 @@ class World:
                 watched_resources.budgets(),
                 watched_resources.namespaces(),
             )
-            watches = Watches(pods, *(Reflector(client, resource, handlers, timing) for resource in others))
+            watches = Reflectors(pods, *(Reflector(client, resource, handlers, timing) for resource in others))
             refresher = Refresher(client, watches, timing, self.events.append, log)
-            binder = Binder(connections, reader.read, timing, BindTerms(2, self.engine), broken)
+            binder = Binder(connections, reader.read, timing, BinderOptions(2, self.engine), broken)
             workers = Workers(binder, evictor, reports, reader, refresher)
             instruments = Instruments(self.failed, lambda *ended: self.observed.append(ended), timing.clock)
             executor = Executor(workers, self.events.append, log, instruments)

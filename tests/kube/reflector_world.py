@@ -11,7 +11,7 @@ from aischeduler.kube.client import Client
 from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.kube.errors import ApiError
 from aischeduler.kube.reflector import Handlers, Reflector
-from aischeduler.kube.watched_resources import Unreadable
+from aischeduler.kube.watched_resources import UnreadableObject
 from aischeduler.model.events import Event, NodeGone, NodeSeen, PodGone, PodSeen, PoolGone, PoolSeen
 from tests.kube.scripted_server import Script, Waits, serving, until
 
@@ -21,7 +21,7 @@ class World:
     script: Script = field(default_factory=Script)
     waits: Waits = field(default_factory=Waits)
     events: list[Event] = field(default_factory=list)
-    unreadable: list[Unreadable] = field(default_factory=list)
+    unreadable: list[UnreadableObject] = field(default_factory=list)
     failures: list[ApiError] = field(default_factory=list)
 
     @property

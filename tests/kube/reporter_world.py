@@ -92,4 +92,4 @@ class World:
 async def written(reports: Reporter) -> None:
     """Return once everything has been said, refused or dropped."""
     async with asyncio.timeout(PATIENCE_SECONDS):
-        await reports.none_unwritten()
+        await reports.wait_written()

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aischeduler.kube import connection_pool, http_connection
-from aischeduler.kube.client import IN_FLIGHT_MAX, LIST_SECONDS, Client, LineSplitter
+from aischeduler.kube.client import LIST_SECONDS, REQUESTS_IN_FLIGHT_MAX, Client, LineSplitter
 from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.errors import RefusedError, UnreachableError
-from aischeduler.kube.exec_credential import PLUGIN_AGAIN_SECONDS
+from aischeduler.kube.exec_credential import RERUN_SECONDS
 from aischeduler.kube.http_connection import Answer
 from aischeduler.kube.list_pager import pages, read_raw
 from aischeduler.kube.server_access import REREAD_SECONDS, Server, Tls, from_kubeconfig
@@ -82,8 +82,8 @@ async def test_watch_begins_beside_as_many_reads_that_hang_as_may_be_under_way()
     script.always["get", "/pod"] = lambda _: hang
     script.on("watch", "/pods", stream(b"line"))
     async with serving(script) as server, Client(server) as client:
-        reads = [asyncio.create_task(client.get("/pod")) for _ in range(2 * IN_FLIGHT_MAX)]
-        await until(lambda: len(script.asked("get")) == IN_FLIGHT_MAX)
+        reads = [asyncio.create_task(client.get("/pod")) for _ in range(2 * REQUESTS_IN_FLIGHT_MAX)]
+        await until(lambda: len(script.asked("get")) == REQUESTS_IN_FLIGHT_MAX)
         async with client.watch("/pods", {"watch": "true"}, 1.0) as watch:
             assert await watch.read() == b"line"
         for read in reads:
@@ -203,7 +203,7 @@ async def test_401_opens_a_connection_with_the_new_certificate_of_a_program(tmp_
             with pytest.raises(RefusedError, match="first is not known"):
                 await client.get("/x")
             with_program(tmp_path, address, authority, authority.client("second", ""))
-            now += PLUGIN_AGAIN_SECONDS
+            now += RERUN_SECONDS
             assert await client.get("/x") == b"second"
             assert await client.get("/x") == b"second"
     assert (script.connections, times_asked(tmp_path)) == (2, 2)
@@ -274,7 +274,7 @@ async def test_new_authority_in_the_file_is_trusted_after_a_while(tmp_path: Path
     identity = new.server("kube-apiserver")
     context.load_cert_chain(identity.certificate, identity.key)
     async with serving(script, context) as address:
-        tls = Tls(ssl.create_default_context(cafile=str(bundle)), authority_file=str(bundle))
+        tls = Tls(ssl.create_default_context(cafile=str(bundle)), ca_file=str(bundle))
         tls.reload()
         server = Server(address.host, address.port, lambda: now, tls=tls)
         connection_pool = ConnectionPool(server, 1)

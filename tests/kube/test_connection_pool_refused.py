@@ -38,7 +38,7 @@ async def test_burst_of_refused_tokens_is_one_renewal_and_each_request_is_sent_a
     script, tokens = Script(), Tokens()
     script.always["post", "/x"] = knows(b"Bearer new")
     async with serving(script) as server:
-        server.source = tokens
+        server.credential_source = tokens
         connections = ConnectionPool(server, 8)
         await server.authorization()
         tokens.token = b"Bearer new"
@@ -58,7 +58,7 @@ async def test_request_that_is_refused_after_others_renewed_the_token_is_sent_ag
     script.on("post", "/x", refuse_late)
     script.always["post", "/x"] = knows(b"Bearer new")
     async with serving(script) as server:
-        server.source = tokens
+        server.credential_source = tokens
         connections = ConnectionPool(server, 8)
         late = asyncio.create_task(send(connections))
         await until(lambda: script.requests)
@@ -74,7 +74,7 @@ async def test_burst_of_refused_tokens_that_nothing_replaces_is_one_renewal_and_
     script, tokens, told = Script(), Tokens(), set[str]()
     script.always["post", "/x"] = knows(b"Bearer new")
     async with serving(script) as server:
-        server.source, server.troubled = tokens, told.add
+        server.credential_source, server.on_credential_failure = tokens, told.add
         connections = ConnectionPool(server, 8)
         answers = await asyncio.gather(*(send(connections) for _ in range(50)))
         await connections.close()
@@ -87,7 +87,7 @@ async def test_stream_that_is_refused_is_opened_again_with_the_new_token() -> No
     script, tokens = Script(), Tokens()
     script.on("get", "/x", status(401, "Unauthorized"), stream(b"one", end="clean"))
     async with serving(script) as server:
-        server.source = tokens
+        server.credential_source = tokens
         connections = ConnectionPool(server, 1)
         await server.authorization()
         tokens.token = b"Bearer new"
@@ -118,7 +118,7 @@ async def test_answer_that_is_no_status_is_something_before_the_api_server(code:
     script, told = Script(), list[InterceptedError]()
     script.on("post", "/x", reply(code, body))
     async with serving(script) as server:
-        server.intercepted = told.append
+        server.on_intercepted = told.append
         connections = ConnectionPool(server, 1)
         with pytest.raises(InterceptedError, match=f"before the API server answered {code}, without a Status"):
             await send(connections)

@@ -89,12 +89,12 @@ def test_pods_of_one_job_share_their_labels() -> None:
 
 
 def test_memory_of_labels_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decode_pod_spec, "KIN_MAX", 10)
+    monkeypatch.setattr(decode_pod_spec, "LABELS_AND_OWNERS_MAX", 10)
     specs = SpecCache()
     for number in range(50):
         found = decode_pod(api_objects.pod(metadata={"labels": {"index": str(number)}}), specs)
         assert found.labels == {"index": str(number)}
-    assert len(specs._kin) <= 10
+    assert len(specs._labels_and_owners) <= 10
 
 
 @pytest.mark.parametrize("labels", ["text", 5, {"a": 1}])

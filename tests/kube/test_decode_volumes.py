@@ -79,7 +79,7 @@ async def test_volume_is_told_with_the_field_that_ties_it_to_nodes() -> None:
 def test_claim_of_an_ephemeral_volume_tells_which_pod_controls_it() -> None:
     owners = [{"kind": "Pod", "uid": "u-other"}, {"kind": "Pod", "uid": "u-pod", "controller": True}]
     resource = watched_resources.claims()
-    event = resource.seen(resource.document.decode(json.dumps(claim(ownerReferences=owners))))
+    event = resource.seen_event(resource.object_decoder.decode(json.dumps(claim(ownerReferences=owners))))
     assert event == ClaimSeen(VolumeClaim("team", "data", controller="u-pod"))
 
 

@@ -12,7 +12,14 @@ import pytest
 import uvloop
 
 from aischeduler.kube.connection_pool import CONNECT_SECONDS, ConnectionPool
-from aischeduler.kube.dialer import ANOTHER_SECONDS, DEAD_SECONDS, Proxy, dial, proxy_of, proxy_of_environment
+from aischeduler.kube.dialer import (
+    HAPPY_EYEBALLS_DELAY_SECONDS,
+    PEER_TIMEOUT_SECONDS,
+    Proxy,
+    dial,
+    parse_proxy,
+    proxy_from_environment,
+)
 from aischeduler.kube.errors import AccessError, UnreachableError
 from aischeduler.kube.http_connection import Answer
 from aischeduler.kube.server_access import Server
@@ -57,7 +64,7 @@ async def past_a_black_hole() -> float:
         async def lookup(host: str, port: int) -> list[Address]:
             return [dead, address(server.host, server.port)]
 
-        server.lookup = lookup
+        server.resolver = lookup
         connections, began = ConnectionPool(server, 1), loop.time()
         assert (await get(connections)).status == 200
         seconds = loop.time() - began
@@ -67,7 +74,7 @@ async def past_a_black_hole() -> float:
 
 async def test_dead_first_address_does_not_use_up_the_time_of_the_second() -> None:
     seconds = await past_a_black_hole()
-    assert ANOTHER_SECONDS <= seconds < CONNECT_SECONDS
+    assert HAPPY_EYEBALLS_DELAY_SECONDS <= seconds < CONNECT_SECONDS
 
 
 def test_dead_first_address_does_not_either_on_uvloop() -> None:
@@ -165,10 +172,6 @@ async def test_proxy_that_makes_no_tunnel_is_named_with_what_it_said(answer: byt
 NAMESPACE = f"ais-{os.getpid()}"
 DEAF = """
 import socket, sys
-import pytest
-
-from aischeduler.kube.dialer import Proxy, proxy_of, proxy_of_environment
-from aischeduler.kube.errors import AccessError
 with socket.create_server(("10.231.0.2", 0)) as server:
     print(server.getsockname()[1], flush=True)
     peer, _ = server.accept()
@@ -223,7 +226,7 @@ async def test_stream_of_a_peer_whose_network_is_gone_ends_long_before_its_silen
             began = loop.time()
             with pytest.raises(UnreachableError, match="the connection broke within the answer"):
                 await answer.read()
-            assert loop.time() - began < 3 * DEAD_SECONDS
+            assert loop.time() - began < 3 * PEER_TIMEOUT_SECONDS
         await connections.close()
     finally:
         peer.kill()
@@ -235,17 +238,17 @@ PROXY = "http://proxy.example:3128"
 
 def chosen(host: str, no_proxy: str, port: int = 443) -> bool:
     """Say whether the proxy of the environment is used for this host."""
-    return proxy_of_environment(True, host, port, {"HTTPS_PROXY": PROXY, "NO_PROXY": no_proxy}) is not None
+    return proxy_from_environment(True, host, port, {"HTTPS_PROXY": PROXY, "NO_PROXY": no_proxy}) is not None
 
 
 def test_https_and_http_servers_have_variables_of_their_own() -> None:
     both = {"HTTPS_PROXY": "http://s:1", "HTTP_PROXY": "http://p:2", "https_proxy": "http://small:3"}
-    assert proxy_of_environment(True, "h.example", 443, both) == Proxy("s", 1)
-    assert proxy_of_environment(False, "h.example", 80, both) == Proxy("p", 2)
-    assert proxy_of_environment(True, "h.example", 443, {"HTTPS_PROXY": "", "https_proxy": "small"}) == Proxy(
+    assert proxy_from_environment(True, "h.example", 443, both) == Proxy("s", 1)
+    assert proxy_from_environment(False, "h.example", 80, both) == Proxy("p", 2)
+    assert proxy_from_environment(True, "h.example", 443, {"HTTPS_PROXY": "", "https_proxy": "small"}) == Proxy(
         "small", 80
     )
-    assert proxy_of_environment(True, "h.example", 443, {"HTTP_PROXY": "http://p:2"}) is None
+    assert proxy_from_environment(True, "h.example", 443, {"HTTP_PROXY": "http://p:2"}) is None
 
 
 @pytest.mark.parametrize(
@@ -292,7 +295,7 @@ def test_proxy_is_used_for_what_no_proxy_does_not_mean(host: str, no_proxy: str)
 
 
 def test_name_and_password_of_a_proxy_are_sent_and_never_shown() -> None:
-    proxy = proxy_of("http://me:p%40ss@proxy.example:3128", "config: cluster 'c': proxy-url")
+    proxy = parse_proxy("http://me:p%40ss@proxy.example:3128", "config: cluster 'c': proxy-url")
     assert b"\r\nProxy-Authorization: Basic bWU6cEBzcw==\r\n\r\n" in proxy.request("h:443")
     assert str(proxy) == "http://proxy.example:3128 (config: cluster 'c': proxy-url)"
     assert "bWU6" not in repr(proxy)
@@ -309,5 +312,5 @@ def test_name_and_password_of_a_proxy_are_sent_and_never_shown() -> None:
 )
 def test_proxy_that_cannot_be_used_is_refused_with_its_field(text: str, reason: str) -> None:
     with pytest.raises(AccessError) as caught:
-        proxy_of(text, "F")
+        parse_proxy(text, "F")
     assert str(caught.value) == reason

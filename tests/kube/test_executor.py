@@ -140,7 +140,7 @@ async def test_reports_wait_for_binds_and_evictions(action: Bind | Evict, method
     world.script.on("post", POOLS, reply(201))
     async with world.running(limit=64) as executor:
         world.script.always[method, path] = lambda _: late
-        executor.perform([*[action] * (1 + evictor_module.IN_FLIGHT), CreatePool("default")])
+        executor.perform([*[action] * (1 + evictor_module.EVICTIONS_IN_FLIGHT), CreatePool("default")])
         await until(lambda: world.script.asked(method, path))
         await asyncio.sleep(0.02)
         assert world.script.asked("post", POOLS) == []
@@ -263,8 +263,8 @@ async def test_bug_in_one_action_costs_no_pod_its_binding(monkeypatch: pytest.Mo
     def fail(_reports: Reporter, _about: object) -> None:
         raise TypeError("a bug")
 
-    monkeypatch.setattr(Reporter, "waiting", fail)
-    monkeypatch.setattr(Reporter, "binding", fail)
+    monkeypatch.setattr(Reporter, "report_waiting", fail)
+    monkeypatch.setattr(Reporter, "withdraw_waiting", fail)
     async with world.running() as executor:
         executor.perform([ReportWaiting(POD, "cpu", "cpu", "no room", "d-2"), BIND])
         await until(lambda: world.observed)

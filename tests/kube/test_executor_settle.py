@@ -3,7 +3,7 @@
 import asyncio
 import json
 
-from aischeduler.kube.binder import READS_MAX
+from aischeduler.kube.binder import READ_TRIES_MAX
 from aischeduler.model.actions import (
     Bind,
     Settle,
@@ -71,16 +71,16 @@ async def test_pod_is_not_read_while_a_task_has_its_binding_in_hand() -> None:
 async def test_binding_in_doubt_is_settled_by_the_look_that_the_core_asks_for() -> None:
     world = World()
     world.script.on("post", f"{PATH}/binding", status(500, "InternalError"))
-    world.script.on("get", PATH, *[status(403, "Forbidden", "cannot get pods")] * (READS_MAX + 1))
+    world.script.on("get", PATH, *[status(403, "Forbidden", "cannot get pods")] * (READ_TRIES_MAX + 1))
     world.script.always["get", PATH] = lambda _: reply(200, api_objects.pod("p", version=9, spec={"nodeName": "n1"}))
     async with world.running() as executor:
         executor.perform([BIND])
         await until(lambda: executor._workers.binder.in_doubt)
         executor.perform([Settle(POD, "n1", "d-1")])
-        await until(lambda: executor.unreadable == "403 Forbidden")
+        await until(lambda: executor.pod_read_failure == "403 Forbidden")
         executor.perform([Settle(POD, "n1", "d-1")])
         await until(lambda: world.observed)
-    assert executor.unreadable == ""
+    assert executor.pod_read_failure == ""
     assert [(type(action), outcome) for action, outcome, _ in world.observed] == [(Bind, "Accepted")]
 
 

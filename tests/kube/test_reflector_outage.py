@@ -4,7 +4,7 @@ import asyncio
 from contextlib import suppress
 
 from aischeduler.kube import watched_resources
-from aischeduler.kube.backoff import HOLD_LONGEST_SECONDS, Timing
+from aischeduler.kube.backoff import RETRY_AFTER_SECONDS_MAX, Timing
 from aischeduler.kube.client import Client
 from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.kube.reflector import Handlers, Reflector
@@ -83,7 +83,7 @@ async def test_retry_after_is_obeyed_for_a_minute_at_most() -> None:
     world.script.on("get", PODS, tired, reply(200, listing(pod("a"))))
     async with world.running():
         await told(world, "+a:uid-a")
-    assert world.waits.seconds == [HOLD_LONGEST_SECONDS]
+    assert world.waits.seconds == [RETRY_AFTER_SECONDS_MAX]
 
 
 async def test_pools_do_not_end_while_the_api_server_lists_their_kind_and_does_not_serve_it_yet() -> None:
@@ -133,5 +133,5 @@ async def test_object_that_a_list_beside_the_stream_ended_does_not_come_back_by_
         await reflector.refresh()
         await told(world, "+n", "-n")
         gate.set()
-        await reflector.reached("40")
+        await reflector.wait_for_version("40")
         await told(world, "+n", "-n", "+n")

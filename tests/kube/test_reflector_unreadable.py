@@ -40,13 +40,13 @@ async def test_object_that_reveals_a_bug_costs_only_itself_until_it_can_be_read(
     def seen(document: PodDocument) -> Event:
         if document.metadata.name == "odd" and bugs:
             raise bugs.pop()
-        return pods.seen(document)
+        return pods.seen_event(document)
 
     again = reply(200, listing(pod("odd", version=101), pod("b", version=102), version=110))
     world.script.on("get", PODS, reply(200, listing()), again)
     first = [line("ADDED", pod("odd", version=101)), line("ADDED", pod("b", version=102))]
     world.script.on("watch", PODS, stream(*first, trouble(410, "Expired")))
-    async with world.running(replace(pods, seen=seen)):
+    async with world.running(replace(pods, seen_event=seen)):
         await told(world, "+b:uid-b", "+odd:uid-odd")
     (unreadable,) = world.unreadable
     assert (unreadable.name, unreadable.message) == ("odd", "a bug of the scheduler: TypeError('a bug')")

@@ -13,7 +13,7 @@ from aischeduler.kube import watched_resources
 from aischeduler.kube.client import Client
 from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.kube.reflector import Handlers, Reflector
-from aischeduler.kube.refresher import Refresher, Times, Watches, selector_text
+from aischeduler.kube.refresher import Reflectors, Refresher, Times, selector_text
 from aischeduler.model.actions import ListPools, ReadPool, Refresh
 from aischeduler.model.events import (
     Event,
@@ -72,7 +72,7 @@ class Scene:
             made = [Reflector(client, kind, handlers, timing) for kind in kinds]
             self.watches = {one.resource.kind: one for one in made}
             log = structlog.wrap_logger(self.lines, processors=[]).bind()
-            refresher = Refresher(client, Watches(*made), timing, self.events.append, log)
+            refresher = Refresher(client, Reflectors(*made), timing, self.events.append, log)
             times = Times(lambda: 1_700_000_000.5, lambda pod: f"since {pod.name}")
             jobs: list[Callable[[], Any]] = [lambda: refresher.run(times, broken)]
             jobs += [self.watches[kind].run for kind in follow]
@@ -210,7 +210,7 @@ async def test_pool_is_missing_where_the_api_server_serves_no_pools() -> None:
     scene = Scene()
     scene.script.on("get", f"{POOLS}/new", reply(404, b"404 page not found"))
     async with scene.running() as refresher:
-        scene.watches["Pool"].absent = True
+        scene.watches["Pool"].not_served = True
         refresher.submit(ReadPool("new"))
         await scene.comes(PoolRead("new", found=False))
 
