@@ -1,9 +1,8 @@
-"""The parts of API documents that we read, as msgspec structs; everything else is skipped while parsing.
+"""The API objects that Ai-Scheduler reads, as msgspec structs with only the fields it needs.
 
-Laws:
-- Only fields that a decision or a message needs; an unknown field is never an error.
-- `Raw` parts are bytes as the server sent them: they are looked up before they are parsed.
-- A null is what an absent field is.
+Invariants:
+- An unknown field is never an error, and null means absent.
+- A `Raw` field holds the bytes that the server sent: caches look them up before anything parses them.
 """
 
 from datetime import datetime
@@ -16,14 +15,14 @@ from aischeduler.model.names import POOL_KEY
 
 
 class PodAnnotations(Struct, gc=False):
-    """Annotations of a pod: its home pool, and the mark of a pod that mirrors a static one."""
+    """The annotations of a pod that Ai-Scheduler reads: its home pool, and the mirror of a static pod."""
 
     pool: str | None = field(name=POOL_KEY, default=None)
     mirror: str | None = field(name="kubernetes.io/config.mirror", default=None)
 
 
 class PodMetadata(Metadata, rename="camel", gc=False):
-    """Metadata of a pod: its labels are looked up by their bytes, its owners are read where one may matter."""
+    """The metadata of a pod. Caches look labels and owners up by their bytes."""
 
     annotations: PodAnnotations | None = None
     labels: Raw = ABSENT
@@ -32,7 +31,7 @@ class PodMetadata(Metadata, rename="camel", gc=False):
 
 
 class ContainerPart(Struct, rename="camel", gc=False):
-    """One container, or one init container."""
+    """A container or an init container."""
 
     name: str = ""
     restart_policy: str | None = None
@@ -41,17 +40,17 @@ class ContainerPart(Struct, rename="camel", gc=False):
 
 
 class Gate(Struct, gc=False):
-    """One scheduling gate."""
+    """A scheduling gate."""
 
     name: str = ""
 
 
 class Present(Struct, gc=False):
-    """An object of which only its being there counts."""
+    """An object of which only the presence counts."""
 
 
 class ExpressionPart(Struct, gc=False):
-    """One expression of a selector."""
+    """A requirement of a selector."""
 
     key: str | None = None
     operator: str | None = None
@@ -66,7 +65,7 @@ class SelectorPart(Struct, rename="camel", gc=False):
 
 
 class PodTermPart(Struct, rename="camel", gc=False):
-    """One required term about other pods."""
+    """A required term of pod affinity or anti-affinity."""
 
     topology_key: str = ""
     label_selector: SelectorPart | None = None
@@ -75,13 +74,13 @@ class PodTermPart(Struct, rename="camel", gc=False):
 
 
 class PodAffinityPart(Struct, gc=False):
-    """Affinity to other pods, or away from them: what is required."""
+    """Pod affinity or anti-affinity: the required terms."""
 
     required: list[PodTermPart] | None = field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
 
 
 class AffinityPart(Struct, rename="camel", gc=False):
-    """Affinity: the parts about nodes and about pods to stay away from, and whether there is one to pods."""
+    """Affinity: node affinity and pod anti-affinity unparsed, and pod affinity."""
 
     node_affinity: Raw = ABSENT
     pod_affinity: PodAffinityPart | None = None
@@ -89,19 +88,19 @@ class AffinityPart(Struct, rename="camel", gc=False):
 
 
 class SpreadPart(Struct, rename="camel", gc=False):
-    """One topology spread constraint: whether it is a wish."""
+    """A topology spread constraint."""
 
     when_unsatisfiable: str | None = None
 
 
 class ClaimSourcePart(Struct, rename="camel", gc=False):
-    """The claim that a volume of a pod names."""
+    """The PersistentVolumeClaim that a volume names."""
 
     claim_name: str = ""
 
 
 class VolumePart(Struct, rename="camel", gc=False):
-    """One volume of a pod: whether it claims storage."""
+    """A volume of a pod, as far as it claims storage."""
 
     name: str = ""
     persistent_volume_claim: ClaimSourcePart | None = None
@@ -129,17 +128,17 @@ class PodSpecPart(Struct, rename="camel", gc=False):
 
 
 Quantities = dict[str, str | int | float]
-"""Amounts by resource; the API server writes texts, but a number is a quantity too."""
+"""Amounts by resource. The API server writes strings, but a number is a valid quantity too."""
 
 
 class ResourceRequests(Struct, gc=False):
-    """A container's or a pod's requests; limits never matter."""
+    """The requests of a container or a pod."""
 
     requests: Quantities | None = None
 
 
 class ContainerStatus(Struct, rename="camel", gc=False):
-    """What the kubelet granted to one container."""
+    """The resources that the kubelet granted to a container."""
 
     name: str = ""
     allocated_resources: Raw = ABSENT
@@ -147,7 +146,7 @@ class ContainerStatus(Struct, rename="camel", gc=False):
 
 
 class PodStatus(Struct, rename="camel", gc=False):
-    """The status of a pod; its conditions are read where they may matter."""
+    """The status of a pod; the conditions are unparsed."""
 
     phase: str | None = None
     start_time: datetime | None = None
@@ -166,7 +165,7 @@ class PodDocument(Struct, gc=False):
 
 
 class PortPart(Struct, rename="camel", gc=False):
-    """One port of a container."""
+    """A port of a container."""
 
     host_port: int | None = None
     protocol: str | None = None
@@ -174,7 +173,7 @@ class PortPart(Struct, rename="camel", gc=False):
 
 
 class TolerationPart(Struct, gc=False):
-    """One toleration."""
+    """A toleration."""
 
     key: str | None = None
     operator: str | None = None
@@ -183,7 +182,7 @@ class TolerationPart(Struct, gc=False):
 
 
 class NodeTermPart(Struct, rename="camel", gc=False):
-    """One term of a node selector."""
+    """A term of a node selector."""
 
     match_expressions: list[ExpressionPart] | None = None
     match_fields: list[ExpressionPart] | None = None
@@ -196,14 +195,14 @@ class NodeSelectorPart(Struct, rename="camel", gc=False):
 
 
 class PreferredTermPart(Struct, gc=False):
-    """One weighted term."""
+    """A preferred term of node affinity with its weight."""
 
     weight: int = 0
     preference: NodeTermPart | None = None
 
 
 class NodeAffinityPart(Struct, gc=False):
-    """Required and preferred nodes."""
+    """Node affinity: required and preferred terms."""
 
     required: NodeSelectorPart | None = field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
     preferred: list[PreferredTermPart] | None = field(
@@ -212,7 +211,7 @@ class NodeAffinityPart(Struct, gc=False):
 
 
 class TaintPart(Struct, gc=False):
-    """One taint."""
+    """A taint."""
 
     key: str = ""
     value: str | None = None
@@ -242,7 +241,7 @@ class NodeDocument(Struct, gc=False):
 
 
 class PoolDocument(Struct, gc=False):
-    """A Pool; the spec is read field by field, because a wrong one is a condition and no error."""
+    """A Pool. `decode_pool` reads the spec field by field: an invalid spec becomes a condition, not an error."""
 
     metadata: Metadata
     spec: Any = None
@@ -250,13 +249,13 @@ class PoolDocument(Struct, gc=False):
 
 
 class BudgetSpecPart(Struct, gc=False):
-    """The spec of a PodDisruptionBudget; the selector is read apart, because a wrong one protects nothing."""
+    """The spec of a PodDisruptionBudget. The selector is unparsed: a budget with an invalid one protects nothing."""
 
     selector: Raw = ABSENT
 
 
 class BudgetStatus(Struct, rename="camel", gc=False):
-    """How many more pods may be disrupted, and those that were by name."""
+    """The status of a PodDisruptionBudget: how many more disruptions it allows, and the disrupted pods by name."""
 
     disruptions_allowed: int = 0
     disrupted_pods: dict[str, Any] | None = None
@@ -277,7 +276,7 @@ class NamespaceDocument(Struct, gc=False):
 
 
 class OwnedMetadata(Metadata, rename="camel", gc=False):
-    """Metadata of a claim: its owners count."""
+    """The metadata of a PersistentVolumeClaim."""
 
     owner_references: list[OwnerReference] | None = None
 
@@ -303,7 +302,7 @@ class ClaimDocument(Struct, gc=False):
 
 
 class VolumeAffinityPart(Struct, gc=False):
-    """The nodes of a volume: whether any are required."""
+    """The node affinity of a volume: whether it has required terms."""
 
     required: Present | None = None
 

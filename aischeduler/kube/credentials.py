@@ -1,8 +1,8 @@
-"""Who we are to an API server: the value of a header, a certificate of ours, or both.
+"""The credentials sent to an API server: an Authorization header, a client certificate, or both.
 
-Laws:
-- What would break a header is refused, not sent.
-- A message names where a secret stands and never what it says.
+Invariants:
+- Text that would break a header is rejected.
+- A message names where a secret is stored and never contains the secret.
 
 Source: RFC 6750, RFC 7617, Kubernetes authentication.
 """
@@ -19,10 +19,10 @@ _NO_EXPIRY: Final = float("inf")
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """`header` is the value of Authorization, `identity` a certificate and its key in PEM, either may be absent.
+    """`header` is the value of Authorization, `client_certificate` a certificate and its key in PEM, or None.
 
-    `left_seconds` is how long it is good without another look, as far as that is known; `where` names where it comes
-    from, `trouble` is what keeps a newer one from being read.
+    `valid_seconds` is how long the credential is valid without another read, as far as known; `where` names its source,
+    `failure` is why a newer one could not be read.
     """
 
     header: bytes | None = field(default=None, repr=False)
@@ -33,10 +33,10 @@ class Credential:
 
 
 class CredentialSource(Protocol):
-    """Where credentials come from."""
+    """A source of credentials."""
 
     async def read(self, *, refused: bool) -> Credential:
-        """Return what is good now; `refused` says that the server did not know the last one.
+        """Return the current credential; `refused` says that the server answered 401 to the last one.
 
         Raises AccessError or OSError.
         """
@@ -48,33 +48,33 @@ class TokenFile:
 
     path: Path
 
-    async def read(self, *, refused: bool) -> Credential:  # noqa: ARG002 - what is in the file is all there is
-        """Read the file."""
+    async def read(self, *, refused: bool) -> Credential:  # noqa: ARG002 - the file has no other token
+        """Read the token file."""
         return Credential(bearer_from_file(self.path), where=str(self.path))
 
 
 def bearer(token: str, where: str) -> bytes:
-    """Return the header for a token; raises AccessError, which names `where` it stands."""
+    """Return the Authorization header of a token; raises AccessError, which begins with `where`."""
     if not token.isascii():
-        raise AccessError(f"{where} has characters that no token has")
+        raise AccessError(f"{where} contains characters that a token cannot have")
     return b"Bearer " + header_value(token, where)
 
 
 def bearer_from_file(path: Path) -> bytes:
-    """Return the header for the token in a file; raises OSError, and AccessError where no token is in it."""
+    """Return the header of the token in a file; raises OSError, and AccessError if the file has no token."""
     token = path.read_bytes().strip().decode(errors="replace")
     if not token:
-        raise AccessError(f"{path}: there is no token in it")
-    return bearer(token, f"{path}: what is in it")
+        raise AccessError(f"{path}: the file has no token")
+    return bearer(token, f"{path}: the token")
 
 
 def basic(username: str, password: str) -> bytes:
-    """Return the header for a name and a password."""
+    """Return the Authorization header of a user name and a password."""
     return b"Basic " + b64encode(f"{username}:{password}".encode())
 
 
 def header_value(text: str, where: str) -> bytes:
-    """Return the text as it stands in a header; raises AccessError for what would end the line, or cannot be seen."""
+    """Return the text as header bytes; raises AccessError for line ends and other unprintable characters."""
     if not text.isprintable():
-        raise AccessError(f"{where} has characters that no header has")
+        raise AccessError(f"{where} contains characters that a header cannot have")
     return text.encode()

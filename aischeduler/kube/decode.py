@@ -1,11 +1,13 @@
-"""From documents of the API server to values of the model.
+"""Convert API objects to model types: pods, nodes, PodDisruptionBudgets, namespaces, claims and volumes.
 
-Laws:
-- What can be read counts; what cannot is named by its field in `invalid`, and never raised.
-- No decoded document is kept: a pod becomes a small record that shares its spec with all that are alike.
-- Every text of a user that is no name is shortened and escaped before it goes further.
+Invariants:
+- A field that cannot be decoded never raises: `invalid` names it, and the other fields count.
+- No API object is kept: a pod becomes a small record that shares its spec with equal pods.
+- User text other than names is shortened and escaped.
+- A budget whose selector cannot be decoded protects nothing, and `budget_problem` says why.
+- A volume that restricts its nodes in any way is tied to nodes.
 
-Source: Kubernetes API of Pod and Node. Pools: `decode_pool`.
+Source: core/v1, policy/v1; kube-scheduler's VolumeBinding (node affinity) and VolumeZone (zone and region labels).
 """
 
 from functools import lru_cache
@@ -40,10 +42,10 @@ from aischeduler.model.selectors import LabelSelector, SelectorError
 from aischeduler.model.volumes import Volume, VolumeClaim
 
 AMOUNTS_MAX: Final = 20_000
-"""Amounts of nodes kept by their bytes; losing some costs parsing them again."""
+"""How many resource lists of nodes are cached by their bytes; an evicted one is parsed again."""
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 NEVER: Final = "Never"
-"""The preemptionPolicy of a pod on whose behalf nothing is evicted."""
+"""The preemptionPolicy of a pod that does not preempt."""
 SELECTOR = "spec.selector"
 BOUND: Final = "Bound"
 LOST: Final = "Lost"
@@ -57,7 +59,7 @@ _NO_STATUS: Final = PodStatus()
 
 
 class _Condition(Struct, rename="camel", gc=False):
-    """One condition: how it stands and since when."""
+    """A pod condition."""
 
     type: str = ""
     status: str = ""
@@ -65,7 +67,7 @@ class _Condition(Struct, rename="camel", gc=False):
 
 
 def read_pod(document: PodDocument, specs: SpecCache) -> Pod:
-    """Return the pod; a malformed part is named in `Pod.spec.invalid`."""
+    """Return the pod; `Pod.spec.invalid` names a malformed part."""
     metadata, spec, status = document.metadata, document.spec, document.status or _NO_STATUS
     created, started, annotations = metadata.creation_timestamp, status.start_time, metadata.annotations
     labels, of_daemon_set = specs.labels_and_owner(metadata.labels, metadata.owner_references)
@@ -96,7 +98,7 @@ def read_pod(document: PodDocument, specs: SpecCache) -> Pod:
 
 
 def read_node(document: NodeDocument) -> Node:
-    """Return the node; amounts that cannot be read count as zero and are named in `invalid`."""
+    """Return the node; amounts that cannot be decoded count as zero, and `invalid` names them."""
     metadata, spec, status = document.metadata, document.spec, document.status
     allocatable, problem = _amounts("status.allocatable", bytes(status.allocatable) if status is not None else b"")
     capacity, capacity_problem = _amounts("status.capacity", bytes(status.capacity) if status is not None else b"")
@@ -114,7 +116,7 @@ def read_node(document: NodeDocument) -> Node:
 
 
 def read_budget(document: BudgetDocument) -> DisruptionBudget:
-    """Return the budget as its status stands; without a status it allows no disruption."""
+    """Return the budget; without a status it allows no disruption."""
     metadata, status = document.metadata, document.status
     try:
         selector = _selector(document)
@@ -131,7 +133,7 @@ def read_budget(document: BudgetDocument) -> DisruptionBudget:
 
 
 def budget_problem(document: BudgetDocument) -> str:
-    """Return why the budget protects nothing though it has a selector; empty where it can be read."""
+    """Return why the budget protects nothing although it has a selector; empty if the selector can be decoded."""
     try:
         _selector(document)
     except SelectorError as error:
@@ -162,7 +164,7 @@ def read_claim(document: ClaimDocument) -> VolumeClaim:
 
 
 def read_volume(document: VolumeDocument) -> Volume:
-    """Return the volume, and what ties it to nodes."""
+    """Return the volume and the field that ties it to nodes."""
     spec, labels = document.spec, document.metadata.labels or {}
     if spec is not None and spec.node_affinity is not None and spec.node_affinity.required is not None:
         return Volume(document.metadata.name, "spec.nodeAffinity.required")
@@ -171,7 +173,7 @@ def read_volume(document: VolumeDocument) -> Volume:
 
 
 def _has_waiting_condition(conditions: Raw) -> bool:
-    """Say whether PodScheduled is False and says since when; the API server's own condition of a gate has no time."""
+    """Say whether PodScheduled is False with a transition time; the API server's condition of a gated pod has none."""
     try:
         found = msgspec.json.decode(conditions, type=list[_Condition] | None)
     except UNREADABLE:
@@ -187,7 +189,7 @@ def _selector(document: BudgetDocument) -> LabelSelector | None:
 
 @lru_cache(maxsize=AMOUNTS_MAX)
 def _amounts(path: str, raw: bytes) -> tuple[dict[str, int], str]:
-    """Return what can be read and the problems with the rest; nodes of one make share their amounts."""
+    """Return the amounts and the problems of the others; cached, because nodes of one type have equal bytes."""
     try:
         quantities = (msgspec.json.decode(raw, type=Quantities | None) if raw else None) or {}
     except UNREADABLE as error:
@@ -203,5 +205,5 @@ def _amounts(path: str, raw: bytes) -> tuple[dict[str, int], str]:
 
 
 def _pool_name(name: str) -> str:
-    """Return the home that the pod names; what cannot be a name is escaped and cut, and so matches no Pool."""
+    """Return the pool that the pod names; a text that cannot be a name is shortened and escaped: it matches no Pool."""
     return name if len(name) <= POOL_NAME_LENGTH_MAX and name.isprintable() else shorten(name)

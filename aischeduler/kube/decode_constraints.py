@@ -1,10 +1,10 @@
-"""Which hard constraints of a pod no rule looks at, and which volume claims it uses.
+"""The hard constraints of a pod that Ai-Scheduler does not support, with the field of each, and its volume claims.
 
-Laws:
-- Only what kube-scheduler keeps a pod waiting for; wishes (preferred terms, ScheduleAnyway) are not named.
-- Costs next to nothing for a pod without any: what its volumes are is read only where their bytes speak of a claim.
+Invariants:
+- Only constraints that keep a pod pending in kube-scheduler count; preferred terms and ScheduleAnyway do not.
+- A pod without such constraints costs almost nothing: its volumes are decoded only if their bytes mention a claim.
 
-Source: kube-scheduler's filters InterPodAffinity, PodTopologySpread, VolumeBinding and its kin, DynamicResources.
+Source: kube-scheduler's InterPodAffinity, PodTopologySpread, VolumeBinding, VolumeZone and DynamicResources.
 """
 
 from collections.abc import Iterator
@@ -20,21 +20,21 @@ from aischeduler.model.unsupported_constraints import REQUIRED_ANTI_AFFINITY, Co
 from aischeduler.model.volumes import ClaimUse
 
 DO_NOT_SCHEDULE: Final = "DoNotSchedule"
-"""What whenUnsatisfiable says of a spread constraint that is no mere wish, and what it says where it is absent."""
+"""The whenUnsatisfiable of a hard spread constraint, and its default."""
 
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _CLAIM = b"olumeClaim"  # of persistentVolumeClaim, and of the volumeClaimTemplate of an ephemeral volume
 
 
 def unsupported_constraints(spec: PodSpecPart) -> tuple[Constraint, ...]:
-    """Return these constraints, in a fixed order; none for almost every pod."""
+    """Return the unsupported constraints in a fixed order; almost every pod has none."""
     if spec.affinity or spec.topology_spread_constraints or spec.resource_claims or _CLAIM in bytes(spec.volumes):
         return tuple(_constraints(spec))
     return ()
 
 
 def claims_used(pod: str, volumes: Raw) -> tuple[ClaimUse, ...]:
-    """Return the claims that the volumes of a pod use; that of an ephemeral volume has the names of pod and volume."""
+    """Return the claims of a pod's volumes; the claim of an ephemeral volume is named after pod and volume."""
     return tuple(
         ClaimUse(f"spec.volumes[{index}].persistentVolumeClaim", volume.persistent_volume_claim.claim_name)
         if volume.persistent_volume_claim is not None
@@ -61,7 +61,7 @@ def _constraints(spec: PodSpecPart) -> Iterator[Constraint]:
 
 
 def pod_term(field: str, part: PodTermPart) -> PodTerm:
-    """Return the affinity term at the path `field`. Raises SelectorError where one of its selectors cannot be read."""
+    """Return the affinity term at the path `field`; raises SelectorError for an invalid selector."""
     among, others = part.label_selector, part.namespace_selector
     return PodTerm(
         part.topology_key,
@@ -72,7 +72,7 @@ def pod_term(field: str, part: PodTermPart) -> PodTerm:
 
 
 def read_selector(field: str, part: SelectorPart) -> LabelSelector:
-    """Return the selector at the path `field`. Raises SelectorError where no object can be matched against it."""
+    """Return the label selector at the path `field`; raises SelectorError if it is invalid."""
     expressions = tuple(
         label_requirement(
             f"{field}.matchExpressions[{index}]", one.key or "", one.operator or "", tuple(one.values or ())
@@ -83,7 +83,7 @@ def read_selector(field: str, part: SelectorPart) -> LabelSelector:
 
 
 def _requires_any(raw: Raw) -> bool:
-    """Say whether there are required terms; what cannot be read may be some."""
+    """Say whether there are required terms; terms that cannot be decoded count as required."""
     try:
         part = msgspec.json.decode(raw, type=PodAffinityPart | None) if raw else None
     except UNREADABLE:
@@ -92,7 +92,7 @@ def _requires_any(raw: Raw) -> bool:
 
 
 def _volumes(raw: Raw) -> list[VolumePart]:
-    """Read volumes; what is no list of objects claims nothing, and the API server stores no such thing."""
+    """Decode volumes; the API server stores nothing but a list of objects, and anything else counts as none."""
     try:
         return (msgspec.json.decode(raw, type=list[VolumePart] | None) if raw else None) or []
     except UNREADABLE:

@@ -1,11 +1,11 @@
-"""Read the part of a pod that decides where it may run: once per distinct bytes, not once per pod.
+"""Convert the scheduling part of a pod spec, once per distinct bytes instead of once per pod.
 
-Laws:
-- Equal bytes are parsed once; equal specs have equal keys whatever their bytes were.
-- What cannot be read makes the spec invalid and names the field; the rest still counts.
-- Requests of a bound pod are the largest of what it asked for and what the kubelet granted.
+Invariants:
+- Equal bytes are parsed once; equal specs have equal keys, whatever their bytes are.
+- A field that cannot be decoded makes the spec invalid, and `invalid` names it; the other fields count.
+- The request of a bound pod is the maximum of its spec and the resources that the kubelet granted.
 
-Source: k8s.io/component-helpers/resource (PodRequests) for what a pod asks for.
+Source: PodRequests in k8s.io/component-helpers/resource.
 """
 
 from collections.abc import Iterable, Mapping
@@ -48,13 +48,13 @@ from aischeduler.model.selectors import (
 from aischeduler.model.unsupported_constraints import REQUIRED_ANTI_AFFINITY, Constraint, PodTerm
 
 SPECS_MAX: Final = 20_000
-"""Specs kept by their bytes; losing one costs parsing it again."""
+"""How many specs are cached by their bytes; an evicted one is parsed again."""
 LABELS_AND_OWNERS_MAX: Final = 20_000
-"""Labels and owners kept by their bytes."""
+"""How many labels and owners are cached by their bytes."""
 INVALID_LENGTH_MAX: Final = 1000
-"""Longest reason why an object is refused."""
+"""The longest text of `invalid`."""
 ALWAYS: Final = "Always"
-"""The restart policy that makes an init container a sidecar."""
+"""The restart policy of a sidecar container."""
 
 T = TypeVar("T")
 LabelsAndOwner = tuple[Labels, bool]
@@ -66,16 +66,16 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 @dataclass(slots=True)
 class SpecCache:
-    """Specs, labels and owners by the bytes that they were read from: pods of one Job share them.
+    """Specs, labels and owners by their bytes, which the pods of one Job share.
 
-    A full cache starts anew: looking up is on the way of every pod, and keeping the order of use costs more than that.
+    A full cache is cleared: every pod is looked up, and keeping the order of use would cost more than parsing again.
     """
 
     _specs: dict[bytes, PodSpec] = field(default_factory=dict)
     _labels_and_owners: dict[bytes, LabelsAndOwner] = field(default_factory=dict)
 
     def read(self, spec: PodSpecPart, status: PodStatus | None) -> PodSpec:
-        """Return the spec; `status` counts where the kubelet has granted resources."""
+        """Return the spec; `status` counts if the kubelet has granted resources."""
         granted = _granted(status) if spec.node_name and status is not None else []
         constraints = unsupported_constraints(spec)
         key = _bytes_key(spec, granted, constraints)
@@ -85,7 +85,7 @@ class SpecCache:
         return found
 
     def labels_and_owner(self, labels: Raw, owners: Raw) -> LabelsAndOwner:
-        """Return what a pod has in common with others of its owner."""
+        """Return the labels, and whether a DaemonSet controls the pod."""
         key = _SEPARATOR.join((labels, owners))
         found = self._labels_and_owners.get(key)
         if found is None:
@@ -103,7 +103,7 @@ def _keep(cache: dict[bytes, T], limit: int, key: bytes, value: T) -> T:
 
 
 def _labels(raw: Raw) -> Labels:
-    """Read labels; what is no object of texts are none, and the API server stores no such thing."""
+    """Decode labels; the API server stores nothing but a map of strings, and anything else counts as none."""
     try:
         return (msgspec.json.decode(raw, type=dict[str, str] | None) if raw else None) or {}
     except UNREADABLE:
@@ -126,7 +126,7 @@ def _granted(status: PodStatus) -> list[ContainerStatus]:
 
 
 def _bytes_key(spec: PodSpecPart, granted: list[ContainerStatus], constraints: tuple[Constraint, ...]) -> bytes:
-    """Join everything that decides; no JSON text holds a zero byte, so that no two specs share a key."""
+    """Join all bytes that matter; JSON has no zero byte, so no two specs share a key."""
     affinity = spec.affinity.node_affinity if spec.affinity is not None else ABSENT
     parts: list[Raw | bytes] = [spec.resources, spec.overhead, spec.node_selector, affinity, spec.tolerations]
     for container in spec.containers or ():
@@ -144,7 +144,7 @@ def _bytes_key(spec: PodSpecPart, granted: list[ContainerStatus], constraints: t
 
 
 class _Reader:
-    """Reads one spec and remembers the first field that could not be read."""
+    """Decodes one spec and keeps the first problem."""
 
     def __init__(self) -> None:
         self.problem = ""
@@ -229,7 +229,7 @@ class _Reader:
         for part in (*(spec.containers or ()), *sidecars):
             for one in self._json(f"spec.containers[{part.name}].ports", part.ports, list[PortPart]) or ():
                 if one.host_port:
-                    ports.add(HostPort(one.protocol or "TCP", one.host_port, one.host_ip or "0.0.0.0"))  # noqa: S104 - Kubernetes' word for every address
+                    ports.add(HostPort(one.protocol or "TCP", one.host_port, one.host_ip or "0.0.0.0"))  # noqa: S104 - the default of hostIP
         return tuple(sorted(ports))
 
     def _affinity(self, part: PodSpecPart) -> tuple[tuple[NodeTerm, ...] | None, tuple[PreferredTerm, ...]]:

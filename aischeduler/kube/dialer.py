@@ -1,10 +1,13 @@
-"""Open a socket to an API server: to the address that answers first, through a proxy where there is one.
+"""Open TCP connections to an API server: Happy Eyeballs, keepalive, and HTTP CONNECT proxies.
 
-Laws:
-- An address that does not answer delays the next one by ANOTHER_SECONDS, not by the time limit of all.
-- A peer that is gone is noticed within about DEAD_SECONDS on every connection, whether we wait for bytes or send them.
+Invariants:
+- An address that does not answer delays the next one by HAPPY_EYEBALLS_DELAY_SECONDS, not by the whole timeout.
+- A dead peer is detected within about PEER_TIMEOUT_SECONDS, whether we wait for data or send it.
+- `proxy-url` of a kubeconfig wins and has no exceptions; NO_PROXY applies to proxies of the environment.
+- Only http:// proxies are supported, by CONNECT. Any other proxy is rejected with a sentence that names the field, but
+  neither user nor password.
 
-Source: RFC 8305, RFC 9110 (CONNECT), Linux tcp(7).
+Source: RFC 8305, RFC 9110 (CONNECT), Linux tcp(7), golang.org/x/net/http/httpproxy, which client-go uses.
 """
 
 import asyncio
@@ -22,10 +25,10 @@ from aischeduler.kube.credentials import basic
 from aischeduler.kube.errors import AccessError, one_line
 
 HAPPY_EYEBALLS_DELAY_SECONDS: Final = 0.25
-"""After so long without an answer of one address the next one is tried beside it."""
+"""After this long without an answer, the next address is tried in parallel."""
 PEER_TIMEOUT_SECONDS: Final = 15
 KEEPALIVE_IDLE_SECONDS: Final = 5
-"""After so long without a byte the peer is asked for a sign of life."""
+"""After this long without data, the kernel sends keepalive probes."""
 KEEPALIVE_PROBES: Final = 5
 PROXY_ANSWER_BYTES_MAX: Final = 16 * 1024
 PROXY_PORT: Final = 80
@@ -40,20 +43,20 @@ SOCKET_OPTIONS: Final[tuple[tuple[int, int, int], ...]] = (
         (socket.IPPROTO_TCP, getattr(socket, name), value)
         for name, value in (
             ("TCP_KEEPIDLE", KEEPALIVE_IDLE_SECONDS),
-            ("TCP_KEEPALIVE", KEEPALIVE_IDLE_SECONDS),  # as macOS calls it
+            ("TCP_KEEPALIVE", KEEPALIVE_IDLE_SECONDS),  # the name on macOS
             ("TCP_KEEPINTVL", (PEER_TIMEOUT_SECONDS - KEEPALIVE_IDLE_SECONDS) // KEEPALIVE_PROBES),
             ("TCP_KEEPCNT", KEEPALIVE_PROBES),
-            ("TCP_USER_TIMEOUT", PEER_TIMEOUT_SECONDS * 1000),  # for what was sent and nobody has confirmed
+            ("TCP_USER_TIMEOUT", PEER_TIMEOUT_SECONDS * 1000),  # for sent data without an acknowledgement
         )
         if hasattr(socket, name)
     ),
 )
-"""What every connection is opened with, as far as the platform has it."""
+"""The socket options of every connection, as far as the platform supports them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """A proxy; `authorization` is what it knows us by. `where` names what made us use it."""
+    """An HTTP proxy with the value of Proxy-Authorization; `where` names the setting that selects it."""
 
     host: str
     port: int
@@ -61,19 +64,19 @@ class Proxy:
     where: str = field(default="", compare=False)
 
     def __str__(self) -> str:
-        """Return its address, and where it stands."""
+        """Return the address, and the setting that names it."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port} ({self.where})"
 
     def request(self, target: str) -> bytes:
-        """Return the head that asks for a tunnel to `host:port`."""
+        """Return the CONNECT request for `host:port`."""
         head = f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n".encode()
         known = b"Proxy-Authorization: %b\r\n" % self.authorization if self.authorization is not None else b""
         return head + known + b"\r\n"
 
 
 async def resolve(host: str, port: int) -> Sequence[AddrInfoType]:
-    """Ask the machine's resolver; an address needs none."""
+    """Resolve a host name with the system resolver; an IP address needs none."""
     with suppress(ValueError):
         version = ip_address(host).version
         family = socket.AF_INET if version == 4 else socket.AF_INET6
@@ -82,52 +85,52 @@ async def resolve(host: str, port: int) -> Sequence[AddrInfoType]:
 
 
 async def dial(host: str, port: int, proxy: Proxy | None = None, lookup: Resolve = resolve) -> socket.socket:
-    """Return a socket that leads to the host; raises OSError."""
-    near = (host, port) if proxy is None else (proxy.host, proxy.port)
-    opened = await start_connection(await lookup(*near), happy_eyeballs_delay=HAPPY_EYEBALLS_DELAY_SECONDS)
+    """Return a connected socket; raises OSError."""
+    first_hop = (host, port) if proxy is None else (proxy.host, proxy.port)
+    sock = await start_connection(await lookup(*first_hop), happy_eyeballs_delay=HAPPY_EYEBALLS_DELAY_SECONDS)
     try:
         for level, option, value in SOCKET_OPTIONS:
-            opened.setsockopt(level, option, value)
+            sock.setsockopt(level, option, value)
         if proxy is not None:
-            await _tunnel(opened, proxy, host, port)
+            await _tunnel(sock, proxy, host, port)
     except BaseException:
-        opened.close()
+        sock.close()
         raise
-    return opened
+    return sock
 
 
-async def _tunnel(opened: socket.socket, proxy: Proxy, host: str, port: int) -> None:
-    """Ask the proxy to pass on everything that follows."""
+async def _tunnel(sock: socket.socket, proxy: Proxy, host: str, port: int) -> None:
+    """Open a tunnel through the proxy."""
     loop, target = asyncio.get_running_loop(), f"{f'[{host}]' if ':' in host else host}:{port}"
-    await loop.sock_sendall(opened, proxy.request(target))
+    await loop.sock_sendall(sock, proxy.request(target))
     head = b""
-    while b"\r\n\r\n" not in head:  # nothing of the server follows before we have spoken to it
-        piece = await loop.sock_recv(opened, PROXY_ANSWER_BYTES_MAX)
+    while b"\r\n\r\n" not in head:  # the server sends nothing before our first bytes
+        piece = await loop.sock_recv(sock, PROXY_ANSWER_BYTES_MAX)
         head += piece
         if not piece or len(head) > PROXY_ANSWER_BYTES_MAX:
-            raise OSError(f"the proxy {proxy} ended its answer to CONNECT {target}")
+            raise OSError(f"the proxy {proxy} closed the connection during CONNECT {target}")
     version, _, status = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
     if not version.startswith("HTTP/1.") or not status.startswith("2"):
         raise OSError(f"the proxy {proxy} answers CONNECT {target} with {one_line(status) or 'no HTTP'}")
 
 
 def parse_proxy(text: str, where: str) -> Proxy:
-    """Read the address of a proxy; raises AccessError."""
+    """Parse the address of a proxy; raises AccessError."""
     try:
         parts = urlsplit(text if "://" in text else f"http://{text}")
         host, port = parts.hostname, parts.port or PROXY_PORT
     except ValueError as error:
-        raise AccessError(f"{where} is not the address of a proxy") from error
+        raise AccessError(f"{where} is not a valid proxy address") from error
     if parts.scheme != "http":
-        raise AccessError(f"{where} names a proxy of the kind {parts.scheme}://, and only http:// is supported")
+        raise AccessError(f"{where} names a {parts.scheme}:// proxy; only http:// is supported")
     if not host:
-        raise AccessError(f"{where} is not the address of a proxy")
+        raise AccessError(f"{where} is not a valid proxy address")
     known = basic(unquote(parts.username), unquote(parts.password or "")) if parts.username else None
     return Proxy(host, port, known, where)
 
 
 def proxy_from_environment(secure: bool, host: str, port: int, environment: Mapping[str, str]) -> Proxy | None:
-    """Return the proxy that HTTPS_PROXY, or HTTP_PROXY, and NO_PROXY name for this server; raises AccessError."""
+    """Return the proxy of HTTPS_PROXY or HTTP_PROXY, unless NO_PROXY excludes the server; raises AccessError."""
     names = ("HTTPS_PROXY", "https_proxy") if secure else ("HTTP_PROXY", "http_proxy")
     name, text = _first(environment, *names)
     if not text or _bypasses_proxy(host.lower(), port, _first(environment, "NO_PROXY", "no_proxy")[1]):
@@ -136,12 +139,12 @@ def proxy_from_environment(secure: bool, host: str, port: int, environment: Mapp
 
 
 def _first(environment: Mapping[str, str], *names: str) -> tuple[str, str]:
-    """Return the first of the variables that is set, with its value."""
+    """Return the first variable that is set, and its value."""
     return next(((name, environment[name]) for name in names if environment.get(name)), ("", ""))
 
 
 def _bypasses_proxy(host: str, port: int, no_proxy: str) -> bool:
-    """Say whether a host is reached without a proxy: one of this machine, and what NO_PROXY names."""
+    """Say whether a host needs no proxy: loopback, or a match in NO_PROXY."""
     address = _address(host)
     if host == "localhost" or (address is not None and address.is_loopback):
         return True
@@ -149,7 +152,7 @@ def _bypasses_proxy(host: str, port: int, no_proxy: str) -> bool:
 
 
 def _matches(entry: str, host: str, port: int) -> bool:
-    """Say whether an entry means the host: `*`, a range, an address, a domain with what is below it; `:port` or not."""
+    """Say whether a NO_PROXY entry matches: `*`, a CIDR, an address, a domain with subdomains; maybe with a port."""
     if entry == "*":
         return True
     address = _address(host)
@@ -162,8 +165,8 @@ def _matches(entry: str, host: str, port: int) -> bool:
     if number and number != str(port):
         return False
     name = name.removeprefix("[").removesuffix("]").removeprefix("*")
-    if not name or (meant := _address(name)) is not None:
-        return bool(name) and meant == address
+    if not name or (excluded := _address(name)) is not None:
+        return bool(name) and excluded == address
     return host.endswith(name if name.startswith(".") else f".{name}") or host == name
 
 

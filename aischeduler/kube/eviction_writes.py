@@ -1,10 +1,10 @@
-"""One eviction as a sequence of requests, and what the answers to them mean.
+"""The requests of one eviction, in order, and the meaning of each answer.
 
-Laws:
-- Pure: the daemon's evictor and the simulator run the same sequence.
-- The victim is marked before it is removed; where the mark cannot be written, nothing is removed. The Eviction API
-  marks by itself what it removes, and nothing else: a victim that a budget spares bears no mark.
-- Every request carries the victim's uid. A victim that is gone, going or finished already is left alone.
+Invariants:
+- Pure functions: the daemon's evictor and the simulator run the same sequence.
+- A delete follows the DisruptionTarget condition: if the condition cannot be written, nothing is deleted. The Eviction
+  API writes the condition itself, and only for pods that it evicts.
+- Every request carries the victim's uid. A victim that is gone, terminating or finished is not evicted.
 
 Source: kube-scheduler's preemption; Kubernetes pods/status, DELETE with preconditions, pods/eviction (policy/v1).
 """
@@ -32,26 +32,28 @@ from aischeduler.model.events import EvictRefused, Spared
 from aischeduler.model.pod import FINISHED, Pod
 
 EVICT_TRIES_MAX: Final = 6
-"""Requests of one eviction that may end without a definite answer before it is given up."""
+"""How many requests of one eviction may end without a definite answer before it is given up."""
 DISRUPTION_TARGET: Final = "DisruptionTarget"
 BUDGET_CAUSE: Final = "DisruptionBudget"
-"""The cause by which a 429 of a budget differs from a tired server's."""
+"""The cause that tells a 429 of a PodDisruptionBudget from a 429 of an overloaded server."""
 SEVERAL_BUDGETS: Final = "has more than one PodDisruptionBudget"
-"""What the Eviction API says of a pod that it never evicts."""
+"""What the Eviction API answers for a pod that it never evicts."""
 _ANOTHER_UID: Final = ("metadata.uid: Invalid value", "UID in precondition", "the UID in the precondition")
-"""What the API server says where the name belongs to another pod by now: to a patch, an eviction and a delete."""
+"""What the API server answers if the name belongs to another pod now: to a patch, an eviction and a delete."""
 
 
 def lost_eviction(action: Settle, pod: Pod | None) -> EvictRefused | None:
-    """Say what a pod that was read tells about an eviction of which nothing was heard; None: it goes, or is gone."""
+    """Return the refusal of an eviction whose victim was read and still runs; None if the victim is leaving or gone."""
     if not action.evicted or pod is None or pod.uid != action.pod.uid or pod.terminating or pod.finished:
         return None
-    return EvictRefused(pod.uid, Spared.LOST, f"nothing was heard of the eviction by {action.decision}")
+    return EvictRefused(
+        pod.uid, Spared.LOST, f"no answer to the eviction arrived, and the pod still runs; decision {action.decision}"
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class EvictionRequest:
-    """One request."""
+    """A request of an eviction."""
 
     method: str
     path: str
@@ -61,12 +63,12 @@ class EvictionRequest:
 
 @dataclass(frozen=True, slots=True)
 class Evicted:
-    """The API server took the removal; the watch will show the victim going."""
+    """The API server accepted the eviction; the watch will show the victim terminating."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotNeeded:
-    """The victim was gone, going or finished already; `why` says which."""
+    """The victim was already gone, terminating or finished; `why` says which."""
 
     why: str
 
@@ -76,11 +78,11 @@ EvictionOutcome = Evicted | NotNeeded | EvictRefused
 
 @dataclass(frozen=True, slots=True)
 class ConditionSet:
-    """The victim bears its mark: the removal is next."""
+    """The victim has the DisruptionTarget condition; the delete follows."""
 
 
 EvictionAnswer = EvictionOutcome | ConditionSet | Throttled | Unauthenticated | Unknown
-"""After a Throttled, an Unauthenticated or an Unknown the same request goes out again."""
+"""After Throttled, Unauthenticated or Unknown, the same request is sent again."""
 
 
 class _Step(Enum):
@@ -89,10 +91,10 @@ class _Step(Enum):
 
 
 class Eviction:
-    """The way of one eviction: send `request`, let `hear` have the answer, until an answer is `Ended`.
+    """One eviction: send `request`, pass the answer to `read_answer`, until that returns an `EvictionOutcome`.
 
-    `honour_budgets` removes by the Eviction API, which refuses what a budget forbids; else by a plain delete.
-    `controller` is the scheduler's name, for the mark.
+    `honour_budgets` uses the Eviction API, which refuses what a PodDisruptionBudget forbids; else the pod is deleted.
+    `controller` is the scheduler's name, for the condition.
     """
 
     def __init__(self, action: Evict, controller: str, *, honour_budgets: bool) -> None:
@@ -103,19 +105,19 @@ class Eviction:
         self._tries = 0
 
     def request(self, time_text: str) -> EvictionRequest:
-        """Return the request that is due; `time_text` is now in RFC 3339."""
+        """Return the next request; `time_text` is the current time in RFC 3339."""
         if self._step is _Step.MARK:
             return _set_condition(self._action, self._controller, time_text)
         return _by_eviction(self._action) if self._honour_budgets else _by_delete(self._action)
 
     def read_answer(self, status: int, retry_after: str | None, body: bytes) -> EvictionAnswer:
-        """Say what an HTTP answer to the request means."""
+        """Return the meaning of an HTTP answer to the request."""
         if 200 <= status < 300:
             return self._accepted(body)
         return self._count_try(self._classify(status, retry_after, body))
 
     def no_answer(self, why: str) -> EvictionAnswer:
-        """Say what follows when no answer came: both requests do no harm when they are sent again."""
+        """Return the meaning of a missing answer; both requests are safe to repeat."""
         return self._count_try(Unknown(why))
 
     def _accepted(self, body: bytes) -> EvictionAnswer:
@@ -126,8 +128,8 @@ class Eviction:
         return NotNeeded(why) if why else ConditionSet()
 
     def _classify(self, status: int, retry_after: str | None, body: bytes) -> EvictionAnswer:
-        said = read_status(body)
-        message = said.message or f"the API server answered {status}"
+        document = read_status(body)
+        message = document.message or f"the API server answered {status}"
         seconds = retry_after_seconds(retry_after)
         match status:
             case 401:
@@ -136,9 +138,9 @@ class Eviction:
                 return NotNeeded(message)
             case 409 | 422 if any(words in message for words in _ANOTHER_UID):
                 return NotNeeded(message)
-            case 429 if BUDGET_CAUSE in said.causes:
+            case 429 if BUDGET_CAUSE in document.causes:
                 return self._refused(Spared.BUDGET, message)
-            case 500 if SEVERAL_BUDGETS in message:  # as long as there are so many; trying again helps nobody
+            case 500 if SEVERAL_BUDGETS in message:  # retrying is useless while the pod has several budgets
                 return self._refused(Spared.BUDGET, message)
             case 408 | 429:
                 return Throttled(seconds or RETRY_AFTER_SECONDS)
@@ -152,7 +154,7 @@ class Eviction:
                 return Unknown(message)
 
     def _count_try(self, answer: EvictionAnswer) -> EvictionAnswer:
-        """Give up after too many answers that settle nothing."""
+        """Give up after too many answers without an outcome."""
         if isinstance(answer, Throttled | Unauthenticated | Unknown):
             self._tries += 1
             if self._tries >= EVICT_TRIES_MAX:
@@ -166,22 +168,26 @@ class Eviction:
 def _why(answer: Throttled | Unauthenticated | Unknown) -> str:
     match answer:
         case Throttled(seconds):
-            return f"the API server asked to wait {seconds:g} s, {EVICT_TRIES_MAX} times over"
+            return f"the API server asked to wait {seconds:g} s, {EVICT_TRIES_MAX} times"
         case Unauthenticated():
-            return "the API server does not know us"
+            return "the API server answers 401 Unauthorized"
         case Unknown(message):
             return message
 
 
 def _set_condition(action: Evict, controller: str, time_text: str) -> EvictionRequest:
-    """Return the patch that says in the victim's status what is coming; other conditions stay."""
+    """Return the patch that sets DisruptionTarget on the victim; other conditions stay."""
     victim, by = action.victim, action.beneficiary
-    sake = f"to accommodate {by.namespace}/{by.name}" if by is not None else f"as {action.pool} lends this room no more"
+    purpose = (
+        f"to accommodate {by.namespace}/{by.name}"
+        if by is not None
+        else f"because pool {action.pool} no longer lends this room"
+    )
     condition = {
         "type": DISRUPTION_TARGET,
         "status": "True",
         "reason": ConditionReason.PREEMPTION_BY_SCHEDULER,
-        "message": f"{controller}: preempting {sake}",
+        "message": f"{controller}: preempting {purpose}",
         "lastTransitionTime": time_text,
     }
     body = {"metadata": {"uid": victim.uid}, "status": {"conditions": [condition]}}
@@ -205,14 +211,14 @@ def _by_eviction(action: Evict) -> EvictionRequest:
 
 
 class _Victim(msgspec.Struct):
-    """What the answer to a mark says of the victim."""
+    """The pod in the answer to the DisruptionTarget patch."""
 
     metadata: Metadata = msgspec.field(default_factory=Metadata)
     status: PodStatus | None = None
 
 
 def _why_left(body: bytes) -> str:
-    """Return why the marked pod gives its room back by itself, or nothing where it does not, or says nothing."""
+    """Return why the patched pod leaves by itself; empty if it does not, or if the answer does not say."""
     try:
         victim = msgspec.json.decode(body, type=_Victim)
     except UNREADABLE:

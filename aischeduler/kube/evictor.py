@@ -1,10 +1,10 @@
-"""Carry out evictions: long-lived tasks fed by one bounded queue, each eviction with exactly one end.
+"""Send evictions: long-lived tasks take them from one bounded queue, and each eviction gets exactly one outcome.
 
-Laws:
-- What the requests are and what their answers mean is `evictions`; here they are sent, and sent again.
-- What cannot be settled within a few tries is refused; that a victim went after all is told by the watch.
-- When the API server is tired, all tasks wait, together with those of the binder and of the reports.
-- A bug of ours costs one eviction at most: it is told, and the core hears that the victim was not evicted.
+Invariants:
+- `eviction_writes` defines the requests and the meaning of the answers; this module sends and retries them.
+- An eviction without an outcome after a few tries is refused; if the victim leaves after all, the watch shows it.
+- When the API server is overloaded, all tasks wait, together with the binder and the reporter.
+- An internal error costs at most one eviction: it is reported, and the engine gets a refusal.
 """
 
 import asyncio
@@ -26,17 +26,17 @@ from aischeduler.model.actions import Evict
 from aischeduler.model.events import EvictRefused, Spared
 
 EVICTIONS_IN_FLIGHT: Final = 16
-"""Evictions that are carried out at one time."""
+"""How many evictions are in flight."""
 WAITING_MAX: Final = 4096
-"""Evictions that may wait for a task; the core hears of one more than that as refused."""
+"""How many evictions may be queued; the engine gets a refusal of any more."""
 
 OnOutcome = Callable[[Evict, EvictionOutcome, float], None]
-"""Hears how an eviction ended, and after how many seconds since it was submitted."""
+"""Called with an eviction, its outcome, and the seconds since it was submitted."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvictionOptions:
-    """In whose name we evict, in which way, and a clock of unix time in seconds."""
+    """The scheduler's name, whether to use the Eviction API, and a clock in unix seconds."""
 
     controller: str
     honour_budgets: bool
@@ -44,57 +44,57 @@ class EvictionOptions:
 
 
 class Evictor:
-    """Evicts what is submitted, 16 at a time; `work_queue` is what has not ended yet."""
+    """Sends submitted evictions, 16 at a time; `work_queue` holds those without an outcome."""
 
     def __init__(
-        self, connections: ConnectionPool, timing: Timing, mandate: EvictionOptions, failed: OnInternalError
+        self, connections: ConnectionPool, timing: Timing, options: EvictionOptions, on_internal_error: OnInternalError
     ) -> None:
         self.work_queue: WorkQueue[tuple[Evict, float]] = WorkQueue(WAITING_MAX)
         self.newest_version = 0
-        """The newest version of a pod that an answer has named."""
+        """The newest resource version of a pod in an answer."""
         self._connections = connections
         self._timing = timing
         self._throttle = timing.throttle
-        self._options = mandate
-        self._failed = failed
+        self._options = options
+        self._on_internal_error = on_internal_error
         self._in_progress: dict[int, tuple[Evict, float]] = {}
 
     def submit(self, action: Evict) -> bool:
-        """Put an eviction at the end of the queue; False where it is full."""
+        """Put an eviction at the end of the queue; return False if the queue is full."""
         if self.work_queue.waiting >= WAITING_MAX:
             return False
         self.work_queue.put((action, self._timing.clock()), action.pool)
         return True
 
-    async def run(self, done: OnOutcome) -> None:
-        """Evict until cancelled; what an earlier run had in hand is given up."""
+    async def run(self, on_outcome: OnOutcome) -> None:
+        """Send evictions until cancelled; those that an earlier run left unfinished are refused."""
         for action, since in tuple(self._in_progress.values()):
-            self._conclude(action, since, _internal_error(action), done)
+            self._conclude(action, since, _internal_error(action), on_outcome)
         async with asyncio.TaskGroup() as group:
             for number in range(EVICTIONS_IN_FLIGHT):
-                group.create_task(self._evict_all(done), name=f"evictor {number}")
+                group.create_task(self._evict_all(on_outcome), name=f"evictor {number}")
 
-    async def _evict_all(self, done: OnOutcome) -> None:
+    async def _evict_all(self, on_outcome: OnOutcome) -> None:
         while True:
             action, since = await self.work_queue.take()
             self._in_progress[id(action)] = action, since
             try:
-                ended = await self._evict(action)
-            except Exception as error:  # noqa: BLE001 - a bug costs one eviction, not all the others
-                self._failed("evictor", error)
-                ended = _internal_error(action)
-            self._conclude(action, since, ended, done)
+                outcome = await self._evict(action)
+            except Exception as error:  # noqa: BLE001 - an error costs one eviction, not the others
+                self._on_internal_error("evictor", error)
+                outcome = _internal_error(action)
+            self._conclude(action, since, outcome, on_outcome)
 
-    def _conclude(self, action: Evict, since: float, ended: EvictionOutcome, done: OnOutcome) -> None:
+    def _conclude(self, action: Evict, since: float, outcome: EvictionOutcome, on_outcome: OnOutcome) -> None:
         self._in_progress.pop(id(action), None)
         self.work_queue.finish()
         try:
-            done(action, ended, self._timing.clock() - since)
-        except Exception as error:  # noqa: BLE001 - a bug costs one end, not the evictor
-            self._failed("end of an eviction", error)
+            on_outcome(action, outcome, self._timing.clock() - since)
+        except Exception as error:  # noqa: BLE001 - an error costs one outcome, not the evictor
+            self._on_internal_error("end of an eviction", error)
 
     async def _evict(self, action: Evict) -> EvictionOutcome:
-        """Return the one end of an eviction."""
+        """Return the outcome of an eviction."""
         if action.victim.terminating:
             return NotNeeded("the victim is terminating")
         eviction = Eviction(action, self._options.controller, honour_budgets=self._options.honour_budgets)
@@ -122,8 +122,8 @@ class Evictor:
             )
         except UnreachableError as error:
             return eviction.no_answer(str(error))
-        except Exception as error:  # noqa: BLE001 - a bug costs one eviction, not all the others
-            self._failed("evictor", error)
+        except Exception as error:  # noqa: BLE001 - an error costs one eviction, not the others
+            self._on_internal_error("evictor", error)
             return eviction.no_answer(f"the request could not be sent: {error!r}")
         if answer.status < 300:
             self.newest_version = max(self.newest_version, _version(answer.body))
@@ -131,11 +131,11 @@ class Evictor:
 
 
 def _internal_error(action: Evict) -> EvictRefused:
-    return EvictRefused(action.victim.uid, Spared.UNAVAILABLE, "a bug of the scheduler")
+    return EvictRefused(action.victim.uid, Spared.UNAVAILABLE, "an internal error of the scheduler")
 
 
 def _version(body: bytes) -> int:
-    """Return the version of the pod in an answer; 0 where it names none."""
+    """Return the resource version of the pod in an answer; 0 if there is none."""
     try:
         named = msgspec.json.decode(body, type=PartialObjectMetadata)
     except UNREADABLE:

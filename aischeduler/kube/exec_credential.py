@@ -1,12 +1,12 @@
-"""Credentials that a program prints: the `exec` of a kubeconfig.
+"""Credentials from an exec credential plugin of a kubeconfig, cached until they expire.
 
-Laws:
-- The program runs beside the event loop, within limits of time and of output; past them it is killed with what it
-  started. A daemon gives it no terminal; a command line that has one lends it, so that it can ask its user.
-- It is asked anew before what it said ends. Requests go on with what still holds, however long it takes.
-- What it said is good until the time that it names. A server that does not know it makes us ask again, but not
-  within PLUGIN_AGAIN_SECONDS: a program that is asked for each request would be all that we do.
-- Every failure is one sentence that names file, user and command, and shows nothing of what was printed as credential.
+Invariants:
+- The plugin runs in a subprocess with limits of time and output; beyond them it is killed with its children. A daemon
+  gives it no terminal; a command line passes its own, so that the plugin can prompt the user.
+- The plugin runs again before its credential expires; requests use the old credential meanwhile.
+- A credential is valid until its expiration time. After a 401 the plugin runs again, but not within RERUN_SECONDS:
+  otherwise it would run for every request.
+- An error names file, user and command, and shows nothing of the printed credential.
 
 Source: Kubernetes client.authentication.k8s.io/v1 and v1beta1 (client-go plugin/pkg/client/auth/exec).
 """
@@ -29,20 +29,20 @@ from aischeduler.kube.credentials import Credential, bearer
 from aischeduler.kube.errors import AccessError, one_line
 
 PLUGIN_TIMEOUT_SECONDS: Final = 30.0
-"""Longest that a plugin may take: it asks a server of its own, and where nothing holds our requests wait for it."""
+"""The timeout of a plugin; without a valid credential all requests wait for it."""
 INTERACTIVE_TIMEOUT_SECONDS: Final = 300.0
-"""Longest that a plugin may take that can ask its user."""
+"""The timeout of a plugin that can prompt the user."""
 REFRESH_BEFORE_SECONDS: Final = 120.0
-"""So long before its end what a plugin said is asked for anew; half of its life where that is less."""
+"""How long before it expires a credential is refreshed; half of its lifetime if that is shorter."""
 POLL_SECONDS: Final = 1.0
-"""How often we look for the answer of a plugin that runs beside requests."""
+"""How often requests look for the result of a plugin that runs in the background."""
 RERUN_SECONDS: Final = 10.0
 KILL_WAIT_SECONDS: Final = 1.0
-"""How long we wait for a plugin to be gone that was killed."""
+"""How long a killed plugin may take to exit."""
 OUTPUT_BYTES_MAX: Final = 1024 * 1024
-"""A token has some kilobytes, a certificate with its chain some ten."""
+"""Far above a token (kilobytes) and a certificate chain (tens of kilobytes)."""
 STDERR_BYTES_MAX: Final = 4096
-"""How much of the end of what a plugin complains of is kept."""
+"""How much of the end of stderr is kept."""
 GROUP: Final = "client.authentication.k8s.io"
 VERSIONS: Final = (f"{GROUP}/v1", f"{GROUP}/v1beta1")
 _NEVER: Final = float("-inf")
@@ -50,9 +50,9 @@ _NEVER: Final = float("-inf")
 
 @dataclass(frozen=True, slots=True)
 class ExecPlugin:
-    """A program to run; `where` names file and user, `asked` is what it is told in KUBERNETES_EXEC_INFO.
+    """A plugin to run; `where` names file and user, `exec_info` is the value of KUBERNETES_EXEC_INFO.
 
-    `shows` where it has our standard error, and our terminal too if it is `interactive`.
+    With `shows_stderr` its stderr is ours; if `interactive`, its stdin is our terminal too.
     """
 
     where: str
@@ -67,12 +67,12 @@ class ExecPlugin:
 
     @property
     def timeout_seconds(self) -> float:
-        """Longest that it may take."""
+        """The timeout of the plugin."""
         return INTERACTIVE_TIMEOUT_SECONDS if self.shows_stderr else PLUGIN_TIMEOUT_SECONDS
 
     @property
     def name(self) -> str:
-        """File, user and command, as a sentence begins with them."""
+        """File, user and command, as the beginning of a message."""
         return f"{self.where}: the command {self.command!r}"
 
 
@@ -91,7 +91,7 @@ class _ExecCredential(Struct, rename="camel"):
 
 @dataclass(slots=True)
 class ExecCredentialCache:
-    """A plugin and what it said last; `clock` is monotonic, `wall` is the time that its answers speak of."""
+    """A plugin and its last credential; `clock` is monotonic, `wall` is unix time, for the expiration."""
 
     plugin: ExecPlugin
     clock: Callable[[], float]
@@ -104,21 +104,23 @@ class ExecCredentialCache:
     _running: asyncio.Task[None] | None = None
 
     async def read(self, *, refused: bool) -> Credential:
-        """Return what is still good of what it said, else ask it; raises AccessError.
+        """Return the valid credential, or run the plugin; raises AccessError.
 
-        What ends soon is returned while the plugin is asked beside it.
+        A credential that expires soon is returned while the plugin runs in the background.
         """
-        soon = self.clock() - self._run_at < RERUN_SECONDS
+        ran_recently = self.clock() - self._run_at < RERUN_SECONDS
         if self._credential is None or refused or self._valid_seconds <= 0:
-            await self._wait_or_run(soon=soon)
-        elif self._valid_seconds <= self._refresh_before_seconds and not soon and self._running is None:
+            await self._wait_or_run(ran_recently=ran_recently)
+        elif self._valid_seconds <= self._refresh_before_seconds and not ran_recently and self._running is None:
             self._running = asyncio.create_task(self._run_in_background(), name=f"credentials of {self.plugin.where}")
         assert self._credential is not None
-        said = self._credential
-        return Credential(said.header, said.client_certificate, self._reread_seconds, self.plugin.name, self._failure)
+        document = self._credential
+        return Credential(
+            document.header, document.client_certificate, self._reread_seconds, self.plugin.name, self._failure
+        )
 
     async def close(self) -> None:
-        """End the plugin where it runs beside requests."""
+        """Stop the plugin if it runs in the background."""
         if self._running is not None:
             self._running.cancel()
             await asyncio.wait((self._running,))
@@ -129,18 +131,18 @@ class ExecCredentialCache:
 
     @property
     def _reread_seconds(self) -> float:
-        """How long what is known is good without another look."""
+        """How long the credential may be used without another `read`."""
         if self._running is not None:
             return POLL_SECONDS
         if self._failure:
             return self._run_at + RERUN_SECONDS - self.clock()
         return self._valid_seconds - self._refresh_before_seconds
 
-    async def _wait_or_run(self, *, soon: bool) -> None:
-        """Wait for an answer where none that was given holds, unless the last one was given just now."""
+    async def _wait_or_run(self, *, ran_recently: bool) -> None:
+        """Wait for the running plugin, or run it unless it ran just now; raises AccessError."""
         if self._running is not None:
             await asyncio.wait((self._running,))
-        elif not soon:
+        elif not ran_recently:
             await self._run()
         if self._failure:
             raise AccessError(self._failure)
@@ -149,7 +151,7 @@ class ExecCredentialCache:
         try:
             await self._run()
         except AccessError:
-            pass  # it is told with what still holds
+            pass  # `read` returns the failure with the valid credential
         finally:
             self._running = None
 
@@ -165,7 +167,7 @@ class ExecCredentialCache:
 
 
 class _PluginProtocol(asyncio.SubprocessProtocol):
-    """What a running plugin prints; `over` is done when it has ended and all is read, or when it prints too much."""
+    """The output of a running plugin; `finished` is done when it exited and closed its output, or printed too much."""
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
@@ -176,7 +178,7 @@ class _PluginProtocol(asyncio.SubprocessProtocol):
         self.exited: asyncio.Future[None] = loop.create_future()
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        """Take in what it prints."""
+        """Collect output."""
         if fd == 2:
             self.stderr = (self.stderr + data)[-STDERR_BYTES_MAX:]
         elif len(self.stdout) + len(data) <= OUTPUT_BYTES_MAX:
@@ -186,36 +188,36 @@ class _PluginProtocol(asyncio.SubprocessProtocol):
             self.finished.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the protocol's signature
-        """Take in that it has ended and that its output is closed."""
+        """Finish: the plugin exited and its output is closed."""
         for future in (self.finished, self.exited):
             if not future.done():
                 future.set_result(None)
 
 
 async def _run_plugin(plugin: ExecPlugin) -> bytes:
-    """Run the plugin and return what it prints; raises AccessError."""
+    """Run the plugin and return its stdout; raises AccessError."""
     transport, run = await _start(plugin)
     try:
         async with asyncio.timeout(plugin.timeout_seconds):
             await run.finished
     except TimeoutError as error:
-        raise AccessError(f"{plugin.name} did not end within {plugin.timeout_seconds:g} s and was killed") from error
+        raise AccessError(f"{plugin.name} did not exit within {plugin.timeout_seconds:g} s and was killed") from error
     finally:
         await _end(transport, run, alone=plugin.interactive)
     if run.too_large:
         raise AccessError(f"{plugin.name} printed more than {OUTPUT_BYTES_MAX} bytes")
     status = transport.get_returncode()
     if status:
-        ended = f"ended with status {status}" if status > 0 else f"was ended by signal {-status}"
-        said = [line for line in run.stderr.decode(errors="replace").splitlines() if line.strip()]
-        complaint = one_line(said[-1]) if said else ""
-        raise AccessError(f"{plugin.name} {ended}" + (f": {complaint}" if complaint else ""))
+        exit_text = f"exited with status {status}" if status > 0 else f"was killed by signal {-status}"
+        document = [line for line in run.stderr.decode(errors="replace").splitlines() if line.strip()]
+        last_line = one_line(document[-1]) if document else ""
+        raise AccessError(f"{plugin.name} {exit_text}" + (f": {last_line}" if last_line else ""))
     return bytes(run.stdout)
 
 
 async def _start(plugin: ExecPlugin) -> tuple[asyncio.SubprocessTransport, _PluginProtocol]:
     environment = os.environ | dict(plugin.environment) | {"KUBERNETES_EXEC_INFO": plugin.exec_info}
-    program = shutil.which(plugin.command) or plugin.command  # our PATH finds it, not the one that it is given
+    program = shutil.which(plugin.command) or plugin.command  # found in our PATH, not in the plugin's
     try:
         return await asyncio.get_running_loop().subprocess_exec(
             _PluginProtocol,
@@ -234,27 +236,27 @@ async def _start(plugin: ExecPlugin) -> tuple[asyncio.SubprocessTransport, _Plug
 
 
 async def _end(transport: asyncio.SubprocessTransport, run: _PluginProtocol, *, alone: bool) -> None:
-    """Kill the plugin where it still runs, and what it started unless it is to be killed `alone`."""
+    """Kill the plugin if it still runs, and its children unless `alone`."""
     if transport.get_returncode() is None:
         with suppress(ProcessLookupError):
             if alone:
                 transport.kill()
             else:
-                os.killpg(transport.get_pid(), signal.SIGKILL)  # it leads a session, so a group too
+                os.killpg(transport.get_pid(), signal.SIGKILL)  # it leads a session, hence a process group
     transport.close()
     await asyncio.wait((run.exited,), timeout=KILL_WAIT_SECONDS)
 
 
 def _parse(plugin: ExecPlugin, printed: bytes) -> tuple[Credential, float]:
-    """Return the credential that was printed and the wall time at which it ends; raises AccessError."""
+    """Return the printed credential and its expiration in unix seconds; raises AccessError."""
     try:
-        said = msgspec.json.decode(printed, type=_ExecCredential)
+        document = msgspec.json.decode(printed, type=_ExecCredential)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise AccessError(f"{plugin.name} printed no ExecCredential: {one_line(str(error))}") from error
-    if said.kind != "ExecCredential" or said.api_version != plugin.version:
-        kind = one_line(f"{said.api_version or 'nothing'} {said.kind}")
+    if document.kind != "ExecCredential" or document.api_version != plugin.version:
+        kind = one_line(f"{document.api_version or 'nothing'} {document.kind}")
         raise AccessError(f"{plugin.name} printed {kind} instead of {plugin.version} ExecCredential")
-    status = said.status or _Status()
+    status = document.status or _Status()
     if bool(status.client_certificate_data) != bool(status.client_key_data):
         raise AccessError(f"{plugin.name} printed only one of clientCertificateData and clientKeyData")
     if not status.token and not status.client_certificate_data:

@@ -1,10 +1,10 @@
-"""Perform actions: the one place where what the core asks for becomes requests and lines of log.
+"""Perform the engine's actions: queue each for the task that sends it, and write its log line.
 
-Laws:
-- `perform` only puts work into queues; it never waits. What cannot be said of an action keeps no other from its way.
-- One decision, one line of log; a Binding or an eviction that is refused has a second one that says so.
-- Fields of a line are built only where the line will be written.
-- What the core has to hear comes first; a bug in what follows costs a line or a report.
+Invariants:
+- `perform` only queues work and never waits. An internal error in one action does not affect the others.
+- One decision has one log line; a refused Binding or eviction has a second one with the reason.
+- Log fields are built only if the line will be written.
+- The engine gets its event first; an internal error after that costs a log line or a report.
 """
 
 import asyncio
@@ -49,18 +49,18 @@ from aischeduler.model.events import BindRefused, Event, EvictRefused, Spared
 from aischeduler.model.pod import Pod
 
 SETTLERS: Final = 4
-"""Pods that are read at one time."""
+"""How many pods are read at a time."""
 SETTLES_MAX: Final = 1000
-"""Pods that wait to be read."""
+"""How many pods may wait to be read."""
 POOLS_REMEMBERED_MAX: Final = 1000
-"""Pools whose last logged conditions we remember."""
+"""How many Pools have their last logged conditions remembered."""
 
 OtherAction = (
     ReadPool | ListPools | Refresh | Warn | ReportPool | CreatePool | TellTurned | TellEdited | ReportInternalError
 )
-"""Actions that are not about where one pod runs."""
+"""Actions other than those about one pod's node."""
 OnOutcome = Callable[[Bind | Evict, str, float], None]
-"""Hears of each Binding and eviction that has come to an end: its outcome in one word, and its seconds."""
+"""Called with each finished Binding or eviction, its outcome in one word, and its seconds."""
 
 
 def _ignore(_action: Bind | Evict, _outcome: str, _seconds: float) -> None:
@@ -69,7 +69,7 @@ def _ignore(_action: Bind | Evict, _outcome: str, _seconds: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Instruments:
-    """Who hears of bugs of ours and of how long Bindings and evictions took; and seconds that never go back."""
+    """Callbacks for internal errors and for the outcomes of Bindings and evictions, and a monotonic clock."""
 
     on_internal_error: OnInternalError
     on_outcome: OnOutcome = _ignore
@@ -78,7 +78,7 @@ class Instruments:
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """Those who carry out: Bindings, evictions, reports, looks at pods, and what is read before an eviction."""
+    """What carries out actions: Bindings, evictions, reports, reads of pods, and reads before an eviction."""
 
     binder: Binder
     evictor: Evictor
@@ -88,21 +88,21 @@ class Workers:
 
 
 class Executor:
-    """Performs actions; `tell` hears what came to nothing.
+    """Performs actions; `emit` passes events to the engine, such as refusals.
 
-    `unreadable` says why pods could not be read the last time, in the words of the status; empty where they could.
+    `pod_read_failure` is the status of the last failed read of a pod; empty after a successful one.
     """
 
     def __init__(
         self,
         workers: Workers,
-        tell: Callable[[Event], None],
+        emit: Callable[[Event], None],
         log: FilteringBoundLogger,
         instruments: Instruments,
     ) -> None:
         self.pod_read_failure = ""
         self._workers = workers
-        self._emit = tell
+        self._emit = emit
         self._log = log
         self._on_internal_error = instruments.on_internal_error
         self._on_outcome = instruments.on_outcome
@@ -111,11 +111,11 @@ class Executor:
         self._conditions: LRUCache[str, tuple[Condition, ...]] = LRUCache(POOLS_REMEMBERED_MAX)
 
     def perform(self, actions: Iterable[Action]) -> None:
-        """Put the actions into the queues of those who carry them out, in order."""
+        """Queue the actions in order."""
         for action in actions:
             try:
                 self._perform(action)
-            except Exception as error:  # noqa: BLE001 - a bug costs one action; pods wait for those that follow
+            except Exception as error:  # noqa: BLE001 - an error costs one action, not those that follow
                 self._on_internal_error(f"perform {type(action).__name__}", error)
 
     def _perform(self, action: Action) -> None:
@@ -128,7 +128,7 @@ class Executor:
                 accepted = self._workers.evictor.submit(action)
                 self._log_evict(action)
                 if not accepted:
-                    message = "too many evictions wait"
+                    message = "too many evictions are queued"
                     self._evicted(action, EvictRefused(action.victim.uid, Spared.UNAVAILABLE, message), 0.0)
             case ReportWaiting():
                 self._workers.reporter.report_waiting(action)
@@ -137,7 +137,7 @@ class Executor:
                 self._workers.reporter.report_nominated(action)
                 self._log_nominated(action)
             case Settle():
-                if not self._settles.full():  # the core asks again after a while
+                if not self._settles.full():  # the engine asks again later
                     self._settles.put_nowait(action)
             case _:
                 self._perform_other(action)
@@ -155,12 +155,12 @@ class Executor:
             case CreatePool():
                 self._workers.reporter.create_pool(action)
             case TellTurned() | TellEdited() | ReportInternalError():
-                self._log_only(action)
+                self._log_other(action)
             case _:
                 assert_never(action)
 
     async def run(self) -> None:
-        """Carry out until cancelled."""
+        """Carry out actions until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._workers.binder.run(self._bound), name="binder")
             group.create_task(self._workers.evictor.run(self._evicted), name="evictor")
@@ -169,7 +169,7 @@ class Executor:
                 group.create_task(self._settle_all(), name=f"settler {number}")
 
     async def _decisions_sent(self) -> None:
-        """Return once neither a Binding nor an eviction waits for a task."""
+        """Return once neither a Binding nor an eviction is queued."""
         await self._workers.evictor.work_queue.wait_empty()
         await self._workers.binder.work_queue.wait_empty()
 
@@ -187,33 +187,33 @@ class Executor:
             case _:
                 assert_never(outcome)
 
-    def _evicted(self, action: Evict, ended: EvictionOutcome, seconds: float) -> None:
-        match ended:
+    def _evicted(self, action: Evict, outcome: EvictionOutcome, seconds: float) -> None:
+        match outcome:
             case Evicted():
                 self._on_outcome(action, "Evicted", seconds)
                 self._workers.reporter.report_evicted(action)
-            case NotNeeded():  # the watch says that it is gone
+            case NotNeeded():  # the watch shows the rest
                 self._on_outcome(action, "Left", seconds)
             case EvictRefused(_, why, message):
-                self._emit(ended)
+                self._emit(outcome)
                 self._on_outcome(action, str(why), seconds)
                 self._log.warning("evict refused", **_eviction_fields(action), refusal=str(why), reason=message)
             case _:
-                assert_never(ended)
+                assert_never(outcome)
 
     async def _settle_all(self) -> None:
         while True:
             action = await self._settles.get()
             try:
-                if not self._workers.binder.has_in_progress(action.pod.uid):
+                if not self._workers.binder.is_in_progress(action.pod.uid):
                     await self._settle(action)
-            except Exception as error:  # noqa: BLE001 - a bug costs one look at a pod; the core asks again
+            except Exception as error:  # noqa: BLE001 - an error costs one read; the engine asks again
                 self._on_internal_error("settler", error)
 
     async def _settle(self, action: Settle) -> None:
-        """Read a pod and tell what follows of what we did to it; where it is not read, the core asks again."""
+        """Read a pod and settle its Binding or eviction; if the read fails, the engine asks again later."""
         binder = self._workers.binder
-        unheld = binder.is_lost(action)
+        was_lost = binder.is_lost(action)
         try:
             pod = await self._workers.reader.read(action.pod)
         except ApiError as error:
@@ -227,14 +227,14 @@ class Executor:
         else:
             self.pod_read_failure = ""
             self._settle_eviction(action, pod)
-            if unheld and binder.is_lost(action):
+            if was_lost and binder.is_lost(action):
                 self._settle_lost(action, pod)
             else:
                 binder.settle(action, pod, self._bound)
 
     def _settle_lost(self, action: Settle, pod: Pod | None) -> None:
-        """Free the room of a pod that is not bound and of which no Binding is under way."""
-        why = "no Binding of this decision is under way"
+        """Free the room of a pod that is not bound and has no Binding in the binder."""
+        why = "no Binding of this decision is in flight"
         outcome = settle(action, pod, why) or unavailable(action, why)
         if isinstance(outcome, BindRefused):
             self._emit(outcome)
@@ -242,7 +242,7 @@ class Executor:
             self._log.warning("bind refused", **fields, refusal=str(outcome.refusal), reason=outcome.message)
 
     def _settle_eviction(self, action: Settle, pod: Pod | None) -> None:
-        """Tell the core of an eviction that came to nothing, which the watch's own words do not say."""
+        """Refuse an eviction whose victim still runs; the watch alone would not show that."""
         refused = lost_eviction(action, pod)
         if refused is not None:
             self._emit(refused)
@@ -269,25 +269,29 @@ class Executor:
 
     def _log_nominated(self, action: Nominate) -> None:
         if self._log.is_enabled_for(logging.INFO):
-            what = "holds room on the node" if action.node else "holds no room any more"
+            what = "the node holds room for the pod" if action.node else "no node holds room for the pod"
             fields = {**_pod_fields(action.pod), "pool": action.pool, "decision": action.decision, "node": action.node}
             self._log.info("nominated", **fields, reason=what)
 
-    def _log_only(self, action: TellTurned | TellEdited | ReportInternalError) -> None:
+    def _log_other(self, action: TellTurned | TellEdited | ReportInternalError) -> None:
         if isinstance(action, ReportInternalError):
             self._log_internal_error(action)
         else:
             self._log_edit(action)
 
     def _log_edit(self, action: TellTurned | TellEdited) -> None:
-        """Log what was edited, or whom an edit turned: a line for each pod, or one where they are too many."""
+        """Log the edit of a Pool, or the pods whose loan it started or ended: one line if they are too many."""
         if isinstance(action, TellEdited):
             self._log.info("pool edited", pool=action.name, reason=", ".join(action.changes))
             return
         lent = action.pool != action.home_pool
-        event = "became a loan" if lent else "came home"
+        event = "loan started" if lent else "loan ended"
         pools = {"pool": action.pool, "home_pool": action.home_pool}
-        reason = "an edit: the node is of another pool than its own" if lent else "an edit: the node is of its own pool"
+        reason = (
+            "after an edit the node belongs to another pool than the pod"
+            if lent
+            else "after an edit the node belongs to the pod's own pool"
+        )
         for pod in action.pods:
             self._log.info(event, **_pod_fields(pod), **pools, node=pod.node_name, reason=reason)
         if not action.pods:
@@ -319,7 +323,7 @@ class Executor:
         )
 
     def _log_pool(self, action: ReportPool) -> None:
-        """Log the conditions of a Pool that turned; its numbers change all the time."""
+        """Log the changed conditions of a Pool; its numbers change all the time."""
         before = self._conditions.get(action.name, ())
         self._conditions[action.name] = action.conditions
         for condition in action.conditions:
@@ -335,7 +339,7 @@ class Executor:
 
 
 def _decision_fields(action: Bind | ReportWaiting) -> dict[str, str]:
-    """Return the fields by which every line of one decision can be found."""
+    """Return the log fields that identify a decision."""
     return {
         **_pod_fields(action.pod),
         "pool": action.pool,
@@ -345,7 +349,7 @@ def _decision_fields(action: Bind | ReportWaiting) -> dict[str, str]:
 
 
 def _eviction_fields(action: Evict) -> dict[str, str]:
-    """Return the fields of an eviction: the victim's, and for whom it has to go."""
+    """Return the log fields of an eviction: the victim, and the pod it makes room for."""
     by = action.beneficiary
     benefit = {"beneficiary": f"{by.namespace}/{by.name}", "beneficiary_uid": by.uid} if by is not None else {}
     return {

@@ -1,6 +1,6 @@
-"""Read a whole list in pages, so that neither side has to hold it at once.
+"""List a resource in pages, so that neither side holds the whole list.
 
-Law: the server makes the next page as soon as it has sent one, up to `AHEAD_MAX` before the reader wants them.
+Invariant: up to `PREFETCHED_PAGES_MAX` pages are requested ahead of the reader.
 """
 
 import asyncio
@@ -18,15 +18,15 @@ from aischeduler.kube.watched_resources import WatchedResource
 
 PAGE_OBJECTS: Final = 500
 PREFETCHED_PAGES_MAX: Final = 3
-"""Pages that are on their way or wait for the reader."""
+"""How many pages are in flight or wait for the reader."""
 SEARCHED_BYTES: Final = 4096
-"""So much of a page is searched for where the next one begins."""
+"""How much of a page is searched for the continue token."""
 
 D = TypeVar("D")
 Decode = Callable[[bytes], Page[D]]
 
 read_raw: Final = msgspec.json.Decoder(Page[Raw]).decode
-"""Reads a page and leaves its objects unread."""
+"""Decodes a page without decoding its objects."""
 
 
 class _Head(Struct, gc=False):
@@ -40,32 +40,32 @@ _ITEMS: Final = b',"items":['
 async def pages(
     client: Client, resource: WatchedResource[Any], decode: Decode[D], label_selector: str = ""
 ) -> AsyncGenerator[Page[D]]:
-    """Yield the pages of a list as the server holds it now; raises ApiError, with status 410 when it took too long.
+    """Yield the pages of a list; raises ApiError, with status 410 if the list took too long.
 
     Close the iterator when you leave it early.
     """
-    asking = _PageFetcher(client, resource, label_selector)
-    asked: asyncio.Task[_FetchedPage] | None = asking.fetch("")
+    fetcher = _PageFetcher(client, resource, label_selector)
+    fetch: asyncio.Task[_FetchedPage] | None = fetcher.fetch("")
     try:
-        while asked is not None:
-            answer = await asked
-            asked = answer.next
-            asking.slots.release()
+        while fetch is not None:
+            answer = await fetch
+            fetch = answer.next
+            fetcher.slots.release()
             try:
                 page = decode(answer.body)
             except UNREADABLE as error:
                 raise MalformedAnswerError(f"GET {resource.path}: the list cannot be read: {error}") from error
             yield page
     finally:
-        while asked is not None:
-            asked.cancel()
-            (ended,) = await asyncio.gather(asked, return_exceptions=True)
-            asked = ended.next if isinstance(ended, _FetchedPage) else None
+        while fetch is not None:
+            fetch.cancel()
+            (result,) = await asyncio.gather(fetch, return_exceptions=True)
+            fetch = result.next if isinstance(result, _FetchedPage) else None
 
 
 @dataclass(frozen=True, slots=True)
 class _FetchedPage:
-    """A page as it came, and the next one, which has been asked for."""
+    """A page, and the task that fetches the next one."""
 
     body: bytes
     next: "asyncio.Task[_FetchedPage] | None"
@@ -73,7 +73,7 @@ class _FetchedPage:
 
 @dataclass(frozen=True, slots=True)
 class _PageFetcher:
-    """Asks for one page after the other, as long as not too many wait for the reader."""
+    """Fetches pages one after another, while not too many wait for the reader."""
 
     client: Client
     resource: WatchedResource[Any]
@@ -81,7 +81,7 @@ class _PageFetcher:
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PREFETCHED_PAGES_MAX))
 
     def fetch(self, continue_: str) -> asyncio.Task[_FetchedPage]:
-        """Begin to ask for the page that begins here."""
+        """Start to fetch the page of this continue token."""
         return asyncio.create_task(self._fetch(continue_), name=f"list {self.resource.path}")
 
     async def _fetch(self, continue_: str) -> _FetchedPage:
@@ -94,12 +94,12 @@ class _PageFetcher:
         if continue_:
             query["continue"] = continue_
         body = await self.client.get(self.resource.path, query, LIST_SECONDS)
-        more = _continue_token(body)
-        return _FetchedPage(body, self.fetch(more) if more else None)
+        token = _continue_token(body)
+        return _FetchedPage(body, self.fetch(token) if token else None)
 
 
 def _continue_token(body: bytes) -> str:
-    """Return where the next page begins; empty where there is none, or where the page cannot be read."""
+    """Return the continue token of a page; empty for the last page, or if the page cannot be decoded."""
     head, items, _ = body[:SEARCHED_BYTES].partition(_ITEMS)  # API servers write the items last
     for text in (head + b"}" if items else body, body):
         try:

@@ -1,6 +1,6 @@
-"""Log lines about what happens thousands of times: one a minute for each kind, such as a write and how it was refused.
+"""Sampled log lines for events that repeat thousands of times: one line a minute for each kind.
 
-Law: the first of a kind is said at once, and how many followed with the next line.
+Invariant: the first event of a kind is logged at once; the next line says how many were left out.
 """
 
 from collections import Counter
@@ -12,13 +12,13 @@ from structlog.typing import FilteringBoundLogger
 from aischeduler.kube.errors import InterceptedError, RefusedError
 
 SAMPLE_SECONDS: Final = 60.0
-"""How long what follows a line is only counted."""
+"""How long further events of a kind are only counted."""
 KINDS_MAX: Final = 1000
-"""Kinds that are remembered; beyond that all are said once more."""
+"""How many kinds are remembered; beyond that all of them start again."""
 
 
 class LogSampler:
-    """Says of many alike which are to be told; `clock` never goes back."""
+    """Decides which events of a kind are logged; `clock` is monotonic."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -26,7 +26,7 @@ class LogSampler:
         self._suppressed: Counter[Hashable] = Counter()
 
     def sample(self, kind: Hashable) -> int | None:
-        """Return how many of this kind were left out since the last that was told; None where this one is, too."""
+        """Return how many events were left out since the last logged one; None if this one is left out too."""
         now = self._clock()
         if now - self._logged_at.get(kind, float("-inf")) < SAMPLE_SECONDS:
             self._suppressed[kind] += 1
@@ -38,26 +38,26 @@ class LogSampler:
 
 
 class RefusalLog:
-    """Says what was refused; `clock` never goes back."""
+    """Logs refused requests; `clock` is monotonic."""
 
     def __init__(self, log: FilteringBoundLogger, clock: Callable[[], float]) -> None:
         self._log = log
         self._sampler = LogSampler(clock)
 
     def refused(self, write: str, error: RefusedError) -> None:
-        """Say that a write of this kind was refused, or count it."""
+        """Log or count a refused write."""
         fields = {"write": write, "request": error.request, "status": error.status}
         self._log_sampled("write refused", (write, error.status), reason=error.message, **fields)
 
     def intercepted(self, error: InterceptedError) -> None:
-        """Say that something before the API server answered a request, or count it."""
+        """Log or count an answer that did not come from the API server."""
         kind = (error.request.partition(" ")[0], error.status)
         self._log_sampled(
-            "not the API server's answer", kind, request=error.request, status=error.status, reason=str(error)
+            "answer not from the API server", kind, request=error.request, status=error.status, reason=str(error)
         )
 
     def credential_failure(self, reason: str) -> None:
-        """Say why the credentials cannot be read or are refused, or count it."""
+        """Log or count credentials that cannot be read or are refused."""
         self._log_sampled("credentials do not work", ("credentials", reason), reason=reason)
 
     def _log_sampled(self, event: str, kind: tuple[str, object], **fields: Any) -> None:

@@ -1,4 +1,4 @@
-"""The types of API machinery that every resource shares: object and list metadata, Status, watch events."""
+"""The types of API machinery that all resources share: object and list metadata, Status, pages, watch events."""
 
 from datetime import datetime
 from typing import Final, Generic, TypeVar
@@ -8,12 +8,12 @@ from msgspec import Raw, Struct, field
 
 ABSENT = Raw(b"")
 UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What reading raises where bytes are no JSON, of another shape, no UTF-8, or nested too deeply."""
+"""What decoding raises for bytes that are not JSON, not UTF-8, of another shape, or nested too deeply."""
 D = TypeVar("D")
 
 
 class Metadata(Struct, rename="camel", gc=False):
-    """What every object has."""
+    """The metadata of every object."""
 
     name: str = ""
     namespace: str = ""
@@ -25,7 +25,7 @@ class Metadata(Struct, rename="camel", gc=False):
 
 
 class OwnerReference(Struct, gc=False):
-    """One owner of an object."""
+    """An owner reference."""
 
     kind: str = ""
     uid: str = ""
@@ -33,20 +33,20 @@ class OwnerReference(Struct, gc=False):
 
 
 class LabelledMetadata(Metadata, rename="camel", gc=False):
-    """Metadata of a node, a namespace or a volume: labels count."""
+    """The metadata of a node, a namespace or a volume."""
 
     labels: dict[str, str] | None = None
 
 
 class PartialObjectMetadata(Struct, gc=False):
-    """An object of which only the identity can be read."""
+    """An object of which only kind and metadata are read."""
 
     metadata: Metadata = field(default_factory=Metadata)
     kind: str = ""
 
 
 def read_metadata(raw: Raw) -> Metadata:
-    """Return what an object that cannot be read says of itself, as far as that can be read."""
+    """Return the metadata of an object that cannot be decoded, as far as it can be read."""
     try:
         return msgspec.json.decode(raw, type=PartialObjectMetadata).metadata
     except UNREADABLE:
@@ -54,19 +54,19 @@ def read_metadata(raw: Raw) -> Metadata:
 
 
 class StatusCause(Struct, gc=False):
-    """One cause of what went wrong."""
+    """A cause in the details of a Status."""
 
     reason: str = ""
 
 
 class StatusDetails(Struct, gc=False):
-    """What a Status says beyond its message."""
+    """The details of a Status."""
 
     causes: list[StatusCause] | None = None
 
 
 class StatusDocument(Struct, gc=False):
-    """A Status: how the API server says what went wrong."""
+    """A Status: the API server's description of an error."""
 
     kind: str = ""
     code: int = 0
@@ -76,20 +76,20 @@ class StatusDocument(Struct, gc=False):
 
     @property
     def causes(self) -> list[str]:
-        """The reasons of its causes."""
+        """The reasons of the causes."""
         causes = self.details.causes if self.details is not None else None
         return [cause.reason for cause in causes or ()]
 
 
 class ListMetadata(Struct, rename="camel", gc=False):
-    """Where a list stands, and how to get its next page."""
+    """The metadata of a list: its resource version, and the token of its next page."""
 
     resource_version: str = ""
     continue_: str | None = field(name="continue", default=None)
 
 
 def read_status(body: bytes) -> StatusDocument:
-    """Return the Status in a body, or an empty one where there is none."""
+    """Return the Status in a body, or an empty Status if there is none."""
     try:
         return msgspec.json.decode(body, type=StatusDocument)
     except UNREADABLE:
@@ -97,26 +97,26 @@ def read_status(body: bytes) -> StatusDocument:
 
 
 def retry_after_seconds(header: str | None) -> float | None:
-    """Return what a Retry-After header asks for; a date is not understood, and no API server sends one."""
+    """Return the seconds of a Retry-After header; None for a date, which no API server sends."""
     return float(header) if header is not None and header.isdecimal() else None
 
 
 class Page(Struct, Generic[D], gc=False):
-    """One page of a list: its objects read in one go, which is the usual case, or unread."""
+    """A page of a list; its objects are either decoded or `Raw`."""
 
     metadata: ListMetadata
     items: list[D] | None = None
 
 
 class WatchEvent(Struct, Generic[D], gc=False):
-    """One line of a watch, read in one go: the usual case."""
+    """A watch event with its object decoded."""
 
     type: str
     object: D
 
 
 class RawWatchEvent(Struct, gc=False):
-    """One line of a watch, its object unread."""
+    """A watch event with its object as `Raw`."""
 
     type: str
     object: Raw

@@ -1,7 +1,6 @@
-"""Read pods past the watch: one, where nobody knows what became of a Binding, or how far all of them are.
+"""Read pods beside the watch: one pod, for the outcome of its Binding, or the current resource version of all pods.
 
-Laws:
-- What is read of a pod goes to the core as any word of the watch does, so that there is one truth.
+Invariant: a pod that was read goes to the engine like a watch event.
 """
 
 import asyncio
@@ -20,13 +19,13 @@ from aischeduler.kube.reflector import Reflector
 from aischeduler.model.pod import Pod
 
 READS_MAX: Final = 16
-"""Pods that are read at one time: where reads hang, lists and statuses still find a connection."""
+"""How many pods are read at a time; if reads hang, lists and statuses still get a connection."""
 _DOCUMENT = msgspec.json.Decoder(PodDocument)
 _PAGE = msgspec.json.Decoder(Page[msgspec.Raw])
 
 
 class PodReader:
-    """Reads pods past the watch and tells the watch's store."""
+    """Reads pods beside the watch and passes them to the reflector."""
 
     def __init__(self, client: Client, pods: Reflector[PodDocument], specs: SpecCache) -> None:
         self._client = client
@@ -36,7 +35,7 @@ class PodReader:
 
     @property
     def watch_version(self) -> str:
-        """Up to which version the watch has shown all pods; empty while they are listed."""
+        """The resource version up to which the watch has shown all pods; empty during a list."""
         return self._pods.version
 
     @property
@@ -45,11 +44,11 @@ class PodReader:
         return self._pods.newest_version
 
     async def relist(self) -> None:
-        """Return once all pods were listed by a list that begins after this."""
+        """Return once all pods are listed by a list that starts after this call."""
         await self._pods.relist()
 
     async def version(self) -> str:
-        """Return the version of the pods as they are now, whatever the watch has shown; raises ApiError."""
+        """Return the resource version of the pods now, independent of the watch; raises ApiError."""
         resource = self._pods.resource
         query = {"limit": "1"}
         if resource.field_selector:
@@ -61,7 +60,7 @@ class PodReader:
             raise MalformedAnswerError(f"GET {resource.path}: the list cannot be read: {error}") from error
 
     async def read(self, pod: Pod) -> Pod | None:
-        """Return the pod of this name as it now is, or None where there is none; raises ApiError."""
+        """Return the pod of this name now; None if there is none. Raises ApiError."""
         path = pod_path(pod)
         try:
             async with self._slots:

@@ -1,19 +1,18 @@
-"""Tell users: events, what pods wait for, and the status of Pools. All of it comes after binds and evictions.
+"""Write reports: Events, pod conditions, nominations and Pool statuses, all after Bindings and evictions.
 
-Laws:
-- Reports never fail scheduling. In which order they are written, how many wait, and how many are written at once:
-  see `report_queue` and `report_lane`.
-- An event stays in the API server for an hour, a status takes the place of the one before: so only events are few a
-  second unless somebody wants more, and no status waits for them.
-- What makes Bindings and evictions wait makes reports wait; what the server says to a report holds back reports alone.
-- What stands in a status is said by nobody again: it is tried until it is written, refused, or no longer so. Events are
+Invariants:
+- A report never fails scheduling. `report_queue` and `report_writers` define order, bounds and parallelism.
+- An Event stays in the API server for an hour, a status replaces the one before. So Events have a low default rate, and
+  no status waits for them.
+- A pause for Bindings and evictions also pauses reports; an answer to a report pauses reports only.
+- A report of a status is retried until it is written, refused or outdated, because nothing repeats it. An Event is
   dropped after a few tries.
-- Nothing is late by the time in which the server stood still: then all would be late when the Bindings of that time go
-  out.
-- What is refused is logged. A Pool's status is tried again also then, slowly: rights come and go. One that somebody
-  else wrote over is written again, at most once a second.
-- The same is not said twice in a row about the same object, and why a pod waits not twice for other counts alone; the
-  pod's status has the newest.
+- Time in which the server stalls does not make a report late: else all reports would compete with the Bindings of that
+  time.
+- Refusals are logged. The status of a Pool is retried slowly even then, because permissions change. A status that
+  another client overwrote is written again, at most once a second.
+- An Event is not repeated for the same object, and not for other counts of the same reason; the pod's condition has the
+  newest message.
 
 Source: Kubernetes events.k8s.io/v1, pods/status, and the conventions of conditions.
 """
@@ -57,31 +56,31 @@ from aischeduler.model.actions import Bind, CreatePool, Evict, Nominate, ReportP
 from aischeduler.model.pod import Pod
 
 REPORTS_IN_FLIGHT_MAX: Final = 2 * LANE_IN_FLIGHT_MAX
-"""Of both lanes, events and statuses."""
+"""The requests of both queues, Events and statuses."""
 STATUSES_PER_SECOND: Final = 1000
-"""More than a busy server takes: what comes behind the binds is cheapest for everybody when it is done soon."""
+"""More than a busy server accepts: statuses behind Bindings cost least if they are written soon."""
 STATUSES_BURST: Final = 2000
 TRIES_MAX: Final = 3
-"""Times that a report is sent before it is dropped."""
+"""How often a report is sent before it is dropped or queued again."""
 REMEMBERED_MAX: Final = 100_000
-"""Objects whose last report we remember."""
+"""How many objects have their last report remembered."""
 EVENT_REPEAT_SECONDS: Final = 600.0
-"""How long an event is not said again about the same object."""
+"""How long the same Event is not repeated for an object."""
 REASON_REPEAT_SECONDS: Final = 300.0
-"""How long a pod has no other event that it waits for the same reason, whatever the counts."""
+"""How long a pod gets no further Event of the same reason with other counts."""
 REFUSED_RETRY_SECONDS: Final = 30.0
-"""How long a status that was refused waits."""
+"""How long a refused status of a Pool waits for the next try."""
 OVERWRITTEN_RETRY_SECONDS: Final = 1.0
-"""How long a status that somebody else wrote over waits."""
+"""How long an overwritten status waits for the next try."""
 OVERLOAD_SECONDS: Final = 10.0
-"""How long after the server had enough or failed late reports are not written many at once."""
+"""How long late reports are not written in parallel after an overload or a failure."""
 RETRIES_AT_ONCE_MAX: Final = 300
-"""Statuses of Pools that are tried again at one time; those that waited longest come first."""
+"""How many statuses of Pools are queued again at a time, oldest first."""
 
 
 @dataclass(slots=True)
 class ReportCounts:
-    """What became of the reports."""
+    """How many reports were written, dropped and refused."""
 
     written: int = 0
     dropped: int = 0
@@ -89,7 +88,7 @@ class ReportCounts:
 
 
 class _DelayedReports:
-    """Statuses of Pools that wait a while before they are tried again."""
+    """Statuses of Pools that wait for a later try."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -104,7 +103,7 @@ class _DelayedReports:
         self._reports.pop(name, None)
 
     async def next(self, timing: Timing) -> list[ReportPool]:
-        """Wait until there are some, and then as long as they have to; return the first of them."""
+        """Return the oldest waiting reports after their delay."""
         await self._filled.wait()
         await timing.sleep(self._seconds)
         found = [self._reports.popitem(last=False)[1] for _ in range(min(RETRIES_AT_ONCE_MAX, len(self._reports)))]
@@ -115,14 +114,14 @@ class _DelayedReports:
 
 @dataclass(frozen=True, slots=True)
 class EventSource:
-    """In whose name events are written, and a clock of unix time in seconds."""
+    """The sender of Events, and a clock in unix seconds."""
 
     controller: event_messages.ReportingController
     wall: Callable[[], float]
 
 
 class Reporter:
-    """Writes reports behind the binds."""
+    """Writes reports after the Bindings."""
 
     def __init__(
         self,
@@ -165,28 +164,28 @@ class Reporter:
         return ReportWriters(queue, self._timing, rate, self._overload, self._write)
 
     def set_event_rate(self, per_second: int, burst: int) -> None:
-        """Write at most so many events from now on."""
+        """Set the rate limit of Events."""
         self._event_writers.rate.set_limits(per_second, burst)
 
     def withdraw_waiting(self, pod: Pod) -> None:
-        """Say no more that a pod waits: it is about to be bound, and the API server will say so in its status."""
+        """Withdraw the condition and the nomination of a pod that is about to be bound; the API server updates both."""
         self._last_conditions.pop(pod.uid, None)
         self._status_writers.queue.withdraw(condition_key(pod), nomination_key(pod))
 
     def report_scheduled(self, action: Bind) -> None:
-        """Say that a pod was bound."""
+        """Report that a pod was bound."""
         self._enqueue(event_messages.scheduled(action))
 
     def report_evicted(self, action: Evict) -> None:
-        """Say for whom a pod was evicted."""
+        """Report why a pod was evicted."""
         self._enqueue(event_messages.preempted(action))
 
     def report_nominated(self, action: Nominate) -> None:
-        """Write for which node a pod holds room; only the newest word on a pod is written."""
+        """Report the node for which a pod is nominated; only the newest one is written."""
         self._enqueue(action)
 
     def report_waiting(self, report: ReportWaiting) -> None:
-        """Say why a pod waits: by an event and in its status."""
+        """Report why a pod is pending: by an Event and a condition."""
         pod = report.pod
         message = event_messages.waiting_message(report)
         reason = pod.uid, hash(without_counts(message))
@@ -198,62 +197,62 @@ class Reporter:
             self._enqueue(WaitingCondition(pod, message))
 
     def waiting_since(self, pod: Pod) -> str:
-        """Return since when a pod's status is to say that it waits: the same until the watch shows that it says so."""
+        """Return since when a pod is pending, for its condition: constant until the watch shows the condition."""
         return self._waiting_since.setdefault(pod.uid, self._time("seconds"))
 
     def report_warning(self, warning: Warn) -> None:
-        """Put a warning on an object."""
+        """Report a warning about an object."""
         self._enqueue_event(event_messages.warning(warning))
 
     def report_pool(self, report: ReportPool) -> None:
-        """Write a Pool's status; only the newest is written."""
+        """Report the status of a Pool; only the newest one is written."""
         self._enqueue(report)
 
     def pool_seen(self, document: PoolDocument) -> None:
-        """Take in a Pool as it now is: its status may not be what we wrote."""
+        """Observe a Pool: its status may not be the one that was written."""
         self._pool_statuses.pool_seen(document)
         self._rewrite_overwritten(document.metadata.name)
 
     def pool_gone(self, name: str) -> None:
-        """Take in that there is no Pool of this name."""
+        """Observe that a Pool was deleted."""
         self._pool_statuses.pool_gone(name)
         self._refused.drop(name)
         self._overwritten.drop(name)
 
     def renew_statuses(self) -> None:
-        """Let the status of every Pool be renewed, or taken over where another scheduler stopped renewing it."""
+        """Queue the last status of every Pool: to renew it, or to take it over from a scheduler that stopped."""
         for report in self._pool_statuses.latest_reports():
             if not self._status_writers.queue.contains(report):
                 self._enqueue(report)
 
     def create_pool(self, action: CreatePool) -> None:
-        """Create a Pool object unless there is one."""
+        """Create a Pool unless it exists."""
         self._enqueue(action)
 
     def drop_excess_events(self) -> int:
-        """Drop the events that their rate still holds; return how many."""
+        """Drop the Events that the rate limit delays; return how many."""
         return self._event_writers.queue.truncate(self._event_writers.rate.available)
 
     async def wait_written(self) -> None:
-        """Return once everything has been said or dropped."""
+        """Return once every report is written or dropped."""
         await self._event_writers.queue.wait_finished()
         await self._status_writers.queue.wait_finished()
 
-    async def run(self, binds_first: Callable[[], Awaitable[None]], failed: OnInternalError) -> None:
-        """Write until cancelled; `binds_first` returns once neither Binding nor eviction waits."""
-        self._on_internal_error = failed
+    async def run(self, wait_for_binds: Callable[[], Awaitable[None]], on_internal_error: OnInternalError) -> None:
+        """Write until cancelled; `wait_for_binds` returns once neither a Binding nor an eviction is queued."""
+        self._on_internal_error = on_internal_error
         async with asyncio.TaskGroup() as group:
-            for name, lane in (("events", self._event_writers), ("statuses", self._status_writers)):
-                group.create_task(lane.run(binds_first, failed), name=name)
-            for later in (self._refused, self._overwritten):
-                group.create_task(self._retry_delayed(later), name="reports again")
+            for name, writers in (("events", self._event_writers), ("statuses", self._status_writers)):
+                group.create_task(writers.run(wait_for_binds, on_internal_error), name=name)
+            for delayed in (self._refused, self._overwritten):
+                group.create_task(self._retry_delayed(delayed), name="reports again")
 
-    def _enqueue_event(self, note: EventMessage) -> None:
-        key = report_key(note)
-        if self._last_event_texts.get(key) == note.text:
+    def _enqueue_event(self, message: EventMessage) -> None:
+        key = report_key(message)
+        if self._last_event_texts.get(key) == message.text:
             return
-        self._last_event_texts[key] = note.text
-        self._enqueue(note)
+        self._last_event_texts[key] = message.text
+        self._enqueue(message)
 
     def _enqueue(self, report: Report) -> None:
         if isinstance(report, ReportPool):
@@ -262,37 +261,37 @@ class Reporter:
         self._queue(report).put(report)
 
     def _queue(self, report: Report) -> ReportQueue:
-        """Return where such reports wait."""
+        """Return the queue of a report."""
         return self._event_writers.queue if isinstance(report, EventMessage) else self._status_writers.queue
 
     def _count_dropped(self) -> None:
         self.counts.dropped += 1
 
-    async def _retry_delayed(self, later: _DelayedReports) -> None:
-        """Let what waits there wait with the others again, one round after the other."""
+    async def _retry_delayed(self, delayed: _DelayedReports) -> None:
+        """Queue delayed reports again, in rounds."""
         while True:
-            for report in await later.next(self._timing):
+            for report in await delayed.next(self._timing):
                 self._enqueue(report)
 
     def _rewrite_overwritten(self, name: str) -> None:
-        """Write a Pool's status anew where another one stands in its place, unless one is being written anyway."""
+        """Write a status again if another client overwrote it, unless a report of it is queued."""
         report = self._pool_statuses.overwritten(name)
         if report is not None and not self._status_writers.queue.contains(report):
             self._overwritten.put(report)
 
     async def _write(self, report: Report) -> None:
-        """Deal with a report that was taken."""
+        """Write a report that was taken from its queue."""
         try:
             await self._send_until_done(report)
-        except Exception as error:  # noqa: BLE001 - a bug costs one report, not all that follow
+        except Exception as error:  # noqa: BLE001 - an error costs one report, not those that follow
             self._on_internal_error("reports", error)
             self._drop(report)
         self._queue(report).finish()
 
     async def _send_until_done(self, report: Report) -> None:
-        """Send a report a few times; then what lasts waits anew, and the others are dropped.
+        """Send a report up to TRIES_MAX times; then queue a status again, and drop anything else.
 
-        What the server refuses is dropped, and so is what is no longer so.
+        A refused or outdated report is dropped.
         """
         backoff = ExponentialBackoff(self._timing)
         for _ in range(TRIES_MAX):
@@ -308,7 +307,7 @@ class Reporter:
             self._drop(report)
 
     async def _try(self, report: Report, backoff: ExponentialBackoff) -> bool:
-        """Send a report once; say whether that was the end of it."""
+        """Send a report once; return whether it is finished."""
         try:
             await self._send(report)
         except RefusedError as error:

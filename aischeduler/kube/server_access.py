@@ -1,10 +1,10 @@
-"""An API server and our credentials to it: from kubeconfig files, or from a pod's service account.
+"""The address, TLS and credentials of an API server, from a kubeconfig or from a pod's service account.
 
-Laws:
-- Tokens are read again every 60 seconds, sooner where they end sooner, and once when the server does not know us any
-  more. What cannot be read just now stays as it was; at the start it is refused.
-- Certificates and CA bundles are read again when their files change; new connections use them and them alone.
-- A named authority is the only one that is trusted; without one, those of the machine are.
+Invariants:
+- Credentials are read again every 60 seconds, earlier if they expire earlier, and once after a 401. If a read fails,
+  the old ones stay; at the start the failure is an error.
+- Client certificates and CA files are read again when they change; new connections use only the new ones.
+- A configured CA is the only trusted one; without it, the system's CAs are trusted.
 
 Source: Kubernetes kubeconfig and service account conventions.
 """
@@ -28,11 +28,11 @@ from aischeduler.kube.exec_credential import ExecCredentialCache
 from aischeduler.kube.kubeconfig_context import KubeconfigContext, read_kubeconfig_context
 
 REREAD_SECONDS: Final = 60.0
-"""The kubelet renews a service account's token long before it ends; this is soon enough."""
+"""How often credentials are read; the kubelet rotates a service account token long before it expires."""
 REREAD_SECONDS_MIN: Final = 1.0
-"""A token that has ended when we get it, as a wrong clock makes it, is not read again for each request."""
+"""How soon a credential that is expired when it is read, as with a wrong clock, is read again."""
 RENEW_INTERVAL_SECONDS: Final = 1.0
-"""How long credentials that are refused, and that are the same when they are read again, are not read once more."""
+"""How long refused credentials that did not change are not read again."""
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
@@ -42,9 +42,9 @@ def _ignore(_: object) -> None:
 
 @dataclass(slots=True)
 class Tls:
-    """A TLS context and the files that it was made of; `number` rises with each certificate of ours that it takes.
+    """A TLS context and its files; `certificate_number` increases with each client certificate.
 
-    `fresh` makes a context that trusts no authority yet: one that was trusted once cannot be taken out of a context.
+    `new_context` returns a context without CAs: a CA cannot be removed from a context.
     """
 
     context: ssl.SSLContext
@@ -58,7 +58,7 @@ class Tls:
     _client_certificate: bytes | None = None
 
     def reload(self) -> None:
-        """Read the files into the context where they have changed since the last time."""
+        """Load the files into the context if they changed."""
         files = [name for name in (self.ca_file, self.certificate_file, self.key_file) if name]
         stamps = tuple(Path(name).stat().st_mtime_ns for name in files)
         if stamps == self._mtimes:
@@ -75,7 +75,7 @@ class Tls:
         self.context, self._mtimes = context, stamps
 
     def use_certificate(self, identity: bytes) -> None:
-        """Use this certificate and its key, in PEM, for new connections; raises OSError."""
+        """Use this client certificate with its key, in PEM, for new connections; raises OSError."""
         if identity == self._client_certificate:
             return
         _load_identity(self.context, identity)
@@ -85,12 +85,12 @@ class Tls:
 
 @dataclass(slots=True)
 class Server:
-    """An API server and our credentials to it.
+    """An API server and the credentials for it.
 
-    `prefix` is the path before `/api`, mostly empty; `impersonation` further lines of each request's head; `proxy` what
-    stands before it, `lookup` what knows the addresses of its name. `failure`
-    what kept the credentials from being read the last time. `intercepted` hears of answers that no API server gave,
-    `troubled` in a sentence of credentials that cannot be read or are refused.
+    `path_prefix` is the path before `/api`, usually empty; `impersonation` the header lines of impersonation; `proxy`
+    the HTTP proxy, `resolver` the name resolution. `credential_failure` says why the credentials could not be read the
+    last time. `on_intercepted` gets answers that no API server sent, `on_credential_failure` a sentence about
+    credentials that cannot be read or are refused.
     """
 
     host: str
@@ -114,17 +114,17 @@ class Server:
 
     @property
     def url(self) -> str:
-        """The address without a trailing slash."""
+        """The URL without a trailing slash."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'http' if self.tls is None else 'https'}://{host}:{self.port}{self.path_prefix}"
 
     @property
     def certificate_number(self) -> int:
-        """The number of our certificate: a connection that was opened with another one tells the server who we were."""
+        """The number of the client certificate; a connection opened with another one authenticates the old identity."""
         return self.tls.certificate_number if self.tls is not None else 0
 
     async def authorization(self) -> bytes | None:
-        """Return the value of the Authorization header, or None where a certificate or nothing is enough."""
+        """Return the value of the Authorization header; None if a client certificate or nothing is needed."""
         if self.clock() >= self._reread_at and not (self._loaded and self._reading.locked()):
             async with self._reading:
                 if self.clock() >= self._reread_at:
@@ -132,9 +132,9 @@ class Server:
         return self._header
 
     async def renew_credentials(self, header: bytes | None, identity_number: int) -> bool:
-        """After a 401 to these: read the credentials again; say whether there are others to try.
+        """Read the credentials again after a 401 to these; return whether there are other ones to try.
 
-        Of many requests that were refused with the same credentials, the first has them read again.
+        Of several requests that were refused with the same credentials, only the first one reads them.
         """
         async with self._reading:
             if self._are_current(header, identity_number) and self.clock() >= self._renewable_at:
@@ -152,7 +152,7 @@ class Server:
         return self._header == header and self.certificate_number == identity_number
 
     async def load_credentials(self, *, refused: bool = False) -> None:
-        """Read token and certificates; raises AccessError and OSError."""
+        """Read header and certificates; raises AccessError and OSError."""
         credential = (
             await self.credential_source.read(refused=refused) if self.credential_source is not None else Credential()
         )
@@ -167,12 +167,12 @@ class Server:
         self._reread_at = self.clock() + min(max(credential.valid_seconds, REREAD_SECONDS_MIN), REREAD_SECONDS)
 
     async def close(self) -> None:
-        """End what reads credentials beside requests."""
+        """Stop an exec plugin that runs in the background."""
         if isinstance(self.credential_source, KubeconfigCredentials):
             await self.credential_source.close()
 
     async def _reread(self, *, refused: bool) -> None:
-        """Read token and certificates; what cannot be read just now stays as it was."""
+        """Read header and certificates; if that fails, the old ones stay."""
         try:
             await self.load_credentials(refused=refused)
         except (OSError, AccessError) as error:
@@ -183,10 +183,10 @@ class Server:
 
 @dataclass(slots=True)
 class KubeconfigCredentials:
-    """A context of kubeconfig files as they are now: their tokens, token files, certificates and plugins.
+    """Reads the credentials of a kubeconfig context again and again: token, token file, certificates, exec plugin.
 
-    `unused` is what was just read there, good for the first time; `terminal` where a plugin may ask its user. `wall`
-    is the time that credentials speak of.
+    `initial` is the context that was just read, for the first read; `terminal` says that a plugin may prompt the user;
+    `wall` is unix time, for expirations.
     """
 
     path: str
@@ -198,18 +198,18 @@ class KubeconfigCredentials:
     _exec_cache: ExecCredentialCache | None = None
 
     async def read(self, *, refused: bool) -> Credential:
-        """Read the files, and ask the plugin where one is named and what it said is not good any more."""
-        access = self.initial or read_kubeconfig_context(self.path, self.context, terminal=self.terminal)
+        """Read the files, and run the plugin if there is one and its credential is not valid."""
+        target = self.initial or read_kubeconfig_context(self.path, self.context, terminal=self.terminal)
         self.initial = None
-        if access.plugin is None:
-            return Credential(access.header, access.client_certificate, where=access.where)
-        if self._exec_cache is None or self._exec_cache.plugin != access.plugin:
+        if target.plugin is None:
+            return Credential(target.header, target.client_certificate, where=target.where)
+        if self._exec_cache is None or self._exec_cache.plugin != target.plugin:
             await self.close()
-            self._exec_cache = ExecCredentialCache(access.plugin, self.clock, self.wall)
+            self._exec_cache = ExecCredentialCache(target.plugin, self.clock, self.wall)
         return await self._exec_cache.read(refused=refused)
 
     async def close(self) -> None:
-        """End the plugin where it runs."""
+        """Stop the plugin if it runs."""
         if self._exec_cache is not None:
             await self._exec_cache.close()
 
@@ -219,8 +219,7 @@ async def connect(
 ) -> Server:
     """Find the API server: the given file, $KUBECONFIG, the pod's service account, then ~/.kube/config.
 
-    `terminal` says that a user is there whom a credential program may ask.
-    Raises AccessError with one sentence that names the file.
+    `terminal` says that an exec plugin may prompt the user. Raises AccessError with a sentence that names the file.
     """
     path = kubeconfig or os.environ.get("KUBECONFIG") or None
     if path is None and context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
@@ -229,7 +228,7 @@ async def connect(
 
 
 def in_cluster(directory: Path, environment: Any, clock: Callable[[], float]) -> Server:
-    """Return the server that a pod is told of by its environment and the files of its service account."""
+    """Return the server of the pod's environment and service account files."""
     if not (directory / "token").is_file():
         raise AccessError(f"{directory / 'token'}: there is no service account token")
     host, port = environment["KUBERNETES_SERVICE_HOST"], int(environment.get("KUBERNETES_SERVICE_PORT", "443"))
@@ -246,31 +245,31 @@ def in_cluster(directory: Path, environment: Any, clock: Callable[[], float]) ->
 async def from_kubeconfig(
     path: str, context: str | None, clock: Callable[[], float], *, terminal: bool = False
 ) -> Server:
-    """Return the server of a context of the file, or of several files joined by `:`; raises AccessError."""
-    access = read_kubeconfig_context(path, context, terminal=terminal)
-    address = _address(path, access.server)
+    """Return the server of a context of one kubeconfig file, or of several joined by `:`; raises AccessError."""
+    target = read_kubeconfig_context(path, context, terminal=terminal)
+    address = _address(path, target.server)
     secure = address.scheme == "https"
     host, port = address.hostname or "", address.port or (443 if secure else 80)
-    named = parse_proxy(access.proxy, f"{access.cluster}: proxy-url") if access.proxy else None
+    configured = parse_proxy(target.proxy, f"{target.cluster}: proxy-url") if target.proxy else None
     server = Server(
         host=host,
         port=port,
         clock=clock,
-        tls=_tls_of(path, access) if secure else None,
+        tls=_tls_of(path, target) if secure else None,
         path_prefix=address.path.rstrip("/"),
-        credential_source=KubeconfigCredentials(path, context, clock, access, terminal),
-        impersonation=access.impersonation,
-        proxy=named or proxy_from_environment(secure, host, port, os.environ),
+        credential_source=KubeconfigCredentials(path, context, clock, target, terminal),
+        impersonation=target.impersonation,
+        proxy=configured or proxy_from_environment(secure, host, port, os.environ),
     )
     try:
         await server.load_credentials()
     except OSError as error:
-        raise AccessError(f"{path}: the certificate of ours cannot be read: {one_line(str(error))}") from error
+        raise AccessError(f"{path}: the client certificate cannot be read: {one_line(str(error))}") from error
     return server
 
 
 def _address(path: str, server: str) -> SplitResult:
-    """Return the parts of the address; raises AccessError where host or port cannot be read in it."""
+    """Return the parts of the URL; raises AccessError if host or port are invalid."""
     with suppress(ValueError):
         address = urlsplit(server)
         if address.scheme in ("http", "https") and address.hostname and address.port != 0:
@@ -279,14 +278,14 @@ def _address(path: str, server: str) -> SplitResult:
 
 
 def _context(*, authority: bool) -> ssl.SSLContext:
-    """Return a context that checks the server: by an authority that is still to be loaded, or by the machine's own.
+    """Return a TLS context that verifies the server: without CAs if `authority`, else with the system's CAs.
 
-    Loading those of the machine takes 35 ms.
+    Loading the system's CAs takes 35 ms.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    # A cluster's authority may be an intermediate one: what is named is trusted, as client-go does.
+    # A cluster's CA may be an intermediate one; it is trusted, as in client-go.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    # Many clusters' own authorities lack extensions that newer Pythons insist on by default.
+    # Many cluster CAs lack extensions that newer Python versions require by default.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     context.set_alpn_protocols(["http/1.1"])
     if not authority:
@@ -295,7 +294,7 @@ def _context(*, authority: bool) -> ssl.SSLContext:
 
 
 def _load_identity(context: ssl.SSLContext, identity: bytes) -> None:
-    with NamedTemporaryFile() as file:  # a context takes certificates of ours from files only
+    with NamedTemporaryFile() as file:  # a context loads client certificates from files only
         file.write(identity)
         file.flush()
         context.load_cert_chain(file.name)

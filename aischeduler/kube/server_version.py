@@ -1,6 +1,6 @@
-"""What an API server says of itself: its release, and which resources it serves.
+"""The release of an API server, and whether it serves a resource.
 
-Source: `/version` of kube-apiserver, which everybody may read, and its discovery.
+Source: `/version` of kube-apiserver, which every client may read, and its discovery API.
 """
 
 import re
@@ -15,25 +15,25 @@ from aischeduler.kube.errors import MalformedAnswerError, RefusedError
 from aischeduler.kube.meta_types import UNREADABLE
 
 OLDEST_VERSION: Final = (1, 31)
-"""The oldest release that we are tested with: validation rules with an optional old self, as the Pools have."""
+"""The oldest tested release: the Pool schema needs validation rules with an optional old self."""
 _NUMBER: Final = re.compile(r"[0-9]{1,4}", re.ASCII)
 
 
 class _NamedItem(Struct):
-    """An entry of a discovery document."""
+    """A named item of a discovery document."""
 
     name: str = ""
 
 
 class _GroupList(Struct):
-    """What `/apis` answers."""
+    """The answer of `/apis`."""
 
     kind: str = ""
     groups: list[_NamedItem] = field(default_factory=list)
 
 
 class _ResourceList(Struct):
-    """What `/apis/GROUP/VERSION` answers."""
+    """The answer of `/apis/GROUP/VERSION`."""
 
     resources: list[_NamedItem] = field(default_factory=list)
 
@@ -44,7 +44,7 @@ class _Version(Struct):
 
 
 async def read_version(client: Client) -> tuple[int, int]:
-    """Return the release, such as (1, 36); providers' additions ("31+") are left out. Raises ApiError."""
+    """Return the release, such as (1, 36); suffixes of providers ("31+") are ignored. Raises ApiError."""
     body = await client.get("/version")
     try:
         found = msgspec.json.decode(body, type=_Version)
@@ -57,7 +57,7 @@ async def read_version(client: Client) -> tuple[int, int]:
 
 
 def too_old(url: str, version: tuple[int, int]) -> str:
-    """Return why an API server of this release cannot be used, or nothing."""
+    """Return why an API server of this release cannot be used; empty if it can."""
     if version >= OLDEST_VERSION:
         return ""
     (major, minor), (oldest_major, oldest_minor) = version, OLDEST_VERSION
@@ -65,9 +65,10 @@ def too_old(url: str, version: tuple[int, int]) -> str:
 
 
 async def confirm_not_served(client: Client, path: str) -> None:
-    """Make sure that an API server says that it serves no such resource: no proxy, and none that is still starting.
+    """Return if an API server does not serve the resource; raises MalformedAnswerError for another sender's 404.
 
-    `path` is that of all objects of the resource, in a group of its own; raises GarbledError.
+    A proxy, or a server that is still starting, may answer 404 too. `path` is the collection of the resource, in a
+    group of its own.
     """
     try:
         found = msgspec.json.decode(await client.get("/apis"), type=_GroupList)

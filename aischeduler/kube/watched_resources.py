@@ -1,8 +1,8 @@
-"""What is watched: pods, nodes, Pools, budgets, namespaces, claims and volumes, and how each turns into events.
+"""The watched resources: path, decoders and events of pods, nodes, Pools, budgets, namespaces, claims and volumes.
 
-Laws:
-- A document becomes one event; an object that left becomes one event.
-- A store's key is namespace and name; the uid tells one life of a name from the next.
+Invariants:
+- An observed object gives one event, and so does a deleted one.
+- Objects are known by namespace and name; the uid distinguishes two objects of the same name.
 """
 
 from collections.abc import Callable
@@ -52,19 +52,19 @@ from aischeduler.model.events import (
 from aischeduler.model.names import GROUP, VERSION
 
 UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
-"""Finished pods use nothing; the server leaves them out."""
+"""Finished pods use no resources; the server leaves them out."""
 WATCH_SECONDS_MIN: Final = 300.0
-"""The server ends a watch after so long, or up to twice as long by chance."""
+"""The shortest timeout of a watch; the actual one is random, up to twice as long."""
 RARE_WATCH_SECONDS_MAX: Final = 60.0
-"""The server ends the watch of a quiet resource after so long at most: without changes it may send no bookmark."""
+"""The longest timeout of a watch of a resource that rarely changes: without changes the server may send no bookmark."""
 
 
 class ApiObject(Protocol):
-    """An API object as far as it was read."""
+    """A decoded API object."""
 
     @property
     def metadata(self) -> Metadata:
-        """Its name, uid and version."""
+        """Name, uid and resource version."""
 
 
 D = TypeVar("D", bound=ApiObject)
@@ -72,11 +72,12 @@ D = TypeVar("D", bound=ApiObject)
 
 @dataclass(frozen=True, slots=True)
 class WatchedResource(Generic[D]):
-    """One kind of objects to list and watch.
+    """A resource to list and watch.
 
-    `seen` turns a document into an event, `gone` namespace, name and uid. `problem` says what of a document that
-    counts could not be read, or nothing. Where an `optional` resource is not served, there are none of its objects.
-    A `quiet` one may not change for days; of one that is `heard_often` most news say nothing new.
+    `seen_event` converts an object to an event, `gone_event` gets namespace, name and uid. `problem` says which part of
+    an object could not be decoded; empty if none. An `optional` resource that is not served has no objects. A resource
+    that `rarely_changes` may have no event for days; most updates of an `often_unchanged` one change nothing for the
+    engine.
     """
 
     kind: str
@@ -93,7 +94,7 @@ class WatchedResource(Generic[D]):
     often_unchanged: bool = False
 
     def watch_query(self, version: str, chance: RandomSource) -> dict[str, str]:
-        """Return the query of a watch from a version on; how long it lasts is by chance."""
+        """Return the query of a watch from this version on, with a random timeout."""
         share = chance.random()
         seconds = WATCH_SECONDS_MIN * (1 + share)
         if self.rarely_changes:
@@ -111,7 +112,7 @@ class WatchedResource(Generic[D]):
 
 @dataclass(frozen=True, slots=True)
 class UnreadableObject:
-    """An object that could not be read at all, as far as it says who it is."""
+    """An object that could not be decoded, with the metadata that could."""
 
     kind: str
     namespace: str
@@ -122,7 +123,7 @@ class UnreadableObject:
 
 @dataclass(slots=True)
 class ReflectorCounts:
-    """What a reflector met; it only grows."""
+    """The counters of a reflector; they only increase."""
 
     events: int = 0
     lists: int = 0
@@ -139,7 +140,7 @@ class ReflectorCounts:
 
 
 def pods(specs: SpecCache) -> WatchedResource[PodDocument]:
-    """All unfinished pods, whoever schedules them: every one of them uses its node."""
+    """All unfinished pods of all schedulers: each uses its node."""
     return WatchedResource(
         kind="Pod",
         path="/api/v1/pods",
@@ -167,17 +168,17 @@ def nodes() -> WatchedResource[NodeDocument]:
 
 
 class PoolObserver(Protocol):
-    """Who is told of Pools beside the core: see `pool_statuses`."""
+    """Observes Pools beside the engine; see `reporter`."""
 
     def pool_seen(self, document: PoolDocument) -> None:
-        """Take in a Pool as it now is."""
+        """Observe a Pool."""
 
     def pool_gone(self, name: str) -> None:
-        """Take in that there is no Pool of this name."""
+        """Observe that a Pool was deleted."""
 
 
 def pools(witness: PoolObserver | None = None) -> WatchedResource[PoolDocument]:
-    """All Pools; before the resource is defined there are none. `witness` is told of each before the core is."""
+    """All Pools; none before the resource is defined. `observer` is called before the engine."""
 
     def seen(document: PoolDocument) -> Event:
         pool = read_pool(document)

@@ -52,9 +52,9 @@ async def test_page_of_a_proxy_in_place_of_an_answer_to_a_binding_is_no_refusal(
         await world.until(world.all_placed)
         assert len(world.between.answered) == 2
     assert said(lines, "bind refused") == []
-    (line,) = said(lines, "not the API server's answer")
+    (line,) = said(lines, "answer not from the API server")
     assert (line["request"], line["status"]) == ("POST /api/v1/namespaces/default/pods/p/binding", code)
-    assert line["reason"].startswith(f"something before the API server answered {code}")
+    assert line["reason"].startswith(f"a server in front of the API server answered {code}")
 
 
 @pytest.mark.parametrize("code", [400, 405, 502])
@@ -70,7 +70,7 @@ async def test_page_of_a_proxy_in_place_of_an_eviction_spares_no_victim(code: in
         await world.until(lambda: going(world, "guest"))
         assert len(world.between.answered) == 3
     assert said(lines, "evict refused") == []
-    assert len(said(lines, "not the API server's answer")) >= 1
+    assert len(said(lines, "answer not from the API server")) >= 1
 
 
 async def test_page_of_a_proxy_in_place_of_an_answer_to_an_event_loses_no_event(lines: Lines) -> None:
@@ -80,7 +80,7 @@ async def test_page_of_a_proxy_in_place_of_an_answer_to_an_event_loses_no_event(
         await world.pod("p")
         await world.until(lambda: scheduled(world))
     assert said(lines, "write refused") == []
-    assert len(said(lines, "not the API server's answer")) == 1
+    assert len(said(lines, "answer not from the API server")) == 1
 
 
 def revoking(token: Path, after: int) -> Rule:
@@ -139,7 +139,7 @@ async def test_program_for_credentials_that_hangs_delays_neither_the_lease_nor_a
         await world.until(lambda: renewed_after(world, before))
         assert said_of(lines) == [], "the program still runs"
         await world.until(lambda: says(lines))
-    assert said_of(lines) == [f"{path}: user 'u': the command {command!r} did not end within 4 s and was killed"]
+    assert said_of(lines) == [f"{path}: user 'u': the command {command!r} did not exit within 4 s and was killed"]
     assert said(lines, "lost the lease") == []
 
 

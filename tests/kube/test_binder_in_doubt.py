@@ -73,7 +73,7 @@ async def test_pods_that_may_not_be_read_keep_no_task_from_the_next_binding() ->
         world.waits.release()
         await until(lambda: world.outcomes)
         assert (binder.in_doubt, binder.work_queue.in_progress, world.posts) == (1, 1, 2)
-        assert not binder.has_in_progress("u1")
+        assert not binder.is_in_progress("u1")
         assert binder.oldest_seconds() > 0
 
 
@@ -149,8 +149,8 @@ async def test_what_a_run_had_in_hand_when_it_ended_is_in_doubt_in_the_next() ->
     world.waits.hold()
     again = asyncio.create_task(binder.run(world.hear))
     await until(lambda: binder.in_doubt)
-    assert not binder.has_in_progress("u1")
-    assert binder.has_in_progress("u2")
+    assert not binder.is_in_progress("u1")
+    assert binder.is_in_progress("u2")
     again.cancel()
     await asyncio.wait([again])
     assert again.cancelled()

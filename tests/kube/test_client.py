@@ -39,9 +39,11 @@ async def test_refusal_without_a_status_is_not_the_api_servers_and_quotes_the_bo
     script.on("get", "/x", reply(502, b"<html>bad gateway"))
     script.on("watch", "/x", reply(404, b"default backend - 404"))
     async with serving(script) as server, Client(server) as client:
-        with pytest.raises(UnreachableError, match=r"GET /x: something before the API server answered 502.*<html>bad"):
+        with pytest.raises(
+            UnreachableError, match=r"GET /x: a server in front of the API server answered 502.*<html>bad"
+        ):
             await client.get("/x")
-        with pytest.raises(UnreachableError, match="GET /x: something before the API server answered 404"):
+        with pytest.raises(UnreachableError, match="GET /x: a server in front of the API server answered 404"):
             async with client.watch("/x", {"watch": "true"}, 1.0):
                 pytest.fail("a watch begins with what no API server said")
 
@@ -73,7 +75,7 @@ async def test_cut_connection_is_unreachable() -> None:
     async with serving(script) as server, Client(server) as client:
         with pytest.raises(UnreachableError, match="GET /cut"):
             await client.get("/cut")
-        with pytest.raises(UnreachableError, match="GET /x: the connection broke within the answer"):
+        with pytest.raises(UnreachableError, match="GET /x: the connection broke during the answer"):
             await client.get("/x")
 
 

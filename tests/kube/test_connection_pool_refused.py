@@ -120,7 +120,7 @@ async def test_answer_that_is_no_status_is_something_before_the_api_server(code:
     async with serving(script) as server:
         server.on_intercepted = told.append
         connections = ConnectionPool(server, 1)
-        with pytest.raises(InterceptedError, match=f"before the API server answered {code}, without a Status"):
+        with pytest.raises(InterceptedError, match=f"in front of the API server answered {code}, without a Status"):
             await send(connections)
         await connections.close()
     assert [(error.status, error.request) for error in told] == [(code, "POST /x")]

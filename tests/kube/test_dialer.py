@@ -157,7 +157,7 @@ async def test_requests_and_streams_go_through_the_tunnel_of_a_proxy() -> None:
         (b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n", "with 407 Proxy Authentication Required"),
         (b"HTTP/1.0 403 Forbidden\r\nContent-Length: 0\r\n\r\n", "with 403 Forbidden"),
         (b"nonsense\r\n\r\n", "with no HTTP"),
-        (b"", "the proxy .* ended its answer to CONNECT"),
+        (b"", "the proxy .* closed the connection during CONNECT"),
     ],
 )
 async def test_proxy_that_makes_no_tunnel_is_named_with_what_it_said(answer: bytes, reason: str) -> None:
@@ -224,7 +224,7 @@ async def test_stream_of_a_peer_whose_network_is_gone_ends_long_before_its_silen
             assert await answer.read() == b"x"
             subprocess.run([far_end, "-n", NAMESPACE, "link", "set", "ais1", "down"], check=True)
             began = loop.time()
-            with pytest.raises(UnreachableError, match="the connection broke within the answer"):
+            with pytest.raises(UnreachableError, match="the connection broke during the answer"):
                 await answer.read()
             assert loop.time() - began < 3 * PEER_TIMEOUT_SECONDS
         await connections.close()
@@ -304,10 +304,10 @@ def test_name_and_password_of_a_proxy_are_sent_and_never_shown() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("https://u:secret@p:1", "F names a proxy of the kind https://, and only http:// is supported"),
-        ("socks5://p:1", "F names a proxy of the kind socks5://, and only http:// is supported"),
-        ("http://p:99999", "F is not the address of a proxy"),
-        ("http://", "F is not the address of a proxy"),
+        ("https://u:secret@p:1", "F names a https:// proxy; only http:// is supported"),
+        ("socks5://p:1", "F names a socks5:// proxy; only http:// is supported"),
+        ("http://p:99999", "F is not a valid proxy address"),
+        ("http://", "F is not a valid proxy address"),
     ],
 )
 def test_proxy_that_cannot_be_used_is_refused_with_its_field(text: str, reason: str) -> None:

@@ -69,7 +69,7 @@ def test_mark_of_a_loan_that_ends_names_the_lender() -> None:
     ended = Evict(VICTIM, "n1", "gpu", "cpu", Cause.LOAN_ENDED, None, "d-1")
     write = Eviction(ended, "ai-scheduler", honour_budgets=False).request(NOW)
     (condition,) = json.loads(write.body)["status"]["conditions"]
-    assert condition["message"] == "ai-scheduler: preempting as gpu lends this room no more"
+    assert condition["message"] == "ai-scheduler: preempting because pool gpu no longer lends this room"
 
 
 def test_marked_victim_is_deleted_by_its_uid() -> None:
@@ -172,7 +172,7 @@ def test_mark_that_cannot_be_written_leads_to_no_delete() -> None:
 
 @pytest.mark.parametrize(
     ("status", "retry_after", "words"),
-    [(429, "2", "asked to wait 2 s"), (401, None, "does not know us")],
+    [(429, "2", "asked to wait 2 s"), (401, None, "answers 401 Unauthorized")],
 )
 def test_server_that_never_settles_it_is_given_up(status: int, retry_after: str | None, words: str) -> None:
     eviction = marked()
@@ -187,7 +187,7 @@ def test_server_that_never_settles_it_is_given_up(status: int, retry_after: str 
 def test_eviction_of_which_nothing_is_heard_is_lost_only_where_the_same_pod_was_read_and_does_not_go() -> None:
     action = Settle(VICTIM, "n1", "d-1", evicted=True)
     assert lost_eviction(action, VICTIM) == EvictRefused(
-        VICTIM.uid, Spared.LOST, "nothing was heard of the eviction by d-1"
+        VICTIM.uid, Spared.LOST, "no answer to the eviction arrived, and the pod still runs; decision d-1"
     )
     assert lost_eviction(action, None) is None
     for other in (

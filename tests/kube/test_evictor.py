@@ -195,7 +195,7 @@ async def test_bug_in_an_eviction_is_told_as_refused(monkeypatch: pytest.MonkeyP
     world = World(failed=lambda job, error: bugs.append(f"{job}: {error}"))
     world.script.on("patch", MARK, reply(200))
     monkeypatch.setattr(Eviction, "read_answer", hear)
-    assert await world.evict() == EvictRefused("u-v", Spared.UNAVAILABLE, "a bug of the scheduler")
+    assert await world.evict() == EvictRefused("u-v", Spared.UNAVAILABLE, "an internal error of the scheduler")
     assert bugs == ["evictor: a bug"]
 
 

@@ -127,7 +127,7 @@ async def test_program_that_hangs_leaves_what_still_holds_in_force_is_killed_and
     assert (await one.read(refused=False)).header == b"Bearer first"
     await until(lambda: one._running is None)
     found = await one.read(refused=False)
-    trouble = f"/config: user 'u': the command '{tmp_path / 'x'}' did not end within 0.3 s and was killed"
+    trouble = f"/config: user 'u': the command '{tmp_path / 'x'}' did not exit within 0.3 s and was killed"
     assert found == Credential(b"Bearer first", valid_seconds=RERUN_SECONDS, failure=trouble)
     assert not any(alive(int(pid)) for pid in (tmp_path / "pids").read_text().split())
     printing(tmp_path / "x", credential(token="second"))
@@ -168,7 +168,7 @@ async def test_failure_is_told_again_until_it_is_time_to_ask_again(tmp_path: Pat
     command = program(tmp_path / "x", f'echo asked >> "{tmp_path}/asked"; exit 3')
     one = ExecCredentialCache(plugin(command), clock, Clock(NOON))
     for _ in range(3):
-        with pytest.raises(AccessError, match="ended with status 3"):
+        with pytest.raises(AccessError, match="exited with status 3"):
             await one.read(refused=False)
     assert times_asked(tmp_path) == 1
     printing(tmp_path / "x", credential(token="made"))
@@ -189,9 +189,9 @@ async def test_command_that_cannot_be_started_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
-        ("echo first >&2; echo 'token is over' >&2; echo >&2; exit 7", "ended with status 7: token is over"),
-        ("exit 1", "ended with status 1"),
-        ("kill -9 $$", "was ended by signal 9"),
+        ("echo first >&2; echo 'token is over' >&2; echo >&2; exit 7", "exited with status 7: token is over"),
+        ("exit 1", "exited with status 1"),
+        ("kill -9 $$", "was killed by signal 9"),
         ("echo secret", "printed no ExecCredential: JSON is malformed: invalid character (byte 0)"),
         (
             f"echo '{credential(token=5)}'",
@@ -208,7 +208,7 @@ async def test_command_that_cannot_be_started_is_told(tmp_path: Path) -> None:
             f"echo '{credential(token='t', clientKeyData='k')}'",
             "printed only one of clientCertificateData and clientKeyData",
         ),
-        (f"echo '{credential(token='sécret')}'", "printed a token that has characters that no token has"),
+        (f"echo '{credential(token='sécret')}'", "printed a token that contains characters that a token cannot have"),
         (
             f"echo '{credential(token='t', expirationTimestamp='2030-01-01T13:00:00')}'",
             f"printed no ExecCredential: Expected `datetime` with a timezone component - at `{AT_END}`",
@@ -221,7 +221,7 @@ async def test_program_that_gives_nothing_is_told(tmp_path: Path, script: str, r
 
 async def test_complaint_is_shortened(tmp_path: Path) -> None:
     reason = await failure(plugin(program(tmp_path / "x", "head -c 100000 /dev/zero | tr '\\0' x >&2; exit 1")))
-    assert reason == "ended with status 1: " + "x" * LINE_LENGTH_MAX
+    assert reason == "exited with status 1: " + "x" * LINE_LENGTH_MAX
 
 
 def alive(pid: int) -> bool:
@@ -243,7 +243,7 @@ async def test_program_that_takes_too_long_is_killed_with_what_it_started(
 ) -> None:
     monkeypatch.setattr(module, "PLUGIN_TIMEOUT_SECONDS", 1.0)
     command, pids = slow(tmp_path)
-    assert await failure(plugin(command)) == "did not end within 1 s and was killed"
+    assert await failure(plugin(command)) == "did not exit within 1 s and was killed"
     await until(lambda: not any(alive(pid) for pid in pids()))
 
 
@@ -268,7 +268,7 @@ async def test_program_that_leaves_somebody_with_its_output_is_not_waited_for(
     monkeypatch.setattr(module, "PLUGIN_TIMEOUT_SECONDS", 1.0)
     leave = f'setsid sleep 60 & echo $! > "{tmp_path}/pids"'
     command = program(tmp_path / "x", f"{leave}; echo '{credential(token='t')}'")
-    assert await failure(plugin(command)) == "did not end within 1 s and was killed"
+    assert await failure(plugin(command)) == "did not exit within 1 s and was killed"
     os.kill(int((tmp_path / "pids").read_text()), signal.SIGKILL)
 
 
@@ -288,7 +288,7 @@ def test_uvloop_runs_and_ends_programs_as_well(tmp_path: Path, monkeypatch: pyte
         good = printing(tmp_path / "good", json.dumps(json.loads(credential(token="made")), indent=2))
         assert (await ask(plugin(good))).header == b"Bearer made"
         assert await failure(plugin("no-such-thing")) == "cannot be found"
-        assert await failure(plugin(command)) == "did not end within 1 s and was killed"
+        assert await failure(plugin(command)) == "did not exit within 1 s and was killed"
         await until(lambda: not any(alive(pid) for pid in pids()))
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

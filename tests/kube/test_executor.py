@@ -121,7 +121,7 @@ async def test_eviction_beyond_the_limit_is_refused_at_once(monkeypatch: pytest.
     world = World()
     async with world.running() as executor:
         executor.perform([EVICT])
-    assert world.events == [EvictRefused("uid-p", Spared.UNAVAILABLE, "too many evictions wait")]
+    assert world.events == [EvictRefused("uid-p", Spared.UNAVAILABLE, "too many evictions are queued")]
     assert world.script.requests == []
 
 
@@ -167,7 +167,7 @@ async def test_nomination_and_new_pool_are_written_and_logged() -> None:
         "pool": "cpu",
         "decision": "d-3",
         "node": "n1",
-        "reason": "holds room on the node",
+        "reason": "the node holds room for the pod",
     }
     assert (created["event"], created["pool"]) == ("pool created", "default")
 
@@ -190,21 +190,21 @@ async def test_edits_and_whom_they_turned_are_logged() -> None:
         "reason": "disableSharing: false -> true, nodeSelector changed",
     }
     assert loan == level | {
-        "event": "became a loan",
+        "event": "loan started",
         "pod": "p",
         "namespace": "default",
         "uid": "uid-p",
         "pool": "gpu",
         "home_pool": "cpu",
         "node": "n1",
-        "reason": "an edit: the node is of another pool than its own",
+        "reason": "after an edit the node belongs to another pool than the pod",
     }
     assert home == level | {
-        "event": "came home",
+        "event": "loan ended",
         "pool": "cpu",
         "home_pool": "cpu",
         "pods": 8000,
-        "reason": "an edit: the node is of its own pool",
+        "reason": "after an edit the node belongs to the pod's own pool",
     }
 
 

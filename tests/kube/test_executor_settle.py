@@ -37,7 +37,7 @@ async def test_settle_of_a_pod_whose_binding_was_lost_frees_its_room() -> None:
         executor.perform([Settle(POD, "n1", "d-1")])
         await until(lambda: len(world.events) == 2)
     assert world.events[1] == BindRefused(
-        "uid-p", "n1", BindRefusal.UNAVAILABLE, "no Binding of this decision is under way"
+        "uid-p", "n1", BindRefusal.UNAVAILABLE, "no Binding of this decision is in flight"
     )
 
 

@@ -128,15 +128,15 @@ def test_impersonation_is_asked_for_in_every_head(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("user", "reason"),
     [
-        ({"token": "a", "username": "b"}, "user 'u' has both a token and a name with a password"),
+        ({"token": "a", "username": "b"}, "user 'u' has both a token and a user name with a password"),
         (
             {"auth-provider": {"name": "oidc"}},
-            "user 'u': auth-provider 'oidc' is not supported; use exec with a credential program instead",
+            "user 'u': auth-provider 'oidc' is not supported; use exec with a credential plugin instead",
         ),
         ({"as-groups": ["g"]}, "user 'u' has as-uid, as-groups or as-user-extra without as"),
-        ({"as": "a\r\nX: y"}, "user 'u': Impersonate-User has characters that no header has"),
-        ({"token": "a\nb"}, "user 'u': token has characters that no header has"),
-        ({"token": "ä"}, "user 'u': token has characters that no token has"),
+        ({"as": "a\r\nX: y"}, "user 'u': Impersonate-User contains characters that a header cannot have"),
+        ({"token": "a\nb"}, "user 'u': token contains characters that a header cannot have"),
+        ({"token": "ä"}, "user 'u': token contains characters that a token cannot have"),
         ({"client-certificate-data": "a"}, "user 'u': client-certificate-data is not base64"),
         ({"client-certificate-data": data("a"), "client-key-data": "a"}, "user 'u': client-key-data is not base64"),
         (runs(""), "user 'u': exec has no command"),
@@ -146,7 +146,7 @@ def test_impersonation_is_asked_for_in_every_head(tmp_path: Path) -> None:
         ),
         (
             runs("login", interactiveMode="Always"),
-            "user 'u': 'login' asks for a terminal (exec.interactiveMode Always), and there is none",
+            "user 'u': 'login' needs a terminal (exec.interactiveMode Always), and there is none",
         ),
         (
             runs("login", interactiveMode=None),
@@ -169,7 +169,7 @@ def test_token_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 def test_token_file_without_a_token_is_named(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("\n")
-    with pytest.raises(AccessError, match="token: there is no token in it"):
+    with pytest.raises(AccessError, match="token: the file has no token"):
         access(tmp_path, {"tokenFile": "token"})
 
 

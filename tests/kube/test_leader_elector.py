@@ -114,7 +114,7 @@ async def test_lease_that_was_given_back_is_taken_at_the_next_try_with_what_its_
         assert sum(b.slept) - before <= 2
         assert (held(server), b.elector.pods_seen) == (("b", 1), "4711")
         assert not a.elector.may_write
-        assert a.told() == ["leading", "lease given back"]
+        assert a.told() == ["leading", "lease released"]
 
 
 async def test_nothing_may_be_written_from_the_renew_deadline_on_counted_from_before_the_request() -> None:
@@ -237,7 +237,7 @@ async def test_missing_rights_are_told_once_by_verb_and_resource_and_tried_on() 
     async with candidates("a", server=server) as (a,):
         leading = asyncio.create_task(a.elector.acquire())
         await until(lambda: len(a.slept) > 5)
-        assert a.told() == ["the lease could not be taken"]
+        assert a.told() == ["the lease could not be acquired"]
         assert message in a.reasons()[0]
         server.refusal = None
         await leading

@@ -178,7 +178,7 @@ async def test_statuses_of_another_scheduler_are_left_alone_and_the_log_says_so_
         reports.renew_statuses()
         await written(reports)
     assert world.script.requests == []
-    (line,) = world.logged("pool statuses left alone")
+    (line,) = world.logged("pool statuses not written")
     assert (line["level"], line["pool"], line["scheduler"]) == ("warning", "cpu", "other")
 
 

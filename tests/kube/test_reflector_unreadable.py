@@ -49,4 +49,4 @@ async def test_object_that_reveals_a_bug_costs_only_itself_until_it_can_be_read(
     async with world.running(replace(pods, seen_event=seen)):
         await told(world, "+b:uid-b", "+odd:uid-odd")
     (unreadable,) = world.unreadable
-    assert (unreadable.name, unreadable.message) == ("odd", "a bug of the scheduler: TypeError('a bug')")
+    assert (unreadable.name, unreadable.message) == ("odd", "an internal error of the scheduler: TypeError('a bug')")

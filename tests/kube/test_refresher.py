@@ -182,7 +182,7 @@ async def test_pool_whose_pods_are_gone_is_answered_at_once() -> None:
     scene.script.on("patch", STATUS, status(404, "NotFound", 'pods "high" not found'))
     async with scene.running() as refresher:
         refresher.submit(REFRESH)
-        await scene.comes(RefreshFailed("a", "the pods that waited for it are gone"))
+        await scene.comes(RefreshFailed("a", "the pods that need the refresh are gone"))
 
 
 async def test_pool_that_is_read_is_told_before_the_answer() -> None:

@@ -74,10 +74,10 @@ def a_warning(node: str) -> EventMessage:
     return warning(Warn(ObjectRef("Node", node, f"u-{node}"), EventReason.INVALID_NODE, "status.allocatable.cpu"))
 
 
-def taken(queue: EventReportQueue, *, others_wait: bool = False) -> list[str]:
+def taken(queue: EventReportQueue, *, binds_wait: bool = False) -> list[str]:
     """The names of what is taken, in turn."""
     found: list[str] = []
-    while (report := queue.take(others_wait=others_wait)) is not None:
+    while (report := queue.take(binds_wait=binds_wait)) is not None:
         assert isinstance(report, EventMessage)
         found.append(report.regarding.name)
     return found
@@ -110,7 +110,7 @@ def test_younger_warning_goes_in_the_place_of_what_may_wait_no_longer() -> None:
     queue = a_queue(clock, "a", "b")
     clock.now += YIELD_SECONDS - 1
     queue.put(a_warning("n"))
-    assert taken(queue, others_wait=True) == []
+    assert taken(queue, binds_wait=True) == []
     clock.now += 1
     assert queue.yield_seconds() == 0
-    assert taken(queue, others_wait=True) == ["n", "a", "b"]
+    assert taken(queue, binds_wait=True) == ["n", "a", "b"]

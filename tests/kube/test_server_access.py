@@ -156,7 +156,7 @@ async def test_unknown_context_is_named(tmp_path: Path) -> None:
         ({"server": None}, "cluster.server '' is not an http or https address"),
         ({"server": "https://x:99999"}, "not an http or https address"),
         ({"server": "https://[x"}, "not an http or https address"),
-        ({"proxy-url": "socks5://p"}, "cluster 'c': proxy-url names a proxy of the kind socks5://, and only http://"),
+        ({"proxy-url": "socks5://p"}, "cluster 'c': proxy-url names a socks5:// proxy; only http://"),
     ],
 )
 async def test_cluster_that_cannot_be_used_is_named(tmp_path: Path, cluster: dict[str, Any], reason: str) -> None:
@@ -176,7 +176,7 @@ async def test_certificates_that_cannot_be_read_are_named(tmp_path: Path) -> Non
     ("cluster", "user", "reason"),
     [
         ({"certificate-authority-data": "/w=="}, {}, "certificate-authority-data cannot be read"),
-        ({}, {"client-certificate-data": "YQ==", "client-key-data": "YQ=="}, "the certificate of ours cannot be read"),
+        ({}, {"client-certificate-data": "YQ==", "client-key-data": "YQ=="}, "the client certificate cannot be read"),
     ],
 )
 async def test_certificates_in_the_file_that_are_none_are_named(
