@@ -1,4 +1,4 @@
-"""A binder against a scripted server, and what reading its pods answers."""
+"""A binder, a scripted server, and the answers to reads of its pods."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -22,7 +22,7 @@ FREE = a_pod("p", uid="u1")
 
 @dataclass
 class World:
-    """A binder, a scripted server, and what reading the pod answers in turn."""
+    """A binder, a scripted server, and the answers to reads of the pod, in order."""
 
     script: Script = field(default_factory=Script)
     waits: Waits = field(default_factory=Waits)
@@ -32,7 +32,7 @@ class World:
     failed: OnInternalError = broken
     engine: Counted = field(default_factory=Counted)
     bugs: list[Exception] = field(default_factory=list)
-    """What hearing the next outcomes raises."""
+    """The errors that the next calls of the outcome callback raise."""
 
     def hear(self, _action: Bind, outcome: Outcome, _seconds: float) -> None:
         if self.bugs:
@@ -86,7 +86,7 @@ def refusal(outcome: Outcome) -> BindRefusal:
 
 
 def late_server() -> tuple[World, asyncio.Event]:
-    """A world whose server takes every Binding once it is released."""
+    """Return a world whose server accepts every Binding once the event is set."""
     world, release = World(), asyncio.Event()
 
     async def late(writer: asyncio.StreamWriter) -> None:

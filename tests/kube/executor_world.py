@@ -1,4 +1,4 @@
-"""An executor with its crew against a scripted server."""
+"""An executor with its workers and a scripted server."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -86,16 +86,16 @@ class World:
             reports = Reporter(
                 connections, client, timing, EventSource(ReportingController("ai-scheduler", "i"), lambda: 1.0), log
             )
-            mandate = EvictionOptions("ai-scheduler", honour_budgets=False, wall=lambda: 1.0)
-            evictor = Evictor(connections, timing, mandate, broken)
+            options = EvictionOptions("ai-scheduler", honour_budgets=False, wall=lambda: 1.0)
+            evictor = Evictor(connections, timing, options, broken)
             others = (
                 watched_resources.nodes(),
                 watched_resources.pools(),
                 watched_resources.budgets(),
                 watched_resources.namespaces(),
             )
-            watches = Reflectors(pods, *(Reflector(client, resource, handlers, timing) for resource in others))
-            refresher = Refresher(client, watches, timing, self.events.append, log)
+            reflectors = Reflectors(pods, *(Reflector(client, resource, handlers, timing) for resource in others))
+            refresher = Refresher(client, reflectors, timing, self.events.append, log)
             binder = Binder(connections, reader.read, timing, BinderOptions(2, self.engine), broken)
             workers = Workers(binder, evictor, reports, reader, refresher)
             instruments = Instruments(self.failed, lambda *ended: self.observed.append(ended), timing.clock)

@@ -1,4 +1,4 @@
-"""One Lease on a scripted server."""
+"""A scripted server with one Lease."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +11,7 @@ LEASE = f"{LEASES}/ai-scheduler"
 
 @dataclass
 class LeaseServer:
-    """One Lease, as an API server keeps it; `lost` answers are carried out and never told."""
+    """One Lease as an API server keeps it; `lost` answers take effect and are not sent."""
 
     script: Script = field(default_factory=Script)
     lease: dict[str, Any] | None = None
@@ -25,7 +25,7 @@ class LeaseServer:
         self.script.always["patch", LEASE] = lambda request: self.refusal or self._patch(request)
 
     def edit(self, **spec: Any) -> None:
-        """Let somebody else write."""
+        """Change the spec as another client would."""
         assert self.lease is not None
         self.lease["spec"].update(spec)
         self._wrote()

@@ -1,4 +1,4 @@
-"""Numbers of Pools for the tests of what is written about them."""
+"""Reports about Pools with written-out numbers."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ from tests.build import replace
 ACCEPTED = Condition("Accepted", status=True, reason=ConditionReason.VALID, message="fine")
 NOTHING: Mapping[str, int] = {CPU: 0, MEMORY: 0, EPHEMERAL_STORAGE: 0, PODS: 0, GPU: 0}
 WRITER = StatusWriter("ai-scheduler", 1_767_323_045.25)
-"""At 2026-01-02T03:04:05Z."""
+"""2026-01-02T03:04:05Z."""
 EMPTY = PoolSummary(
     name="cpu",
     nodes=0,

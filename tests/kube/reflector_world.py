@@ -1,4 +1,4 @@
-"""A reflector against a scripted server, and what it told, in one word each."""
+"""A reflector, a scripted server, and the emitted events, one word each."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -26,7 +26,7 @@ class World:
 
     @property
     def told(self) -> list[str]:
-        """What was told, in one word each."""
+        """The emitted events, one word each."""
         return [word(event) for event in self.events]
 
     @asynccontextmanager

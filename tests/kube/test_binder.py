@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from aischeduler.kube import connection_pool as wire_module
+from aischeduler.kube import connection_pool
 from aischeduler.kube.binder import QUEUED_PER_IN_FLIGHT, Binder, BinderOptions
 from aischeduler.kube.concurrency_limit import BACKLOG, BACKLOG_MIN, INITIAL
 from aischeduler.kube.connection_pool import ConnectionPool
@@ -17,7 +17,7 @@ from tests.kube.scripted_server import Answer, hang, reply, serving, slam, statu
 
 @pytest.fixture(autouse=True)
 def quick_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire_module, "SWEEP_SECONDS", 0.01)
+    monkeypatch.setattr(connection_pool, "SWEEP_SECONDS", 0.01)
 
 
 async def test_created_is_accepted() -> None:
@@ -197,7 +197,7 @@ async def test_single_binding_of_a_pool_waits_for_one_of_each_other_pool() -> No
 
 
 async def finds_no_room(binder: Binder, release: asyncio.Event) -> None:
-    """Check that the pool has no room before the server is released, and has some after it."""
+    """Check that the pool has no room until the server is released."""
     blocked = asyncio.create_task(binder.work_queue.wait_for_room(BIND.pool))
     await asyncio.sleep(0.005)
     assert not blocked.done()
@@ -217,7 +217,7 @@ async def test_bug_while_sending_leads_to_a_look_at_the_pod(monkeypatch: pytest.
     async def send(*_: object) -> None:
         raise TypeError("a bug")
 
-    monkeypatch.setattr(wire_module.ConnectionPool, "send", send)
+    monkeypatch.setattr(connection_pool.ConnectionPool, "send", send)
     bugs: list[str] = []
     world = World(reads=[BOUND], failed=lambda job, error: bugs.append(f"{job}: {error}"))
     assert await world.bind() == BindAccepted("u1", "n1")

@@ -1,11 +1,11 @@
-"""Bindings that are not sent, come into doubt, or meet a bug: none holds a task, and each is settled."""
+"""Bindings that are not sent, are in doubt, or hit an internal error: none blocks a task, and each is settled."""
 
 import asyncio
 
 import pytest
 
 from aischeduler.kube import binder as binder_module
-from aischeduler.kube import connection_pool as wire_module
+from aischeduler.kube import connection_pool
 from aischeduler.kube.binder import READ_TRIES_MAX, Binder
 from aischeduler.kube.errors import RefusedError, UnreachableError
 from aischeduler.kube.pod_writes import BindAccepted
@@ -18,7 +18,7 @@ from tests.kube.scripted_server import Counted, reply, slam, status, until
 
 @pytest.fixture(autouse=True)
 def quick_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire_module, "SWEEP_SECONDS", 0.01)
+    monkeypatch.setattr(connection_pool, "SWEEP_SECONDS", 0.01)
 
 
 async def test_binding_whose_pod_is_gone_before_its_turn_is_not_sent() -> None:
@@ -57,7 +57,7 @@ SETTLE = Settle(BIND.pod, "n1", "d1")
 
 
 async def in_doubt(binder: Binder) -> None:
-    """Let a Binding come into doubt."""
+    """Bring a Binding into doubt."""
     binder.submit(BIND)
     await until(lambda: binder.in_doubt)
 

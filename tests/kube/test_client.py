@@ -133,7 +133,7 @@ async def test_list_may_take_longer_than_the_read_of_one_object(monkeypatch: pyt
 
 @asynccontextmanager
 async def serving_tls(script: Script, authority: Authority, identity: Identity) -> AsyncIterator[Server]:
-    """Serve to those who have a certificate of the authority."""
+    """Serve clients with a certificate of the CA."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(authority.certificate))
     context.load_cert_chain(identity.certificate, identity.key)
     context.verify_mode = ssl.CERT_REQUIRED
@@ -224,7 +224,7 @@ async def test_401_opens_a_connection_with_the_new_certificate_in_the_files(tmp_
 
 
 def with_program(directory: Path, server: Server, authority: Authority, me: Identity) -> str:
-    """Write a kubeconfig whose program prints this certificate."""
+    """Write a kubeconfig whose plugin prints this certificate."""
     path = directory / "config"
     document = yaml.safe_load(Path(write_kubeconfig(path, server, authority, None)).read_text())
     printed = credential(clientCertificateData=me.certificate.read_text(), clientKeyData=me.key.read_text())
@@ -234,7 +234,7 @@ def with_program(directory: Path, server: Server, authority: Authority, me: Iden
 
 
 def known_as(name: str) -> ScriptedAnswer:
-    """Answer with the name in the certificate of whoever asks, and know only this one."""
+    """Answer with the common name of the client certificate; accept only this one."""
 
     async def answer(writer: asyncio.StreamWriter) -> None:
         subject = dict(pairs for (pairs,) in writer.get_extra_info("peercert")["subject"])["commonName"]

@@ -4,53 +4,53 @@ from aischeduler.kube.concurrency_limit import BACKLOG_MIN, INITIAL, PERIOD_SECO
 
 
 class Server:
-    """A server that answers after `seconds`, and at most `per_second` of them, and a client that keeps it busy."""
+    """A server that answers after `seconds`, at most `per_second` requests, and a client that keeps it busy."""
 
     def __init__(self, limit: int, first: int = INITIAL) -> None:
         self.now = 0.0
-        self.window = ConcurrencyLimit(limit, lambda: self.now, first)
+        self.limit = ConcurrencyLimit(limit, lambda: self.now, first)
         self.sizes: list[int] = []
         self._under_way: list[tuple[float, float]] = []
         self._free_at = 0.0
 
     def crowded(self) -> "Server":
-        """Let a crowd wait."""
-        self.window.note_backlog()
+        """Let a backlog wait."""
+        self.limit.note_backlog()
         return self
 
     def work(
         self, seconds: float, per_second: float, lasts: float, *, more_waits: bool = True, luck: int = 0
     ) -> list[int]:
-        """Keep as many requests under way as the window allows; return its size after each answer.
+        """Keep as many requests in flight as the limit allows; return the limit after each answer.
 
-        With `luck` every so many answers are as quick as if nobody else had asked.
+        With `luck` every so many answers are as fast as without load.
         """
         end, sizes = self.now + lasts, list[int]()
         while self.now < end:
-            while len(self._under_way) < self.window.size:
+            while len(self._under_way) < self.limit.size:
                 self._free_at = max(self.now, self._free_at) + 1 / per_second
                 heappush(self._under_way, (self._free_at + seconds, self.now))
             at, began = heappop(self._under_way)
             self.now = max(self.now, at)
             lucky = luck and len(sizes) % luck == 0
-            self.window.record_answer(seconds if lucky else self.now - began, more_waits=more_waits)
-            sizes.append(self.window.size)
+            self.limit.record_answer(seconds if lucky else self.now - began, more_waits=more_waits)
+            sizes.append(self.limit.size)
         return sizes
 
 
 def test_few_waiting_pods_get_fewer_connections_than_a_crowd() -> None:
-    window = ConcurrencyLimit(256, lambda: 0.0)
-    assert window.size == INITIAL
-    assert window.note_backlog()
-    assert window.size == BACKLOG_MIN
-    assert not window.note_backlog()
+    limit = ConcurrencyLimit(256, lambda: 0.0)
+    assert limit.size == INITIAL
+    assert limit.note_backlog()
+    assert limit.size == BACKLOG_MIN
+    assert not limit.note_backlog()
 
 
 def test_crowd_takes_nothing_from_a_window_that_has_grown_for_a_distant_server() -> None:
     server = Server(limit=256)
     assert server.work(seconds=0.2, per_second=5000, lasts=10)[-1] == 256
-    assert not server.window.note_backlog()
-    assert server.window.size == 256
+    assert not server.limit.note_backlog()
+    assert server.limit.size == 256
 
 
 def test_busy_server_nearby_gets_no_more_but_for_trials() -> None:
@@ -112,13 +112,13 @@ def test_server_that_is_merely_slow_gets_no_more_for_long() -> None:
 
 
 def test_limit_that_is_changed_holds_at_once_and_lets_no_less_through_than_at_the_start() -> None:
-    window = ConcurrencyLimit(256, lambda: 0.0)
-    assert not window.set_limit(5)
-    assert window.size == 5
-    assert window.set_limit(7)
-    assert window.size == 7
-    assert window.set_limit(200)
-    assert window.size == INITIAL
+    limit = ConcurrencyLimit(256, lambda: 0.0)
+    assert not limit.set_limit(5)
+    assert limit.size == 5
+    assert limit.set_limit(7)
+    assert limit.size == 7
+    assert limit.set_limit(200)
+    assert limit.size == INITIAL
 
 
 def test_limit_below_the_usual_window_holds_for_a_crowd_too() -> None:

@@ -1,4 +1,4 @@
-"""What an answer of 401 means to requests in flight, and answers that no API server gave."""
+"""A 401 with requests in flight, and answers that did not come from an API server."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ async def send(connections: ConnectionPool) -> Answer:
 
 
 class Tokens:
-    """A token that can be changed; counts how often it was read after a refusal."""
+    """A token that can change; it counts the reads after a refusal."""
 
     def __init__(self) -> None:
         self.token = b"Bearer old"
@@ -29,7 +29,7 @@ class Tokens:
 
 
 def knows(token: bytes) -> Rule:
-    """Take requests with this token, refuse others."""
+    """Accept requests with this token, refuse others."""
     unknown = status(401, "Unauthorized", "Unauthorized")
     return lambda request: reply(201) if request.headers["authorization"].encode() == token else unknown
 

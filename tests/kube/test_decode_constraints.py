@@ -1,4 +1,4 @@
-"""Which hard constraints of a pod are found because no rule looks at them."""
+"""The hard constraints of a pod that are found as unsupported."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Claims and volumes, watched: what is told of them, and which claims a pod uses."""
+"""Watched claims and volumes: their events, and the claims of a pod."""
 
 import json
 from typing import Any

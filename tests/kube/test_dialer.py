@@ -34,7 +34,7 @@ def address(host: str, port: int) -> Address:
 
 @asynccontextmanager
 async def black_hole() -> AsyncIterator[Address]:
-    """An address on loopback that answers no more: its backlog is full."""
+    """An address on loopback that accepts no connection: its backlog is full."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.2", 0))
         listening.listen(0)
@@ -55,7 +55,7 @@ async def get(connections: ConnectionPool) -> Answer:
 
 
 async def past_a_black_hole() -> float:
-    """Ask a server whose first address answers nothing; return after how many seconds the answer came."""
+    """Send a request to a server whose first address is silent; return the seconds until the answer."""
     script = Script()
     script.on("get", "/x", reply(200))
     loop = asyncio.get_running_loop()
@@ -98,7 +98,7 @@ async def test_every_connection_notices_a_dead_peer() -> None:
 async def proxying(
     answer: bytes = b"HTTP/1.1 200 Connection established\r\n\r\n",
 ) -> AsyncIterator[tuple[int, list[str]]]:
-    """A proxy that answers CONNECT, and passes on if that is 200; yields its port and the heads it got."""
+    """A proxy that answers CONNECT and forwards on 200; yields its port and the requests."""
     heads: list[str] = []
     tasks: set[asyncio.Task[None]] = set()
 
@@ -183,7 +183,7 @@ with socket.create_server(("10.231.0.2", 0)) as server:
 
 @pytest.fixture
 def far_end() -> Iterator[str]:
-    """A network namespace whose only way to us is a pair of virtual links."""
+    """A network namespace that only a pair of virtual links connects."""
     tool = shutil.which("ip")
     if tool is None or os.geteuid() != 0:
         pytest.skip("a network namespace needs root and the program `ip`; the socket options are tested without them")
@@ -209,7 +209,7 @@ def far_end() -> Iterator[str]:
 
 
 async def test_stream_of_a_peer_whose_network_is_gone_ends_long_before_its_silence_limit(far_end: str) -> None:
-    """The far end's link goes down: no byte and no reset arrives, as after the death of a machine."""
+    """The link of the peer goes down: no byte and no reset arrives, as when a machine dies."""
     loop = asyncio.get_running_loop()
     peer = await asyncio.create_subprocess_exec(
         *(far_end, "netns", "exec", NAMESPACE, sys.executable, "-c", DEAF),

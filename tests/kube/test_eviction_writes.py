@@ -39,7 +39,7 @@ def by_eviction() -> Eviction:
 
 
 def marked() -> Eviction:
-    """An eviction by delete whose mark has been written."""
+    """Return an eviction by delete whose DisruptionTarget condition is set."""
     eviction = by_delete()
     assert eviction.read_answer(200, None, b"{}") == ConditionSet()
     return eviction

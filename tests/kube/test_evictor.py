@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from aischeduler.kube import connection_pool as wire_module
+from aischeduler.kube import connection_pool
 from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.errors import OnInternalError
 from aischeduler.kube.eviction_writes import EVICT_TRIES_MAX, Evicted, Eviction, EvictionOutcome, NotNeeded
@@ -35,7 +35,7 @@ class World:
     failed: OnInternalError = broken
     honour_budgets: bool = False
     bugs: list[Exception] = field(default_factory=list)
-    """What hearing the next ends raises."""
+    """The errors that the next calls of the outcome callback raise."""
 
     def hear(self, _action: Evict, ended: EvictionOutcome, _seconds: float) -> None:
         if self.bugs:
@@ -46,8 +46,8 @@ class World:
     async def running(self) -> AsyncIterator[Evictor]:
         async with serving(self.script) as server:
             connections = ConnectionPool(server, EVICTIONS_IN_FLIGHT, answer_seconds=0.03)
-            mandate = EvictionOptions("ai-scheduler", self.honour_budgets, lambda: 1_767_323_045.0)
-            evictor = Evictor(connections, self.waits.timing(), mandate, self.failed)
+            options = EvictionOptions("ai-scheduler", self.honour_budgets, lambda: 1_767_323_045.0)
+            evictor = Evictor(connections, self.waits.timing(), options, self.failed)
             task = asyncio.create_task(evictor.run(self.hear))
             try:
                 yield evictor
@@ -72,7 +72,7 @@ class World:
 
 @pytest.fixture(autouse=True)
 def quick_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire_module, "SWEEP_SECONDS", 0.01)
+    monkeypatch.setattr(connection_pool, "SWEEP_SECONDS", 0.01)
 
 
 async def test_victim_is_marked_and_then_deleted() -> None:
@@ -166,7 +166,7 @@ async def test_bug_costs_one_eviction_and_not_the_evictor(monkeypatch: pytest.Mo
     async def send(*_: object) -> None:
         raise TypeError("a bug")
 
-    monkeypatch.setattr(wire_module.ConnectionPool, "send", send)
+    monkeypatch.setattr(connection_pool.ConnectionPool, "send", send)
     bugs: list[str] = []
     world = World(failed=lambda job, error: bugs.append(f"{job}: {error}"))
     ended = await world.evict()

@@ -45,7 +45,7 @@ async def ask(one: ExecPlugin) -> Credential:
 
 
 async def failure(one: ExecPlugin) -> str:
-    """Return why a program gives no credentials: one sentence that begins with file, user and command."""
+    """Return why a plugin gives no credential, without the file, user and command at its beginning."""
     with pytest.raises(AccessError) as caught:
         await ask(one)
     start = f"/config: user 'u': the command {one.command!r} "
@@ -225,7 +225,7 @@ async def test_complaint_is_shortened(tmp_path: Path) -> None:
 
 
 def alive(pid: int) -> bool:
-    """Say whether a process runs; one that has ended and was not waited for does not."""
+    """Say whether a process runs; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -233,7 +233,7 @@ def alive(pid: int) -> bool:
 
 
 def slow(directory: Path) -> tuple[str, Callable[[], list[int]]]:
-    """Return a program that waits for one that it started, and what tells both by their numbers."""
+    """Return a plugin that waits for a child process, and a function that returns the process ids."""
     script = f'sleep 60 & echo "$$ $!" > "{directory}/begun"; mv "{directory}/begun" "{directory}/pids"; wait'
     return program(directory / "x", script), lambda: [int(pid) for pid in (directory / "pids").read_text().split()]
 

@@ -1,4 +1,4 @@
-"""Assumed pods that nothing has shown bound are read: what follows for their Bindings."""
+"""Assumed pods that no watch event has confirmed are read, and their Bindings are settled."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What is told of nodes, most news of which say that they live."""
+"""The events of nodes, whose updates are mostly heartbeats."""
 
 from aischeduler.kube import watched_resources
 from aischeduler.model.events import NodeSeen

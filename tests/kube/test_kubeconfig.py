@@ -11,7 +11,7 @@ from tests.kube.kubeconfig_files import SERVER, write
 
 
 def refusal(path: str, context: str | None = None) -> str:
-    """Return why a context cannot be read: one sentence that begins with the file."""
+    """Return why a context cannot be read: a sentence that begins with the file."""
     with pytest.raises(AccessError) as caught:
         read_entries(path, context)
     sentence = str(caught.value)

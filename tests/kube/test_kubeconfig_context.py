@@ -28,7 +28,7 @@ def plugin(directory: Path, user: Any, **cluster: Any) -> ExecPlugin:
 
 
 def refusal(directory: Path, user: Any, **cluster: Any) -> str:
-    """Return why a context cannot be used: one sentence that begins with the file."""
+    """Return why a context cannot be used: a sentence that begins with the file."""
     with pytest.raises(AccessError) as caught:
         access(directory, user, **cluster)
     sentence = str(caught.value)

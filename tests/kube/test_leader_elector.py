@@ -1,4 +1,4 @@
-"""One of several candidates leads, nobody writes outside of its term, and the next one follows as soon as it may."""
+"""One candidate leads, no write is sent outside of its term, and the next candidate leads as soon as it may."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ from tests.kube.scripted_server import Answer, Half, Request, reply, serving, st
 
 
 class Candidate:
-    """An elector and its own clock, which moves when it sleeps, or when a test lets it."""
+    """A candidate with its own clock, which moves when it sleeps or when a test moves it."""
 
     def __init__(self, server: Server, name: str) -> None:
         self.now = 1000.0
@@ -44,7 +44,7 @@ class Candidate:
         self.now += seconds
 
     def told(self) -> list[str]:
-        """Return what it logged."""
+        """Return the logged events."""
         return [str(call.kwargs["event"]) for call in self.logger.calls]
 
     def reasons(self) -> list[str]:
@@ -91,7 +91,7 @@ async def test_second_takes_over_after_the_lease_is_over_on_its_own_clock_and_be
 async def test_second_stands_by_as_long_as_the_first_renews() -> None:
     server = LeaseServer()
     async with candidates("a", "b", server=server) as (a, b):
-        a.runs_until, b.runs_until = lambda: b.now + 3, lambda: a.now + 3  # clocks run at one speed, nearly
+        a.runs_until, b.runs_until = lambda: b.now + 3, lambda: a.now + 3  # clocks run at nearly the same speed
         await a.elector.acquire()
         renewing, standing = asyncio.create_task(a.elector.renew()), asyncio.create_task(b.elector.acquire())
         await until(lambda: a.now > 1100 and b.now > 1100)
@@ -122,7 +122,7 @@ async def test_nothing_may_be_written_from_the_renew_deadline_on_counted_from_be
     async with candidates("a", server=server) as (a,):
         taking = asyncio.create_task(a.elector.acquire())
         await until(lambda: server.script.asked("post"))
-        a.now += 3.0  # so long the answer was under way
+        a.now += 3.0  # the answer took this long
         await taking
         a.now = 1009.9
         assert a.elector.may_write

@@ -49,21 +49,21 @@ def test_giving_back_tells_up_to_where_pods_were_seen_and_the_next_term_forgets_
 
 @pytest.mark.parametrize(("seconds", "free_at"), [(15, 115.0), (30, 130.0), (None, 110.0), (0, 110.0), (10**9, 3700.0)])
 def test_lease_is_free_so_long_after_its_last_change_as_it_says_itself(seconds: int | None, free_at: float) -> None:
-    sighting = ObservedLease()
-    sighting.observe(a_lease("b", seconds=seconds), 100.0)
-    sighting.observe(a_lease("b", seconds=seconds, version="8"), 105.0)  # what is no word of its holder
-    assert sighting.expires_at(10.0) == free_at
+    observed = ObservedLease()
+    observed.observe(a_lease("b", seconds=seconds), 100.0)
+    observed.observe(a_lease("b", seconds=seconds, version="8"), 105.0)  # a field that is not of the spec
+    assert observed.expires_at(10.0) == free_at
 
 
 def test_time_of_a_holder_begins_anew_with_each_renewal() -> None:
-    sighting = ObservedLease()
-    sighting.observe(a_lease("b", renew="t1"), 100.0)
-    sighting.observe(a_lease("b", renew="t2"), 105.0)
-    assert sighting.expires_at(10.0) == 120.0
+    observed = ObservedLease()
+    observed.observe(a_lease("b", renew="t1"), 100.0)
+    observed.observe(a_lease("b", renew="t2"), 105.0)
+    assert observed.expires_at(10.0) == 120.0
 
 
 def test_lease_that_nobody_holds_is_free_at_once() -> None:
-    sighting = ObservedLease()
-    assert sighting.expires_at(10.0) == float("-inf")
-    sighting.observe(a_lease(""), 100.0)
-    assert sighting.expires_at(10.0) == float("-inf")
+    observed = ObservedLease()
+    assert observed.expires_at(10.0) == float("-inf")
+    observed.observe(a_lease(""), 100.0)
+    assert observed.expires_at(10.0) == float("-inf")

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CRDS = ROOT / "manifests" / "crds"
 PUBLISHED_WITHIN_SECONDS = 30.0
 COST_OF_A_LOOK_AT_AN_AMOUNT = 314_573
-"""A tenth of the bytes of the largest request: Kubernetes 1.31 does not read the maxLength of an int-or-string."""
+"""A tenth of the largest request: Kubernetes 1.31 ignores the maxLength of an int-or-string."""
 COST_OF_A_RULE_MAX = 10_000_000
 
 
@@ -72,7 +72,7 @@ def test_every_rule_has_words_for_people() -> None:
 
 
 def test_rules_of_amounts_are_within_what_the_oldest_api_server_allows() -> None:
-    """Kubernetes 1.31 refuses the whole definition otherwise; a run with `KUBERNETES_VERSION=v1.31.0` tries it."""
+    """Kubernetes 1.31 rejects the definition otherwise; a run with `KUBERNETES_VERSION=v1.31.0` tries it."""
     dear = re.compile(r"isQuantity\(|\bquantity\(|matches\(|string\(|==|!=")
     found = [
         len(dear.findall(rule["rule"])) * limits["maxProperties"]
@@ -130,7 +130,7 @@ def test_write_makes_the_directory(tmp_path: Path) -> None:
 
 @pytest.fixture
 def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
-    """The real control plane with the definition as it lies in the repository."""
+    """The real control plane with the definition of the repository."""
     applied = control_plane.kubectl("apply", "--server-side", "-f", str(CRDS))
     assert applied.returncode == 0, applied.stderr
     established = control_plane.kubectl("wait", "--for=condition=Established", "crd/pools.resource.aibee.cn")
@@ -181,6 +181,6 @@ def test_kubectl_shows_which_field_of_a_pool_is_wrong(plane: ControlPlane) -> No
     wrong = pool_object("team-a", borrowingPools=["team-a"], lendingLimit={"cpu": "-1"})
     said = plane.kubectl("create", "-f", "-", stdin=json.dumps(wrong))
     assert said.returncode != 0
-    shown = re.sub(r'Invalid value: ("[^"]*": )?', "", said.stderr)  # which values are shown differs between versions
+    shown = re.sub(r'Invalid value: ("[^"]*": )?', "", said.stderr)  # the shown values differ between versions
     assert "spec.borrowingPools: a pool cannot borrow from itself" in shown
     assert "spec.lendingLimit[cpu]: must not be below zero" in shown

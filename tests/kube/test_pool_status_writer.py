@@ -1,4 +1,4 @@
-"""Statuses of Pools that the server refuses, or that somebody else writes over."""
+"""Pool statuses that the server refuses or that another client overwrites."""
 
 import asyncio
 import json
@@ -21,13 +21,13 @@ FORBIDDEN = "pools/status is forbidden"
 
 
 class Server:
-    """One Pool as an API server keeps it: every write raises its version, and what was read before it is a conflict."""
+    """A Pool as an API server keeps it: every write increases its version, and an older version is a conflict."""
 
     def __init__(self, world: World) -> None:
         self.version = 7
         self.status: dict[str, Any] = {}
         self.taken: list[float] = []
-        """When our statuses were taken."""
+        """The times of our status writes."""
         self._clock = world.timing.clock
         world.script.always["get", POOL] = lambda _: reply(200, self.pool)
         world.script.always["patch", f"{POOL}/status"] = self.patch
@@ -62,7 +62,7 @@ def writes(world: World) -> tuple[int, int]:
 
 
 async def settled(world: World) -> None:
-    """Let whatever was begun come to an end."""
+    """Let running requests finish."""
     before = -1
     while before != len(world.script.requests):
         before = len(world.script.requests)
@@ -237,7 +237,7 @@ async def test_refused_status_comes_by_itself_after_the_right_is_granted() -> No
     world.script.always["patch", f"{POOL}/status"] = lambda _: status(403, "Forbidden", FORBIDDEN)
     async with world.running() as reports:
         reports.report_pool(a_report())
-        await written(reports)  # what was refused keeps nobody
+        await written(reports)  # a refused status has no holder
         await until(lambda: writes(world)[1] >= 3)
         reports.report_scheduled(a_bind(POD))
         await until(lambda: world.events)
@@ -304,6 +304,6 @@ async def test_refused_writes_are_logged_once_a_minute_for_each_kind_and_status(
     }
     new_pool = first | {"write": "new pool", "request": f"POST {POOLS}", "reason": "pools is forbidden"}
     said = world.logged("write refused")
-    assert sorted(said[:2], key=lambda line: str(line["write"])) == [first, new_pool], "each is a lane of its own"
+    assert sorted(said[:2], key=lambda line: str(line["write"])) == [first, new_pool], "each is a queue of its own"
     assert said[2:] == [first | {"left_out": 4}]
     assert world.logged("pool created") == []

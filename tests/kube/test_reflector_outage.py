@@ -1,4 +1,4 @@
-"""What a reflector takes for true after an outage, and what is read beside its stream."""
+"""What a reflector accepts after an outage, and reads beside its watch."""
 
 import asyncio
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""A watch that may have fallen behind: its reader lists anew, and says when that is done."""
+"""A reflector whose watch may lag behind lists again and says when it is done."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""A watch that is opened anew, and how long it has been open and silent."""
+"""A watch that is reopened, and how long it is open and idle."""
 
 from tests.kube.api_objects import bookmark, line, listing, pod
 from tests.kube.reflector_world import World, told

@@ -1,4 +1,4 @@
-"""What a reflector makes of objects and answers that nobody can read."""
+"""Objects and answers that cannot be decoded."""
 
 import json
 

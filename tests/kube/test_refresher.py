@@ -1,4 +1,4 @@
-"""What is read before an eviction, and for pods whose Pool no watch has shown."""
+"""Reads before an eviction, and of Pools that pods name and no watch has shown."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -56,7 +56,7 @@ class Scene:
 
     @asynccontextmanager
     async def running(self, *, follow: tuple[str, ...] = ("Pod", "Node", "Pool")) -> AsyncIterator[Refresher]:
-        """Run a refresher beside the watches of these kinds."""
+        """Run a refresher with reflectors of these kinds."""
         for path in (NODES, PODS, POOLS, BUDGETS, NAMESPACES):
             self.script.always.setdefault(("get", path), lambda _: listed(5))
         timing = self.waits.timing()

@@ -1,4 +1,4 @@
-"""What waits to be told: how much of it is taken at once."""
+"""The order of reports, and how many late ones are taken at once."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from tests.kube.reporter_world import a_bind
 
 
 class Time:
-    """A clock that stands."""
+    """A clock that stands still."""
 
     now = 100.0
 
@@ -21,7 +21,7 @@ class Time:
 
 
 def a_queue(clock: Time, *pods: str) -> EventReportQueue:
-    """A queue in which each of these pods waits to be said to be bound."""
+    """Return a queue with the Scheduled Event of each of these pods."""
     queue = EventReportQueue(clock, lambda: None)
     for pod in pods:
         queue.put(scheduled(a_bind(a_pod(pod))))
@@ -29,7 +29,7 @@ def a_queue(clock: Time, *pods: str) -> EventReportQueue:
 
 
 async def late(queue: EventReportQueue, under_way: int = 0) -> list[str]:
-    """The pods that are to be told of at once beside those under way."""
+    """Return the pods of the late Events that may be in flight at once."""
     found: list[str] = []
     while (report := await queue.take_late(under_way + len(found))) is not None:
         assert isinstance(report, EventMessage)
@@ -75,7 +75,7 @@ def a_warning(node: str) -> EventMessage:
 
 
 def taken(queue: EventReportQueue, *, binds_wait: bool = False) -> list[str]:
-    """The names of what is taken, in turn."""
+    """Return the names of all reports, in the order in which they are taken."""
     found: list[str] = []
     while (report := queue.take(binds_wait=binds_wait)) is not None:
         assert isinstance(report, EventMessage)

@@ -1,11 +1,10 @@
-"""Lanes of reports: what is written at once, what waits for whose rate, and what goes first."""
+"""The writers of reports: what is written in parallel, what waits for its rate limit, and what goes first."""
 
 import asyncio
 
 import pytest
 
-from aischeduler.kube import report_queue, report_writers
-from aischeduler.kube import reporter as reports_module
+from aischeduler.kube import report_queue, report_writers, reporter
 from aischeduler.kube.concurrency_limit import ConcurrencyLimit
 from aischeduler.kube.reporter import Reporter
 from aischeduler.model.actions import Cause, Evict, Nominate, ObjectRef, Warn
@@ -20,7 +19,7 @@ PREEMPTED = Evict(a_pod("victim"), "n1", "cpu", "cpu", Cause.PREEMPTED, a_pod("o
 
 
 def tell_of(reports: Reporter, pods: int) -> None:
-    """Say of so many pods that they were bound."""
+    """Report that this many pods were bound."""
     for number in range(pods):
         reports.report_scheduled(a_bind(a_pod(f"p{number:04}")))
 
@@ -50,7 +49,7 @@ async def test_event_that_its_rate_holds_holds_back_no_status() -> None:
 
 
 async def test_statuses_have_a_rate_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reports_module, "STATUSES_BURST", 2)
+    monkeypatch.setattr(reporter, "STATUSES_BURST", 2)
     world = World()
     async with world.running() as reports:
         reports.set_event_rate(1, 1)
@@ -58,7 +57,7 @@ async def test_statuses_have_a_rate_of_their_own(monkeypatch: pytest.MonkeyPatch
             reports.report_nominated(Nominate(a_pod(f"p{number}"), "n1", "cpu", "d"))
         await written(reports)
     assert len(world.script.asked("patch")) == 8
-    assert sum(world.waits.seconds) == pytest.approx(6 / reports_module.STATUSES_PER_SECOND, rel=0.5)
+    assert sum(world.waits.seconds) == pytest.approx(6 / reporter.STATUSES_PER_SECOND, rel=0.5)
 
 
 async def test_what_somebody_may_have_to_act_on_is_said_before_what_was_bound(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +155,7 @@ async def test_crowd_that_is_bound_without_a_pause_is_told_of_many_at_a_time(mon
 
 async def test_server_that_has_had_enough_is_not_told_of_many_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report_writers, "WRITERS", 1)
-    monkeypatch.setattr(reports_module, "OVERLOAD_SECONDS", 2 * report_queue.YIELD_SECONDS)
+    monkeypatch.setattr(reporter, "OVERLOAD_SECONDS", 2 * report_queue.YIELD_SECONDS)
     world = World()
     world.script.on("post", EVENTS, status(429), reply(201))
     world.script.always["post", EVENTS] = lambda _: hang
@@ -196,5 +195,5 @@ async def test_late_reports_leave_no_more_turns_used_up_than_there_are(monkeypat
         world.waits.now += 2 * report_queue.YIELD_SECONDS
         await until(lambda: len(world.events) == 4)
         await asyncio.sleep(0.02)
-        assert len(world.events) == 4  # and nobody waits for a turn
+        assert len(world.events) == 4  # no report waits for its turn
         assert world.waits.seconds == []

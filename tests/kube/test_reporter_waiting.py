@@ -1,4 +1,4 @@
-"""What a pod that waits is told while its message changes: how many events, and what its condition says since when."""
+"""A pending pod whose message changes: its Events, and since when its condition says so."""
 
 from tests.build import a_pod, replace
 from tests.kube.reporter_world import STATUS, World, waiting, written

@@ -27,7 +27,7 @@ class Clock:
 
 
 class Scripted:
-    """Gives these in turn, then the last one again and again."""
+    """Returns these in order, then the last one again and again."""
 
     def __init__(self, *credentials: Credential) -> None:
         self.credentials = list(credentials)

@@ -1,4 +1,4 @@
-"""Which releases of Kubernetes we work with."""
+"""The supported releases of Kubernetes."""
 
 import pytest
 

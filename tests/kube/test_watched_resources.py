@@ -1,4 +1,4 @@
-"""Budgets and namespaces, watched: what is told of them, and what of those that cannot be read."""
+"""Watched budgets and namespaces: their events, and what is reported of those that cannot be decoded."""
 
 from typing import Any
 
