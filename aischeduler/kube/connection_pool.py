@@ -90,7 +90,7 @@ class ConnectionPool:
         async with self._slots:
             while True:
                 authorization = await self._server.authorization()
-                identity_number = self._server.certificate_number
+                certificate_number = self._server.certificate_number
                 request = self._request(authorization, method, path, body, content_type)
                 connection = self._take_idle() or await self._connect()
                 self._track(connection)
@@ -107,7 +107,7 @@ class ConnectionPool:
                 elif (
                     answer.status != 401
                     or retried
-                    or not await self._server.renew_credentials(authorization, identity_number)
+                    or not await self._server.renew_credentials(authorization, certificate_number)
                 ):
                     break
                 else:
@@ -117,9 +117,9 @@ class ConnectionPool:
     @asynccontextmanager
     async def stream(self, path: bytes, seconds: float) -> AsyncIterator[Stream]:
         """Send a GET and yield its answer as a stream; raises UnreachableError after `seconds` without a byte."""
-        authorization, identity_number = await self._server.authorization(), self._server.certificate_number
+        authorization, certificate_number = await self._server.authorization(), self._server.certificate_number
         async with self._opened(authorization, path, seconds) as stream:
-            if stream.status != 401 or not await self._server.renew_credentials(authorization, identity_number):
+            if stream.status != 401 or not await self._server.renew_credentials(authorization, certificate_number):
                 yield stream
                 return
         async with self._opened(await self._server.authorization(), path, seconds) as stream:
@@ -135,7 +135,7 @@ class ConnectionPool:
             self._release(connection)
 
     def checked(self, answer: Answer, method: bytes, path: bytes) -> Answer:
-        """Return the refusal of an API server; raises InterceptedError for any other answer.
+        """Return the answer if an API server sent it; raises InterceptedError otherwise.
 
         An answer that asks to wait or for other credentials is accepted from any sender, because the request is sent
         again.
@@ -182,8 +182,8 @@ class ConnectionPool:
         host = f"[{self._server.host}]" if ":" in self._server.host else self._server.host
         lines = [f"Host: {host}:{self._server.port}", f"User-Agent: {USER_AGENT}", "Accept: application/json"]
         head = "".join(f"{line}\r\n" for line in (*lines, "Accept-Encoding: identity")).encode()
-        authorization = b"Authorization: %b\r\n" % authorization if authorization is not None else b""
-        return head + self._server.impersonation + authorization
+        own = b"Authorization: %b\r\n" % authorization if authorization is not None else b""
+        return head + self._server.impersonation + own
 
     def _take_idle(self) -> Connection | None:
         oldest, current = asyncio.get_running_loop().time() - IDLE_SECONDS, self._server.certificate_number
@@ -195,20 +195,20 @@ class ConnectionPool:
         return None
 
     async def _connect(self) -> Connection:
-        tls, identity_number = self._server.tls, self._server.certificate_number
+        tls, certificate_number = self._server.tls, self._server.certificate_number
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                opened = await dial(self._server.host, self._server.port, self._server.proxy, self._server.resolver)
+                sock = await dial(self._server.host, self._server.port, self._server.proxy, self._server.resolver)
                 _, connection = await asyncio.get_running_loop().create_connection(
                     lambda: Connection(self._buffer, self._forget),
-                    sock=opened,
+                    sock=sock,
                     ssl=tls.context if tls is not None else None,
                     server_hostname=(tls.server_name or self._server.host) if tls is not None else None,
                 )
         except (OSError, TimeoutError) as error:
             through = f" through the proxy {self._server.proxy}" if self._server.proxy is not None else ""
             raise UnreachableError(f"no connection to {self._server.url}{through}: {describe_error(error)}") from error
-        connection.certificate_number = identity_number
+        connection.certificate_number = certificate_number
         return connection
 
     def _track(self, connection: Connection) -> None:

@@ -114,10 +114,8 @@ class ExecCredentialCache:
         elif self._valid_seconds <= self._refresh_before_seconds and not ran_recently and self._running is None:
             self._running = asyncio.create_task(self._run_in_background(), name=f"credentials of {self.plugin.where}")
         assert self._credential is not None
-        document = self._credential
-        return Credential(
-            document.header, document.client_certificate, self._reread_seconds, self.plugin.name, self._failure
-        )
+        known = self._credential
+        return Credential(known.header, known.client_certificate, self._reread_seconds, self.plugin.name, self._failure)
 
     async def close(self) -> None:
         """Stop the plugin if it runs in the background."""

@@ -166,10 +166,10 @@ class Connection(asyncio.BufferedProtocol):
         """When the awaited answer or chunk was requested, in event loop time."""
         return self.deadline - self.timeout_seconds
 
-    def set_paused(self, *, back: bool) -> None:
+    def set_paused(self, *, paused: bool) -> None:
         """Stop or resume reading from the socket."""
         if self._transport is not None and not self._transport.is_closing():
-            if back:
+            if paused:
                 self._transport.pause_reading()
             else:
                 self._transport.resume_reading()
@@ -219,7 +219,7 @@ class Stream:
         self._bytes = 0
         if self._paused:
             self._paused = False
-            self._connection.set_paused(back=False)
+            self._connection.set_paused(paused=False)
         if self._ended:
             if self._error is not None and not chunk:
                 raise self._error
@@ -234,7 +234,7 @@ class Stream:
         self._readable.set()
         if self._bytes > BUFFERED_BYTES_MAX and not self._paused:
             self._paused = True
-            self._connection.set_paused(back=True)
+            self._connection.set_paused(paused=True)
 
     def end(self, error: ApiError | None) -> None:
         """End the stream, with an error if it is truncated."""

@@ -94,9 +94,8 @@ class KnownObjects(Generic[D]):
         ):
             self._counts.old_events += 1
             return ()
-        seen = self._resource.seen_event(
-            document
-        )  # an error here leaves the object unknown, so that a retry is not dropped as old
+        # An error in the next line leaves the object unknown, so that a retry is not dropped as old.
+        seen = self._resource.seen_event(document)
         return (seen,) if self._remember(key, metadata.uid, version, seen) else ()
 
     def delete(self, metadata: Metadata) -> tuple[Event, ...]:

@@ -176,6 +176,7 @@ def probe(pod: Pod, time_text: str, since: str) -> tuple[bytes, bytes]:
     """Return path and strategic merge patch that change only `lastProbeTime` of the condition PodScheduled.
 
     If the pod has no such condition yet, the patch adds it, with `since` as its transition time.
+
     Source: nothing in Kubernetes reads `lastProbeTime` of a pod condition.
     """
     return _scheduled_condition(pod, since, lastProbeTime=time_text)

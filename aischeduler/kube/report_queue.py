@@ -112,25 +112,25 @@ class ReportQueue(ABC):
     def take(self, *, binds_wait: bool) -> Report | None:
         """Return the next report; a withdrawn report leaves its turn behind.
 
-        If `others_wait`, only a report that no longer yields is returned.
+        If `binds_wait`, only a report that no longer yields is returned.
         """
         ready = [queue for queue in self._order() if queue and (not binds_wait or self._yield_seconds(queue) <= 0)]
         return self._pop(ready) if ready else None
 
-    async def take_late(self, under_way: int) -> Report | None:
-        """Return the next report that is late enough to be written beside `under_way` late ones.
+    async def take_late(self, late_in_flight: int) -> Report | None:
+        """Return the next report that is late enough to be written beside `late_in_flight` other late ones.
 
         So the Events of an endless burst of Bindings follow with a delay of some seconds.
         """
-        if not self.late_due(under_way) or self._ready.locked():
+        if not self.late_due(late_in_flight) or self._ready.locked():
             return None
         await self._ready.acquire()  # never waits, because nobody else acquires it
         return self._pop(self._droppable)
 
-    def late_due(self, under_way: int) -> int:
-        """Return how many more late reports may be in flight beside `under_way` ones."""
+    def late_due(self, late_in_flight: int) -> int:
+        """Return how many more late reports may be in flight beside `late_in_flight` others."""
         late_seconds = max((-self._yield_seconds(queue) for queue in self._droppable if queue), default=0.0)
-        return max(0, min(LATE_MAX, int(late_seconds / LATE_STEP_SECONDS)) - under_way)
+        return max(0, min(LATE_MAX, int(late_seconds / LATE_STEP_SECONDS)) - late_in_flight)
 
     def yield_seconds(self) -> float:
         """Return how long all waiting reports still yield; 0 if one does not any more."""
@@ -211,8 +211,8 @@ class StatusReportQueue(ReportQueue):
 def report_key(report: Report) -> ReportKey:
     """Return the subject of a report."""
     match report:
-        case EventMessage(about, reason):
-            return reason, about.uid
+        case EventMessage(regarding, reason):
+            return reason, regarding.uid
         case WaitingCondition(pod):
             return condition_key(pod)
         case Nominate(pod):

@@ -53,33 +53,33 @@ class Tls:
     certificate_file: str | None = None
     key_file: str | None = None
     certificate_number: int = 0
-    new_context: Callable[[], ssl.SSLContext] = field(default=lambda: _context(authority=True))
+    new_context: Callable[[], ssl.SSLContext] = field(default=lambda: _context(custom_ca=True))
     _mtimes: tuple[int, ...] = ()
     _client_certificate: bytes | None = None
 
     def reload(self) -> None:
         """Load the files into the context if they changed."""
         files = [name for name in (self.ca_file, self.certificate_file, self.key_file) if name]
-        stamps = tuple(Path(name).stat().st_mtime_ns for name in files)
-        if stamps == self._mtimes:
+        mtimes = tuple(Path(name).stat().st_mtime_ns for name in files)
+        if mtimes == self._mtimes:
             return
         context = self.context
         if self.ca_file:
             context = self.new_context()
             context.load_verify_locations(cafile=self.ca_file)
             if self._client_certificate is not None:
-                _load_identity(context, self._client_certificate)
+                _load_certificate(context, self._client_certificate)
         if self.certificate_file:
             context.load_cert_chain(self.certificate_file, self.key_file)
             self.certificate_number += 1
-        self.context, self._mtimes = context, stamps
+        self.context, self._mtimes = context, mtimes
 
-    def use_certificate(self, identity: bytes) -> None:
+    def use_certificate(self, certificate: bytes) -> None:
         """Use this client certificate with its key, in PEM, for new connections; raises OSError."""
-        if identity == self._client_certificate:
+        if certificate == self._client_certificate:
             return
-        _load_identity(self.context, identity)
-        self._client_certificate = identity
+        _load_certificate(self.context, certificate)
+        self._client_certificate = certificate
         self.certificate_number += 1
 
 
@@ -131,16 +131,16 @@ class Server:
                     await self._reread(refused=False)
         return self._header
 
-    async def renew_credentials(self, header: bytes | None, identity_number: int) -> bool:
+    async def renew_credentials(self, header: bytes | None, certificate_number: int) -> bool:
         """Read the credentials again after a 401 to these; return whether there are other ones to try.
 
         Of several requests that were refused with the same credentials, only the first one reads them.
         """
         async with self._reading:
-            if self._are_current(header, identity_number) and self.clock() >= self._renewable_at:
+            if self._are_current(header, certificate_number) and self.clock() >= self._renewable_at:
                 await self._reread(refused=True)
                 self._renewable_at = self.clock() + RENEW_INTERVAL_SECONDS
-        if not self._are_current(header, identity_number):
+        if not self._are_current(header, certificate_number):
             return True
         self.on_credential_failure(
             self.credential_failure
@@ -148,8 +148,8 @@ class Server:
         )
         return False
 
-    def _are_current(self, header: bytes | None, identity_number: int) -> bool:
-        return self._header == header and self.certificate_number == identity_number
+    def _are_current(self, header: bytes | None, certificate_number: int) -> bool:
+        return self._header == header and self.certificate_number == certificate_number
 
     async def load_credentials(self, *, refused: bool = False) -> None:
         """Read header and certificates; raises AccessError and OSError."""
@@ -236,7 +236,7 @@ def in_cluster(directory: Path, environment: Any, clock: Callable[[], float]) ->
         host=host,
         port=port,
         clock=clock,
-        tls=_load_files(Tls(_context(authority=True), ca_file=str(directory / "ca.crt"))),
+        tls=_load_files(Tls(_context(custom_ca=True), ca_file=str(directory / "ca.crt"))),
         credential_source=TokenFile(directory / "token"),
         proxy=proxy_from_environment(True, host, port, environment),
     )
@@ -277,8 +277,8 @@ def _address(path: str, server: str) -> SplitResult:
     raise AccessError(f"{path}: cluster.server {server!r} is not an http or https address")
 
 
-def _context(*, authority: bool) -> ssl.SSLContext:
-    """Return a TLS context that verifies the server: without CAs if `authority`, else with the system's CAs.
+def _context(*, custom_ca: bool) -> ssl.SSLContext:
+    """Return a TLS context that verifies the server: without CAs if `custom_ca`, else with the system's CAs.
 
     Loading the system's CAs takes 35 ms.
     """
@@ -288,30 +288,30 @@ def _context(*, authority: bool) -> ssl.SSLContext:
     # Many cluster CAs lack extensions that newer Python versions require by default.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     context.set_alpn_protocols(["http/1.1"])
-    if not authority:
+    if not custom_ca:
         context.load_default_certs()
     return context
 
 
-def _load_identity(context: ssl.SSLContext, identity: bytes) -> None:
+def _load_certificate(context: ssl.SSLContext, certificate: bytes) -> None:
     with NamedTemporaryFile() as file:  # a context loads client certificates from files only
-        file.write(identity)
+        file.write(certificate)
         file.flush()
         context.load_cert_chain(file.name)
 
 
-def _tls_of(path: str, read: KubeconfigContext) -> Tls:
-    context = _context(authority=bool(read.ca_file or read.ca_data) or not read.verify_server)
-    if not read.verify_server:
+def _tls_of(path: str, target: KubeconfigContext) -> Tls:
+    context = _context(custom_ca=bool(target.ca_file or target.ca_data) or not target.verify_server)
+    if not target.verify_server:
         _trust_all(context)
     try:
-        if read.ca_data is not None:
-            context.load_verify_locations(cadata=read.ca_data)
+        if target.ca_data is not None:
+            context.load_verify_locations(cadata=target.ca_data)
     except (OSError, ValueError) as error:
         raise AccessError(f"{path}: certificate-authority-data cannot be read: {one_line(str(error))}") from error
-    tls = Tls(context, read.server_name, read.ca_file, read.certificate_file, read.key_file)
-    if not read.verify_server:
-        tls.new_context = lambda: _trust_all(_context(authority=True))
+    tls = Tls(context, target.server_name, target.ca_file, target.certificate_file, target.key_file)
+    if not target.verify_server:
+        tls.new_context = lambda: _trust_all(_context(custom_ca=True))
     return _load_files(tls)
 
 
