@@ -46,7 +46,7 @@ controlplane: ## build kube-apiserver, etcd, kubectl and the rest into the cache
 	@$(PYTHON) tools/controlplane/build.py
 
 crds: $(STAMP) ## write manifests/crds, and the chart's copy, from its Python source
-	@$(BIN)/python -m aischeduler.kube.crds manifests/crds helm/ai-scheduler/files
+	@$(BIN)/python -m aischeduler.kube.pool_crd manifests/crds helm/ai-scheduler/files
 
 chart: $(STAMP) ## write the chart's schema of `config` and the table of its README
 	@$(BIN)/python tools/chart.py write

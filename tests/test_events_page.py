@@ -10,7 +10,7 @@ import pytest
 from aischeduler.engine.profile import default_profile
 from aischeduler.kube import event_messages, pod_writes, watched_resources
 from aischeduler.kube.decode_pod_spec import SpecCache
-from aischeduler.kube.eviction import Eviction
+from aischeduler.kube.eviction_writes import Eviction
 from aischeduler.model.actions import Bind, Cause, Evict, ReportPool, ReportWaiting, Warn
 from aischeduler.model.event_reasons import ConditionReason, EventReason
 from aischeduler.model.unsupported_constraints import Constraint, ConstraintKind
@@ -63,7 +63,7 @@ def written_events() -> list[tuple[EventReason, str]]:
     )
     kinds = [one.kind for one in (*watched, *others)]
     return [
-        *((note.reason, note.about.kind) for note in of_pods),
+        *((note.reason, note.regarding.kind) for note in of_pods),
         *((warn.reason, warn.about.kind) for warn in played().said if isinstance(warn, Warn)),
         *((EventReason.UNREADABLE, kind) for kind in kinds),
     ]

@@ -35,10 +35,10 @@ from aischeduler.config.load import ConfigError, load_config, parse_config, read
 from aischeduler.config.schema import API_VERSION, KIND, Config, ConstraintRule
 from aischeduler.daemon.profile import profile_of
 from aischeduler.kube import watched_resources
-from aischeduler.kube.api_types import UNREADABLE
 from aischeduler.kube.client import Client
 from aischeduler.kube.errors import ApiError, RefusedError
 from aischeduler.kube.list_pager import pages, read_raw
+from aischeduler.kube.meta_types import UNREADABLE
 from aischeduler.kube.server_access import connect
 from aischeduler.model.events import Event
 from aischeduler.model.names import SCHEDULER_NAME
@@ -119,14 +119,14 @@ async def _cluster(options: CheckOptions) -> list[Event]:
     return events
 
 
-async def _listed(client: Client, resource: watched_resources.Resource[Any]) -> list[Event]:
+async def _listed(client: Client, resource: watched_resources.WatchedResource[Any]) -> list[Event]:
     """Return an event for each object that can be read."""
     events: list[Event] = []
     async with aclosing(pages(client, resource, read_raw)) as found:
         async for page in found:
             for item in page.items or ():
                 with suppress(*UNREADABLE):
-                    events.append(resource.seen(resource.document.decode(item)))
+                    events.append(resource.seen_event(resource.object_decoder.decode(item)))
     return events
 
 

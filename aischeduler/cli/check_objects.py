@@ -18,8 +18,8 @@ from aischeduler.cli.check_pools import schema_findings
 from aischeduler.config.schema import API_VERSION, KIND
 from aischeduler.config.spelling import nearest
 from aischeduler.kube import watched_resources
-from aischeduler.kube.api_types import UNREADABLE
 from aischeduler.kube.decode_pod_spec import SpecCache
+from aischeduler.kube.meta_types import UNREADABLE
 from aischeduler.model.events import Event, NodeSeen, PodSeen, PoolSeen
 from aischeduler.model.names import GROUP, VERSION
 from aischeduler.model.pod import Pod
@@ -33,7 +33,7 @@ NAME_LABEL: Final = "kubernetes.io/metadata.name"
 """The label of a namespace that the API server sets."""
 OWN_KINDS: Final = {POOL[0]: POOL[1], API_VERSION: KIND}
 """The versions of the scheduler's own API, and the kind of each."""
-READERS: Final[dict[tuple[str, str], watched_resources.Resource[Any]]] = {
+READERS: Final[dict[tuple[str, str], watched_resources.WatchedResource[Any]]] = {
     NAMESPACE: watched_resources.namespaces(),
     NODE: watched_resources.nodes(),
     POOL: watched_resources.pools(),
@@ -57,7 +57,7 @@ class Objects:
     _first: dict[tuple[str, ...], str] = field(default_factory=dict)
     """Where each object is defined first, by version, kind, namespace and name."""
 
-    def add(self, document: Document, pods: watched_resources.Resource[Any]) -> None:
+    def add(self, document: Document, pods: watched_resources.WatchedResource[Any]) -> None:
         """Read a document: the object, and the pods that are made from its templates."""
         self.findings += _kind_findings(document)
         if first := self._defined(document):
@@ -125,14 +125,14 @@ def _as_stored(document: Document) -> Body:
 
 
 def _decoded(
-    document: Document, resource: watched_resources.Resource[Any], body: Body, lead: str = ""
+    document: Document, resource: watched_resources.WatchedResource[Any], body: Body, lead: str = ""
 ) -> tuple[Event | None, list[Finding]]:
     """Return the event that the scheduler makes of an object, and what its reader refuses.
 
     `lead` is the path of the object in the document, with a dot at the end, where the object is a template.
     """
     try:
-        decoded = resource.document.decode(orjson.dumps(body))
+        decoded = resource.object_decoder.decode(orjson.dumps(body))
     except TypeError as error:
         return None, [Finding(document, lead.removesuffix("."), f"cannot be written as JSON: {error}")]
     except UNREADABLE as error:
@@ -142,7 +142,7 @@ def _decoded(
     findings = []
     if not lead and not document.name:
         findings.append(Finding(document, "metadata.name", "is missing"))
-    event = resource.seen(decoded)
+    event = resource.seen_event(decoded)
     problem = resource.problem(decoded) if resource.problem is not None else _invalid(event)
     if problem:
         field, _, sentence = problem.partition(": ")

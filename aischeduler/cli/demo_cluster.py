@@ -8,7 +8,7 @@ import orjson
 import yaml
 
 from aischeduler.kube.client import Client
-from aischeduler.kube.crds import pool_crd
+from aischeduler.kube.pool_crd import pool_crd
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, GPU_DEFAULT, GROUP, MEMORY, PODS, VERSION
 
 Object = dict[str, Any]

@@ -20,7 +20,7 @@ from aischeduler.kube.api_types import PoolDocument
 from aischeduler.kube.client import Client
 from aischeduler.kube.decode_pool import read_pool
 from aischeduler.kube.list_pager import pages
-from aischeduler.kube.pool_writes import AMOUNTS, HELD_SECONDS
+from aischeduler.kube.pool_writes import AMOUNTS, STATUS_EXPIRY_SECONDS
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.pool_summary import GPU, PoolSummary
 from aischeduler.model.quantity import QuantityError
@@ -79,7 +79,7 @@ async def take_snapshot(client: Client, now: float) -> Snapshot:
     """List the Pools and read their statuses at this unix time; raises ApiError."""
     resource = watched_resources.pools()
     documents: list[PoolDocument] = []
-    async with aclosing(pages(client, resource, resource.page.decode)) as found:
+    async with aclosing(pages(client, resource, resource.page_decoder.decode)) as found:
         async for page in found:
             documents += page.items or ()
     return snapshot_of(documents, now)
@@ -101,7 +101,7 @@ def snapshot_of(documents: Iterable[PoolDocument], now: float) -> Snapshot:
             continue
         if not document.status:
             without_status.append(name)
-        elif status.renew_time is not None and now - status.renew_time.timestamp() > HELD_SECONDS:
+        elif status.renew_time is not None and now - status.renew_time.timestamp() > STATUS_EXPIRY_SECONDS:
             not_renewed[name] = status.renew_time
     return Snapshot(tuple(pools), tuple(without_status), not_renewed, tuple(unreadable))
 

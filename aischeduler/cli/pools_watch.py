@@ -19,7 +19,7 @@ from aischeduler.kube.backoff import Timing
 from aischeduler.kube.client import Client
 from aischeduler.kube.errors import ApiError, RefusedError
 from aischeduler.kube.reflector import Handlers, Reflector
-from aischeduler.kube.watched_resources import Unreadable
+from aischeduler.kube.watched_resources import UnreadableObject
 from aischeduler.model.events import Event
 
 DRAW_SECONDS: Final = 1.0
@@ -69,21 +69,21 @@ class _WatchedPools:
         self._unreadable: dict[str, str] = {}
         self._failure: tuple[ApiError, str, float] | None = None
 
-    def seen(self, document: PoolDocument) -> None:
+    def pool_seen(self, document: PoolDocument) -> None:
         """Store a Pool that is new or changed."""
         name = document.metadata.name
         self._pools[name] = document
         self._unreadable.pop(name, None)
 
-    def gone(self, name: str) -> None:
+    def pool_gone(self, name: str) -> None:
         """Remove a deleted Pool."""
         self._pools.pop(name, None)
         self._unreadable.pop(name, None)
 
     def event(self, _event: Event) -> None:
-        """Ignore the event: `seen` stores the document."""
+        """Ignore the event: `pool_seen` stores the document."""
 
-    def unreadable(self, found: Unreadable) -> None:
+    def unreadable(self, found: UnreadableObject) -> None:
         """Store the name of a Pool that cannot be read."""
         self._unreadable[found.name] = f"the pool {found.name} is not shown, because it cannot be read: {found.message}"
 

@@ -27,7 +27,7 @@ from aischeduler.kube.backoff import Timing
 from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.errors import ApiError
 from aischeduler.kube.known_objects import version_number
-from aischeduler.kube.leader_elector import ElectionTerms, LeaderElector, LostLeaseError
+from aischeduler.kube.leader_elector import LeaderElectionConfig, LeaderElector, LostLeaseError
 from aischeduler.kube.server_access import Server
 
 LOST_LEASE: Final = 3
@@ -51,13 +51,13 @@ class Pods(Protocol):
     """How far the pods are, and how far they are shown; see `kube.pod_reader.PodReader`."""
 
     @property
-    def shown(self) -> str:
+    def watch_version(self) -> str:
         """Up to which version the watch has shown all pods; empty while they are listed."""
 
     async def version(self) -> str:
         """Return the version of the pods as they are now; raises ApiError."""
 
-    async def list_again(self) -> None:
+    async def relist(self) -> None:
         """Return once all pods were listed by a list that begins after this."""
 
 
@@ -65,9 +65,9 @@ class Watch(Protocol):
     """A watch that can be opened anew; see `kube.reflector.Reflector`."""
 
     watching: asyncio.Event
-    absent: bool
+    not_served: bool
 
-    def reopen(self) -> None:
+    def reopen_watch(self) -> None:
         """Leave the stream that is open, for another one from the same version on."""
 
 
@@ -82,7 +82,7 @@ def elected(server: Server, config: Config, timing: Timing, log: FilteringBoundL
     how = config.leader_election
     if not how.enabled:
         return Leadership(None, timing, log)
-    terms = ElectionTerms(
+    terms = LeaderElectionConfig(
         how.namespace or own_namespace(),
         how.lease_name or config.scheduler_name,
         f"{socket.gethostname()}_{uuid4()}",
@@ -141,26 +141,26 @@ class Leadership:
             return None
         if not elector.leading.is_set():
             raise RuntimeError("a scheduler that does not lead is about to write")
-        if not elector.holds:
-            self._lost(f"a write was due {elector.terms.lease_seconds} s after the last renewal, or later")
+        if not elector.holds_lease:
+            self._lost(f"a write was due {elector.config.lease_duration_seconds} s after the last renewal, or later")
         return self._timing.sleep(HELD_SECONDS)
 
     async def begin(self, pods: Pods, watches: Collection[Watch]) -> None:
         """Return once we lead and have seen all pods that the last leader may have bound."""
         if self._elector is not None:
-            await self._elector.lead()
+            await self._elector.acquire()
             await self._watch_anew(watches)
-            if self._elector.follows:
+            if self._elector.has_predecessor:
                 await self._catch_up(pods, self._elector.pods_seen or await self._version_of(pods))
 
     async def _watch_anew(self, watches: Collection[Watch]) -> None:
         """Open all watches anew: what ended the last leader may have taken the API server behind them with it."""
         for watch in watches:
-            watch.reopen()
+            watch.reopen_watch()
         with suppress(TimeoutError):
             async with asyncio.timeout(WATCH_ANEW_SECONDS_MAX):
                 for watch in watches:
-                    if not watch.absent:
+                    if not watch.not_served:
                         await watch.watching.wait()
 
     async def _version_of(self, pods: Pods) -> str:
@@ -175,13 +175,15 @@ class Leadership:
         """Wait until the watch has shown this version; where it does not soon, or none is told, list all pods anew."""
         due, end = version_number(told), self._timing.clock() + CATCH_UP_SECONDS_MAX
         while due is not None:
-            if (version_number(pods.shown) or 0) >= due:
+            if (version_number(pods.watch_version) or 0) >= due:
                 return
             if self._timing.clock() >= end:
                 break
             await self._timing.sleep(LOOK_SECONDS)
-        self._log.info("listing pods again", shown=pods.shown, due=told, reason="the last leader may have bound more")
-        await pods.list_again()
+        self._log.info(
+            "listing pods again", shown=pods.watch_version, due=told, reason="the last leader may have bound more"
+        )
+        await pods.relist()
 
     async def keep(self) -> None:
         """Renew the Lease until cancelled."""
@@ -189,7 +191,7 @@ class Leadership:
             return
         await self._elector.leading.wait()
         try:
-            await self._elector.keep()
+            await self._elector.renew()
         except LostLeaseError as error:
             self._lost(str(error))
 
@@ -203,8 +205,8 @@ class Leadership:
             return
         if not any(left.values()):
             await elector.release(pods_seen)
-        elif elector.holds:
-            seconds, reason = elector.terms.lease_seconds, "what is in flight may still take effect"
+        elif elector.holds_lease:
+            seconds, reason = elector.config.lease_duration_seconds, "what is in flight may still take effect"
             self._log.warning("lease not given back", **left, another_leads_after_seconds=seconds, reason=reason)
             elector.leading.clear()
 

@@ -38,25 +38,24 @@ from aischeduler.engine.scheduler import Scheduler
 from aischeduler.kube import watched_resources
 from aischeduler.kube.api_types import PodDocument
 from aischeduler.kube.backoff import ExponentialBackoff, Timing
-from aischeduler.kube.binder import Binder, BindTerms
+from aischeduler.kube.binder import Binder, BinderOptions
 from aischeduler.kube.client import Client
 from aischeduler.kube.connection_pool import ConnectionPool
-from aischeduler.kube.crds import NOT_INSTALLED
 from aischeduler.kube.decode_pod_spec import SpecCache
-from aischeduler.kube.errors import AccessError, ApiError, RefusedError, UndefinedError
+from aischeduler.kube.errors import AccessError, ApiError, RefusedError, ResourceNotServedError
 from aischeduler.kube.event_messages import ReportingController
 from aischeduler.kube.event_queue import EventQueue
-from aischeduler.kube.evictor import IN_FLIGHT as EVICTIONS_IN_FLIGHT
-from aischeduler.kube.evictor import EvictionOptions, Evictor
+from aischeduler.kube.evictor import EVICTIONS_IN_FLIGHT, EvictionOptions, Evictor
 from aischeduler.kube.executor import Executor, Instruments, Workers
-from aischeduler.kube.log_limiter import LogSampler, RefusalLog
+from aischeduler.kube.log_sampler import LogSampler, RefusalLog
 from aischeduler.kube.pod_reader import PodReader
+from aischeduler.kube.pool_crd import NOT_INSTALLED
 from aischeduler.kube.pool_writes import RENEW_SECONDS
 from aischeduler.kube.reflector import Handlers, Reflector
-from aischeduler.kube.refresher import Refresher, Times, Watches
-from aischeduler.kube.reporter import IN_FLIGHT_MAX, EventSource, Reporter
+from aischeduler.kube.refresher import Reflectors, Refresher, Times
+from aischeduler.kube.reporter import REPORTS_IN_FLIGHT_MAX, EventSource, Reporter
 from aischeduler.kube.server_access import Server
-from aischeduler.kube.watched_resources import Unreadable
+from aischeduler.kube.watched_resources import UnreadableObject
 from aischeduler.model.actions import ObjectRef, Warn
 from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.events import Event
@@ -86,7 +85,7 @@ class Components:
 
 def _writes_max(config: Config) -> int:
     """Return how many Bindings, evictions and reports may be under way at once."""
-    return config.bind_in_flight + EVICTIONS_IN_FLIGHT + IN_FLIGHT_MAX
+    return config.bind_in_flight + EVICTIONS_IN_FLIGHT + REPORTS_IN_FLIGHT_MAX
 
 
 class Daemon:
@@ -117,7 +116,7 @@ class Daemon:
         self._timing = timing or Timing(time.monotonic, asyncio.sleep, secrets.SystemRandom())
         self._listener = listener
         refusals = RefusalLog(self._log, self._timing.clock)
-        server.intercepted, server.troubled = refusals.intercepted, refusals.troubled
+        server.on_intercepted, server.on_credential_failure = refusals.intercepted, refusals.credential_failure
         self._seldom = LogSampler(self._timing.clock)
         self._executor: Executor | None = None
         self._leadership = elected(server, config, self._timing, self._log)
@@ -158,9 +157,9 @@ class Daemon:
             return
         for connections in components.connection_pools:
             connections.answer_seconds = config.request_timeout_seconds
-        components.connection_pools[0].widen(_writes_max(config))
-        components.workers.binder.bound(config.bind_in_flight)
-        components.workers.reports.limit(config.events.per_second, config.events.burst)
+        components.connection_pools[0].raise_limit(_writes_max(config))
+        components.workers.binder.set_in_flight_max(config.bind_in_flight)
+        components.workers.reporter.set_event_rate(config.events.per_second, config.events.burst)
 
     async def _run(self, client: Client, connections: ConnectionPool, tasks: asyncio.TaskGroup) -> None:
         components = self.components = self._build(client, connections)
@@ -177,12 +176,12 @@ class Daemon:
         following = [begin(f"reflector of {one.resource.kind}", one.run) for one in components.reflectors]
         jobs: dict[str, Job] = {
             "refresher": partial(
-                components.workers.refresher.run, Times(time.time, components.workers.reports.since), self._bug
+                components.workers.refresher.run, Times(time.time, components.workers.reporter.waiting_since), self._bug
             ),
             "intake": partial(self._take_in, loops, executor.perform),
             "answer batching": partial(batch_answers, components.workers.binder, partial(self._busy, loops)),
             "self-check": self._check,
-            "renewals": partial(self._renew_statuses, components.workers.reports),
+            "renewals": partial(self._renew_statuses, components.workers.reporter),
         }
         following += [begin(name, job) for name, job in jobs.items()]
         renewing = begin("lease", self._leadership.keep)
@@ -213,14 +212,14 @@ class Daemon:
 
     async def _room(self, binder: Binder, pool: str) -> None:
         """Wait until the pool may decide more."""
-        await self._observatory.vitals.hold(partial(binder.work_queue.room, pool))
+        await self._observatory.vitals.hold(partial(binder.work_queue.wait_for_room, pool))
 
     def _build(self, client: Client, connections: ConnectionPool) -> Components:
         """Put together what talks to the API server."""
         specs, timing, config = SpecCache(), self._timing, self._config
         reports = Reporter(connections, client, timing, self._event_source(), self._log)
         handlers = Handlers(
-            self._event_queue.put, partial(self._unreadable, reports), self._failed, self._event_queue.room
+            self._event_queue.put, partial(self._unreadable, reports), self._failed, self._event_queue.wait_for_room
         )
         pods = Reflector(client, watched_resources.pods(specs), handlers, timing)
         reader = PodReader(client, pods, specs)
@@ -229,8 +228,8 @@ class Daemon:
         pools = Reflector(client, watched_resources.pools(reports), handlers, timing)
         nodes = Reflector(client, watched_resources.nodes(), handlers, timing)
         budgets = Reflector(client, watched_resources.budgets(), handlers, timing)
-        watches = Watches(pods, nodes, pools, budgets, namespaces)
-        terms = BindTerms(config.bind_in_flight, self.scheduler, self._leadership.epoch)
+        watches = Reflectors(pods, nodes, pools, budgets, namespaces)
+        terms = BinderOptions(config.bind_in_flight, self.scheduler, self._leadership.epoch)
         workers = Workers(
             Binder(connections, reader.read, timing, terms, self._bug),
             Evictor(connections, timing, mandate, self._bug),
@@ -253,13 +252,13 @@ class Daemon:
         reflectors = components.reflectors
         for reflector in reflectors:
             await reflector.synced.wait()
-        await self._event_queue.emptied()
+        await self._event_queue.wait_empty()
         gc.freeze()  # what was listed stays; collections need not walk over it
         gc.enable()
         self._log.info("synced", **{reflector.resource.kind.lower() + "s": len(reflector) for reflector in reflectors})
         self.standing_by.set()
         await self._leadership.begin(components.workers.reader, components.reflectors)
-        await self._event_queue.emptied()
+        await self._event_queue.wait_empty()
         loops.begin(begin)
         self.deciding.set()
 
@@ -267,7 +266,7 @@ class Daemon:
         """Let the engine observe what was heard, a slice at a time."""
         clock = self._timing.clock
         while True:
-            await self._event_queue.filled()
+            await self._event_queue.wait_not_empty()
             end = clock() + SLICE_SECONDS
             while (event := self._event_queue.take()) is not None:
                 self._observe(event)
@@ -283,7 +282,7 @@ class Daemon:
             self.scheduler.observe(event, self._timing.clock())
         except Exception as error:  # noqa: BLE001 - an event that the engine cannot take must not stop the others
             kind = type(event).__name__  # the engine has counted it
-            left_out = self._seldom.left_out((kind, type(error)))
+            left_out = self._seldom.sample((kind, type(error)))
             if left_out is not None:
                 self._log.error("event not taken in", kind=kind, left_out=left_out, exc_info=error)
 
@@ -307,7 +306,7 @@ class Daemon:
         """Say from time to time that the statuses of Pools hold."""
         while True:
             await self._timing.sleep(RENEW_SECONDS)
-            reports.renew()
+            reports.renew_statuses()
 
     async def _let_another_lead(self, pods_seen: str) -> None:
         """Give the Lease back, unless something of ours is under way; the second time changes nothing."""
@@ -330,7 +329,7 @@ class Daemon:
         instance = f"{self._config.scheduler_name}-{socket.gethostname()}-{os.getpid()}"
         return EventSource(ReportingController(self._config.scheduler_name, instance), time.time)
 
-    def _unreadable(self, reports: Reporter, found: Unreadable) -> None:
+    def _unreadable(self, reports: Reporter, found: UnreadableObject) -> None:
         self._log.warning(
             "object not readable",
             kind=found.kind,
@@ -341,7 +340,9 @@ class Daemon:
         )
         if found.name and found.uid and self._leadership.leads:
             about = ObjectRef(found.kind, found.name, found.uid, found.namespace)
-            reports.warn(Warn(about, EventReason.UNREADABLE, f"The scheduler cannot read this object: {found.message}"))
+            reports.report_warning(
+                Warn(about, EventReason.UNREADABLE, f"The scheduler cannot read this object: {found.message}")
+            )
 
     def _pages(self, components: Components) -> AbstractAsyncContextManager[None]:
         """Return a context in which metrics and health are served."""
@@ -353,7 +354,7 @@ class Daemon:
             "evictions": lambda: workers.evictor.work_queue.unfinished,
         }
         waiting = Waiting(backlogs, workers.binder.oldest_seconds)
-        return self._observatory.pages(self._listener, workers.reports.counts, reflectors, waiting)
+        return self._observatory.pages(self._listener, workers.reporter.counts, reflectors, waiting)
 
     def _leads(self) -> bool:
         return self._leadership.leads
@@ -364,7 +365,7 @@ class Daemon:
             return "stopping"
         reflectors = self.components.reflectors if self.components is not None else ()
         if self.standing_by.is_set():
-            return NOT_INSTALLED if any(reflector.absent for reflector in reflectors) else self._no_progress()
+            return NOT_INSTALLED if any(reflector.not_served for reflector in reflectors) else self._no_progress()
         missing = [reflector.resource.kind for reflector in reflectors if not reflector.synced.is_set()]
         return f"not listed yet: {', '.join(missing)}" if missing else "what was listed is not taken in yet"
 
@@ -378,21 +379,21 @@ class Daemon:
         seconds = components.workers.binder.oldest_seconds() if components is not None else 0.0
         if components is None or self._executor is None or seconds <= NO_OUTCOME_SECONDS:
             return ""
-        unreadable = self._executor.unreadable
+        unreadable = self._executor.pod_read_failure
         why = f"; pods cannot be read: {unreadable}" if unreadable else ""
         return f"Bindings make no progress: the oldest has had no outcome for {seconds:.0f} seconds{why}"
 
     def _bug(self, job: str, error: Exception, **more: Any) -> None:
         """Count a bug of ours, and log it with its traceback: one a minute of each kind at each place."""
         self._observatory.meter.internal_errors[POOL_LOOP if job.startswith(f"{POOL_LOOP} ") else job] += 1
-        left_out = self._seldom.left_out((job, type(error)))
+        left_out = self._seldom.sample((job, type(error)))
         if left_out is not None:
             self._log.error("failed", job=job, left_out=left_out, **more, exc_info=error)
 
     def _failed(self, kind: str, error: ApiError) -> None:
         if isinstance(error, RefusedError) and error.status == HTTPStatus.GONE:
             self._log.info("listing again", kind=kind, reason=str(error))
-        elif isinstance(error, UndefinedError):
+        elif isinstance(error, ResourceNotServedError):
             what_follows = "until then all nodes and pods are in the default pool"
             self._log.warning("no definition", kind=kind, reason=f"{NOT_INSTALLED}; {what_follows}")
         elif isinstance(error, RefusedError) and error.status == HTTPStatus.FORBIDDEN:

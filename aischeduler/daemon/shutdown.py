@@ -36,13 +36,13 @@ async def finish(workers: Workers, log: FilteringBoundLogger) -> None:
     """Wait for the outcomes of what is in flight, then a little for the reports."""
     with suppress(TimeoutError):
         async with asyncio.timeout(GRACE_SECONDS):
-            await workers.binder.work_queue.none_unfinished()
-            await workers.evictor.work_queue.none_unfinished()
-            if left := workers.reports.hasten():  # after a crowd their rate would need minutes
+            await workers.binder.work_queue.wait_finished()
+            await workers.evictor.work_queue.wait_finished()
+            if left := workers.reporter.drop_excess_events():  # after a crowd their rate would need minutes
                 log.info("events left unwritten", count=left)
             with suppress(TimeoutError):
                 async with asyncio.timeout(REPORTS_GRACE_SECONDS):
-                    await workers.reports.none_unwritten()
+                    await workers.reporter.wait_written()
     for event, work_queue in (
         ("binds left in flight", workers.binder.work_queue),
         ("evictions left in flight", workers.evictor.work_queue),
@@ -53,7 +53,7 @@ async def finish(workers: Workers, log: FilteringBoundLogger) -> None:
 
 def in_hand(workers: Workers) -> dict[str, int]:
     """Return, once the executor has ended, of how much nobody knows what becomes of it."""
-    return {"binds": workers.binder.work_queue.in_hand, "evictions": workers.evictor.work_queue.in_hand}
+    return {"binds": workers.binder.work_queue.in_progress, "evictions": workers.evictor.work_queue.in_progress}
 
 
 async def newest_of_ours(workers: Workers, engine: Assuming, timing: Timing) -> str:
@@ -66,5 +66,5 @@ async def newest_of_ours(workers: Workers, engine: Assuming, timing: Timing) -> 
             return await workers.reader.version()
         except ApiError:
             return ""
-    newest = max(workers.reader.newest, workers.evictor.newest)
+    newest = max(workers.reader.newest_version, workers.evictor.newest_version)
     return str(newest) if newest else ""

@@ -1,1 +1,1 @@
-"""The only Kubernetes code: turns bytes of an API server into events and performs actions; it decides nothing."""
+"""The Kubernetes client: it turns API server answers into events, and actions into requests. It decides nothing."""

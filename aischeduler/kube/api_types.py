@@ -1,87 +1,56 @@
-"""The parts of API documents that we read, as msgspec structs; everything else is skipped while parsing.
+"""The API objects that Ai-Scheduler reads, as msgspec structs with only the fields it needs.
 
-Laws:
-- Only fields that a decision or a message needs; an unknown field is never an error.
-- `Raw` parts are bytes as the server sent them: they are looked up before they are parsed.
-- A null is what an absent field is.
+Invariants:
+- An unknown field is never an error, and null means absent.
+- A `Raw` field holds the bytes that the server sent: caches look them up before anything parses them.
 """
 
 from datetime import datetime
-from typing import Any, Final, Generic, TypeVar
+from typing import Any
 
-import msgspec
 from msgspec import Raw, Struct, field
 
+from aischeduler.kube.meta_types import ABSENT, LabelledMetadata, Metadata, OwnerReference
 from aischeduler.model.names import POOL_KEY
-
-NONE = Raw(b"")
-UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What reading raises where bytes are no JSON, of another shape, no UTF-8, or nested too deeply."""
 
 
 class PodAnnotations(Struct, gc=False):
-    """Annotations of a pod: its home pool, and the mark of a pod that mirrors a static one."""
+    """The annotations of a pod that Ai-Scheduler reads: its home pool, and the mirror of a static pod."""
 
     pool: str | None = field(name=POOL_KEY, default=None)
     mirror: str | None = field(name="kubernetes.io/config.mirror", default=None)
 
 
-class Metadata(Struct, rename="camel", gc=False):
-    """What every object has."""
-
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-    generation: int = 0
-    creation_timestamp: datetime | None = None
-    deletion_timestamp: str | None = None
-
-
-class Owner(Struct, gc=False):
-    """One owner of an object."""
-
-    kind: str = ""
-    uid: str = ""
-    controller: bool | None = None
-
-
 class PodMetadata(Metadata, rename="camel", gc=False):
-    """Metadata of a pod: its labels are looked up by their bytes, its owners are read where one may matter."""
+    """The metadata of a pod. Caches look labels and owners up by their bytes."""
 
     annotations: PodAnnotations | None = None
-    labels: Raw = NONE
-    owner_references: Raw = NONE
+    labels: Raw = ABSENT
+    owner_references: Raw = ABSENT
     deletion_grace_period_seconds: int | None = None
 
 
-class LabelledMetadata(Metadata, rename="camel", gc=False):
-    """Metadata of a node, a namespace or a volume: labels count."""
-
-    labels: dict[str, str] | None = None
-
-
 class ContainerPart(Struct, rename="camel", gc=False):
-    """One container, or one init container."""
+    """A container or an init container."""
 
     name: str = ""
     restart_policy: str | None = None
-    resources: Raw = NONE
-    ports: Raw = NONE
+    resources: Raw = ABSENT
+    ports: Raw = ABSENT
 
 
 class Gate(Struct, gc=False):
-    """One scheduling gate."""
+    """A scheduling gate."""
 
     name: str = ""
 
 
 class Present(Struct, gc=False):
-    """An object of which only its being there counts."""
+    """An object of which only the presence counts."""
 
 
 class ExpressionPart(Struct, gc=False):
-    """One expression of a selector."""
+    """A requirement of a selector."""
 
     key: str | None = None
     operator: str | None = None
@@ -96,7 +65,7 @@ class SelectorPart(Struct, rename="camel", gc=False):
 
 
 class PodTermPart(Struct, rename="camel", gc=False):
-    """One required term about other pods."""
+    """A required term of pod affinity or anti-affinity."""
 
     topology_key: str = ""
     label_selector: SelectorPart | None = None
@@ -105,33 +74,33 @@ class PodTermPart(Struct, rename="camel", gc=False):
 
 
 class PodAffinityPart(Struct, gc=False):
-    """Affinity to other pods, or away from them: what is required."""
+    """Pod affinity or anti-affinity: the required terms."""
 
     required: list[PodTermPart] | None = field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
 
 
 class AffinityPart(Struct, rename="camel", gc=False):
-    """Affinity: the parts about nodes and about pods to stay away from, and whether there is one to pods."""
+    """Affinity: node affinity and pod anti-affinity unparsed, and pod affinity."""
 
-    node_affinity: Raw = NONE
+    node_affinity: Raw = ABSENT
     pod_affinity: PodAffinityPart | None = None
-    pod_anti_affinity: Raw = NONE
+    pod_anti_affinity: Raw = ABSENT
 
 
 class SpreadPart(Struct, rename="camel", gc=False):
-    """One topology spread constraint: whether it is a wish."""
+    """A topology spread constraint."""
 
     when_unsatisfiable: str | None = None
 
 
 class ClaimSourcePart(Struct, rename="camel", gc=False):
-    """The claim that a volume of a pod names."""
+    """The PersistentVolumeClaim that a volume names."""
 
     claim_name: str = ""
 
 
 class VolumePart(Struct, rename="camel", gc=False):
-    """One volume of a pod: whether it claims storage."""
+    """A volume of a pod, as far as it claims storage."""
 
     name: str = ""
     persistent_volume_claim: ClaimSourcePart | None = None
@@ -147,42 +116,42 @@ class PodSpecPart(Struct, rename="camel", gc=False):
     preemption_policy: str | None = None
     containers: list[ContainerPart] | None = None
     init_containers: list[ContainerPart] | None = None
-    resources: Raw = NONE
-    overhead: Raw = NONE
-    node_selector: Raw = NONE
+    resources: Raw = ABSENT
+    overhead: Raw = ABSENT
+    node_selector: Raw = ABSENT
     affinity: AffinityPart | None = None
-    tolerations: Raw = NONE
+    tolerations: Raw = ABSENT
     scheduling_gates: list[Gate] | None = None
     topology_spread_constraints: list[SpreadPart] | None = None
     resource_claims: list[Present] | None = None
-    volumes: Raw = NONE
+    volumes: Raw = ABSENT
 
 
 Quantities = dict[str, str | int | float]
-"""Amounts by resource; the API server writes texts, but a number is a quantity too."""
+"""Amounts by resource. The API server writes strings, but a number is a valid quantity too."""
 
 
-class Resources(Struct, gc=False):
-    """A container's or a pod's requests; limits never matter."""
+class ResourceRequests(Struct, gc=False):
+    """The requests of a container or a pod."""
 
     requests: Quantities | None = None
 
 
 class ContainerStatus(Struct, rename="camel", gc=False):
-    """What the kubelet granted to one container."""
+    """The resources that the kubelet granted to a container."""
 
     name: str = ""
-    allocated_resources: Raw = NONE
-    resources: Raw = NONE
+    allocated_resources: Raw = ABSENT
+    resources: Raw = ABSENT
 
 
 class PodStatus(Struct, rename="camel", gc=False):
-    """The status of a pod; its conditions are read where they may matter."""
+    """The status of a pod; the conditions are unparsed."""
 
     phase: str | None = None
     start_time: datetime | None = None
     nominated_node_name: str | None = None
-    conditions: Raw = NONE
+    conditions: Raw = ABSENT
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
 
@@ -196,7 +165,7 @@ class PodDocument(Struct, gc=False):
 
 
 class PortPart(Struct, rename="camel", gc=False):
-    """One port of a container."""
+    """A port of a container."""
 
     host_port: int | None = None
     protocol: str | None = None
@@ -204,7 +173,7 @@ class PortPart(Struct, rename="camel", gc=False):
 
 
 class TolerationPart(Struct, gc=False):
-    """One toleration."""
+    """A toleration."""
 
     key: str | None = None
     operator: str | None = None
@@ -213,7 +182,7 @@ class TolerationPart(Struct, gc=False):
 
 
 class NodeTermPart(Struct, rename="camel", gc=False):
-    """One term of a node selector."""
+    """A term of a node selector."""
 
     match_expressions: list[ExpressionPart] | None = None
     match_fields: list[ExpressionPart] | None = None
@@ -226,14 +195,14 @@ class NodeSelectorPart(Struct, rename="camel", gc=False):
 
 
 class PreferredTermPart(Struct, gc=False):
-    """One weighted term."""
+    """A preferred term of node affinity with its weight."""
 
     weight: int = 0
     preference: NodeTermPart | None = None
 
 
 class NodeAffinityPart(Struct, gc=False):
-    """Required and preferred nodes."""
+    """Node affinity: required and preferred terms."""
 
     required: NodeSelectorPart | None = field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
     preferred: list[PreferredTermPart] | None = field(
@@ -242,7 +211,7 @@ class NodeAffinityPart(Struct, gc=False):
 
 
 class TaintPart(Struct, gc=False):
-    """One taint."""
+    """A taint."""
 
     key: str = ""
     value: str | None = None
@@ -259,8 +228,8 @@ class NodeSpecPart(Struct, gc=False):
 class NodeStatus(Struct, gc=False):
     """The status of a node."""
 
-    allocatable: Raw = NONE
-    capacity: Raw = NONE
+    allocatable: Raw = ABSENT
+    capacity: Raw = ABSENT
 
 
 class NodeDocument(Struct, gc=False):
@@ -272,7 +241,7 @@ class NodeDocument(Struct, gc=False):
 
 
 class PoolDocument(Struct, gc=False):
-    """A Pool; the spec is read field by field, because a wrong one is a condition and no error."""
+    """A Pool. `decode_pool` reads the spec field by field: an invalid spec becomes a condition, not an error."""
 
     metadata: Metadata
     spec: Any = None
@@ -280,13 +249,13 @@ class PoolDocument(Struct, gc=False):
 
 
 class BudgetSpecPart(Struct, gc=False):
-    """The spec of a PodDisruptionBudget; the selector is read apart, because a wrong one protects nothing."""
+    """The spec of a PodDisruptionBudget. The selector is unparsed: a budget with an invalid one protects nothing."""
 
-    selector: Raw = NONE
+    selector: Raw = ABSENT
 
 
 class BudgetStatus(Struct, rename="camel", gc=False):
-    """How many more pods may be disrupted, and those that were by name."""
+    """The status of a PodDisruptionBudget: how many more disruptions it allows, and the disrupted pods by name."""
 
     disruptions_allowed: int = 0
     disrupted_pods: dict[str, Any] | None = None
@@ -306,88 +275,46 @@ class NamespaceDocument(Struct, gc=False):
     metadata: LabelledMetadata
 
 
-class Named(Struct, gc=False):
-    """An object of which only the identity can be read."""
+class OwnedMetadata(Metadata, rename="camel", gc=False):
+    """The metadata of a PersistentVolumeClaim."""
 
-    metadata: Metadata = field(default_factory=Metadata)
-    kind: str = ""
-
-
-def read_metadata(raw: Raw) -> Metadata:
-    """Return what an object that cannot be read says of itself, as far as that can be read."""
-    try:
-        return msgspec.json.decode(raw, type=Named).metadata
-    except UNREADABLE:
-        return Metadata()
+    owner_references: list[OwnerReference] | None = None
 
 
-class StatusCause(Struct, gc=False):
-    """One cause of what went wrong."""
+class ClaimSpecPart(Struct, rename="camel", gc=False):
+    """The spec of a PersistentVolumeClaim."""
 
-    reason: str = ""
-
-
-class StatusDetails(Struct, gc=False):
-    """What a Status says beyond its message."""
-
-    causes: list[StatusCause] | None = None
+    volume_name: str | None = None
 
 
-class StatusDocument(Struct, gc=False):
-    """A Status: how the API server says what went wrong."""
+class ClaimStatus(Struct, gc=False):
+    """The status of a PersistentVolumeClaim."""
 
-    kind: str = ""
-    code: int = 0
-    reason: str = ""
-    message: str = ""
-    details: StatusDetails | None = None
-
-    @property
-    def causes(self) -> list[str]:
-        """The reasons of its causes."""
-        causes = self.details.causes if self.details is not None else None
-        return [cause.reason for cause in causes or ()]
+    phase: str | None = None
 
 
-class ListMetadata(Struct, rename="camel", gc=False):
-    """Where a list stands, and how to get its next page."""
+class ClaimDocument(Struct, gc=False):
+    """A PersistentVolumeClaim."""
 
-    resource_version: str = ""
-    continue_: str | None = field(name="continue", default=None)
-
-
-def read_status(body: bytes) -> StatusDocument:
-    """Return the Status in a body, or an empty one where there is none."""
-    try:
-        return msgspec.json.decode(body, type=StatusDocument)
-    except UNREADABLE:
-        return StatusDocument()
+    metadata: OwnedMetadata
+    spec: ClaimSpecPart | None = None
+    status: ClaimStatus | None = None
 
 
-def retry_after_seconds(header: str | None) -> float | None:
-    """Return what a Retry-After header asks for; a date is not understood, and no API server sends one."""
-    return float(header) if header is not None and header.isdecimal() else None
+class VolumeAffinityPart(Struct, gc=False):
+    """The node affinity of a volume: whether it has required terms."""
+
+    required: Present | None = None
 
 
-D = TypeVar("D")
+class VolumeSpecPart(Struct, rename="camel", gc=False):
+    """The spec of a PersistentVolume."""
+
+    node_affinity: VolumeAffinityPart | None = None
 
 
-class Page(Struct, Generic[D], gc=False):
-    """One page of a list: its objects read in one go, which is the usual case, or unread."""
+class VolumeDocument(Struct, gc=False):
+    """A PersistentVolume."""
 
-    metadata: ListMetadata
-    items: list[D] | None = None
-
-
-class Line(Struct, Generic[D], gc=False):
-    """One line of a watch, read in one go: the usual case."""
-
-    type: str
-    object: D
-
-
-class Envelope(Struct, gc=False):
-    """One line of a watch, its object unread."""
-
-    type: str
-    object: Raw
+    metadata: LabelledMetadata
+    spec: VolumeSpecPart | None = None

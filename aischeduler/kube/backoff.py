@@ -1,11 +1,11 @@
-"""When to try again: backoff with jitter, and waiting because the server said so.
+"""Exponential backoff with jitter, the shared throttle for Retry-After, and the rate limiter.
 
-Laws:
-- Clock, sleep and chance are arguments, so that tests need no waiting.
-- One `Throttle` holds back a whole client: when the API server is tired, everybody waits. Those who waited go on one
-  after the other, by chance: all at one instant would tire it again.
+Invariants:
+- Clock, sleep and jitter are arguments, so tests do not wait.
+- One `Throttle` pauses a whole client: when the API server is overloaded, every task waits. Jitter spreads the tasks
+  after the pause, so that they do not overload the server again at once.
 
-Source: numbers of client-go's reflector.
+Source: the numbers of client-go's reflector.
 """
 
 import asyncio
@@ -13,18 +13,18 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-BACKOFF_FIRST_SECONDS: Final = 0.8
-BACKOFF_LONGEST_SECONDS: Final = 30.0
-HEALTHY_SECONDS: Final = 120.0
-"""After this long without a failure the next one counts as the first."""
-HOLD_LONGEST_SECONDS: Final = 60.0
-"""Longest that a Retry-After is obeyed."""
-SPREAD_LONGEST_SECONDS: Final = 2.0
-"""Longest time over which those who waited for the API server go on; it is as long as they had to wait."""
+INITIAL_BACKOFF_SECONDS: Final = 0.8
+BACKOFF_SECONDS_MAX: Final = 30.0
+BACKOFF_RESET_SECONDS: Final = 120.0
+"""After this long without a failure, the next failure counts as the first."""
+RETRY_AFTER_SECONDS_MAX: Final = 60.0
+"""The longest Retry-After that is obeyed."""
+JITTER_SECONDS_MAX: Final = 2.0
+"""After a pause, tasks continue within as long as the pause lasted, but at most within this time."""
 
 
-class Chance(Protocol):
-    """A source of numbers in [0, 1)."""
+class RandomSource(Protocol):
+    """A source of random numbers in [0, 1)."""
 
     def random(self) -> float:
         """Return the next number."""
@@ -32,70 +32,70 @@ class Chance(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Time and chance of one client: seconds that never go back, a sleep in them, and jitter.
+    """The time source of a client: a monotonic clock, a sleep, and jitter.
 
-    `throttle` is the door that all parts of the client share.
+    `throttle` is the pause that all parts of the client share.
     """
 
     clock: Callable[[], float]
     sleep: Callable[[float], Awaitable[None]]
-    chance: Chance
+    jitter: RandomSource
     throttle: "Throttle" = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Give the client its door."""
+        """Create the throttle of the client."""
         object.__setattr__(self, "throttle", Throttle(self))
 
 
 class ExponentialBackoff:
-    """Doubling waits with jitter, from `first_seconds` to `longest_seconds`."""
+    """Doubling waits with jitter, from `initial_seconds` to `seconds_max`."""
 
     def __init__(
         self,
         timing: Timing,
-        first_seconds: float = BACKOFF_FIRST_SECONDS,
-        longest_seconds: float = BACKOFF_LONGEST_SECONDS,
+        initial_seconds: float = INITIAL_BACKOFF_SECONDS,
+        seconds_max: float = BACKOFF_SECONDS_MAX,
     ) -> None:
         self._timing = timing
-        self._first = first_seconds
-        self._longest = longest_seconds
+        self._initial = initial_seconds
+        self._max = seconds_max
         self._failures = 0
         self._failed_at = timing.clock()
 
     def next_seconds(self) -> float:
-        """Count a failure and return how long to wait: between once and twice the doubled wait."""
+        """Count a failure and return how long to wait: between one and two times the doubled wait."""
         now = self._timing.clock()
-        if now - self._failed_at > HEALTHY_SECONDS:
+        if now - self._failed_at > BACKOFF_RESET_SECONDS:
             self._failures = 0
         self._failed_at = now
-        wait = min(self._longest, self._first * float(2 ** min(self._failures, 16)))
+        wait = min(self._max, self._initial * float(2 ** min(self._failures, 16)))
         self._failures += 1
-        return wait * (1.0 + self._timing.chance.random())
+        return wait * (1.0 + self._timing.jitter.random())
 
     async def wait(self) -> None:
         """Count a failure and wait."""
         await self._timing.sleep(self.next_seconds())
 
 
-class Outage:
-    """What several streams of one API server learn from each other: the first that is answered lets all try again."""
+class RetrySignal:
+    """A wakeup that the streams of one API server share: when the server answers one stream, all retry at once."""
 
     def __init__(self) -> None:
-        self._over = asyncio.Event()
+        self._woken = asyncio.Event()
 
-    def over(self) -> None:
-        """Let all that wait now try at once."""
-        self._over.set()
-        self._over = asyncio.Event()
+    def wake(self) -> None:
+        """Let every waiting stream retry now."""
+        self._woken.set()
+        self._woken = asyncio.Event()
 
-    async def wait(self, timing: Timing, seconds: float, asked_seconds: float = 0.0) -> None:
-        """Wait so long, or until somebody was answered, but as long as the server has asked for in any case."""
-        over, asked = self._over, min(asked_seconds, HOLD_LONGEST_SECONDS)
-        if asked:
-            await timing.sleep(asked)
-        if asked >= seconds:
+    async def wait(self, timing: Timing, seconds: float, retry_after_seconds: float = 0.0) -> None:
+        """Wait `seconds`, or until `wake` is called, but at least `retry_after_seconds`."""
+        woken, retry_after = self._woken, min(retry_after_seconds, RETRY_AFTER_SECONDS_MAX)
+        if retry_after:
+            await timing.sleep(retry_after)
+        if retry_after >= seconds:
             return
-        waits = [asyncio.ensure_future(timing.sleep(seconds - asked)), asyncio.ensure_future(over.wait())]
+        waits = [asyncio.ensure_future(timing.sleep(seconds - retry_after)), asyncio.ensure_future(woken.wait())]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -105,64 +105,64 @@ class Outage:
 
 
 class Throttle:
-    """A door that the API server closes for a while; what waits goes on within a while after it opens, by chance."""
+    """A pause that the API server asks for. Tasks that waited continue one after another, spread by jitter."""
 
     def __init__(self, timing: Timing) -> None:
         self._timing = timing
-        self._open_at = timing.clock()
+        self._ends_at = timing.clock()
 
     @property
-    def closed(self) -> bool:
-        """Whether `pass_through` would wait now."""
-        return self._open_at > self._timing.clock()
+    def active(self) -> bool:
+        """Whether `wait` would wait now."""
+        return self._ends_at > self._timing.clock()
 
-    def hold(self, seconds: float) -> None:
-        """Close for at least so long from now."""
-        self._open_at = max(self._open_at, self._timing.clock() + min(seconds, HOLD_LONGEST_SECONDS))
+    def hold_for(self, seconds: float) -> None:
+        """Pause for at least this long from now."""
+        self._ends_at = max(self._ends_at, self._timing.clock() + min(seconds, RETRY_AFTER_SECONDS_MAX))
 
-    async def pass_through(self) -> None:
-        """Return once the door is open."""
-        while (left := self._open_at - self._timing.clock()) > 0:
-            await self._timing.sleep(left + self._timing.chance.random() * min(left, SPREAD_LONGEST_SECONDS))
+    async def wait(self) -> None:
+        """Return once the pause is over."""
+        while (rest := self._ends_at - self._timing.clock()) > 0:
+            await self._timing.sleep(rest + self._timing.jitter.random() * min(rest, JITTER_SECONDS_MAX))
 
 
-class Rate:
-    """At most `per_second` over time and `burst` at once."""
+class RateLimiter:
+    """A limit of `per_second` requests over time and `burst` at once."""
 
     def __init__(self, timing: Timing, per_second: float, burst: int) -> None:
         self._timing = timing
         self._next_at = float("-inf")
-        self._line = asyncio.Lock()
-        self.change(per_second, burst)
+        self._turn = asyncio.Lock()
+        self.set_limits(per_second, burst)
 
-    def change(self, per_second: float, burst: int) -> None:
-        """Take other limits; turns that were taken stay taken."""
+    def set_limits(self, per_second: float, burst: int) -> None:
+        """Replace the limits; turns already taken stay taken."""
         self._interval = 1.0 / per_second
         self._burst_seconds = burst * self._interval
 
     @property
-    def used_up(self) -> bool:
-        """Whether `pass_through` would wait now."""
+    def exhausted(self) -> bool:
+        """Whether `wait` would wait now."""
         now = self._timing.clock()
-        return self._line.locked() or self._next(now) > now
+        return self._turn.locked() or self._next(now) > now
 
     @property
-    def left(self) -> int:
-        """How many turns there are now without waiting."""
+    def available(self) -> int:
+        """How many turns are available without waiting."""
         now = self._timing.clock()
-        return int((now - self._next(now)) / self._interval) + 1 if not self.used_up else 0
+        return int((now - self._next(now)) / self._interval) + 1 if not self.exhausted else 0
 
-    async def pass_through(self) -> None:
-        """Take one turn; wait for it where the turns of now are used up.
+    async def wait(self) -> None:
+        """Take one turn, and wait for it if none is available.
 
-        One of those who wait has its turn, the others stand in line: so other limits count for them at once.
+        One waiting task sleeps, the others queue on the lock, so new limits apply to them at once.
         """
-        async with self._line:
+        async with self._turn:
             now = self._timing.clock()
             self._next_at = self._next(now)
             if self._next_at > now:
                 await self._timing.sleep(self._next_at - now)
 
     def _next(self, now: float) -> float:
-        """When the next turn is, or would have been."""
+        """Return the time of the next turn, which may be in the past."""
         return max(self._next_at, now - self._burst_seconds) + self._interval

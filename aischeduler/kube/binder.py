@@ -1,16 +1,16 @@
-"""Carry out Bindings: long-lived tasks fed by one queue per pool, each Binding with exactly one definite outcome.
+"""Send Bindings: long-lived tasks take them from one queue per pool, and each Binding gets exactly one outcome.
 
-Laws:
-- A refusal is reported only when the server said it, when the pod was read and is not bound, or when nothing was sent.
-- What nobody knows is read until somebody does; there is no outcome by time alone. A server that answers and does not
-  tell keeps no task for long: such a Binding is in doubt until the pod is read by a `Settle`, or its watch has told.
-- A Binding is sent only while the engine still counts on it: its pod is assumed by this decision, its node is there,
-  and it was decided not long ago.
-- When the API server is tired, all tasks wait, together with those of the evictor and of the reports.
-- A bug of ours is told. One that comes up before an outcome leads to a look at the pod, as every unclear answer does;
-  an outcome that nobody could be told of is settled by the next `Settle`.
+Invariants:
+- A Binding is refused only when the server refused it, when the pod was read and is not bound, or when it was not sent.
+- After an unclear answer the pod is read until the outcome is known; no timeout decides. If the server answers and the
+  outcome stays unknown, the Binding is in doubt and its task continues with the next one. A Binding in doubt is settled
+  by a `Settle` action, or when the watch shows its pod.
+- A Binding is sent only while the engine assumes the pod by this decision, the node exists, and the decision is recent.
+- When the API server is overloaded, all tasks wait, together with the evictor and the reporter.
+- An internal error is reported. One before the outcome is treated as an unclear answer; if the callback fails, the next
+  `Settle` settles the Binding.
 
-Source: fault behaviour of pods/binding (fencing by uid and by the node name already set).
+Source: the behaviour of pods/binding, which rejects another uid and another node name.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ from typing import Final, Protocol, assert_never
 
 from aischeduler.config.schema import BIND_IN_FLIGHT_MAX
 from aischeduler.kube.backoff import ExponentialBackoff, Timing
-from aischeduler.kube.concurrency_limit import CROWD, ConcurrencyLimit
+from aischeduler.kube.concurrency_limit import BACKLOG, ConcurrencyLimit
 from aischeduler.kube.connection_pool import ConnectionPool
-from aischeduler.kube.errors import ApiError, Failed, RefusedError, UnreachableError
+from aischeduler.kube.errors import ApiError, OnInternalError, RefusedError, UnreachableError
 from aischeduler.kube.pod_writes import (
     BIND_TRIES_MAX,
     BindAccepted,
@@ -41,225 +41,230 @@ from aischeduler.model.actions import Bind, Settle
 from aischeduler.model.events import BindRefused
 from aischeduler.model.pod import Pod
 
-BINDS_AHEAD: Final = 4
-"""Decided Bindings of a pool that may wait, as a multiple of those in flight; above that it decides nothing more."""
-BINDS_AHEAD_MAX: Final = 128
+QUEUED_PER_IN_FLIGHT: Final = 4
+"""How many Bindings of a pool may be queued per Binding in flight; a pool with more decides nothing."""
+QUEUED_MAX: Final = 128
 STALE_SECONDS: Final = 30.0
-"""A Binding that was decided so long ago is decided anew instead of sent: a queue that moves is far quicker."""
-READS_MAX: Final = 3
-"""Reads of a pod that the server answers without telling, before the Binding is in doubt and its task goes on."""
-REVIEW_SECONDS: Final = 2.0
-"""How often the Bindings in doubt are compared with what the watch has told."""
+"""A Binding that was decided longer ago than this is not sent; the engine decides again."""
+READ_TRIES_MAX: Final = 3
+"""How many reads of the pod may be answered without showing the outcome before the Binding is in doubt."""
+RECHECK_SECONDS: Final = 2.0
+"""How often the Bindings in doubt are compared with what the watch has shown."""
 
-_TIRED: Final = frozenset((408, 429, 502, 503, 504))
-"""What a server, or a proxy before it, answers that is away or has enough to do."""
+_OVERLOADED: Final = frozenset((408, 429, 502, 503, 504))
+"""The statuses of an overloaded or unavailable server, or of a proxy in front of it."""
 
 Outcome = BindAccepted | BindRefused
-Done = Callable[[Bind, Outcome, float], None]
-"""Hears the outcome of a Binding, and after how many seconds since it was submitted."""
+OnOutcome = Callable[[Bind, Outcome, float], None]
+"""Called with a Binding, its outcome, and the seconds since it was submitted."""
 ReadPod = Callable[[Pod], Awaitable[Pod | None]]
-"""Read a pod as it now is: None where no pod of its name exists; raises ApiError."""
+"""Read a pod; None if no pod of this name exists. Raises ApiError."""
 
 
 def no_epoch() -> None:
-    """Return the term of a leader where there is no election."""
+    """Return the epoch where there is no leader election: None."""
 
 
-class Assumptions(Protocol):
-    """What the engine still counts on; see `engine.scheduler.Scheduler`."""
+class AssumedPods(Protocol):
+    """What the engine still assumes; see `engine.scheduler.Scheduler`."""
 
     def still_assumed(self, uid: str, decision: str) -> bool:
-        """Say whether the pod counts on its node by this decision, and nothing has shown it there yet."""
+        """Say whether the engine assumes the pod by this decision and no watch event has confirmed it yet."""
 
     def has_node(self, name: str) -> bool:
-        """Say whether a node of this name is there."""
+        """Say whether a node of this name exists."""
 
 
 @dataclass(frozen=True, slots=True)
-class BindTerms:
-    """How many Bindings may be under way at a time, what the engine counts on, and in which leader's term we are."""
+class BinderOptions:
+    """How many Bindings may be in flight, what the engine assumes, and the epoch of the leader."""
 
     in_flight: int
-    engine: Assumptions
+    engine: AssumedPods
     epoch: Callable[[], int | None] = no_epoch
 
 
 @dataclass(eq=False, slots=True)
 class PendingBinding:
-    """A Binding that was submitted, and when. `known` from when its outcome is known."""
+    """A submitted Binding and its time; `known` is set once its outcome is known."""
 
     action: Bind
-    since: float
+    submitted_at: float
     known: bool = field(default=False)
 
 
 class _InDoubt:
-    """The server answers, and does not tell whether the pod is bound."""
+    """The server answers, but the answers do not show whether the pod is bound."""
 
 
 class Binder:
-    """Binds what is submitted; `work_queue` is what has no outcome yet."""
+    """Sends submitted Bindings; `work_queue` holds those without an outcome."""
 
     def __init__(
-        self, connections: ConnectionPool, read_pod: ReadPod, timing: Timing, terms: BindTerms, failed: Failed
+        self,
+        connections: ConnectionPool,
+        read_pod: ReadPod,
+        timing: Timing,
+        options: BinderOptions,
+        on_internal_error: OnInternalError,
     ) -> None:
-        self.work_queue: WorkQueue[PendingBinding] = WorkQueue(_ahead(terms.in_flight))
+        self.work_queue: WorkQueue[PendingBinding] = WorkQueue(_queued_max(options.in_flight))
         self.answered = asyncio.Event()
-        """Set when an answer came while more Bindings wait to be sent, for who waits for answers to clear."""
+        """Set when an answer arrives while Bindings are queued; `daemon.answer_batching` waits for it."""
         self.unanswered = 0
-        """Bindings that were sent and have no answer yet."""
+        """How many Bindings were sent and have no answer yet."""
         self._throttle = timing.throttle
         self._connections = connections
         self._read_pod = read_pod
         self._timing = timing
-        self._terms = terms
-        self._concurrency = ConcurrencyLimit(terms.in_flight, timing.clock)
+        self._options = options
+        self._concurrency = ConcurrencyLimit(options.in_flight, timing.clock)
         self._grown = asyncio.Event()
-        self._failed = failed
-        self._held: dict[str, PendingBinding] = {}
-        """What was submitted and whose outcome has not been told, by the pod's uid, in that order."""
-        self._doubtful: dict[str, PendingBinding] = {}
-        """Of them those that no task has in hand and none will take."""
-        self._doubt = asyncio.Event()
+        self._on_internal_error = on_internal_error
+        self._pending: dict[str, PendingBinding] = {}
+        """The submitted Bindings whose outcome was not delivered, by the pod's uid, in the order of submission."""
+        self._in_doubt: dict[str, PendingBinding] = {}
+        """The Bindings in doubt: part of `_pending`, and no task works on them."""
+        self._has_doubt = asyncio.Event()
 
     def submit(self, action: Bind) -> None:
         """Put a Binding at the end of its pool's queue."""
-        submitted = PendingBinding(action, self._timing.clock())
-        if (older := self._doubtful.get(action.pod.uid)) is not None:
-            self._forget(older)  # the engine has decided anew, so it knows
-        self._held[action.pod.uid] = submitted
-        self.work_queue.put(submitted, action.pool)
-        if self.work_queue.waiting >= CROWD and self._concurrency.crowd():
+        pending = PendingBinding(action, self._timing.clock())
+        if (older := self._in_doubt.get(action.pod.uid)) is not None:
+            self._forget(older)  # the engine decided again, so it knows the outcome
+        self._pending[action.pod.uid] = pending
+        self.work_queue.put(pending, action.pool)
+        if self.work_queue.waiting >= BACKLOG and self._concurrency.note_backlog():
             self._grown.set()
 
-    def bound(self, in_flight: int) -> None:
-        """Let so many Bindings be under way at a time from now on, at most `BIND_IN_FLIGHT_MAX`."""
-        self.work_queue.allow(_ahead(in_flight))
-        if self._concurrency.bound(in_flight):
+    def set_in_flight_max(self, in_flight: int) -> None:
+        """Set how many Bindings may be in flight, at most `BIND_IN_FLIGHT_MAX`."""
+        self.work_queue.set_lane_limit(_queued_max(in_flight))
+        if self._concurrency.set_limit(in_flight):
             self._grown.set()
 
     @property
     def throttled(self) -> bool:
         """Say whether the API server has asked us to wait."""
-        return self._throttle.closed
+        return self._throttle.active
 
     @property
     def in_doubt(self) -> int:
-        """How many Bindings wait for a look at their pods."""
-        return len(self._doubtful)
+        """How many Bindings are in doubt."""
+        return len(self._in_doubt)
 
     def oldest_seconds(self) -> float:
-        """Return how long ago the oldest Binding was submitted whose outcome has not been told; 0 where none is."""
-        oldest = next(iter(self._held.values()), None)
-        return self._timing.clock() - oldest.since if oldest is not None else 0.0
+        """Return the age of the oldest Binding whose outcome was not delivered; 0 if there is none."""
+        oldest = next(iter(self._pending.values()), None)
+        return self._timing.clock() - oldest.submitted_at if oldest is not None else 0.0
 
-    def has_lost(self, looked: Settle) -> bool:
-        """Say whether no Binding of an assumption is held here: its outcome was told, or a bug has lost it."""
-        uid = looked.pod.uid
-        return uid not in self._held and self._terms.engine.still_assumed(uid, looked.decision)
+    def is_lost(self, action: Settle) -> bool:
+        """Say whether the engine assumes the pod while the binder has no Binding for it, as after an internal error."""
+        uid = action.pod.uid
+        return uid not in self._pending and self._options.engine.still_assumed(uid, action.decision)
 
-    def has_in_hand(self, uid: str) -> bool:
-        """Say whether a Binding of this pod waits for a task or has one: that task will know."""
-        return uid in self._held and uid not in self._doubtful
+    def is_in_progress(self, uid: str) -> bool:
+        """Say whether a Binding of this pod is queued or a task works on it."""
+        return uid in self._pending and uid not in self._in_doubt
 
-    async def run(self, done: Done) -> None:
-        """Bind until cancelled; what an earlier run had in hand is in doubt."""
-        waiting = {id(submitted) for submitted in self.work_queue.items()}
-        for submitted in self._held.values():
-            if id(submitted) not in waiting:
-                self._put_in_doubt(submitted)
+    async def run(self, on_outcome: OnOutcome) -> None:
+        """Send Bindings until cancelled; those that an earlier run left unfinished are in doubt."""
+        waiting = {id(pending) for pending in self.work_queue.items()}
+        for pending in self._pending.values():
+            if id(pending) not in waiting:
+                self._put_in_doubt(pending)
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._review(), name="binder review")
+            group.create_task(self._recheck(), name="binder review")
             for number in range(BIND_IN_FLIGHT_MAX):
-                group.create_task(self._bind_all(number, done), name=f"binder {number}")
+                group.create_task(self._bind_all(number, on_outcome), name=f"binder {number}")
 
-    def settled(self, looked: Settle, pod: Pod | None, done: Done) -> None:
-        """Hear how the pod of a Binding that may be in doubt was read to be."""
-        submitted = self._doubtful.get(looked.pod.uid)
-        if submitted is None or submitted.action.decision != looked.decision:
+    def settle(self, action: Settle, pod: Pod | None, on_outcome: OnOutcome) -> None:
+        """Settle the Binding in doubt of a pod that was just read."""
+        pending = self._in_doubt.get(action.pod.uid)
+        if pending is None or pending.action.decision != action.decision:
             return
-        why = "the answer to the Binding was unclear"
-        outcome = settle(submitted.action, pod, why) or unavailable(submitted.action, why)
-        self._conclude(submitted, outcome, done)
+        why = "the answer to the Binding did not tell its outcome"
+        outcome = settle(pending.action, pod, why) or unavailable(pending.action, why)
+        self._conclude(pending, outcome, on_outcome)
 
-    async def _bind_all(self, number: int, done: Done) -> None:
+    async def _bind_all(self, number: int, on_outcome: OnOutcome) -> None:
         while True:
             while number >= self._concurrency.size:
                 await self._grown.wait()
                 self._grown.clear()
-            submitted = await self.work_queue.take()
+            pending = await self.work_queue.take()
             try:
-                outcome = await self._bind(submitted)
-            except Exception as error:  # noqa: BLE001 - a bug costs one Binding a look at its pod, not all the others
-                self._failed("binder", error)
+                outcome = await self._bind(pending)
+            except Exception as error:  # noqa: BLE001 - an error costs one Binding a read of its pod
+                self._on_internal_error("binder", error)
                 outcome = None
             if outcome is None:
-                self._put_in_doubt(submitted)
+                self._put_in_doubt(pending)
             else:
-                self._conclude(submitted, outcome, done)
+                self._conclude(pending, outcome, on_outcome)
 
-    def _conclude(self, submitted: PendingBinding, outcome: Outcome, done: Done) -> None:
-        """Tell the outcome; one that nobody could be told of is left to the next look at the pod."""
-        self._finish(submitted)
+    def _conclude(self, pending: PendingBinding, outcome: Outcome, on_outcome: OnOutcome) -> None:
+        """Deliver the outcome; if the callback fails, the Binding is in doubt."""
+        self._finish(pending)
         try:
-            done(submitted.action, outcome, self._timing.clock() - submitted.since)
-        except Exception as error:  # noqa: BLE001 - a bug costs one outcome, not the binder
-            self._failed("outcome of a binding", error)
-            self._put_in_doubt(submitted)
+            on_outcome(pending.action, outcome, self._timing.clock() - pending.submitted_at)
+        except Exception as error:  # noqa: BLE001 - an error costs one outcome, not the binder
+            self._on_internal_error("outcome of a binding", error)
+            self._put_in_doubt(pending)
         else:
-            self._forget(submitted)
+            self._forget(pending)
 
-    def _put_in_doubt(self, submitted: PendingBinding) -> None:
-        self._doubtful[submitted.action.pod.uid] = submitted
-        self._doubt.set()
+    def _put_in_doubt(self, pending: PendingBinding) -> None:
+        self._in_doubt[pending.action.pod.uid] = pending
+        self._has_doubt.set()
 
-    def _finish(self, submitted: PendingBinding) -> None:
-        if not submitted.known:
-            submitted.known = True
+    def _finish(self, pending: PendingBinding) -> None:
+        if not pending.known:
+            pending.known = True
             self.work_queue.finish()
 
-    def _forget(self, submitted: PendingBinding) -> None:
-        """Let go of a Binding whose outcome is known to the engine."""
-        self._finish(submitted)
-        uid = submitted.action.pod.uid
-        if self._held.get(uid) is submitted:
-            del self._held[uid]
-        self._doubtful.pop(uid, None)
+    def _forget(self, pending: PendingBinding) -> None:
+        """Remove a Binding whose outcome the engine knows."""
+        self._finish(pending)
+        uid = pending.action.pod.uid
+        if self._pending.get(uid) is pending:
+            del self._pending[uid]
+        self._in_doubt.pop(uid, None)
 
-    async def _review(self) -> None:
-        """Let go of Bindings in doubt whose pods the watch has shown bound or gone."""
+    async def _recheck(self) -> None:
+        """Remove the Bindings in doubt whose pods the watch has shown bound or deleted."""
         while True:
-            await self._doubt.wait()
-            await self._timing.sleep(REVIEW_SECONDS)
-            for submitted in tuple(self._doubtful.values()):
-                action = submitted.action
-                if not self._terms.engine.still_assumed(action.pod.uid, action.decision):
-                    self._forget(submitted)
-            if not self._doubtful:
-                self._doubt.clear()
+            await self._has_doubt.wait()
+            await self._timing.sleep(RECHECK_SECONDS)
+            for pending in tuple(self._in_doubt.values()):
+                action = pending.action
+                if not self._options.engine.still_assumed(action.pod.uid, action.decision):
+                    self._forget(pending)
+            if not self._in_doubt:
+                self._has_doubt.clear()
 
-    async def _bind(self, submitted: PendingBinding) -> Outcome | None:
-        """Return the one outcome of a Binding, however long it takes; None where it is in doubt."""
-        action = submitted.action
-        path, body = binding(action, self._terms.epoch())
+    async def _bind(self, pending: PendingBinding) -> Outcome | None:
+        """Return the outcome of a Binding, however long it takes; None if it is in doubt."""
+        action = pending.action
+        path, body = binding(action, self._options.epoch())
         backoff = ExponentialBackoff(self._timing)
         tries = 0
         while True:
-            if self._throttle.closed:
-                await self._throttle.pass_through()
-            if why := self._obsolete(submitted):
+            if self._throttle.active:
+                await self._throttle.wait()
+            if why := self._why_stale(pending):
                 return stale(action, why)
             answer = await self._post(action, path, body)
             match answer:
                 case BindAccepted() | BindRefused():
                     return answer
                 case Throttled(seconds):
-                    self._throttle.hold(seconds)
+                    self._throttle.hold_for(seconds)
                 case Unauthenticated():
                     await backoff.wait()
                 case Unknown(message):
                     tries += 1
-                    pod = await self._look(action, backoff)
+                    pod = await self._read_until_known(action, backoff)
                     if isinstance(pod, _InDoubt):
                         return None
                     outcome = settle(action, pod, message)
@@ -270,14 +275,14 @@ class Binder:
                 case _:
                     assert_never(answer)
 
-    def _obsolete(self, submitted: PendingBinding) -> str:
-        """Return why a Binding of which nothing is in effect is not to be sent; empty when it is."""
-        action, engine = submitted.action, self._terms.engine
+    def _why_stale(self, pending: PendingBinding) -> str:
+        """Return why a Binding must not be sent any more; empty if it may be sent."""
+        action, engine = pending.action, self._options.engine
         if not engine.still_assumed(action.pod.uid, action.decision):
-            return "the pod is gone, or is where the watch shows it"
+            return "the pod is gone, or the watch shows its node"
         if not engine.has_node(action.node):
             return "the node is gone"
-        if self._timing.clock() - submitted.since > STALE_SECONDS:
+        if self._timing.clock() - pending.submitted_at > STALE_SECONDS:
             return f"it was decided more than {STALE_SECONDS:g} s ago"
         return ""
 
@@ -289,37 +294,37 @@ class Binder:
         except UnreachableError as error:
             return Unknown(str(error))
         except Exception as error:  # noqa: BLE001 - as above
-            self._failed("binder", error)
+            self._on_internal_error("binder", error)
             return Unknown(f"the Binding could not be sent: {error!r}")
         finally:
             self.unanswered -= 1
         more_waits = self.work_queue.waiting > 0
         if more_waits and answer.status < 300:
             self.answered.set()
-        if self._concurrency.answered(self._timing.clock() - began, more_waits=more_waits):
+        if self._concurrency.record_answer(self._timing.clock() - began, more_waits=more_waits):
             self._grown.set()
         return read_bind_answer(action, answer.status, answer.retry_after, answer.body)
 
-    async def _look(self, action: Bind, backoff: ExponentialBackoff) -> Pod | _InDoubt | None:
-        """Read the pod until the server tells; in doubt where it answers again and again and does not."""
+    async def _read_until_known(self, action: Bind, backoff: ExponentialBackoff) -> Pod | _InDoubt | None:
+        """Read the pod until the outcome is known; in doubt after READ_TRIES_MAX answers that do not show it."""
         answered = 0
-        while answered < READS_MAX:
+        while answered < READ_TRIES_MAX:
             await backoff.wait()
             try:
                 return await self._read_pod(action.pod)
             except RefusedError as error:
-                self._throttle.hold(error.retry_after_seconds or 0.0)
-                answered += error.status not in _TIRED
+                self._throttle.hold_for(error.retry_after_seconds or 0.0)
+                answered += error.status not in _OVERLOADED
             except UnreachableError:
                 continue
             except ApiError:
                 answered += 1
             except Exception as error:  # noqa: BLE001 - as above
-                self._failed("binder", error)
+                self._on_internal_error("binder", error)
                 answered += 1
         return _InDoubt()
 
 
-def _ahead(in_flight: int) -> int:
-    """Return how many decided Bindings of a pool may wait where so many may be under way."""
-    return min(BINDS_AHEAD * in_flight, BINDS_AHEAD_MAX)
+def _queued_max(in_flight: int) -> int:
+    """Return how many Bindings of a pool may be queued for this many in flight."""
+    return min(QUEUED_PER_IN_FLIGHT * in_flight, QUEUED_MAX)

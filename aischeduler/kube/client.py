@@ -1,8 +1,8 @@
-"""Requests to the API server, and what their answers mean: lists, watches and rare calls.
+"""The API client for lists, watches and single requests; it turns error answers into exceptions.
 
-Laws:
-- Everything has a time limit and every answer a size limit.
-- Every failure is one of `errors`.
+Invariants:
+- Every request has a timeout, and every answer a size limit.
+- Every failure is one of the exceptions in `errors`.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -11,17 +11,19 @@ from dataclasses import dataclass
 from typing import Final, Self
 from urllib.parse import urlencode
 
-from aischeduler.kube.api_types import read_status, retry_after_seconds
-from aischeduler.kube.connection_pool import ConnectionPool, Fence, let_pass
-from aischeduler.kube.errors import RefusedError, UnreachableError
+from aischeduler.kube.connection_pool import ConnectionPool, Fence, no_fence
+from aischeduler.kube.errors import MalformedAnswerError, RefusedError, UnreachableError
 from aischeduler.kube.http_connection import Answer, Stream
+from aischeduler.kube.meta_types import read_status, retry_after_seconds
 from aischeduler.kube.server_access import Server
 
 LIST_SECONDS: Final = 120.0
-"""Longest that a page of a list may take."""
-IN_FLIGHT_MAX: Final = 64
-"""Requests under way at once. Watches count apart from them: none waits behind reads that hang."""
+"""The timeout of a page of a list."""
+REQUESTS_IN_FLIGHT_MAX: Final = 64
+"""How many requests may be in flight. Watches do not count: no watch waits behind reads that hang."""
 JSON: Final = "application/json"
+LINE_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Ten times the largest object that an API server stores."""
 
 Query = Mapping[str, str]
 _NO_QUERY: Final[Query] = {}
@@ -29,23 +31,52 @@ _NO_QUERY: Final[Query] = {}
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """A watch that is open."""
+    """An open watch."""
 
     _stream: Stream
 
     async def read(self) -> bytes:
-        """Return the next piece, or nothing at the clean end; raises UnreachableError."""
-        return await _piece(self._stream)
+        """Return the next chunk; empty at the clean end. Raises UnreachableError."""
+        return await _read_chunk(self._stream)
+
+
+class LineSplitter:
+    """Splits chunks into lines; an unfinished line waits for the next chunk."""
+
+    def __init__(self, limit_bytes: int = LINE_BYTES_MAX) -> None:
+        self._limit = limit_bytes
+        self._partial: list[bytes] = []
+        self._partial_bytes = 0
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether a line is unfinished."""
+        return bool(self._partial)
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Return the lines that end in this chunk, without line ends and empty lines."""
+        lines = chunk.split(b"\n")
+        rest = lines.pop()
+        if lines and self._partial:
+            self._partial.append(lines[0])
+            lines[0] = b"".join(self._partial)
+            self._partial, self._partial_bytes = [], 0
+        if rest:
+            self._partial.append(rest)
+            self._partial_bytes += len(rest)
+            if self._partial_bytes > self._limit:
+                raise MalformedAnswerError(f"a line is longer than {self._limit} bytes")
+        return [line for line in lines if line]
 
 
 class Client:
-    """One session with an API server; use it as an async context manager.
+    """A client of one API server; use it as an async context manager.
 
-    `connections` has the connections, and says how long an answer may take where the request does not.
+    `connections` holds the connections and the default timeout of a request.
     """
 
-    def __init__(self, server: Server, fence: Fence = let_pass) -> None:
-        self.connections = ConnectionPool(server, IN_FLIGHT_MAX, fence=fence)
+    def __init__(self, server: Server, fence: Fence = no_fence) -> None:
+        self.connections = ConnectionPool(server, REQUESTS_IN_FLIGHT_MAX, fence=fence)
 
     async def __aenter__(self) -> Self:
         return self
@@ -54,7 +85,7 @@ class Client:
         await self.connections.close()
 
     async def get(self, path: str, query: Query = _NO_QUERY, seconds: float | None = None) -> bytes:
-        """Return the body of the answer to a GET that comes within so long; raises ApiError."""
+        """Return the body of the answer to a GET; raises ApiError."""
         return await self._ask("GET", path, query, seconds=seconds)
 
     async def patch(self, path: str, body: bytes, content_type: str) -> bytes:
@@ -66,18 +97,18 @@ class Client:
         return await self._ask("POST", path, _NO_QUERY, (body, JSON))
 
     @asynccontextmanager
-    async def watch(self, path: str, query: Query, silence_seconds: float) -> AsyncIterator[Watch]:
-        """Yield a watch; `silence_seconds` without a byte raises UnreachableError, as any other break does."""
+    async def watch(self, path: str, query: Query, idle_seconds: float) -> AsyncIterator[Watch]:
+        """Yield a watch; after `idle_seconds` without a byte it raises UnreachableError, as for a broken connection."""
         async with AsyncExitStack() as stack:
-            stream = await self._open(stack, path, query, silence_seconds)
+            stream = await self._open(stack, path, query, idle_seconds)
             if stream.status >= 300:
-                answer = Answer(stream.status, stream.retry_after, await _whole(stream))
+                answer = Answer(stream.status, stream.retry_after, await _read_all(stream))
                 raise self._refusal(self._checked(answer, path), f"GET {path}")
             yield Watch(stream)
 
-    async def _open(self, stack: AsyncExitStack, path: str, query: Query, silence_seconds: float) -> Stream:
+    async def _open(self, stack: AsyncExitStack, path: str, query: Query, idle_seconds: float) -> Stream:
         try:
-            return await stack.enter_async_context(self.connections.stream(_target(path, query), silence_seconds))
+            return await stack.enter_async_context(self.connections.stream(_target(path, query), idle_seconds))
         except UnreachableError as error:
             raise UnreachableError(f"GET {path}: {error}") from error
 
@@ -95,7 +126,7 @@ class Client:
         content: tuple[bytes, str] = (b"", ""),
         seconds: float | None = None,
     ) -> bytes:
-        """Return the body of an answer below 300."""
+        """Return the body of an answer with a status below 300; raises ApiError."""
         body, content_type = content
         try:
             answer = await self.connections.send(
@@ -108,33 +139,33 @@ class Client:
         return answer.body
 
     def _refusal(self, answer: Answer, request: str) -> RefusedError:
-        """Return the error that an answer means; a 401 with what kept the credentials from being read."""
+        """Return the error of an answer; a 401 also names why the credentials could not be read."""
         error = refusal(answer.status, answer.body, answer.retry_after, request)
-        if error.status == 401 and self.connections.failure:
-            message = f"{error.message}; {self.connections.failure}"
+        if error.status == 401 and self.connections.credential_failure:
+            message = f"{error.message}; {self.connections.credential_failure}"
             return RefusedError(error.status, error.reason, message, error.retry_after_seconds, request)
         return error
 
 
 def refusal(status: int, body: bytes, retry_after: str | None, request: str) -> RefusedError:
-    """Return the error that an HTTP answer of 300 and above to a request means: there is nowhere else to go."""
-    said = read_status(body)
-    message = said.message or body[:200].decode(errors="replace")
-    return RefusedError(status, said.reason or "Unknown", message, retry_after_seconds(retry_after), request)
+    """Return the error of an answer with a status of 300 and above; redirects are not followed."""
+    document = read_status(body)
+    message = document.message or body[:200].decode(errors="replace")
+    return RefusedError(status, document.reason or "Unknown", message, retry_after_seconds(retry_after), request)
 
 
-async def _piece(stream: Stream) -> bytes:
+async def _read_chunk(stream: Stream) -> bytes:
     try:
         return await stream.read()
     except UnreachableError as error:
         raise UnreachableError(f"the stream broke: {error}") from error
 
 
-async def _whole(stream: Stream) -> bytes:
-    pieces: list[bytes] = []
-    while piece := await _piece(stream):
-        pieces.append(piece)
-    return b"".join(pieces)
+async def _read_all(stream: Stream) -> bytes:
+    chunks: list[bytes] = []
+    while chunk := await _read_chunk(stream):
+        chunks.append(chunk)
+    return b"".join(chunks)
 
 
 def _target(path: str, query: Query) -> bytes:

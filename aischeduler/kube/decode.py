@@ -1,11 +1,13 @@
-"""From documents of the API server to values of the model.
+"""Convert API objects to model types: pods, nodes, PodDisruptionBudgets, namespaces, claims and volumes.
 
-Laws:
-- What can be read counts; what cannot is named by its field in `invalid`, and never raised.
-- No decoded document is kept: a pod becomes a small record that shares its spec with all that are alike.
-- Every text of a user that is no name is shortened and escaped before it goes further.
+Invariants:
+- A field that cannot be decoded never raises: `invalid` names it, and the other fields count.
+- No API object is kept: a pod becomes a small record that shares its spec with equal pods.
+- User text other than names is shortened and escaped.
+- A budget whose selector cannot be decoded protects nothing, and `budget_problem` says why.
+- A volume that restricts its nodes in any way is tied to nodes.
 
-Source: Kubernetes API of Pod and Node. Pools: `decode_pool`.
+Source: core/v1, policy/v1; kube-scheduler's VolumeBinding (node affinity) and VolumeZone (zone and region labels).
 """
 
 from functools import lru_cache
@@ -14,26 +16,50 @@ from typing import Final
 import msgspec
 from msgspec import Raw, Struct
 
-from aischeduler.kube.api_types import UNREADABLE, NodeDocument, PodDocument, PodStatus, Quantities
+from aischeduler.kube.api_types import (
+    BudgetDocument,
+    ClaimDocument,
+    NamespaceDocument,
+    NodeDocument,
+    PodDocument,
+    PodStatus,
+    Quantities,
+    SelectorPart,
+    VolumeDocument,
+)
+from aischeduler.kube.decode_constraints import claims_used, read_selector
 from aischeduler.kube.decode_pod_spec import INVALID_LENGTH_MAX, SpecCache
+from aischeduler.kube.meta_types import UNREADABLE
 from aischeduler.kube.pod_writes import POD_SCHEDULED
-from aischeduler.kube.unsupported_constraints import claims_used
+from aischeduler.model.disruption_budget import DisruptionBudget
+from aischeduler.model.events import NamespaceSeen
 from aischeduler.model.names import POOL_KEY, POOL_NAME_LENGTH_MAX
 from aischeduler.model.node import NO_SCHEDULE, Node, Taint
 from aischeduler.model.pod import PENDING, Pod
 from aischeduler.model.quantity import QuantityError, shorten
 from aischeduler.model.resources import parse_amounts
+from aischeduler.model.selectors import LabelSelector, SelectorError
+from aischeduler.model.volumes import Volume, VolumeClaim
 
 AMOUNTS_MAX: Final = 20_000
-"""Amounts of nodes kept by their bytes; losing some costs parsing them again."""
+"""How many resource lists of nodes are cached by their bytes; an evicted one is parsed again."""
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 NEVER: Final = "Never"
-"""The preemptionPolicy of a pod on whose behalf nothing is evicted."""
+"""The preemptionPolicy of a pod that does not preempt."""
+SELECTOR = "spec.selector"
+BOUND: Final = "Bound"
+LOST: Final = "Lost"
+ZONE_LABELS: Final = (
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+)
 _NO_STATUS: Final = PodStatus()
 
 
 class _Condition(Struct, rename="camel", gc=False):
-    """One condition: how it stands and since when."""
+    """A pod condition."""
 
     type: str = ""
     status: str = ""
@@ -41,10 +67,10 @@ class _Condition(Struct, rename="camel", gc=False):
 
 
 def read_pod(document: PodDocument, specs: SpecCache) -> Pod:
-    """Return the pod; a malformed part is named in `Pod.spec.invalid`."""
+    """Return the pod; `Pod.spec.invalid` names a malformed part."""
     metadata, spec, status = document.metadata, document.spec, document.status or _NO_STATUS
     created, started, annotations = metadata.creation_timestamp, status.start_time, metadata.annotations
-    labels, of_daemon_set = specs.kin(metadata.labels, metadata.owner_references)
+    labels, of_daemon_set = specs.labels_and_owner(metadata.labels, metadata.owner_references)
     pool = (annotations is not None and annotations.pool) or labels.get(POOL_KEY)
     scheduling = specs.read(spec, status)
     return Pod(
@@ -67,12 +93,12 @@ def read_pod(document: PodDocument, specs: SpecCache) -> Pod:
         nominated_node=status.nominated_node_name or "",
         grace_seconds=metadata.deletion_grace_period_seconds or 0,
         claims=claims_used(metadata.name, spec.volumes) if scheduling.unsupported_constraints else (),
-        said_to_wait=bool(status.conditions) and not spec.node_name and _said_to_wait(status.conditions),
+        said_to_wait=bool(status.conditions) and not spec.node_name and _has_waiting_condition(status.conditions),
     )
 
 
 def read_node(document: NodeDocument) -> Node:
-    """Return the node; amounts that cannot be read count as zero and are named in `invalid`."""
+    """Return the node; amounts that cannot be decoded count as zero, and `invalid` names them."""
     metadata, spec, status = document.metadata, document.spec, document.status
     allocatable, problem = _amounts("status.allocatable", bytes(status.allocatable) if status is not None else b"")
     capacity, capacity_problem = _amounts("status.capacity", bytes(status.capacity) if status is not None else b"")
@@ -89,8 +115,65 @@ def read_node(document: NodeDocument) -> Node:
     )
 
 
-def _said_to_wait(conditions: Raw) -> bool:
-    """Say whether PodScheduled is False and says since when; the API server's own condition of a gate has no time."""
+def read_budget(document: BudgetDocument) -> DisruptionBudget:
+    """Return the budget; without a status it allows no disruption."""
+    metadata, status = document.metadata, document.status
+    try:
+        selector = _selector(document)
+    except (SelectorError, *UNREADABLE):
+        selector = None
+    return DisruptionBudget(
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        selector=selector,
+        disruptions_allowed=status.disruptions_allowed if status is not None else 0,
+        disrupted=frozenset(status.disrupted_pods or ()) if status is not None else frozenset(),
+    )
+
+
+def budget_problem(document: BudgetDocument) -> str:
+    """Return why the budget protects nothing although it has a selector; empty if the selector can be decoded."""
+    try:
+        _selector(document)
+    except SelectorError as error:
+        return str(error)
+    except UNREADABLE as error:
+        return f"{SELECTOR}: {error}"
+    return ""
+
+
+def read_namespace(document: NamespaceDocument) -> NamespaceSeen:
+    """Return the namespace with its labels."""
+    return NamespaceSeen(document.metadata.name, document.metadata.labels or {})
+
+
+def read_claim(document: ClaimDocument) -> VolumeClaim:
+    """Return the claim as its spec and status stand."""
+    metadata, spec, status = document.metadata, document.spec, document.status
+    phase = status.phase if status is not None else None
+    return VolumeClaim(
+        namespace=metadata.namespace,
+        name=metadata.name,
+        volume=(spec.volume_name if spec is not None else None) or "",
+        bound=phase == BOUND,
+        lost=phase == LOST,
+        terminating=metadata.deletion_timestamp is not None,
+        controller=next((owner.uid for owner in metadata.owner_references or () if owner.controller), ""),
+    )
+
+
+def read_volume(document: VolumeDocument) -> Volume:
+    """Return the volume and the field that ties it to nodes."""
+    spec, labels = document.spec, document.metadata.labels or {}
+    if spec is not None and spec.node_affinity is not None and spec.node_affinity.required is not None:
+        return Volume(document.metadata.name, "spec.nodeAffinity.required")
+    zone = next((label for label in ZONE_LABELS if label in labels), "")
+    return Volume(document.metadata.name, f"metadata.labels[{zone}]" if zone else "")
+
+
+def _has_waiting_condition(conditions: Raw) -> bool:
+    """Say whether PodScheduled is False with a transition time; the API server's condition of a gated pod has none."""
     try:
         found = msgspec.json.decode(conditions, type=list[_Condition] | None)
     except UNREADABLE:
@@ -98,9 +181,15 @@ def _said_to_wait(conditions: Raw) -> bool:
     return any(one.type == POD_SCHEDULED and one.status == "False" and one.last_transition_time for one in found or ())
 
 
+def _selector(document: BudgetDocument) -> LabelSelector | None:
+    raw = document.spec.selector if document.spec is not None else b""
+    part = msgspec.json.decode(raw, type=SelectorPart | None) if raw else None
+    return read_selector(SELECTOR, part) if part is not None else None
+
+
 @lru_cache(maxsize=AMOUNTS_MAX)
 def _amounts(path: str, raw: bytes) -> tuple[dict[str, int], str]:
-    """Return what can be read and the problems with the rest; nodes of one make share their amounts."""
+    """Return the amounts and the problems of the others; cached, because nodes of one type have equal bytes."""
     try:
         quantities = (msgspec.json.decode(raw, type=Quantities | None) if raw else None) or {}
     except UNREADABLE as error:
@@ -116,5 +205,5 @@ def _amounts(path: str, raw: bytes) -> tuple[dict[str, int], str]:
 
 
 def _pool_name(name: str) -> str:
-    """Return the home that the pod names; what cannot be a name is escaped and cut, and so matches no Pool."""
+    """Return the pool that the pod names; a text that cannot be a name is shortened and escaped: it matches no Pool."""
     return name if len(name) <= POOL_NAME_LENGTH_MAX and name.isprintable() else shorten(name)

@@ -1,11 +1,11 @@
-"""Read the part of a pod that decides where it may run: once per distinct bytes, not once per pod.
+"""Convert the scheduling part of a pod spec, once per distinct bytes instead of once per pod.
 
-Laws:
-- Equal bytes are parsed once; equal specs have equal keys whatever their bytes were.
-- What cannot be read makes the spec invalid and names the field; the rest still counts.
-- Requests of a bound pod are the largest of what it asked for and what the kubelet granted.
+Invariants:
+- Equal bytes are parsed once; equal specs have equal keys, whatever their bytes are.
+- A field that cannot be decoded makes the spec invalid, and `invalid` names it; the other fields count.
+- The request of a bound pod is the maximum of its spec and the resources that the kubelet granted.
 
-Source: k8s.io/component-helpers/resource (PodRequests) for what a pod asks for.
+Source: PodRequests in k8s.io/component-helpers/resource.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,23 +17,21 @@ import msgspec
 from msgspec import Raw
 
 from aischeduler.kube.api_types import (
-    NONE,
-    UNREADABLE,
     ContainerPart,
     ContainerStatus,
     ExpressionPart,
     NodeAffinityPart,
     NodeTermPart,
-    Owner,
     PodAffinityPart,
     PodSpecPart,
     PodStatus,
     PortPart,
     Quantities,
-    Resources,
+    ResourceRequests,
     TolerationPart,
 )
-from aischeduler.kube.unsupported_constraints import pod_term, unsupported_constraints
+from aischeduler.kube.decode_constraints import pod_term, unsupported_constraints
+from aischeduler.kube.meta_types import ABSENT, UNREADABLE, OwnerReference
 from aischeduler.model.pod import HostPort, PodSpec, Toleration
 from aischeduler.model.quantity import QuantityError, shorten
 from aischeduler.model.resources import Container, parse_amounts, pod_request
@@ -50,16 +48,16 @@ from aischeduler.model.selectors import (
 from aischeduler.model.unsupported_constraints import REQUIRED_ANTI_AFFINITY, Constraint, PodTerm
 
 SPECS_MAX: Final = 20_000
-"""Specs kept by their bytes; losing one costs parsing it again."""
-KIN_MAX: Final = 20_000
-"""Labels and owners kept by their bytes."""
+"""How many specs are cached by their bytes; an evicted one is parsed again."""
+LABELS_AND_OWNERS_MAX: Final = 20_000
+"""How many labels and owners are cached by their bytes."""
 INVALID_LENGTH_MAX: Final = 1000
-"""Longest reason why an object is refused."""
+"""The longest text of `invalid`."""
 ALWAYS: Final = "Always"
-"""The restart policy that makes an init container a sidecar."""
+"""The restart policy of a sidecar container."""
 
 T = TypeVar("T")
-Kin = tuple[Labels, bool]
+LabelsAndOwner = tuple[Labels, bool]
 """The labels of a pod, and whether a DaemonSet controls it."""
 _SEPARATOR = b"\0"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -68,16 +66,16 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 @dataclass(slots=True)
 class SpecCache:
-    """Specs, labels and owners by the bytes that they were read from: pods of one Job share them.
+    """Specs, labels and owners by their bytes, which the pods of one Job share.
 
-    A full cache starts anew: looking up is on the way of every pod, and keeping the order of use costs more than that.
+    A full cache is cleared: every pod is looked up, and keeping the order of use would cost more than parsing again.
     """
 
     _specs: dict[bytes, PodSpec] = field(default_factory=dict)
-    _kin: dict[bytes, Kin] = field(default_factory=dict)
+    _labels_and_owners: dict[bytes, LabelsAndOwner] = field(default_factory=dict)
 
     def read(self, spec: PodSpecPart, status: PodStatus | None) -> PodSpec:
-        """Return the spec; `status` counts where the kubelet has granted resources."""
+        """Return the spec; `status` counts if the kubelet has granted resources."""
         granted = _granted(status) if spec.node_name and status is not None else []
         constraints = unsupported_constraints(spec)
         key = _bytes_key(spec, granted, constraints)
@@ -86,12 +84,14 @@ class SpecCache:
             found = _keep(self._specs, SPECS_MAX, key, _Reader().spec(spec, granted, constraints))
         return found
 
-    def kin(self, labels: Raw, owners: Raw) -> Kin:
-        """Return what a pod has in common with others of its owner."""
+    def labels_and_owner(self, labels: Raw, owners: Raw) -> LabelsAndOwner:
+        """Return the labels, and whether a DaemonSet controls the pod."""
         key = _SEPARATOR.join((labels, owners))
-        found = self._kin.get(key)
+        found = self._labels_and_owners.get(key)
         if found is None:
-            found = _keep(self._kin, KIN_MAX, key, (_labels(labels), _of_daemon_set(owners)))
+            found = _keep(
+                self._labels_and_owners, LABELS_AND_OWNERS_MAX, key, (_labels(labels), _of_daemon_set(owners))
+            )
         return found
 
 
@@ -103,7 +103,7 @@ def _keep(cache: dict[bytes, T], limit: int, key: bytes, value: T) -> T:
 
 
 def _labels(raw: Raw) -> Labels:
-    """Read labels; what is no object of texts are none, and the API server stores no such thing."""
+    """Decode labels; the API server stores nothing but a map of strings, and anything else counts as none."""
     try:
         return (msgspec.json.decode(raw, type=dict[str, str] | None) if raw else None) or {}
     except UNREADABLE:
@@ -112,7 +112,7 @@ def _labels(raw: Raw) -> Labels:
 
 def _of_daemon_set(raw: Raw) -> bool:
     try:
-        owners = msgspec.json.decode(raw, type=list[Owner] | None) if raw else None
+        owners = msgspec.json.decode(raw, type=list[OwnerReference] | None) if raw else None
     except UNREADABLE:
         return False
     return any(owner.controller and owner.kind == "DaemonSet" for owner in owners or ())
@@ -126,8 +126,8 @@ def _granted(status: PodStatus) -> list[ContainerStatus]:
 
 
 def _bytes_key(spec: PodSpecPart, granted: list[ContainerStatus], constraints: tuple[Constraint, ...]) -> bytes:
-    """Join everything that decides; no JSON text holds a zero byte, so that no two specs share a key."""
-    affinity = spec.affinity.node_affinity if spec.affinity is not None else NONE
+    """Join all bytes that matter; JSON has no zero byte, so no two specs share a key."""
+    affinity = spec.affinity.node_affinity if spec.affinity is not None else ABSENT
     parts: list[Raw | bytes] = [spec.resources, spec.overhead, spec.node_selector, affinity, spec.tolerations]
     for container in spec.containers or ():
         parts += (container.resources, container.ports)
@@ -138,13 +138,13 @@ def _bytes_key(spec: PodSpecPart, granted: list[ContainerStatus], constraints: t
     if granted:
         parts += [c.name.encode() for c in (*(spec.containers or ()), *(spec.init_containers or ()))]
     if constraints:
-        anti_affinity = spec.affinity.pod_anti_affinity if spec.affinity is not None else NONE
+        anti_affinity = spec.affinity.pod_anti_affinity if spec.affinity is not None else ABSENT
         parts += [b"unsupported", *(one.field.encode() for one in constraints), anti_affinity]
     return _SEPARATOR.join(parts)
 
 
 class _Reader:
-    """Reads one spec and remembers the first field that could not be read."""
+    """Decodes one spec and keeps the first problem."""
 
     def __init__(self) -> None:
         self.problem = ""
@@ -173,7 +173,7 @@ class _Reader:
         )
         return replace(spec, key=blake2b(repr(spec).encode(), digest_size=16).digest())
 
-    def _note(self, problem: object) -> None:
+    def _record(self, problem: object) -> None:
         self.problem = self.problem or str(problem)[:INVALID_LENGTH_MAX]
 
     def _json(self, path: str, raw: Raw, kind: type[T]) -> T | None:
@@ -182,7 +182,7 @@ class _Reader:
         try:
             return msgspec.json.decode(raw, type=kind | None)
         except UNREADABLE as error:
-            self._note(f"{path}: {error}")
+            self._record(f"{path}: {error}")
             return None
 
     def _amounts(self, path: str, quantities: Quantities) -> dict[str, int]:
@@ -191,11 +191,11 @@ class _Reader:
             try:
                 amounts.update(parse_amounts(path, {name: str(text)}))
             except QuantityError as error:
-                self._note(error)
+                self._record(error)
         return amounts
 
     def _requests(self, path: str, raw: Raw) -> dict[str, int]:
-        resources = self._json(path, raw, Resources)
+        resources = self._json(path, raw, ResourceRequests)
         return self._amounts(f"{path}.requests", (resources and resources.requests) or {})
 
     def _containers(
@@ -229,12 +229,12 @@ class _Reader:
         for part in (*(spec.containers or ()), *sidecars):
             for one in self._json(f"spec.containers[{part.name}].ports", part.ports, list[PortPart]) or ():
                 if one.host_port:
-                    ports.add(HostPort(one.protocol or "TCP", one.host_port, one.host_ip or "0.0.0.0"))  # noqa: S104 - Kubernetes' word for every address
+                    ports.add(HostPort(one.protocol or "TCP", one.host_port, one.host_ip or "0.0.0.0"))  # noqa: S104 - the default of hostIP
         return tuple(sorted(ports))
 
     def _affinity(self, part: PodSpecPart) -> tuple[tuple[NodeTerm, ...] | None, tuple[PreferredTerm, ...]]:
         path = "spec.affinity.nodeAffinity"
-        raw = part.affinity.node_affinity if part.affinity is not None else NONE
+        raw = part.affinity.node_affinity if part.affinity is not None else ABSENT
         affinity = self._json(path, raw, NodeAffinityPart)
         if affinity is None:
             return None, ()
@@ -252,14 +252,14 @@ class _Reader:
         return required, preferred
 
     def _anti_affinity(self, part: PodSpecPart) -> tuple[PodTerm, ...]:
-        raw = part.affinity.pod_anti_affinity if part.affinity is not None else NONE
+        raw = part.affinity.pod_anti_affinity if part.affinity is not None else ABSENT
         affinity = self._json("spec.affinity.podAntiAffinity", raw, PodAffinityPart)
         found = []
         for index, term in enumerate((affinity and affinity.required) or ()):
             try:
                 found.append(pod_term(f"{REQUIRED_ANTI_AFFINITY}[{index}]", term))
             except SelectorError as error:
-                self._note(error)
+                self._record(error)
         return tuple(found)
 
     def _term(self, path: str, part: NodeTermPart) -> NodeTerm:
@@ -275,12 +275,12 @@ class _Reader:
         for index, part in enumerate(parts):
             where, key, operator = f"{path}[{index}]", part.key or "", part.operator or ""
             if fields and (key != NAME_FIELD or operator not in (Operator.IN, Operator.NOT_IN)):
-                self._note(f"{where}: {shorten(f'{key} {operator}')} is not {NAME_FIELD} In or NotIn")
+                self._record(f"{where}: {shorten(f'{key} {operator}')} is not {NAME_FIELD} In or NotIn")
                 continue
             try:
                 found.append(requirement(where, key, operator, tuple(part.values or ())))
             except SelectorError as error:
-                self._note(error)
+                self._record(error)
         return tuple(found)
 
 

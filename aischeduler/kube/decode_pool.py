@@ -1,10 +1,10 @@
-"""From a Pool document to a value of the model.
+"""Convert a Pool object to the model, or name the invalid field.
 
-Laws:
-- A spec that today's schema would refuse (it was stored under an older one, or around it) is refused whole, with the
-  field named in `invalid`; it is never raised, and such a pool owns nothing, lends nothing and borrows nothing.
-- Fields that are not known are left alone: a newer schema may have them.
-- Every text of a user is shortened and escaped before it stands in a message.
+Invariants:
+- A spec that the current schema rejects (it was stored under an older one) is rejected as a whole; `invalid` names the
+  field, nothing is raised, and the pool owns, lends and borrows nothing.
+- Unknown fields are ignored: a newer schema may define them.
+- User text is shortened and escaped before it appears in a message.
 """
 
 import re
@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final, TypeVar
 
-from aischeduler.kube.api_types import Metadata, PoolDocument
+from aischeduler.kube.api_types import PoolDocument
 from aischeduler.kube.decode_pod_spec import INVALID_LENGTH_MAX
+from aischeduler.kube.meta_types import Metadata
 from aischeduler.kube.pool_schema import POOLS_NAMED_MAX
 from aischeduler.kube.schema_types import (
     NAME_PATTERN,
@@ -35,11 +36,11 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 
 class _FieldError(ValueError):
-    """A field of the wrong type or with a wrong value; the message names it."""
+    """A field of the wrong type or with an invalid value; the message names the field."""
 
 
 def read_pool(document: PoolDocument) -> Pool:
-    """Return the Pool; a spec that cannot be understood is refused whole, with the field in `invalid`."""
+    """Return the Pool; if the spec is invalid, `invalid` names the field and nothing else of the spec counts."""
     metadata = document.metadata
     try:
         return _pool(metadata, _object("spec", document.spec))
@@ -68,7 +69,7 @@ def _pool(metadata: Metadata, spec: Mapping[str, Any]) -> Pool:
 
 
 def _lenders(path: str, value: Any, own_name: str) -> tuple[str, ...] | None:
-    """Return the only pools to borrow from; None, which is any, where none is named."""
+    """Return the pools to borrow from; None means any pool."""
     names: dict[str, None] = {}
     for index, one in enumerate(_list(path, value, POOLS_NAMED_MAX)):
         name = _text(f"{path}[{index}]", one)
@@ -77,19 +78,19 @@ def _lenders(path: str, value: Any, own_name: str) -> tuple[str, ...] | None:
         if name == own_name:
             raise _FieldError(f"{path}: a pool cannot borrow from itself")
         if name in names:
-            raise _FieldError(f"{path}[{index}]: {shorten(name)} is there twice")
+            raise _FieldError(f"{path}[{index}]: {shorten(name)} appears twice")
         names[name] = None
     return tuple(names) or None
 
 
 def _limit(path: str, value: Any) -> ResourceList:
-    """Return the amounts by resource, sorted by name: cpu in milli, everything else in units."""
+    """Return the amounts by resource, sorted by name: CPU in millicores, all others in units."""
     amounts: dict[str, int] = {}
     for name, quantity in sorted(_object(path, value, RESOURCES_MAX).items()):
         if not _RESOURCE.fullmatch(name):
             raise _FieldError(f"{path}.{shorten(name)}: is not the name of a resource, {RESOURCES_TEXT}")
         if isinstance(quantity, float):
-            raise _FieldError(f'{path}.{name}: a fraction is written in quotes: "{quantity}"')
+            raise _FieldError(f'{path}.{name}: a fraction must be in quotes: "{quantity}"')
         if isinstance(quantity, bool) or not isinstance(quantity, int | str):
             raise _FieldError(f"{path}.{name}: {_shown(quantity)} is not a quantity")
         amounts |= parse_amounts(path, {name: str(quantity)})
@@ -121,7 +122,7 @@ def _expression(path: str, value: Any) -> Requirement:
 
 
 def _choice(path: str, value: Any, choices: type[Choice]) -> Choice | None:
-    """Return the choice, or None where none is made."""
+    """Return the enum value; None if the field is absent."""
     if value is None:
         return None
     text = _text(path, value)
@@ -159,7 +160,7 @@ def _object(path: str, value: Any, properties_max: int | None = None) -> dict[st
 
 
 def _shown(value: Any) -> str:
-    """Return a value for a message; what may be of any size is not spelled out."""
+    """Return a value for a message, with a type name in place of an object or a list."""
     match value:
         case None:
             return "null"

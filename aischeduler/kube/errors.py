@@ -1,65 +1,67 @@
-"""What can go wrong between us and the API server, by who has to act on it.
+"""The exceptions of the Kubernetes client, by who has to act.
 
-Laws:
-- `UnreachableError` says nothing about whether a write took effect.
-- `RefusedError` is a definite word of the server; its status tells which.
+Invariants:
+- After an `UnreachableError` the outcome of a write is unknown.
+- A `RefusedError` is the definite answer of an API server.
 """
 
 from collections.abc import Callable
 from typing import Final
 
 LINE_LENGTH_MAX: Final = 300
-"""Of what others say in a sentence of ours."""
+"""The longest quote of foreign text in a message."""
 BODY_BYTES_SHOWN: Final = 100
-"""Of an answer that no API server gave."""
+"""How much of an answer that no API server sent is quoted."""
 
-Failed = Callable[[str, Exception], None]
-"""Hears of a bug of ours: whose work it struck, and the error. Whoever calls it goes on."""
+OnInternalError = Callable[[str, Exception], None]
+"""Called with an internal error and the job it hit; the job continues."""
 
 
-def unheard(_job: str, error: Exception) -> None:
-    """Raise it: what runs says who hears of bugs."""
+def raise_internal_error(_job: str, error: Exception) -> None:
+    """Raise the error: the default until `run` sets the callback."""
     raise error
 
 
 class ApiError(Exception):
-    """Something went wrong between us and the API server."""
+    """An error of the connection to the API server."""
 
 
 class AccessError(ApiError):
-    """The user's: the credentials or the server's address cannot be used; the message names the file."""
+    """The credentials or the server's address are unusable; the user must act, and the message names the file."""
 
 
 class UnreachableError(ApiError):
-    """The network's or the server's: no answer, too late or too large an answer, or half of one."""
+    """The network or the server failed: no answer, a late, truncated or too large answer."""
 
 
-class BehindError(ApiError):
-    """Ours or the server's: a watch is too far behind to act by what it has told."""
+class WatchLagError(ApiError):
+    """A watch is too far behind the server to act on its data."""
 
 
 class InterceptedError(UnreachableError):
-    """Something before the API server answered: a proxy, a load balancer, a login page.
+    """A proxy, a load balancer or a login page answered instead of the API server.
 
-    Every refusal of an API server is a `Status` object; this answer is none. It leaves the outcome open. `request` is
-    what it answered, by verb and path.
+    An API server refuses with a `Status` object, and this answer has none, so the outcome of the request is unknown.
+    `request` is the verb and path.
     """
 
     def __init__(self, status: int, request: str, body: bytes) -> None:
-        said = one_line(body[:BODY_BYTES_SHOWN].decode(errors="replace"))
-        super().__init__(f"something before the API server answered {status}, without a Status: {said or 'no body'}")
+        quote = one_line(body[:BODY_BYTES_SHOWN].decode(errors="replace"))
+        super().__init__(
+            f"a server in front of the API server answered {status}, without a Status: {quote or 'no body'}"
+        )
         self.status = status
         self.request = request
 
 
-class GarbledError(ApiError):
-    """The server's: an answer that is not what the API promises."""
+class MalformedAnswerError(ApiError):
+    """The server sent an answer that breaks the API's contract."""
 
 
 class RefusedError(ApiError):
-    """The server refused: an HTTP status of 400 and above, with what its Status says.
+    """The API server refused the request: a status of 400 and above, with the content of its Status.
 
-    `request` is what was refused, by verb and path, where it is known.
+    `request` is the verb and path, if known.
     """
 
     def __init__(
@@ -73,10 +75,10 @@ class RefusedError(ApiError):
         self.request = request
 
 
-class UndefinedError(RefusedError):
-    """The server does not serve a resource of this kind, and it is an API server that says so."""
+class ResourceNotServedError(RefusedError):
+    """The API server does not serve this resource."""
 
 
 def one_line(text: str) -> str:
-    """Return what others say as one line of bounded length, without what a terminal would obey."""
+    """Return foreign text as one line of bounded length without control characters."""
     return "".join(one for one in " ".join(text.split()) if one.isprintable())[:LINE_LENGTH_MAX]

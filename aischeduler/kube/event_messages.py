@@ -1,8 +1,8 @@
-"""Events that users read on their objects: what each says, and the request that writes it.
+"""The Kubernetes Events that users read on their objects: the texts, and the request that creates an Event.
 
-Laws:
-- Pure: the daemon and the simulator say the same in the same words.
-- A note is never longer than the API server takes.
+Invariants:
+- Pure functions: the daemon and the simulator write the same texts.
+- A note is never longer than the API server accepts.
 
 Source: Kubernetes events.k8s.io/v1; reasons and actions are kube-scheduler's.
 """
@@ -12,29 +12,29 @@ from typing import Final
 
 import msgspec
 
-from aischeduler.kube.pod_writes import quoted
+from aischeduler.kube.pod_writes import path_segment
 from aischeduler.model.actions import Bind, Evict, ObjectRef, ReportWaiting, Warn
 from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.names import GROUP, VERSION
 from aischeduler.model.pod import Pod
 
 NOTE_BYTES_MAX: Final = 1024
-"""Longest note of an event that the API server takes."""
+"""The longest note of an Event that the API server accepts."""
 NAME_PREFIX_MAX: Final = 220
-"""Letters of an object's name in the names of its events; a number follows, and 253 are allowed."""
+"""How many characters of the object's name begin the Event's name; a number follows, and 253 are allowed."""
 EVENT_NAMESPACE: Final = "default"
-"""Where events about objects without a namespace live."""
+"""The namespace of Events about objects without a namespace."""
 
 _ABOUT_NODES: Final = ("0/", "no nodes available")
-"""How kube-scheduler's sentences about nodes begin; it speaks of all nodes of the cluster, and we of a pool's."""
+"""How kube-scheduler's messages about nodes begin. They speak of all nodes of the cluster, ours of the pool's nodes."""
 _API_VERSIONS: Final = {"Pool": f"{GROUP}/{VERSION}", "PodDisruptionBudget": "policy/v1"}
 
 
 @dataclass(frozen=True, slots=True)
 class EventMessage:
-    """What is said about an object."""
+    """The content of an Event."""
 
-    about: ObjectRef
+    regarding: ObjectRef
     reason: EventReason
     action: str
     text: str
@@ -42,14 +42,14 @@ class EventMessage:
 
 @dataclass(frozen=True, slots=True)
 class ReportingController:
-    """Who speaks: the name of the scheduler and of this process."""
+    """The sender of Events: the scheduler's name, and the name of this process."""
 
     controller: str
     instance: str
 
 
 def scheduled(bind: Bind) -> EventMessage:
-    """Say that a pod was bound, and on a loan who may end it."""
+    """Return the Event of a bound pod; for a loan it names the pool that may take the room back."""
     pod = bind.pod
     text = f"Successfully assigned {pod.namespace}/{pod.name} to {bind.node}"
     if bind.borrowed:
@@ -58,41 +58,41 @@ def scheduled(bind: Bind) -> EventMessage:
 
 
 def preempted(action: Evict) -> EventMessage:
-    """Say for whom a pod was evicted."""
+    """Return the Event of an evicted pod."""
     return EventMessage(_ref(action.victim), EventReason.PREEMPTED, "Preempting", action.message)
 
 
 def failed_scheduling(report: ReportWaiting) -> EventMessage:
-    """Say why a pod waits."""
-    return EventMessage(_ref(report.pod), EventReason.FAILED_SCHEDULING, "Scheduling", why_waiting(report))
+    """Return the Event of a pending pod."""
+    return EventMessage(_ref(report.pod), EventReason.FAILED_SCHEDULING, "Scheduling", waiting_message(report))
 
 
-def why_waiting(report: ReportWaiting) -> str:
-    """Return why a pod waits, in the words for people: a sentence about nodes begins with the pool that they are of."""
+def waiting_message(report: ReportWaiting) -> str:
+    """Return why a pod is pending; a message about nodes begins with the pool."""
     message = report.message
     return f"pool {report.pool}: {message}" if message.startswith(_ABOUT_NODES) else message
 
 
 def warning(warn: Warn) -> EventMessage:
-    """Say what is wrong with an object."""
+    """Return the Event of a warning."""
     return EventMessage(warn.about, warn.reason, "Scheduling", warn.message)
 
 
-def event(note: EventMessage, number: int, reporter: ReportingController, time_text: str) -> tuple[bytes, bytes]:
-    """Return path and body of an event; `number` makes its name unique, `time_text` is RFC 3339 with microseconds."""
-    about = note.about
+def event(message: EventMessage, number: int, sender: ReportingController, time_text: str) -> tuple[bytes, bytes]:
+    """Return path and body of an Event; `number` makes its name unique, `time_text` is RFC 3339 with microseconds."""
+    about = message.regarding
     namespace = about.namespace or EVENT_NAMESPACE
     body = {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
-        "metadata": {"name": f"{_prefix(about.name)}.{number:x}", "namespace": namespace},
+        "metadata": {"name": f"{_name_prefix(about.name)}.{number:x}", "namespace": namespace},
         "eventTime": time_text,
-        "reportingController": reporter.controller,
-        "reportingInstance": reporter.instance[:128],
-        "action": note.action,
-        "reason": note.reason,
-        "type": note.reason.type,
-        "note": cut(note.text),
+        "reportingController": sender.controller,
+        "reportingInstance": sender.instance[:128],
+        "action": message.action,
+        "reason": message.reason,
+        "type": message.reason.type,
+        "note": truncate(message.text),
         "regarding": {
             "apiVersion": _API_VERSIONS.get(about.kind, "v1"),
             "kind": about.kind,
@@ -101,18 +101,18 @@ def event(note: EventMessage, number: int, reporter: ReportingController, time_t
             **({"namespace": about.namespace} if about.namespace else {}),
         },
     }
-    return f"/apis/events.k8s.io/v1/namespaces/{quoted(namespace)}/events".encode(), msgspec.json.encode(body)
+    return f"/apis/events.k8s.io/v1/namespaces/{path_segment(namespace)}/events".encode(), msgspec.json.encode(body)
 
 
-def cut(text: str) -> str:
-    """Return the text as long as an event's note may be; what is cut ends in dots."""
+def truncate(text: str) -> str:
+    """Return the text within the length of a note, with dots at the end if it is truncated."""
     if len(text.encode()) <= NOTE_BYTES_MAX:
         return text
     return text.encode()[: NOTE_BYTES_MAX - 4].decode(errors="ignore") + " ..."
 
 
-def _prefix(name: str) -> str:
-    """Return the beginning of an event's name, which has to be one itself."""
+def _name_prefix(name: str) -> str:
+    """Return the prefix of an Event's name, which must be a valid name itself."""
     return name[:NAME_PREFIX_MAX].rstrip("-.")
 
 

@@ -1,4 +1,4 @@
-"""What was heard and not yet taken in."""
+"""The queue of model events between the watches and the engine."""
 
 import asyncio
 from collections import deque
@@ -6,19 +6,19 @@ from typing import Final
 
 from aischeduler.model.events import Event
 
-INBOX_MAX: Final = 50_000
-"""Events that may wait; above that the readers of streams wait too, and the server's buffers fill instead."""
+EVENTS_MAX: Final = 50_000
+"""How many events may be queued. Beyond that the watches stop reading, and the server's buffers fill instead."""
 
 
 class EventQueue:
-    """Events in the order in which they were heard."""
+    """Model events in the order of arrival."""
 
-    def __init__(self, limit: int = INBOX_MAX) -> None:
+    def __init__(self, limit: int = EVENTS_MAX) -> None:
         self._events: deque[Event] = deque()
         self._limit = limit
-        self._filled = asyncio.Event()
-        self._emptied = asyncio.Event()
-        self._emptied.set()
+        self._not_empty = asyncio.Event()
+        self._empty = asyncio.Event()
+        self._empty.set()
         self._room = asyncio.Event()
         self._room.set()
 
@@ -26,33 +26,33 @@ class EventQueue:
         return len(self._events)
 
     def put(self, event: Event) -> None:
-        """Add an event; never refuses one."""
+        """Add an event, whatever the length of the queue."""
         self._events.append(event)
-        self._filled.set()
-        self._emptied.clear()
+        self._not_empty.set()
+        self._empty.clear()
         if len(self._events) >= self._limit:
             self._room.clear()
 
     def take(self) -> Event | None:
-        """Return the oldest event, or None."""
+        """Return the oldest event; None if the queue is empty."""
         if not self._events:
             return None
         event = self._events.popleft()
         if not self._events:
-            self._filled.clear()
-            self._emptied.set()
+            self._not_empty.clear()
+            self._empty.set()
         if len(self._events) < self._limit:
             self._room.set()
         return event
 
-    async def filled(self) -> None:
-        """Return once there is an event."""
-        await self._filled.wait()
+    async def wait_not_empty(self) -> None:
+        """Return once the queue has an event."""
+        await self._not_empty.wait()
 
-    async def emptied(self) -> None:
-        """Return once there is no event."""
-        await self._emptied.wait()
+    async def wait_empty(self) -> None:
+        """Return once the queue is empty."""
+        await self._empty.wait()
 
-    async def room(self) -> None:
-        """Return once there are fewer events than the limit."""
+    async def wait_for_room(self) -> None:
+        """Return once the queue is shorter than the limit."""
         await self._room.wait()

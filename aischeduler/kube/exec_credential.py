@@ -1,12 +1,12 @@
-"""Credentials that a program prints: the `exec` of a kubeconfig.
+"""Credentials from an exec credential plugin of a kubeconfig, cached until they expire.
 
-Laws:
-- The program runs beside the event loop, within limits of time and of output; past them it is killed with what it
-  started. A daemon gives it no terminal; a command line that has one lends it, so that it can ask its user.
-- It is asked anew before what it said ends. Requests go on with what still holds, however long it takes.
-- What it said is good until the time that it names. A server that does not know it makes us ask again, but not
-  within PLUGIN_AGAIN_SECONDS: a program that is asked for each request would be all that we do.
-- Every failure is one sentence that names file, user and command, and shows nothing of what was printed as credential.
+Invariants:
+- The plugin runs in a subprocess with limits of time and output; beyond them it is killed with its children. A daemon
+  gives it no terminal; a command line passes its own, so that the plugin can prompt the user.
+- The plugin runs again before its credential expires; requests use the old credential meanwhile.
+- A credential is valid until its expiration time. After a 401 the plugin runs again, but not within RERUN_SECONDS:
+  otherwise it would run for every request.
+- An error names file, user and command, and shows nothing of the printed credential.
 
 Source: Kubernetes client.authentication.k8s.io/v1 and v1beta1 (client-go plugin/pkg/client/auth/exec).
 """
@@ -25,24 +25,24 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Struct
 
-from aischeduler.kube.credential import Credential, bearer
+from aischeduler.kube.credentials import Credential, bearer
 from aischeduler.kube.errors import AccessError, one_line
 
-PLUGIN_SECONDS: Final = 30.0
-"""Longest that a plugin may take: it asks a server of its own, and where nothing holds our requests wait for it."""
-USER_SECONDS: Final = 300.0
-"""Longest that a plugin may take that can ask its user."""
-EARLY_SECONDS: Final = 120.0
-"""So long before its end what a plugin said is asked for anew; half of its life where that is less."""
-LOOK_SECONDS: Final = 1.0
-"""How often we look for the answer of a plugin that runs beside requests."""
-PLUGIN_AGAIN_SECONDS: Final = 10.0
-KILLED_SECONDS: Final = 1.0
-"""How long we wait for a plugin to be gone that was killed."""
+PLUGIN_TIMEOUT_SECONDS: Final = 30.0
+"""The timeout of a plugin; without a valid credential all requests wait for it."""
+INTERACTIVE_TIMEOUT_SECONDS: Final = 300.0
+"""The timeout of a plugin that can prompt the user."""
+REFRESH_BEFORE_SECONDS: Final = 120.0
+"""How long before it expires a credential is refreshed; half of its lifetime if that is shorter."""
+POLL_SECONDS: Final = 1.0
+"""How often requests look for the result of a plugin that runs in the background."""
+RERUN_SECONDS: Final = 10.0
+KILL_WAIT_SECONDS: Final = 1.0
+"""How long a killed plugin may take to exit."""
 OUTPUT_BYTES_MAX: Final = 1024 * 1024
-"""A token has some kilobytes, a certificate with its chain some ten."""
-COMPLAINT_BYTES_MAX: Final = 4096
-"""How much of the end of what a plugin complains of is kept."""
+"""Far above a token (kilobytes) and a certificate chain (tens of kilobytes)."""
+STDERR_BYTES_MAX: Final = 4096
+"""How much of the end of stderr is kept."""
 GROUP: Final = "client.authentication.k8s.io"
 VERSIONS: Final = (f"{GROUP}/v1", f"{GROUP}/v1beta1")
 _NEVER: Final = float("-inf")
@@ -50,9 +50,9 @@ _NEVER: Final = float("-inf")
 
 @dataclass(frozen=True, slots=True)
 class ExecPlugin:
-    """A program to run; `where` names file and user, `asked` is what it is told in KUBERNETES_EXEC_INFO.
+    """A plugin to run; `where` names file and user, `exec_info` is the value of KUBERNETES_EXEC_INFO.
 
-    `shows` where it has our standard error, and our terminal too if it is `interactive`.
+    With `shows_stderr` its stderr is ours; if `interactive`, its stdin is our terminal too.
     """
 
     where: str
@@ -60,19 +60,19 @@ class ExecPlugin:
     arguments: tuple[str, ...]
     environment: tuple[tuple[str, str], ...] = field(repr=False)
     version: str
-    hint: str
-    asked: str = field(repr=False)
-    shows: bool = False
+    install_hint: str
+    exec_info: str = field(repr=False)
+    shows_stderr: bool = False
     interactive: bool = False
 
     @property
-    def seconds(self) -> float:
-        """Longest that it may take."""
-        return USER_SECONDS if self.shows else PLUGIN_SECONDS
+    def timeout_seconds(self) -> float:
+        """The timeout of the plugin."""
+        return INTERACTIVE_TIMEOUT_SECONDS if self.shows_stderr else PLUGIN_TIMEOUT_SECONDS
 
     @property
     def name(self) -> str:
-        """File, user and command, as a sentence begins with them."""
+        """File, user and command, as the beginning of a message."""
         return f"{self.where}: the command {self.command!r}"
 
 
@@ -91,170 +91,170 @@ class _ExecCredential(Struct, rename="camel"):
 
 @dataclass(slots=True)
 class ExecCredentialCache:
-    """A plugin and what it said last; `clock` is monotonic, `wall` is the time that its answers speak of."""
+    """A plugin and its last credential; `clock` is monotonic, `wall` is unix time, for the expiration."""
 
     plugin: ExecPlugin
     clock: Callable[[], float]
     wall: Callable[[], float] = time.time
-    _said: Credential | None = None
-    _ends_at: float = 0.0
-    _early_seconds: float = 0.0
-    _asked_at: float = _NEVER
+    _credential: Credential | None = None
+    _expires_at: float = 0.0
+    _refresh_before_seconds: float = 0.0
+    _run_at: float = _NEVER
     _failure: str = ""
-    _asking: asyncio.Task[None] | None = None
+    _running: asyncio.Task[None] | None = None
 
     async def read(self, *, refused: bool) -> Credential:
-        """Return what is still good of what it said, else ask it; raises AccessError.
+        """Return the valid credential, or run the plugin; raises AccessError.
 
-        What ends soon is returned while the plugin is asked beside it.
+        A credential that expires soon is returned while the plugin runs in the background.
         """
-        soon = self.clock() - self._asked_at < PLUGIN_AGAIN_SECONDS
-        if self._said is None or refused or self._left_seconds <= 0:
-            await self._answer(soon=soon)
-        elif self._left_seconds <= self._early_seconds and not soon and self._asking is None:
-            self._asking = asyncio.create_task(self._ask_beside(), name=f"credentials of {self.plugin.where}")
-        assert self._said is not None
-        said = self._said
-        return Credential(said.header, said.identity, self._again_seconds, self.plugin.name, self._failure)
+        ran_recently = self.clock() - self._run_at < RERUN_SECONDS
+        if self._credential is None or refused or self._valid_seconds <= 0:
+            await self._wait_or_run(ran_recently=ran_recently)
+        elif self._valid_seconds <= self._refresh_before_seconds and not ran_recently and self._running is None:
+            self._running = asyncio.create_task(self._run_in_background(), name=f"credentials of {self.plugin.where}")
+        assert self._credential is not None
+        known = self._credential
+        return Credential(known.header, known.client_certificate, self._reread_seconds, self.plugin.name, self._failure)
 
     async def close(self) -> None:
-        """End the plugin where it runs beside requests."""
-        if self._asking is not None:
-            self._asking.cancel()
-            await asyncio.wait((self._asking,))
+        """Stop the plugin if it runs in the background."""
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.wait((self._running,))
 
     @property
-    def _left_seconds(self) -> float:
-        return self._ends_at - self.wall()
+    def _valid_seconds(self) -> float:
+        return self._expires_at - self.wall()
 
     @property
-    def _again_seconds(self) -> float:
-        """How long what is known is good without another look."""
-        if self._asking is not None:
-            return LOOK_SECONDS
+    def _reread_seconds(self) -> float:
+        """How long the credential may be used without another `read`."""
+        if self._running is not None:
+            return POLL_SECONDS
         if self._failure:
-            return self._asked_at + PLUGIN_AGAIN_SECONDS - self.clock()
-        return self._left_seconds - self._early_seconds
+            return self._run_at + RERUN_SECONDS - self.clock()
+        return self._valid_seconds - self._refresh_before_seconds
 
-    async def _answer(self, *, soon: bool) -> None:
-        """Wait for an answer where none that was given holds, unless the last one was given just now."""
-        if self._asking is not None:
-            await asyncio.wait((self._asking,))
-        elif not soon:
-            await self._ask()
+    async def _wait_or_run(self, *, ran_recently: bool) -> None:
+        """Wait for the running plugin, or run it unless it ran just now; raises AccessError."""
+        if self._running is not None:
+            await asyncio.wait((self._running,))
+        elif not ran_recently:
+            await self._run()
         if self._failure:
             raise AccessError(self._failure)
 
-    async def _ask_beside(self) -> None:
+    async def _run_in_background(self) -> None:
         try:
-            await self._ask()
+            await self._run()
         except AccessError:
-            pass  # it is told with what still holds
+            pass  # `read` returns the failure with the valid credential
         finally:
-            self._asking = None
+            self._running = None
 
-    async def _ask(self) -> None:
-        self._asked_at = self.clock()
+    async def _run(self) -> None:
+        self._run_at = self.clock()
         try:
-            self._said, self._ends_at = _understood(self.plugin, await _output(self.plugin))
+            self._credential, self._expires_at = _parse(self.plugin, await _run_plugin(self.plugin))
         except AccessError as error:
             self._failure = str(error)
             raise
         self._failure = ""
-        self._early_seconds = min(EARLY_SECONDS, max(self._left_seconds, 0.0) / 2)
+        self._refresh_before_seconds = min(REFRESH_BEFORE_SECONDS, max(self._valid_seconds, 0.0) / 2)
 
 
-class _Run(asyncio.SubprocessProtocol):
-    """What a running plugin prints; `over` is done when it has ended and all is read, or when it prints too much."""
+class _PluginProtocol(asyncio.SubprocessProtocol):
+    """The output of a running plugin; `finished` is done when it exited and closed its output, or printed too much."""
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
-        self.printed = bytearray()
-        self.complaint = b""
-        self.excessive = False
-        self.over: asyncio.Future[None] = loop.create_future()
-        self.gone: asyncio.Future[None] = loop.create_future()
+        self.stdout = bytearray()
+        self.stderr = b""
+        self.too_large = False
+        self.finished: asyncio.Future[None] = loop.create_future()
+        self.exited: asyncio.Future[None] = loop.create_future()
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        """Take in what it prints."""
+        """Collect output."""
         if fd == 2:
-            self.complaint = (self.complaint + data)[-COMPLAINT_BYTES_MAX:]
-        elif len(self.printed) + len(data) <= OUTPUT_BYTES_MAX:
-            self.printed += data
-        elif not self.over.done():
-            self.excessive = True
-            self.over.set_result(None)
+            self.stderr = (self.stderr + data)[-STDERR_BYTES_MAX:]
+        elif len(self.stdout) + len(data) <= OUTPUT_BYTES_MAX:
+            self.stdout += data
+        elif not self.finished.done():
+            self.too_large = True
+            self.finished.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the protocol's signature
-        """Take in that it has ended and that its output is closed."""
-        for future in (self.over, self.gone):
+        """Finish: the plugin exited and its output is closed."""
+        for future in (self.finished, self.exited):
             if not future.done():
                 future.set_result(None)
 
 
-async def _output(plugin: ExecPlugin) -> bytes:
-    """Run the plugin and return what it prints; raises AccessError."""
+async def _run_plugin(plugin: ExecPlugin) -> bytes:
+    """Run the plugin and return its stdout; raises AccessError."""
     transport, run = await _start(plugin)
     try:
-        async with asyncio.timeout(plugin.seconds):
-            await run.over
+        async with asyncio.timeout(plugin.timeout_seconds):
+            await run.finished
     except TimeoutError as error:
-        raise AccessError(f"{plugin.name} did not end within {plugin.seconds:g} s and was killed") from error
+        raise AccessError(f"{plugin.name} did not exit within {plugin.timeout_seconds:g} s and was killed") from error
     finally:
         await _end(transport, run, alone=plugin.interactive)
-    if run.excessive:
+    if run.too_large:
         raise AccessError(f"{plugin.name} printed more than {OUTPUT_BYTES_MAX} bytes")
     status = transport.get_returncode()
     if status:
-        ended = f"ended with status {status}" if status > 0 else f"was ended by signal {-status}"
-        said = [line for line in run.complaint.decode(errors="replace").splitlines() if line.strip()]
-        complaint = one_line(said[-1]) if said else ""
-        raise AccessError(f"{plugin.name} {ended}" + (f": {complaint}" if complaint else ""))
-    return bytes(run.printed)
+        exit_text = f"exited with status {status}" if status > 0 else f"was killed by signal {-status}"
+        document = [line for line in run.stderr.decode(errors="replace").splitlines() if line.strip()]
+        last_line = one_line(document[-1]) if document else ""
+        raise AccessError(f"{plugin.name} {exit_text}" + (f": {last_line}" if last_line else ""))
+    return bytes(run.stdout)
 
 
-async def _start(plugin: ExecPlugin) -> tuple[asyncio.SubprocessTransport, _Run]:
-    environment = os.environ | dict(plugin.environment) | {"KUBERNETES_EXEC_INFO": plugin.asked}
-    program = shutil.which(plugin.command) or plugin.command  # our PATH finds it, not the one that it is given
+async def _start(plugin: ExecPlugin) -> tuple[asyncio.SubprocessTransport, _PluginProtocol]:
+    environment = os.environ | dict(plugin.environment) | {"KUBERNETES_EXEC_INFO": plugin.exec_info}
+    program = shutil.which(plugin.command) or plugin.command  # found in our PATH, not in the plugin's
     try:
         return await asyncio.get_running_loop().subprocess_exec(
-            _Run,
+            _PluginProtocol,
             program,
             *plugin.arguments,
             stdin=None if plugin.interactive else asyncio.subprocess.DEVNULL,
-            stderr=None if plugin.shows else asyncio.subprocess.PIPE,
+            stderr=None if plugin.shows_stderr else asyncio.subprocess.PIPE,
             env=environment,
             start_new_session=not plugin.interactive,  # a new session would have no terminal
         )
     except FileNotFoundError as error:
-        hint = f": {one_line(plugin.hint)}" if plugin.hint else ""
+        hint = f": {one_line(plugin.install_hint)}" if plugin.install_hint else ""
         raise AccessError(f"{plugin.name} cannot be found{hint}") from error
     except (OSError, ValueError) as error:
         raise AccessError(f"{plugin.name} cannot be started: {one_line(str(error))}") from error
 
 
-async def _end(transport: asyncio.SubprocessTransport, run: _Run, *, alone: bool) -> None:
-    """Kill the plugin where it still runs, and what it started unless it is to be killed `alone`."""
+async def _end(transport: asyncio.SubprocessTransport, run: _PluginProtocol, *, alone: bool) -> None:
+    """Kill the plugin if it still runs, and its children unless `alone`."""
     if transport.get_returncode() is None:
         with suppress(ProcessLookupError):
             if alone:
                 transport.kill()
             else:
-                os.killpg(transport.get_pid(), signal.SIGKILL)  # it leads a session, so a group too
+                os.killpg(transport.get_pid(), signal.SIGKILL)  # it leads a session, hence a process group
     transport.close()
-    await asyncio.wait((run.gone,), timeout=KILLED_SECONDS)
+    await asyncio.wait((run.exited,), timeout=KILL_WAIT_SECONDS)
 
 
-def _understood(plugin: ExecPlugin, printed: bytes) -> tuple[Credential, float]:
-    """Return the credential that was printed and the wall time at which it ends; raises AccessError."""
+def _parse(plugin: ExecPlugin, printed: bytes) -> tuple[Credential, float]:
+    """Return the printed credential and its expiration in unix seconds; raises AccessError."""
     try:
-        said = msgspec.json.decode(printed, type=_ExecCredential)
+        document = msgspec.json.decode(printed, type=_ExecCredential)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise AccessError(f"{plugin.name} printed no ExecCredential: {one_line(str(error))}") from error
-    if said.kind != "ExecCredential" or said.api_version != plugin.version:
-        kind = one_line(f"{said.api_version or 'nothing'} {said.kind}")
+    if document.kind != "ExecCredential" or document.api_version != plugin.version:
+        kind = one_line(f"{document.api_version or 'nothing'} {document.kind}")
         raise AccessError(f"{plugin.name} printed {kind} instead of {plugin.version} ExecCredential")
-    status = said.status or _Status()
+    status = document.status or _Status()
     if bool(status.client_certificate_data) != bool(status.client_key_data):
         raise AccessError(f"{plugin.name} printed only one of clientCertificateData and clientKeyData")
     if not status.token and not status.client_certificate_data:

@@ -1,11 +1,11 @@
-"""What we have been told exists of one resource: names, uids and versions, never the objects.
+"""The known objects of one resource: names, uids and resource versions, without the objects themselves.
 
-Laws:
-- What is told only moves forward: an older word about an object is dropped, and so is a word about an unknown one
-  that is older than the whole stream.
-- A name with another uid is another object: the first is gone, the second is new.
-- After a full list the store holds exactly its objects; what the list lacks is gone.
-- What says nothing new of an object of a `heard_often` resource is not told: most news of nodes say that they live.
+Invariants:
+- Versions only grow: an event with an older version of an object is dropped, and so is an event about an unknown object
+  that is older than the watch.
+- The same name with another uid is another object: the old one is deleted, the new one is created.
+- After a full list exactly its objects are known; the others are deleted.
+- An unchanged object of an `often_unchanged` resource emits no event: most updates of nodes are heartbeats.
 
 Source: Kubernetes list and watch; resource versions of one resource are ordered (KEP-5504).
 """
@@ -14,154 +14,161 @@ import asyncio
 from collections.abc import Container
 from typing import Generic, TypeVar
 
-from aischeduler.kube.api_types import Metadata
-from aischeduler.kube.watched_resources import Counts, Document, Resource
+from aischeduler.kube.meta_types import Metadata
+from aischeduler.kube.watched_resources import ApiObject, ReflectorCounts, WatchedResource
 from aischeduler.model.events import Event
 
-D = TypeVar("D", bound=Document)
+D = TypeVar("D", bound=ApiObject)
 
 
 def version_number(version: str) -> int | None:
-    """Return a resource version as a number, or None where it is none and versions cannot be compared."""
+    """Return a resource version as a number; None if it is not a number and cannot be compared."""
     return int(version) if version.isascii() and version.isdigit() else None
 
 
-class Awaited:
-    """Versions that somebody waits for."""
+class VersionWaiters:
+    """Tasks that wait for a resource version."""
 
     def __init__(self) -> None:
-        self._heard: list[tuple[int, asyncio.Event]] = []
+        self._waiters: list[tuple[int, asyncio.Event]] = []
 
     async def wait(self, number: int) -> None:
-        """Return once everything up to this version was heard."""
-        heard = asyncio.Event()
-        self._heard.append((number, heard))
-        await heard.wait()
+        """Return once all events up to this version were received."""
+        reached = asyncio.Event()
+        self._waiters.append((number, reached))
+        await reached.wait()
 
-    def reached(self, version: str) -> None:
-        """Let those go on who waited for this version."""
-        if self._heard:
+    def advance(self, version: str) -> None:
+        """Wake the tasks that wait for this version or an older one."""
+        if self._waiters:
             number = version_number(version) or 0
-            for awaited, heard in self._heard:
-                if awaited <= number:
-                    heard.set()
-            self._heard = [one for one in self._heard if not one[1].is_set()]
+            for waiting_for, reached in self._waiters:
+                if waiting_for <= number:
+                    reached.set()
+            self._waiters = [one for one in self._waiters if not one[1].is_set()]
 
 
 class KnownObjects(Generic[D]):
-    """The objects of one resource by namespace and name; every method returns the events that follow."""
+    """The known objects by namespace and name; every method returns the resulting events."""
 
-    def __init__(self, resource: Resource[D], counts: Counts) -> None:
+    def __init__(self, resource: WatchedResource[D], counts: ReflectorCounts) -> None:
         self._resource = resource
         self._counts = counts
-        self._known: dict[str, tuple[str, int | None]] = {}
+        self._objects: dict[str, tuple[str, int | None]] = {}
         self._listed: dict[str, None] | None = None
-        self._floor = -1
-        self._ended: dict[str, int] = {}
-        """Objects that a list beside the stream did not name -> its version; the stream has not come that far."""
-        self._last: dict[str, Event] = {}
-        """What was told last of each object of a resource that is heard often."""
+        self._version_floor = -1
+        self._deleted_by_list: dict[str, int] = {}
+        """Objects deleted by a list beside the watch -> the list's version, until the watch reaches it."""
+        self._last_events: dict[str, Event] = {}
+        """The last event of each object of an `often_unchanged` resource."""
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._objects)
 
     @property
-    def newest(self) -> int:
-        """The newest version of an object that we know; unlike that of a bookmark every other watch will meet it."""
-        return max((version for _, version in self._known.values() if version is not None), default=0)
+    def newest_version(self) -> int:
+        """The newest version of a known object. Unlike a bookmark's version, every other watch reaches it."""
+        return max((version for _, version in self._objects.values() if version is not None), default=0)
 
-    def seen(self, document: D) -> tuple[Event, ...]:
-        """Take in an object as it is at its version."""
+    def upsert(self, document: D) -> tuple[Event, ...]:
+        """Record an object at its version."""
         metadata = document.metadata
-        key, version = key_of(metadata), version_number(metadata.resource_version)
+        key, version = object_key(metadata), version_number(metadata.resource_version)
         if self._listed is not None:
             self._listed[key] = None
-        known = self._known.get(key)
+        known = self._objects.get(key)
         if known is not None:
             uid, known_version = known
             if version is not None and known_version is not None and version <= known_version:
                 self._counts.old_events += version < known_version
                 return ()
             if uid != metadata.uid:
-                seen = self._resource.seen(document)
+                seen = self._resource.seen_event(document)
                 self._counts.recreated += 1
-                self._know(key, metadata.uid, version, seen)
-                return self._resource.gone(metadata.namespace, metadata.name, uid), seen
-        elif version is not None and self._listed is None and version <= max(self._floor, self._ended.get(key, -1)):
+                self._remember(key, metadata.uid, version, seen)
+                return self._resource.gone_event(metadata.namespace, metadata.name, uid), seen
+        elif (
+            version is not None
+            and self._listed is None
+            and version <= max(self._version_floor, self._deleted_by_list.get(key, -1))
+        ):
             self._counts.old_events += 1
             return ()
-        seen = self._resource.seen(document)  # what raises here is not known, and so is not taken for old later
-        return (seen,) if self._know(key, metadata.uid, version, seen) else ()
+        # An error in the next line leaves the object unknown, so that a retry is not dropped as old.
+        seen = self._resource.seen_event(document)
+        return (seen,) if self._remember(key, metadata.uid, version, seen) else ()
 
-    def gone(self, metadata: Metadata) -> tuple[Event, ...]:
-        """Take in that an object no longer exists or no longer counts; its last known state names it."""
-        known = self._known.get(key_of(metadata))
+    def delete(self, metadata: Metadata) -> tuple[Event, ...]:
+        """Record that an object was deleted or no longer matches the field selector."""
+        known = self._objects.get(object_key(metadata))
         if known is None:
             return ()
         if metadata.uid and known[0] != metadata.uid:
-            return (self._resource.gone(metadata.namespace, metadata.name, metadata.uid),)
-        return (self._forget(key_of(metadata)),)
+            return (self._resource.gone_event(metadata.namespace, metadata.name, metadata.uid),)
+        return (self._forget(object_key(metadata)),)
 
-    def unreadable(self, metadata: Metadata) -> None:
-        """Take in that an object is there and could not be read: what we know of it stays."""
+    def keep(self, metadata: Metadata) -> None:
+        """Record that an object exists but cannot be decoded: the known version stays."""
         if self._listed is not None and metadata.name:
-            self._listed[key_of(metadata)] = None
+            self._listed[object_key(metadata)] = None
 
-    def reached(self, version: str) -> None:
-        """Take in that all words up to this version have been told."""
-        self._floor = max(self._floor, version_number(version) or -1)
-        if self._ended:
-            self._ended = {key: ended for key, ended in self._ended.items() if ended > self._floor}
+    def advance(self, version: str) -> None:
+        """Record that all events up to this version were received."""
+        self._version_floor = max(self._version_floor, version_number(version) or -1)
+        if self._deleted_by_list:
+            self._deleted_by_list = {
+                key: ended for key, ended in self._deleted_by_list.items() if ended > self._version_floor
+            }
 
-    def end_others(self, names: Container[str], version: str) -> list[Event]:
-        """Take in a full list beside the stream: what it does not name, and is not newer than it, is gone."""
+    def delete_missing(self, names: Container[str], version: str) -> list[Event]:
+        """Apply a full list beside the watch: delete the objects that it lacks, unless they are newer than the list."""
         listed = version_number(version)
         if listed is None:
             return []
         gone = [
-            key for key, (_, known) in self._known.items() if key not in names and (known is None or known <= listed)
+            key for key, (_, known) in self._objects.items() if key not in names and (known is None or known <= listed)
         ]
-        if listed > self._floor:
-            self._ended.update(dict.fromkeys(gone, listed))
+        if listed > self._version_floor:
+            self._deleted_by_list.update(dict.fromkeys(gone, listed))
         return [self._forget(key) for key in gone]
 
     def is_older(self, version: str) -> bool:
-        """Say whether this version lies before what has been told."""
+        """Say whether this version is older than the events received so far."""
         number = version_number(version)
-        return number is not None and number < self._floor
+        return number is not None and number < self._version_floor
 
-    def forget_versions(self) -> None:
-        """Let versions begin anew, as after a restored backup; names and uids still hold."""
-        self._floor = -1
-        self._ended = {}
-        self._known = {key: (uid, None) for key, (uid, _) in self._known.items()}
+    def reset_versions(self) -> None:
+        """Forget all versions, as after a restore from a backup; names and uids stay."""
+        self._version_floor = -1
+        self._deleted_by_list = {}
+        self._objects = {key: (uid, None) for key, (uid, _) in self._objects.items()}
 
     def begin_list(self) -> None:
-        """Count what is seen from here on as part of a full list."""
+        """Begin a full list: the objects recorded from now on are part of it."""
         self._listed = {}
 
     def end_list(self) -> list[Event]:
-        """Take in that the list is complete: what it did not name is gone."""
+        """End the full list: delete the objects that it lacks."""
         listed, self._listed = self._listed or {}, None
-        missing = [key for key in self._known if key not in listed]
+        missing = [key for key in self._objects if key not in listed]
         self._counts.found_gone += len(missing)
         return [self._forget(key) for key in missing]
 
-    def _know(self, key: str, uid: str, version: int | None, seen: Event) -> bool:
-        """Note what is told of an object; say whether that is news."""
-        self._known[key] = (uid, version)
-        if not self._resource.heard_often:
+    def _remember(self, key: str, uid: str, version: int | None, seen: Event) -> bool:
+        """Record an object; return whether its event differs from the last one."""
+        self._objects[key] = (uid, version)
+        if not self._resource.often_unchanged:
             return True
-        news = self._last.get(key) != seen
-        self._last[key] = seen
-        return news
+        changed = self._last_events.get(key) != seen
+        self._last_events[key] = seen
+        return changed
 
     def _forget(self, key: str) -> Event:
-        self._last.pop(key, None)
+        self._last_events.pop(key, None)
         namespace, _, name = key.partition("/")
-        return self._resource.gone(namespace, name, self._known.pop(key)[0])
+        return self._resource.gone_event(namespace, name, self._objects.pop(key)[0])
 
 
-def key_of(metadata: Metadata) -> str:
-    """Return the name of an object, with its namespace."""
+def object_key(metadata: Metadata) -> str:
+    """Return namespace and name of an object as a key."""
     return f"{metadata.namespace}/{metadata.name}"

@@ -1,9 +1,9 @@
-"""Read kubeconfig files: the context that is meant, with its cluster and its user.
+"""Read kubeconfig files: the chosen context with its cluster and its user.
 
-Laws:
-- Of several files the first that has a name, or a current context, has it: entries are not mixed.
-- A field that we do not know is passed over, as client-go does.
-- Every refusal is one sentence that names the file.
+Invariants:
+- The first file that has a name wins, and so does the first current-context; entries of several files do not merge.
+- Unknown fields are ignored, as client-go does.
+- Every error is one sentence that names the file.
 
 Source: Kubernetes kubeconfig conventions (client-go tools/clientcmd).
 """
@@ -22,18 +22,18 @@ from aischeduler.config.spelling import nearest
 from aischeduler.kube.errors import AccessError, one_line
 
 FILE_BYTES_MAX: Final = 4 * 1024 * 1024
-"""A kubeconfig has some kilobytes for each cluster; a file beyond this is not read quickly by anybody."""
+"""Far above any real kubeconfig, which has some kilobytes per cluster; a larger file would take long to parse."""
 
 
 class Extension(Struct):
-    """What somebody added to a cluster."""
+    """An extension of a cluster entry."""
 
     name: str = ""
     extension: Any = None
 
 
 class Cluster(Struct, rename="kebab"):
-    """Where an API server is, and whom it is to be trusted by."""
+    """A cluster entry: the address of an API server, and how to verify it."""
 
     server: str | None = None
     certificate_authority: str | None = None
@@ -46,14 +46,14 @@ class Cluster(Struct, rename="kebab"):
 
 
 class Variable(Struct):
-    """A variable of a program's environment."""
+    """An environment variable of an exec credential plugin."""
 
     name: str
     value: str | None = None
 
 
 class Exec(Struct, rename="camel"):
-    """A program that prints credentials."""
+    """The exec entry of a user: a credential plugin."""
 
     command: str | None = None
     args: list[str] | None = None
@@ -65,13 +65,13 @@ class Exec(Struct, rename="camel"):
 
 
 class AuthProvider(Struct):
-    """What client-go had before programs: only its name counts, in a refusal."""
+    """The auth-provider entry of a user, which is not supported; an error names it."""
 
     name: str = ""
 
 
 class User(Struct, rename="kebab"):
-    """Who we are."""
+    """A user entry: the credentials."""
 
     client_certificate: str | None = None
     client_certificate_data: str | None = None
@@ -127,8 +127,8 @@ T = TypeVar("T", _Context, Cluster, User)
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    """One of the files."""
+class _KubeconfigFile:
+    """One kubeconfig file."""
 
     file: Path
     document: _Document
@@ -136,30 +136,29 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class Entry(Generic[T]):
-    """A context, a cluster or a user; `where` names it and its file."""
+    """A context, cluster or user entry; `where` names the entry and its file."""
 
     file: Path
     where: str
     fields: T
 
     def path(self, name: str) -> Path:
-        """Return a path that stands in the entry, from the root."""
+        """Return a path of the entry as an absolute path; it is relative to the file."""
         return self.file.parent.absolute() / name
 
 
 def read_entries(paths: str, context: str | None) -> tuple[Entry[Cluster], Entry[User]]:
-    """Read a context, without one the current one, of a file or of several that are joined by `:`.
+    """Read the given or the current context of one file, or of several joined by `:`. Raises AccessError.
 
-    One that names no user is for nobody in particular, as kubectl reads it: the server may know what anonymous may do.
-    Those of the files that are not there are passed over. Raises AccessError.
+    A context without a user gives an anonymous user, as in kubectl. Missing files are ignored if another one exists.
     """
-    parts = [_Part(file, _document(file)) for file in _present(paths)]
+    parts = [_KubeconfigFile(file, _document(file)) for file in _present(paths)]
     if not parts:
         raise AccessError(f"{paths}: there is no such kubeconfig file")
     name = context or next((one.document.current_context for one in parts if one.document.current_context), None)
     if name is None:
         known = any(part.document.contexts for part in parts)
-        why = "current-context is not set" if known else "is not a kubeconfig: there is no context in it"
+        why = "current-context is not set" if known else "is not a kubeconfig: it has no context"
         raise AccessError(f"{paths}: {why}")
     chosen = _entry(parts, "context", name, _Context)
     if not chosen.fields.cluster:
@@ -171,7 +170,7 @@ def read_entries(paths: str, context: str | None) -> tuple[Entry[Cluster], Entry
 
 
 def _present(paths: str) -> list[Path]:
-    """Return those of the files that are there."""
+    """Return the files that exist."""
     found = []
     for one in paths.split(os.pathsep):
         path = Path(one)
@@ -180,7 +179,7 @@ def _present(paths: str) -> list[Path]:
             if one and path.is_file():
                 found.append(path)
         except RuntimeError:
-            continue  # nobody's home
+            continue  # `~` of an unknown user
         except OSError as error:
             raise AccessError(f"{path}: {error.strerror}") from error
     return found
@@ -203,13 +202,13 @@ def _document(file: Path) -> _Document:
     return document
 
 
-def _entry(parts: Sequence[_Part], kind: Kind, name: str, fields: type[T]) -> Entry[T]:
-    """Return the entry of this name in the first file that has one; raises AccessError."""
+def _entry(parts: Sequence[_KubeconfigFile], kind: Kind, name: str, fields: type[T]) -> Entry[T]:
+    """Return the entry of this name in the first file that has it; raises AccessError."""
     for part in parts:
         found = [one.fields for one in _LISTS[kind](part.document) if one.name == name]
         where = f"{part.file}: {kind} {name!r}"
         if len(found) > 1:
-            raise AccessError(f"{where} stands there {len(found)} times")
+            raise AccessError(f"{where} is defined {len(found)} times")
         if found:
             try:
                 return Entry(part.file, where, msgspec.convert({} if found[0] is None else found[0], fields))

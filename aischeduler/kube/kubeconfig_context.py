@@ -1,9 +1,9 @@
-"""Where a context of a kubeconfig leads, and who we are there.
+"""The server and the credentials that a kubeconfig context names.
 
-Laws:
-- Paths are relative to the file in which they stand; what stands in a file wins over the files that it names.
-- What cannot be obeyed is refused, never passed over.
-- Every refusal is one sentence that names the file, and shows no secret.
+Invariants:
+- Paths are relative to their file; `...-data` fields win over the files that the other fields name.
+- An unsupported field is an error, never ignored.
+- Every error is one sentence that names the file and shows no secret.
 
 Source: Kubernetes kubeconfig conventions (client-go tools/clientcmd).
 """
@@ -15,33 +15,32 @@ from urllib.parse import quote
 
 import msgspec
 
-from aischeduler.kube.credential import basic, bearer, bearer_in, header_value
+from aischeduler.kube.credentials import basic, bearer, bearer_from_file, header_value
 from aischeduler.kube.errors import AccessError
 from aischeduler.kube.exec_credential import GROUP, VERSIONS, ExecPlugin
 from aischeduler.kube.kubeconfig import Cluster, Entry, User, read_entries
 
 EXEC_EXTENSION: Final = f"{GROUP}/exec"
-"""The extension of a cluster that is for its credential plugins."""
+"""The cluster extension whose content is passed to exec plugins."""
 _HEADER_NAME: Final = "!#$&'*+^`|"
-"""What the name of a header may have besides letters, digits and what never needs quoting; not the sign of quoting."""
+"""The characters that a header name allows besides letters, digits and what `quote` keeps, without `%`."""
 
 
 @dataclass(frozen=True, slots=True)
 class KubeconfigContext:
-    """Where a context leads, and who we are there.
+    """The server and the credentials of a context.
 
-    `authority` and `identity` (a certificate and its key) are PEM that stood in the file, `..._file` paths;
-    `header` is the value of Authorization, `impersonation` further lines of every request's head. With a `plugin` none
-    of ours stands in the file. `proxy` is the cluster's proxy-url; `where` names the user and its file, `cluster` the
-    cluster and its file.
+    `ca_data` and `client_certificate` (with its key) are PEM from the file, `..._file` are paths; `header` is the value
+    of Authorization, `impersonation` the header lines of impersonation. With a `plugin` the file has no credential.
+    `proxy` is the proxy-url of the cluster; `where` names the user and its file, `cluster` the cluster and its file.
     """
 
     server: str
     server_name: str | None = None
-    verified: bool = True
-    authority: str | None = None
-    authority_file: str | None = None
-    identity: bytes | None = field(default=None, repr=False)
+    verify_server: bool = True
+    ca_data: str | None = None
+    ca_file: str | None = None
+    client_certificate: bytes | None = field(default=None, repr=False)
     certificate_file: str | None = None
     key_file: str | None = None
     header: bytes | None = field(default=None, repr=False)
@@ -53,15 +52,15 @@ class KubeconfigContext:
 
 
 def read_kubeconfig_context(paths: str, context: str | None, *, terminal: bool = False) -> KubeconfigContext:
-    """Read a context, without one the current one, of a file or of several joined by `:`; raises AccessError.
+    """Read the given or the current context of one file, or of several joined by `:`; raises AccessError.
 
-    `terminal` says that a user is there whom a plugin may ask.
+    `terminal` says that a plugin may prompt the user.
     """
     cluster, user = read_entries(paths, context)
     if user.fields.auth_provider is not None:
         name = user.fields.auth_provider.name
         raise AccessError(
-            f"{user.where}: auth-provider {name!r} is not supported; use exec with a credential program instead"
+            f"{user.where}: auth-provider {name!r} is not supported; use exec with a credential plugin instead"
         )
     try:
         authority, authority_file = _authority(cluster)
@@ -71,10 +70,10 @@ def read_kubeconfig_context(paths: str, context: str | None, *, terminal: bool =
         return KubeconfigContext(
             server=cluster.fields.server or "",
             server_name=cluster.fields.tls_server_name or None,
-            verified=not cluster.fields.insecure_skip_tls_verify,
-            authority=authority,
-            authority_file=authority_file,
-            identity=identity,
+            verify_server=not cluster.fields.insecure_skip_tls_verify,
+            ca_data=authority,
+            ca_file=authority_file,
+            client_certificate=identity,
             certificate_file=certificate_file,
             key_file=key_file,
             header=header,
@@ -89,16 +88,16 @@ def read_kubeconfig_context(paths: str, context: str | None, *, terminal: bool =
 
 
 def _authority(cluster: Entry[Cluster]) -> tuple[str | None, str | None]:
-    """Return the PEM of whom the server is to be trusted by, or else the path of a file with it."""
+    """Return the CA as PEM, or else the path of its file."""
     fields = cluster.fields
     if fields.certificate_authority_data:
         pem = _decoded(fields.certificate_authority_data, f"{cluster.where}: certificate-authority-data")
-        return pem.decode("ascii", errors="ignore"), None  # between certificates, anything may stand
+        return pem.decode("ascii", errors="ignore"), None  # other text may stand between certificates
     return None, str(cluster.path(fields.certificate_authority)) if fields.certificate_authority else None
 
 
 def _identity(user: Entry[User]) -> tuple[bytes | None, str | None, str | None]:
-    """Return certificate and key: as PEM where one of them stands in the file, else their paths."""
+    """Return certificate and key: as PEM if one of them is in the file, else their paths."""
     fields = user.fields
     certificate = user.path(fields.client_certificate) if fields.client_certificate else None
     key = user.path(fields.client_key) if fields.client_key else None
@@ -117,17 +116,17 @@ def _identity(user: Entry[User]) -> tuple[bytes | None, str | None, str | None]:
 
 
 def _header(user: Entry[User]) -> bytes | None:
-    """Return the value of Authorization: a token's file before the token, as it is newer, or a name and password."""
+    """Return the value of Authorization: from the token file, which is newer, the token, or name and password."""
     fields = user.fields
     tokens = fields.token or fields.token_file
     if (fields.username or fields.password) and tokens:
-        raise AccessError(f"{user.where} has both a token and a name with a password")
+        raise AccessError(f"{user.where} has both a token and a user name with a password")
     if fields.username or fields.password:
         return basic(fields.username or "", fields.password or "")
     known = bearer(fields.token, f"{user.where}: token") if fields.token else None
     if fields.token_file:
         try:
-            return bearer_in(user.path(fields.token_file))
+            return bearer_from_file(user.path(fields.token_file))
         except (OSError, AccessError):
             if known is None:
                 raise
@@ -135,7 +134,7 @@ def _header(user: Entry[User]) -> bytes | None:
 
 
 def _impersonation(user: Entry[User]) -> bytes:
-    """Return the lines of a head that ask to be taken for somebody else."""
+    """Return the header lines of impersonation."""
     fields = user.fields
     extra = fields.as_user_extra or {}
     if not fields.as_:
@@ -152,39 +151,39 @@ def _impersonation(user: Entry[User]) -> bytes:
 
 
 def _plugin(user: Entry[User], cluster: Entry[Cluster], *, terminal: bool) -> ExecPlugin | None:
-    asked, where = user.fields.exec, user.where
-    if asked is None:
+    exec_entry, where = user.fields.exec, user.where
+    if exec_entry is None:
         return None
-    command = asked.command
+    command = exec_entry.command
     if not command:
         raise AccessError(f"{where}: exec has no command")
-    if asked.api_version not in VERSIONS:
-        raise AccessError(f"{where}: exec.apiVersion is {asked.api_version!r}, not {' or '.join(VERSIONS)}")
-    mode = asked.interactive_mode or ("" if asked.api_version == VERSIONS[0] else "IfAvailable")
+    if exec_entry.api_version not in VERSIONS:
+        raise AccessError(f"{where}: exec.apiVersion is {exec_entry.api_version!r}, not {' or '.join(VERSIONS)}")
+    mode = exec_entry.interactive_mode or ("" if exec_entry.api_version == VERSIONS[0] else "IfAvailable")
     if mode == "Always" and not terminal:
-        raise AccessError(f"{where}: {command!r} asks for a terminal (exec.interactiveMode Always), and there is none")
+        raise AccessError(f"{where}: {command!r} needs a terminal (exec.interactiveMode Always), and there is none")
     if mode not in ("Never", "IfAvailable", "Always"):
         raise AccessError(f"{where}: exec.interactiveMode is {mode!r}, not Never, IfAvailable or Always")
     interactive = terminal and mode != "Never"
     spec: dict[str, Any] = {"interactive": interactive}
-    if asked.provide_cluster_info:
+    if exec_entry.provide_cluster_info:
         spec["cluster"] = _cluster_info(cluster)
-    told = {"apiVersion": asked.api_version, "kind": "ExecCredential", "spec": spec}
+    exec_info = {"apiVersion": exec_entry.api_version, "kind": "ExecCredential", "spec": spec}
     return ExecPlugin(
         where,
         command=str(user.path(command)) if "/" in command else command,
-        arguments=tuple(asked.args or ()),
-        environment=tuple((one.name, one.value or "") for one in asked.env or ()),
-        version=asked.api_version,
-        hint=asked.install_hint or "",
-        asked=msgspec.json.encode(told).decode(),
-        shows=terminal,
+        arguments=tuple(exec_entry.args or ()),
+        environment=tuple((one.name, one.value or "") for one in exec_entry.env or ()),
+        version=exec_entry.api_version,
+        install_hint=exec_entry.install_hint or "",
+        exec_info=msgspec.json.encode(exec_info).decode(),
+        shows_stderr=terminal,
         interactive=interactive,
     )
 
 
 def _cluster_info(cluster: Entry[Cluster]) -> dict[str, Any]:
-    """Return what a plugin may know of the cluster."""
+    """Return the cluster information that a plugin may get."""
     fields = cluster.fields
     authority = fields.certificate_authority_data
     if not authority and fields.certificate_authority:

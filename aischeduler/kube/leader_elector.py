@@ -1,13 +1,13 @@
-"""Our place in the election: follow, take the Lease when it is free, renew it, and never write without it.
+"""Leader election with a Lease: acquire it when it is free, renew it, release it, and never write without it.
 
-Laws:
-- We lead from the moment before the request that last took or renewed the Lease was sent, for `renew_seconds`, on a
-  clock that never goes back. After that nothing is written until it is renewed.
-- Renewing writes over the version that we know: it succeeds only if nobody has led in between. It is tried until
-  `lease_seconds` are over, when others may take the Lease.
-- A write and the look at that clock are one step of the event loop: nothing runs between them.
-- Who has lost the Lease ends: what it still has in hand may be another's by now.
-- The Lease has connections of its own: Bindings that queue must not delay it.
+Invariants:
+- A term is valid for `renew_deadline_seconds` from before the last successful acquire or renew request was sent, on a
+  monotonic clock. After that no write is sent until the Lease is renewed.
+- A renewal patches the known version of the Lease, so it succeeds only if nobody else led in between. It is retried
+  until `lease_duration_seconds` are over, when others may take the Lease.
+- A write and the check of that clock are one step of the event loop: nothing runs between them.
+- A leader that lost the Lease ends: its requests in flight may conflict with the next leader's.
+- The Lease has its own connections: queued Bindings must not delay it.
 
 Source: client-go's leader election; "a paused process wakes after its lease has expired" (kubernetes#65257, #125761).
 """
@@ -19,203 +19,220 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
-from aischeduler.kube.api_types import UNREADABLE
 from aischeduler.kube.backoff import Timing
 from aischeduler.kube.client import refusal
 from aischeduler.kube.connection_pool import ConnectionPool
-from aischeduler.kube.errors import ApiError, GarbledError, RefusedError
+from aischeduler.kube.errors import ApiError, MalformedAnswerError, RefusedError
 from aischeduler.kube.http_connection import Answer
-from aischeduler.kube.lease_lock import Lease, ObservedLease, new_lease, read_lease, released, renewed, taken
-from aischeduler.kube.pod_writes import MERGE_PATCH, quoted
+from aischeduler.kube.lease_lock import (
+    Lease,
+    ObservedLease,
+    acquire_patch,
+    new_lease,
+    read_lease,
+    release_patch,
+    renew_patch,
+)
+from aischeduler.kube.meta_types import UNREADABLE
+from aischeduler.kube.pod_writes import MERGE_PATCH, path_segment
 
 JITTER: Final = 0.2
-"""Of the time between two tries, so much is left out by chance: two that follow do not try at one moment for ever."""
-RELEASES_MAX: Final = 2
-"""Tries to give the Lease back: a renewal that was under way may come between."""
+"""The random part of the time between two tries, so that two candidates do not retry in step."""
+RELEASE_TRIES_MAX: Final = 2
+"""How often a release is tried: a renewal in flight may conflict with the first one."""
 CONFLICT: Final = 409
 NOT_FOUND: Final = 404
 
 
 @dataclass(frozen=True, slots=True)
-class ElectionTerms:
-    """The rules of the election: the Lease's name, who we are, and seconds as client-go names them.
+class LeaderElectionConfig:
+    """The Lease, our identity, and the times as client-go names them.
 
-    `lease_seconds` is what others wait after our last renewal, and how long we try to renew; `renew_seconds` is how
-    long we may write after it, and `retry_seconds` the time between two tries; each is larger than the next.
+    Other candidates wait `lease_duration_seconds` after our last renewal, and so long we try to renew; we write for
+    `renew_deadline_seconds` after it; `retry_period_seconds` is the time between two tries. Each is larger than the
+    next.
     """
 
     namespace: str
     name: str
     identity: str
-    lease_seconds: int = 15
-    renew_seconds: float = 10.0
-    retry_seconds: float = 2.0
+    lease_duration_seconds: int = 15
+    renew_deadline_seconds: float = 10.0
+    retry_period_seconds: float = 2.0
 
 
 class LostLeaseError(Exception):
-    """We led and do not lead any more."""
+    """We were the leader and lost the Lease."""
 
 
 class LeaderElector:
-    """One candidate.
+    """A candidate.
 
-    `follows`: whether somebody led before us; `pods_seen`: which version of pods has all that it did, where it said so.
+    `has_predecessor`: whether another candidate led before; `pods_seen`: the resource version of pods that contains all
+    its Bindings, if it released the Lease.
     """
 
     def __init__(
         self,
         connections: ConnectionPool,
-        terms: ElectionTerms,
+        config: LeaderElectionConfig,
         timing: Timing,
         wall: Callable[[], float],
         log: FilteringBoundLogger,
     ) -> None:
         self.leading = asyncio.Event()
-        self.terms = terms
+        self.config = config
         self._connections = connections
         self._timing = timing
         self._wall = wall
         self._log = log
-        self._seen = ObservedLease()
+        self._observed = ObservedLease()
         self._renewed_at = float("-inf")
-        self._asking = False
-        """A request that takes the Lease was sent and its answer not heard."""
-        self._told = ""
-        """What was told last while we follow: a holder, or what went wrong."""
-        self.follows = True
+        self._acquiring = False
+        """A request to acquire the Lease was sent, and its answer did not arrive."""
+        self._last_logged = ""
+        """The last logged holder or error; equal ones in a row are logged once."""
+        self.has_predecessor = True
         self.pods_seen = ""
 
     @property
     def epoch(self) -> int:
-        """The number of our term; of the last one seen while we follow."""
-        return self._seen.lease.transitions if self._seen.lease is not None else 0
+        """The number of our term; as a follower, the number of the last term seen."""
+        return self._observed.lease.transitions if self._observed.lease is not None else 0
 
     @property
     def may_write(self) -> bool:
-        """Say whether we lead at this very moment."""
-        return self.leading.is_set() and self._unrenewed_seconds < self.terms.renew_seconds
+        """Say whether we may send a write now."""
+        return self.leading.is_set() and self._unrenewed_seconds < self.config.renew_deadline_seconds
 
     @property
-    def holds(self) -> bool:
-        """Say whether we led last and the Lease is not over: nobody else may have taken it."""
-        return self.leading.is_set() and self._unrenewed_seconds < self.terms.lease_seconds
+    def holds_lease(self) -> bool:
+        """Say whether we led last and nobody else may have taken the Lease yet."""
+        return self.leading.is_set() and self._unrenewed_seconds < self.config.lease_duration_seconds
 
     @property
     def _unrenewed_seconds(self) -> float:
         return self._timing.clock() - self._renewed_at
 
-    async def lead(self) -> None:
+    async def acquire(self) -> None:
         """Return once we lead."""
-        while not await self._try_to_take():
-            left = self._seen.free_at(self.terms.lease_seconds) - self._timing.clock()
+        while not await self._try_acquire():
+            remaining = self._observed.expires_at(self.config.lease_duration_seconds) - self._timing.clock()
             soon = self._retry_seconds()
-            await self._timing.sleep(left if 0 < left < soon else soon)
+            await self._timing.sleep(remaining if 0 < remaining < soon else soon)
         self.leading.set()
-        self._log.info("leading", lease=self._lease_name, identity=self.terms.identity, epoch=self.epoch)
+        self._log.info("leading", lease=self._lease_name, identity=self.config.identity, epoch=self.epoch)
 
-    async def keep(self) -> None:
+    async def renew(self) -> None:
         """Renew until cancelled; raises LostLeaseError."""
         while True:
-            left = self.terms.lease_seconds - self._unrenewed_seconds
-            if left <= 0:
-                raise LostLeaseError(f"{self._lease_name} could not be renewed for {self.terms.lease_seconds} s")
-            await self._timing.sleep(min(self._retry_seconds(), left))
-            if not self.holds:
+            remaining = self.config.lease_duration_seconds - self._unrenewed_seconds
+            if remaining <= 0:
+                raise LostLeaseError(
+                    f"{self._lease_name} could not be renewed for {self.config.lease_duration_seconds} s"
+                )
+            await self._timing.sleep(min(self._retry_seconds(), remaining))
+            if not self.holds_lease:
                 continue
             try:
-                await self._renew()
+                await self._try_renew()
             except ApiError as error:
-                if self._is_news(str(error)):
+                if self._is_new(str(error)):
                     self._log.warning("the lease could not be renewed", lease=self._lease_name, reason=str(error))
 
     async def release(self, pods_seen: str) -> None:
-        """Give the Lease back, where it is ours, so that another may lead at once; nothing may be under way any more.
+        """Release the Lease if it is ours, so that another candidate can lead at once; no write may be in flight.
 
-        To be called when `lead` and `keep` have ended. What they had begun may have made the Lease ours unheard.
+        Called after `acquire` and `renew` have ended: a request of theirs may have made the Lease ours without an
+        answer.
         """
-        if not self.holds and not self._asking:
+        if not self.holds_lease and not self._acquiring:
             return
         self.leading.clear()
-        for _ in range(RELEASES_MAX):
+        for _ in range(RELEASE_TRIES_MAX):
             try:
                 lease = await self._read()
-                if lease is None or lease.holder != self.terms.identity:
+                if lease is None or lease.holder != self.config.identity:
                     return
-                await self._patch(released(lease, pods_seen, self._wall()))
+                await self._patch(release_patch(lease, pods_seen, self._wall()))
             except ApiError as error:
-                self._log.warning("the lease could not be given back", lease=self._lease_name, reason=str(error))
+                self._log.warning("the lease could not be released", lease=self._lease_name, reason=str(error))
             else:
-                self._log.info("lease given back", lease=self._lease_name, epoch=lease.transitions)
+                self._log.info("lease released", lease=self._lease_name, epoch=lease.transitions)
                 return
 
     async def close(self) -> None:
         """Close the connections."""
         await self._connections.close()
 
-    async def _try_to_take(self) -> bool:
-        """Look at the Lease and take it if it is free; say whether it is ours now."""
+    async def _try_acquire(self) -> bool:
+        """Read the Lease and acquire it if it is free; return whether it is ours now."""
         try:
             lease = await self._read()
             if lease is not None:
-                self._seen.note(lease, self._timing.clock())
-                ours = lease.holder == self.terms.identity  # the answer to an earlier try was lost
-                if not ours and self._timing.clock() < self._seen.free_at(self.terms.lease_seconds):
-                    if self._is_news(lease.holder):
+                self._observed.observe(lease, self._timing.clock())
+                ours = lease.holder == self.config.identity  # the answer to an earlier try was lost
+                if not ours and self._timing.clock() < self._observed.expires_at(self.config.lease_duration_seconds):
+                    if self._is_new(lease.holder):
                         self._log.info("standing by", lease=self._lease_name, leader=lease.holder)
                     return False
-            await self._take(lease)
+            await self._acquire(lease)
         except ApiError as error:
-            quicker = isinstance(error, RefusedError) and error.status == CONFLICT  # somebody else was
-            if not quicker and self._is_news(str(error)):
-                self._log.warning("the lease could not be taken", lease=self._lease_name, reason=str(error))
+            conflict = isinstance(error, RefusedError) and error.status == CONFLICT  # another candidate was faster
+            if not conflict and self._is_new(str(error)):
+                self._log.warning("the lease could not be acquired", lease=self._lease_name, reason=str(error))
             return False
         return True
 
-    async def _take(self, lease: Lease | None) -> None:
-        terms, began = self.terms, self._timing.clock()
-        self._asking = True
+    async def _acquire(self, lease: Lease | None) -> None:
+        config, sent_at = self.config, self._timing.clock()
+        self._acquiring = True
         if lease is None:
-            self.follows = False
-            body = new_lease(terms.name, terms.namespace, terms.identity, terms.lease_seconds, self._wall())
+            self.has_predecessor = False
+            body = new_lease(
+                config.name, config.namespace, config.identity, config.lease_duration_seconds, self._wall()
+            )
             answer = await self._send(b"POST", self._path(), body, "application/json")
-        elif lease.holder == terms.identity:
-            answer = await self._patch(renewed(lease, terms.identity, terms.lease_seconds, self._wall()))
+        elif lease.holder == config.identity:
+            answer = await self._patch(renew_patch(lease, config.identity, config.lease_duration_seconds, self._wall()))
         else:
-            self.follows, self.pods_seen = True, "" if lease.holder else lease.pods_seen
-            answer = await self._patch(taken(lease, terms.identity, terms.lease_seconds, self._wall()))
-        self._note(answer, began)
+            self.has_predecessor, self.pods_seen = True, "" if lease.holder else lease.pods_seen
+            answer = await self._patch(
+                acquire_patch(lease, config.identity, config.lease_duration_seconds, self._wall())
+            )
+        self._record_renewal(answer, sent_at)
 
-    async def _renew(self) -> None:
-        lease, terms, began = self._seen.lease, self.terms, self._timing.clock()
+    async def _try_renew(self) -> None:
+        lease, config, sent_at = self._observed.lease, self.config, self._timing.clock()
         assert lease is not None, "renews what was never taken"
         try:
-            answer = await self._patch(renewed(lease, terms.identity, terms.lease_seconds, self._wall()))
+            answer = await self._patch(renew_patch(lease, config.identity, config.lease_duration_seconds, self._wall()))
         except RefusedError as error:
             if error.status not in (CONFLICT, NOT_FOUND):
                 raise
-            await self._look_again()
+            await self._reread_after_conflict()
         else:
-            after = began - self._renewed_at
-            self._note(answer, began)
-            if after >= terms.renew_seconds:
+            after = sent_at - self._renewed_at
+            self._record_renewal(answer, sent_at)
+            if after >= config.renew_deadline_seconds:
                 self._log.warning("the lease was renewed late", lease=self._lease_name, after_seconds=round(after, 1))
 
-    async def _look_again(self) -> None:
-        """Read the Lease after a conflict: another may lead, or something else of it was changed."""
+    async def _reread_after_conflict(self) -> None:
+        """Read the Lease after a conflict: another candidate may lead, or another field of the Lease changed."""
         lease = await self._read()
-        if lease is None or lease.holder != self.terms.identity:
+        if lease is None or lease.holder != self.config.identity:
             holder = lease.holder if lease is not None else ""
             raise LostLeaseError(f"{self._lease_name} is held by {holder}" if holder else f"{self._lease_name} is gone")
-        self._seen.note(lease, self._timing.clock())
+        self._observed.observe(lease, self._timing.clock())
 
-    def _note(self, answer: Answer, began: float) -> None:
-        self._seen.note(_decoded(answer.body), self._timing.clock())
-        self._renewed_at, self._told, self._asking = began, "", False
+    def _record_renewal(self, answer: Answer, sent_at: float) -> None:
+        self._observed.observe(_decoded(answer.body), self._timing.clock())
+        self._renewed_at, self._last_logged, self._acquiring = sent_at, "", False
 
     async def _read(self) -> Lease | None:
-        """Return the Lease as it is now, or None where there is none."""
+        """Return the Lease; None if it does not exist."""
         try:
-            answer = await self._send(b"GET", self._path(self.terms.name))
+            answer = await self._send(b"GET", self._path(self.config.name))
         except RefusedError as error:
             if error.status == NOT_FOUND:
                 return None
@@ -223,30 +240,30 @@ class LeaderElector:
         return _decoded(answer.body)
 
     async def _patch(self, body: bytes) -> Answer:
-        return await self._send(b"PATCH", self._path(self.terms.name), body, MERGE_PATCH)
+        return await self._send(b"PATCH", self._path(self.config.name), body, MERGE_PATCH)
 
     async def _send(self, method: bytes, path: str, body: bytes = b"", content_type: str = "") -> Answer:
-        seconds = self.terms.renew_seconds / 2
+        seconds = self.config.renew_deadline_seconds / 2
         answer = await self._connections.send(method, path.encode(), body, content_type.encode(), seconds)
         if answer.status >= 300:
             raise refusal(answer.status, answer.body, answer.retry_after, f"{method.decode()} {path}")
         return answer
 
     def _path(self, name: str = "") -> str:
-        path = f"/apis/coordination.k8s.io/v1/namespaces/{quoted(self.terms.namespace)}/leases"
-        return f"{path}/{quoted(name)}" if name else path
+        path = f"/apis/coordination.k8s.io/v1/namespaces/{path_segment(self.config.namespace)}/leases"
+        return f"{path}/{path_segment(name)}" if name else path
 
     @property
     def _lease_name(self) -> str:
-        return f"{self.terms.namespace}/{self.terms.name}"
+        return f"{self.config.namespace}/{self.config.name}"
 
     def _retry_seconds(self) -> float:
-        return self.terms.retry_seconds * (1.0 - JITTER * self._timing.chance.random())
+        return self.config.retry_period_seconds * (1.0 - JITTER * self._timing.jitter.random())
 
-    def _is_news(self, what: str) -> bool:
-        """Say whether this was not what was told last: what keeps us from leading is told once in a row."""
-        news = self._told != what
-        self._told = what
+    def _is_new(self, what: str) -> bool:
+        """Say whether this differs from the last logged reason."""
+        news = self._last_logged != what
+        self._last_logged = what
         return news
 
 
@@ -254,4 +271,4 @@ def _decoded(body: bytes) -> Lease:
     try:
         return read_lease(body)
     except UNREADABLE as error:
-        raise GarbledError(f"the lease cannot be read: {error}") from error
+        raise MalformedAnswerError(f"the lease cannot be read: {error}") from error

@@ -1,9 +1,9 @@
-"""A Lease as a lock: what it says, what we write, and when somebody else's may be taken.
+"""A Lease as a lock: its fields, the patches of a holder, and when another holder's Lease expires.
 
-Laws:
-- Nobody's clock is compared with ours: a holder's time runs from when we saw its Lease change last.
-- A Lease is written only over the version that was read; of two that try, the API server refuses one.
-- `transitions` grows whenever the holder changes: it numbers the terms of leaders, and never goes back.
+Invariants:
+- No clock of another machine counts: a Lease expires a duration after we last saw it change.
+- A patch names the resource version that was read; of two candidates the API server refuses one.
+- `transitions` increases whenever the holder changes, and never decreases: it numbers the terms.
 
 Source: client-go's leader election over coordination.k8s.io/v1.
 """
@@ -17,18 +17,18 @@ from msgspec import Struct, field
 
 from aischeduler.model.names import MARK_PREFIX
 
-SEEN_KEY: Final = MARK_PREFIX + "pods-seen"
-"""Annotation of a Lease that was given back: the resource version of pods that has every Binding of its holder."""
+PODS_SEEN_KEY: Final = MARK_PREFIX + "pods-seen"
+"""The annotation of a released Lease: the resource version of pods that contains every Binding of its holder."""
 RELEASED_SECONDS: Final = 1
-"""What a Lease that was given back says of its length: a lease of no length is not allowed."""
+"""The duration in a released Lease; the API does not allow zero."""
 LEASE_SECONDS_MAX: Final = 3600
-"""A Lease that says it is longer is believed only so far."""
+"""A longer duration in a Lease is not believed."""
 
 Json = dict[str, object]
 
 
 class LeaseMetadata(Struct, rename="camel"):
-    """Name and version of a Lease."""
+    """Name, version and annotations of a Lease."""
 
     name: str = ""
     resource_version: str = ""
@@ -36,7 +36,7 @@ class LeaseMetadata(Struct, rename="camel"):
 
 
 class LeaseSpec(Struct, rename="camel"):
-    """Who holds it, for how long from its last renewal, and how often it changed hands."""
+    """The holder, its time of renewal, and the number of transitions."""
 
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
@@ -52,71 +52,71 @@ class Lease(Struct):
 
     @property
     def holder(self) -> str:
-        """Who holds it; empty where nobody does."""
+        """The holder; empty if there is none."""
         return self.spec.holder_identity or ""
 
     @property
     def transitions(self) -> int:
-        """The number of its term."""
+        """The number of the term."""
         return self.spec.lease_transitions or 0
 
     @property
     def pods_seen(self) -> str:
-        """The resource version of pods that has every Binding of the last holder, where it gave the Lease back."""
-        return (self.metadata.annotations or {}).get(SEEN_KEY, "")
+        """The resource version of pods that contains every Binding of the last holder, if it released the Lease."""
+        return (self.metadata.annotations or {}).get(PODS_SEEN_KEY, "")
 
 
 @dataclass(slots=True)
 class ObservedLease:
-    """The Lease as it was seen last, and since when it has been so, on our clock."""
+    """The Lease as last seen, and since when it is unchanged on our clock."""
 
     lease: Lease | None = None
     since: float = 0.0
 
-    def note(self, lease: Lease, now: float) -> None:
-        """Note how the Lease stands now."""
+    def observe(self, lease: Lease, now: float) -> None:
+        """Record the Lease as it is now."""
         if self.lease is None or self.lease.spec != lease.spec:
             self.since = now
         self.lease = lease
 
-    def free_at(self, lease_seconds: float) -> float:
-        """Return when the Lease may be taken if nothing changes; `lease_seconds` where it does not say its length."""
+    def expires_at(self, lease_seconds: float) -> float:
+        """Return when the Lease expires if it does not change; `lease_seconds` is used if it names no duration."""
         if self.lease is None or not self.lease.holder:
             return float("-inf")
-        said = self.lease.spec.lease_duration_seconds or 0
-        return self.since + (min(said, LEASE_SECONDS_MAX) if said > 0 else lease_seconds)
+        duration = self.lease.spec.lease_duration_seconds or 0
+        return self.since + (min(duration, LEASE_SECONDS_MAX) if duration > 0 else lease_seconds)
 
 
 def read_lease(body: bytes) -> Lease:
-    """Read a Lease; raises what UNREADABLE names."""
+    """Decode a Lease; raises the errors of UNREADABLE."""
     return msgspec.json.decode(body, type=Lease)
 
 
 def new_lease(name: str, namespace: str, holder: str, seconds: int, wall: float) -> bytes:
-    """Return a Lease to be created, held from now on; `wall` in unix seconds, which people read and nobody trusts."""
-    spec = {**_held(holder, seconds, wall), "acquireTime": _time(wall), "leaseTransitions": 0}
+    """Return a new Lease held by us; `wall` is unix time, for people only."""
+    spec = {**_holder_fields(holder, seconds, wall), "acquireTime": _time(wall), "leaseTransitions": 0}
     metadata = {"name": name, "namespace": namespace}
     document = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
     return msgspec.json.encode(document)
 
 
-def taken(lease: Lease, holder: str, seconds: int, wall: float) -> bytes:
-    """Return the patch that takes a Lease over from another holder, or from nobody: a new term begins."""
+def acquire_patch(lease: Lease, holder: str, seconds: int, wall: float) -> bytes:
+    """Return the patch that acquires a Lease from another holder or from nobody, and begins a term."""
     term = {"acquireTime": _time(wall), "leaseTransitions": lease.transitions + 1}
-    return _patch(lease, {**_held(holder, seconds, wall), **term}, {SEEN_KEY: None})
+    return _patch(lease, {**_holder_fields(holder, seconds, wall), **term}, {PODS_SEEN_KEY: None})
 
 
-def renewed(lease: Lease, holder: str, seconds: int, wall: float) -> bytes:
+def renew_patch(lease: Lease, holder: str, seconds: int, wall: float) -> bytes:
     """Return the patch that renews our Lease."""
-    return _patch(lease, _held(holder, seconds, wall))
+    return _patch(lease, _holder_fields(holder, seconds, wall))
 
 
-def released(lease: Lease, pods_seen: str, wall: float) -> bytes:
-    """Return the patch that gives our Lease back, and tells which version of pods has all that we did."""
-    return _patch(lease, _held("", RELEASED_SECONDS, wall), {SEEN_KEY: pods_seen or None})
+def release_patch(lease: Lease, pods_seen: str, wall: float) -> bytes:
+    """Return the patch that releases our Lease and names the version of pods that contains all our Bindings."""
+    return _patch(lease, _holder_fields("", RELEASED_SECONDS, wall), {PODS_SEEN_KEY: pods_seen or None})
 
 
-def _held(holder: str, seconds: int, wall: float) -> Json:
+def _holder_fields(holder: str, seconds: int, wall: float) -> Json:
     return {"holderIdentity": holder, "leaseDurationSeconds": seconds, "renewTime": _time(wall)}
 
 

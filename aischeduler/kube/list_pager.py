@@ -1,6 +1,6 @@
-"""Read a whole list in pages, so that neither side has to hold it at once.
+"""List a resource in pages, so that neither side holds the whole list.
 
-Law: the server makes the next page as soon as it has sent one, up to `AHEAD_MAX` before the reader wants them.
+Invariant: up to `PREFETCHED_PAGES_MAX` pages are requested ahead of the reader.
 """
 
 import asyncio
@@ -11,22 +11,22 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from aischeduler.kube.api_types import UNREADABLE, ListMetadata, Page
 from aischeduler.kube.client import LIST_SECONDS, Client
-from aischeduler.kube.errors import GarbledError
-from aischeduler.kube.watched_resources import Resource
+from aischeduler.kube.errors import MalformedAnswerError
+from aischeduler.kube.meta_types import UNREADABLE, ListMetadata, Page
+from aischeduler.kube.watched_resources import WatchedResource
 
 PAGE_OBJECTS: Final = 500
-AHEAD_MAX: Final = 3
-"""Pages that are on their way or wait for the reader."""
-HEAD_BYTES: Final = 4096
-"""So much of a page is searched for where the next one begins."""
+PREFETCHED_PAGES_MAX: Final = 3
+"""How many pages are in flight or wait for the reader."""
+SEARCHED_BYTES: Final = 4096
+"""How much of a page is searched for the continue token."""
 
 D = TypeVar("D")
 Decode = Callable[[bytes], Page[D]]
 
 read_raw: Final = msgspec.json.Decoder(Page[Raw]).decode
-"""Reads a page and leaves its objects unread."""
+"""Decodes a page without decoding its objects."""
 
 
 class _Head(Struct, gc=False):
@@ -38,69 +38,69 @@ _ITEMS: Final = b',"items":['
 
 
 async def pages(
-    client: Client, resource: Resource[Any], decode: Decode[D], label_selector: str = ""
+    client: Client, resource: WatchedResource[Any], decode: Decode[D], label_selector: str = ""
 ) -> AsyncGenerator[Page[D]]:
-    """Yield the pages of a list as the server holds it now; raises ApiError, with status 410 when it took too long.
+    """Yield the pages of a list; raises ApiError, with status 410 if the list took too long.
 
     Close the iterator when you leave it early.
     """
-    asking = _Asking(client, resource, label_selector)
-    asked: asyncio.Task[_Asked] | None = asking.ask("")
+    fetcher = _PageFetcher(client, resource, label_selector)
+    fetch: asyncio.Task[_FetchedPage] | None = fetcher.fetch("")
     try:
-        while asked is not None:
-            answer = await asked
-            asked = answer.next
-            asking.ahead.release()
+        while fetch is not None:
+            answer = await fetch
+            fetch = answer.next
+            fetcher.slots.release()
             try:
                 page = decode(answer.body)
             except UNREADABLE as error:
-                raise GarbledError(f"GET {resource.path}: the list cannot be read: {error}") from error
+                raise MalformedAnswerError(f"GET {resource.path}: the list cannot be read: {error}") from error
             yield page
     finally:
-        while asked is not None:
-            asked.cancel()
-            (ended,) = await asyncio.gather(asked, return_exceptions=True)
-            asked = ended.next if isinstance(ended, _Asked) else None
+        while fetch is not None:
+            fetch.cancel()
+            (result,) = await asyncio.gather(fetch, return_exceptions=True)
+            fetch = result.next if isinstance(result, _FetchedPage) else None
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """A page as it came, and the next one, which has been asked for."""
+class _FetchedPage:
+    """A page, and the task that fetches the next one."""
 
     body: bytes
-    next: "asyncio.Task[_Asked] | None"
+    next: "asyncio.Task[_FetchedPage] | None"
 
 
 @dataclass(frozen=True, slots=True)
-class _Asking:
-    """Asks for one page after the other, as long as not too many wait for the reader."""
+class _PageFetcher:
+    """Fetches pages one after another, while not too many wait for the reader."""
 
     client: Client
-    resource: Resource[Any]
+    resource: WatchedResource[Any]
     label_selector: str
-    ahead: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AHEAD_MAX))
+    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PREFETCHED_PAGES_MAX))
 
-    def ask(self, continue_: str) -> asyncio.Task[_Asked]:
-        """Begin to ask for the page that begins here."""
-        return asyncio.create_task(self._ask(continue_), name=f"list {self.resource.path}")
+    def fetch(self, continue_: str) -> asyncio.Task[_FetchedPage]:
+        """Start to fetch the page of this continue token."""
+        return asyncio.create_task(self._fetch(continue_), name=f"list {self.resource.path}")
 
-    async def _ask(self, continue_: str) -> _Asked:
-        await self.ahead.acquire()
+    async def _fetch(self, continue_: str) -> _FetchedPage:
+        await self.slots.acquire()
         query = {"limit": str(PAGE_OBJECTS)}
-        if self.resource.selector:
-            query["fieldSelector"] = self.resource.selector
+        if self.resource.field_selector:
+            query["fieldSelector"] = self.resource.field_selector
         if self.label_selector:
             query["labelSelector"] = self.label_selector
         if continue_:
             query["continue"] = continue_
         body = await self.client.get(self.resource.path, query, LIST_SECONDS)
-        more = _more(body)
-        return _Asked(body, self.ask(more) if more else None)
+        token = _continue_token(body)
+        return _FetchedPage(body, self.fetch(token) if token else None)
 
 
-def _more(body: bytes) -> str:
-    """Return where the next page begins; empty where there is none, or where the page cannot be read."""
-    head, items, _ = body[:HEAD_BYTES].partition(_ITEMS)  # API servers write the items last
+def _continue_token(body: bytes) -> str:
+    """Return the continue token of a page; empty for the last page, or if the page cannot be decoded."""
+    head, items, _ = body[:SEARCHED_BYTES].partition(_ITEMS)  # API servers write the items last
     for text in (head + b"}" if items else body, body):
         try:
             return _HEAD.decode(text).metadata.continue_ or ""

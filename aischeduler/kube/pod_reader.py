@@ -1,7 +1,6 @@
-"""Read pods past the watch: one, where nobody knows what became of a Binding, or how far all of them are.
+"""Read pods beside the watch: one pod, for the outcome of its Binding, or the current resource version of all pods.
 
-Laws:
-- What is read of a pod goes to the core as any word of the watch does, so that there is one truth.
+Invariant: a pod that was read goes to the engine like a watch event.
 """
 
 import asyncio
@@ -9,70 +8,71 @@ from typing import Final
 
 import msgspec
 
-from aischeduler.kube.api_types import UNREADABLE, Metadata, Page, PodDocument
+from aischeduler.kube.api_types import PodDocument
 from aischeduler.kube.client import Client
 from aischeduler.kube.decode import read_pod
 from aischeduler.kube.decode_pod_spec import SpecCache
-from aischeduler.kube.errors import GarbledError, RefusedError
+from aischeduler.kube.errors import MalformedAnswerError, RefusedError
+from aischeduler.kube.meta_types import UNREADABLE, Metadata, Page
 from aischeduler.kube.pod_writes import pod_path
 from aischeduler.kube.reflector import Reflector
 from aischeduler.model.pod import Pod
 
 READS_MAX: Final = 16
-"""Pods that are read at one time: where reads hang, lists and statuses still find a connection."""
+"""How many pods are read at a time; if reads hang, lists and statuses still get a connection."""
 _DOCUMENT = msgspec.json.Decoder(PodDocument)
 _PAGE = msgspec.json.Decoder(Page[msgspec.Raw])
 
 
 class PodReader:
-    """Reads pods past the watch and tells the watch's store."""
+    """Reads pods beside the watch and passes them to the reflector."""
 
     def __init__(self, client: Client, pods: Reflector[PodDocument], specs: SpecCache) -> None:
         self._client = client
         self._pods = pods
         self._specs = specs
-        self._places = asyncio.Semaphore(READS_MAX)
+        self._slots = asyncio.Semaphore(READS_MAX)
 
     @property
-    def shown(self) -> str:
-        """Up to which version the watch has shown all pods; empty while they are listed."""
+    def watch_version(self) -> str:
+        """The resource version up to which the watch has shown all pods; empty during a list."""
         return self._pods.version
 
     @property
-    def newest(self) -> int:
+    def newest_version(self) -> int:
         """The newest version of a pod that the watch has shown."""
-        return self._pods.newest
+        return self._pods.newest_version
 
-    async def list_again(self) -> None:
-        """Return once all pods were listed by a list that begins after this."""
-        await self._pods.list_again()
+    async def relist(self) -> None:
+        """Return once all pods are listed by a list that starts after this call."""
+        await self._pods.relist()
 
     async def version(self) -> str:
-        """Return the version of the pods as they are now, whatever the watch has shown; raises ApiError."""
+        """Return the resource version of the pods now, independent of the watch; raises ApiError."""
         resource = self._pods.resource
         query = {"limit": "1"}
-        if resource.selector:
-            query["fieldSelector"] = resource.selector
+        if resource.field_selector:
+            query["fieldSelector"] = resource.field_selector
         body = await self._client.get(resource.path, query)
         try:
             return _PAGE.decode(body).metadata.resource_version
         except UNREADABLE as error:
-            raise GarbledError(f"GET {resource.path}: the list cannot be read: {error}") from error
+            raise MalformedAnswerError(f"GET {resource.path}: the list cannot be read: {error}") from error
 
     async def read(self, pod: Pod) -> Pod | None:
-        """Return the pod of this name as it now is, or None where there is none; raises ApiError."""
+        """Return the pod of this name now; None if there is none. Raises ApiError."""
         path = pod_path(pod)
         try:
-            async with self._places:
+            async with self._slots:
                 body = await self._client.get(path)
         except RefusedError as error:
             if error.status == 404 and error.reason == "NotFound":
-                self._pods.missing(Metadata(name=pod.name, namespace=pod.namespace, uid=pod.uid))
+                self._pods.observe_gone(Metadata(name=pod.name, namespace=pod.namespace, uid=pod.uid))
                 return None
             raise
         try:
             document = _DOCUMENT.decode(body)
         except UNREADABLE as error:
-            raise GarbledError(f"GET {path}: the pod cannot be read: {error}") from error
-        self._pods.read(body)
+            raise MalformedAnswerError(f"GET {path}: the pod cannot be read: {error}") from error
+        self._pods.observe(body)
         return read_pod(document, self._specs)

@@ -1,10 +1,10 @@
-"""What we write about pods to an API server, as bytes ready to send, and what its answers to a Binding mean.
+"""The request bodies of writes to pods, and the meaning of the answers to a Binding.
 
-Laws:
-- Pure: the daemon's binder and the simulator use the same functions.
-- Every write carries the uid of the object it means, so that it can never hit a later one of the same name.
-- The answer to a Binding is definite, or it is `Unknown` and says nothing about the pod. What is read here was said by
-  an API server: `connections` raises for any other answer.
+Invariants:
+- Pure functions: the daemon's binder and the simulator use the same ones.
+- Every write carries the uid of its pod, so it never changes a later pod of the same name.
+- The answer to a Binding is definite, or it is `Unknown`. Only answers of an API server arrive here: the connection
+  pool raises for any other.
 
 Source: Kubernetes pods/binding and pods/status.
 """
@@ -18,7 +18,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
-from aischeduler.kube.api_types import read_status, retry_after_seconds
+from aischeduler.kube.meta_types import read_status, retry_after_seconds
 from aischeduler.model.actions import Bind, Settle
 from aischeduler.model.event_reasons import ConditionReason
 from aischeduler.model.events import BindRefusal, BindRefused
@@ -31,18 +31,18 @@ STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 POD_SCHEDULED: Final = "PodScheduled"
 """The condition that says whether a pod has a node."""
 BIND_TRIES_MAX: Final = 5
-"""Bindings of one decision that may end without a definite answer before we give it up."""
+"""How many Bindings of one decision may end without a definite answer before the binder gives up."""
 RETRY_AFTER_SECONDS: Final = 1.0
-"""How long we wait when the server is tired and does not say for how long."""
+"""How long to wait if an overloaded server names no time."""
 
 _encode = msgspec.json.Encoder().encode
-_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*", re.ASCII).fullmatch
+_NEEDS_NO_QUOTING = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*", re.ASCII).fullmatch
 _ASSIGNED = re.compile(r'is already assigned to node "([^"]*)"')
 
 
 @dataclass(frozen=True, slots=True)
 class BindAccepted:
-    """The API server took our Binding (or an earlier try of it). The core hears of it by the watch alone."""
+    """The API server accepted the Binding, or an earlier try. The engine learns it from the watch alone."""
 
     uid: str
     node: str
@@ -50,21 +50,21 @@ class BindAccepted:
 
 @dataclass(frozen=True, slots=True)
 class Throttled:
-    """The API server is tired: everybody waits so long, then the Binding goes out again."""
+    """The API server is overloaded: all tasks wait this long, then the same request is sent again."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Nobody knows whether the Binding took effect; only reading the pod tells."""
+    """The outcome of the request is unknown; only reading the pod tells."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class Unauthenticated:
-    """The API server does not know us: the credentials have to be read again."""
+    """The API server answered 401: the credentials must be read again."""
 
 
 BindAnswer = BindAccepted | BindRefused | Throttled | Unknown | Unauthenticated
@@ -91,41 +91,41 @@ class _Binding(Struct):
 
 
 def binding(action: Bind, epoch: int | None = None) -> tuple[bytes, bytes]:
-    """Return path and body of the Binding: the pod's uid, our marks, the node; `epoch` is the term of an election."""
+    """Return path and body of a Binding with our annotations; `epoch` is the leader's term."""
     pod = action.pod
-    marks = {MARK_POOL: action.pool, MARK_HOME_POOL: action.home_pool, MARK_DECISION: action.decision}
+    annotations = {MARK_POOL: action.pool, MARK_HOME_POOL: action.home_pool, MARK_DECISION: action.decision}
     if action.borrowed:
-        marks[MARK_BORROWED] = "true"
+        annotations[MARK_BORROWED] = "true"
     if epoch is not None:
-        marks[MARK_EPOCH] = str(epoch)
-    body = _encode(_Binding(_BindingMetadata(pod.name, pod.namespace, pod.uid, marks), _Target(action.node)))
+        annotations[MARK_EPOCH] = str(epoch)
+    body = _encode(_Binding(_BindingMetadata(pod.name, pod.namespace, pod.uid, annotations), _Target(action.node)))
     return f"{pod_path(pod)}/binding".encode(), body
 
 
 def pod_path(pod: Pod) -> str:
     """Return the path of a pod."""
-    return f"/api/v1/namespaces/{quoted(pod.namespace)}/pods/{quoted(pod.name)}"
+    return f"/api/v1/namespaces/{path_segment(pod.namespace)}/pods/{path_segment(pod.name)}"
 
 
-def quoted(name: str) -> str:
-    """Return a name as part of a path; real names need no quoting, and finding that out is cheaper than doing it."""
-    return name if _PLAIN(name) else quote(name, safe="")
+def path_segment(name: str) -> str:
+    """Return a name as a path segment; real names need no quoting, and the check costs less than quoting."""
+    return name if _NEEDS_NO_QUOTING(name) else quote(name, safe="")
 
 
 def read_bind_answer(action: Bind, status: int, retry_after: str | None, body: bytes) -> BindAnswer:
-    """Say what an HTTP answer to a Binding means."""
+    """Return the meaning of an HTTP answer to a Binding."""
     uid, node = action.pod.uid, action.node
     if status in (200, 201, 202):
         return BindAccepted(uid, node)
-    said = read_status(body)
-    message = said.message or f"the API server answered {status}"
+    document = read_status(body)
+    message = document.message or f"the API server answered {status}"
     match status:
         case 401:
             return Unauthenticated()
         case 408 | 429:
             return Throttled(retry_after_seconds(retry_after) or RETRY_AFTER_SECONDS)
         case 409:
-            return _conflict(action, said.message)
+            return _read_conflict(action, document.message)
         case 404:
             return BindRefused(uid, node, BindRefusal.GONE, message)
         case 403:
@@ -139,9 +139,9 @@ def read_bind_answer(action: Bind, status: int, retry_after: str | None, body: b
 
 
 def settle(action: Bind | Settle, pod: Pod | None, why: str) -> BindAccepted | BindRefused | None:
-    """Say what a pod that was read tells about its Binding; None: it is not bound, so it may be sent again.
+    """Return the outcome of a Binding as its pod shows it; None if it is not bound: the Binding may be sent again.
 
-    `pod` is None where no pod of this name exists; `why` is what made us read it.
+    `pod` is None if no pod of this name exists; `why` is the reason of the read.
     """
     uid, node = action.pod.uid, action.node
     if pod is None or pod.uid != uid:
@@ -158,34 +158,34 @@ def settle(action: Bind | Settle, pod: Pod | None, why: str) -> BindAccepted | B
 
 
 def unavailable(action: Bind | Settle, why: str) -> BindRefused:
-    """Return the refusal of a Binding that was tried in vain, of a pod that was read to be unbound."""
+    """Return the refusal of a Binding after too many tries; its pod was read and is not bound."""
     return BindRefused(action.pod.uid, action.node, BindRefusal.UNAVAILABLE, why)
 
 
 def stale(action: Bind, why: str) -> BindRefused:
-    """Return the refusal of a Binding of which nothing is in effect and that is not sent any more."""
+    """Return the refusal of a Binding that was not sent."""
     return BindRefused(action.pod.uid, action.node, BindRefusal.STALE, f"not sent: {why}")
 
 
 def waiting_condition(pod: Pod, message: str, since: str) -> tuple[bytes, bytes]:
-    """Return path and strategic merge patch that say in a pod's status why it waits, `since` where it does not yet."""
+    """Return path and strategic merge patch that set PodScheduled to False with a message, first so at `since`."""
     return _scheduled_condition(pod, since, reason=ConditionReason.UNSCHEDULABLE, message=message)
 
 
 def probe(pod: Pod, time_text: str, since: str) -> tuple[bytes, bytes]:
-    """Return path and strategic merge patch that change nothing of a pod but when its scheduling was last looked at.
+    """Return path and strategic merge patch that change only `lastProbeTime` of the condition PodScheduled.
 
-    Where its status does not yet say that it waits, it says so from here on, and `since` when.
+    If the pod has no such condition yet, the patch adds it, with `since` as its transition time.
 
-    Source: `lastProbeTime` of a pod condition; nothing in Kubernetes reads it.
+    Source: nothing in Kubernetes reads `lastProbeTime` of a pod condition.
     """
     return _scheduled_condition(pod, since, lastProbeTime=time_text)
 
 
 def _scheduled_condition(pod: Pod, since: str, **fields: str) -> tuple[bytes, bytes]:
-    """Return what changes the condition PodScheduled; the merge keeps what is left out.
+    """Return the patch of the condition PodScheduled; the merge keeps fields that are left out.
 
-    `lastTransitionTime` moves with the condition's status alone: it is left out where that stands already.
+    `lastTransitionTime` is left out if the condition already has this status.
     """
     condition = {"type": POD_SCHEDULED, "status": "True" if pod.node_name else "False", **fields}
     if not (pod.node_name or pod.said_to_wait):
@@ -195,18 +195,18 @@ def _scheduled_condition(pod: Pod, since: str, **fields: str) -> tuple[bytes, by
 
 
 def nomination(pod: Pod, node: str) -> tuple[bytes, bytes]:
-    """Return path and merge patch that write the node for which a waiting pod holds room; an empty one clears it."""
+    """Return path and merge patch that set the node for which a pending pod is nominated; an empty node clears it."""
     body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node or None}}
     return f"{pod_path(pod)}/status".encode(), _encode(body)
 
 
 def time_text(unix_seconds: float, precision: str) -> str:
-    """Return a time in RFC 3339, to `seconds` or `microseconds`."""
+    """Return a time in RFC 3339, with a precision of `seconds` or `microseconds`."""
     return datetime.fromtimestamp(unix_seconds, UTC).isoformat(timespec=precision).replace("+00:00", "Z")
 
 
-def _conflict(action: Bind, message: str) -> BindAnswer:
-    """Tell apart the conflicts that the pods/binding endpoint has."""
+def _read_conflict(action: Bind, message: str) -> BindAnswer:
+    """Return the meaning of a 409 of pods/binding."""
     uid, node = action.pod.uid, action.node
     assigned = _ASSIGNED.search(message)
     if assigned is not None:

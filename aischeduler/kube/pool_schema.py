@@ -1,7 +1,7 @@
-"""The schema of the Pool resource: what each field is called, does, defaults to, and must be.
+"""The OpenAPI schema of Pool: the name, meaning, default and validation of each field.
 
-Law: a description is written for the person at `kubectl explain pool.spec`: what the field does, what happens without
-it, and an example where words are not enough.
+Invariant: a description says what the field does, what happens without it, and gives an example if words are not
+enough.
 """
 
 from typing import Any, Final
@@ -24,9 +24,9 @@ from aischeduler.model.names import DEFAULT_POOL, POOL_KEY, POOL_NAME_LENGTH_MAX
 from aischeduler.model.pool import MakeRoom, Placement, ReclaimPolicy
 
 POOLS_NAMED_MAX: Final = 256
-"""Pools that one pool may name as its lenders."""
+"""How many lenders a pool may name."""
 COLUMN_LENGTH_MAX: Final = 128
-"""Characters of one ready-made column."""
+"""The longest text of a printer column."""
 
 POOL_TEXT: Final = (
     "A Pool is a set of nodes that one business owns. Pods name their pool in the annotation "
@@ -42,7 +42,7 @@ OWN_NAME_RULE: Final = rule(
     "a pool cannot borrow from itself: take its own name out of the list",
     ".spec.borrowingPools",
 ) | {"optionalOldSelf": True}
-"""A list that was wrong before this rule came may stay as it is, so that the status of the pool can say so."""
+"""A list that was invalid before this rule existed may stay, so that the status of the pool can be written."""
 
 
 def pool_schema() -> Schema:
@@ -174,7 +174,7 @@ def _status() -> Schema:
 
 
 def _in_force(may: str) -> Schema:
-    """Return a switch of the status: what is in force after the whole configuration, not what the spec says."""
+    """Return a boolean of the status: the switch after the whole configuration, not the field of the spec."""
     return {"description": f"Whether the pool may {may} now.", "type": "boolean"}
 
 

@@ -1,13 +1,12 @@
-"""What stands in the statuses of Pools: written where it differs, and put right where somebody else wrote over it.
+"""Write the status of Pools: only if it differs, and again if another client overwrote it.
 
-Laws:
-- A status is written only where it differs from what was read, and only at the version that was read.
-- What the server answered is what stands there; where a later word of the watch says otherwise, somebody else wrote.
-- As long as nobody does, what is told about Pools costs no request.
-- A status that another scheduler keeps is left alone, which costs no request either; the log says so once.
+Invariants:
+- A status is written only if it differs from the stored one, and only at the resource version that was read.
+- The answer to a write is the stored status; a newer watch event with another status means another client wrote it.
+- While nobody else writes, reports of unchanged Pools cost no request.
+- A status that another scheduler holds is not written and costs no request; the log says so once.
 
-Source: Kubernetes resource versions, which every write of an object raises; Leases, which are whose they name until
-they are no longer renewed.
+Source: resource versions, which every write increases; Leases, which belong to their holder until they expire.
 """
 
 from collections.abc import Callable
@@ -19,77 +18,78 @@ import msgspec
 from structlog.typing import FilteringBoundLogger
 
 from aischeduler.kube import pod_writes, pool_writes
-from aischeduler.kube.api_types import UNREADABLE, PoolDocument
+from aischeduler.kube.api_types import PoolDocument
 from aischeduler.kube.client import Client
-from aischeduler.kube.errors import GarbledError, RefusedError
+from aischeduler.kube.errors import MalformedAnswerError, RefusedError
 from aischeduler.kube.known_objects import version_number
-from aischeduler.kube.pool_writes import Writer, holder
+from aischeduler.kube.meta_types import UNREADABLE
+from aischeduler.kube.pool_writes import StatusWriter, status_holder
 from aischeduler.model.actions import ReportPool
 from aischeduler.model.names import DEFAULT_POOL
 
-Wanted = Callable[[ReportPool], bool]
-"""Says whether a report is still the newest about its Pool."""
+IsNewest = Callable[[ReportPool], bool]
+"""Says whether a report is still the newest of its Pool."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """The status of a Pool at one version of it."""
+    """The status of a Pool at one resource version."""
 
     version: str
     status: Any
 
     def overwrites(self, ours: "_Stored") -> bool:
-        """Say whether this is another status than ours, and later."""
+        """Say whether this status is newer than ours and differs from it."""
         mine, other = version_number(ours.version), version_number(self.version)
         older = mine is not None and other is not None and other <= mine
         return not older and self.status != ours.status
 
 
 class PoolStatusWriter:
-    """The statuses of all Pools that exist, as we wrote them last and as they were seen last."""
+    """The statuses of all existing Pools: as written last, and as observed last."""
 
     def __init__(self, client: Client, scheduler: str, wall: Callable[[], float], log: FilteringBoundLogger) -> None:
         self._client = client
         self._scheduler = scheduler
         self._wall = wall
         self._log = log
-        self._seen: dict[str, _Stored] = {}
-        self._ours: dict[str, tuple[ReportPool, _Stored]] = {}
-        self._newest: dict[str, ReportPool] = {}
-        """The last report about each Pool, whether it was written or left to another scheduler."""
+        self._observed: dict[str, _Stored] = {}
+        self._written: dict[str, tuple[ReportPool, _Stored]] = {}
+        self._latest: dict[str, ReportPool] = {}
+        """The last report of each Pool, written or not."""
         self._others: set[str] = set()
-        """Schedulers that the log has named."""
+        """Other schedulers that the log has named."""
 
-    def seen(self, document: PoolDocument) -> None:
-        """Take in a Pool as it now is."""
+    def pool_seen(self, document: PoolDocument) -> None:
+        """Record an observed Pool."""
         metadata = document.metadata
-        self._seen[metadata.name] = _Stored(metadata.resource_version, document.status)
+        self._observed[metadata.name] = _Stored(metadata.resource_version, document.status)
 
-    def gone(self, name: str) -> None:
-        """Take in that there is no Pool of this name."""
-        self._seen.pop(name, None)
-        self._ours.pop(name, None)
-        self._newest.pop(name, None)
+    def pool_gone(self, name: str) -> None:
+        """Forget a deleted Pool."""
+        self._observed.pop(name, None)
+        self._written.pop(name, None)
+        self._latest.pop(name, None)
 
-    def newest(self) -> list[ReportPool]:
-        """Return the last report about each Pool: what is to be renewed, or taken over when another stops renewing."""
-        return list(self._newest.values())
+    def latest_reports(self) -> list[ReportPool]:
+        """Return the last report of each Pool, to be renewed, or written once another scheduler's hold expires."""
+        return list(self._latest.values())
 
     def overwritten(self, name: str) -> ReportPool | None:
-        """Return the report in whose place something else now stands; None where it stands there, or none does."""
-        seen, ours = self._seen.get(name), self._ours.get(name)
-        if seen is None or ours is None or not seen.overwrites(ours[1]) or self._kept_by_another(name, seen.status):
+        """Return the report whose status another client overwrote; None if it is intact or was never written."""
+        seen, ours = self._observed.get(name), self._written.get(name)
+        if seen is None or ours is None or not seen.overwrites(ours[1]) or self._held_by_another(name, seen.status):
             return None
         return ours[0]
 
-    async def write(self, report: ReportPool, wanted: Wanted) -> None:
-        """Write the status unless it says the same, another scheduler keeps it, or it is not wanted any more.
+    async def write(self, report: ReportPool, wanted: IsNewest) -> None:
+        """Write the status unless it is unchanged, another scheduler holds it, or `wanted` rejects the report.
 
-        Nothing is written either where the Pool is gone or another one by now. Raises ApiError.
+        A Pool that is deleted or recreated is not written. Raises ApiError.
         """
-        self._newest[report.name] = report
-        seen = self._seen.get(report.name)
-        if seen is not None and self._kept_by_another(report.name, seen.status):
+        self._latest[report.name] = report
+        seen = self._observed.get(report.name)
+        if seen is not None and self._held_by_another(report.name, seen.status):
             return
         path = pool_writes.pool_path(report.name)
         try:
@@ -98,39 +98,39 @@ class PoolStatusWriter:
             if error.status == HTTPStatus.NOT_FOUND and error.reason == "NotFound":
                 return
             raise
-        if not wanted(report) or self._kept_by_another(report.name, document.get("status")):
+        if not wanted(report) or self._held_by_another(report.name, document.get("status")):
             return
-        patch = pool_writes.status_patch(report, document, Writer(self._scheduler, self._wall()))
+        patch = pool_writes.status_patch(report, document, StatusWriter(self._scheduler, self._wall()))
         if patch is not None:
             path = f"{path}/status"
             document = _decoded(path, await self._client.patch(path, patch, pod_writes.MERGE_PATCH))
         self._remember(report, document)
 
-    def _kept_by_another(self, pool: str, status: Any) -> bool:
-        """Say whether another scheduler keeps this status; the log names it once.
+    def _held_by_another(self, pool: str, status: Any) -> bool:
+        """Say whether another scheduler holds this status; the log names it once.
 
-        One scheduler keeps them all: the one that keeps that of the default pool. Where nobody does, each has its own.
+        The holder of the default pool's status holds all of them; without one, each status has its own holder.
         """
-        default = self._seen.get(DEFAULT_POOL)
+        default = self._observed.get(DEFAULT_POOL)
         now = self._wall()
-        keeper = (holder(default.status, now) if default is not None else "") or holder(status, now)
-        if keeper in ("", self._scheduler):
+        holder_name = (status_holder(default.status, now) if default is not None else "") or status_holder(status, now)
+        if holder_name in ("", self._scheduler):
             return False
-        if keeper not in self._others:
-            self._others.add(keeper)
-            reason = f"the scheduler {keeper} writes the statuses of Pools; their numbers are what it sees"
-            self._log.warning("pool statuses left alone", pool=pool, scheduler=keeper, reason=reason)
+        if holder_name not in self._others:
+            self._others.add(holder_name)
+            reason = f"the scheduler {holder_name} writes the statuses of Pools; their numbers are that scheduler's"
+            self._log.warning("pool statuses not written", pool=pool, scheduler=holder_name, reason=reason)
         return True
 
     def _remember(self, report: ReportPool, document: dict[str, Any]) -> None:
         metadata = document.get("metadata") or {}
-        if report.name in self._seen and metadata.get("uid") == report.uid:
+        if report.name in self._observed and metadata.get("uid") == report.uid:
             stored = _Stored(str(metadata.get("resourceVersion")), document.get("status"))
-            self._ours[report.name] = report, stored
+            self._written[report.name] = report, stored
 
 
 def _decoded(path: str, body: bytes) -> dict[str, Any]:
     try:
         return msgspec.json.decode(body, type=dict[str, Any])
     except UNREADABLE as error:
-        raise GarbledError(f"{path}: {error}") from error
+        raise MalformedAnswerError(f"{path}: {error}") from error

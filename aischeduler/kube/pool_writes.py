@@ -1,14 +1,14 @@
-"""What we write about Pools, as documents ready to send: the object itself and its status.
+"""The request bodies of writes to Pools: the object and its status.
 
-Laws:
-- Pure: the daemon and the simulator use the same functions.
-- A status is written only where it differs from what is stored, or is to be renewed; the time of a condition that
-  still holds stays.
-- A status has one writer, which it names; another one leaves it alone until it is no longer renewed.
-- Amounts stand under the names of real resources, as Kubernetes quantities; texts for people stand in `columns`.
-- Whatever resources nodes have and pods ask for, a status is one that the schema takes.
+Invariants:
+- Pure functions: the daemon and the simulator use the same ones.
+- A status is written only if it differs from the stored one or must be renewed; a condition with the same status keeps
+  its transition time.
+- A status names its writer; another scheduler does not write it until the hold expires.
+- Amounts are Kubernetes quantities under real resource names; `columns` has the texts for people.
+- Whatever resources nodes and pods have, the schema accepts the status.
 
-Source: conventions of Kubernetes conditions; merge patches by RFC 7386.
+Source: conventions of Kubernetes conditions; merge patches of RFC 7386.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from aischeduler.kube.pod_writes import quoted, time_text
+from aischeduler.kube.pod_writes import path_segment, time_text
 from aischeduler.kube.schema_types import RESOURCES_MAX
 from aischeduler.model.actions import Condition, ReportPool
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, GROUP, MEMORY, PODS, VERSION
@@ -26,27 +26,27 @@ from aischeduler.model.pool_summary import GPU, PoolSummary
 from aischeduler.model.resources import ResourceList
 
 AMOUNTS: Final = ("capacity", "allocatable", "used", "own", "shared", "system", "borrowed", "free", "pending")
-"""The resource lists of a status; each is the field of the same name of a PoolSummary."""
-IN_FORCE: Final = ("preemption", "borrowing", "sharing")
-"""The switches of a status; each is the field of the same name of a PoolSummary."""
+"""The resource lists of a status, which are fields of PoolSummary."""
+SWITCHES: Final = ("preemption", "borrowing", "sharing")
+"""The switches of a status, which are fields of PoolSummary."""
 RENEW_SECONDS: Final = 60.0
-"""A status in which nothing changes is written again after so long, so that it is known to hold."""
-HELD_SECONDS: Final = 180.0
-"""A status that was not renewed for so long is nobody's, and its numbers may be old."""
+"""An unchanged status is written again after this long, to renew the hold."""
+STATUS_EXPIRY_SECONDS: Final = 180.0
+"""A status that was not renewed for this long is free, and its numbers may be outdated."""
 SKEW_SECONDS: Final = 600.0
-"""A renewal that is farther in the future than the clocks of two machines may differ is none."""
-REFUSED: Final = "refused"
-"""The flags of a pool whose spec is not in force."""
+"""A renewal further in the future than this does not count; clocks differ less."""
+REFUSED_FLAGS: Final = "refused"
+"""The flags of a pool whose spec is rejected."""
 
 _BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
-_ALWAYS: Final = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
+_FIRST_RESOURCES: Final = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 _BYTES: Final = frozenset((MEMORY, EPHEMERAL_STORAGE))
 _HUGE_PAGES: Final = "hugepages-"
 
 
 def pool_path(name: str) -> str:
     """Return the path of a Pool."""
-    return f"{pools_path()}/{quoted(name)}"
+    return f"{pools_path()}/{path_segment(name)}"
 
 
 def pools_path() -> str:
@@ -55,7 +55,7 @@ def pools_path() -> str:
 
 
 def new_pool(name: str, switches: Iterable[str] = ()) -> bytes:
-    """Return the body that creates a Pool of this name in which these fields of the spec are true."""
+    """Return the body that creates a Pool; `switches` are the fields of the spec that are true."""
     spec = dict.fromkeys(switches, True)
     return msgspec.json.encode(
         {"apiVersion": f"{GROUP}/{VERSION}", "kind": "Pool", "metadata": {"name": name}, "spec": spec}
@@ -63,8 +63,8 @@ def new_pool(name: str, switches: Iterable[str] = ()) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
-    """Who writes a status, by its schedulerName, and when: unix seconds."""
+class StatusWriter:
+    """The schedulerName of a writer, and its time in unix seconds."""
 
     scheduler: str
     now: float
@@ -75,41 +75,41 @@ class Writer:
         return time_text(self.now, "seconds")
 
 
-def holder(status: Any, now: float) -> str:
-    """Return the scheduler that keeps this status: it wrote it, and has renewed it lately. Empty: nobody does."""
+def status_holder(status: Any, now: float) -> str:
+    """Return the scheduler that wrote this status and renewed it recently; empty if there is none."""
     if not isinstance(status, dict):
         return ""
-    scheduler, age = status.get("scheduler"), now - seconds_of(status.get("renewTime"))
-    return scheduler if isinstance(scheduler, str) and -SKEW_SECONDS < age < HELD_SECONDS else ""
+    scheduler, age = status.get("scheduler"), now - unix_seconds(status.get("renewTime"))
+    return scheduler if isinstance(scheduler, str) and -SKEW_SECONDS < age < STATUS_EXPIRY_SECONDS else ""
 
 
-def seconds_of(time: Any) -> float:
-    """Return the unix seconds of a time in RFC 3339; of what is none, a time that is long over."""
+def unix_seconds(time: Any) -> float:
+    """Return an RFC 3339 time in unix seconds; minus infinity for anything else."""
     try:
         return msgspec.convert(time, datetime).timestamp()
     except (msgspec.ValidationError, ValueError, OverflowError):
         return float("-inf")
 
 
-def status_patch(report: ReportPool, document: Mapping[str, Any], writer: Writer) -> bytes | None:
-    """Return the merge patch that brings a Pool's status up to date, or None where it is, or is that of another Pool.
+def status_patch(report: ReportPool, document: Mapping[str, Any], writer: StatusWriter) -> bytes | None:
+    """Return the merge patch that updates a Pool's status; None if it is current, or the Pool has another uid.
 
-    `document` is the Pool as it was read; the patch holds for its resource version alone.
+    `document` is the Pool as read; the patch holds only for its resource version.
     """
     metadata, before = document.get("metadata") or {}, document.get("status") or {}
     if metadata.get("uid") != report.uid:
         return None
     patch = _difference(before, pool_status(report, before, writer))
-    age = writer.now - seconds_of(before.get("renewTime"))
+    age = writer.now - unix_seconds(before.get("renewTime"))
     if not patch.keys() - {"renewTime"} and -SKEW_SECONDS < age < RENEW_SECONDS:
         return None
     return msgspec.json.encode({"metadata": {"resourceVersion": metadata.get("resourceVersion")}, "status": patch})
 
 
-def pool_status(report: ReportPool, before: Mapping[str, Any], writer: Writer) -> dict[str, Any]:
-    """Return the whole status of a Pool; a condition whose status is as `before` keeps the time of its turn."""
+def pool_status(report: ReportPool, before: Mapping[str, Any], writer: StatusWriter) -> dict[str, Any]:
+    """Return the status of a Pool; a condition with the same status as `before` keeps its transition time."""
     summary = report.summary
-    told = {one.get("type"): one for one in before.get("conditions") or () if isinstance(one, dict)}
+    previous = {one.get("type"): one for one in before.get("conditions") or () if isinstance(one, dict)}
     return {
         "observedGeneration": report.generation,
         "scheduler": writer.scheduler,
@@ -117,40 +117,40 @@ def pool_status(report: ReportPool, before: Mapping[str, Any], writer: Writer) -
         "nodes": summary.nodes,
         "pods": summary.pods,
         "pendingPods": summary.pending_pods,
-        **{name: getattr(summary, name) for name in IN_FORCE},
+        **{name: getattr(summary, name) for name in SWITCHES},
         **{name: quantities(getattr(summary, name), summary.capacity) for name in AMOUNTS},
         "gpus": {name: getattr(summary, name).get(GPU, 0) for name in AMOUNTS},
         "columns": columns(report),
         "conditions": [
-            _condition(condition, report.generation, told.get(condition.type, {}), writer.time_text)
+            _condition(condition, report.generation, previous.get(condition.type, {}), writer.time_text)
             for condition in report.conditions
         ],
     }
 
 
 def quantities(amounts: ResourceList, capacity: ResourceList) -> dict[str, str]:
-    """Return a resource list by real names, sorted; the sum of all GPUs is none.
+    """Return a resource list as quantities, sorted, without the sum of all GPUs.
 
-    Of more resources than a status takes, those that the pool's nodes have come first: pods may ask for anything.
+    If there are too many resources, those of the pool's nodes come first: pods may request anything.
     """
-    names = sorted(amounts.keys() - {GPU}, key=lambda name: (name not in _ALWAYS, name not in capacity, name))
+    names = sorted(amounts.keys() - {GPU}, key=lambda name: (name not in _FIRST_RESOURCES, name not in capacity, name))
     return {name: _quantity(name, amounts[name]) for name in sorted(names[:RESOURCES_MAX])}
 
 
 def columns(report: ReportPool) -> dict[str, str]:
-    """Return the texts of the columns of `kubectl get pool`."""
+    """Return the texts of the printer columns."""
     summary = report.summary
     used, allocatable = summary.used, summary.allocatable
     return {
         "cpu": f"{_cores(used.get(CPU, 0))}/{_cores(allocatable.get(CPU, 0))}",
-        "memory": f"{_rough_bytes(used.get(MEMORY, 0))}/{_rough_bytes(allocatable.get(MEMORY, 0))}",
+        "memory": f"{_rounded_bytes(used.get(MEMORY, 0))}/{_rounded_bytes(allocatable.get(MEMORY, 0))}",
         "gpu": f"{used.get(GPU, 0)}/{allocatable.get(GPU, 0)}",
-        "shared": _in_short(summary.shared),
-        "borrowed": _in_short(summary.borrowed),
-        "flags": _flags(summary) if _accepted(report) else REFUSED,
-        "own": _in_short(summary.own),
-        "system": _in_short(summary.system),
-        "free": _in_short(summary.free),
+        "shared": _amounts_text(summary.shared),
+        "borrowed": _amounts_text(summary.borrowed),
+        "flags": _flags(summary) if _accepted(report) else REFUSED_FLAGS,
+        "own": _amounts_text(summary.own),
+        "system": _amounts_text(summary.system),
+        "free": _amounts_text(summary.free),
     }
 
 
@@ -159,19 +159,19 @@ def _accepted(report: ReportPool) -> bool:
 
 
 def _flags(summary: PoolSummary) -> str:
-    return f"p{_mark(summary.preemption)} b{_mark(summary.borrowing)} s{_mark(summary.sharing)}"
+    return f"p{_check_mark(summary.preemption)} b{_check_mark(summary.borrowing)} s{_check_mark(summary.sharing)}"
 
 
-def _mark(allowed: bool) -> str:
+def _check_mark(allowed: bool) -> str:
     return "✓" if allowed else "✗"
 
 
-def _in_short(amounts: ResourceList) -> str:
-    """Return the scarce resources of some loans, or what else there is of them."""
+def _amounts_text(amounts: ResourceList) -> str:
+    """Return CPU and GPUs as text, or else memory, or else pods."""
     parts = [f"{_cores(amounts[CPU])} cpu"] if amounts.get(CPU) else []
     parts += [f"{amounts[GPU]} gpu"] if amounts.get(GPU) else []
     if not parts and amounts.get(MEMORY):
-        parts = [f"{_rough_bytes(amounts[MEMORY])} memory"]
+        parts = [f"{_rounded_bytes(amounts[MEMORY])} memory"]
     if not parts and amounts.get(PODS):
         parts = [f"{amounts[PODS]} pods"]
     return ", ".join(parts) or "-"
@@ -181,14 +181,14 @@ def _cores(milli: int) -> str:
     return f"{milli / 1000:.2f}".rstrip("0").rstrip(".")
 
 
-def _rough_bytes(amount: int) -> str:
-    """Return bytes with one decimal at most, in the largest unit of which there is one."""
+def _rounded_bytes(amount: int) -> str:
+    """Return bytes with at most one decimal, in the largest unit that is not below one."""
     power = min(max(amount.bit_length() - 1, 0) // 10, len(_BINARY) - 1)
     return f"{amount / 1024**power:.1f}".removesuffix(".0") + _BINARY[power]
 
 
 def _quantity(name: str, amount: int) -> str:
-    """Return the amount as Kubernetes would write it: exact, with the largest suffix that divides it."""
+    """Return an exact Kubernetes quantity with the largest suffix that divides it."""
     if name == CPU:
         return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
     if name not in _BYTES and not name.startswith(_HUGE_PAGES):
@@ -213,7 +213,7 @@ def _condition(condition: Condition, generation: int, before: Mapping[str, Any],
 
 
 def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the merge patch from one document to another: what is new or other, and None for what is no more."""
+    """Return the merge patch between two documents: changed fields, and None for removed ones."""
     patch: dict[str, Any] = dict.fromkeys(sorted(before.keys() - after.keys()))
     for name, value in after.items():
         old = before.get(name)

@@ -1,10 +1,10 @@
-"""Keep us told of all objects of one resource: list, watch, and list again whenever the stream is in doubt.
+"""A reflector: it lists and watches one resource, and lists again whenever the watch may have missed an event.
 
-Laws:
-- Listing again and comparing is the normal path; a restarted API server sends everybody there.
-- The read loop parses and hands on; it decides nothing and waits for nobody but a full inbox.
-- What cannot be read costs that object or that line, never the stream of the others for long.
-- Every wait comes from the `Timing`; nothing is tried again without one.
+Invariants:
+- A new list compared with the known objects is a normal case: every restart of an API server causes one.
+- The read loop decodes and emits events; it waits only for a full event queue.
+- What cannot be decoded costs one object or one event, never the watch for long.
+- Every retry waits, by `Timing`.
 
 Source: Kubernetes list and watch, with the numbers of client-go's reflector.
 """
@@ -19,35 +19,37 @@ from typing import Final, Generic, TypeVar, cast
 import msgspec
 from msgspec import Raw
 
-from aischeduler.kube.api_types import UNREADABLE, Envelope, Metadata, Page, read_metadata, read_status
-from aischeduler.kube.backoff import ExponentialBackoff, Outage, Timing
-from aischeduler.kube.client import Client
-from aischeduler.kube.errors import ApiError, GarbledError, RefusedError, UndefinedError, UnreachableError
-from aischeduler.kube.known_objects import Awaited, KnownObjects, key_of, version_number
-from aischeduler.kube.lines import LineSplitter
+from aischeduler.kube.backoff import ExponentialBackoff, RetrySignal, Timing
+from aischeduler.kube.client import Client, LineSplitter
+from aischeduler.kube.errors import (
+    ApiError,
+    MalformedAnswerError,
+    RefusedError,
+    ResourceNotServedError,
+    UnreachableError,
+)
+from aischeduler.kube.known_objects import KnownObjects, VersionWaiters, object_key, version_number
 from aischeduler.kube.list_pager import pages, read_raw
-from aischeduler.kube.server_version import confirm_absent
-from aischeduler.kube.watched_resources import Counts, Document, Resource, Unreadable
+from aischeduler.kube.meta_types import UNREADABLE, Metadata, Page, RawWatchEvent, read_metadata, read_status
+from aischeduler.kube.server_version import confirm_not_served
+from aischeduler.kube.watched_resources import ApiObject, ReflectorCounts, UnreadableObject, WatchedResource
 from aischeduler.model.events import Event
 
 SLICE_OBJECTS: Final = 250
-"""Objects of a page that are read before others may run."""
-SILENCE_SECONDS: Final = 75.0
-"""A watch without a byte for so long is dead: bookmarks come about once a minute.
-
-The socket notices within 15 s that its peer is gone (`dial`); this net is for a peer that is there and says nothing.
-"""
+"""How many objects of a page are processed before other tasks may run."""
+WATCH_IDLE_SECONDS_MAX: Final = 75.0
+"""A watch without a byte for this long is silent: bookmarks arrive about once a minute. `dialer` finds dead peers."""
 SHORT_WATCH_SECONDS: Final = 1.0
-"""A watch that ends sooner and empty is a failure."""
-FAILURES_MAX: Final = 3
-"""After so many failed watches in a row we list again."""
+"""A watch that ends sooner and without an event counts as a failure."""
+WATCH_FAILURES_MAX: Final = 3
+"""How many failed watches in a row lead to a new list."""
 OLDER_LISTS_MAX: Final = 5
-"""After so many lists older than what we saw, the cluster was restored from a backup: they are the truth."""
-ABSENT_SECONDS: Final = 5.0
-"""How often we look whether an optional resource has been defined."""
+"""After so many lists older than the known objects the next one is accepted: the cluster was restored from a backup."""
+NOT_SERVED_POLL_SECONDS: Final = 5.0
+"""How often an optional resource is tried again while it is not served."""
 MESSAGE_LENGTH_MAX: Final = 300
 
-D = TypeVar("D", bound=Document)
+D = TypeVar("D", bound=ApiObject)
 
 
 async def _no_wait() -> None:
@@ -56,198 +58,199 @@ async def _no_wait() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """Where a reflector's words go.
+    """The callbacks of a reflector.
 
-    Events, objects that could not be read, and failures by the kind of their resource; `room` waits while the
-    inbox is full, and `outage` is shared by all reflectors of one API server.
+    `on_failure` gets the kind of the resource; `wait_for_room` waits while the event queue is full; all reflectors of
+    one API server share `retry_signal`.
     """
 
-    event: Callable[[Event], None]
-    unreadable: Callable[[Unreadable], None]
-    failure: Callable[[str, ApiError], None]
-    room: Callable[[], Awaitable[None]] = _no_wait
-    outage: Outage = field(default_factory=Outage)
+    on_event: Callable[[Event], None]
+    on_unreadable: Callable[[UnreadableObject], None]
+    on_failure: Callable[[str, ApiError], None]
+    wait_for_room: Callable[[], Awaitable[None]] = _no_wait
+    retry_signal: RetrySignal = field(default_factory=RetrySignal)
 
 
 class Reflector(Generic[D]):
-    """Lists and watches one resource until it is cancelled; `synced` is set after the first complete list.
+    """Lists and watches one resource until cancelled; `synced` is set after the first complete list.
 
-    `watching` is set while a stream is open, `absent` while the server does not serve an optional
-    resource, which is told once.
+    `watching` is set while a watch is open, `not_served` while the server does not serve an optional resource.
     """
 
-    def __init__(self, client: Client, resource: Resource[D], handlers: Handlers, timing: Timing) -> None:
+    def __init__(self, client: Client, resource: WatchedResource[D], handlers: Handlers, timing: Timing) -> None:
         self.synced = asyncio.Event()
         self.watching = asyncio.Event()
-        self.absent = False
-        self.counts = Counts()
+        self.not_served = False
+        self.counts = ReflectorCounts()
         self.resource = resource
         self._client = client
         self._handlers = handlers
         self._timing = timing
         self._backoff = ExponentialBackoff(timing)
-        self._store = KnownObjects(resource, self.counts)
+        self._known_objects = KnownObjects(resource, self.counts)
         self._version = ""
         self._failed_watches = self._older_lists = 0
         self._failing = False
-        self._awaited = Awaited()
-        self._behind = False
-        """Whether somebody asked for a list that has not begun."""
-        self._following: asyncio.Timeout | None = None
-        """Ends the stream that is open or being opened."""
-        self._opened_at = self._heard_at = 0.0
+        self._version_waiters = VersionWaiters()
+        self._relist_requested = False
+        """Whether a list was requested and has not started."""
+        self._watch_scope: asyncio.Timeout | None = None
+        """The scope of the current watch; `reopen_watch` ends it."""
+        self._opened_at = self._last_byte_at = 0.0
 
     @property
     def version(self) -> str:
-        """Up to which resource version everything was heard; empty where a list is due."""
+        """The resource version up to which all events were received; empty if a list is due."""
         return self._version
 
     def __len__(self) -> int:
-        """Objects that exist as far as we know."""
-        return len(self._store)
+        """Return the number of known objects."""
+        return len(self._known_objects)
 
     @property
-    def newest(self) -> int:
-        """The newest version of an object that we know."""
-        return self._store.newest
+    def newest_version(self) -> int:
+        """The newest version of a known object."""
+        return self._known_objects.newest_version
 
     async def run(self) -> None:
-        """List and watch for ever; an empty version means that a list is due."""
+        """List and watch until cancelled; an empty version means that a list is due."""
         while True:
             try:
-                if not self._version or self._behind:
-                    self._version, self._behind = "", False
+                if not self._version or self._relist_requested:
+                    self._version, self._relist_requested = "", False
                     await self._list()
-                if not self._behind:
-                    await self._follow()
+                if not self._relist_requested:
+                    await self._watch_until_reopened()
             except ApiError as error:
-                self._judge(error)
+                self._record_failure(error)
                 await self._wait(error)
 
-    async def reached(self, version: str) -> None:
-        """Return once everything up to this version was heard; at once where versions are no numbers."""
+    async def wait_for_version(self, version: str) -> None:
+        """Return once all events up to this version were received, or at once if versions are not numbers."""
         number = version_number(version)
         while number is not None and number > (version_number(self._version) or -1):
-            await self._awaited.wait(number)
+            await self._version_waiters.wait(number)
 
     async def refresh(self, label_selector: str = "", expected: Collection[str] = ()) -> None:
-        """Read all objects, or those with these labels, as they are now, and tell what is new; raises ApiError.
+        """List all objects, or those with these labels, and emit what changed; raises ApiError.
 
-        The stream goes on beside it. Where one of the `expected` names is missing, all objects are read.
+        The watch continues. If one of the `expected` objects is missing, all objects are listed.
         """
-        if self.absent:
+        if self.not_served:
             return
         names, version = set[str](), ""
         async with aclosing(pages(self._client, self.resource, self._decode, label_selector)) as found:
             async for page in found:
                 version = version or page.metadata.resource_version
                 items = page.items or ()
-                names.update(key_of(read_metadata(item) if isinstance(item, Raw) else item.metadata) for item in items)
+                names.update(
+                    object_key(read_metadata(item) if isinstance(item, Raw) else item.metadata) for item in items
+                )
                 await self._read_items(page.items)
         if not label_selector:
-            self._tell(self._store.end_others(names, version))
+            self._emit(self._known_objects.delete_missing(names, version))
         elif not names.issuperset(expected):
             await self.refresh()
 
-    def reopen(self) -> None:
-        """Leave the stream, which may be deaf, or the wait for the next try: another stream begins at this version."""
+    def reopen_watch(self) -> None:
+        """Leave the watch, which may be dead, or the current backoff, and open another watch at the same version."""
         self.watching.clear()
-        if self._following is not None:
-            self._following.reschedule(asyncio.get_running_loop().time())
-            self._following = None
-        self._handlers.outage.over()
+        if self._watch_scope is not None:
+            self._watch_scope.reschedule(asyncio.get_running_loop().time())
+            self._watch_scope = None
+        self._handlers.retry_signal.wake()
 
-    async def list_again(self) -> None:
-        """Return once everything was listed by a list that begins after this: the watch may have fallen behind."""
-        self._behind = True
+    async def relist(self) -> None:
+        """Return once all objects are listed by a list that starts after this call: the watch may lag behind."""
+        self._relist_requested = True
         self.synced.clear()
-        self.reopen()
+        self.reopen_watch()
         await self.synced.wait()
 
     @property
-    def open_seconds(self) -> float:
-        """How long the stream has been open; 0 while none is."""
+    def watch_open_seconds(self) -> float:
+        """How long the watch has been open; 0 if none is."""
         return self._timing.clock() - self._opened_at if self.watching.is_set() else 0.0
 
     @property
-    def silent_seconds(self) -> float:
-        """How long ago the last byte of a stream came, or the stream was opened; 0 before the first one."""
-        return self._timing.clock() - self._heard_at if self._opened_at else 0.0
+    def watch_idle_seconds(self) -> float:
+        """How long ago the last byte of a watch arrived, or the watch was opened; 0 before the first one."""
+        return self._timing.clock() - self._last_byte_at if self._opened_at else 0.0
 
-    def _heard(self) -> None:
-        """Take in that a stream is open."""
-        self._opened_at = self._heard_at = self._timing.clock()
+    def _watch_opened(self) -> None:
+        """Record that a watch is open."""
+        self._opened_at = self._last_byte_at = self._timing.clock()
         self.watching.set()
 
-    def read(self, body: bytes) -> None:
-        """Take in one object that was read by itself; older words of the watch are dropped after it."""
+    def observe(self, body: bytes) -> None:
+        """Observe an object from a single GET; older watch events of it are dropped afterwards."""
         self._read_object(Raw(body))
 
-    def missing(self, metadata: Metadata) -> None:
-        """Take in that an object was read to be gone."""
-        self._tell(self._store.gone(metadata))
+    def observe_gone(self, metadata: Metadata) -> None:
+        """Observe that a GET did not find an object."""
+        self._emit(self._known_objects.delete(metadata))
 
-    def _judge(self, error: ApiError) -> None:
-        """Count a failure and say whether the next step is a list."""
+    def _record_failure(self, error: ApiError) -> None:
+        """Count a failure and decide whether a list is next."""
         self.counts.failures += 1
-        if not (self.absent and isinstance(error, UndefinedError)):
-            self._handlers.failure(self.resource.kind, error)
-        self.absent = self.absent or isinstance(error, UndefinedError)
+        if not (self.not_served and isinstance(error, ResourceNotServedError)):
+            self._handlers.on_failure(self.resource.kind, error)
+        self.not_served = self.not_served or isinstance(error, ResourceNotServedError)
         self._failed_watches += 1
         expired = isinstance(error, RefusedError) and error.status == HTTPStatus.GONE
-        if expired or isinstance(error, GarbledError) or self._failed_watches >= FAILURES_MAX:
+        if expired or isinstance(error, MalformedAnswerError) or self._failed_watches >= WATCH_FAILURES_MAX:
             self._version = ""
             self._failed_watches = 0
 
     async def _wait(self, error: ApiError) -> None:
-        """Wait before the next try: as long as the server asks for, and then until others learn that it is back."""
-        if self._absent(error):
-            await self._timing.sleep(ABSENT_SECONDS)
+        """Wait before a retry: Retry-After, then a backoff that ends when the server answers another reflector."""
+        if self._is_not_served(error):
+            await self._timing.sleep(NOT_SERVED_POLL_SECONDS)
             return
         self._failing, seconds = True, self._backoff.next_seconds()
-        asked = error.retry_after_seconds if isinstance(error, RefusedError) else None
-        await self._handlers.outage.wait(self._timing, seconds, asked or 0.0)
+        retry_after = error.retry_after_seconds if isinstance(error, RefusedError) else None
+        await self._handlers.retry_signal.wait(self._timing, seconds, retry_after or 0.0)
 
     def _answered(self) -> None:
-        """Note that the server answers; tell the other streams if this one has waited for that."""
+        """Record an answer; wake the other reflectors if this one was failing."""
         if self._failing:
             self._failing = False
-            self._handlers.outage.over()
+            self._handlers.retry_signal.wake()
 
-    def _absent(self, error: ApiError) -> bool:
+    def _is_not_served(self, error: ApiError) -> bool:
         return self.resource.optional and isinstance(error, RefusedError) and error.status == HTTPStatus.NOT_FOUND
 
     async def _list(self) -> None:
         self.counts.lists += 1
-        self._store.begin_list()
+        self._known_objects.begin_list()
         version = ""
         try:
             async with aclosing(pages(self._client, self.resource, self._decode)) as found:
                 async for page in found:
                     self._answered()
                     version = version or page.metadata.resource_version
-                    self._refuse_older(version)
+                    self._reject_older_list(version)
                     await self._read_items(page.items)
         except RefusedError as error:
-            if self._absent(error):
-                await confirm_absent(self._client, self.resource.path)
+            if self._is_not_served(error):
+                await confirm_not_served(self._client, self.resource.path)
                 self._complete_list("")
-                raise UndefinedError(error.status, error.reason, error.message) from error
+                raise ResourceNotServedError(error.status, error.reason, error.message) from error
             raise
         self._complete_list(version)
-        self.absent = False
+        self.not_served = False
 
     def _complete_list(self, version: str) -> None:
-        self._tell(self._store.end_list())
+        self._emit(self._known_objects.end_list())
         self._older_lists = 0
-        self._reach(version)
-        if not self._behind:
+        self._advance(version)
+        if not self._relist_requested:
             self.synced.set()
 
     def _decode(self, body: bytes) -> Page[D | Raw]:
-        """Read a page; where any object of it cannot be read, all are left to be read one by one."""
+        """Decode a page; if one object cannot be decoded, all stay `Raw` and are decoded one by one."""
         try:
-            return cast(Page[D | Raw], self.resource.page.decode(body))
+            return cast(Page[D | Raw], self.resource.page_decoder.decode(body))
         except UNREADABLE:
             return cast(Page[D | Raw], read_raw(body))
 
@@ -256,140 +259,140 @@ class Reflector(Generic[D]):
             if isinstance(item, Raw):
                 self._read_object(item)
             else:
-                self._take_in(item)
+                self._observe_document(item)
             if number % SLICE_OBJECTS == 0:
                 await asyncio.sleep(0)
-        await self._handlers.room()
+        await self._handlers.wait_for_room()
 
-    def _refuse_older(self, version: str) -> None:
-        """Refuse a list from a server that lags behind what we saw, but not for ever."""
-        if not self._store.is_older(version):
+    def _reject_older_list(self, version: str) -> None:
+        """Reject a list that is older than the known objects, because its server lags behind, but not forever."""
+        if not self._known_objects.is_older(version):
             return
         self.counts.older_lists += 1
         self._older_lists += 1
         if self._older_lists <= OLDER_LISTS_MAX:
-            raise GarbledError(f"GET {self.resource.path}: the list at {version} is older than what was seen")
-        self._store.forget_versions()
+            raise MalformedAnswerError(f"GET {self.resource.path}: the list at {version} is older than known objects")
+        self._known_objects.reset_versions()
 
-    async def _follow(self) -> None:
-        """Follow a stream to its end, or until it is left."""
-        following = asyncio.timeout(None)
+    async def _watch_until_reopened(self) -> None:
+        """Follow a watch until it ends or `reopen_watch` is called."""
+        scope = asyncio.timeout(None)
         try:
-            async with following:
-                self._following = following
+            async with scope:
+                self._watch_scope = scope
                 await self._watch()
         except TimeoutError:
-            if not following.expired():
+            if not scope.expired():
                 raise
         finally:
-            self._following = None
+            self._watch_scope = None
 
     async def _watch(self) -> None:
-        """Follow the stream to its end; a broken one raises ApiError."""
+        """Follow a watch to its end; raises ApiError if it breaks."""
         self.counts.watches += 1
         started, events_before = self._timing.clock(), self.counts.events
-        splitter, query = LineSplitter(), self.resource.watch_query(self._version, self._timing.chance)
-        async with self._client.watch(self.resource.path, query, SILENCE_SECONDS) as watch:
-            self._heard()
+        splitter, query = LineSplitter(), self.resource.watch_query(self._version, self._timing.jitter)
+        async with self._client.watch(self.resource.path, query, WATCH_IDLE_SECONDS_MAX) as watch:
+            self._watch_opened()
             self._answered()
             try:
                 while piece := await watch.read():
-                    self._heard_at = self._timing.clock()
+                    self._last_byte_at = self._timing.clock()
                     for line in splitter.feed(piece):
                         self._read_line(line)
-                    await self._handlers.room()
+                    await self._handlers.wait_for_room()
             finally:
                 self.watching.clear()
         if self.counts.events == events_before and self._timing.clock() - started < SHORT_WATCH_SECONDS:
-            raise UnreachableError(f"GET {self.resource.path}: the watch ended at once and brought nothing")
+            raise UnreachableError(f"GET {self.resource.path}: the watch ended at once without an event")
 
     def _read_line(self, line: bytes) -> None:
-        """Take in one line of the watch; the usual ones are read in one go."""
+        """Process a line of the watch; the fast path decodes event and object at once."""
         try:
-            told = self.resource.line.decode(line)
+            event = self.resource.watch_event_decoder.decode(line)
         except UNREADABLE:
-            self._read_odd_line(line)
+            self._read_unusual_line(line)
             return
-        metadata = told.object.metadata
-        match told.type:
+        metadata = event.object.metadata
+        match event.type:
             case "MODIFIED" | "ADDED" if metadata.name:
-                self._see(told.object)
+                self._observe_readable(event.object)
             case "DELETED":
-                self._tell(self._store.gone(metadata))
+                self._emit(self._known_objects.delete(metadata))
             case "BOOKMARK":
                 pass
             case _:
-                self._read_odd_line(line)
+                self._read_unusual_line(line)
                 return
         self.counts.events += 1
-        self._reach(metadata.resource_version)
+        self._advance(metadata.resource_version)
 
-    def _read_odd_line(self, line: bytes) -> None:
-        """Take in an error of the server, an object that cannot be read, or an event of a type we do not know."""
+    def _read_unusual_line(self, line: bytes) -> None:
+        """Process an ERROR event, an object that cannot be decoded, or an unknown event type."""
         try:
-            told = msgspec.json.decode(line, type=Envelope)
+            event = msgspec.json.decode(line, type=RawWatchEvent)
         except UNREADABLE as error:
             self.counts.unreadable_lines += 1
-            raise GarbledError(f"GET {self.resource.path}: a line cannot be read: {error}") from error
-        if told.type == "ERROR":
-            status = read_status(bytes(told.object))
+            raise MalformedAnswerError(f"GET {self.resource.path}: a line cannot be read: {error}") from error
+        if event.type == "ERROR":
+            status = read_status(bytes(event.object))
             raise RefusedError(status.code, status.reason, status.message)
-        metadata = read_metadata(told.object)
-        match told.type:
+        metadata = read_metadata(event.object)
+        match event.type:
             case "MODIFIED" | "ADDED":
-                self._read_object(told.object)
+                self._read_object(event.object)
             case "DELETED":
-                self._tell(self._store.gone(metadata))
+                self._emit(self._known_objects.delete(metadata))
             case "BOOKMARK":
                 pass
             case _:
                 self.counts.unknown_events += 1
                 return
         self.counts.events += 1
-        self._reach(metadata.resource_version)
+        self._advance(metadata.resource_version)
 
     def _read_object(self, raw: Raw) -> None:
         try:
-            document = self.resource.document.decode(raw)
+            document = self.resource.object_decoder.decode(raw)
         except UNREADABLE as error:
-            self._refuse_object(read_metadata(raw), str(error))
+            self._skip_object(read_metadata(raw), str(error))
         else:
-            self._take_in(document)
+            self._observe_document(document)
 
-    def _take_in(self, document: D) -> None:
+    def _observe_document(self, document: D) -> None:
         if document.metadata.name:
-            self._see(document)
+            self._observe_readable(document)
         else:
-            self._refuse_object(document.metadata, "it has no metadata.name")
+            self._skip_object(document.metadata, "it has no metadata.name")
 
-    def _see(self, document: D) -> None:
+    def _observe_readable(self, document: D) -> None:
         try:
-            self._tell(self._store.seen(document))
-        except Exception as error:  # noqa: BLE001 - a bug costs one object and not the stream of all others
-            self._say_unreadable(document.metadata, f"a bug of the scheduler: {error!r}")
+            self._emit(self._known_objects.upsert(document))
+        except Exception as error:  # noqa: BLE001 - an error costs one object, not the watch
+            self._emit_unreadable(document.metadata, f"an internal error of the scheduler: {error!r}")
             return
         if self.resource.problem is not None and (problem := self.resource.problem(document)):
-            self._say_unreadable(document.metadata, problem)
+            self._emit_unreadable(document.metadata, problem)
 
-    def _refuse_object(self, metadata: Metadata, message: str) -> None:
-        self._store.unreadable(metadata)
-        self._say_unreadable(metadata, message)
+    def _skip_object(self, metadata: Metadata, message: str) -> None:
+        self._known_objects.keep(metadata)
+        self._emit_unreadable(metadata, message)
 
-    def _say_unreadable(self, metadata: Metadata, message: str) -> None:
+    def _emit_unreadable(self, metadata: Metadata, message: str) -> None:
         self.counts.unreadable_objects += 1
-        self._handlers.unreadable(
-            Unreadable(
+        self._handlers.on_unreadable(
+            UnreadableObject(
                 self.resource.kind, metadata.namespace, metadata.name, metadata.uid, message[:MESSAGE_LENGTH_MAX]
             )
         )
 
-    def _reach(self, version: str) -> None:
+    def _advance(self, version: str) -> None:
         if version:
             self._version = version
             self._failed_watches = 0
-            self._store.reached(version)
-            self._awaited.reached(version)
+            self._known_objects.advance(version)
+            self._version_waiters.advance(version)
 
-    def _tell(self, events: Iterable[Event]) -> None:
+    def _emit(self, events: Iterable[Event]) -> None:
         for event in events:
-            self._handlers.event(event)
+            self._handlers.on_event(event)

@@ -1,10 +1,10 @@
-"""Reads beside the watches: what an eviction depends on, and Pools that pods name and no watch has shown.
+"""Reads beside the watches: the state that an eviction depends on, and Pools that pods name but no watch has shown.
 
 Invariants:
-- `Refreshed` follows everything that was found, in the order of what is told. So the core has taken it in by then.
-- The watch of pods has come as far as a change that we made to a pod; of the other kinds a list says how they are, or
-  their watch has come that far as well.
-- A pool is answered for each time it was asked for. A failure is told, and the next try comes after a backoff.
+- `Refreshed` is emitted after all events of the refresh, so the engine has processed them before it.
+- The watch of pods has reached the version of our own patch of a pod; other resources are listed, or their watch has
+  reached that version too.
+- Every request gets an answer. A failure is emitted, and the next try follows after a backoff.
 """
 
 import asyncio
@@ -17,10 +17,17 @@ from cachetools import LRUCache
 from structlog.typing import FilteringBoundLogger
 
 from aischeduler.kube import pod_writes, pool_writes
-from aischeduler.kube.api_types import UNREADABLE, Named
 from aischeduler.kube.backoff import ExponentialBackoff, Timing
 from aischeduler.kube.client import Client
-from aischeduler.kube.errors import ApiError, BehindError, Failed, GarbledError, RefusedError, unheard
+from aischeduler.kube.errors import (
+    ApiError,
+    MalformedAnswerError,
+    OnInternalError,
+    RefusedError,
+    WatchLagError,
+    raise_internal_error,
+)
+from aischeduler.kube.meta_types import UNREADABLE, PartialObjectMetadata
 from aischeduler.kube.reflector import Reflector
 from aischeduler.model.actions import ListPools, ReadPool, Refresh
 from aischeduler.model.events import Event, PoolRead, PoolsListed, PoolUnread, Refreshed, RefreshFailed
@@ -28,26 +35,26 @@ from aischeduler.model.pod import Pod
 from aischeduler.model.selectors import LabelSelector, Operator
 
 READERS: Final = 4
-"""Pools that are read at one time."""
-BEHIND_SECONDS_MAX: Final = 2.0
-"""How far behind the watch of pods may be for anything to be evicted."""
+"""How many Pools are read at a time."""
+WATCH_LAG_SECONDS_MAX: Final = 2.0
+"""How far the watch of pods may lag behind for an eviction."""
 REFRESH_SECONDS_MAX: Final = 30.0
-"""Longest that a refresh may take."""
-AGAIN_FIRST_SECONDS: Final = 0.5
-AGAIN_LONGEST_SECONDS: Final = 5.0
-"""Longest wait (doubled by jitter) after refreshes that failed: all pools that would evict wait with it."""
-NODES_MANY: Final = 500
-"""So many nodes are not listed before their watch was waited for: in a large cluster some node always changes."""
-NODES_PATIENCE_SECONDS: Final = 0.3
+"""The timeout of a refresh."""
+INITIAL_RETRY_SECONDS: Final = 0.5
+RETRY_SECONDS_MAX: Final = 5.0
+"""The longest wait (doubled by jitter) after failed refreshes; all pools with evictions wait for it."""
+LARGE_CLUSTER_NODES: Final = 500
+"""A cluster of this many nodes waits for the watch before it lists nodes: some node always changes."""
+NODE_WATCH_WAIT_SECONDS: Final = 0.3
 PROBED_MAX: Final = 1000
-"""Pods of which we remember when we changed them last."""
-GONE: Final = (404, 409, 422)
-"""Statuses by which the API server says that there is no pod of this name and uid."""
+"""How many pods have their last probe time remembered."""
+POD_GONE_STATUSES: Final = (404, 409, 422)
+"""The statuses of an API server that has no pod of this name and uid."""
 
 
 @dataclass(frozen=True, slots=True)
-class Watches:
-    """The reflectors of what an eviction depends on."""
+class Reflectors:
+    """The reflectors of the resources that an eviction depends on."""
 
     pods: Reflector[Any]
     nodes: Reflector[Any]
@@ -58,139 +65,139 @@ class Watches:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Unix time in seconds, and since when a pod waits, for its status."""
+    """Unix time in seconds, and since when a pod is pending, for its condition."""
 
     wall: Callable[[], float]
     since: Callable[[Pod], str]
 
 
 class Refresher:
-    """Carries `Refresh`, `ReadPool` and `ListPools` out; `tell` hears the answers."""
+    """Carries out `Refresh`, `ReadPool` and `ListPools`; `emit` gets the results."""
 
     def __init__(
         self,
         client: Client,
-        watches: Watches,
+        reflectors: Reflectors,
         timing: Timing,
-        tell: Callable[[Event], None],
+        emit: Callable[[Event], None],
         log: FilteringBoundLogger,
     ) -> None:
         self._client = client
-        self._watches = watches
+        self._reflectors = reflectors
         self._timing = timing
-        self._tell = tell
+        self._emit = emit
         self._log = log
         self._due: dict[str, Refresh] = {}
-        self._asked = asyncio.Event()
+        self._refresh_due = asyncio.Event()
         self._reads: asyncio.Queue[ReadPool | ListPools] = asyncio.Queue()
         self._probed: LRUCache[str, int] = LRUCache(PROBED_MAX)
-        self._failed: Failed = unheard
-        self._told = ""
-        """What the log was told last of a refresh that failed."""
-        self._unlisted = ""
-        """What it was told last of a list of Pools that failed."""
+        self._on_internal_error: OnInternalError = raise_internal_error
+        self._logged_problem = ""
+        """The last logged reason of a failed refresh."""
+        self._logged_list_problem = ""
+        """The last logged reason of a failed list of Pools."""
 
     def submit(self, action: Refresh | ReadPool | ListPools) -> None:
-        """Begin to refresh a pool, with all others that are due, or to read a Pool that pods name, or all Pools."""
+        """Start to refresh a pool, together with all others that are due, to read one Pool, or to list all Pools."""
         if isinstance(action, Refresh):
             self._due[action.pool] = action
-            self._asked.set()
+            self._refresh_due.set()
         else:
             self._reads.put_nowait(action)
 
-    async def run(self, times: Times, failed: Failed) -> None:
-        """Carry out until cancelled; `failed` hears of bugs of ours."""
-        self._failed = failed
+    async def run(self, times: Times, on_internal_error: OnInternalError) -> None:
+        """Carry out requests until cancelled."""
+        self._on_internal_error = on_internal_error
         async with asyncio.TaskGroup() as group:
             group.create_task(self._refresh_all(times), name="refresher")
             for number in range(READERS):
                 group.create_task(self._read_pools(), name=f"pool reader {number}")
 
     async def _refresh_all(self, times: Times) -> None:
-        backoff = ExponentialBackoff(self._timing, AGAIN_FIRST_SECONDS, AGAIN_LONGEST_SECONDS)
+        backoff = ExponentialBackoff(self._timing, INITIAL_RETRY_SECONDS, RETRY_SECONDS_MAX)
         while True:
-            await self._asked.wait()
-            self._asked.clear()
+            await self._refresh_due.wait()
+            self._refresh_due.clear()
             due, self._due = list(self._due.values()), {}
-            problem, again_at_once = await self._refresh(due, times)
-            if problem and problem != self._told:
+            problem, retry_at_once = await self._refresh(due, times)
+            if problem and problem != self._logged_problem:
                 self._log.warning("not refreshed", pools=[one.pool for one in due], reason=problem)
-            self._told = problem
+            self._logged_problem = problem
             for one in due:
-                self._tell(RefreshFailed(one.pool, problem) if problem else Refreshed(one.pool))
+                self._emit(RefreshFailed(one.pool, problem) if problem else Refreshed(one.pool))
             if not problem:
-                backoff = ExponentialBackoff(self._timing, AGAIN_FIRST_SECONDS, AGAIN_LONGEST_SECONDS)
-            elif not again_at_once:
+                backoff = ExponentialBackoff(self._timing, INITIAL_RETRY_SECONDS, RETRY_SECONDS_MAX)
+            elif not retry_at_once:
                 await backoff.wait()
 
     async def _refresh(self, due: list[Refresh], times: Times) -> tuple[str, bool]:
-        """Refresh these pools; return what kept us from it, or nothing, and whether to try again at once."""
+        """Refresh these pools; return the problem, or empty, and whether to retry at once."""
         try:
             async with asyncio.timeout(REFRESH_SECONDS_MAX):
                 version = await self._probe(due, times)
                 if not version:
-                    return "the pods that waited for it are gone", True
+                    return "the pods that need the refresh are gone", True
                 await self._read(due, version)
         except TimeoutError:
             return f"reading took longer than {REFRESH_SECONDS_MAX:g} s", False
         except ExceptionGroup as group:
             return self._reason(group.exceptions[0]), False
-        except Exception as error:  # noqa: BLE001 - a bug costs one try; nothing is evicted meanwhile
+        except Exception as error:  # noqa: BLE001 - an error costs one try; no eviction happens before the next
             return self._reason(error), False
         return "", False
 
     def _reason(self, error: Exception) -> str:
         if not isinstance(error, ApiError):
-            self._failed("refresher", error)
+            self._on_internal_error("refresher", error)
         return str(error)
 
     async def _probe(self, due: Iterable[Refresh], times: Times) -> str:
-        """Change one of the pods, and return the version at which that was done; empty where all are gone."""
+        """Patch one of the pods and return its new resource version; empty if all of them are gone."""
         for one in due:
             time_text = pod_writes.time_text(self._probe_time(one.pod, times.wall), "seconds")
             path, body = pod_writes.probe(one.pod, time_text, times.since(one.pod))
             try:
                 answer = await self._client.patch(path.decode(), body, pod_writes.STRATEGIC_PATCH)
             except RefusedError as error:
-                if error.status in GONE:
+                if error.status in POD_GONE_STATUSES:
                     continue
                 raise
             try:
-                return msgspec.json.decode(answer, type=Named).metadata.resource_version
+                return msgspec.json.decode(answer, type=PartialObjectMetadata).metadata.resource_version
             except UNREADABLE as error:
-                raise GarbledError(f"PATCH {path.decode()}: the answer is no pod: {error}") from error
+                raise MalformedAnswerError(f"PATCH {path.decode()}: the answer is not a pod: {error}") from error
         return ""
 
     def _probe_time(self, pod: Pod, wall: Callable[[], float]) -> int:
-        """Return now, or the second before where the pod says now: a patch that changes nothing is told to nobody."""
+        """Return now, or the second before if the pod has now already: an unchanged pod causes no watch event."""
         now = int(wall())
         self._probed[pod.uid] = now - 1 if self._probed.get(pod.uid) == now else now
         return self._probed[pod.uid]
 
     async def _read(self, due: list[Refresh], version: str) -> None:
-        """Return when everything was told that these evictions depend on."""
-        watches = self._watches
+        """Return once everything that these evictions depend on was emitted."""
+        reflectors = self._reflectors
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._follow_pods(version), name="refresh of pods")
+            group.create_task(self._wait_for_pod_watch(version), name="refresh of pods")
             group.create_task(self._read_nodes(due, version), name="refresh of nodes")
-            group.create_task(watches.pools.refresh(), name="refresh of pools")
-            group.create_task(watches.budgets.refresh(), name="refresh of budgets")
+            group.create_task(reflectors.pools.refresh(), name="refresh of pools")
+            group.create_task(reflectors.budgets.refresh(), name="refresh of budgets")
             if any(one.namespaces for one in due):
-                group.create_task(watches.namespaces.refresh(), name="refresh of namespaces")
+                group.create_task(reflectors.namespaces.refresh(), name="refresh of namespaces")
 
-    async def _follow_pods(self, version: str) -> None:
+    async def _wait_for_pod_watch(self, version: str) -> None:
         try:
-            async with asyncio.timeout(BEHIND_SECONDS_MAX):
-                await self._watches.pods.reached(version)
+            async with asyncio.timeout(WATCH_LAG_SECONDS_MAX):
+                await self._reflectors.pods.wait_for_version(version)
         except TimeoutError as error:
-            raise BehindError(f"the watch of pods is more than {BEHIND_SECONDS_MAX:g} s behind") from error
+            raise WatchLagError(f"the watch of pods is more than {WATCH_LAG_SECONDS_MAX:g} s behind") from error
 
     async def _read_nodes(self, due: list[Refresh], version: str) -> None:
-        nodes = self._watches.nodes
-        if len(nodes) >= NODES_MANY:
+        nodes = self._reflectors.nodes
+        if len(nodes) >= LARGE_CLUSTER_NODES:
             try:
-                async with asyncio.timeout(NODES_PATIENCE_SECONDS):
-                    await nodes.reached(version)
+                async with asyncio.timeout(NODE_WATCH_WAIT_SECONDS):
+                    await nodes.wait_for_version(version)
             except TimeoutError:
                 pass
             else:
@@ -210,46 +217,48 @@ class Refresher:
                 await backoff.wait()
 
     async def _list_pools(self) -> bool:
-        """List the Pools once; say whether that gave an answer."""
+        """List the Pools once; return whether that gave an answer."""
         try:
-            await self._watches.pools.refresh()
-        except Exception as error:  # noqa: BLE001 - a bug costs one try; new nodes wait for seconds only
+            await self._reflectors.pools.refresh()
+        except Exception as error:  # noqa: BLE001 - an error costs one try
             reason = self._reason(error)
-            if reason != self._unlisted:
+            if reason != self._logged_list_problem:
                 self._log.warning("pools not listed", reason=reason)
-            self._unlisted = reason
+            self._logged_list_problem = reason
             return False
-        self._unlisted = ""
-        self._tell(PoolsListed())
+        self._logged_list_problem = ""
+        self._emit(PoolsListed())
         return True
 
     async def _read_pool(self, name: str) -> bool:
-        """Read a Pool once; say whether that gave an answer."""
+        """Read a Pool once; return whether that gave an answer."""
         try:
-            self._watches.pools.read(await self._client.get(pool_writes.pool_path(name)))
+            self._reflectors.pools.observe(await self._client.get(pool_writes.pool_path(name)))
         except RefusedError as error:
             if self._is_missing(error):
-                self._tell(PoolRead(name, found=False))
+                self._emit(PoolRead(name, found=False))
                 return True
-            self._tell(PoolUnread(name, str(error)))
+            self._emit(PoolUnread(name, str(error)))
         except ApiError as error:
-            self._tell(PoolUnread(name, str(error)))
-        except Exception as error:  # noqa: BLE001 - a bug costs one try
-            self._tell(PoolUnread(name, self._reason(error)))
+            self._emit(PoolUnread(name, str(error)))
+        except Exception as error:  # noqa: BLE001 - an error costs one try
+            self._emit(PoolUnread(name, self._reason(error)))
         else:
-            self._tell(PoolRead(name, found=True))
+            self._emit(PoolRead(name, found=True))
             return True
         return False
 
     def _is_missing(self, error: RefusedError) -> bool:
-        """Say whether there is no such Pool, as far as an API server says so that serves Pools, or none at all."""
+        """Say whether the Pool does not exist, as an API server says that serves Pools, or because none serves them."""
         if error.status != 404:
             return False
-        return self._watches.pools.absent or (error.reason == "NotFound" and error.message.endswith(" not found"))
+        return self._reflectors.pools.not_served or (
+            error.reason == "NotFound" and error.message.endswith(" not found")
+        )
 
 
 def selector_text(selector: LabelSelector) -> str:
-    """Return a selector as the query of a list has it.
+    """Return a label selector as a query parameter.
 
     Source: `labels.Selector` of apimachinery.
     """

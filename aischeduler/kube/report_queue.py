@@ -1,12 +1,11 @@
-"""What users are still to be told, in the order in which it came up.
+"""The queue of reports that wait to be written: Events, pod conditions and Pool statuses.
 
-Laws:
-- What waits is bounded: a newer word about the same thing replaces the older, also one that is being tried again, and
-  the oldest is dropped. A Pool's status is never dropped: there are no more of them than Pools.
-- Of events, that a pod was bound is said last and dropped first: everything else is what somebody may have to act on.
-  Statuses of Pools and of pods take turns.
-- A word lets Bindings and evictions go first only so long; the later it is after that, the more are written at once,
-  as far as their answers show that more at once are more in all; see `report_lane`.
+Invariants:
+- The queue is bounded: a newer report about the same thing replaces the older one, also while that is retried, and the
+  oldest is dropped. The status of a Pool is never dropped: there is one per Pool.
+- Scheduled Events are written last and dropped first: people act on the others. Statuses of Pools and pods alternate.
+- A report yields to Bindings and evictions for a limited time. The later it is after that, the more reports are in
+  flight at once, as long as that raises the throughput; see `report_writers`.
 """
 
 import asyncio
@@ -22,199 +21,199 @@ from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.pod import Pod
 
 WAITING_MAX: Final = 100_000
-"""Reports of one queue that wait to be written, two for each pod of a crowd; beyond that the oldest are dropped."""
-PATIENCE_SECONDS: Final = 10.0
-"""How long a report lets Bindings and evictions go first."""
-STATUS_PATIENCE_SECONDS: Final = 5.0
+"""How many reports of one queue may wait, two for each pod of a large burst; beyond that the oldest are dropped."""
+YIELD_SECONDS: Final = 10.0
+"""How long a report yields to Bindings and evictions."""
+POOL_STATUS_YIELD_SECONDS: Final = 5.0
 """The same for the status of a Pool: there are few of them, and people watch them."""
-LATE_SECONDS: Final = 0.008
-"""For each so long that the oldest is late, one more report is written at once beside the Bindings."""
-LATE_FIRST: Final = 24
-"""Late reports that are written at once at most where more bring no more answers."""
+LATE_STEP_SECONDS: Final = 0.008
+"""For each such time that the oldest report is late, one more report is in flight beside the Bindings."""
+LATE_INITIAL: Final = 24
+"""The most late reports in flight while more do not raise the throughput."""
 LATE_MAX: Final = 96
-"""The same where more do bring more, as at a server that is far away."""
+"""The most late reports in flight if more do raise it, as at a distant server."""
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """Why a pod waits, for its status."""
+class WaitingCondition:
+    """The message of a pending pod, for its condition."""
 
     pod: Pod
     message: str
 
 
-Report = EventMessage | Waiting | Nominate | ReportPool | CreatePool
-Lasting = Waiting | Nominate | ReportPool
-"""What stands in a status until something else does."""
-Key = tuple[str, str]
-"""What a report speaks of: the newest one of a key replaces the others."""
-_Queue = OrderedDict[Key, tuple[Report, float]]
-"""Reports, and since when something of that key has waited."""
+Report = EventMessage | WaitingCondition | Nominate | ReportPool | CreatePool
+StatusReport = WaitingCondition | Nominate | ReportPool
+"""A report that stays in a status until another one replaces it."""
+ReportKey = tuple[str, str]
+"""The subject of a report: the newest report of a key replaces the others."""
+_Queue = OrderedDict[ReportKey, tuple[Report, float]]
+"""Reports, and since when a report of that key has waited."""
 
 
 class ReportQueue(ABC):
-    """Reports that wait or are being written, in two ranks; `dropped` hears of each that was dropped here."""
+    """Reports that wait or are being written, in two ranks; `on_dropped` is called for each dropped report."""
 
-    def __init__(self, clock: Callable[[], float], dropped: Callable[[], None]) -> None:
+    def __init__(self, clock: Callable[[], float], on_dropped: Callable[[], None]) -> None:
         self._clock = clock
-        self._dropped = dropped
+        self._on_dropped = on_dropped
         self._first: _Queue = OrderedDict()
         self._second: _Queue = OrderedDict()
-        self._crowds: tuple[_Queue, ...] = (self._first, self._second)
-        """Of what there may be too much, or many late at once; what is dropped first stands last."""
-        self._newest: dict[Key, Report] = {}
-        self._work = asyncio.Semaphore(0)
-        self._unwritten = 0
-        self._quiet = asyncio.Event()
-        self._quiet.set()
+        self._droppable: tuple[_Queue, ...] = (self._first, self._second)
+        """The ranks that are bounded and may be late; the last one is dropped first."""
+        self._newest: dict[ReportKey, Report] = {}
+        self._ready = asyncio.Semaphore(0)
+        self._unfinished = 0
+        self._all_finished = asyncio.Event()
+        self._all_finished.set()
 
     @abstractmethod
     def _rank(self, report: Report) -> _Queue:
-        """Return where a report waits."""
+        """Return the rank of a report."""
 
     @abstractmethod
-    def _turns(self) -> tuple[_Queue, ...]:
-        """Return the ranks in the order in which the next report is looked for."""
+    def _order(self) -> tuple[_Queue, ...]:
+        """Return the ranks in the order of the next turn."""
 
     @abstractmethod
-    def _patience(self, queue: _Queue) -> float:
-        """Return for how many seconds a rank in which something waits still lets others go first."""
+    def _yield_seconds(self, queue: _Queue) -> float:
+        """Return how many seconds a rank still yields; it is not empty."""
 
     def put(self, report: Report) -> None:
-        """Let a report wait, in the place of an older one of its key."""
-        key, queue = key_of(report), self._rank(report)
+        """Add a report, or replace the waiting one of its key."""
+        key, queue = report_key(report), self._rank(report)
         before = queue.get(key)
         if before is None:
-            self._unwritten += 1
-            self._quiet.clear()
+            self._unfinished += 1
+            self._all_finished.clear()
         queue[key] = report, before[1] if before is not None else self._clock()
         self._newest[key] = report
-        if not self.shorten(WAITING_MAX) and before is None:  # else it has the turn of the one that was dropped
-            self._work.release()
+        if not self.truncate(WAITING_MAX) and before is None:  # else it takes the turn of the dropped one
+            self._ready.release()
 
-    def shorten(self, length: int) -> int:
-        """Drop the oldest until no more wait than so many; return how many were dropped."""
-        surplus = max(0, sum(len(crowd) for crowd in self._crowds) - length)
+    def truncate(self, length: int) -> int:
+        """Drop the oldest reports until at most this many wait; return how many were dropped."""
+        surplus = max(0, sum(len(rank) for rank in self._droppable) - length)
         for _ in range(surplus):
-            oldest = self._pop(reversed(self._crowds))
-            self._dropped()
+            oldest = self._pop(reversed(self._droppable))
+            self._on_dropped()
             self.forget(oldest)
             self.finish()
         return surplus
 
-    def withdraw(self, *keys: Key) -> None:
-        """Say no more what waits under these keys, or is being tried again."""
+    def withdraw(self, *keys: ReportKey) -> None:
+        """Remove the reports of these keys, also while they are retried."""
         for key in keys:
             self._newest.pop(key, None)
             for queue in (self._first, self._second):
                 if queue.pop(key, None) is not None:
                     self.finish()
 
-    def take(self, *, others_wait: bool) -> Report | None:
-        """Return the report whose turn it is; what was withdrawn left its turn behind.
+    def take(self, *, binds_wait: bool) -> Report | None:
+        """Return the next report; a withdrawn report leaves its turn behind.
 
-        Unless `others_wait`, any will do; else only one that need not let others go first any more.
+        If `binds_wait`, only a report that no longer yields is returned.
         """
-        ready = [queue for queue in self._turns() if queue and (not others_wait or self._patience(queue) <= 0)]
+        ready = [queue for queue in self._order() if queue and (not binds_wait or self._yield_seconds(queue) <= 0)]
         return self._pop(ready) if ready else None
 
-    async def take_late(self, under_way: int) -> Report | None:
-        """Return the next where it is so late that it is to be written beside so many others that are `under_way`.
+    async def take_late(self, late_in_flight: int) -> Report | None:
+        """Return the next report that is late enough to be written beside `late_in_flight` other late ones.
 
-        So a crowd that is bound without a pause is told of as fast as it is bound, some seconds behind.
+        So the Events of an endless burst of Bindings follow with a delay of some seconds.
         """
-        if not self.late_due(under_way) or self._work.locked():
+        if not self.late_due(late_in_flight) or self._ready.locked():
             return None
-        await self._work.acquire()  # does not wait, as nobody else does
-        return self._pop(self._crowds)
+        await self._ready.acquire()  # never waits, because nobody else acquires it
+        return self._pop(self._droppable)
 
-    def late_due(self, under_way: int) -> int:
-        """Return how many more are so late that they are to be written beside so many that are `under_way`."""
-        late_seconds = max((-self._patience(queue) for queue in self._crowds if queue), default=0.0)
-        return max(0, min(LATE_MAX, int(late_seconds / LATE_SECONDS)) - under_way)
+    def late_due(self, late_in_flight: int) -> int:
+        """Return how many more late reports may be in flight beside `late_in_flight` others."""
+        late_seconds = max((-self._yield_seconds(queue) for queue in self._droppable if queue), default=0.0)
+        return max(0, min(LATE_MAX, int(late_seconds / LATE_STEP_SECONDS)) - late_in_flight)
 
-    def patient_seconds(self) -> float:
-        """Return how much longer what waits lets others go first; 0 when one of it does not any more."""
+    def yield_seconds(self) -> float:
+        """Return how long all waiting reports still yield; 0 if one does not any more."""
         queues = (self._first, self._second)
-        return max(0.0, min((self._patience(queue) for queue in queues if queue), default=0.0))
+        return max(0.0, min((self._yield_seconds(queue) for queue in queues if queue), default=0.0))
 
-    def _left(self, queue: _Queue, patience_seconds: float) -> float:
-        """Return how much is left of the patience of the oldest of a rank."""
-        return next(iter(queue.values()))[1] + patience_seconds - self._clock()
+    def _yield_left(self, queue: _Queue, yield_seconds: float) -> float:
+        """Return the rest of the yield time of a rank's oldest report."""
+        return next(iter(queue.values()))[1] + yield_seconds - self._clock()
 
     def _pop(self, queues: Iterable[_Queue]) -> Report:
-        """Take the oldest out of the first rank in which something waits."""
+        """Take the oldest report of the first rank that has one."""
         return next(queue for queue in queues if queue).popitem(last=False)[1][0]
 
     def is_newest(self, report: Report) -> bool:
-        """Say whether nothing newer was said of the same, and it was not withdrawn."""
-        return self._newest.get(key_of(report)) is report
+        """Say whether this report is the newest of its key and was not withdrawn."""
+        return self._newest.get(report_key(report)) is report
 
-    def knows(self, report: Report) -> bool:
-        """Say whether something of its key waits or is being written."""
-        return key_of(report) in self._newest
+    def contains(self, report: Report) -> bool:
+        """Say whether a report of this key waits or is being written."""
+        return report_key(report) in self._newest
 
     def forget(self, report: Report) -> None:
-        """Note that a report is written, or never will be."""
+        """Record that a report was written or is given up."""
         if self.is_newest(report):
-            del self._newest[key_of(report)]
+            del self._newest[report_key(report)]
 
     def finish(self) -> None:
-        """Count one that was put as dealt with."""
-        self._unwritten -= 1
-        if not self._unwritten:
-            self._quiet.set()
+        """Count a report as finished."""
+        self._unfinished -= 1
+        if not self._unfinished:
+            self._all_finished.set()
 
-    async def filled(self) -> None:
-        """Return once for each report that was put."""
-        await self._work.acquire()
+    async def wait_for_report(self) -> None:
+        """Return once for each report that was added."""
+        await self._ready.acquire()
 
-    async def empty(self) -> None:
-        """Return once everything was dealt with."""
-        await self._quiet.wait()
+    async def wait_finished(self) -> None:
+        """Return once every report is finished."""
+        await self._all_finished.wait()
 
 
 class EventReportQueue(ReportQueue):
-    """Events: what somebody may have to act on, and after it that pods were bound."""
+    """Events: Scheduled Events come after all others."""
 
     def _rank(self, report: Report) -> _Queue:
         ordinary = isinstance(report, EventMessage) and report.reason is EventReason.SCHEDULED
         return self._second if ordinary else self._first
 
-    def _turns(self) -> tuple[_Queue, ...]:
+    def _order(self) -> tuple[_Queue, ...]:
         return self._first, self._second
 
-    def _patience(self, queue: _Queue) -> float:
-        """Where one rank waits no longer, the first goes in its place."""
+    def _yield_seconds(self, queue: _Queue) -> float:
+        """Return the shorter rest of both ranks: when one stops yielding, the first rank goes in its place."""
         del queue
-        return min(self._left(one, PATIENCE_SECONDS) for one in (self._first, self._second) if one)
+        return min(self._yield_left(one, YIELD_SECONDS) for one in (self._first, self._second) if one)
 
 
 class StatusReportQueue(ReportQueue):
-    """Statuses of Pools, and of pods; new Pools are among the latter."""
+    """Statuses of Pools in the first rank; conditions of pods and new Pools in the second."""
 
-    def __init__(self, clock: Callable[[], float], dropped: Callable[[], None]) -> None:
-        super().__init__(clock, dropped)
-        self._crowds = (self._second,)
+    def __init__(self, clock: Callable[[], float], on_dropped: Callable[[], None]) -> None:
+        super().__init__(clock, on_dropped)
+        self._droppable = (self._second,)
         self._pools_turn = False
 
     def _rank(self, report: Report) -> _Queue:
         return self._first if isinstance(report, ReportPool) else self._second
 
-    def _turns(self) -> tuple[_Queue, ...]:
+    def _order(self) -> tuple[_Queue, ...]:
         self._pools_turn = not self._pools_turn
         return (self._first, self._second) if self._pools_turn else (self._second, self._first)
 
-    def _patience(self, queue: _Queue) -> float:
-        return self._left(queue, STATUS_PATIENCE_SECONDS if queue is self._first else PATIENCE_SECONDS)
+    def _yield_seconds(self, queue: _Queue) -> float:
+        return self._yield_left(queue, POOL_STATUS_YIELD_SECONDS if queue is self._first else YIELD_SECONDS)
 
 
-def key_of(report: Report) -> Key:
-    """Return what a report speaks of."""
+def report_key(report: Report) -> ReportKey:
+    """Return the subject of a report."""
     match report:
-        case EventMessage(about, reason):
-            return reason, about.uid
-        case Waiting(pod):
+        case EventMessage(regarding, reason):
+            return reason, regarding.uid
+        case WaitingCondition(pod):
             return condition_key(pod)
         case Nominate(pod):
             return nomination_key(pod)
@@ -226,12 +225,12 @@ def key_of(report: Report) -> Key:
             assert_never(report)
 
 
-def name_of(report: Report) -> str:
-    """Return what kind of write a report is, for people."""
+def report_kind(report: Report) -> str:
+    """Return the kind of a report, for the log."""
     match report:
         case EventMessage():
             return "event"
-        case Waiting():
+        case WaitingCondition():
             return "pod condition"
         case Nominate():
             return "nominated node"
@@ -243,11 +242,11 @@ def name_of(report: Report) -> str:
             assert_never(report)
 
 
-def condition_key(pod: Pod) -> Key:
-    """Return the key of why a pod waits."""
+def condition_key(pod: Pod) -> ReportKey:
+    """Return the key of a pod's condition."""
     return "condition", pod.uid
 
 
-def nomination_key(pod: Pod) -> Key:
-    """Return the key of where a pod holds room."""
+def nomination_key(pod: Pod) -> ReportKey:
+    """Return the key of a pod's nomination."""
     return "nomination", pod.uid

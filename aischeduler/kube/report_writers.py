@@ -1,10 +1,10 @@
-"""One lane of reports: what waits to be written, how fast it may be, and those who write it.
+"""The writers of one report queue, with its rate limit and a limit on late reports.
 
-Laws:
-- Lanes do not wait for each other: what one may not write yet holds back nothing of another.
-- Nothing is written while a Binding or an eviction waits, unless it has waited long itself.
-- Late reports are written many at once, never more than the rate allows, more only as long as that brings more answers,
-  and few for a while after the server had enough of something or failed.
+Invariants:
+- The queues are independent: a limit on one does not delay another.
+- Nothing is written while a Binding or an eviction is queued, unless a report is late.
+- Late reports are written in parallel within the rate limit, while that raises the throughput; after an overload or a
+  failure only a few for a while.
 """
 
 import asyncio
@@ -12,77 +12,80 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
-from aischeduler.kube.backoff import Rate, Throttle, Timing
+from aischeduler.kube.backoff import RateLimiter, Throttle, Timing
 from aischeduler.kube.concurrency_limit import ConcurrencyLimit
-from aischeduler.kube.errors import Failed
-from aischeduler.kube.report_queue import LATE_FIRST, LATE_MAX, Report, ReportQueue
+from aischeduler.kube.errors import OnInternalError
+from aischeduler.kube.report_queue import LATE_INITIAL, LATE_MAX, Report, ReportQueue
 
 WRITERS: Final = 16
-IN_FLIGHT_MAX: Final = WRITERS + LATE_MAX
+WRITES_IN_FLIGHT_MAX: Final = WRITERS + LATE_MAX
 
 
 class ReportWriters:
-    """Writes what is put into its queue with `write`, which never fails, at its own rate.
+    """Writes the reports of `queue` with `write`, which never raises, within `rate`.
 
-    It is `tired` while late reports are not to be written many at once.
+    While `overload` is active, late reports are not written in parallel.
     """
 
     def __init__(
         self,
         queue: ReportQueue,
         timing: Timing,
-        rate: Rate,
-        tired: Throttle,
+        rate: RateLimiter,
+        overload: Throttle,
         write: Callable[[Report], Awaitable[None]],
     ) -> None:
         self.queue = queue
         self.rate = rate
         self._clock = timing.clock
-        self._tired = tired
+        self._overload = overload
         self._write = write
-        self._late = 0
-        """Late reports under way that no writer waits for."""
-        self._late_window = ConcurrencyLimit(LATE_MAX, timing.clock, LATE_FIRST)
+        self._late_in_flight = 0
+        """Late reports in flight beside those of the writers."""
+        self._late_limit = ConcurrencyLimit(LATE_MAX, timing.clock, LATE_INITIAL)
 
-    async def run(self, binds_first: Callable[[], Awaitable[None]], failed: Failed) -> None:
-        """Write until cancelled; `binds_first` returns once neither Binding nor eviction waits."""
-        self._late = 0
+    async def run(self, wait_for_binds: Callable[[], Awaitable[None]], on_internal_error: OnInternalError) -> None:
+        """Write until cancelled; `wait_for_binds` returns once neither a Binding nor an eviction is queued."""
+        self._late_in_flight = 0
         async with asyncio.TaskGroup() as group:
             for number in range(WRITERS):
-                group.create_task(self._write_all(binds_first, failed, group), name=f"reports {number}")
+                group.create_task(self._write_all(wait_for_binds, on_internal_error, group), name=f"reports {number}")
 
     async def _write_all(
-        self, binds_first: Callable[[], Awaitable[None]], failed: Failed, group: asyncio.TaskGroup
+        self,
+        wait_for_binds: Callable[[], Awaitable[None]],
+        on_internal_error: OnInternalError,
+        group: asyncio.TaskGroup,
     ) -> None:
         while True:
-            await self.queue.filled()
+            await self.queue.wait_for_report()
             try:
-                await self._write_next(binds_first, group)
-            except Exception as error:  # noqa: BLE001 - a bug costs one report, not all that follow
-                failed("reports", error)
+                await self._write_next(wait_for_binds, group)
+            except Exception as error:  # noqa: BLE001 - an error costs one report, not those that follow
+                on_internal_error("reports", error)
 
-    async def _write_next(self, binds_first: Callable[[], Awaitable[None]], group: asyncio.TaskGroup) -> None:
-        await self.rate.pass_through()
-        others_wait = True
-        while others_wait and (seconds := self.queue.patient_seconds()) > 0:
+    async def _write_next(self, wait_for_binds: Callable[[], Awaitable[None]], group: asyncio.TaskGroup) -> None:
+        await self.rate.wait()
+        binds_wait = True
+        while binds_wait and (seconds := self.queue.yield_seconds()) > 0:
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
-                    await binds_first()
-                others_wait = False
-        report = self.queue.take(others_wait=others_wait)
-        if others_wait:
+                    await wait_for_binds()
+                binds_wait = False
+        report = self.queue.take(binds_wait=binds_wait)
+        if binds_wait:
             await self._begin_late(group)
         if report is not None:
             await self._write(report)
 
     async def _begin_late(self, group: asyncio.TaskGroup) -> None:
-        """Begin to write so many late reports as are due at once, allowed now, and worth it by their answers."""
-        while not self._tired.closed and not self.rate.used_up and self._late < self._late_window.size:
-            report = await self.queue.take_late(self._late)
+        """Start to write late reports, as many as are due, within the rate and the adaptive limit."""
+        while not self._overload.active and not self.rate.exhausted and self._late_in_flight < self._late_limit.size:
+            report = await self.queue.take_late(self._late_in_flight)
             if report is None:
                 return
-            await self.rate.pass_through()
-            self._late += 1
+            await self.rate.wait()
+            self._late_in_flight += 1
             group.create_task(self._write_late(report), name="late report")
 
     async def _write_late(self, report: Report) -> None:
@@ -90,6 +93,6 @@ class ReportWriters:
         try:
             await self._write(report)
         finally:
-            self._late -= 1
-        more_waits = self.queue.late_due(self._late) > 0 and not self.rate.used_up
-        self._late_window.answered(self._clock() - began, more_waits=more_waits)
+            self._late_in_flight -= 1
+        more_waits = self.queue.late_due(self._late_in_flight) > 0 and not self.rate.exhausted
+        self._late_limit.record_answer(self._clock() - began, more_waits=more_waits)

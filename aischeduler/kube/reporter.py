@@ -1,19 +1,18 @@
-"""Tell users: events, what pods wait for, and the status of Pools. All of it comes after binds and evictions.
+"""Write reports: Events, pod conditions, nominations and Pool statuses, all after Bindings and evictions.
 
-Laws:
-- Reports never fail scheduling. In which order they are written, how many wait, and how many are written at once:
-  see `report_queue` and `report_lane`.
-- An event stays in the API server for an hour, a status takes the place of the one before: so only events are few a
-  second unless somebody wants more, and no status waits for them.
-- What makes Bindings and evictions wait makes reports wait; what the server says to a report holds back reports alone.
-- What stands in a status is said by nobody again: it is tried until it is written, refused, or no longer so. Events are
+Invariants:
+- A report never fails scheduling. `report_queue` and `report_writers` define order, bounds and parallelism.
+- An Event stays in the API server for an hour, a status replaces the one before. So Events have a low default rate, and
+  no status waits for them.
+- A pause for Bindings and evictions also pauses reports; an answer to a report pauses reports only.
+- A report of a status is retried until it is written, refused or outdated, because nothing repeats it. An Event is
   dropped after a few tries.
-- Nothing is late by the time in which the server stood still: then all would be late when the Bindings of that time go
-  out.
-- What is refused is logged. A Pool's status is tried again also then, slowly: rights come and go. One that somebody
-  else wrote over is written again, at most once a second.
-- The same is not said twice in a row about the same object, and why a pod waits not twice for other counts alone; the
-  pod's status has the newest.
+- Time in which the server stalls does not make a report late: else all reports would compete with the Bindings of that
+  time.
+- Refusals are logged. The status of a Pool is retried slowly even then, because permissions change. A status that
+  another client overwrote is written again, at most once a second.
+- An Event is not repeated for the same object, and not for other counts of the same reason; the pod's condition has the
+  newest message.
 
 Source: Kubernetes events.k8s.io/v1, pods/status, and the conventions of conditions.
 """
@@ -31,65 +30,65 @@ from aischeduler.config.schema import EventsConfig
 from aischeduler.engine.sentences import without_counts
 from aischeduler.kube import event_messages, pod_writes, pool_writes
 from aischeduler.kube.api_types import PoolDocument
-from aischeduler.kube.backoff import ExponentialBackoff, Rate, Throttle, Timing
+from aischeduler.kube.backoff import ExponentialBackoff, RateLimiter, Throttle, Timing
 from aischeduler.kube.client import Client, refusal
 from aischeduler.kube.connection_pool import ConnectionPool
-from aischeduler.kube.errors import ApiError, Failed, RefusedError, unheard
+from aischeduler.kube.errors import ApiError, OnInternalError, RefusedError, raise_internal_error
 from aischeduler.kube.event_messages import EventMessage
-from aischeduler.kube.log_limiter import RefusalLog
+from aischeduler.kube.log_sampler import RefusalLog
 from aischeduler.kube.pool_status_writer import PoolStatusWriter
 from aischeduler.kube.report_queue import (
     EventReportQueue,
-    Key,
-    Lasting,
     Report,
+    ReportKey,
     ReportQueue,
+    StatusReport,
     StatusReportQueue,
-    Waiting,
+    WaitingCondition,
     condition_key,
-    key_of,
-    name_of,
     nomination_key,
+    report_key,
+    report_kind,
 )
-from aischeduler.kube.report_writers import IN_FLIGHT_MAX as LANE_IN_FLIGHT_MAX
+from aischeduler.kube.report_writers import WRITES_IN_FLIGHT_MAX as LANE_IN_FLIGHT_MAX
 from aischeduler.kube.report_writers import ReportWriters
 from aischeduler.model.actions import Bind, CreatePool, Evict, Nominate, ReportPool, ReportWaiting, Warn
 from aischeduler.model.pod import Pod
 
-IN_FLIGHT_MAX: Final = 2 * LANE_IN_FLIGHT_MAX
-"""Of both lanes, events and statuses."""
+REPORTS_IN_FLIGHT_MAX: Final = 2 * LANE_IN_FLIGHT_MAX
+"""The requests of both queues, Events and statuses."""
 STATUSES_PER_SECOND: Final = 1000
-"""More than a busy server takes: what comes behind the binds is cheapest for everybody when it is done soon."""
+"""More than a busy server accepts: statuses behind Bindings cost least if they are written soon."""
 STATUSES_BURST: Final = 2000
 TRIES_MAX: Final = 3
-"""Times that a report is sent before it is dropped."""
+"""How often a report is sent before it is dropped or queued again."""
 REMEMBERED_MAX: Final = 100_000
-"""Objects whose last report we remember."""
-QUIET_SECONDS: Final = 600.0
-"""How long an event is not said again about the same object."""
-REASON_QUIET_SECONDS: Final = 300.0
-"""How long a pod has no other event that it waits for the same reason, whatever the counts."""
-REFUSED_SECONDS: Final = 30.0
-"""How long a status that was refused waits."""
-OVERWRITTEN_SECONDS: Final = 1.0
-"""How long a status that somebody else wrote over waits."""
-TIRED_SECONDS: Final = 10.0
-"""How long after the server had enough or failed late reports are not written many at once."""
-AGAIN_MAX: Final = 300
-"""Statuses of Pools that are tried again at one time; those that waited longest come first."""
+"""How many objects have their last report remembered."""
+EVENT_REPEAT_SECONDS: Final = 600.0
+"""How long the same Event is not repeated for an object."""
+REASON_REPEAT_SECONDS: Final = 300.0
+"""How long a pod gets no further Event of the same reason with other counts."""
+REFUSED_RETRY_SECONDS: Final = 30.0
+"""How long a refused status of a Pool waits for the next try."""
+OVERWRITTEN_RETRY_SECONDS: Final = 1.0
+"""How long an overwritten status waits for the next try."""
+OVERLOAD_SECONDS: Final = 10.0
+"""How long late reports are not written in parallel after an overload or a failure."""
+RETRIES_AT_ONCE_MAX: Final = 300
+"""How many statuses of Pools are queued again at a time, oldest first."""
 
 
 @dataclass(slots=True)
 class ReportCounts:
-    """What became of the reports."""
+    """How many reports were written, dropped and refused."""
 
     written: int = 0
     dropped: int = 0
     refused: int = 0
 
 
-class _Later:
-    """Statuses of Pools that wait a while before they are tried again."""
+class _DelayedReports:
+    """Statuses of Pools that wait for a later try."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -104,10 +103,10 @@ class _Later:
         self._reports.pop(name, None)
 
     async def next(self, timing: Timing) -> list[ReportPool]:
-        """Wait until there are some, and then as long as they have to; return the first of them."""
+        """Return the oldest waiting reports after their delay."""
         await self._filled.wait()
         await timing.sleep(self._seconds)
-        found = [self._reports.popitem(last=False)[1] for _ in range(min(AGAIN_MAX, len(self._reports)))]
+        found = [self._reports.popitem(last=False)[1] for _ in range(min(RETRIES_AT_ONCE_MAX, len(self._reports)))]
         if not self._reports:
             self._filled.clear()
         return found
@@ -115,14 +114,14 @@ class _Later:
 
 @dataclass(frozen=True, slots=True)
 class EventSource:
-    """In whose name events are written, and a clock of unix time in seconds."""
+    """The sender of Events, and a clock in unix seconds."""
 
-    reporter: event_messages.ReportingController
+    controller: event_messages.ReportingController
     wall: Callable[[], float]
 
 
 class Reporter:
-    """Writes reports behind the binds."""
+    """Writes reports after the Bindings."""
 
     def __init__(
         self,
@@ -138,113 +137,124 @@ class Reporter:
         self._event_source = event_source
         self._log = log
         self._refusals = RefusalLog(log, timing.clock)
-        self._pools = PoolStatusWriter(client, event_source.reporter.controller, event_source.wall, log)
-        self._refused, self._overwritten = _Later(REFUSED_SECONDS), _Later(OVERWRITTEN_SECONDS)
+        self._pool_statuses = PoolStatusWriter(client, event_source.controller.controller, event_source.wall, log)
+        self._refused, self._overwritten = (
+            _DelayedReports(REFUSED_RETRY_SECONDS),
+            _DelayedReports(OVERWRITTEN_RETRY_SECONDS),
+        )
         self._throttles = timing.throttle, Throttle(timing)
-        self._tired = Throttle(timing)
-        self._events = self._lane(EventReportQueue, Rate(timing, EventsConfig().per_second, EventsConfig().burst))
-        self._statuses = self._lane(StatusReportQueue, Rate(timing, STATUSES_PER_SECOND, STATUSES_BURST))
-        self._said: TTLCache[Key, str] = TTLCache(REMEMBERED_MAX, QUIET_SECONDS, timer=timing.clock)
-        self._why: TTLCache[tuple[str, int], bool] = TTLCache(REMEMBERED_MAX, REASON_QUIET_SECONDS, timer=timing.clock)
-        self._conditions: LRUCache[str, str] = LRUCache(REMEMBERED_MAX)
-        self._since: LRUCache[str, str] = LRUCache(REMEMBERED_MAX)
-        self._number = int(event_source.wall() * 1e6)
-        self._failed: Failed = unheard
+        self._overload = Throttle(timing)
+        self._event_writers = self._writers(
+            EventReportQueue, RateLimiter(timing, EventsConfig().per_second, EventsConfig().burst)
+        )
+        self._status_writers = self._writers(
+            StatusReportQueue, RateLimiter(timing, STATUSES_PER_SECOND, STATUSES_BURST)
+        )
+        self._last_event_texts: TTLCache[ReportKey, str] = TTLCache(
+            REMEMBERED_MAX, EVENT_REPEAT_SECONDS, timer=timing.clock
+        )
+        self._recent_reasons: TTLCache[tuple[str, int], bool] = TTLCache(
+            REMEMBERED_MAX, REASON_REPEAT_SECONDS, timer=timing.clock
+        )
+        self._last_conditions: LRUCache[str, str] = LRUCache(REMEMBERED_MAX)
+        self._waiting_since: LRUCache[str, str] = LRUCache(REMEMBERED_MAX)
+        self._event_number = int(event_source.wall() * 1e6)
+        self._on_internal_error: OnInternalError = raise_internal_error
 
-    def _lane(self, kind: type[ReportQueue], rate: Rate) -> ReportWriters:
-        queue = kind(lambda: self._timing.clock() - self._connections.stood_still_seconds, self._dropped)
-        return ReportWriters(queue, self._timing, rate, self._tired, self._write)
+    def _writers(self, kind: type[ReportQueue], rate: RateLimiter) -> ReportWriters:
+        queue = kind(lambda: self._timing.clock() - self._connections.stalled_seconds, self._count_dropped)
+        return ReportWriters(queue, self._timing, rate, self._overload, self._write)
 
-    def limit(self, per_second: int, burst: int) -> None:
-        """Write at most so many events from now on."""
-        self._events.rate.change(per_second, burst)
+    def set_event_rate(self, per_second: int, burst: int) -> None:
+        """Set the rate limit of Events."""
+        self._event_writers.rate.set_limits(per_second, burst)
 
-    def binding(self, pod: Pod) -> None:
-        """Say no more that a pod waits: it is about to be bound, and the API server will say so in its status."""
-        self._conditions.pop(pod.uid, None)
-        self._statuses.queue.withdraw(condition_key(pod), nomination_key(pod))
+    def withdraw_waiting(self, pod: Pod) -> None:
+        """Withdraw the condition and the nomination of a pod that is about to be bound; the API server updates both."""
+        self._last_conditions.pop(pod.uid, None)
+        self._status_writers.queue.withdraw(condition_key(pod), nomination_key(pod))
 
-    def scheduled(self, action: Bind) -> None:
-        """Say that a pod was bound."""
+    def report_scheduled(self, action: Bind) -> None:
+        """Report that a pod was bound."""
         self._enqueue(event_messages.scheduled(action))
 
-    def evicted(self, action: Evict) -> None:
-        """Say for whom a pod was evicted."""
+    def report_evicted(self, action: Evict) -> None:
+        """Report why a pod was evicted."""
         self._enqueue(event_messages.preempted(action))
 
-    def nominated(self, action: Nominate) -> None:
-        """Write for which node a pod holds room; only the newest word on a pod is written."""
+    def report_nominated(self, action: Nominate) -> None:
+        """Report the node for which a pod is nominated; only the newest one is written."""
         self._enqueue(action)
 
-    def waiting(self, report: ReportWaiting) -> None:
-        """Say why a pod waits: by an event and in its status."""
+    def report_waiting(self, report: ReportWaiting) -> None:
+        """Report why a pod is pending: by an Event and a condition."""
         pod = report.pod
-        message = event_messages.why_waiting(report)
+        message = event_messages.waiting_message(report)
         reason = pod.uid, hash(without_counts(message))
-        if reason not in self._why:
-            self._why[reason] = True
+        if reason not in self._recent_reasons:
+            self._recent_reasons[reason] = True
             self._enqueue(event_messages.failed_scheduling(report))
-        if self._conditions.get(pod.uid) != message:
-            self._conditions[pod.uid] = message
-            self._enqueue(Waiting(pod, message))
+        if self._last_conditions.get(pod.uid) != message:
+            self._last_conditions[pod.uid] = message
+            self._enqueue(WaitingCondition(pod, message))
 
-    def since(self, pod: Pod) -> str:
-        """Return since when a pod's status is to say that it waits: the same until the watch shows that it says so."""
-        return self._since.setdefault(pod.uid, self._time("seconds"))
+    def waiting_since(self, pod: Pod) -> str:
+        """Return since when a pod is pending, for its condition: constant until the watch shows the condition."""
+        return self._waiting_since.setdefault(pod.uid, self._time("seconds"))
 
-    def warn(self, warning: Warn) -> None:
-        """Put a warning on an object."""
-        self._put(event_messages.warning(warning))
+    def report_warning(self, warning: Warn) -> None:
+        """Report a warning about an object."""
+        self._enqueue_event(event_messages.warning(warning))
 
-    def pool(self, report: ReportPool) -> None:
-        """Write a Pool's status; only the newest is written."""
+    def report_pool(self, report: ReportPool) -> None:
+        """Report the status of a Pool; only the newest one is written."""
         self._enqueue(report)
 
-    def seen(self, document: PoolDocument) -> None:
-        """Take in a Pool as it now is: its status may not be what we wrote."""
-        self._pools.seen(document)
-        self._look(document.metadata.name)
+    def pool_seen(self, document: PoolDocument) -> None:
+        """Observe a Pool: its status may not be the one that was written."""
+        self._pool_statuses.pool_seen(document)
+        self._rewrite_overwritten(document.metadata.name)
 
-    def gone(self, name: str) -> None:
-        """Take in that there is no Pool of this name."""
-        self._pools.gone(name)
+    def pool_gone(self, name: str) -> None:
+        """Observe that a Pool was deleted."""
+        self._pool_statuses.pool_gone(name)
         self._refused.drop(name)
         self._overwritten.drop(name)
 
-    def renew(self) -> None:
-        """Let the status of every Pool be renewed, or taken over where another scheduler stopped renewing it."""
-        for report in self._pools.newest():
-            if not self._statuses.queue.knows(report):
+    def renew_statuses(self) -> None:
+        """Queue the last status of every Pool: to renew it, or to take it over from a scheduler that stopped."""
+        for report in self._pool_statuses.latest_reports():
+            if not self._status_writers.queue.contains(report):
                 self._enqueue(report)
 
-    def create(self, action: CreatePool) -> None:
-        """Create a Pool object unless there is one."""
+    def create_pool(self, action: CreatePool) -> None:
+        """Create a Pool unless it exists."""
         self._enqueue(action)
 
-    def hasten(self) -> int:
-        """Drop the events that their rate still holds; return how many."""
-        return self._events.queue.shorten(self._events.rate.left)
+    def drop_excess_events(self) -> int:
+        """Drop the Events that the rate limit delays; return how many."""
+        return self._event_writers.queue.truncate(self._event_writers.rate.available)
 
-    async def none_unwritten(self) -> None:
-        """Return once everything has been said or dropped."""
-        await self._events.queue.empty()
-        await self._statuses.queue.empty()
+    async def wait_written(self) -> None:
+        """Return once every report is written or dropped."""
+        await self._event_writers.queue.wait_finished()
+        await self._status_writers.queue.wait_finished()
 
-    async def run(self, binds_first: Callable[[], Awaitable[None]], failed: Failed) -> None:
-        """Write until cancelled; `binds_first` returns once neither Binding nor eviction waits."""
-        self._failed = failed
+    async def run(self, wait_for_binds: Callable[[], Awaitable[None]], on_internal_error: OnInternalError) -> None:
+        """Write until cancelled; `wait_for_binds` returns once neither a Binding nor an eviction is queued."""
+        self._on_internal_error = on_internal_error
         async with asyncio.TaskGroup() as group:
-            for name, lane in (("events", self._events), ("statuses", self._statuses)):
-                group.create_task(lane.run(binds_first, failed), name=name)
-            for later in (self._refused, self._overwritten):
-                group.create_task(self._try_again(later), name="reports again")
+            for name, writers in (("events", self._event_writers), ("statuses", self._status_writers)):
+                group.create_task(writers.run(wait_for_binds, on_internal_error), name=name)
+            for delayed in (self._refused, self._overwritten):
+                group.create_task(self._retry_delayed(delayed), name="reports again")
 
-    def _put(self, note: EventMessage) -> None:
-        key = key_of(note)
-        if self._said.get(key) == note.text:
+    def _enqueue_event(self, message: EventMessage) -> None:
+        key = report_key(message)
+        if self._last_event_texts.get(key) == message.text:
             return
-        self._said[key] = note.text
-        self._enqueue(note)
+        self._last_event_texts[key] = message.text
+        self._enqueue(message)
 
     def _enqueue(self, report: Report) -> None:
         if isinstance(report, ReportPool):
@@ -253,45 +263,45 @@ class Reporter:
         self._queue(report).put(report)
 
     def _queue(self, report: Report) -> ReportQueue:
-        """Return where such reports wait."""
-        return self._events.queue if isinstance(report, EventMessage) else self._statuses.queue
+        """Return the queue of a report."""
+        return self._event_writers.queue if isinstance(report, EventMessage) else self._status_writers.queue
 
-    def _dropped(self) -> None:
+    def _count_dropped(self) -> None:
         self.counts.dropped += 1
 
-    async def _try_again(self, later: _Later) -> None:
-        """Let what waits there wait with the others again, one round after the other."""
+    async def _retry_delayed(self, delayed: _DelayedReports) -> None:
+        """Queue delayed reports again, in rounds."""
         while True:
-            for report in await later.next(self._timing):
+            for report in await delayed.next(self._timing):
                 self._enqueue(report)
 
-    def _look(self, name: str) -> None:
-        """Write a Pool's status anew where another one stands in its place, unless one is being written anyway."""
-        report = self._pools.overwritten(name)
-        if report is not None and not self._statuses.queue.knows(report):
+    def _rewrite_overwritten(self, name: str) -> None:
+        """Write a status again if another client overwrote it, unless a report of it is queued."""
+        report = self._pool_statuses.overwritten(name)
+        if report is not None and not self._status_writers.queue.contains(report):
             self._overwritten.put(report)
 
     async def _write(self, report: Report) -> None:
-        """Deal with a report that was taken."""
+        """Write a report that was taken from its queue."""
         try:
             await self._send_until_done(report)
-        except Exception as error:  # noqa: BLE001 - a bug costs one report, not all that follow
-            self._failed("reports", error)
+        except Exception as error:  # noqa: BLE001 - an error costs one report, not those that follow
+            self._on_internal_error("reports", error)
             self._drop(report)
         self._queue(report).finish()
 
     async def _send_until_done(self, report: Report) -> None:
-        """Send a report a few times; then what lasts waits anew, and the others are dropped.
+        """Send a report up to TRIES_MAX times; then queue a status again, and drop anything else.
 
-        What the server refuses is dropped, and so is what is no longer so.
+        A refused or outdated report is dropped.
         """
         backoff = ExponentialBackoff(self._timing)
         for _ in range(TRIES_MAX):
             for throttle in self._throttles:
-                await throttle.pass_through()
+                await throttle.wait()
             if not self._queue(report).is_newest(report) or await self._try(report, backoff):
                 return
-        if isinstance(report, Lasting):
+        if isinstance(report, StatusReport):
             await backoff.wait()
             if self._queue(report).is_newest(report):
                 self._enqueue(report)
@@ -299,7 +309,7 @@ class Reporter:
             self._drop(report)
 
     async def _try(self, report: Report, backoff: ExponentialBackoff) -> bool:
-        """Send a report once; say whether that was the end of it."""
+        """Send a report once; return whether it is finished."""
         try:
             await self._send(report)
         except RefusedError as error:
@@ -307,49 +317,49 @@ class Reporter:
                 await backoff.wait()
                 return False
             if error.status == 429 or error.status >= 500:
-                self._throttles[1].hold(error.retry_after_seconds or backoff.next_seconds())
-                self._tired.hold(TIRED_SECONDS)
+                self._throttles[1].hold_for(error.retry_after_seconds or backoff.next_seconds())
+                self._overload.hold_for(OVERLOAD_SECONDS)
                 return False
             if error.status == 409 and isinstance(report, ReportPool):
                 return False
             self.counts.refused += 1
-            self._refusals.refused(name_of(report), error)
+            self._refusals.refused(report_kind(report), error)
             if isinstance(report, ReportPool) and self._queue(report).is_newest(report):
                 self._refused.put(report)
             self._queue(report).forget(report)
         except ApiError:
-            self._tired.hold(TIRED_SECONDS)
+            self._overload.hold_for(OVERLOAD_SECONDS)
             await backoff.wait()
             return False
         else:
             self.counts.written += 1
             self._queue(report).forget(report)
             if isinstance(report, ReportPool):
-                self._look(report.name)
+                self._rewrite_overwritten(report.name)
         return True
 
     async def _send(self, report: Report) -> None:
         match report:
             case EventMessage():
-                self._number += 1
+                self._event_number += 1
                 path, body = event_messages.event(
-                    report, self._number, self._event_source.reporter, self._time("microseconds")
+                    report, self._event_number, self._event_source.controller, self._time("microseconds")
                 )
-                await self._wire_send(b"POST", path, body, pod_writes.JSON)
-            case Waiting(pod, message):
-                path, body = pod_writes.waiting_condition(pod, message, self.since(pod))
-                await self._wire_send(b"PATCH", path, body, pod_writes.STRATEGIC_PATCH)
+                await self._request(b"POST", path, body, pod_writes.JSON)
+            case WaitingCondition(pod, message):
+                path, body = pod_writes.waiting_condition(pod, message, self.waiting_since(pod))
+                await self._request(b"PATCH", path, body, pod_writes.STRATEGIC_PATCH)
             case Nominate(pod, node):
                 path, body = pod_writes.nomination(pod, node)
-                await self._wire_send(b"PATCH", path, body, pod_writes.MERGE_PATCH)
+                await self._request(b"PATCH", path, body, pod_writes.MERGE_PATCH)
             case ReportPool():
-                await self._pools.write(report, self._statuses.queue.is_newest)
+                await self._pool_statuses.write(report, self._status_writers.queue.is_newest)
             case CreatePool(name, switches):
                 await self._create(name, switches)
             case _:
                 assert_never(report)
 
-    async def _wire_send(self, method: bytes, path: bytes, body: bytes, content_type: str) -> None:
+    async def _request(self, method: bytes, path: bytes, body: bytes, content_type: str) -> None:
         answer = await self._connections.send(method, path, body, content_type.encode())
         if answer.status >= 400:
             request = f"{method.decode()} {path.decode()}"
@@ -358,7 +368,7 @@ class Reporter:
     async def _create(self, name: str, switches: tuple[str, ...]) -> None:
         path, body = pool_writes.pools_path().encode(), pool_writes.new_pool(name, switches)
         try:
-            await self._wire_send(b"POST", path, body, pod_writes.JSON)
+            await self._request(b"POST", path, body, pod_writes.JSON)
         except RefusedError as error:
             if error.status != 409:
                 raise
@@ -366,7 +376,7 @@ class Reporter:
             self._log.info("pool created", pool=name, reason="there was no Pool object of this name")
 
     def _drop(self, report: Report) -> None:
-        self._dropped()
+        self._count_dropped()
         self._queue(report).forget(report)
 
     def _time(self, precision: str) -> str:

@@ -1,8 +1,8 @@
-"""The pieces that schemas of custom resources are made of: bounded texts, lists, selectors, amounts, conditions.
+"""The building blocks of a CRD schema: bounded strings, lists, selectors, amounts and conditions.
 
-Laws:
-- Everything that a user can make long has a bound, so that the API server can price the rules.
-- A rule has a message for people and the path of the field that it is about.
+Invariants:
+- Everything of variable length has a bound, so that the API server can compute the cost of the rules.
+- A rule has a message for people and the path of its field.
 
 Source: structural schemas and validation rules of `apiextensions.k8s.io/v1`.
 """
@@ -14,18 +14,19 @@ from aischeduler.model.selectors import LABEL_OPERATORS
 Schema = dict[str, Any]
 
 REQUIREMENTS_MAX: Final = 64
-"""Labels or expressions in one selector."""
+"""How many labels or expressions a selector may have."""
 VALUES_MAX: Final = 256
-"""Values in one expression of a selector."""
+"""How many values an expression of a selector may have."""
 RESOURCES_MAX: Final = 64
-"""Resources in one list of amounts that is reported, or that an older definition let a user write."""
+"""How many resources a reported list may have, and a list in a spec of an older schema."""
 LIMITED_RESOURCES_MAX: Final = 30
-"""Resources in one list of amounts that a user writes. An API server of 1.31 prices each look at an amount as if it
-could fill a whole request, whatever its maxLength, and refuses a definition with a rule that costs too much."""
+"""How many resources a list in a spec may have. An API server of 1.31 computes the cost of each access to an amount as
+if it could fill a whole request, whatever its maxLength, and rejects a definition with a rule that costs too much.
+"""
 QUANTITY_LENGTH_MAX: Final = 40
-"""Characters in one amount."""
+"""The longest amount."""
 CONDITIONS_MAX: Final = 16
-"""Conditions in one status."""
+"""How many conditions a status may have."""
 KEY_LENGTH_MAX: Final = 317
 """A prefix of 253, a slash, a name of 63."""
 VALUE_LENGTH_MAX: Final = 63
@@ -46,7 +47,7 @@ def object_of(description: str, **properties: Schema) -> Schema:
 
 
 def string(description: str, **bounds: Any) -> Schema:
-    """Return a text."""
+    """Return a string."""
     return {"description": description, "type": "string", **bounds}
 
 
@@ -56,7 +57,7 @@ def integer(description: str) -> Schema:
 
 
 def switch(description: str) -> Schema:
-    """Return a switch that is off where nothing is said."""
+    """Return a boolean with the default false."""
     return {"description": description, "type": "boolean", "default": False}
 
 
@@ -66,19 +67,19 @@ def array(description: str, items: Schema, **bounds: Any) -> Schema:
 
 
 def rule(expression: str, message: str, path: str = "") -> Schema:
-    """Return a validation rule; `path` is the field below `self` that it blames, such as `.values`."""
+    """Return a validation rule; `path` is its field below `self`, such as `.values`."""
     return {"rule": expression, "message": message, **({"fieldPath": path} if path else {})}
 
 
 def amounts(description: str) -> Schema:
-    """Return a list of amounts by resource name, as a user writes them: none below zero."""
+    """Return a list of non-negative amounts by resource name, for a spec."""
     quantity = {
         "description": 'An amount: a whole number, or a quantity such as 500m, 64Gi or, in quotes, "1.5".',
         "x-kubernetes-int-or-string": True,
         "maxLength": QUANTITY_LENGTH_MAX,
         "x-kubernetes-validations": [
             rule(
-                "type(self) in [int] || isQuantity(self)",  # `type(self) == int` is priced as one more look
+                "type(self) in [int] || isQuantity(self)",  # `type(self) == int` costs one more access
                 'must be a quantity such as 8, 500m, 64Gi or, in quotes, "1.5"',
             ),
             rule(
@@ -102,7 +103,7 @@ def amounts(description: str) -> Schema:
 
 
 def reported_amounts(description: str) -> Schema:
-    """Return a list of amounts by resource name, as the scheduler writes them."""
+    """Return a list of amounts by resource name, for a status."""
     quantity = {
         "description": "An amount.",
         "x-kubernetes-int-or-string": True,
@@ -117,7 +118,7 @@ def reported_amounts(description: str) -> Schema:
 
 
 def label_selector(description: str, of: str) -> Schema:
-    """Return a label selector of what `of` names, in the plural."""
+    """Return a label selector of what `of` names."""
     expression = object_of(
         "One comparison of one label.",
         key=string("The label's key.", minLength=1, maxLength=KEY_LENGTH_MAX, pattern=KEY_PATTERN),
@@ -169,7 +170,7 @@ KEY_TEXT: Final = "every key must be a label key: a name, or a prefix, a slash a
 
 
 def conditions(description: str, types: str) -> Schema:
-    """Return the conditions of a status; `types` says which there are and what they mean."""
+    """Return the conditions of a status; `types` describes them."""
     condition = object_of(
         "One thing that is true, false or unknown.",
         type=string(types, maxLength=316, pattern=r"^[A-Za-z][A-Za-z0-9]*$"),

@@ -1,10 +1,10 @@
-"""An API server and our credentials to it: from kubeconfig files, or from a pod's service account.
+"""The address, TLS and credentials of an API server, from a kubeconfig or from a pod's service account.
 
-Laws:
-- Tokens are read again every 60 seconds, sooner where they end sooner, and once when the server does not know us any
-  more. What cannot be read just now stays as it was; at the start it is refused.
-- Certificates and CA bundles are read again when their files change; new connections use them and them alone.
-- A named authority is the only one that is trusted; without one, those of the machine are.
+Invariants:
+- Credentials are read again every 60 seconds, earlier if they expire earlier, and once after a 401. If a read fails,
+  the old ones stay; at the start the failure is an error.
+- Client certificates and CA files are read again when they change; new connections use only the new ones.
+- A configured CA is the only trusted one; without it, the system's CAs are trusted.
 
 Source: Kubernetes kubeconfig and service account conventions.
 """
@@ -21,204 +21,197 @@ from tempfile import NamedTemporaryFile
 from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
-from aischeduler.kube.credential import Credential, Source, bearer_in
-from aischeduler.kube.dial import Resolve, resolve
+from aischeduler.kube.credentials import Credential, CredentialSource, TokenFile
+from aischeduler.kube.dialer import Proxy, Resolve, parse_proxy, proxy_from_environment, resolve
 from aischeduler.kube.errors import AccessError, InterceptedError, one_line
 from aischeduler.kube.exec_credential import ExecCredentialCache
 from aischeduler.kube.kubeconfig_context import KubeconfigContext, read_kubeconfig_context
-from aischeduler.kube.proxy import Proxy, proxy_of, proxy_of_environment
 
 REREAD_SECONDS: Final = 60.0
-"""The kubelet renews a service account's token long before it ends; this is soon enough."""
+"""How often credentials are read; the kubelet rotates a service account token long before it expires."""
 REREAD_SECONDS_MIN: Final = 1.0
-"""A token that has ended when we get it, as a wrong clock makes it, is not read again for each request."""
-RENEW_AGAIN_SECONDS: Final = 1.0
-"""How long credentials that are refused, and that are the same when they are read again, are not read once more."""
+"""How soon a credential that is expired when it is read, as with a wrong clock, is read again."""
+RENEW_INTERVAL_SECONDS: Final = 1.0
+"""How long refused credentials that did not change are not read again."""
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
-def _unheard(_: object) -> None:
+def _ignore(_: object) -> None:
     return
 
 
 @dataclass(slots=True)
 class Tls:
-    """A TLS context and the files that it was made of; `number` rises with each certificate of ours that it takes.
+    """A TLS context and its files; `certificate_number` increases with each client certificate.
 
-    `fresh` makes a context that trusts no authority yet: one that was trusted once cannot be taken out of a context.
+    `new_context` returns a context without CAs: a CA cannot be removed from a context.
     """
 
     context: ssl.SSLContext
     server_name: str | None = None
-    authority_file: str | None = None
+    ca_file: str | None = None
     certificate_file: str | None = None
     key_file: str | None = None
-    number: int = 0
-    fresh: Callable[[], ssl.SSLContext] = field(default=lambda: _context(authority=True))
-    _stamps: tuple[int, ...] = ()
-    _identity: bytes | None = None
+    certificate_number: int = 0
+    new_context: Callable[[], ssl.SSLContext] = field(default=lambda: _context(custom_ca=True))
+    _mtimes: tuple[int, ...] = ()
+    _client_certificate: bytes | None = None
 
     def reload(self) -> None:
-        """Read the files into the context where they have changed since the last time."""
-        files = [name for name in (self.authority_file, self.certificate_file, self.key_file) if name]
-        stamps = tuple(Path(name).stat().st_mtime_ns for name in files)
-        if stamps == self._stamps:
+        """Load the files into the context if they changed."""
+        files = [name for name in (self.ca_file, self.certificate_file, self.key_file) if name]
+        mtimes = tuple(Path(name).stat().st_mtime_ns for name in files)
+        if mtimes == self._mtimes:
             return
         context = self.context
-        if self.authority_file:
-            context = self.fresh()
-            context.load_verify_locations(cafile=self.authority_file)
-            if self._identity is not None:
-                _load_identity(context, self._identity)
+        if self.ca_file:
+            context = self.new_context()
+            context.load_verify_locations(cafile=self.ca_file)
+            if self._client_certificate is not None:
+                _load_certificate(context, self._client_certificate)
         if self.certificate_file:
             context.load_cert_chain(self.certificate_file, self.key_file)
-            self.number += 1
-        self.context, self._stamps = context, stamps
+            self.certificate_number += 1
+        self.context, self._mtimes = context, mtimes
 
-    def take(self, identity: bytes) -> None:
-        """Use this certificate and its key, in PEM, for new connections; raises OSError."""
-        if identity == self._identity:
+    def use_certificate(self, certificate: bytes) -> None:
+        """Use this client certificate with its key, in PEM, for new connections; raises OSError."""
+        if certificate == self._client_certificate:
             return
-        _load_identity(self.context, identity)
-        self._identity = identity
-        self.number += 1
+        _load_certificate(self.context, certificate)
+        self._client_certificate = certificate
+        self.certificate_number += 1
 
 
 @dataclass(slots=True)
 class Server:
-    """An API server and our credentials to it.
+    """An API server and the credentials for it.
 
-    `prefix` is the path before `/api`, mostly empty; `impersonation` further lines of each request's head; `proxy` what
-    stands before it, `lookup` what knows the addresses of its name. `failure`
-    what kept the credentials from being read the last time. `intercepted` hears of answers that no API server gave,
-    `troubled` in a sentence of credentials that cannot be read or are refused.
+    `path_prefix` is the path before `/api`, usually empty; `impersonation` the header lines of impersonation; `proxy`
+    the HTTP proxy, `resolver` the name resolution. `credential_failure` says why the credentials could not be read the
+    last time. `on_intercepted` gets answers that no API server sent, `on_credential_failure` a sentence about
+    credentials that cannot be read or are refused.
     """
 
     host: str
     port: int
     clock: Callable[[], float]
     tls: Tls | None = None
-    prefix: str = ""
-    source: Source | None = None
+    path_prefix: str = ""
+    credential_source: CredentialSource | None = None
     impersonation: bytes = b""
     proxy: Proxy | None = None
-    lookup: Resolve = resolve
-    failure: str = ""
-    intercepted: Callable[[InterceptedError], None] = field(default=_unheard)
-    troubled: Callable[[str], None] = field(default=_unheard)
-    _where: str = ""
+    resolver: Resolve = resolve
+    credential_failure: str = ""
+    on_intercepted: Callable[[InterceptedError], None] = field(default=_ignore)
+    on_credential_failure: Callable[[str], None] = field(default=_ignore)
+    _credential_where: str = ""
     _loaded: bool = False
-    _renew_again_at: float = field(default=float("-inf"))
+    _renewable_at: float = field(default=float("-inf"))
     _header: bytes | None = field(default=None, repr=False)
-    _read_again_at: float = field(default=float("-inf"))
+    _reread_at: float = field(default=float("-inf"))
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
     def url(self) -> str:
-        """The address without a trailing slash."""
+        """The URL without a trailing slash."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'http' if self.tls is None else 'https'}://{host}:{self.port}{self.prefix}"
+        return f"{'http' if self.tls is None else 'https'}://{host}:{self.port}{self.path_prefix}"
 
     @property
-    def identity_number(self) -> int:
-        """The number of our certificate: a connection that was opened with another one tells the server who we were."""
-        return self.tls.number if self.tls is not None else 0
+    def certificate_number(self) -> int:
+        """The number of the client certificate; a connection opened with another one authenticates the old identity."""
+        return self.tls.certificate_number if self.tls is not None else 0
 
     async def authorization(self) -> bytes | None:
-        """Return the value of the Authorization header, or None where a certificate or nothing is enough."""
-        if self.clock() >= self._read_again_at and not (self._loaded and self._reading.locked()):
+        """Return the value of the Authorization header; None if a client certificate or nothing is needed."""
+        if self.clock() >= self._reread_at and not (self._loaded and self._reading.locked()):
             async with self._reading:
-                if self.clock() >= self._read_again_at:
+                if self.clock() >= self._reread_at:
                     await self._reread(refused=False)
         return self._header
 
-    async def renew(self, header: bytes | None, identity_number: int) -> bool:
-        """After a 401 to these: read the credentials again; say whether there are others to try.
+    async def renew_credentials(self, header: bytes | None, certificate_number: int) -> bool:
+        """Read the credentials again after a 401 to these; return whether there are other ones to try.
 
-        Of many requests that were refused with the same credentials, the first has them read again.
+        Of several requests that were refused with the same credentials, only the first one reads them.
         """
         async with self._reading:
-            if self._are(header, identity_number) and self.clock() >= self._renew_again_at:
+            if self._are_current(header, certificate_number) and self.clock() >= self._renewable_at:
                 await self._reread(refused=True)
-                self._renew_again_at = self.clock() + RENEW_AGAIN_SECONDS
-        if not self._are(header, identity_number):
+                self._renewable_at = self.clock() + RENEW_INTERVAL_SECONDS
+        if not self._are_current(header, certificate_number):
             return True
-        self.troubled(self.failure or f"{self._where or 'no credentials'}: the API server answers 401 Unauthorized")
+        self.on_credential_failure(
+            self.credential_failure
+            or f"{self._credential_where or 'no credentials'}: the API server answers 401 Unauthorized"
+        )
         return False
 
-    def _are(self, header: bytes | None, identity_number: int) -> bool:
-        return self._header == header and self.identity_number == identity_number
+    def _are_current(self, header: bytes | None, certificate_number: int) -> bool:
+        return self._header == header and self.certificate_number == certificate_number
 
-    async def load(self, *, refused: bool = False) -> None:
-        """Read token and certificates; raises AccessError and OSError."""
-        credential = await self.source.read(refused=refused) if self.source is not None else Credential()
-        self._header, self._where = credential.header, credential.where
+    async def load_credentials(self, *, refused: bool = False) -> None:
+        """Read header and certificates; raises AccessError and OSError."""
+        credential = (
+            await self.credential_source.read(refused=refused) if self.credential_source is not None else Credential()
+        )
+        self._header, self._credential_where = credential.header, credential.where
         if self.tls is not None:
             self.tls.reload()
-            if credential.identity is not None:
-                self.tls.take(credential.identity)
-        self._loaded, self.failure = True, credential.trouble
-        if self.failure:
-            self.troubled(self.failure)
-        self._read_again_at = self.clock() + min(max(credential.left_seconds, REREAD_SECONDS_MIN), REREAD_SECONDS)
+            if credential.client_certificate is not None:
+                self.tls.use_certificate(credential.client_certificate)
+        self._loaded, self.credential_failure = True, credential.failure
+        if self.credential_failure:
+            self.on_credential_failure(self.credential_failure)
+        self._reread_at = self.clock() + min(max(credential.valid_seconds, REREAD_SECONDS_MIN), REREAD_SECONDS)
 
     async def close(self) -> None:
-        """End what reads credentials beside requests."""
-        if isinstance(self.source, Kubeconfig):
-            await self.source.close()
+        """Stop an exec plugin that runs in the background."""
+        if isinstance(self.credential_source, KubeconfigCredentials):
+            await self.credential_source.close()
 
     async def _reread(self, *, refused: bool) -> None:
-        """Read token and certificates; what cannot be read just now stays as it was."""
+        """Read header and certificates; if that fails, the old ones stay."""
         try:
-            await self.load(refused=refused)
+            await self.load_credentials(refused=refused)
         except (OSError, AccessError) as error:
-            self.failure = one_line(str(error))
-            self.troubled(self.failure)
-            self._read_again_at = self.clock() + REREAD_SECONDS
-
-
-@dataclass(frozen=True, slots=True)
-class TokenFile:
-    """The token of a service account."""
-
-    path: Path
-
-    async def read(self, *, refused: bool) -> Credential:  # noqa: ARG002 - what is in the file is all there is
-        """Read the file."""
-        return Credential(bearer_in(self.path), where=str(self.path))
+            self.credential_failure = one_line(str(error))
+            self.on_credential_failure(self.credential_failure)
+            self._reread_at = self.clock() + REREAD_SECONDS
 
 
 @dataclass(slots=True)
-class Kubeconfig:
-    """A context of kubeconfig files as they are now: their tokens, token files, certificates and plugins.
+class KubeconfigCredentials:
+    """Reads the credentials of a kubeconfig context again and again: token, token file, certificates, exec plugin.
 
-    `unused` is what was just read there, good for the first time; `terminal` where a plugin may ask its user. `wall`
-    is the time that credentials speak of.
+    `initial` is the context that was just read, for the first read; `terminal` says that a plugin may prompt the user;
+    `wall` is unix time, for expirations.
     """
 
     path: str
     context: str | None
     clock: Callable[[], float]
-    unused: KubeconfigContext | None
+    initial: KubeconfigContext | None
     terminal: bool = False
     wall: Callable[[], float] = time.time
-    _asked: ExecCredentialCache | None = None
+    _exec_cache: ExecCredentialCache | None = None
 
     async def read(self, *, refused: bool) -> Credential:
-        """Read the files, and ask the plugin where one is named and what it said is not good any more."""
-        access = self.unused or read_kubeconfig_context(self.path, self.context, terminal=self.terminal)
-        self.unused = None
-        if access.plugin is None:
-            return Credential(access.header, access.identity, where=access.where)
-        if self._asked is None or self._asked.plugin != access.plugin:
+        """Read the files, and run the plugin if there is one and its credential is not valid."""
+        target = self.initial or read_kubeconfig_context(self.path, self.context, terminal=self.terminal)
+        self.initial = None
+        if target.plugin is None:
+            return Credential(target.header, target.client_certificate, where=target.where)
+        if self._exec_cache is None or self._exec_cache.plugin != target.plugin:
             await self.close()
-            self._asked = ExecCredentialCache(access.plugin, self.clock, self.wall)
-        return await self._asked.read(refused=refused)
+            self._exec_cache = ExecCredentialCache(target.plugin, self.clock, self.wall)
+        return await self._exec_cache.read(refused=refused)
 
     async def close(self) -> None:
-        """End the plugin where it runs."""
-        if self._asked is not None:
-            await self._asked.close()
+        """Stop the plugin if it runs."""
+        if self._exec_cache is not None:
+            await self._exec_cache.close()
 
 
 async def connect(
@@ -226,8 +219,7 @@ async def connect(
 ) -> Server:
     """Find the API server: the given file, $KUBECONFIG, the pod's service account, then ~/.kube/config.
 
-    `terminal` says that a user is there whom a credential program may ask.
-    Raises AccessError with one sentence that names the file.
+    `terminal` says that an exec plugin may prompt the user. Raises AccessError with a sentence that names the file.
     """
     path = kubeconfig or os.environ.get("KUBECONFIG") or None
     if path is None and context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
@@ -236,7 +228,7 @@ async def connect(
 
 
 def in_cluster(directory: Path, environment: Any, clock: Callable[[], float]) -> Server:
-    """Return the server that a pod is told of by its environment and the files of its service account."""
+    """Return the server of the pod's environment and service account files."""
     if not (directory / "token").is_file():
         raise AccessError(f"{directory / 'token'}: there is no service account token")
     host, port = environment["KUBERNETES_SERVICE_HOST"], int(environment.get("KUBERNETES_SERVICE_PORT", "443"))
@@ -244,40 +236,40 @@ def in_cluster(directory: Path, environment: Any, clock: Callable[[], float]) ->
         host=host,
         port=port,
         clock=clock,
-        tls=_read(Tls(_context(authority=True), authority_file=str(directory / "ca.crt"))),
-        source=TokenFile(directory / "token"),
-        proxy=proxy_of_environment(True, host, port, environment),
+        tls=_load_files(Tls(_context(custom_ca=True), ca_file=str(directory / "ca.crt"))),
+        credential_source=TokenFile(directory / "token"),
+        proxy=proxy_from_environment(True, host, port, environment),
     )
 
 
 async def from_kubeconfig(
     path: str, context: str | None, clock: Callable[[], float], *, terminal: bool = False
 ) -> Server:
-    """Return the server of a context of the file, or of several files joined by `:`; raises AccessError."""
-    access = read_kubeconfig_context(path, context, terminal=terminal)
-    address = _address(path, access.server)
+    """Return the server of a context of one kubeconfig file, or of several joined by `:`; raises AccessError."""
+    target = read_kubeconfig_context(path, context, terminal=terminal)
+    address = _address(path, target.server)
     secure = address.scheme == "https"
     host, port = address.hostname or "", address.port or (443 if secure else 80)
-    named = proxy_of(access.proxy, f"{access.cluster}: proxy-url") if access.proxy else None
+    configured = parse_proxy(target.proxy, f"{target.cluster}: proxy-url") if target.proxy else None
     server = Server(
         host=host,
         port=port,
         clock=clock,
-        tls=_tls_of(path, access) if secure else None,
-        prefix=address.path.rstrip("/"),
-        source=Kubeconfig(path, context, clock, access, terminal),
-        impersonation=access.impersonation,
-        proxy=named or proxy_of_environment(secure, host, port, os.environ),
+        tls=_tls_of(path, target) if secure else None,
+        path_prefix=address.path.rstrip("/"),
+        credential_source=KubeconfigCredentials(path, context, clock, target, terminal),
+        impersonation=target.impersonation,
+        proxy=configured or proxy_from_environment(secure, host, port, os.environ),
     )
     try:
-        await server.load()
+        await server.load_credentials()
     except OSError as error:
-        raise AccessError(f"{path}: the certificate of ours cannot be read: {one_line(str(error))}") from error
+        raise AccessError(f"{path}: the client certificate cannot be read: {one_line(str(error))}") from error
     return server
 
 
 def _address(path: str, server: str) -> SplitResult:
-    """Return the parts of the address; raises AccessError where host or port cannot be read in it."""
+    """Return the parts of the URL; raises AccessError if host or port are invalid."""
     with suppress(ValueError):
         address = urlsplit(server)
         if address.scheme in ("http", "https") and address.hostname and address.port != 0:
@@ -285,42 +277,42 @@ def _address(path: str, server: str) -> SplitResult:
     raise AccessError(f"{path}: cluster.server {server!r} is not an http or https address")
 
 
-def _context(*, authority: bool) -> ssl.SSLContext:
-    """Return a context that checks the server: by an authority that is still to be loaded, or by the machine's own.
+def _context(*, custom_ca: bool) -> ssl.SSLContext:
+    """Return a TLS context that verifies the server: without CAs if `custom_ca`, else with the system's CAs.
 
-    Loading those of the machine takes 35 ms.
+    Loading the system's CAs takes 35 ms.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    # A cluster's authority may be an intermediate one: what is named is trusted, as client-go does.
+    # A cluster's CA may be an intermediate one; it is trusted, as in client-go.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    # Many clusters' own authorities lack extensions that newer Pythons insist on by default.
+    # Many cluster CAs lack extensions that newer Python versions require by default.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     context.set_alpn_protocols(["http/1.1"])
-    if not authority:
+    if not custom_ca:
         context.load_default_certs()
     return context
 
 
-def _load_identity(context: ssl.SSLContext, identity: bytes) -> None:
-    with NamedTemporaryFile() as file:  # a context takes certificates of ours from files only
-        file.write(identity)
+def _load_certificate(context: ssl.SSLContext, certificate: bytes) -> None:
+    with NamedTemporaryFile() as file:  # a context loads client certificates from files only
+        file.write(certificate)
         file.flush()
         context.load_cert_chain(file.name)
 
 
-def _tls_of(path: str, read: KubeconfigContext) -> Tls:
-    context = _context(authority=bool(read.authority_file or read.authority) or not read.verified)
-    if not read.verified:
+def _tls_of(path: str, target: KubeconfigContext) -> Tls:
+    context = _context(custom_ca=bool(target.ca_file or target.ca_data) or not target.verify_server)
+    if not target.verify_server:
         _trust_all(context)
     try:
-        if read.authority is not None:
-            context.load_verify_locations(cadata=read.authority)
+        if target.ca_data is not None:
+            context.load_verify_locations(cadata=target.ca_data)
     except (OSError, ValueError) as error:
         raise AccessError(f"{path}: certificate-authority-data cannot be read: {one_line(str(error))}") from error
-    tls = Tls(context, read.server_name, read.authority_file, read.certificate_file, read.key_file)
-    if not read.verified:
-        tls.fresh = lambda: _trust_all(_context(authority=True))
-    return _read(tls)
+    tls = Tls(context, target.server_name, target.ca_file, target.certificate_file, target.key_file)
+    if not target.verify_server:
+        tls.new_context = lambda: _trust_all(_context(custom_ca=True))
+    return _load_files(tls)
 
 
 def _trust_all(context: ssl.SSLContext) -> ssl.SSLContext:
@@ -329,10 +321,10 @@ def _trust_all(context: ssl.SSLContext) -> ssl.SSLContext:
     return context
 
 
-def _read(tls: Tls) -> Tls:
+def _load_files(tls: Tls) -> Tls:
     try:
         tls.reload()
     except OSError as error:
-        files = ", ".join(name for name in (tls.authority_file, tls.certificate_file, tls.key_file) if name)
+        files = ", ".join(name for name in (tls.ca_file, tls.certificate_file, tls.key_file) if name)
         raise AccessError(f"{files}: the certificates cannot be read: {one_line(str(error))}") from error
     return tls

@@ -1,8 +1,8 @@
-"""What is watched: pods, nodes, Pools, budgets, namespaces, claims and volumes, and how each turns into events.
+"""The watched resources: path, decoders and events of pods, nodes, Pools, budgets, namespaces, claims and volumes.
 
-Laws:
-- A document becomes one event; an object that left becomes one event.
-- A store's key is namespace and name; the uid tells one life of a name from the next.
+Invariants:
+- An observed object gives one event, and so does a deleted one.
+- Objects are known by namespace and name; the uid distinguishes two objects of the same name.
 """
 
 from collections.abc import Callable
@@ -13,20 +13,26 @@ import msgspec
 
 from aischeduler.kube.api_types import (
     BudgetDocument,
-    Line,
-    Metadata,
+    ClaimDocument,
     NamespaceDocument,
     NodeDocument,
-    Page,
     PodDocument,
     PoolDocument,
+    VolumeDocument,
 )
-from aischeduler.kube.backoff import Chance
-from aischeduler.kube.decode import read_node, read_pod
-from aischeduler.kube.decode_budget import budget_problem, read_budget, read_namespace
+from aischeduler.kube.backoff import RandomSource
+from aischeduler.kube.decode import (
+    budget_problem,
+    read_budget,
+    read_claim,
+    read_namespace,
+    read_node,
+    read_pod,
+    read_volume,
+)
 from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.kube.decode_pool import read_pool
-from aischeduler.kube.decode_storage import ClaimDocument, VolumeDocument, read_claim, read_volume
+from aischeduler.kube.meta_types import Metadata, Page, WatchEvent
 from aischeduler.model.events import (
     BudgetGone,
     BudgetSeen,
@@ -46,66 +52,67 @@ from aischeduler.model.events import (
 from aischeduler.model.names import GROUP, VERSION
 
 UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
-"""Finished pods use nothing; the server leaves them out."""
+"""Finished pods use no resources; the server leaves them out."""
 WATCH_SECONDS_MIN: Final = 300.0
-"""The server ends a watch after so long, or up to twice as long by chance."""
-QUIET_WATCH_SECONDS_MAX: Final = 60.0
-"""The server ends the watch of a quiet resource after so long at most: without changes it may send no bookmark."""
+"""The shortest timeout of a watch; the actual one is random, up to twice as long."""
+RARE_WATCH_SECONDS_MAX: Final = 60.0
+"""The longest timeout of a watch of a resource that rarely changes: without changes the server may send no bookmark."""
 
 
-class Document(Protocol):
-    """An API object as far as it was read."""
+class ApiObject(Protocol):
+    """A decoded API object."""
 
     @property
     def metadata(self) -> Metadata:
-        """Its name, uid and version."""
+        """Name, uid and resource version."""
 
 
-D = TypeVar("D", bound=Document)
+D = TypeVar("D", bound=ApiObject)
 
 
 @dataclass(frozen=True, slots=True)
-class Resource(Generic[D]):
-    """One kind of objects to list and watch.
+class WatchedResource(Generic[D]):
+    """A resource to list and watch.
 
-    `seen` turns a document into an event, `gone` namespace, name and uid. `problem` says what of a document that
-    counts could not be read, or nothing. Where an `optional` resource is not served, there are none of its objects.
-    A `quiet` one may not change for days; of one that is `heard_often` most news say nothing new.
+    `seen_event` converts an object to an event, `gone_event` gets namespace, name and uid. `problem` says which part of
+    an object could not be decoded; empty if none. An `optional` resource that is not served has no objects. A resource
+    that `rarely_changes` may have no event for days; most updates of an `often_unchanged` one change nothing for the
+    engine.
     """
 
     kind: str
     path: str
-    line: msgspec.json.Decoder[Line[D]]
-    page: msgspec.json.Decoder[Page[D]]
-    document: msgspec.json.Decoder[D]
-    seen: Callable[[D], Event]
-    gone: Callable[[str, str, str], Event]
+    watch_event_decoder: msgspec.json.Decoder[WatchEvent[D]]
+    page_decoder: msgspec.json.Decoder[Page[D]]
+    object_decoder: msgspec.json.Decoder[D]
+    seen_event: Callable[[D], Event]
+    gone_event: Callable[[str, str, str], Event]
     problem: Callable[[D], str] | None = None
-    selector: str = ""
+    field_selector: str = ""
     optional: bool = False
-    quiet: bool = False
-    heard_often: bool = False
+    rarely_changes: bool = False
+    often_unchanged: bool = False
 
-    def watch_query(self, version: str, chance: Chance) -> dict[str, str]:
-        """Return the query of a watch from a version on; how long it lasts is by chance."""
+    def watch_query(self, version: str, chance: RandomSource) -> dict[str, str]:
+        """Return the query of a watch from this version on, with a random timeout."""
         share = chance.random()
         seconds = WATCH_SECONDS_MIN * (1 + share)
-        if self.quiet:
-            seconds = QUIET_WATCH_SECONDS_MAX * (1 - share / 4)
+        if self.rarely_changes:
+            seconds = RARE_WATCH_SECONDS_MAX * (1 - share / 4)
         query = {
             "watch": "true",
             "allowWatchBookmarks": "true",
             "resourceVersion": version,
             "timeoutSeconds": str(int(seconds)),
         }
-        if self.selector:
-            query["fieldSelector"] = self.selector
+        if self.field_selector:
+            query["fieldSelector"] = self.field_selector
         return query
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
-    """An object that could not be read at all, as far as it says who it is."""
+class UnreadableObject:
+    """An object that could not be decoded, with the metadata that could."""
 
     kind: str
     namespace: str
@@ -115,8 +122,8 @@ class Unreadable:
 
 
 @dataclass(slots=True)
-class Counts:
-    """What a reflector met; it only grows."""
+class ReflectorCounts:
+    """The counters of a reflector; they only increase."""
 
     events: int = 0
     lists: int = 0
@@ -132,123 +139,123 @@ class Counts:
     last_failure: str = field(default="")
 
 
-def pods(specs: SpecCache) -> Resource[PodDocument]:
-    """All unfinished pods, whoever schedules them: every one of them uses its node."""
-    return Resource(
+def pods(specs: SpecCache) -> WatchedResource[PodDocument]:
+    """All unfinished pods of all schedulers: each uses its node."""
+    return WatchedResource(
         kind="Pod",
         path="/api/v1/pods",
-        line=msgspec.json.Decoder(Line[PodDocument]),
-        page=msgspec.json.Decoder(Page[PodDocument]),
-        document=msgspec.json.Decoder(PodDocument),
-        seen=lambda document: PodSeen(read_pod(document, specs)),
-        gone=lambda _namespace, _name, uid: PodGone(uid),
-        selector=UNFINISHED,
+        watch_event_decoder=msgspec.json.Decoder(WatchEvent[PodDocument]),
+        page_decoder=msgspec.json.Decoder(Page[PodDocument]),
+        object_decoder=msgspec.json.Decoder(PodDocument),
+        seen_event=lambda document: PodSeen(read_pod(document, specs)),
+        gone_event=lambda _namespace, _name, uid: PodGone(uid),
+        field_selector=UNFINISHED,
     )
 
 
-def nodes() -> Resource[NodeDocument]:
+def nodes() -> WatchedResource[NodeDocument]:
     """All nodes."""
-    return Resource(
+    return WatchedResource(
         kind="Node",
         path="/api/v1/nodes",
-        line=msgspec.json.Decoder(Line[NodeDocument]),
-        page=msgspec.json.Decoder(Page[NodeDocument]),
-        document=msgspec.json.Decoder(NodeDocument),
-        seen=lambda document: NodeSeen(read_node(document)),
-        gone=lambda _namespace, name, _uid: NodeGone(name),
-        heard_often=True,
+        watch_event_decoder=msgspec.json.Decoder(WatchEvent[NodeDocument]),
+        page_decoder=msgspec.json.Decoder(Page[NodeDocument]),
+        object_decoder=msgspec.json.Decoder(NodeDocument),
+        seen_event=lambda document: NodeSeen(read_node(document)),
+        gone_event=lambda _namespace, name, _uid: NodeGone(name),
+        often_unchanged=True,
     )
 
 
-class Witness(Protocol):
-    """Who is told of Pools beside the core: see `pool_statuses`."""
+class PoolObserver(Protocol):
+    """Observes Pools beside the engine; see `reporter`."""
 
-    def seen(self, document: PoolDocument) -> None:
-        """Take in a Pool as it now is."""
+    def pool_seen(self, document: PoolDocument) -> None:
+        """Observe a Pool."""
 
-    def gone(self, name: str) -> None:
-        """Take in that there is no Pool of this name."""
+    def pool_gone(self, name: str) -> None:
+        """Observe that a Pool was deleted."""
 
 
-def pools(witness: Witness | None = None) -> Resource[PoolDocument]:
-    """All Pools; before the resource is defined there are none. `witness` is told of each before the core is."""
+def pools(witness: PoolObserver | None = None) -> WatchedResource[PoolDocument]:
+    """All Pools; none before the resource is defined. `observer` is called before the engine."""
 
     def seen(document: PoolDocument) -> Event:
         pool = read_pool(document)
         if witness is not None:
-            witness.seen(document)
+            witness.pool_seen(document)
         return PoolSeen(pool)
 
     def gone(_namespace: str, name: str, _uid: str) -> Event:
         if witness is not None:
-            witness.gone(name)
+            witness.pool_gone(name)
         return PoolGone(name)
 
-    return Resource(
+    return WatchedResource(
         kind="Pool",
         path=f"/apis/{GROUP}/{VERSION}/pools",
-        line=msgspec.json.Decoder(Line[PoolDocument]),
-        page=msgspec.json.Decoder(Page[PoolDocument]),
-        document=msgspec.json.Decoder(PoolDocument),
-        seen=seen,
-        gone=gone,
+        watch_event_decoder=msgspec.json.Decoder(WatchEvent[PoolDocument]),
+        page_decoder=msgspec.json.Decoder(Page[PoolDocument]),
+        object_decoder=msgspec.json.Decoder(PoolDocument),
+        seen_event=seen,
+        gone_event=gone,
         optional=True,
-        quiet=True,
+        rarely_changes=True,
     )
 
 
-def budgets() -> Resource[BudgetDocument]:
+def budgets() -> WatchedResource[BudgetDocument]:
     """All PodDisruptionBudgets."""
-    return Resource(
+    return WatchedResource(
         kind="PodDisruptionBudget",
         path="/apis/policy/v1/poddisruptionbudgets",
-        line=msgspec.json.Decoder(Line[BudgetDocument]),
-        page=msgspec.json.Decoder(Page[BudgetDocument]),
-        document=msgspec.json.Decoder(BudgetDocument),
-        seen=lambda document: BudgetSeen(read_budget(document)),
-        gone=lambda namespace, name, _uid: BudgetGone(namespace, name),
+        watch_event_decoder=msgspec.json.Decoder(WatchEvent[BudgetDocument]),
+        page_decoder=msgspec.json.Decoder(Page[BudgetDocument]),
+        object_decoder=msgspec.json.Decoder(BudgetDocument),
+        seen_event=lambda document: BudgetSeen(read_budget(document)),
+        gone_event=lambda namespace, name, _uid: BudgetGone(namespace, name),
         problem=budget_problem,
-        quiet=True,
+        rarely_changes=True,
     )
 
 
-def namespaces() -> Resource[NamespaceDocument]:
+def namespaces() -> WatchedResource[NamespaceDocument]:
     """All namespaces."""
-    return Resource(
+    return WatchedResource(
         kind="Namespace",
         path="/api/v1/namespaces",
-        line=msgspec.json.Decoder(Line[NamespaceDocument]),
-        page=msgspec.json.Decoder(Page[NamespaceDocument]),
-        document=msgspec.json.Decoder(NamespaceDocument),
-        seen=read_namespace,
-        gone=lambda _namespace, name, _uid: NamespaceGone(name),
-        quiet=True,
+        watch_event_decoder=msgspec.json.Decoder(WatchEvent[NamespaceDocument]),
+        page_decoder=msgspec.json.Decoder(Page[NamespaceDocument]),
+        object_decoder=msgspec.json.Decoder(NamespaceDocument),
+        seen_event=read_namespace,
+        gone_event=lambda _namespace, name, _uid: NamespaceGone(name),
+        rarely_changes=True,
     )
 
 
-def claims() -> Resource[ClaimDocument]:
+def claims() -> WatchedResource[ClaimDocument]:
     """All PersistentVolumeClaims."""
-    return Resource(
+    return WatchedResource(
         kind="PersistentVolumeClaim",
         path="/api/v1/persistentvolumeclaims",
-        line=msgspec.json.Decoder(Line[ClaimDocument]),
-        page=msgspec.json.Decoder(Page[ClaimDocument]),
-        document=msgspec.json.Decoder(ClaimDocument),
-        seen=lambda document: ClaimSeen(read_claim(document)),
-        gone=lambda namespace, name, _uid: ClaimGone(namespace, name),
-        quiet=True,
+        watch_event_decoder=msgspec.json.Decoder(WatchEvent[ClaimDocument]),
+        page_decoder=msgspec.json.Decoder(Page[ClaimDocument]),
+        object_decoder=msgspec.json.Decoder(ClaimDocument),
+        seen_event=lambda document: ClaimSeen(read_claim(document)),
+        gone_event=lambda namespace, name, _uid: ClaimGone(namespace, name),
+        rarely_changes=True,
     )
 
 
-def volumes() -> Resource[VolumeDocument]:
+def volumes() -> WatchedResource[VolumeDocument]:
     """All PersistentVolumes."""
-    return Resource(
+    return WatchedResource(
         kind="PersistentVolume",
         path="/api/v1/persistentvolumes",
-        line=msgspec.json.Decoder(Line[VolumeDocument]),
-        page=msgspec.json.Decoder(Page[VolumeDocument]),
-        document=msgspec.json.Decoder(VolumeDocument),
-        seen=lambda document: VolumeSeen(read_volume(document)),
-        gone=lambda _namespace, name, _uid: VolumeGone(name),
-        quiet=True,
+        watch_event_decoder=msgspec.json.Decoder(WatchEvent[VolumeDocument]),
+        page_decoder=msgspec.json.Decoder(Page[VolumeDocument]),
+        object_decoder=msgspec.json.Decoder(VolumeDocument),
+        seen_event=lambda document: VolumeSeen(read_volume(document)),
+        gone_event=lambda _namespace, name, _uid: VolumeGone(name),
+        rarely_changes=True,
     )

@@ -1,8 +1,8 @@
-"""Work for several tasks: what waits for one, and what has been taken and has no outcome yet.
+"""A work queue with lanes for several tasks; it counts waiting and unfinished items.
 
-Laws:
-- Each lane is in order of arrival; lanes with work take turns, so that a long one delays the others by one piece each.
-- A lane has room while at most `ahead` wait in it, whatever waits in the others.
+Invariants:
+- Each lane is in order of arrival; lanes take turns, so a long lane delays every other lane by one item.
+- A lane has room while at most `lane_limit` items wait in it, whatever waits in the others.
 """
 
 import asyncio
@@ -15,55 +15,55 @@ T = TypeVar("T")
 
 
 class WorkQueue(Generic[T]):
-    """Queues of work by lane; those who use one lane need not name it."""
+    """Queues of items by lane; with a single lane it needs no name."""
 
     def __init__(self, ahead: int) -> None:
-        self._ahead = ahead
+        self._lane_limit = ahead
         self._lanes: dict[str, deque[T]] = {}
-        """The lanes with work, in the order of their turns."""
+        """The lanes with items, in the order of their turns."""
         self._waiting = 0
         self._unfinished = 0
         self._work = asyncio.Semaphore(0)
-        self._idle = _set_event()
-        self._some = asyncio.Event()
-        self._drained = _set_event()
+        self._empty = _set_event()
+        self._not_empty = asyncio.Event()
+        self._finished = _set_event()
         self._rooms: dict[str, asyncio.Event] = {}
-        """Of the lanes without room, what will be set when they have some."""
+        """Set when a full lane has room again."""
 
     @property
     def waiting(self) -> int:
-        """What no task has taken yet."""
+        """The items that no task has taken yet."""
         return self._waiting
 
     @property
     def unfinished(self) -> int:
-        """What has no outcome yet."""
+        """The items without an outcome."""
         return self._unfinished
 
     @property
-    def in_hand(self) -> int:
-        """What was taken and has no outcome yet."""
+    def in_progress(self) -> int:
+        """The items that a task has taken and not finished."""
         return self._unfinished - self._waiting
 
     def items(self) -> Iterator[T]:
-        """Yield what no task has taken yet."""
+        """Yield the items that no task has taken yet."""
         return chain.from_iterable(self._lanes.values())
 
     def put(self, item: T, lane: str = "") -> None:
-        """Put work at the end of its lane; never refuses any."""
+        """Put an item at the end of its lane, however long it is."""
         queue = self._lanes.setdefault(lane, deque())
         queue.append(item)
         self._waiting += 1
         self._unfinished += 1
-        self._idle.clear()
-        self._some.set()
-        self._drained.clear()
-        if len(queue) == self._ahead + 1:
+        self._empty.clear()
+        self._not_empty.set()
+        self._finished.clear()
+        if len(queue) == self._lane_limit + 1:
             self._rooms[lane] = asyncio.Event()
         self._work.release()
 
     async def take(self) -> T:
-        """Return the oldest of the lane whose turn it is, once there is one."""
+        """Return the oldest item of the next lane, once there is one."""
         await self._work.acquire()
         lane, queue = next(iter(self._lanes.items()))
         item = queue.popleft()
@@ -72,43 +72,43 @@ class WorkQueue(Generic[T]):
             self._lanes[lane] = queue  # behind all others
         self._waiting -= 1
         if not self._waiting:
-            self._idle.set()
-            self._some.clear()
-        if len(queue) == self._ahead:
+            self._empty.set()
+            self._not_empty.clear()
+        if len(queue) == self._lane_limit:
             self._rooms.pop(lane).set()
         return item
 
     def finish(self) -> None:
-        """Count one that was taken as finished."""
+        """Count a taken item as finished."""
         self._unfinished -= 1
         if not self._unfinished:
-            self._drained.set()
+            self._finished.set()
 
-    def allow(self, ahead: int) -> None:
-        """Let a lane have room while at most so many wait in it, from now on."""
-        self._ahead = ahead
+    def set_lane_limit(self, ahead: int) -> None:
+        """Set how many items may wait in a lane before it is full."""
+        self._lane_limit = ahead
         for lane, queue in self._lanes.items():
             if len(queue) > ahead:
                 self._rooms.setdefault(lane, asyncio.Event())
             elif lane in self._rooms:
                 self._rooms.pop(lane).set()
 
-    async def room(self, lane: str = "") -> None:
-        """Return once there is room in the lane."""
+    async def wait_for_room(self, lane: str = "") -> None:
+        """Return once the lane has room."""
         while lane in self._rooms:
             await self._rooms[lane].wait()
 
-    async def some_waiting(self) -> None:
-        """Return once something waits for a task."""
-        await self._some.wait()
+    async def wait_not_empty(self) -> None:
+        """Return once an item waits."""
+        await self._not_empty.wait()
 
-    async def none_waiting(self) -> None:
-        """Return once nothing waits for a task."""
-        await self._idle.wait()
+    async def wait_empty(self) -> None:
+        """Return once no item waits."""
+        await self._empty.wait()
 
-    async def none_unfinished(self) -> None:
-        """Return once everything has its outcome."""
-        await self._drained.wait()
+    async def wait_finished(self) -> None:
+        """Return once every item is finished."""
+        await self._finished.wait()
 
 
 def _set_event() -> asyncio.Event:

@@ -128,9 +128,9 @@ class Metrics:
         yield gauge("oldest_binding_seconds", "Age of the oldest Binding without an outcome", age)
         objects = {kind: len(reflector) for kind, reflector in sources.reflectors.items()}
         yield gauge("watched_objects", "Objects that are known", by("kind", objects))
-        opened = {kind: reflector.open_seconds for kind, reflector in sources.reflectors.items()}
+        opened = {kind: reflector.watch_open_seconds for kind, reflector in sources.reflectors.items()}
         yield gauge("watch_open_seconds", "How long the watch has been open; 0 while it is not", by("kind", opened))
-        silent = {kind: reflector.silent_seconds for kind, reflector in sources.reflectors.items()}
+        silent = {kind: reflector.watch_idle_seconds for kind, reflector in sources.reflectors.items()}
         yield gauge("watch_silent_seconds", "How long ago the watch last brought a byte", by("kind", silent))
         for name, number, text in _HEARD:
             counts = {kind: number(reflector.counts) for kind, reflector in sources.reflectors.items()}

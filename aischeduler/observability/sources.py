@@ -79,11 +79,11 @@ class Reflecting(Protocol):
         """What it met."""
 
     @property
-    def open_seconds(self) -> float:
+    def watch_open_seconds(self) -> float:
         """How long its watch has been open."""
 
     @property
-    def silent_seconds(self) -> float:
+    def watch_idle_seconds(self) -> float:
         """How long ago its watch last brought a byte."""
 
     def __len__(self) -> int: ...

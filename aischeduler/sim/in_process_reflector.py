@@ -8,22 +8,22 @@ from typing import Generic, TypeVar
 import msgspec
 from msgspec import Raw
 
-from aischeduler.kube.api_types import Envelope, Metadata, Named, Page
 from aischeduler.kube.known_objects import KnownObjects
-from aischeduler.kube.watched_resources import Counts, Document, Resource
+from aischeduler.kube.meta_types import Metadata, Page, PartialObjectMetadata, RawWatchEvent
+from aischeduler.kube.watched_resources import ApiObject, ReflectorCounts, WatchedResource
 from aischeduler.model.events import Event
 from aischeduler.sandbox.apiserver import ApiServer
 from aischeduler.sandbox.protocol import Request
 from aischeduler.sandbox.watches import WatchStream
 
-D = TypeVar("D", bound=Document)
+D = TypeVar("D", bound=ApiObject)
 
 
 class InProcessReflector(Generic[D]):
     """Lists and watches one resource, and lists again when the watch cannot go on."""
 
-    def __init__(self, server: ApiServer, resource: Resource[D]) -> None:
-        self.counts = Counts()
+    def __init__(self, server: ApiServer, resource: WatchedResource[D]) -> None:
+        self.counts = ReflectorCounts()
         self._server = server
         self._resource = resource
         self._known_objects = KnownObjects(resource, self.counts)
@@ -47,11 +47,11 @@ class InProcessReflector(Generic[D]):
 
     def seen(self, body: bytes) -> tuple[Event, ...]:
         """Return the events of an object that a GET request returned."""
-        return self._known_objects.seen(self._resource.document.decode(body))
+        return self._known_objects.upsert(self._resource.object_decoder.decode(body))
 
     def gone(self, metadata: Metadata) -> tuple[Event, ...]:
         """Return the events of an object that a GET request did not find."""
-        return self._known_objects.gone(metadata)
+        return self._known_objects.delete(metadata)
 
     def _list(self, now: float) -> list[Event]:
         self.counts.lists += 1
@@ -68,10 +68,10 @@ class InProcessReflector(Generic[D]):
 
     def _read_item(self, item: Raw) -> tuple[Event, ...]:
         try:
-            return self._known_objects.seen(self._resource.document.decode(item))
+            return self._known_objects.upsert(self._resource.object_decoder.decode(item))
         except msgspec.ValidationError:
             self.counts.unreadable_objects += 1
-            self._known_objects.unreadable(msgspec.json.decode(item, type=Named).metadata)
+            self._known_objects.keep(msgspec.json.decode(item, type=PartialObjectMetadata).metadata)
             return ()
 
     def _watch(self, now: float) -> WatchStream:
@@ -82,7 +82,7 @@ class InProcessReflector(Generic[D]):
         return response
 
     def _query(self) -> dict[str, str]:
-        return {"fieldSelector": self._resource.selector} if self._resource.selector else {}
+        return {"fieldSelector": self._resource.field_selector} if self._resource.field_selector else {}
 
     def _read_stream(self, stream: WatchStream, now: float) -> list[Event]:
         events: list[Event] = []
@@ -93,15 +93,15 @@ class InProcessReflector(Generic[D]):
     def _read_line(self, line: bytes) -> tuple[Event, ...]:
         self.counts.events += 1
         try:
-            watch_event = self._resource.line.decode(line)
+            watch_event = self._resource.watch_event_decoder.decode(line)
         except msgspec.ValidationError:
             return self._read_other_line(line)
         metadata = watch_event.object.metadata
         match watch_event.type:
             case "ADDED" | "MODIFIED":
-                events = self._known_objects.seen(watch_event.object)
+                events = self._known_objects.upsert(watch_event.object)
             case "DELETED":
-                events = self._known_objects.gone(metadata)
+                events = self._known_objects.delete(metadata)
             case _:
                 return self._read_other_line(line)
         self._set_version(metadata.resource_version)
@@ -109,7 +109,7 @@ class InProcessReflector(Generic[D]):
 
     def _read_other_line(self, line: bytes) -> tuple[Event, ...]:
         """Read an error, which here always means 410 Gone, or an object that cannot be decoded."""
-        if msgspec.json.decode(line, type=Envelope).type == "ERROR":
+        if msgspec.json.decode(line, type=RawWatchEvent).type == "ERROR":
             self._version = ""
         else:
             self.counts.unreadable_objects += 1
@@ -117,4 +117,4 @@ class InProcessReflector(Generic[D]):
 
     def _set_version(self, version: str) -> None:
         self._version = version
-        self._known_objects.reached(version)
+        self._known_objects.advance(version)

@@ -11,8 +11,8 @@ from typing import Any, Final
 import msgspec
 
 from aischeduler.engine.scheduler import Scheduler
-from aischeduler.kube.backoff import Chance
-from aischeduler.kube.crds import pool_crd
+from aischeduler.kube.backoff import RandomSource
+from aischeduler.kube.pool_crd import pool_crd
 from aischeduler.sandbox.apiserver import ApiServer, Options
 from aischeduler.sandbox.controllers.controller_manager import ControllerManager
 from aischeduler.sandbox.controllers.kubelet import KubeletOptions
@@ -43,7 +43,7 @@ class VirtualCluster:
         definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
         self.request("POST", definitions, pool_crd())
 
-    def start(self, scheduler: Scheduler, name: str, network: Network, chance: Chance) -> VirtualDaemon:
+    def start(self, scheduler: Scheduler, name: str, network: Network, chance: RandomSource) -> VirtualDaemon:
         """Start a scheduler in the cluster."""
         daemon = VirtualDaemon(self, scheduler, name, network, chance)
         self.daemons.append(daemon)

@@ -14,11 +14,12 @@ import msgspec
 
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.kube import event_messages, pod_writes, pool_writes, watched_resources
-from aischeduler.kube.api_types import Metadata, PodDocument
-from aischeduler.kube.backoff import Chance
+from aischeduler.kube.api_types import PodDocument
+from aischeduler.kube.backoff import RandomSource
 from aischeduler.kube.decode import read_pod
 from aischeduler.kube.decode_pod_spec import SpecCache
-from aischeduler.kube.eviction import Evicted, Eviction, Left, Marked, lost
+from aischeduler.kube.eviction_writes import ConditionSet, Evicted, Eviction, NotNeeded, lost_eviction
+from aischeduler.kube.meta_types import Metadata
 from aischeduler.model.actions import (
     Action,
     Bind,
@@ -89,7 +90,7 @@ class VirtualDaemon:
     """
 
     def __init__(
-        self, environment: Environment, scheduler: Scheduler, name: str, network: Network, chance: Chance
+        self, environment: Environment, scheduler: Scheduler, name: str, network: Network, chance: RandomSource
     ) -> None:
         self.scheduler = scheduler
         self.log: list[LoggedAction] = []
@@ -143,7 +144,7 @@ class VirtualDaemon:
                 self._bind_later(self._network.bind_seconds, action, 0)
             case ReportWaiting():
                 self._write_event(event_messages.failed_scheduling(action))
-                self._write_condition(action.pod, event_messages.why_waiting(action))
+                self._write_condition(action.pod, event_messages.waiting_message(action))
             case Evict():
                 eviction = Eviction(action, self._reporter.controller, honour_budgets=self.honours_budgets)
                 self._evict_later(self._network.evict_seconds, action, eviction)
@@ -151,7 +152,7 @@ class VirtualDaemon:
                 path, body = pod_writes.nomination(pod, node)
                 self._send("PATCH", path.decode(), body, pod_writes.MERGE_PATCH)
             case Settle(pod):
-                refused = lost(action, self._read(pod))
+                refused = lost_eviction(action, self._read(pod))
                 if refused is not None:
                     self.scheduler.observe(refused, self._environment.now)
             case ReadPool() | ListPools() | Refresh():
@@ -230,19 +231,19 @@ class VirtualDaemon:
         if self._response_is_lost():
             if self._request_arrives():
                 self._send(write.method, write.path, write.body, write.content_type)
-            meaning, seconds = eviction.unanswered("no response"), RESPONSE_TIMEOUT_SECONDS
+            meaning, seconds = eviction.no_answer("no response"), RESPONSE_TIMEOUT_SECONDS
         else:
             response = self._send(write.method, write.path, write.body, write.content_type)
-            meaning = eviction.hear(response.status, _retry_after(response), response.body)
+            meaning = eviction.read_answer(response.status, _retry_after(response), response.body)
             seconds = self._network.evict_seconds
         match meaning:
             case Evicted():
                 self._write_event(event_messages.preempted(action))
             case EvictRefused():
                 self.scheduler.observe(meaning, self._environment.now)
-            case Left():
+            case NotNeeded():
                 pass  # the watch reports the deletion
-            case Marked() | pod_writes.Unknown():
+            case ConditionSet() | pod_writes.Unknown():
                 self._evict_later(seconds, action, eviction)
             case pod_writes.Throttled(wait):
                 self._evict_later(wait, action, eviction)
@@ -303,7 +304,7 @@ class VirtualDaemon:
     def _write_pool(self, report: ReportPool) -> None:
         path = pool_writes.pool_path(report.name)
         document = msgspec.json.decode(self._send("GET", path, b"", JSON).body)
-        writer = pool_writes.Writer(self._reporter.controller, self._environment.now)
+        writer = pool_writes.StatusWriter(self._reporter.controller, self._environment.now)
         patch = pool_writes.status_patch(report, document, writer)
         if patch is not None:
             self._send("PATCH", f"{path}/status", patch, pod_writes.MERGE_PATCH)

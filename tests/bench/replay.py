@@ -9,9 +9,9 @@ from typing import Any, cast
 from aischeduler.kube.backoff import Timing
 from aischeduler.kube.client import Client
 from aischeduler.kube.reflector import Handlers, Reflector
-from aischeduler.kube.watched_resources import Resource
+from aischeduler.kube.watched_resources import WatchedResource
 from aischeduler.model.events import Event
-from tests.kube.scripted import Half
+from tests.kube.scripted_server import Half
 
 
 class Replay:
@@ -29,7 +29,9 @@ class Replay:
         return next(self._pieces, b"")
 
 
-def reflector_of(resource: Resource[Any], pieces: Iterable[bytes], hear: Callable[[Event], object]) -> Reflector[Any]:
+def reflector_of(
+    resource: WatchedResource[Any], pieces: Iterable[bytes], hear: Callable[[Event], object]
+) -> Reflector[Any]:
     """Return a reflector whose `_watch` reads all pieces; an error raises AssertionError."""
 
     def fail(*said: object) -> None:

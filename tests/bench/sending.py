@@ -12,7 +12,7 @@ from pathlib import Path
 
 from aischeduler.daemon.service import loop_factory
 from aischeduler.kube.connection_pool import ConnectionPool
-from aischeduler.kube.credential import Credential
+from aischeduler.kube.credentials import Credential
 from aischeduler.kube.pod_writes import BindAccepted, binding, read_bind_answer
 from aischeduler.kube.server_access import Server, Tls
 from aischeduler.model.actions import Bind
@@ -39,7 +39,7 @@ def bind_server(directory: Path) -> Iterator[Server]:
         port = int(process.stdout.readline())
         context = ssl.create_default_context(cafile=str(authority.certificate))
         try:
-            yield Server("127.0.0.1", port, time.monotonic, Tls(context), source=Token())
+            yield Server("127.0.0.1", port, time.monotonic, Tls(context), credential_source=Token())
         finally:
             process.terminate()
 

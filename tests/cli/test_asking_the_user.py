@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.kube.kubeconfigs import credential, program, runs, write
+from tests.kube.kubeconfig_files import credential, program, runs, write
 
 NOWHERE = {"server": "http://127.0.0.1:1"}
 
@@ -62,5 +62,5 @@ def test_daemon_refuses_a_program_that_must_ask_even_with_a_terminal(tmp_path: P
         said = b" ".join(command.stderr.read().split())
         assert command.wait(60) != 0
     os.close(ours)
-    assert b"asks for a terminal (exec.interactiveMode Always)" in said
+    assert b"needs a terminal (exec.interactiveMode Always)" in said
     assert not (tmp_path / "heard").exists()

@@ -24,8 +24,8 @@ from aischeduler.cli.pools_json import FIELDS
 from aischeduler.cli.pools_snapshot import take_snapshot
 from aischeduler.cli.pools_table import WIDE_COLUMNS
 from aischeduler.kube.client import Client
-from aischeduler.kube.crds import NOT_INSTALLED
-from aischeduler.kube.errors import ApiError, GarbledError, RefusedError, UnreachableError
+from aischeduler.kube.errors import ApiError, MalformedAnswerError, RefusedError, UnreachableError
+from aischeduler.kube.pool_crd import NOT_INSTALLED
 from aischeduler.kube.server_access import Server, connect
 from aischeduler.sandbox.http import HttpSandbox
 
@@ -245,7 +245,7 @@ def test_server_that_cannot_be_reached_is_told_in_one_sentence(
         ),
         (RefusedError(401, "Unauthorized", "Unauthorized"), "URL does not accept your credentials: Unauthorized"),
         (UnreachableError("GET /x: refused"), "URL cannot be reached: GET /x: refused"),
-        (GarbledError("half a list"), "the Pools of URL cannot be read: half a list"),
+        (MalformedAnswerError("half a list"), "the Pools of URL cannot be read: half a list"),
         (RefusedError(500, "InternalError", "etcd"), "the Pools of URL cannot be read: 500 InternalError: etcd"),
     ],
     ids=lambda value: type(value).__name__,

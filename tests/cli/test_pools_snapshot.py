@@ -10,12 +10,12 @@ import pytest
 from aischeduler.cli.pools_snapshot import snapshot_of, take_snapshot
 from aischeduler.kube.api_types import PoolDocument
 from aischeduler.kube.client import Client
-from aischeduler.kube.errors import GarbledError, RefusedError
-from aischeduler.kube.pool_writes import HELD_SECONDS, pool_status
+from aischeduler.kube.errors import MalformedAnswerError, RefusedError
+from aischeduler.kube.pool_writes import STATUS_EXPIRY_SECONDS, pool_status
 from aischeduler.model.names import CPU, MEMORY
 from aischeduler.model.pool_summary import GPU, PoolSummary
 from tests.build import replace
-from tests.kube.summaries import EMPTY, NOTHING, WRITER, a_report
+from tests.kube.pool_reports import EMPTY, NOTHING, WRITER, a_report
 from tests.objects import pool_object
 
 POOLS = "/apis/resource.aibee.cn/v1alpha1/pools"
@@ -87,8 +87,8 @@ def test_pool_without_a_status_has_the_switches_of_its_spec_and_is_named() -> No
 
 def test_status_that_nobody_renews_is_said_to_be_old_in_one_line() -> None:
     documents = read(*(pool(f"p{number}", LENDING) for number in range(7)))
-    assert snapshot_of(documents, NOW + HELD_SECONDS - 1).notes() == []
-    assert snapshot_of(documents, NOW + HELD_SECONDS + 1).notes() == [
+    assert snapshot_of(documents, NOW + STATUS_EXPIRY_SECONDS - 1).notes() == []
+    assert snapshot_of(documents, NOW + STATUS_EXPIRY_SECONDS + 1).notes() == [
         (
             "the numbers may be old: no scheduler has renewed the status of p0, p1, p2, p3, p4 and 2 more since "
             "2026-01-02T03:04:05Z; is ai-scheduler running?"
@@ -118,5 +118,5 @@ async def test_missing_definition_of_pools_is_an_error_and_not_one_default_pool(
 
 
 async def test_answer_that_is_no_list_is_an_error() -> None:
-    with pytest.raises(GarbledError, match="pools: the list cannot be read"):
+    with pytest.raises(MalformedAnswerError, match="pools: the list cannot be read"):
         await take_snapshot(as_client(Pages({(POOLS, ""): b"<html>"})), NOW)

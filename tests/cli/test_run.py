@@ -22,7 +22,7 @@ from aischeduler.kube.client import Client
 from aischeduler.kube.server_access import connect
 from aischeduler.sandbox.http import HttpSandbox
 from tests.cli.test_app import assert_told
-from tests.kube.scripted import Script, reply, serving, status
+from tests.kube.scripted_server import Script, reply, serving, status
 
 RUN = (sys.executable, "-m", "aischeduler", "run")
 
@@ -163,7 +163,7 @@ async def test_run_without_the_flag_is_elected_and_gives_the_lease_back_at_its_e
         running.send_signal(signal.SIGINT)
         _, rest = await asyncio.wait_for(running.communicate(), timeout=20)
     assert b"kube-system/ai-scheduler" in lines[-1]
-    assert b"lease given back" in rest
+    assert b"lease released" in rest
     assert running.returncode == 0
 
 

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 from aischeduler.kube.server_access import Server
-from tests.kube.scripted import Answer, Request, read_request
+from tests.kube.scripted_server import Answer, Request, read_request
 
 Rule = Callable[[Request], Answer | None]
 

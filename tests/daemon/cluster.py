@@ -14,13 +14,13 @@ from aischeduler.daemon.process import Daemon
 from aischeduler.kube.backoff import Timing
 from aischeduler.kube.client import Client
 from aischeduler.kube.connection_pool import ConnectionPool
-from aischeduler.kube.crds import pool_crd
-from aischeduler.kube.credential import Source
+from aischeduler.kube.credentials import CredentialSource
 from aischeduler.kube.pod_writes import STRATEGIC_PATCH
+from aischeduler.kube.pool_crd import pool_crd
 from aischeduler.kube.server_access import Server
 from aischeduler.sandbox.http import HttpSandbox
 from tests.daemon.between import Between, between
-from tests.kube.scripted import Half
+from tests.kube.scripted_server import Half
 
 ALONE = Config(leader_election=NO_ELECTION)
 
@@ -118,7 +118,7 @@ async def cluster(
     pools: dict[str, Any] | None = None,
     config: Config | None = None,
     installed: bool = True,
-    source: Source | None = None,
+    source: CredentialSource | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> AsyncIterator[Cluster]:
     """A sandbox in which the Pool resource is `installed`, as `pools` defines it, and a daemon that decides.
@@ -133,7 +133,7 @@ async def cluster(
         async with AsyncExitStack() as stack:
             client = await stack.enter_async_context(Client(server))
             obstacle, seen = await stack.enter_async_context(between(server))
-            seen.source = source
+            seen.credential_source = source
             if installed:
                 await client.post(CRDS, json.dumps(pools or pool_crd()).encode())
             stop, connections = asyncio.Event(), ConnectionPool(server, 1)

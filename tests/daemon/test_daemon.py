@@ -25,7 +25,7 @@ from tests.daemon.cluster import (
     cluster,
     schemaless_crd,
 )
-from tests.kube.scripted import Script, hang, reply, serving, status, until
+from tests.kube.scripted_server import Script, hang, reply, serving, status, until
 
 
 async def test_pods_are_bound_in_their_pool_and_the_user_is_told(lines: Callable[[], list[dict[str, Any]]]) -> None:

@@ -16,11 +16,11 @@ from aischeduler.daemon.process import Daemon
 from aischeduler.kube.backoff import Timing
 from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.errors import UnreachableError
-from aischeduler.kube.leader_elector import ElectionTerms, LeaderElector
+from aischeduler.kube.leader_elector import LeaderElectionConfig, LeaderElector
 from aischeduler.kube.server_access import Server
 from aischeduler.observability import health
 from tests.daemon.cluster import PODS, Cluster, cluster
-from tests.kube.scripted import Half, Script, reply, serving, until
+from tests.kube.scripted_server import Half, Script, reply, serving, until
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/ai-scheduler"
 ELECTED = Config(leader_election=LeaderElection(namespace="kube-system"))
@@ -128,7 +128,7 @@ async def leader(clock: Clock) -> AsyncIterator[tuple[Leadership, ConnectionPool
     async with serving(script) as server:
         timing, log = Timing(clock, clock.sleep, Half()), structlog.get_logger()
         elector = LeaderElector(
-            ConnectionPool(server, 1), ElectionTerms("kube-system", "ai-scheduler", "me"), timing, time.time, log
+            ConnectionPool(server, 1), LeaderElectionConfig("kube-system", "ai-scheduler", "me"), timing, time.time, log
         )
         leadership = Leadership(elector, timing, log, end)
         connections = ConnectionPool(server, 1, fence=leadership.fence)
@@ -237,7 +237,7 @@ class Pods:
         self.lists = 0
 
     @property
-    def shown(self) -> str:
+    def watch_version(self) -> str:
         return self.seen.pop(0) if len(self.seen) > 1 else self.seen[0]
 
     async def version(self) -> str:
@@ -246,7 +246,7 @@ class Pods:
             raise UnreachableError("the API server is away")
         return self.now
 
-    async def list_again(self) -> None:
+    async def relist(self) -> None:
         self.lists += 1
 
 
@@ -269,12 +269,12 @@ class Watched:
 
     def __init__(self, *, absent: bool = False) -> None:
         self.watching = asyncio.Event()
-        self.absent = absent
+        self.not_served = absent
         self.reopened = 0
 
-    def reopen(self) -> None:
+    def reopen_watch(self) -> None:
         self.reopened += 1
-        if not self.absent:
+        if not self.not_served:
             self.watching.set()
 
 
@@ -292,7 +292,7 @@ async def takes_over(lease: dict[str, Any], pods: Pods, *watches: Watched) -> li
     async with serving(script) as server:
         timing, log = Timing(clock, sleep, Half()), structlog.get_logger()
         elector = LeaderElector(
-            ConnectionPool(server, 1), ElectionTerms("kube-system", "ai-scheduler", "me"), timing, time.time, log
+            ConnectionPool(server, 1), LeaderElectionConfig("kube-system", "ai-scheduler", "me"), timing, time.time, log
         )
         leadership = Leadership(elector, timing, log, end)
         await leadership.begin(pods, watches)
@@ -336,9 +336,9 @@ async def test_new_leader_opens_all_watches_anew_before_it_asks_how_far_they_are
 
     class Late(Pods):
         @property
-        def shown(self) -> str:
+        def watch_version(self) -> str:
             assert [one.reopened for one in watches] == [1, 1]
-            return super().shown
+            return super().watch_version
 
     pods = Late("100")
     assert await takes_over(given_back("99"), pods, *watches) == []
@@ -357,12 +357,12 @@ async def test_election_that_fails_to_connect_is_no_error_of_the_daemon() -> Non
         pass
     elector = LeaderElector(
         ConnectionPool(server, 1),
-        ElectionTerms("kube-system", "s", "me"),
+        LeaderElectionConfig("kube-system", "s", "me"),
         Timing(Clock(), asyncio.sleep, Half()),
         time.time,
         structlog.get_logger(),
     )
-    assert not await elector._try_to_take()
+    assert not await elector._try_acquire()
     with pytest.raises(UnreachableError):
         await elector._read()
     await elector.close()

@@ -11,12 +11,13 @@ import pytest
 
 from aischeduler.config.schema import Config
 from aischeduler.kube import connection_pool, exec_credential
-from aischeduler.kube.report_writers import IN_FLIGHT_MAX as EVENTS_IN_FLIGHT_MAX
-from aischeduler.kube.server_access import Kubeconfig, TokenFile
+from aischeduler.kube.credentials import TokenFile
+from aischeduler.kube.report_writers import WRITES_IN_FLIGHT_MAX as EVENTS_IN_FLIGHT_MAX
+from aischeduler.kube.server_access import KubeconfigCredentials
 from tests.daemon.between import Rule
 from tests.daemon.cluster import Cluster, cluster
-from tests.kube.kubeconfigs import SERVER, credential, program, runs, write
-from tests.kube.scripted import Request, reply, status
+from tests.kube.kubeconfig_files import SERVER, credential, program, runs, write
+from tests.kube.scripted_server import Request, reply, status
 
 FEW = 3
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC).timestamp()
@@ -51,9 +52,9 @@ async def test_page_of_a_proxy_in_place_of_an_answer_to_a_binding_is_no_refusal(
         await world.until(world.all_placed)
         assert len(world.between.answered) == 2
     assert said(lines, "bind refused") == []
-    (line,) = said(lines, "not the API server's answer")
+    (line,) = said(lines, "answer not from the API server")
     assert (line["request"], line["status"]) == ("POST /api/v1/namespaces/default/pods/p/binding", code)
-    assert line["reason"].startswith(f"something before the API server answered {code}")
+    assert line["reason"].startswith(f"a server in front of the API server answered {code}")
 
 
 @pytest.mark.parametrize("code", [400, 405, 502])
@@ -69,7 +70,7 @@ async def test_page_of_a_proxy_in_place_of_an_eviction_spares_no_victim(code: in
         await world.until(lambda: going(world, "guest"))
         assert len(world.between.answered) == 3
     assert said(lines, "evict refused") == []
-    assert len(said(lines, "not the API server's answer")) >= 1
+    assert len(said(lines, "answer not from the API server")) >= 1
 
 
 async def test_page_of_a_proxy_in_place_of_an_answer_to_an_event_loses_no_event(lines: Lines) -> None:
@@ -79,7 +80,7 @@ async def test_page_of_a_proxy_in_place_of_an_answer_to_an_event_loses_no_event(
         await world.pod("p")
         await world.until(lambda: scheduled(world))
     assert said(lines, "write refused") == []
-    assert len(said(lines, "not the API server's answer")) == 1
+    assert len(said(lines, "answer not from the API server")) == 1
 
 
 def revoking(token: Path, after: int) -> Rule:
@@ -118,14 +119,16 @@ async def test_token_that_is_revoked_in_a_burst_of_bindings_costs_no_pod(tmp_pat
 async def test_program_for_credentials_that_hangs_delays_neither_the_lease_nor_a_pod(
     tmp_path: Path, lines: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exec_credential, "PLUGIN_SECONDS", 4.0)
+    monkeypatch.setattr(exec_credential, "PLUGIN_TIMEOUT_SECONDS", 4.0)
     passed = 0.0
     hangs = tmp_path / "hangs"
     printed = credential(token="t", expirationTimestamp="2030-01-01T13:00:00Z")
     command = program(tmp_path / "login", f'[ -e "{hangs}" ] && touch "{hangs}.now" && sleep 60; echo \'{printed}\'')
     path = write(tmp_path / "config", SERVER, runs(command))
     clock, wall = (lambda: time.monotonic() + passed), (lambda: NOON + passed)
-    async with cluster(config=Config(), source=Kubeconfig(path, None, clock, None, wall=wall), clock=clock) as world:
+    async with cluster(
+        config=Config(), source=KubeconfigCredentials(path, None, clock, None, wall=wall), clock=clock
+    ) as world:
         await world.node("n1")
         hangs.touch()
         passed = 3500.0
@@ -136,7 +139,7 @@ async def test_program_for_credentials_that_hangs_delays_neither_the_lease_nor_a
         await world.until(lambda: renewed_after(world, before))
         assert said_of(lines) == [], "the program still runs"
         await world.until(lambda: says(lines))
-    assert said_of(lines) == [f"{path}: user 'u': the command {command!r} did not end within 4 s and was killed"]
+    assert said_of(lines) == [f"{path}: user 'u': the command {command!r} did not exit within 4 s and was killed"]
     assert said(lines, "lost the lease") == []
 
 

@@ -7,8 +7,8 @@ from structlog.testing import capture_logs
 from aischeduler.config.schema import NO_ELECTION, Config, ConstraintRule
 from aischeduler.daemon.process import Daemon
 from tests.daemon.cluster import BUDGETS, CLAIMS, NAMESPACES, NODES, POOLS, VOLUMES
-from tests.kube.docs import listing
-from tests.kube.scripted import Script, hang, reply, serving, status, until
+from tests.kube.api_objects import listing
+from tests.kube.scripted_server import Script, hang, reply, serving, status, until
 
 OTHERS = ("/api/v1/pods", NODES, NAMESPACES, BUDGETS)
 REFUSED = 'persistentvolumeclaims is forbidden: User "me" cannot list resource "persistentvolumeclaims"'

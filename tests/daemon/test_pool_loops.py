@@ -14,7 +14,7 @@ from aischeduler.kube.server_access import Server
 from aischeduler.model.actions import Action, ObjectRef, Warn
 from aischeduler.model.event_reasons import EventReason
 from tests.daemon.cluster import ALONE, brief
-from tests.kube.scripted import Half, until
+from tests.kube.scripted_server import Half, until
 
 
 @dataclass

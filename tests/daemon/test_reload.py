@@ -16,7 +16,7 @@ from aischeduler.config.load import load_config
 from aischeduler.config.schema import Config, EventsConfig
 from aischeduler.daemon.reload import Reload, Source
 from tests.daemon.cluster import cluster
-from tests.kube.scripted import until
+from tests.kube.scripted_server import until
 
 LOOK_SECONDS = 0.005
 
@@ -140,11 +140,11 @@ async def test_daemon_takes_over_what_the_schema_promises() -> None:
     async with cluster() as world:
         daemon = world.daemon
         assert daemon.components is not None
-        binder, reports = daemon.components.workers.binder, daemon.components.workers.reports
+        binder, reports = daemon.components.workers.binder, daemon.components.workers.reporter
         daemon.apply(Config(bind_in_flight=3, request_timeout_seconds=7, events=EventsConfig(per_second=5, burst=10)))
         assert binder._concurrency.size == 3
         assert {connections.answer_seconds for connections in daemon.components.connection_pools} == {7}
-        rate = reports._events.rate
+        rate = reports._event_writers.rate
         assert (rate._interval, rate._burst_seconds) == (0.2, 2.0)
         await world.node("n", cpu="8")
         for number in range(8):

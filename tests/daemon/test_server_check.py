@@ -12,7 +12,7 @@ from aischeduler.daemon.process import Daemon
 from aischeduler.daemon.server_check import check_server
 from aischeduler.kube.client import Client
 from aischeduler.kube.errors import AccessError
-from tests.kube.scripted import Script, Waits, hang, reply, serving, slam, status
+from tests.kube.scripted_server import Script, Waits, hang, reply, serving, slam, status
 
 
 async def met(script: Script) -> tuple[str, list[dict[str, Any]]]:

@@ -14,8 +14,8 @@ from aischeduler.daemon.process import Daemon
 from aischeduler.model.names import MARK_PREFIX
 from tests.daemon.cluster import EVENTS, PODS, cluster
 from tests.daemon.test_daemon import scripted_cluster
-from tests.kube.leases import LeaseServer
-from tests.kube.scripted import Script, hang, reply, serving, status, stream, until
+from tests.kube.lease_server import LeaseServer
+from tests.kube.scripted_server import Script, hang, reply, serving, status, stream, until
 
 Lines = Callable[[], list[dict[str, Any]]]
 ELECTED = Config(leader_election=LeaderElection(namespace="kube-system"))
@@ -126,7 +126,7 @@ async def test_who_ends_after_a_crowd_waits_for_no_event_that_its_rate_holds(
     monkeypatch.setattr(shutdown, "REPORTS_GRACE_SECONDS", 20.0)  # longer than a test waits
     async with cluster() as world:
         assert world.daemon.components is not None
-        world.daemon.components.workers.reports._events.rate.change(per_second=0.001, burst=1)
+        world.daemon.components.workers.reporter._event_writers.rate.set_limits(per_second=0.001, burst=1)
         await world.node("n1", cpu="40")
         for number in range(40):
             await world.pod(f"p{number}")

@@ -10,7 +10,7 @@ from aischeduler.daemon.process import Daemon
 from aischeduler.kube.pod_writes import MERGE_PATCH
 from tests.daemon.cluster import ALONE, BUDGETS, PODS, POOLS, Cluster, cluster
 from tests.daemon.test_daemon import scripted_cluster
-from tests.kube.scripted import reply, serving, until
+from tests.kube.scripted_server import reply, serving, until
 
 PDB = {"minAvailable": 2, "selector": {"matchLabels": {"app": "guest"}}}
 Lines = Callable[[], list[dict[str, Any]]]

@@ -2,10 +2,10 @@ import asyncio
 
 import pytest
 
-from aischeduler.kube.backoff import ExponentialBackoff, Rate, Throttle, Timing
+from aischeduler.kube.backoff import ExponentialBackoff, RateLimiter, Throttle, Timing
 from aischeduler.kube.event_queue import EventQueue
 from aischeduler.model.events import PodGone
-from tests.kube.scripted import Waits, until
+from tests.kube.scripted_server import Waits, until
 
 
 def test_backoff_doubles_with_jitter_up_to_its_longest() -> None:
@@ -27,37 +27,37 @@ def test_backoff_starts_anew_after_two_healthy_minutes() -> None:
 async def test_throttle_closes_for_the_longest_that_was_asked() -> None:
     waits = Waits()
     throttle = Throttle(waits.timing())
-    throttle.hold(5.0)
-    throttle.hold(2.0)
-    assert throttle.closed
-    await throttle.pass_through()
+    throttle.hold_for(5.0)
+    throttle.hold_for(2.0)
+    assert throttle.active
+    await throttle.wait()
     assert waits.seconds == [pytest.approx(6.0)]
 
 
 def test_throttle_obeys_no_absurd_wait() -> None:
     waits = Waits()
     throttle = Throttle(waits.timing())
-    throttle.hold(1e9)
+    throttle.hold_for(1e9)
     waits.now += 61.0
-    assert not throttle.closed
+    assert not throttle.active
 
 
 async def test_rate_lets_a_burst_through_and_then_one_at_a_time() -> None:
     waits = Waits()
-    rate = Rate(waits.timing(), per_second=10.0, burst=3)
+    rate = RateLimiter(waits.timing(), per_second=10.0, burst=3)
     for _ in range(5):
-        await rate.pass_through()
+        await rate.wait()
     assert sum(waits.seconds) == pytest.approx(0.2)
 
 
 async def test_inbox_keeps_order_and_makes_readers_wait_when_full() -> None:
     event_queue = EventQueue(limit=2)
-    await event_queue.emptied()
+    await event_queue.wait_empty()
     event_queue.put(PodGone("a"))
-    await event_queue.room()
+    await event_queue.wait_for_room()
     event_queue.put(PodGone("b"))
-    await event_queue.filled()
-    blocked = asyncio.create_task(event_queue.room())
+    await event_queue.wait_not_empty()
+    blocked = asyncio.create_task(event_queue.wait_for_room())
     await asyncio.sleep(0)
     assert not blocked.done()
     assert event_queue.take() == PodGone("a")
@@ -65,44 +65,44 @@ async def test_inbox_keeps_order_and_makes_readers_wait_when_full() -> None:
     assert len(event_queue) == 1
     assert event_queue.take() == PodGone("b")
     assert event_queue.take() is None
-    await event_queue.emptied()
+    await event_queue.wait_empty()
 
 
 async def test_rate_takes_other_limits_and_turns_that_were_taken_stay_taken() -> None:
     waits = Waits()
-    rate = Rate(waits.timing(), per_second=1000.0, burst=2)
+    rate = RateLimiter(waits.timing(), per_second=1000.0, burst=2)
     for _ in range(2):
-        await rate.pass_through()
-    rate.change(per_second=2.0, burst=1)
+        await rate.wait()
+    rate.set_limits(per_second=2.0, burst=1)
     for _ in range(3):
-        await rate.pass_through()
+        await rate.wait()
     assert sum(waits.seconds) == pytest.approx(1.5)
 
 
 async def test_rate_knows_how_many_turns_are_left() -> None:
     waits = Waits()
-    rate = Rate(waits.timing(), per_second=4.0, burst=3)
+    rate = RateLimiter(waits.timing(), per_second=4.0, burst=3)
     lefts = []
     for _ in range(4):
-        lefts.append(rate.left)
-        await rate.pass_through()
+        lefts.append(rate.available)
+        await rate.wait()
     assert lefts == [3, 2, 1, 0]
-    assert rate.left == 0
+    assert rate.available == 0
     waits.now += 0.5
-    assert rate.left == 2
+    assert rate.available == 2
 
 
 async def test_those_who_went_to_wait_for_a_slow_rate_do_not_wait_for_it_when_it_is_fast() -> None:
     waits = Waits()
-    rate = Rate(waits.timing(), per_second=1.0, burst=1)
+    rate = RateLimiter(waits.timing(), per_second=1.0, burst=1)
     waits.hold()
     async with asyncio.TaskGroup() as group:
         for _ in range(20):
-            group.create_task(rate.pass_through())
+            group.create_task(rate.wait())
         await asyncio.sleep(0)
-        assert rate.used_up
+        assert rate.exhausted
         assert waits.held == 1, "the others stand in line"
-        rate.change(per_second=1000.0, burst=100)
+        rate.set_limits(per_second=1000.0, burst=100)
         waits.release()
     assert waits.seconds[0] == pytest.approx(1.0)
     assert sum(waits.seconds) < 1.1
@@ -117,9 +117,9 @@ async def test_those_who_waited_at_a_throttle_go_on_at_different_times() -> None
 
     timing = Timing(lambda: 1000.0 + 5.0 * bool(waits.held == 0 and waits.seconds), waits.sleep, Chances())
     throttle = timing.throttle
-    throttle.hold(5.0)
+    throttle.hold_for(5.0)
     waits.hold()
-    waiting = [asyncio.create_task(throttle.pass_through()) for _ in range(10)]
+    waiting = [asyncio.create_task(throttle.wait()) for _ in range(10)]
     await until(lambda: waits.held == 10)
     waits.release()
     await asyncio.gather(*waiting)
@@ -128,6 +128,6 @@ async def test_those_who_waited_at_a_throttle_go_on_at_different_times() -> None
 
 def test_parts_of_one_client_share_a_throttle() -> None:
     timing, other = Waits().timing(), Waits().timing()
-    timing.throttle.hold(5.0)
-    assert timing.throttle.closed
-    assert not other.throttle.closed
+    timing.throttle.hold_for(5.0)
+    assert timing.throttle.active
+    assert not other.throttle.active

@@ -2,22 +2,22 @@ import asyncio
 
 import pytest
 
-from aischeduler.kube import connection_pool as wire_module
-from aischeduler.kube.binder import BINDS_AHEAD, Binder, BindTerms
-from aischeduler.kube.concurrency_limit import CROWD, FIRST, USUAL
+from aischeduler.kube import connection_pool
+from aischeduler.kube.binder import QUEUED_PER_IN_FLIGHT, Binder, BinderOptions
+from aischeduler.kube.concurrency_limit import BACKLOG, BACKLOG_MIN, INITIAL
 from aischeduler.kube.connection_pool import ConnectionPool
-from aischeduler.kube.credential import Credential
+from aischeduler.kube.credentials import Credential
 from aischeduler.kube.errors import RefusedError, UnreachableError
 from aischeduler.kube.pod_writes import BindAccepted
 from aischeduler.model.events import BindRefusal, BindRefused
 from tests.build import a_pod, replace
-from tests.kube.binding import BIND, BOUND, FREE, PATH, World, conflict, late_server, refusal
-from tests.kube.scripted import Answer, hang, reply, serving, slam, status, until
+from tests.kube.binder_world import BIND, BOUND, FREE, PATH, World, conflict, late_server, refusal
+from tests.kube.scripted_server import Answer, hang, reply, serving, slam, status, until
 
 
 @pytest.fixture(autouse=True)
 def quick_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire_module, "SWEEP_SECONDS", 0.01)
+    monkeypatch.setattr(connection_pool, "SWEEP_SECONDS", 0.01)
 
 
 async def test_created_is_accepted() -> None:
@@ -106,7 +106,7 @@ async def test_tired_server_holds_back_every_task() -> None:
     async with world.running(in_flight=1) as binder:
         binder.submit(BIND)
         binder.submit(BIND)
-        await binder.work_queue.none_unfinished()
+        await binder.work_queue.wait_finished()
     assert world.waits.seconds == [pytest.approx(8.0)]
     assert world.outcomes == [BindAccepted("u1", "n1")] * 2
     assert world.posts == 3
@@ -122,9 +122,9 @@ async def test_unknown_credentials_are_read_again_and_the_bind_sent_again() -> N
             return Credential(next(tokens))
 
     async with serving(world.script) as server:
-        server.source = Source()
+        server.credential_source = Source()
         connections = ConnectionPool(server, 1)
-        binder = Binder(connections, world.read, world.waits.timing(), BindTerms(1, world.engine), world.failed)
+        binder = Binder(connections, world.read, world.waits.timing(), BinderOptions(1, world.engine), world.failed)
         task = asyncio.create_task(binder.run(lambda _, outcome, __: world.outcomes.append(outcome)))
         binder.submit(BIND)
         await until(lambda: world.outcomes)
@@ -143,40 +143,40 @@ async def test_binds_are_counted_until_they_are_taken_and_until_they_have_their_
             binder.submit(BIND)
         assert (binder.work_queue.waiting, binder.work_queue.unfinished) == (3, 3)
         await until(lambda: binder.work_queue.waiting == 2)
-        idle = asyncio.create_task(binder.work_queue.none_waiting())
+        idle = asyncio.create_task(binder.work_queue.wait_empty())
         await asyncio.sleep(0.005)
         assert not idle.done()
         release.set()
         await idle
-        await binder.work_queue.none_unfinished()
+        await binder.work_queue.wait_finished()
         assert (binder.work_queue.waiting, binder.work_queue.unfinished) == (0, 0)
 
 
 async def test_there_is_no_room_while_too_many_wait() -> None:
     world, release = late_server()
     async with world.running(in_flight=1) as binder:
-        await binder.work_queue.room(BIND.pool)
-        for _ in range(BINDS_AHEAD + 2):
+        await binder.work_queue.wait_for_room(BIND.pool)
+        for _ in range(QUEUED_PER_IN_FLIGHT + 2):
             binder.submit(BIND)
-        await until(lambda: binder.work_queue.waiting == BINDS_AHEAD + 1)
+        await until(lambda: binder.work_queue.waiting == QUEUED_PER_IN_FLIGHT + 1)
         await finds_no_room(binder, release)
 
 
 async def test_fewer_bindings_under_way_let_fewer_wait() -> None:
     world, release = late_server()
     async with world.running(in_flight=2) as binder:
-        for _ in range(2 + BINDS_AHEAD + 1):
+        for _ in range(2 + QUEUED_PER_IN_FLIGHT + 1):
             binder.submit(BIND)
-        await until(lambda: binder.work_queue.waiting == BINDS_AHEAD + 1)
-        await binder.work_queue.room(BIND.pool)
-        binder.bound(1)
+        await until(lambda: binder.work_queue.waiting == QUEUED_PER_IN_FLIGHT + 1)
+        await binder.work_queue.wait_for_room(BIND.pool)
+        binder.set_in_flight_max(1)
         await finds_no_room(binder, release)
 
 
-@pytest.mark.parametrize(("waiting", "under_way"), [(CROWD - 1, FIRST), (2 * CROWD, USUAL)])
+@pytest.mark.parametrize(("waiting", "under_way"), [(BACKLOG - 1, INITIAL), (2 * BACKLOG, BACKLOG_MIN)])
 async def test_crowd_has_more_bindings_under_way_before_the_first_answer(waiting: int, under_way: int) -> None:
     world, _ = late_server()
-    async with world.running(in_flight=USUAL) as binder:
+    async with world.running(in_flight=BACKLOG_MIN) as binder:
         for _ in range(waiting):
             binder.submit(BIND)
         for _ in range(10):
@@ -191,19 +191,19 @@ async def test_single_binding_of_a_pool_waits_for_one_of_each_other_pool() -> No
             binder.submit(replace(BIND, pod=a_pod(f"crowd{number}", uid=f"c{number}"), pool="crowded"))
         binder.submit(replace(BIND, pod=a_pod("single", uid="single"), pool="quiet"))
         release.set()
-        await binder.work_queue.none_unfinished()
+        await binder.work_queue.wait_finished()
     bound = [outcome.uid for outcome in world.outcomes]
     assert bound.index("single") == 1
 
 
 async def finds_no_room(binder: Binder, release: asyncio.Event) -> None:
-    """Check that the pool has no room before the server is released, and has some after it."""
-    blocked = asyncio.create_task(binder.work_queue.room(BIND.pool))
+    """Check that the pool has no room until the server is released."""
+    blocked = asyncio.create_task(binder.work_queue.wait_for_room(BIND.pool))
     await asyncio.sleep(0.005)
     assert not blocked.done()
     release.set()
     await blocked
-    await binder.work_queue.none_unfinished()
+    await binder.work_queue.wait_finished()
 
 
 async def test_bug_while_reading_costs_another_look_and_not_the_binder() -> None:
@@ -217,7 +217,7 @@ async def test_bug_while_sending_leads_to_a_look_at_the_pod(monkeypatch: pytest.
     async def send(*_: object) -> None:
         raise TypeError("a bug")
 
-    monkeypatch.setattr(wire_module.ConnectionPool, "send", send)
+    monkeypatch.setattr(connection_pool.ConnectionPool, "send", send)
     bugs: list[str] = []
     world = World(reads=[BOUND], failed=lambda job, error: bugs.append(f"{job}: {error}"))
     assert await world.bind() == BindAccepted("u1", "n1")

@@ -7,20 +7,22 @@ from pathlib import Path
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from aischeduler.kube import connection_pool, http_connection
-from aischeduler.kube.client import IN_FLIGHT_MAX, LIST_SECONDS, Client
+from aischeduler.kube.client import LIST_SECONDS, REQUESTS_IN_FLIGHT_MAX, Client, LineSplitter
 from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.errors import RefusedError, UnreachableError
-from aischeduler.kube.exec_credential import PLUGIN_AGAIN_SECONDS
+from aischeduler.kube.exec_credential import RERUN_SECONDS
 from aischeduler.kube.http_connection import Answer
 from aischeduler.kube.list_pager import pages, read_raw
 from aischeduler.kube.server_access import REREAD_SECONDS, Server, Tls, from_kubeconfig
 from aischeduler.kube.watched_resources import nodes
 from tests.controlplane.certificates import Authority, Identity
-from tests.kube.kubeconfigs import credential, printing, runs, times_asked
-from tests.kube.scripted import Answer as ScriptedAnswer
-from tests.kube.scripted import Script, hang, reply, serving, slam, status, stream, until
+from tests.kube.kubeconfig_files import credential, printing, runs, times_asked
+from tests.kube.scripted_server import Answer as ScriptedAnswer
+from tests.kube.scripted_server import Script, hang, reply, serving, slam, status, stream, until
 
 
 async def test_refusal_says_what_the_server_said() -> None:
@@ -37,9 +39,11 @@ async def test_refusal_without_a_status_is_not_the_api_servers_and_quotes_the_bo
     script.on("get", "/x", reply(502, b"<html>bad gateway"))
     script.on("watch", "/x", reply(404, b"default backend - 404"))
     async with serving(script) as server, Client(server) as client:
-        with pytest.raises(UnreachableError, match=r"GET /x: something before the API server answered 502.*<html>bad"):
+        with pytest.raises(
+            UnreachableError, match=r"GET /x: a server in front of the API server answered 502.*<html>bad"
+        ):
             await client.get("/x")
-        with pytest.raises(UnreachableError, match="GET /x: something before the API server answered 404"):
+        with pytest.raises(UnreachableError, match="GET /x: a server in front of the API server answered 404"):
             async with client.watch("/x", {"watch": "true"}, 1.0):
                 pytest.fail("a watch begins with what no API server said")
 
@@ -71,7 +75,7 @@ async def test_cut_connection_is_unreachable() -> None:
     async with serving(script) as server, Client(server) as client:
         with pytest.raises(UnreachableError, match="GET /cut"):
             await client.get("/cut")
-        with pytest.raises(UnreachableError, match="GET /x: the connection broke within the answer"):
+        with pytest.raises(UnreachableError, match="GET /x: the connection broke during the answer"):
             await client.get("/x")
 
 
@@ -80,8 +84,8 @@ async def test_watch_begins_beside_as_many_reads_that_hang_as_may_be_under_way()
     script.always["get", "/pod"] = lambda _: hang
     script.on("watch", "/pods", stream(b"line"))
     async with serving(script) as server, Client(server) as client:
-        reads = [asyncio.create_task(client.get("/pod")) for _ in range(2 * IN_FLIGHT_MAX)]
-        await until(lambda: len(script.asked("get")) == IN_FLIGHT_MAX)
+        reads = [asyncio.create_task(client.get("/pod")) for _ in range(2 * REQUESTS_IN_FLIGHT_MAX)]
+        await until(lambda: len(script.asked("get")) == REQUESTS_IN_FLIGHT_MAX)
         async with client.watch("/pods", {"watch": "true"}, 1.0) as watch:
             assert await watch.read() == b"line"
         for read in reads:
@@ -129,7 +133,7 @@ async def test_list_may_take_longer_than_the_read_of_one_object(monkeypatch: pyt
 
 @asynccontextmanager
 async def serving_tls(script: Script, authority: Authority, identity: Identity) -> AsyncIterator[Server]:
-    """Serve to those who have a certificate of the authority."""
+    """Serve clients with a certificate of the CA."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(authority.certificate))
     context.load_cert_chain(identity.certificate, identity.key)
     context.verify_mode = ssl.CERT_REQUIRED
@@ -201,7 +205,7 @@ async def test_401_opens_a_connection_with_the_new_certificate_of_a_program(tmp_
             with pytest.raises(RefusedError, match="first is not known"):
                 await client.get("/x")
             with_program(tmp_path, address, authority, authority.client("second", ""))
-            now += PLUGIN_AGAIN_SECONDS
+            now += RERUN_SECONDS
             assert await client.get("/x") == b"second"
             assert await client.get("/x") == b"second"
     assert (script.connections, times_asked(tmp_path)) == (2, 2)
@@ -220,7 +224,7 @@ async def test_401_opens_a_connection_with_the_new_certificate_in_the_files(tmp_
 
 
 def with_program(directory: Path, server: Server, authority: Authority, me: Identity) -> str:
-    """Write a kubeconfig whose program prints this certificate."""
+    """Write a kubeconfig whose plugin prints this certificate."""
     path = directory / "config"
     document = yaml.safe_load(Path(write_kubeconfig(path, server, authority, None)).read_text())
     printed = credential(clientCertificateData=me.certificate.read_text(), clientKeyData=me.key.read_text())
@@ -230,7 +234,7 @@ def with_program(directory: Path, server: Server, authority: Authority, me: Iden
 
 
 def known_as(name: str) -> ScriptedAnswer:
-    """Answer with the name in the certificate of whoever asks, and know only this one."""
+    """Answer with the common name of the client certificate; accept only this one."""
 
     async def answer(writer: asyncio.StreamWriter) -> None:
         subject = dict(pairs for (pairs,) in writer.get_extra_info("peercert")["subject"])["commonName"]
@@ -272,7 +276,7 @@ async def test_new_authority_in_the_file_is_trusted_after_a_while(tmp_path: Path
     identity = new.server("kube-apiserver")
     context.load_cert_chain(identity.certificate, identity.key)
     async with serving(script, context) as address:
-        tls = Tls(ssl.create_default_context(cafile=str(bundle)), authority_file=str(bundle))
+        tls = Tls(ssl.create_default_context(cafile=str(bundle)), ca_file=str(bundle))
         tls.reload()
         server = Server(address.host, address.port, lambda: now, tls=tls)
         connection_pool = ConnectionPool(server, 1)
@@ -310,3 +314,19 @@ async def test_authority_that_left_the_file_is_trusted_no_more_by_new_connection
         with pytest.raises(UnreachableError, match="CERTIFICATE_VERIFY_FAILED"):
             await last.send(b"GET", b"/x")
         await last.close()
+
+
+@given(st.lists(st.binary(min_size=1, max_size=20).filter(lambda b: b"\n" not in b), max_size=10), st.integers(1, 7))
+def test_lines_come_out_whole_however_they_are_cut(lines: list[bytes], size: int) -> None:
+    text = b"".join(line + b"\n" for line in lines)
+    splitter = LineSplitter()
+    found = [line for i in range(0, len(text), size) for line in splitter.feed(text[i : i + size])]
+    assert found == lines
+    assert not splitter.unfinished
+
+
+def test_a_line_that_has_begun_is_unfinished() -> None:
+    splitter = LineSplitter()
+    assert splitter.feed(b"one\ntw") == [b"one"]
+    assert splitter.unfinished
+    assert splitter.feed(b"o\n") == [b"two"]

@@ -1,67 +1,67 @@
 from heapq import heappop, heappush
 
-from aischeduler.kube.concurrency_limit import FIRST, PERIOD_SECONDS, REST_PERIODS, USUAL, ConcurrencyLimit
+from aischeduler.kube.concurrency_limit import BACKLOG_MIN, INITIAL, PERIOD_SECONDS, REST_PERIODS, ConcurrencyLimit
 
 
 class Server:
-    """A server that answers after `seconds`, and at most `per_second` of them, and a client that keeps it busy."""
+    """A server that answers after `seconds`, at most `per_second` requests, and a client that keeps it busy."""
 
-    def __init__(self, limit: int, first: int = FIRST) -> None:
+    def __init__(self, limit: int, first: int = INITIAL) -> None:
         self.now = 0.0
-        self.window = ConcurrencyLimit(limit, lambda: self.now, first)
+        self.limit = ConcurrencyLimit(limit, lambda: self.now, first)
         self.sizes: list[int] = []
         self._under_way: list[tuple[float, float]] = []
         self._free_at = 0.0
 
     def crowded(self) -> "Server":
-        """Let a crowd wait."""
-        self.window.crowd()
+        """Let a backlog wait."""
+        self.limit.note_backlog()
         return self
 
     def work(
         self, seconds: float, per_second: float, lasts: float, *, more_waits: bool = True, luck: int = 0
     ) -> list[int]:
-        """Keep as many requests under way as the window allows; return its size after each answer.
+        """Keep as many requests in flight as the limit allows; return the limit after each answer.
 
-        With `luck` every so many answers are as quick as if nobody else had asked.
+        With `luck` every so many answers are as fast as without load.
         """
         end, sizes = self.now + lasts, list[int]()
         while self.now < end:
-            while len(self._under_way) < self.window.size:
+            while len(self._under_way) < self.limit.size:
                 self._free_at = max(self.now, self._free_at) + 1 / per_second
                 heappush(self._under_way, (self._free_at + seconds, self.now))
             at, began = heappop(self._under_way)
             self.now = max(self.now, at)
             lucky = luck and len(sizes) % luck == 0
-            self.window.answered(seconds if lucky else self.now - began, more_waits=more_waits)
-            sizes.append(self.window.size)
+            self.limit.record_answer(seconds if lucky else self.now - began, more_waits=more_waits)
+            sizes.append(self.limit.size)
         return sizes
 
 
 def test_few_waiting_pods_get_fewer_connections_than_a_crowd() -> None:
-    window = ConcurrencyLimit(256, lambda: 0.0)
-    assert window.size == FIRST
-    assert window.crowd()
-    assert window.size == USUAL
-    assert not window.crowd()
+    limit = ConcurrencyLimit(256, lambda: 0.0)
+    assert limit.size == INITIAL
+    assert limit.note_backlog()
+    assert limit.size == BACKLOG_MIN
+    assert not limit.note_backlog()
 
 
 def test_crowd_takes_nothing_from_a_window_that_has_grown_for_a_distant_server() -> None:
     server = Server(limit=256)
     assert server.work(seconds=0.2, per_second=5000, lasts=10)[-1] == 256
-    assert not server.window.crowd()
-    assert server.window.size == 256
+    assert not server.limit.note_backlog()
+    assert server.limit.size == 256
 
 
 def test_busy_server_nearby_gets_no_more_but_for_trials() -> None:
     sizes = Server(limit=256).crowded().work(seconds=0.003, per_second=800, lasts=60)
-    assert set(sizes) == {USUAL, 2 * USUAL}
-    assert sizes.count(USUAL) > 0.85 * len(sizes)
+    assert set(sizes) == {BACKLOG_MIN, 2 * BACKLOG_MIN}
+    assert sizes.count(BACKLOG_MIN) > 0.85 * len(sizes)
 
 
 def test_busy_server_that_answers_some_quickly_is_not_even_tried_with_more() -> None:
     sizes = Server(limit=256).crowded().work(seconds=0.003, per_second=800, lasts=60, luck=50)
-    assert set(sizes) == {USUAL}
+    assert set(sizes) == {BACKLOG_MIN}
 
 
 def test_distant_server_gets_as_many_as_allowed_within_seconds() -> None:
@@ -87,12 +87,12 @@ def test_window_shrinks_again_when_the_server_is_quick_again() -> None:
     server.work(seconds=0.2, per_second=5000, lasts=10)
     sizes = server.work(seconds=0.003, per_second=800, lasts=6 * 2 * REST_PERIODS * PERIOD_SECONDS)
     assert sizes[0] == 256
-    assert sizes[-1] in (USUAL, 2 * USUAL)
+    assert sizes[-1] in (BACKLOG_MIN, 2 * BACKLOG_MIN)
 
 
 def test_nothing_is_learnt_while_there_is_little_to_do() -> None:
     sizes = Server(limit=256).work(seconds=0.2, per_second=5000, lasts=10, more_waits=False)
-    assert set(sizes) == {FIRST}
+    assert set(sizes) == {INITIAL}
 
 
 def test_limit_below_the_first_window_holds() -> None:
@@ -112,13 +112,13 @@ def test_server_that_is_merely_slow_gets_no_more_for_long() -> None:
 
 
 def test_limit_that_is_changed_holds_at_once_and_lets_no_less_through_than_at_the_start() -> None:
-    window = ConcurrencyLimit(256, lambda: 0.0)
-    assert not window.bound(5)
-    assert window.size == 5
-    assert window.bound(7)
-    assert window.size == 7
-    assert window.bound(200)
-    assert window.size == FIRST
+    limit = ConcurrencyLimit(256, lambda: 0.0)
+    assert not limit.set_limit(5)
+    assert limit.size == 5
+    assert limit.set_limit(7)
+    assert limit.size == 7
+    assert limit.set_limit(200)
+    assert limit.size == INITIAL
 
 
 def test_limit_below_the_usual_window_holds_for_a_crowd_too() -> None:

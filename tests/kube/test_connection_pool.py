@@ -6,11 +6,11 @@ import pytest
 from aischeduler.kube import connection_pool as module
 from aischeduler.kube import http_connection
 from aischeduler.kube.connection_pool import ConnectionPool
-from aischeduler.kube.credential import Credential
+from aischeduler.kube.credentials import Credential
 from aischeduler.kube.errors import UnreachableError
 from aischeduler.kube.http_connection import Answer, Stream
 from aischeduler.kube.server_access import Server
-from tests.kube.scripted import Script, hang, reply, serving, slam, status, stream, until
+from tests.kube.scripted_server import Script, hang, reply, serving, slam, status, stream, until
 
 JSON = b"application/json"
 
@@ -98,7 +98,7 @@ async def test_time_in_which_nothing_is_answered_is_counted(monkeypatch: pytest.
     async with serving(script) as server:
         connections = ConnectionPool(server, 1)
         sending = asyncio.create_task(send(connections))
-        await until(lambda: connections.stood_still_seconds >= 0.2)
+        await until(lambda: connections.stalled_seconds >= 0.2)
         go.set()
         assert (await sending).status == 201
         await connections.close()
@@ -115,7 +115,7 @@ async def test_time_in_which_something_is_answered_is_not_counted(monkeypatch: p
         end = asyncio.get_running_loop().time() + 1.0
         while asyncio.get_running_loop().time() < end:
             await send(connections)
-        assert connections.stood_still_seconds == 0.0
+        assert connections.stalled_seconds == 0.0
         hanging.cancel()
         await connections.close()
 
@@ -129,7 +129,7 @@ async def test_time_in_which_nothing_is_under_way_is_not_counted(monkeypatch: py
         await send(connections)
         await asyncio.sleep(0.1)
         await send(connections)
-        assert connections.stood_still_seconds == 0.0
+        assert connections.stalled_seconds == 0.0
         await connections.close()
 
 
@@ -209,8 +209,8 @@ async def test_limit_can_be_raised(monkeypatch: pytest.MonkeyPatch) -> None:
         connections = ConnectionPool(server, 1)
         sending = [asyncio.create_task(send(connections)) for _ in range(4)]
         await until(lambda: len(script.requests) == 1)
-        connections.widen(3)
-        connections.widen(2)
+        connections.raise_limit(3)
+        connections.raise_limit(2)
         await until(lambda: len(script.requests) == 3)
         await connections.close()
         for task in sending:
@@ -241,7 +241,7 @@ async def test_token_is_sent_and_renewed() -> None:
     script = Script()
     script.always["post", "/x"] = lambda _: reply(201)
     async with serving(script) as server:
-        server.source = Source()
+        server.credential_source = Source()
         connections = ConnectionPool(server, 1)
         await send(connections)
         script.on("post", "/x", status(401, "Unauthorized"))
@@ -284,7 +284,7 @@ async def test_stream_that_is_cut_tells_what_came_before_the_error() -> None:
         connections = ConnectionPool(server, 1)
         async with connections.stream(b"/x", 5.0) as answer:
             assert await answer.read() == b"half"
-            with pytest.raises(UnreachableError, match="within the answer"):
+            with pytest.raises(UnreachableError, match="during the answer"):
                 await answer.read()
         await connections.close()
 
@@ -304,7 +304,7 @@ async def test_stream_that_falls_silent_is_unreachable(monkeypatch: pytest.Monke
 
 async def test_stream_whose_reader_is_slow_is_not_silent_and_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SWEEP_SECONDS", 0.01)
-    monkeypatch.setattr(http_connection, "AHEAD_BYTES_MAX", 1000)
+    monkeypatch.setattr(http_connection, "BUFFERED_BYTES_MAX", 1000)
     script = Script()
     script.on("get", "/x", stream(*[b"%06d" % number * 1000 for number in range(200)], end="clean"))
     async with serving(script) as server:

@@ -1,14 +1,14 @@
-"""What an answer of 401 means to requests in flight, and answers that no API server gave."""
+"""A 401 with requests in flight, and answers that did not come from an API server."""
 
 import asyncio
 
 import pytest
 
 from aischeduler.kube.connection_pool import ConnectionPool
-from aischeduler.kube.credential import Credential
+from aischeduler.kube.credentials import Credential
 from aischeduler.kube.errors import InterceptedError
 from aischeduler.kube.http_connection import Answer
-from tests.kube.scripted import Rule, Script, reply, serving, status, stream, until
+from tests.kube.scripted_server import Rule, Script, reply, serving, status, stream, until
 
 
 async def send(connections: ConnectionPool) -> Answer:
@@ -16,7 +16,7 @@ async def send(connections: ConnectionPool) -> Answer:
 
 
 class Tokens:
-    """A token that can be changed; counts how often it was read after a refusal."""
+    """A token that can change; it counts the reads after a refusal."""
 
     def __init__(self) -> None:
         self.token = b"Bearer old"
@@ -29,7 +29,7 @@ class Tokens:
 
 
 def knows(token: bytes) -> Rule:
-    """Take requests with this token, refuse others."""
+    """Accept requests with this token, refuse others."""
     unknown = status(401, "Unauthorized", "Unauthorized")
     return lambda request: reply(201) if request.headers["authorization"].encode() == token else unknown
 
@@ -38,7 +38,7 @@ async def test_burst_of_refused_tokens_is_one_renewal_and_each_request_is_sent_a
     script, tokens = Script(), Tokens()
     script.always["post", "/x"] = knows(b"Bearer new")
     async with serving(script) as server:
-        server.source = tokens
+        server.credential_source = tokens
         connections = ConnectionPool(server, 8)
         await server.authorization()
         tokens.token = b"Bearer new"
@@ -58,7 +58,7 @@ async def test_request_that_is_refused_after_others_renewed_the_token_is_sent_ag
     script.on("post", "/x", refuse_late)
     script.always["post", "/x"] = knows(b"Bearer new")
     async with serving(script) as server:
-        server.source = tokens
+        server.credential_source = tokens
         connections = ConnectionPool(server, 8)
         late = asyncio.create_task(send(connections))
         await until(lambda: script.requests)
@@ -74,7 +74,7 @@ async def test_burst_of_refused_tokens_that_nothing_replaces_is_one_renewal_and_
     script, tokens, told = Script(), Tokens(), set[str]()
     script.always["post", "/x"] = knows(b"Bearer new")
     async with serving(script) as server:
-        server.source, server.troubled = tokens, told.add
+        server.credential_source, server.on_credential_failure = tokens, told.add
         connections = ConnectionPool(server, 8)
         answers = await asyncio.gather(*(send(connections) for _ in range(50)))
         await connections.close()
@@ -87,7 +87,7 @@ async def test_stream_that_is_refused_is_opened_again_with_the_new_token() -> No
     script, tokens = Script(), Tokens()
     script.on("get", "/x", status(401, "Unauthorized"), stream(b"one", end="clean"))
     async with serving(script) as server:
-        server.source = tokens
+        server.credential_source = tokens
         connections = ConnectionPool(server, 1)
         await server.authorization()
         tokens.token = b"Bearer new"
@@ -118,9 +118,9 @@ async def test_answer_that_is_no_status_is_something_before_the_api_server(code:
     script, told = Script(), list[InterceptedError]()
     script.on("post", "/x", reply(code, body))
     async with serving(script) as server:
-        server.intercepted = told.append
+        server.on_intercepted = told.append
         connections = ConnectionPool(server, 1)
-        with pytest.raises(InterceptedError, match=f"before the API server answered {code}, without a Status"):
+        with pytest.raises(InterceptedError, match=f"in front of the API server answered {code}, without a Status"):
             await send(connections)
         await connections.close()
     assert [(error.status, error.request) for error in told] == [(code, "POST /x")]

@@ -13,7 +13,7 @@ from aischeduler.model.node import Node, Taint
 from aischeduler.model.pod import HostPort, Pod, Toleration
 from aischeduler.model.resources import Request
 from aischeduler.model.selectors import NodeTerm, Operator, PreferredTerm, Requirement
-from tests.kube import docs
+from tests.kube import api_objects
 
 MEMORY_100M = 100_000_000
 
@@ -36,7 +36,7 @@ def asking(**requests: Any) -> dict[str, Any]:
 
 def test_pod_of_the_first_job_is_read() -> None:
     found = decode_pod(
-        docs.pod(
+        api_objects.pod(
             "test-job-cpu-x",
             metadata={"annotations": {"resource.aibee.cn/pool": "cpu-pool", "other": "x"}},
             spec={
@@ -59,14 +59,14 @@ def test_pod_of_the_first_job_is_read() -> None:
 
 def test_annotation_wins_over_label_and_label_is_accepted() -> None:
     key = "resource.aibee.cn/pool"
-    assert decode_pod(docs.pod(metadata={"labels": {key: "l"}, "annotations": {key: "a"}})).pool == "a"
-    assert decode_pod(docs.pod(metadata={"labels": {key: "l"}, "annotations": {}})).pool == "l"
-    assert decode_pod(docs.pod(metadata={"labels": None})).pool == ""
+    assert decode_pod(api_objects.pod(metadata={"labels": {key: "l"}, "annotations": {key: "a"}})).pool == "a"
+    assert decode_pod(api_objects.pod(metadata={"labels": {key: "l"}, "annotations": {}})).pool == "l"
+    assert decode_pod(api_objects.pod(metadata={"labels": None})).pool == ""
 
 
 @pytest.mark.parametrize("name", ["two\nlines", "red \x1b[31m", "x" * 254, "rtl \u202e"])
 def test_pool_name_that_is_none_is_escaped_and_short(name: str) -> None:
-    found = decode_pod(docs.pod(metadata={"annotations": {"resource.aibee.cn/pool": name}})).pool
+    found = decode_pod(api_objects.pod(metadata={"annotations": {"resource.aibee.cn/pool": name}})).pool
     assert found.isascii()
     assert found.isprintable()
     assert 0 < len(found) < 100
@@ -75,36 +75,36 @@ def test_pool_name_that_is_none_is_escaped_and_short(name: str) -> None:
 
 def test_annotation_of_250_kilobytes_costs_nothing_that_is_kept() -> None:
     key = "resource.aibee.cn/pool"
-    found = decode_pod(docs.pod(metadata={"annotations": {"notes": "n" * 250_000, key: "p" * 250_000}}))
+    found = decode_pod(api_objects.pod(metadata={"annotations": {"notes": "n" * 250_000, key: "p" * 250_000}}))
     assert len(found.pool) < 100
 
 
 def test_pods_of_one_job_share_their_labels() -> None:
     specs = SpecCache()
     labels = {"job-name": "j", "resource.aibee.cn/pool": "gpu"}
-    first, second = (decode_pod(docs.pod(name, metadata={"labels": labels}), specs) for name in ("a", "b"))
+    first, second = (decode_pod(api_objects.pod(name, metadata={"labels": labels}), specs) for name in ("a", "b"))
     assert first.labels == labels
     assert first.labels is second.labels
-    assert decode_pod(docs.pod("c"), specs).labels == {}
+    assert decode_pod(api_objects.pod("c"), specs).labels == {}
 
 
 def test_memory_of_labels_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decode_pod_spec, "KIN_MAX", 10)
+    monkeypatch.setattr(decode_pod_spec, "LABELS_AND_OWNERS_MAX", 10)
     specs = SpecCache()
     for number in range(50):
-        found = decode_pod(docs.pod(metadata={"labels": {"index": str(number)}}), specs)
+        found = decode_pod(api_objects.pod(metadata={"labels": {"index": str(number)}}), specs)
         assert found.labels == {"index": str(number)}
-    assert len(specs._kin) <= 10
+    assert len(specs._labels_and_owners) <= 10
 
 
 @pytest.mark.parametrize("labels", ["text", 5, {"a": 1}])
 def test_labels_that_are_no_texts_are_none(labels: Any) -> None:
-    assert decode_pod(docs.pod(metadata={"labels": labels})).labels == {}
+    assert decode_pod(api_objects.pod(metadata={"labels": labels})).labels == {}
 
 
 def test_what_preemption_asks_of_a_pod_is_read() -> None:
     found = decode_pod(
-        docs.pod(
+        api_objects.pod(
             metadata={"deletionTimestamp": "2026-01-02T04:00:00Z", "deletionGracePeriodSeconds": 3600},
             spec={"preemptionPolicy": "Never"},
             status={"startTime": "2026-01-02T03:04:06Z", "nominatedNodeName": "n1"},
@@ -113,10 +113,10 @@ def test_what_preemption_asks_of_a_pod_is_read() -> None:
     assert not found.preempts
     assert found.started_seconds == found.created_seconds + 1
     assert (found.nominated_node, found.grace_seconds, found.terminating) == ("n1", 3600, True)
-    plain = decode_pod(docs.pod(spec={"preemptionPolicy": "PreemptLowerPriority"}))
+    plain = decode_pod(api_objects.pod(spec={"preemptionPolicy": "PreemptLowerPriority"}))
     assert (plain.preempts, plain.guarded, plain.started_seconds) == (True, False, 0)
     assert (plain.nominated_node, plain.grace_seconds) == ("", 0)
-    assert decode_pod(docs.pod() | {"status": None}).started_seconds == 0
+    assert decode_pod(api_objects.pod() | {"status": None}).started_seconds == 0
 
 
 @pytest.mark.parametrize(
@@ -134,20 +134,20 @@ def test_what_preemption_asks_of_a_pod_is_read() -> None:
     ],
 )
 def test_pods_of_daemon_sets_and_mirrors_are_guarded(metadata: Any, guarded: bool) -> None:
-    assert decode_pod(docs.pod(metadata=metadata)).guarded is guarded
+    assert decode_pod(api_objects.pod(metadata=metadata)).guarded is guarded
 
 
 def test_equal_bytes_share_one_spec() -> None:
     specs = SpecCache()
     spec = {"containers": [container(resources=asking(cpu="1"))]}
-    first, second = (decode_pod(docs.pod(name, spec=spec), specs) for name in ("a", "b"))
+    first, second = (decode_pod(api_objects.pod(name, spec=spec), specs) for name in ("a", "b"))
     assert first.spec is second.spec
 
 
 def test_what_does_not_decide_does_not_part_classes() -> None:
-    one = decode_pod(docs.pod(spec={"containers": [container(env=[{"name": "A"}], resources=asking(cpu="1"))]}))
+    one = decode_pod(api_objects.pod(spec={"containers": [container(env=[{"name": "A"}], resources=asking(cpu="1"))]}))
     limits = {"limits": {"cpu": "2"}, "requests": {"cpu": "1000m"}}
-    other = decode_pod(docs.pod(spec={"containers": [container("x", volumeMounts=[], resources=limits)]}))
+    other = decode_pod(api_objects.pod(spec={"containers": [container("x", volumeMounts=[], resources=limits)]}))
     assert one.spec.key == other.spec.key
 
 
@@ -169,8 +169,8 @@ def test_what_does_not_decide_does_not_part_classes() -> None:
     ],
 )
 def test_what_decides_parts_classes(spec: dict[str, Any]) -> None:
-    plain = decode_pod(docs.pod(spec={"containers": [container()]}))
-    assert decode_pod(docs.pod(spec=spec)).spec.key != plain.spec.key
+    plain = decode_pod(api_objects.pod(spec={"containers": [container()]}))
+    assert decode_pod(api_objects.pod(spec=spec)).spec.key != plain.spec.key
 
 
 @pytest.mark.parametrize(
@@ -185,14 +185,14 @@ def test_what_decides_parts_classes(spec: dict[str, Any]) -> None:
 )
 def test_pod_is_said_to_wait_where_its_status_says_so_and_since_when(condition: dict[str, Any], said: bool) -> None:
     status = {"conditions": [{"type": "PodScheduled", **condition}]}
-    assert decode_pod(docs.pod(status=status)).said_to_wait is said
-    assert not decode_pod(docs.pod(spec={"nodeName": "n1"}, status=status)).said_to_wait
-    assert not decode_pod(docs.pod(status={"conditions": None})).said_to_wait
+    assert decode_pod(api_objects.pod(status=status)).said_to_wait is said
+    assert not decode_pod(api_objects.pod(spec={"nodeName": "n1"}, status=status)).said_to_wait
+    assert not decode_pod(api_objects.pod(status={"conditions": None})).said_to_wait
 
 
 def test_init_containers_sidecars_overhead_and_pod_level_amounts_count() -> None:
     found = decode_pod(
-        docs.pod(
+        api_objects.pod(
             spec={
                 "containers": [container(resources=asking(cpu="1", memory="1Gi"))],
                 "initContainers": [
@@ -208,13 +208,13 @@ def test_init_containers_sidecars_overhead_and_pod_level_amounts_count() -> None
 
 
 def test_numbers_are_quantities_too() -> None:
-    found = decode_pod(docs.pod(spec={"containers": [container(resources=asking(cpu=1.5, memory=1024))]}))
+    found = decode_pod(api_objects.pod(spec={"containers": [container(resources=asking(cpu=1.5, memory=1024))]}))
     assert found.spec.request.amounts == {"cpu": 1500, "memory": 1024}
 
 
 def test_bad_quantity_names_the_field_and_the_rest_counts() -> None:
     found = decode_pod(
-        docs.pod(spec={"nodeName": "n1", "containers": [container(resources=asking(cpu="1.5.3", memory="1Gi"))]})
+        api_objects.pod(spec={"nodeName": "n1", "containers": [container(resources=asking(cpu="1.5.3", memory="1Gi"))]})
     )
     assert found.spec.invalid.startswith("spec.containers[0].resources.requests.cpu: '1.5.3' is not a quantity")
     assert found.spec.request.amounts == {"memory": 2**30}
@@ -223,7 +223,7 @@ def test_bad_quantity_names_the_field_and_the_rest_counts() -> None:
 
 
 def test_quantity_of_250_kilobytes_makes_a_short_reason() -> None:
-    found = decode_pod(docs.pod(spec={"containers": [container(resources=asking(cpu="9" * 250_000))]}))
+    found = decode_pod(api_objects.pod(spec={"containers": [container(resources=asking(cpu="9" * 250_000))]}))
     assert 0 < len(found.spec.invalid) < 200
 
 
@@ -234,10 +234,12 @@ def test_bound_pod_counts_what_the_kubelet_granted() -> None:
     }
     spec = {"containers": [container(resources=asking(cpu="1"))]}
     pending, bound = spec, spec | {"nodeName": "n1"}
-    assert decode_pod(docs.pod(spec=bound, status=grown)).spec.request.amounts == {"cpu": 4000}
-    assert decode_pod(docs.pod(spec=pending, status=grown)).spec.request.amounts == {"cpu": 1000}
-    same = decode_pod(docs.pod(spec=bound, status={"containerStatuses": [{"name": "c", "resources": asking(cpu="1")}]}))
-    assert same.spec.key == decode_pod(docs.pod(spec=pending)).spec.key
+    assert decode_pod(api_objects.pod(spec=bound, status=grown)).spec.request.amounts == {"cpu": 4000}
+    assert decode_pod(api_objects.pod(spec=pending, status=grown)).spec.request.amounts == {"cpu": 1000}
+    same = decode_pod(
+        api_objects.pod(spec=bound, status={"containerStatuses": [{"name": "c", "resources": asking(cpu="1")}]})
+    )
+    assert same.spec.key == decode_pod(api_objects.pod(spec=pending)).spec.key
 
 
 def test_affinity_and_selector_are_read() -> None:
@@ -251,7 +253,7 @@ def test_affinity_and_selector_are_read() -> None:
     }
     preferred = [{"weight": 5, "preference": {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}}]
     found = decode_pod(
-        docs.pod(
+        api_objects.pod(
             spec={
                 "nodeSelector": {"b": "2", "a": "1"},
                 "affinity": {
@@ -286,7 +288,7 @@ def test_affinity_and_selector_are_read() -> None:
 )
 def test_bad_affinity_names_the_field(terms: dict[str, Any], reason: str) -> None:
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [terms]}}}
-    found = decode_pod(docs.pod(spec={"affinity": affinity})).spec
+    found = decode_pod(api_objects.pod(spec={"affinity": affinity})).spec
     assert reason in found.invalid
 
 
@@ -294,13 +296,15 @@ def test_host_ports_of_containers_and_sidecars_are_read() -> None:
     ports = [{"containerPort": 80, "hostPort": 8080, "protocol": "UDP", "hostIP": "10.0.0.1"}, {"containerPort": 81}]
     sidecar = container("s", restartPolicy="Always", ports=[{"hostPort": 9}])
     init = container("i", ports=[{"hostPort": 10}])
-    found = decode_pod(docs.pod(spec={"containers": [container(ports=ports)], "initContainers": [sidecar, init]})).spec
+    found = decode_pod(
+        api_objects.pod(spec={"containers": [container(ports=ports)], "initContainers": [sidecar, init]})
+    ).spec
     assert found.host_ports == (HostPort("TCP", 9), HostPort("UDP", 8080, "10.0.0.1"))
 
 
 def test_gates_phase_and_termination_are_read() -> None:
     found = decode_pod(
-        docs.pod(
+        api_objects.pod(
             metadata={"deletionTimestamp": "2026-01-02T03:04:05Z"},
             spec={"schedulingGates": [{"name": "later"}]},
             status={"phase": "Running"},
@@ -311,13 +315,13 @@ def test_gates_phase_and_termination_are_read() -> None:
 
 def test_nulls_are_what_absent_fields_are() -> None:
     nulls = {"containers": None, "initContainers": None, "tolerations": None, "affinity": None, "priority": None}
-    found = decode_pod(docs.pod(spec=nulls | {"nodeSelector": None, "schedulingGates": None, "overhead": None}))
-    assert found.spec == decode_pod(docs.pod(spec={"containers": []})).spec
+    found = decode_pod(api_objects.pod(spec=nulls | {"nodeSelector": None, "schedulingGates": None, "overhead": None}))
+    assert found.spec == decode_pod(api_objects.pod(spec={"containers": []})).spec
 
 
 def test_node_is_read() -> None:
     found = decode_node(
-        docs.node(
+        api_objects.node(
             metadata={"labels": {"pool": "cpu"}},
             spec={"unschedulable": True, "taints": [{"key": "k", "effect": "NoSchedule"}]},
             status={"capacity": {"cpu": "8"}, "allocatable": {"cpu": "7500m", "nvidia.com/gpu": "8", "memory": "1Ki"}},
@@ -335,10 +339,10 @@ def test_node_is_read() -> None:
 
 
 def test_node_without_amounts_has_none() -> None:
-    assert decode_node(docs.node(status={})).allocatable == {}
+    assert decode_node(api_objects.node(status={})).allocatable == {}
 
 
 def test_bad_quantity_of_a_node_counts_as_nothing_and_is_named() -> None:
-    found = decode_node(docs.node(status={"allocatable": {"cpu": "1.5.3", "memory": "1Ki"}}))
+    found = decode_node(api_objects.node(status={"allocatable": {"cpu": "1.5.3", "memory": "1Ki"}}))
     assert found.allocatable == {"memory": 1024}
     assert found.invalid.startswith("status.allocatable.cpu: '1.5.3' is not a quantity")

@@ -11,11 +11,11 @@ from aischeduler.kube.decode_pool import read_pool
 from aischeduler.kube.pool_schema import pool_schema
 from aischeduler.model.pool import MakeRoom, Placement, Pool, ReclaimPolicy
 from aischeduler.model.selectors import Operator, Requirement
-from tests.kube import docs
+from tests.kube import api_objects
 
 
 def decode_pool(spec: Any) -> Pool:
-    return read_pool(msgspec.json.decode(json.dumps(docs.pool("cpu", spec=spec)).encode(), type=PoolDocument))
+    return read_pool(msgspec.json.decode(json.dumps(api_objects.pool("cpu", spec=spec)).encode(), type=PoolDocument))
 
 
 def test_pool_is_read() -> None:
@@ -93,13 +93,13 @@ def test_empty_selector_matches_every_node() -> None:
         ({"borrowingPools": ["gpu", "GPU"]}, "spec.borrowingPools[1]: 'GPU' is not the name of a Pool"),
         ({"borrowingPools": ["g" * 254]}, "spec.borrowingPools[0]: 'ggg"),
         ({"borrowingPools": ["gpu", "cpu"]}, "spec.borrowingPools: a pool cannot borrow from itself"),
-        ({"borrowingPools": ["gpu", "gpu"]}, "spec.borrowingPools[1]: 'gpu' is there twice"),
+        ({"borrowingPools": ["gpu", "gpu"]}, "spec.borrowingPools[1]: 'gpu' appears twice"),
         ({"borrowingPools": [f"p{i}" for i in range(257)]}, "spec.borrowingPools: has 257 items"),
         ({"lendingLimit": ["cpu"]}, "spec.lendingLimit: a list is not an object"),
         ({"lendingLimit": {"cpu": -1}}, "spec.lendingLimit.cpu: -1 is below zero"),
         ({"lendingLimit": {"memory": "-1Gi"}}, "spec.lendingLimit.memory: -1Gi is below zero"),
         ({"lendingLimit": {"cpu": "many"}}, "spec.lendingLimit.cpu: 'many' is not a quantity"),
-        ({"lendingLimit": {"cpu": 1.5}}, 'spec.lendingLimit.cpu: a fraction is written in quotes: "1.5"'),
+        ({"lendingLimit": {"cpu": 1.5}}, 'spec.lendingLimit.cpu: a fraction must be in quotes: "1.5"'),
         ({"lendingLimit": {"gpu": 1}}, "spec.lendingLimit.'gpu': is not the name of a resource, such as cpu, memory, "),
         ({"borrowingLimit": {"not a name!": 1}}, "spec.borrowingLimit.'not a name!': is not the name of a resource"),
         ({"lendingLimit": {"cpu": True}}, "spec.lendingLimit.cpu: true is not a quantity"),

@@ -20,8 +20,8 @@ def test_scheduled_event_of_a_loan_says_who_may_take_the_room_back() -> None:
 def test_sentence_about_nodes_names_their_pool() -> None:
     def told(message: str) -> str:
         report = ReportWaiting(a_pod("p"), "cpu", "cpu", message, "d-1")
-        assert event_messages.failed_scheduling(report).text == event_messages.why_waiting(report)
-        return event_messages.why_waiting(report)
+        assert event_messages.failed_scheduling(report).text == event_messages.waiting_message(report)
+        return event_messages.waiting_message(report)
 
     assert told("0/2 nodes are available: 2 Insufficient cpu.").startswith("pool cpu: 0/2 nodes are available: 2 ")
     assert told("no nodes available to schedule pods") == "pool cpu: no nodes available to schedule pods"
@@ -70,7 +70,7 @@ def test_event_on_an_object_with_a_long_name_has_a_name_that_is_allowed() -> Non
 
 
 def test_note_is_cut_to_1024_bytes_of_whole_characters() -> None:
-    assert event_messages.cut("a" * 1024) == "a" * 1024
-    cut = event_messages.cut("池" * 1000)
+    assert event_messages.truncate("a" * 1024) == "a" * 1024
+    cut = event_messages.truncate("池" * 1000)
     assert len(cut.encode()) <= 1024
     assert cut.endswith("池 ...")

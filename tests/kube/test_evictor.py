@@ -5,15 +5,15 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from aischeduler.kube import connection_pool as wire_module
+from aischeduler.kube import connection_pool
 from aischeduler.kube.connection_pool import ConnectionPool
-from aischeduler.kube.errors import Failed
-from aischeduler.kube.eviction import EVICT_TRIES_MAX, Ended, Evicted, Eviction, Left
-from aischeduler.kube.evictor import IN_FLIGHT, EvictionOptions, Evictor
+from aischeduler.kube.errors import OnInternalError
+from aischeduler.kube.eviction_writes import EVICT_TRIES_MAX, Evicted, Eviction, EvictionOutcome, NotNeeded
+from aischeduler.kube.evictor import EVICTIONS_IN_FLIGHT, EvictionOptions, Evictor
 from aischeduler.model.actions import Cause, Evict
 from aischeduler.model.events import EvictRefused, Spared
 from tests.build import a_pod
-from tests.kube.scripted import Answer, Script, Waits, broken, hang, reply, serving, slam, status, until
+from tests.kube.scripted_server import Answer, Script, Waits, broken, hang, reply, serving, slam, status, until
 
 OWNER = a_pod("owner", uid="u-owner")
 POD = "/api/v1/namespaces/default/pods/v"
@@ -31,13 +31,13 @@ class World:
 
     script: Script = field(default_factory=Script)
     waits: Waits = field(default_factory=Waits)
-    ends: list[Ended] = field(default_factory=list)
-    failed: Failed = broken
+    ends: list[EvictionOutcome] = field(default_factory=list)
+    failed: OnInternalError = broken
     honour_budgets: bool = False
     bugs: list[Exception] = field(default_factory=list)
-    """What hearing the next ends raises."""
+    """The errors that the next calls of the outcome callback raise."""
 
-    def hear(self, _action: Evict, ended: Ended, _seconds: float) -> None:
+    def hear(self, _action: Evict, ended: EvictionOutcome, _seconds: float) -> None:
         if self.bugs:
             raise self.bugs.pop()
         self.ends.append(ended)
@@ -45,9 +45,9 @@ class World:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Evictor]:
         async with serving(self.script) as server:
-            connections = ConnectionPool(server, IN_FLIGHT, answer_seconds=0.03)
-            mandate = EvictionOptions("ai-scheduler", self.honour_budgets, lambda: 1_767_323_045.0)
-            evictor = Evictor(connections, self.waits.timing(), mandate, self.failed)
+            connections = ConnectionPool(server, EVICTIONS_IN_FLIGHT, answer_seconds=0.03)
+            options = EvictionOptions("ai-scheduler", self.honour_budgets, lambda: 1_767_323_045.0)
+            evictor = Evictor(connections, self.waits.timing(), options, self.failed)
             task = asyncio.create_task(evictor.run(self.hear))
             try:
                 yield evictor
@@ -57,11 +57,11 @@ class World:
                     await task
                 await connections.close()
 
-    async def evict(self, action: Evict | None = None) -> Ended:
+    async def evict(self, action: Evict | None = None) -> EvictionOutcome:
         async with self.running() as evictor:
             assert evictor.submit(action or evict())
             async with asyncio.timeout(5):
-                await evictor.work_queue.none_unfinished()
+                await evictor.work_queue.wait_finished()
         (ended,) = self.ends
         return ended
 
@@ -72,7 +72,7 @@ class World:
 
 @pytest.fixture(autouse=True)
 def quick_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire_module, "SWEEP_SECONDS", 0.01)
+    monkeypatch.setattr(connection_pool, "SWEEP_SECONDS", 0.01)
 
 
 async def test_victim_is_marked_and_then_deleted() -> None:
@@ -94,14 +94,14 @@ async def test_eviction_api_is_asked_where_budgets_are_honoured() -> None:
 
 async def test_victim_known_to_terminate_is_left_without_a_request() -> None:
     world = World()
-    assert isinstance(await world.evict(evict(terminating=True)), Left)
+    assert isinstance(await world.evict(evict(terminating=True)), NotNeeded)
     assert world.sent == []
 
 
 async def test_victim_found_to_be_gone_at_its_mark_is_not_deleted() -> None:
     world = World()
     world.script.on("patch", MARK, status(409, "Conflict", "Precondition failed: UID in precondition: a, b"))
-    assert isinstance(await world.evict(), Left)
+    assert isinstance(await world.evict(), NotNeeded)
     assert world.sent == ["PATCH"]
 
 
@@ -110,7 +110,7 @@ async def test_delete_without_an_answer_is_sent_again_without_a_second_mark(lost
     world = World()
     world.script.on("patch", MARK, reply(200))
     world.script.on("delete", POD, lost, status(404, "NotFound"))
-    assert isinstance(await world.evict(), Left)
+    assert isinstance(await world.evict(), NotNeeded)
     assert world.sent == ["PATCH", "DELETE", "DELETE"]
 
 
@@ -142,16 +142,16 @@ async def test_only_so_many_are_evicted_at_one_time() -> None:
     world, release = World(), asyncio.Event()
     late = released_by(release)
     async with world.running() as evictor:
-        for number in range(IN_FLIGHT + 3):
+        for number in range(EVICTIONS_IN_FLIGHT + 3):
             name = f"v{number}"
             world.script.on("patch", f"/api/v1/namespaces/default/pods/{name}/status", late)
             evictor.submit(evict(name))
-        await until(lambda: len(world.sent) == IN_FLIGHT)
-        assert (evictor.work_queue.waiting, evictor.work_queue.unfinished) == (3, IN_FLIGHT + 3)
+        await until(lambda: len(world.sent) == EVICTIONS_IN_FLIGHT)
+        assert (evictor.work_queue.waiting, evictor.work_queue.unfinished) == (3, EVICTIONS_IN_FLIGHT + 3)
         release.set()
         async with asyncio.timeout(5):
-            await evictor.work_queue.none_unfinished()
-    assert len(world.ends) == IN_FLIGHT + 3
+            await evictor.work_queue.wait_finished()
+    assert len(world.ends) == EVICTIONS_IN_FLIGHT + 3
 
 
 def released_by(release: asyncio.Event) -> Callable[[asyncio.StreamWriter], Awaitable[None]]:
@@ -166,7 +166,7 @@ async def test_bug_costs_one_eviction_and_not_the_evictor(monkeypatch: pytest.Mo
     async def send(*_: object) -> None:
         raise TypeError("a bug")
 
-    monkeypatch.setattr(wire_module.ConnectionPool, "send", send)
+    monkeypatch.setattr(connection_pool.ConnectionPool, "send", send)
     bugs: list[str] = []
     world = World(failed=lambda job, error: bugs.append(f"{job}: {error}"))
     ended = await world.evict()
@@ -182,7 +182,7 @@ async def test_end_that_nobody_can_be_told_of_costs_itself() -> None:
     async with world.running() as evictor:
         for name in ("v", "w"):
             evictor.submit(evict(name, terminating=True))
-        await evictor.work_queue.none_unfinished()
+        await evictor.work_queue.wait_finished()
     assert bugs == ["end of an eviction: a bug"]
     assert len(world.ends) == 1
 
@@ -194,8 +194,8 @@ async def test_bug_in_an_eviction_is_told_as_refused(monkeypatch: pytest.MonkeyP
     bugs: list[str] = []
     world = World(failed=lambda job, error: bugs.append(f"{job}: {error}"))
     world.script.on("patch", MARK, reply(200))
-    monkeypatch.setattr(Eviction, "hear", hear)
-    assert await world.evict() == EvictRefused("u-v", Spared.UNAVAILABLE, "a bug of the scheduler")
+    monkeypatch.setattr(Eviction, "read_answer", hear)
+    assert await world.evict() == EvictRefused("u-v", Spared.UNAVAILABLE, "an internal error of the scheduler")
     assert bugs == ["evictor: a bug"]
 
 
@@ -219,5 +219,5 @@ async def test_newest_version_of_a_victim_is_known() -> None:
     world.script.on("delete", POD, reply(200, {"kind": "Pod", "metadata": {"name": "v", "resourceVersion": "43"}}))
     async with world.running() as evictor:
         evictor.submit(evict())
-        await evictor.work_queue.none_unfinished()
-        assert evictor.newest == 43
+        await evictor.work_queue.wait_finished()
+        assert evictor.newest_version == 43

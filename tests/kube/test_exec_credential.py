@@ -10,18 +10,18 @@ import pytest
 import uvloop
 
 from aischeduler.kube import exec_credential as module
-from aischeduler.kube.credential import Credential
+from aischeduler.kube.credentials import Credential
 from aischeduler.kube.errors import LINE_LENGTH_MAX, AccessError
 from aischeduler.kube.exec_credential import (
-    EARLY_SECONDS,
-    LOOK_SECONDS,
     OUTPUT_BYTES_MAX,
-    PLUGIN_AGAIN_SECONDS,
+    POLL_SECONDS,
+    REFRESH_BEFORE_SECONDS,
+    RERUN_SECONDS,
     ExecCredentialCache,
     ExecPlugin,
 )
-from tests.kube.kubeconfigs import V1, credential, printing, program, times_asked
-from tests.kube.scripted import until
+from tests.kube.kubeconfig_files import V1, credential, printing, program, times_asked
+from tests.kube.scripted_server import until
 
 V1BETA1 = "client.authentication.k8s.io/v1beta1"
 AT_END = "$.status.expirationTimestamp"
@@ -45,7 +45,7 @@ async def ask(one: ExecPlugin) -> Credential:
 
 
 async def failure(one: ExecPlugin) -> str:
-    """Return why a program gives no credentials: one sentence that begins with file, user and command."""
+    """Return why a plugin gives no credential, without the file, user and command at its beginning."""
     with pytest.raises(AccessError) as caught:
         await ask(one)
     start = f"/config: user 'u': the command {one.command!r} "
@@ -86,16 +86,16 @@ async def test_what_was_said_is_good_until_its_end(tmp_path: Path) -> None:
     clock, wall = Clock(0.0), Clock(NOON)
     said = credential(token="first", expirationTimestamp="2030-01-01T13:00:00Z")
     one = ExecCredentialCache(plugin(printing(tmp_path / "x", said)), clock, wall)
-    good_seconds = 3600.0 - EARLY_SECONDS
-    assert await one.read(refused=False) == Credential(b"Bearer first", left_seconds=good_seconds)
+    good_seconds = 3600.0 - REFRESH_BEFORE_SECONDS
+    assert await one.read(refused=False) == Credential(b"Bearer first", valid_seconds=good_seconds)
     clock.now += good_seconds - 1
     wall.now += good_seconds - 1
-    assert await one.read(refused=False) == Credential(b"Bearer first", left_seconds=1.0)
+    assert await one.read(refused=False) == Credential(b"Bearer first", valid_seconds=1.0)
     assert times_asked(tmp_path) == 1
     printing(tmp_path / "x", credential(token="second", expirationTimestamp="2030-01-01T14:00:00+00:00"))
-    clock.now += EARLY_SECONDS + 1
-    wall.now += EARLY_SECONDS + 1
-    assert await one.read(refused=False) == Credential(b"Bearer second", left_seconds=good_seconds)
+    clock.now += REFRESH_BEFORE_SECONDS + 1
+    wall.now += REFRESH_BEFORE_SECONDS + 1
+    assert await one.read(refused=False) == Credential(b"Bearer second", valid_seconds=good_seconds)
     assert times_asked(tmp_path) == 2
 
 
@@ -103,12 +103,12 @@ async def test_what_ends_soon_is_good_while_its_successor_is_asked_for(tmp_path:
     clock, wall = Clock(0.0), Clock(NOON)
     said = credential(token="first", expirationTimestamp="2030-01-01T12:01:00Z")
     one = ExecCredentialCache(plugin(printing(tmp_path / "x", said)), clock, wall)
-    assert await one.read(refused=False) == Credential(b"Bearer first", left_seconds=30.0)
+    assert await one.read(refused=False) == Credential(b"Bearer first", valid_seconds=30.0)
     printing(tmp_path / "x", credential(token="second"))
     clock.now += 30
     wall.now += 30
-    assert await one.read(refused=False) == Credential(b"Bearer first", left_seconds=LOOK_SECONDS)
-    await until(lambda: one._asking is None)
+    assert await one.read(refused=False) == Credential(b"Bearer first", valid_seconds=POLL_SECONDS)
+    await until(lambda: one._running is None)
     assert await one.read(refused=False) == Credential(b"Bearer second")
     assert times_asked(tmp_path) == 2
 
@@ -116,7 +116,7 @@ async def test_what_ends_soon_is_good_while_its_successor_is_asked_for(tmp_path:
 async def test_program_that_hangs_leaves_what_still_holds_in_force_is_killed_and_asked_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PLUGIN_SECONDS", 0.3)
+    monkeypatch.setattr(module, "PLUGIN_TIMEOUT_SECONDS", 0.3)
     clock, wall = Clock(0.0), Clock(NOON)
     said = credential(token="first", expirationTimestamp="2030-01-01T12:01:00Z")
     one = ExecCredentialCache(plugin(printing(tmp_path / "x", said)), clock, wall)
@@ -125,16 +125,16 @@ async def test_program_that_hangs_leaves_what_still_holds_in_force_is_killed_and
     clock.now += 30
     wall.now += 30
     assert (await one.read(refused=False)).header == b"Bearer first"
-    await until(lambda: one._asking is None)
+    await until(lambda: one._running is None)
     found = await one.read(refused=False)
-    trouble = f"/config: user 'u': the command '{tmp_path / 'x'}' did not end within 0.3 s and was killed"
-    assert found == Credential(b"Bearer first", left_seconds=PLUGIN_AGAIN_SECONDS, trouble=trouble)
+    trouble = f"/config: user 'u': the command '{tmp_path / 'x'}' did not exit within 0.3 s and was killed"
+    assert found == Credential(b"Bearer first", valid_seconds=RERUN_SECONDS, failure=trouble)
     assert not any(alive(int(pid)) for pid in (tmp_path / "pids").read_text().split())
     printing(tmp_path / "x", credential(token="second"))
-    clock.now += PLUGIN_AGAIN_SECONDS
-    wall.now += PLUGIN_AGAIN_SECONDS
+    clock.now += RERUN_SECONDS
+    wall.now += RERUN_SECONDS
     await one.read(refused=False)
-    await until(lambda: one._asking is None)
+    await until(lambda: one._running is None)
     assert await one.read(refused=False) == Credential(b"Bearer second")
 
 
@@ -158,7 +158,7 @@ async def test_refused_token_is_asked_for_again_but_not_at_once(tmp_path: Path) 
     for _ in range(3):
         assert (await one.read(refused=True)).header == b"Bearer same"
     assert times_asked(tmp_path) == 1
-    clock.now += PLUGIN_AGAIN_SECONDS
+    clock.now += RERUN_SECONDS
     await one.read(refused=True)
     assert times_asked(tmp_path) == 2
 
@@ -168,11 +168,11 @@ async def test_failure_is_told_again_until_it_is_time_to_ask_again(tmp_path: Pat
     command = program(tmp_path / "x", f'echo asked >> "{tmp_path}/asked"; exit 3')
     one = ExecCredentialCache(plugin(command), clock, Clock(NOON))
     for _ in range(3):
-        with pytest.raises(AccessError, match="ended with status 3"):
+        with pytest.raises(AccessError, match="exited with status 3"):
             await one.read(refused=False)
     assert times_asked(tmp_path) == 1
     printing(tmp_path / "x", credential(token="made"))
-    clock.now += PLUGIN_AGAIN_SECONDS
+    clock.now += RERUN_SECONDS
     assert (await one.read(refused=False)).header == b"Bearer made"
 
 
@@ -189,9 +189,9 @@ async def test_command_that_cannot_be_started_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
-        ("echo first >&2; echo 'token is over' >&2; echo >&2; exit 7", "ended with status 7: token is over"),
-        ("exit 1", "ended with status 1"),
-        ("kill -9 $$", "was ended by signal 9"),
+        ("echo first >&2; echo 'token is over' >&2; echo >&2; exit 7", "exited with status 7: token is over"),
+        ("exit 1", "exited with status 1"),
+        ("kill -9 $$", "was killed by signal 9"),
         ("echo secret", "printed no ExecCredential: JSON is malformed: invalid character (byte 0)"),
         (
             f"echo '{credential(token=5)}'",
@@ -208,7 +208,7 @@ async def test_command_that_cannot_be_started_is_told(tmp_path: Path) -> None:
             f"echo '{credential(token='t', clientKeyData='k')}'",
             "printed only one of clientCertificateData and clientKeyData",
         ),
-        (f"echo '{credential(token='sécret')}'", "printed a token that has characters that no token has"),
+        (f"echo '{credential(token='sécret')}'", "printed a token that contains characters that a token cannot have"),
         (
             f"echo '{credential(token='t', expirationTimestamp='2030-01-01T13:00:00')}'",
             f"printed no ExecCredential: Expected `datetime` with a timezone component - at `{AT_END}`",
@@ -221,11 +221,11 @@ async def test_program_that_gives_nothing_is_told(tmp_path: Path, script: str, r
 
 async def test_complaint_is_shortened(tmp_path: Path) -> None:
     reason = await failure(plugin(program(tmp_path / "x", "head -c 100000 /dev/zero | tr '\\0' x >&2; exit 1")))
-    assert reason == "ended with status 1: " + "x" * LINE_LENGTH_MAX
+    assert reason == "exited with status 1: " + "x" * LINE_LENGTH_MAX
 
 
 def alive(pid: int) -> bool:
-    """Say whether a process runs; one that has ended and was not waited for does not."""
+    """Say whether a process runs; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -233,7 +233,7 @@ def alive(pid: int) -> bool:
 
 
 def slow(directory: Path) -> tuple[str, Callable[[], list[int]]]:
-    """Return a program that waits for one that it started, and what tells both by their numbers."""
+    """Return a plugin that waits for a child process, and a function that returns the process ids."""
     script = f'sleep 60 & echo "$$ $!" > "{directory}/begun"; mv "{directory}/begun" "{directory}/pids"; wait'
     return program(directory / "x", script), lambda: [int(pid) for pid in (directory / "pids").read_text().split()]
 
@@ -241,9 +241,9 @@ def slow(directory: Path) -> tuple[str, Callable[[], list[int]]]:
 async def test_program_that_takes_too_long_is_killed_with_what_it_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PLUGIN_SECONDS", 1.0)
+    monkeypatch.setattr(module, "PLUGIN_TIMEOUT_SECONDS", 1.0)
     command, pids = slow(tmp_path)
-    assert await failure(plugin(command)) == "did not end within 1 s and was killed"
+    assert await failure(plugin(command)) == "did not exit within 1 s and was killed"
     await until(lambda: not any(alive(pid) for pid in pids()))
 
 
@@ -265,10 +265,10 @@ async def test_program_that_prints_too_much_is_killed(tmp_path: Path) -> None:
 async def test_program_that_leaves_somebody_with_its_output_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PLUGIN_SECONDS", 1.0)
+    monkeypatch.setattr(module, "PLUGIN_TIMEOUT_SECONDS", 1.0)
     leave = f'setsid sleep 60 & echo $! > "{tmp_path}/pids"'
     command = program(tmp_path / "x", f"{leave}; echo '{credential(token='t')}'")
-    assert await failure(plugin(command)) == "did not end within 1 s and was killed"
+    assert await failure(plugin(command)) == "did not exit within 1 s and was killed"
     os.kill(int((tmp_path / "pids").read_text()), signal.SIGKILL)
 
 
@@ -281,14 +281,14 @@ async def test_loop_goes_on_while_a_program_runs(tmp_path: Path) -> None:
 
 
 def test_uvloop_runs_and_ends_programs_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PLUGIN_SECONDS", 1.0)
+    monkeypatch.setattr(module, "PLUGIN_TIMEOUT_SECONDS", 1.0)
     command, pids = slow(tmp_path)
 
     async def both() -> None:
         good = printing(tmp_path / "good", json.dumps(json.loads(credential(token="made")), indent=2))
         assert (await ask(plugin(good))).header == b"Bearer made"
         assert await failure(plugin("no-such-thing")) == "cannot be found"
-        assert await failure(plugin(command)) == "did not end within 1 s and was killed"
+        assert await failure(plugin(command)) == "did not exit within 1 s and was killed"
         await until(lambda: not any(alive(pid) for pid in pids()))
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

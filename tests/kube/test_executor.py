@@ -24,9 +24,9 @@ from aischeduler.model.events import (
     Spared,
 )
 from tests.build import a_pod
-from tests.kube.executing import BIND, EVENTS, EVICT, EVICT_LINE, PATH, POD, POOLS, REFUSED, World
-from tests.kube.scripted import reply, status, until
-from tests.kube.summaries import a_report
+from tests.kube.executor_world import BIND, EVENTS, EVICT, EVICT_LINE, PATH, POD, POOLS, REFUSED, World
+from tests.kube.pool_reports import a_report
+from tests.kube.scripted_server import reply, status, until
 
 
 async def test_accepted_bind_is_logged_and_reported_and_told_by_the_watch_alone() -> None:
@@ -121,7 +121,7 @@ async def test_eviction_beyond_the_limit_is_refused_at_once(monkeypatch: pytest.
     world = World()
     async with world.running() as executor:
         executor.perform([EVICT])
-    assert world.events == [EvictRefused("uid-p", Spared.UNAVAILABLE, "too many evictions wait")]
+    assert world.events == [EvictRefused("uid-p", Spared.UNAVAILABLE, "too many evictions are queued")]
     assert world.script.requests == []
 
 
@@ -140,7 +140,7 @@ async def test_reports_wait_for_binds_and_evictions(action: Bind | Evict, method
     world.script.on("post", POOLS, reply(201))
     async with world.running(limit=64) as executor:
         world.script.always[method, path] = lambda _: late
-        executor.perform([*[action] * (1 + evictor_module.IN_FLIGHT), CreatePool("default")])
+        executor.perform([*[action] * (1 + evictor_module.EVICTIONS_IN_FLIGHT), CreatePool("default")])
         await until(lambda: world.script.asked(method, path))
         await asyncio.sleep(0.02)
         assert world.script.asked("post", POOLS) == []
@@ -167,7 +167,7 @@ async def test_nomination_and_new_pool_are_written_and_logged() -> None:
         "pool": "cpu",
         "decision": "d-3",
         "node": "n1",
-        "reason": "holds room on the node",
+        "reason": "the node holds room for the pod",
     }
     assert (created["event"], created["pool"]) == ("pool created", "default")
 
@@ -190,21 +190,21 @@ async def test_edits_and_whom_they_turned_are_logged() -> None:
         "reason": "disableSharing: false -> true, nodeSelector changed",
     }
     assert loan == level | {
-        "event": "became a loan",
+        "event": "loan started",
         "pod": "p",
         "namespace": "default",
         "uid": "uid-p",
         "pool": "gpu",
         "home_pool": "cpu",
         "node": "n1",
-        "reason": "an edit: the node is of another pool than its own",
+        "reason": "after an edit the node belongs to another pool than the pod",
     }
     assert home == level | {
-        "event": "came home",
+        "event": "loan ended",
         "pool": "cpu",
         "home_pool": "cpu",
         "pods": 8000,
-        "reason": "an edit: the node is of its own pool",
+        "reason": "after an edit the node belongs to the pod's own pool",
     }
 
 
@@ -263,8 +263,8 @@ async def test_bug_in_one_action_costs_no_pod_its_binding(monkeypatch: pytest.Mo
     def fail(_reports: Reporter, _about: object) -> None:
         raise TypeError("a bug")
 
-    monkeypatch.setattr(Reporter, "waiting", fail)
-    monkeypatch.setattr(Reporter, "binding", fail)
+    monkeypatch.setattr(Reporter, "report_waiting", fail)
+    monkeypatch.setattr(Reporter, "withdraw_waiting", fail)
     async with world.running() as executor:
         executor.perform([ReportWaiting(POD, "cpu", "cpu", "no room", "d-2"), BIND])
         await until(lambda: world.observed)

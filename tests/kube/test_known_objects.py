@@ -1,10 +1,10 @@
-"""What is told of nodes, most news of which say that they live."""
+"""The events of nodes, whose updates are mostly heartbeats."""
 
 from aischeduler.kube import watched_resources
 from aischeduler.model.events import NodeSeen
-from tests.kube.docs import line, listing, node, trouble
-from tests.kube.reflecting import World, told
-from tests.kube.scripted import reply, stream
+from tests.kube.api_objects import line, listing, node, trouble
+from tests.kube.reflector_world import World, told
+from tests.kube.scripted_server import reply, stream
 
 NODES = "/api/v1/nodes"
 

@@ -7,11 +7,11 @@ import yaml
 
 from aischeduler.kube.errors import AccessError
 from aischeduler.kube.kubeconfig import FILE_BYTES_MAX, read_entries
-from tests.kube.kubeconfigs import SERVER, write
+from tests.kube.kubeconfig_files import SERVER, write
 
 
 def refusal(path: str, context: str | None = None) -> str:
-    """Return why a context cannot be read: one sentence that begins with the file."""
+    """Return why a context cannot be read: a sentence that begins with the file."""
     with pytest.raises(AccessError) as caught:
         read_entries(path, context)
     sentence = str(caught.value)
@@ -100,7 +100,7 @@ def test_file_that_is_no_kubeconfig_is_refused(tmp_path: Path, text: bytes) -> N
         ({"current-context": "on"}, "there is no context 'on'; did you mean one?"),
         ({"users": []}, "there is no user 'u'"),
         ({"clusters": [{"name": "C", "cluster": SERVER}]}, "there is no cluster 'c'; did you mean C?"),
-        ({"users": [{"name": "u", "user": {}}, {"name": "u"}]}, "user 'u' stands there 2 times"),
+        ({"users": [{"name": "u", "user": {}}, {"name": "u"}]}, "user 'u' is defined 2 times"),
         ({"contexts": [{"name": "one", "context": {"user": "u"}}]}, "context 'one' names no cluster"),
         ({"contexts": [{"name": "one", "context": []}]}, "context 'one': Expected `object`, got `array`"),
         ({"users": [{"name": "u", "user": {"token": 5}}]}, "user 'u': Expected `str | null`, got `int` - at `$.token`"),

@@ -8,7 +8,7 @@ import pytest
 from aischeduler.kube.errors import AccessError
 from aischeduler.kube.exec_credential import GROUP, ExecPlugin
 from aischeduler.kube.kubeconfig_context import KubeconfigContext, read_kubeconfig_context
-from tests.kube.kubeconfigs import SERVER, V1, runs, write
+from tests.kube.kubeconfig_files import SERVER, V1, runs, write
 
 HOST = SERVER["server"]
 
@@ -28,7 +28,7 @@ def plugin(directory: Path, user: Any, **cluster: Any) -> ExecPlugin:
 
 
 def refusal(directory: Path, user: Any, **cluster: Any) -> str:
-    """Return why a context cannot be used: one sentence that begins with the file."""
+    """Return why a context cannot be used: a sentence that begins with the file."""
     with pytest.raises(AccessError) as caught:
         access(directory, user, **cluster)
     sentence = str(caught.value)
@@ -42,7 +42,7 @@ def test_files_are_named_relative_to_the_kubeconfig(tmp_path: Path) -> None:
     user = {"client-certificate": "me.crt", "client-key": "/abs/me.key"}
     assert access(tmp_path, user, **cluster) == KubeconfigContext(
         HOST,
-        authority_file=str(tmp_path / "pki/ca.crt"),
+        ca_file=str(tmp_path / "pki/ca.crt"),
         certificate_file=str(tmp_path / "me.crt"),
         key_file="/abs/me.key",
         server_name="kubernetes",
@@ -55,7 +55,7 @@ def test_of_several_files_each_is_where_its_own_paths_begin(tmp_path: Path) -> N
     write(tmp_path / "a" / "config", {**SERVER, "certificate-authority": "ca.crt"}, {}, users=[])
     write(tmp_path / "b" / "config", {}, {"client-certificate": "me.crt"}, clusters=[])
     read = read_kubeconfig_context(f"{tmp_path / 'a' / 'config'}:{tmp_path / 'b' / 'config'}", None)
-    assert (read.authority_file, read.certificate_file) == (str(tmp_path / "a/ca.crt"), str(tmp_path / "b/me.crt"))
+    assert (read.ca_file, read.certificate_file) == (str(tmp_path / "a/ca.crt"), str(tmp_path / "b/me.crt"))
 
 
 def test_what_stands_in_the_file_wins_over_the_files_that_it_names(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_what_stands_in_the_file_wins_over_the_files_that_it_names(tmp_path: Pat
     pem = {"client-certificate-data": data("certificate\n"), "client-key-data": data("key\n")}
     user = {"client-certificate": "a", **pem}
     assert access(tmp_path, user, **cluster) == KubeconfigContext(
-        HOST, authority="the ca\n", identity=b"certificate\n\nkey\n"
+        HOST, ca_data="the ca\n", client_certificate=b"certificate\n\nkey\n"
     )
 
 
@@ -77,19 +77,19 @@ def test_what_stands_in_the_file_wins_over_the_files_that_it_names(tmp_path: Pat
 def test_certificate_and_key_may_stand_in_different_places(tmp_path: Path, user: dict[str, str]) -> None:
     (tmp_path / "me.crt").write_text("certificate")
     (tmp_path / "me.key").write_text("key")
-    assert access(tmp_path, user) == KubeconfigContext(HOST, identity=b"certificate\nkey")
+    assert access(tmp_path, user) == KubeconfigContext(HOST, client_certificate=b"certificate\nkey")
 
 
 def test_text_between_certificates_may_be_of_any_alphabet(tmp_path: Path) -> None:
     cluster = {"certificate-authority-data": data("# Jürgen\nthe ca")}
-    assert access(tmp_path, {}, **cluster).authority == "# Jrgen\nthe ca"
+    assert access(tmp_path, {}, **cluster).ca_data == "# Jrgen\nthe ca"
 
 
 @pytest.mark.parametrize("user", [{"token": "abc"}, {"tokenFile": "token"}, {"token": "old", "tokenFile": "token"}])
 def test_token_and_token_file(tmp_path: Path, user: dict[str, str]) -> None:
     (tmp_path / "token").write_text("abc\n")
     assert access(tmp_path, user, **{"insecure-skip-tls-verify": True}) == KubeconfigContext(
-        HOST, header=b"Bearer abc", verified=False
+        HOST, header=b"Bearer abc", verify_server=False
     )
 
 
@@ -128,15 +128,15 @@ def test_impersonation_is_asked_for_in_every_head(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("user", "reason"),
     [
-        ({"token": "a", "username": "b"}, "user 'u' has both a token and a name with a password"),
+        ({"token": "a", "username": "b"}, "user 'u' has both a token and a user name with a password"),
         (
             {"auth-provider": {"name": "oidc"}},
-            "user 'u': auth-provider 'oidc' is not supported; use exec with a credential program instead",
+            "user 'u': auth-provider 'oidc' is not supported; use exec with a credential plugin instead",
         ),
         ({"as-groups": ["g"]}, "user 'u' has as-uid, as-groups or as-user-extra without as"),
-        ({"as": "a\r\nX: y"}, "user 'u': Impersonate-User has characters that no header has"),
-        ({"token": "a\nb"}, "user 'u': token has characters that no header has"),
-        ({"token": "ä"}, "user 'u': token has characters that no token has"),
+        ({"as": "a\r\nX: y"}, "user 'u': Impersonate-User contains characters that a header cannot have"),
+        ({"token": "a\nb"}, "user 'u': token contains characters that a header cannot have"),
+        ({"token": "ä"}, "user 'u': token contains characters that a token cannot have"),
         ({"client-certificate-data": "a"}, "user 'u': client-certificate-data is not base64"),
         ({"client-certificate-data": data("a"), "client-key-data": "a"}, "user 'u': client-key-data is not base64"),
         (runs(""), "user 'u': exec has no command"),
@@ -146,7 +146,7 @@ def test_impersonation_is_asked_for_in_every_head(tmp_path: Path) -> None:
         ),
         (
             runs("login", interactiveMode="Always"),
-            "user 'u': 'login' asks for a terminal (exec.interactiveMode Always), and there is none",
+            "user 'u': 'login' needs a terminal (exec.interactiveMode Always), and there is none",
         ),
         (
             runs("login", interactiveMode=None),
@@ -169,7 +169,7 @@ def test_token_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 def test_token_file_without_a_token_is_named(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("\n")
-    with pytest.raises(AccessError, match="token: there is no token in it"):
+    with pytest.raises(AccessError, match="token: the file has no token"):
         access(tmp_path, {"tokenFile": "token"})
 
 
@@ -208,7 +208,7 @@ def test_program_is_told_of_the_cluster_where_it_asks_for_it(tmp_path: Path) -> 
     (tmp_path / "ca.crt").write_text("the ca")
     extension = {"name": f"{GROUP}/exec", "extension": {"audience": "a"}}
     cluster = {"certificate-authority": "ca.crt", "tls-server-name": "s", "extensions": [{"name": "x"}, extension]}
-    asked = json.loads(plugin(tmp_path, runs("x", provideClusterInfo=True), **cluster).asked)
+    asked = json.loads(plugin(tmp_path, runs("x", provideClusterInfo=True), **cluster).exec_info)
     assert asked["spec"] == {
         "interactive": False,
         "cluster": {

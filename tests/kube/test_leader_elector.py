@@ -1,4 +1,4 @@
-"""One of several candidates leads, nobody writes outside of its term, and the next one follows as soon as it may."""
+"""One candidate leads, no write is sent outside of its term, and the next candidate leads as soon as it may."""
 
 import asyncio
 import json
@@ -11,14 +11,14 @@ from structlog.testing import CapturingLogger
 
 from aischeduler.kube.backoff import Timing
 from aischeduler.kube.connection_pool import ConnectionPool
-from aischeduler.kube.leader_elector import ElectionTerms, LeaderElector, LostLeaseError
+from aischeduler.kube.leader_elector import LeaderElectionConfig, LeaderElector, LostLeaseError
 from aischeduler.kube.server_access import Server
-from tests.kube.leases import LEASE, LEASES, LeaseServer
-from tests.kube.scripted import Answer, Half, Request, reply, serving, status, until
+from tests.kube.lease_server import LEASE, LEASES, LeaseServer
+from tests.kube.scripted_server import Answer, Half, Request, reply, serving, status, until
 
 
 class Candidate:
-    """An elector and its own clock, which moves when it sleeps, or when a test lets it."""
+    """A candidate with its own clock, which moves when it sleeps or when a test moves it."""
 
     def __init__(self, server: Server, name: str) -> None:
         self.now = 1000.0
@@ -29,7 +29,11 @@ class Candidate:
         timing = Timing(lambda: self.now, self._sleep, Half())
         log = structlog.wrap_logger(self.logger, processors=[])
         self.elector = LeaderElector(
-            self.connections, ElectionTerms("kube-system", "ai-scheduler", name), timing, lambda: 1.7e9 + self.now, log
+            self.connections,
+            LeaderElectionConfig("kube-system", "ai-scheduler", name),
+            timing,
+            lambda: 1.7e9 + self.now,
+            log,
         )
 
     async def _sleep(self, seconds: float) -> None:
@@ -40,7 +44,7 @@ class Candidate:
         self.now += seconds
 
     def told(self) -> list[str]:
-        """Return what it logged."""
+        """Return the logged events."""
         return [str(call.kwargs["event"]) for call in self.logger.calls]
 
     def reasons(self) -> list[str]:
@@ -67,7 +71,7 @@ def held(server: LeaseServer) -> tuple[str, int]:
 async def test_first_candidate_makes_the_lease_and_leads() -> None:
     server = LeaseServer()
     async with candidates("a", server=server) as (a,):
-        await a.elector.lead()
+        await a.elector.acquire()
         assert held(server) == ("a", 0)
         assert (a.elector.may_write, a.elector.epoch) == (True, 0)
         assert a.told() == ["leading"]
@@ -76,8 +80,8 @@ async def test_first_candidate_makes_the_lease_and_leads() -> None:
 async def test_second_takes_over_after_the_lease_is_over_on_its_own_clock_and_begins_a_new_term() -> None:
     server = LeaseServer()
     async with candidates("a", "b", server=server) as (a, b):
-        await a.elector.lead()
-        await b.elector.lead()
+        await a.elector.acquire()
+        await b.elector.acquire()
         assert sum(b.slept) == pytest.approx(15), "it tries at the moment at which the lease is over"
         assert held(server) == ("b", 1)
         assert (b.elector.may_write, b.elector.epoch) == (True, 1)
@@ -87,9 +91,9 @@ async def test_second_takes_over_after_the_lease_is_over_on_its_own_clock_and_be
 async def test_second_stands_by_as_long_as_the_first_renews() -> None:
     server = LeaseServer()
     async with candidates("a", "b", server=server) as (a, b):
-        a.runs_until, b.runs_until = lambda: b.now + 3, lambda: a.now + 3  # clocks run at one speed, nearly
-        await a.elector.lead()
-        renewing, standing = asyncio.create_task(a.elector.keep()), asyncio.create_task(b.elector.lead())
+        a.runs_until, b.runs_until = lambda: b.now + 3, lambda: a.now + 3  # clocks run at nearly the same speed
+        await a.elector.acquire()
+        renewing, standing = asyncio.create_task(a.elector.renew()), asyncio.create_task(b.elector.acquire())
         await until(lambda: a.now > 1100 and b.now > 1100)
         assert held(server) == ("a", 0)
         assert not b.elector.may_write
@@ -101,8 +105,8 @@ async def test_second_stands_by_as_long_as_the_first_renews() -> None:
 async def test_lease_that_was_given_back_is_taken_at_the_next_try_with_what_its_holder_had_seen() -> None:
     server = LeaseServer()
     async with candidates("a", "b", server=server) as (a, b):
-        await a.elector.lead()
-        standing = asyncio.create_task(b.elector.lead())
+        await a.elector.acquire()
+        standing = asyncio.create_task(b.elector.acquire())
         await until(lambda: b.told() == ["standing by"])
         await a.elector.release("4711")
         before = sum(b.slept)
@@ -110,15 +114,15 @@ async def test_lease_that_was_given_back_is_taken_at_the_next_try_with_what_its_
         assert sum(b.slept) - before <= 2
         assert (held(server), b.elector.pods_seen) == (("b", 1), "4711")
         assert not a.elector.may_write
-        assert a.told() == ["leading", "lease given back"]
+        assert a.told() == ["leading", "lease released"]
 
 
 async def test_nothing_may_be_written_from_the_renew_deadline_on_counted_from_before_the_request() -> None:
     server = LeaseServer()
     async with candidates("a", server=server) as (a,):
-        taking = asyncio.create_task(a.elector.lead())
+        taking = asyncio.create_task(a.elector.acquire())
         await until(lambda: server.script.asked("post"))
-        a.now += 3.0  # so long the answer was under way
+        a.now += 3.0  # the answer took this long
         await taking
         a.now = 1009.9
         assert a.elector.may_write
@@ -129,10 +133,10 @@ async def test_nothing_may_be_written_from_the_renew_deadline_on_counted_from_be
 async def test_who_cannot_renew_loses_the_lease_when_it_is_over_and_not_before() -> None:
     server = LeaseServer()
     async with candidates("a", server=server) as (a,):
-        await a.elector.lead()
+        await a.elector.acquire()
         server.refusal = status(500, "InternalError", "etcd is tired")
         with pytest.raises(LostLeaseError, match="could not be renewed for 15 s"):
-            await a.elector.keep()
+            await a.elector.renew()
         assert a.now == pytest.approx(1015.0)
         assert a.told() == ["leading", "the lease could not be renewed"]
 
@@ -140,12 +144,12 @@ async def test_who_cannot_renew_loses_the_lease_when_it_is_over_and_not_before()
 async def test_who_can_renew_again_before_the_lease_is_over_leads_on_in_the_same_term() -> None:
     server = LeaseServer()
     async with candidates("a", server=server) as (a,):
-        await a.elector.lead()
+        await a.elector.acquire()
         server.refusal = status(500, "InternalError", "etcd is tired")
         a.runs_until = lambda: 1011.0
-        renewing = asyncio.create_task(a.elector.keep())
+        renewing = asyncio.create_task(a.elector.renew())
         await until(lambda: a.now >= 1011)
-        assert (a.elector.may_write, a.elector.holds) == (False, True)
+        assert (a.elector.may_write, a.elector.holds_lease) == (False, True)
         server.refusal = None
         a.runs_until = lambda: float("inf")
         await until(lambda: a.elector.may_write)
@@ -158,11 +162,11 @@ async def test_who_can_renew_again_before_the_lease_is_over_leads_on_in_the_same
 async def test_who_tries_to_renew_after_another_took_the_lease_has_lost_it_without_writing() -> None:
     server = LeaseServer()
     async with candidates("a", "b", server=server) as (a, b):
-        await a.elector.lead()
-        await b.elector.lead()
+        await a.elector.acquire()
+        await b.elector.acquire()
         a.now += 12.0
         with pytest.raises(LostLeaseError, match="is held by b"):
-            await a.elector.keep()
+            await a.elector.renew()
         assert held(server) == ("b", 1)
         assert not a.elector.may_write
 
@@ -170,30 +174,30 @@ async def test_who_tries_to_renew_after_another_took_the_lease_has_lost_it_witho
 async def test_who_was_asleep_until_its_lease_was_over_does_not_even_ask() -> None:
     server = LeaseServer()
     async with candidates("a", server=server) as (a,):
-        await a.elector.lead()
+        await a.elector.acquire()
         a.now += 60.0
         asked = len(server.script.requests)
         with pytest.raises(LostLeaseError):
-            await a.elector.keep()
+            await a.elector.renew()
         assert len(server.script.requests) == asked
 
 
 async def test_who_finds_another_in_the_lease_has_lost_it_at_once() -> None:
     server = LeaseServer()
     async with candidates("a", server=server) as (a,):
-        await a.elector.lead()
+        await a.elector.acquire()
         server.edit(holderIdentity="thief", leaseTransitions=1)
         with pytest.raises(LostLeaseError, match="is held by thief"):
-            await a.elector.keep()
+            await a.elector.renew()
         assert a.now < 1003
 
 
 async def test_lease_that_somebody_labels_is_ours_still() -> None:
     server = LeaseServer()
     async with candidates("a", server=server) as (a,):
-        await a.elector.lead()
+        await a.elector.acquire()
         server.edit()
-        renewing = asyncio.create_task(a.elector.keep())
+        renewing = asyncio.create_task(a.elector.renew())
         await until(lambda: a.now > 1100)
         assert (held(server), a.elector.may_write) == (("a", 0), True)
         renewing.cancel()
@@ -205,11 +209,11 @@ async def test_who_took_the_lease_and_never_heard_it_leads_at_the_next_try(befor
     server = LeaseServer()
     async with candidates("a", "b", server=server) as (a, b):
         if before == "another held it":
-            await b.elector.lead()
+            await b.elector.acquire()
             await b.elector.release("")
         term = server.lease["spec"]["leaseTransitions"] + 1 if server.lease else 0
         server.lost = 1
-        await a.elector.lead()
+        await a.elector.acquire()
         assert held(server) == ("a", term)
         assert sum(a.slept) <= 2
 
@@ -218,7 +222,7 @@ async def test_of_two_that_try_at_one_moment_one_leads() -> None:
     server = LeaseServer()
     async with candidates("a", "b", server=server) as (a, b):
         a.runs_until = b.runs_until = lambda: 1001.0
-        both = [asyncio.create_task(one.elector.lead()) for one in (a, b)]
+        both = [asyncio.create_task(one.elector.acquire()) for one in (a, b)]
         await until(lambda: sum(task.done() for task in both) == 1 and len(a.slept) + len(b.slept) >= 1)
         assert [a.elector.may_write, b.elector.may_write].count(True) == 1
         for task in both:
@@ -231,9 +235,9 @@ async def test_missing_rights_are_told_once_by_verb_and_resource_and_tried_on() 
     message = 'leases.coordination.k8s.io "ai-scheduler" is forbidden: User "u" cannot get resource "leases"'
     server.refusal = status(403, "Forbidden", message)
     async with candidates("a", server=server) as (a,):
-        leading = asyncio.create_task(a.elector.lead())
+        leading = asyncio.create_task(a.elector.acquire())
         await until(lambda: len(a.slept) > 5)
-        assert a.told() == ["the lease could not be taken"]
+        assert a.told() == ["the lease could not be acquired"]
         assert message in a.reasons()[0]
         server.refusal = None
         await leading
@@ -243,7 +247,7 @@ async def test_missing_rights_are_told_once_by_verb_and_resource_and_tried_on() 
 async def test_lease_is_not_given_back_by_who_has_lost_it() -> None:
     server = LeaseServer()
     async with candidates("a", server=server) as (a,):
-        await a.elector.lead()
+        await a.elector.acquire()
         a.now += 15.0
         await a.elector.release("4711")
         assert held(server) == ("a", 0)
@@ -259,7 +263,7 @@ async def test_who_is_stopped_while_it_takes_the_lease_gives_it_back() -> None:
             await hears.wait()
 
         server.script.always["post", LEASES] = lambda request: (server._create(request), late)[1]
-        taking = asyncio.create_task(a.elector.lead())
+        taking = asyncio.create_task(a.elector.acquire())
         await until(lambda: server.lease)
         taking.cancel()
         await asyncio.gather(taking, return_exceptions=True)
@@ -271,7 +275,7 @@ async def test_who_is_stopped_while_it_takes_the_lease_gives_it_back() -> None:
 async def test_renewal_that_comes_between_does_not_keep_the_lease_from_being_given_back() -> None:
     server = LeaseServer()
     async with candidates("a", server=server) as (a,):
-        await a.elector.lead()
+        await a.elector.acquire()
 
         def read_then_renewed(_: Request) -> Answer:
             answer = reply(200, json.loads(json.dumps(server.lease)))

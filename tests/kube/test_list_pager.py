@@ -6,8 +6,8 @@ import pytest
 from aischeduler.kube import watched_resources
 from aischeduler.kube.client import Client
 from aischeduler.kube.errors import RefusedError
-from aischeduler.kube.list_pager import AHEAD_MAX, pages, read_raw
-from tests.kube.scripted import Script, hang, reply, serving, status, until
+from aischeduler.kube.list_pager import PREFETCHED_PAGES_MAX, pages, read_raw
+from tests.kube.scripted_server import Script, hang, reply, serving, status, until
 
 NODES = "/api/v1/nodes"
 
@@ -58,7 +58,7 @@ async def test_page_that_is_refused_is_told_when_its_turn_comes() -> None:
 
 
 async def test_only_so_many_pages_are_asked_for_before_the_reader_wants_them() -> None:
-    script, last = Script(), 3 * AHEAD_MAX
+    script, last = Script(), 3 * PREFETCHED_PAGES_MAX
     for number in range(last):
         script.on("get", NODES, reply(200, a_page(str(number), more=str(number + 1))))
     script.on("get", NODES, reply(200, a_page(str(last))))
@@ -68,9 +68,9 @@ async def test_only_so_many_pages_are_asked_for_before_the_reader_wants_them() -
         aclosing(pages(client, watched_resources.nodes(), read_raw)) as found,
     ):
         await anext(found)
-        await until(lambda: len(script.requests) == 1 + AHEAD_MAX)
+        await until(lambda: len(script.requests) == 1 + PREFETCHED_PAGES_MAX)
         await asyncio.sleep(0.02)
-        assert len(script.requests) == 1 + AHEAD_MAX
+        assert len(script.requests) == 1 + PREFETCHED_PAGES_MAX
         assert len([page async for page in found]) == last
     assert [request.query.get("continue", "0") for request in script.requests] == [str(n) for n in range(last + 1)]
 

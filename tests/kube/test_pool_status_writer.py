@@ -1,4 +1,4 @@
-"""Statuses of Pools that the server refuses, or that somebody else writes over."""
+"""Pool statuses that the server refuses or that another client overwrites."""
 
 import asyncio
 import json
@@ -13,21 +13,21 @@ from aischeduler.kube.api_types import PoolDocument
 from aischeduler.kube.reporter import Reporter
 from aischeduler.model.actions import CreatePool
 from tests.build import a_pod
-from tests.kube.reporting import EVENTS, POD, POOL, POOLS, World, a_bind, written
-from tests.kube.scripted import Answer, Request, reply, status, until
-from tests.kube.summaries import a_report
+from tests.kube.pool_reports import a_report
+from tests.kube.reporter_world import EVENTS, POD, POOL, POOLS, World, a_bind, written
+from tests.kube.scripted_server import Answer, Request, reply, status, until
 
 FORBIDDEN = "pools/status is forbidden"
 
 
 class Server:
-    """One Pool as an API server keeps it: every write raises its version, and what was read before it is a conflict."""
+    """A Pool as an API server keeps it: every write increases its version, and an older version is a conflict."""
 
     def __init__(self, world: World) -> None:
         self.version = 7
         self.status: dict[str, Any] = {}
         self.taken: list[float] = []
-        """When our statuses were taken."""
+        """The times of our status writes."""
         self._clock = world.timing.clock
         world.script.always["get", POOL] = lambda _: reply(200, self.pool)
         world.script.always["patch", f"{POOL}/status"] = self.patch
@@ -54,7 +54,7 @@ class Server:
         self.version += 1
 
     def tell(self, reports: Reporter) -> None:
-        reports.seen(msgspec.json.decode(json.dumps(self.pool).encode(), type=PoolDocument))
+        reports.pool_seen(msgspec.json.decode(json.dumps(self.pool).encode(), type=PoolDocument))
 
 
 def writes(world: World) -> tuple[int, int]:
@@ -62,7 +62,7 @@ def writes(world: World) -> tuple[int, int]:
 
 
 async def settled(world: World) -> None:
-    """Let whatever was begun come to an end."""
+    """Let running requests finish."""
     before = -1
     while before != len(world.script.requests):
         before = len(world.script.requests)
@@ -74,7 +74,7 @@ async def test_status_that_somebody_wrote_over_is_put_right() -> None:
     server = Server(world)
     async with world.running() as reports:
         server.tell(reports)
-        reports.pool(a_report())
+        reports.report_pool(a_report())
         await written(reports)
         ours = dict(server.status)
         server.tell(reports)
@@ -90,12 +90,12 @@ async def test_pools_that_nobody_writes_over_cost_no_request() -> None:
     server = Server(world)
     async with world.running() as reports:
         server.tell(reports)
-        reports.pool(a_report())
+        reports.report_pool(a_report())
         await written(reports)
         for _ in range(5):
             server.tell(reports)
             server.raised()  # an edit of its spec or labels
-        reports.pool(a_report())
+        reports.report_pool(a_report())
         await written(reports)
         server.tell(reports)
         await settled(world)
@@ -119,7 +119,7 @@ async def test_status_written_over_while_ours_is_on_its_way_is_put_right() -> No
     world.script.always["patch", f"{POOL}/status"] = late
     async with world.running() as reports:
         server.tell(reports)
-        reports.pool(a_report())
+        reports.report_pool(a_report())
         await until(lambda: world.script.asked("patch"))
         ours = dict(server.status)
         server.tell(reports)
@@ -134,7 +134,7 @@ async def test_two_writers_fight_once_a_second_at_most() -> None:
     server = Server(world)
     async with world.running() as reports:
         server.tell(reports)
-        reports.pool(a_report())
+        reports.report_pool(a_report())
         await written(reports)
         for nodes in range(30):
             server.overwrite(nodes=99 + nodes)
@@ -143,7 +143,7 @@ async def test_two_writers_fight_once_a_second_at_most() -> None:
         await until(lambda: server.status["nodes"] == 0)
     pauses = [later - earlier for earlier, later in pairwise(server.taken)]
     assert pauses
-    assert min(pauses) >= module.OVERWRITTEN_SECONDS - 0.001
+    assert min(pauses) >= module.OVERWRITTEN_RETRY_SECONDS - 0.001
 
 
 async def test_pool_that_is_gone_or_made_again_is_not_put_right() -> None:
@@ -151,9 +151,9 @@ async def test_pool_that_is_gone_or_made_again_is_not_put_right() -> None:
     server = Server(world)
     async with world.running() as reports:
         server.tell(reports)
-        reports.pool(a_report())
+        reports.report_pool(a_report())
         await written(reports)
-        reports.gone("cpu")
+        reports.pool_gone("cpu")
         server.status, server.version = {}, 20
         server.tell(reports)
         await settled(world)
@@ -171,14 +171,14 @@ async def test_statuses_of_another_scheduler_are_left_alone_and_the_log_says_so_
     world = World()
     async with world.running() as reports:
         for name in ("cpu", "gpu"):
-            reports.seen(of_another(name))
-            reports.pool(a_report(name))
+            reports.pool_seen(of_another(name))
+            reports.report_pool(a_report(name))
         await written(reports)
-        reports.pool(a_report(generation=4))
-        reports.renew()
+        reports.report_pool(a_report(generation=4))
+        reports.renew_statuses()
         await written(reports)
     assert world.script.requests == []
-    (line,) = world.logged("pool statuses left alone")
+    (line,) = world.logged("pool statuses not written")
     assert (line["level"], line["pool"], line["scheduler"]) == ("warning", "cpu", "other")
 
 
@@ -189,9 +189,9 @@ async def test_one_scheduler_keeps_all_statuses_and_that_is_the_one_of_the_defau
     server.status = {"scheduler": "other" if default_by == "ai-scheduler" else "ai-scheduler"}
     server.status["renewTime"] = "2026-01-02T03:03:00Z"
     async with world.running() as reports:
-        reports.seen(of_another("default", default_by))
+        reports.pool_seen(of_another("default", default_by))
         server.tell(reports)
-        reports.pool(a_report())
+        reports.report_pool(a_report())
         await written(reports)
     assert server.status["scheduler"] == "ai-scheduler"
     assert writes(world) == ((1, 1) if default_by == "ai-scheduler" else (0, 0))
@@ -203,12 +203,12 @@ async def test_status_that_another_scheduler_stopped_renewing_is_taken_over_by_i
     server.status = {"scheduler": "other", "renewTime": "2026-01-02T03:03:00Z"}
     async with world.running() as reports:
         server.tell(reports)
-        reports.pool(a_report())
+        reports.report_pool(a_report())
         await written(reports)
         assert writes(world) == (0, 0)
         server.status["renewTime"] = "2026-01-02T03:00:00Z"
         server.tell(reports)
-        reports.renew()
+        reports.renew_statuses()
         await written(reports)
     assert server.status["scheduler"] == "ai-scheduler"
 
@@ -218,13 +218,13 @@ async def test_renewing_reads_each_status_and_writes_it_where_a_minute_has_passe
     server = Server(world)
     async with world.running() as reports:
         server.tell(reports)
-        reports.pool(a_report())
+        reports.report_pool(a_report())
         await written(reports)
-        reports.renew()
+        reports.renew_statuses()
         await written(reports)
         assert writes(world) == (2, 1)
         server.status["renewTime"] = "2026-01-02T03:02:05Z"
-        reports.renew()
+        reports.renew_statuses()
         await written(reports)
     assert writes(world) == (3, 2)
     assert server.status["renewTime"] == "2026-01-02T03:04:05Z"
@@ -236,16 +236,16 @@ async def test_refused_status_comes_by_itself_after_the_right_is_granted() -> No
     granted = world.script.always["patch", f"{POOL}/status"]
     world.script.always["patch", f"{POOL}/status"] = lambda _: status(403, "Forbidden", FORBIDDEN)
     async with world.running() as reports:
-        reports.pool(a_report())
-        await written(reports)  # what was refused keeps nobody
+        reports.report_pool(a_report())
+        await written(reports)  # a refused status has no holder
         await until(lambda: writes(world)[1] >= 3)
-        reports.scheduled(a_bind(POD))
+        reports.report_scheduled(a_bind(POD))
         await until(lambda: world.events)
         world.script.always["patch", f"{POOL}/status"] = granted
         await until(lambda: reports.counts.written == 2)
         await settled(world)
     assert server.status
-    assert world.waits.seconds == [module.REFUSED_SECONDS] * (writes(world)[1] - 1)
+    assert world.waits.seconds == [module.REFUSED_RETRY_SECONDS] * (writes(world)[1] - 1)
 
 
 async def test_newer_status_ends_the_wait_of_a_refused_one() -> None:
@@ -254,9 +254,9 @@ async def test_newer_status_ends_the_wait_of_a_refused_one() -> None:
     world.script.on("patch", f"{POOL}/status", status(403, "Forbidden", FORBIDDEN))
     async with world.running() as reports:
         world.waits.hold()
-        reports.pool(a_report(generation=1))
+        reports.report_pool(a_report(generation=1))
         await written(reports)
-        reports.pool(a_report(generation=2))
+        reports.report_pool(a_report(generation=2))
         await written(reports)
         world.waits.release()
         await settled(world)
@@ -265,7 +265,7 @@ async def test_newer_status_ends_the_wait_of_a_refused_one() -> None:
 
 
 async def test_many_refused_statuses_are_tried_again_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "AGAIN_MAX", 2)
+    monkeypatch.setattr(module, "RETRIES_AT_ONCE_MAX", 2)
     world = World()
     names = ("a", "b", "c")
     for name in names:
@@ -273,7 +273,7 @@ async def test_many_refused_statuses_are_tried_again_a_part_at_a_time(monkeypatc
     async with world.running() as reports:
         world.waits.hold()
         for name in names:
-            reports.pool(a_report(name))
+            reports.report_pool(a_report(name))
         await written(reports)
         assert len(world.script.asked("get")) == 3
         world.waits.release()
@@ -288,11 +288,11 @@ async def test_refused_writes_are_logged_once_a_minute_for_each_kind_and_status(
     world.script.always["post", POOLS] = lambda _: status(403, "Forbidden", "pools is forbidden")
     async with world.running() as reports:
         for number in range(5):
-            reports.scheduled(a_bind(a_pod(f"p{number}")))
-        reports.create(CreatePool("default"))
+            reports.report_scheduled(a_bind(a_pod(f"p{number}")))
+        reports.create_pool(CreatePool("default"))
         await written(reports)
         world.waits.now += 61
-        reports.scheduled(a_bind(POD))
+        reports.report_scheduled(a_bind(POD))
         await written(reports)
     first = {
         "level": "warning",
@@ -304,6 +304,6 @@ async def test_refused_writes_are_logged_once_a_minute_for_each_kind_and_status(
     }
     new_pool = first | {"write": "new pool", "request": f"POST {POOLS}", "reason": "pools is forbidden"}
     said = world.logged("write refused")
-    assert sorted(said[:2], key=lambda line: str(line["write"])) == [first, new_pool], "each is a lane of its own"
+    assert sorted(said[:2], key=lambda line: str(line["write"])) == [first, new_pool], "each is a queue of its own"
     assert said[2:] == [first | {"left_out": 4}]
     assert world.logged("pool created") == []

@@ -9,7 +9,7 @@ from aischeduler.model.event_reasons import ConditionReason
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.pool_summary import GPU
 from tests.build import replace
-from tests.kube.summaries import EMPTY, NOTHING, WRITER, a_report
+from tests.kube.pool_reports import EMPTY, NOTHING, WRITER, a_report
 
 NVIDIA = "nvidia.com/gpu"
 T1 = replace(WRITER, now=1_000_000_000.0)
@@ -183,7 +183,7 @@ def test_status_that_holds_is_renewed_once_a_minute_and_nothing_else_is_written(
     ],
 )
 def test_status_is_kept_by_the_scheduler_that_it_names_until_that_stops_renewing_it(status: Any, name: str) -> None:
-    assert pool_writes.holder(status, T1.now) == name
+    assert pool_writes.status_holder(status, T1.now) == name
 
 
 def test_patch_holds_for_the_version_that_was_read_and_says_only_what_is_new() -> None:

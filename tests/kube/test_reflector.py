@@ -7,10 +7,10 @@ import pytest
 
 from aischeduler.kube import reflector as module
 from aischeduler.kube import watched_resources
-from aischeduler.kube.lines import LineSplitter
-from tests.kube.docs import bookmark, line, listing, node, pod, pool, trouble
-from tests.kube.reflecting import World, quiet, told
-from tests.kube.scripted import Answer, reply, status, stream, until
+from aischeduler.kube.client import LineSplitter
+from tests.kube.api_objects import bookmark, line, listing, node, pod, pool, trouble
+from tests.kube.reflector_world import World, quiet, told
+from tests.kube.scripted_server import Answer, reply, status, stream, until
 
 PODS = "/api/v1/pods"
 GROUPS = reply(200, {"kind": "APIGroupList", "groups": []})
@@ -39,7 +39,7 @@ async def test_watch_of_what_rarely_changes_ends_before_its_silence_looks_like_a
     world.script.on("watch", resource.path, stream())
     async with world.running(resource):
         await until(lambda: world.script.asked("watch"))
-    assert 30 <= int(world.script.asked("watch")[0].query["timeoutSeconds"]) < module.SILENCE_SECONDS
+    assert 30 <= int(world.script.asked("watch")[0].query["timeoutSeconds"]) < module.WATCH_IDLE_SECONDS_MAX
 
 
 async def test_pages_are_read_to_the_last_before_it_is_synced() -> None:
@@ -253,7 +253,7 @@ async def test_retry_after_is_obeyed() -> None:
 
 
 async def test_silence_ends_a_half_open_watch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SILENCE_SECONDS", 0.05)
+    monkeypatch.setattr(module, "WATCH_IDLE_SECONDS_MAX", 0.05)
     world = World()
     world.script.on("get", PODS, reply(200, listing()))
     world.script.on("watch", PODS, stream(bookmark(150)), stream(line("ADDED", pod("a", version=151))))
@@ -316,7 +316,7 @@ async def test_object_read_by_itself_wins_over_older_words_of_the_watch() -> Non
     world.script.on("watch", PODS, late)
     async with world.running() as reflector:
         await told(world, "+a:uid-a")
-        reflector.read(json.dumps(pod("a", version=120, spec={"nodeName": "n1"})).encode())
+        reflector.observe(json.dumps(pod("a", version=120, spec={"nodeName": "n1"})).encode())
         release.set()
         await told(world, "+a:uid-a", "+a:uid-a@n1", "+z:uid-z")
 

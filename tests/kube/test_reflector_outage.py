@@ -1,17 +1,17 @@
-"""What a reflector takes for true after an outage, and what is read beside its stream."""
+"""What a reflector accepts after an outage, and reads beside its watch."""
 
 import asyncio
 from contextlib import suppress
 
 from aischeduler.kube import watched_resources
-from aischeduler.kube.backoff import HOLD_LONGEST_SECONDS, Timing
+from aischeduler.kube.backoff import RETRY_AFTER_SECONDS_MAX, Timing
 from aischeduler.kube.client import Client
 from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.kube.reflector import Handlers, Reflector
 from aischeduler.model.events import Event
-from tests.kube.docs import line, listing, node, pod, pool, trouble
-from tests.kube.reflecting import World, told, word
-from tests.kube.scripted import Half, Script, reply, serving, status, stream, until
+from tests.kube.api_objects import line, listing, node, pod, pool, trouble
+from tests.kube.reflector_world import World, told, word
+from tests.kube.scripted_server import Half, Script, reply, serving, status, stream, until
 
 PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
 POOLS = "/apis/resource.aibee.cn/v1alpha1/pools"
@@ -83,7 +83,7 @@ async def test_retry_after_is_obeyed_for_a_minute_at_most() -> None:
     world.script.on("get", PODS, tired, reply(200, listing(pod("a"))))
     async with world.running():
         await told(world, "+a:uid-a")
-    assert world.waits.seconds == [HOLD_LONGEST_SECONDS]
+    assert world.waits.seconds == [RETRY_AFTER_SECONDS_MAX]
 
 
 async def test_pools_do_not_end_while_the_api_server_lists_their_kind_and_does_not_serve_it_yet() -> None:
@@ -133,5 +133,5 @@ async def test_object_that_a_list_beside_the_stream_ended_does_not_come_back_by_
         await reflector.refresh()
         await told(world, "+n", "-n")
         gate.set()
-        await reflector.reached("40")
+        await reflector.wait_for_version("40")
         await told(world, "+n", "-n", "+n")

@@ -1,8 +1,8 @@
-"""A watch that is opened anew, and how long it has been open and silent."""
+"""A watch that is reopened, and how long it is open and idle."""
 
-from tests.kube.docs import bookmark, line, listing, pod
-from tests.kube.reflecting import World, told
-from tests.kube.scripted import hang, reply, status, stream, until
+from tests.kube.api_objects import bookmark, line, listing, pod
+from tests.kube.reflector_world import World, told
+from tests.kube.scripted_server import hang, reply, status, stream, until
 
 PODS = "/api/v1/pods"
 
@@ -13,7 +13,7 @@ async def test_watch_is_opened_anew_from_its_version_and_nothing_is_lost_or_list
     world.script.on("watch", PODS, stream(bookmark(150)), stream(line("ADDED", pod("a", version=151))))
     async with world.running() as reflector:
         await until(lambda: reflector.version == "150")
-        reflector.reopen()
+        reflector.reopen_watch()
         await told(world, "+a:uid-a")
         assert world.script.asked("watch")[1].query["resourceVersion"] == "150"
         assert (reflector.counts.lists, reflector.counts.failures, world.failures) == (1, 0, [])
@@ -26,7 +26,7 @@ async def test_watch_that_brought_nothing_yet_is_opened_anew_without_a_wait() ->
     world.script.on("watch", PODS, stream(), stream(line("ADDED", pod("a", version=151))))
     async with world.running() as reflector:
         await reflector.watching.wait()
-        reflector.reopen()
+        reflector.reopen_watch()
         await told(world, "+a:uid-a")
     assert world.waits.seconds == []
 
@@ -37,7 +37,7 @@ async def test_watch_that_is_being_opened_is_left_for_another_one() -> None:
     world.script.on("watch", PODS, hang, stream(line("ADDED", pod("a", version=151))))
     async with world.running() as reflector:
         await until(lambda: world.script.asked("watch"))
-        reflector.reopen()
+        reflector.reopen_watch()
         await told(world, "+a:uid-a")
         assert (reflector.counts.failures, world.failures) == (0, [])
     assert world.waits.seconds == []
@@ -50,7 +50,7 @@ async def test_wait_after_a_failure_ends_where_a_watch_is_to_be_opened_anew() ->
     world.waits.hold()
     async with world.running() as reflector:
         await until(lambda: world.waits.held)
-        reflector.reopen()
+        reflector.reopen_watch()
         await told(world, "+a:uid-a")
 
 
@@ -59,12 +59,12 @@ async def test_watch_tells_how_long_it_has_been_open_and_silent() -> None:
     world.script.on("get", PODS, reply(200, listing(version=10)))
     world.script.on("watch", PODS, stream(bookmark(150)), stream())
     async with world.running() as reflector:
-        assert (reflector.open_seconds, reflector.silent_seconds) == (0.0, 0.0)
+        assert (reflector.watch_open_seconds, reflector.watch_idle_seconds) == (0.0, 0.0)
         await until(lambda: reflector.version == "150")
         world.waits.now += 7.0
-        assert (reflector.open_seconds, reflector.silent_seconds) == (7.0, 7.0)
+        assert (reflector.watch_open_seconds, reflector.watch_idle_seconds) == (7.0, 7.0)
         world.waits.hold()
         world.waits.now += 3.0
-        reflector.reopen()
+        reflector.reopen_watch()
         await reflector.watching.wait()
-        assert (reflector.open_seconds, reflector.silent_seconds) == (0.0, 0.0)
+        assert (reflector.watch_open_seconds, reflector.watch_idle_seconds) == (0.0, 0.0)

@@ -1,4 +1,4 @@
-"""What a reflector makes of objects and answers that nobody can read."""
+"""Objects and answers that cannot be decoded."""
 
 import json
 
@@ -7,9 +7,9 @@ from aischeduler.kube.api_types import PodDocument
 from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.model.events import Event
 from tests.build import replace
-from tests.kube.docs import line, listing, pod, trouble
-from tests.kube.reflecting import World, told
-from tests.kube.scripted import reply, stream
+from tests.kube.api_objects import line, listing, pod, trouble
+from tests.kube.reflector_world import World, told
+from tests.kube.scripted_server import reply, stream
 
 PODS = "/api/v1/pods"
 
@@ -40,13 +40,13 @@ async def test_object_that_reveals_a_bug_costs_only_itself_until_it_can_be_read(
     def seen(document: PodDocument) -> Event:
         if document.metadata.name == "odd" and bugs:
             raise bugs.pop()
-        return pods.seen(document)
+        return pods.seen_event(document)
 
     again = reply(200, listing(pod("odd", version=101), pod("b", version=102), version=110))
     world.script.on("get", PODS, reply(200, listing()), again)
     first = [line("ADDED", pod("odd", version=101)), line("ADDED", pod("b", version=102))]
     world.script.on("watch", PODS, stream(*first, trouble(410, "Expired")))
-    async with world.running(replace(pods, seen=seen)):
+    async with world.running(replace(pods, seen_event=seen)):
         await told(world, "+b:uid-b", "+odd:uid-odd")
     (unreadable,) = world.unreadable
-    assert (unreadable.name, unreadable.message) == ("odd", "a bug of the scheduler: TypeError('a bug')")
+    assert (unreadable.name, unreadable.message) == ("odd", "an internal error of the scheduler: TypeError('a bug')")

@@ -1,4 +1,4 @@
-"""What is read before an eviction, and for pods whose Pool no watch has shown."""
+"""Reads before an eviction, and of Pools that pods name and no watch has shown."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -13,7 +13,7 @@ from aischeduler.kube import watched_resources
 from aischeduler.kube.client import Client
 from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.kube.reflector import Handlers, Reflector
-from aischeduler.kube.refresher import Refresher, Times, Watches, selector_text
+from aischeduler.kube.refresher import Reflectors, Refresher, Times, selector_text
 from aischeduler.model.actions import ListPools, ReadPool, Refresh
 from aischeduler.model.events import (
     Event,
@@ -28,8 +28,8 @@ from aischeduler.model.events import (
 )
 from aischeduler.model.selectors import LabelSelector, Operator, Requirement
 from tests.build import a_pod
-from tests.kube.docs import bookmark, listing
-from tests.kube.scripted import Script, Waits, broken, reply, serving, status, stream, until
+from tests.kube.api_objects import bookmark, listing
+from tests.kube.scripted_server import Script, Waits, broken, reply, serving, status, stream, until
 
 NODES, PODS, POOLS = "/api/v1/nodes", "/api/v1/pods", "/apis/resource.aibee.cn/v1alpha1/pools"
 BUDGETS, NAMESPACES = "/apis/policy/v1/poddisruptionbudgets", "/api/v1/namespaces"
@@ -56,7 +56,7 @@ class Scene:
 
     @asynccontextmanager
     async def running(self, *, follow: tuple[str, ...] = ("Pod", "Node", "Pool")) -> AsyncIterator[Refresher]:
-        """Run a refresher beside the watches of these kinds."""
+        """Run a refresher with reflectors of these kinds."""
         for path in (NODES, PODS, POOLS, BUDGETS, NAMESPACES):
             self.script.always.setdefault(("get", path), lambda _: listed(5))
         timing = self.waits.timing()
@@ -72,7 +72,7 @@ class Scene:
             made = [Reflector(client, kind, handlers, timing) for kind in kinds]
             self.watches = {one.resource.kind: one for one in made}
             log = structlog.wrap_logger(self.lines, processors=[]).bind()
-            refresher = Refresher(client, Watches(*made), timing, self.events.append, log)
+            refresher = Refresher(client, Reflectors(*made), timing, self.events.append, log)
             times = Times(lambda: 1_700_000_000.5, lambda pod: f"since {pod.name}")
             jobs: list[Callable[[], Any]] = [lambda: refresher.run(times, broken)]
             jobs += [self.watches[kind].run for kind in follow]
@@ -182,7 +182,7 @@ async def test_pool_whose_pods_are_gone_is_answered_at_once() -> None:
     scene.script.on("patch", STATUS, status(404, "NotFound", 'pods "high" not found'))
     async with scene.running() as refresher:
         refresher.submit(REFRESH)
-        await scene.comes(RefreshFailed("a", "the pods that waited for it are gone"))
+        await scene.comes(RefreshFailed("a", "the pods that need the refresh are gone"))
 
 
 async def test_pool_that_is_read_is_told_before_the_answer() -> None:
@@ -210,7 +210,7 @@ async def test_pool_is_missing_where_the_api_server_serves_no_pools() -> None:
     scene = Scene()
     scene.script.on("get", f"{POOLS}/new", reply(404, b"404 page not found"))
     async with scene.running() as refresher:
-        scene.watches["Pool"].absent = True
+        scene.watches["Pool"].not_served = True
         refresher.submit(ReadPool("new"))
         await scene.comes(PoolRead("new", found=False))
 

@@ -1,18 +1,18 @@
-"""What waits to be told: how much of it is taken at once."""
+"""The order of reports, and how many late ones are taken at once."""
 
 import pytest
 
 from aischeduler.kube import report_queue
 from aischeduler.kube.event_messages import EventMessage, scheduled, warning
-from aischeduler.kube.report_queue import LATE_MAX, LATE_SECONDS, PATIENCE_SECONDS, EventReportQueue
+from aischeduler.kube.report_queue import LATE_MAX, LATE_STEP_SECONDS, YIELD_SECONDS, EventReportQueue
 from aischeduler.model.actions import ObjectRef, Warn
 from aischeduler.model.event_reasons import EventReason
 from tests.build import a_pod
-from tests.kube.reporting import a_bind
+from tests.kube.reporter_world import a_bind
 
 
 class Time:
-    """A clock that stands."""
+    """A clock that stands still."""
 
     now = 100.0
 
@@ -21,7 +21,7 @@ class Time:
 
 
 def a_queue(clock: Time, *pods: str) -> EventReportQueue:
-    """A queue in which each of these pods waits to be said to be bound."""
+    """Return a queue with the Scheduled Event of each of these pods."""
     queue = EventReportQueue(clock, lambda: None)
     for pod in pods:
         queue.put(scheduled(a_bind(a_pod(pod))))
@@ -29,11 +29,11 @@ def a_queue(clock: Time, *pods: str) -> EventReportQueue:
 
 
 async def late(queue: EventReportQueue, under_way: int = 0) -> list[str]:
-    """The pods that are to be told of at once beside those under way."""
+    """Return the pods of the late Events that may be in flight at once."""
     found: list[str] = []
     while (report := await queue.take_late(under_way + len(found))) is not None:
         assert isinstance(report, EventMessage)
-        found.append(report.about.name)
+        found.append(report.regarding.name)
     return found
 
 
@@ -41,31 +41,31 @@ async def test_the_later_a_report_is_the_more_are_taken_at_once() -> None:
     clock = Time()
     queue = a_queue(clock, *(f"p{number:03}" for number in range(400)))
     assert await late(queue) == []
-    clock.now += PATIENCE_SECONDS + 0.9 * LATE_SECONDS
+    clock.now += YIELD_SECONDS + 0.9 * LATE_STEP_SECONDS
     assert await late(queue) == []
-    clock.now += LATE_SECONDS
+    clock.now += LATE_STEP_SECONDS
     assert await late(queue) == ["p000"]
-    clock.now += LATE_SECONDS
+    clock.now += LATE_STEP_SECONDS
     assert await late(queue) == ["p001", "p002"]
     assert await late(queue, under_way=2) == []
     assert await late(queue, under_way=1) == ["p003"]
-    clock.now += 1_000 * LATE_SECONDS
+    clock.now += 1_000 * LATE_STEP_SECONDS
     assert len(await late(queue, under_way=30)) == LATE_MAX - 30
 
 
 async def test_late_reports_whose_turn_others_have_taken_are_left_to_them() -> None:
     clock = Time()
     queue = a_queue(clock, "a", "b", "c")
-    await queue.filled()
-    await queue.filled()
-    clock.now += PATIENCE_SECONDS + 100 * LATE_SECONDS
+    await queue.wait_for_report()
+    await queue.wait_for_report()
+    clock.now += YIELD_SECONDS + 100 * LATE_STEP_SECONDS
     assert await late(queue) == ["a"]
 
 
 async def test_only_what_is_late_itself_is_taken_along() -> None:
     clock = Time()
     queue = a_queue(clock, "a")
-    clock.now += PATIENCE_SECONDS + 100 * LATE_SECONDS
+    clock.now += YIELD_SECONDS + 100 * LATE_STEP_SECONDS
     queue.put(scheduled(a_bind(a_pod("b"))))
     assert await late(queue) == ["a"]
 
@@ -74,12 +74,12 @@ def a_warning(node: str) -> EventMessage:
     return warning(Warn(ObjectRef("Node", node, f"u-{node}"), EventReason.INVALID_NODE, "status.allocatable.cpu"))
 
 
-def taken(queue: EventReportQueue, *, others_wait: bool = False) -> list[str]:
-    """The names of what is taken, in turn."""
+def taken(queue: EventReportQueue, *, binds_wait: bool = False) -> list[str]:
+    """Return the names of all reports, in the order in which they are taken."""
     found: list[str] = []
-    while (report := queue.take(others_wait=others_wait)) is not None:
+    while (report := queue.take(binds_wait=binds_wait)) is not None:
         assert isinstance(report, EventMessage)
-        found.append(report.about.name)
+        found.append(report.regarding.name)
     return found
 
 
@@ -89,10 +89,10 @@ def test_of_too_many_events_the_oldest_of_what_was_bound_is_dropped_first(monkey
     bound = [scheduled(a_bind(a_pod(name))) for name in ("a", "b", "c")]
     for report in (bound[0], a_warning("v"), bound[1], bound[2]):
         queue.put(report)
-    assert [queue.knows(report) for report in bound] == [False, True, True]
+    assert [queue.contains(report) for report in bound] == [False, True, True]
     for name in ("w", "x"):
         queue.put(a_warning(name))
-    assert [queue.knows(report) for report in bound] == [False, False, False]
+    assert [queue.contains(report) for report in bound] == [False, False, False]
     queue.put(a_warning("y"))
     assert taken(queue) == ["w", "x", "y"], "only of warnings alone the oldest is dropped"
 
@@ -101,16 +101,16 @@ async def test_each_that_waits_has_a_turn_whatever_was_dropped(monkeypatch: pyte
     monkeypatch.setattr(report_queue, "WAITING_MAX", 3)
     queue = a_queue(Time(), *(f"p{number}" for number in range(10)))
     for _ in range(3):
-        await queue.filled()
-    assert queue._work.locked(), "a turn of what was dropped would be one of the rate for nothing"
+        await queue.wait_for_report()
+    assert queue._ready.locked(), "a turn of what was dropped would be one of the rate for nothing"
 
 
 def test_younger_warning_goes_in_the_place_of_what_may_wait_no_longer() -> None:
     clock = Time()
     queue = a_queue(clock, "a", "b")
-    clock.now += PATIENCE_SECONDS - 1
+    clock.now += YIELD_SECONDS - 1
     queue.put(a_warning("n"))
-    assert taken(queue, others_wait=True) == []
+    assert taken(queue, binds_wait=True) == []
     clock.now += 1
-    assert queue.patient_seconds() == 0
-    assert taken(queue, others_wait=True) == ["n", "a", "b"]
+    assert queue.yield_seconds() == 0
+    assert taken(queue, binds_wait=True) == ["n", "a", "b"]

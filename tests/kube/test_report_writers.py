@@ -1,28 +1,27 @@
-"""Lanes of reports: what is written at once, what waits for whose rate, and what goes first."""
+"""The writers of reports: what is written in parallel, what waits for its rate limit, and what goes first."""
 
 import asyncio
 
 import pytest
 
-from aischeduler.kube import report_queue, report_writers
-from aischeduler.kube import reporter as reports_module
+from aischeduler.kube import report_queue, report_writers, reporter
 from aischeduler.kube.concurrency_limit import ConcurrencyLimit
 from aischeduler.kube.reporter import Reporter
 from aischeduler.model.actions import Cause, Evict, Nominate, ObjectRef, Warn
 from aischeduler.model.event_reasons import EventReason
 from tests.build import a_pod
-from tests.kube.reporting import EVENTS, POD, POOL, World, a_bind, waiting, written
-from tests.kube.scripted import Answer, Request, hang, reply, status, until
-from tests.kube.summaries import a_report
+from tests.kube.pool_reports import a_report
+from tests.kube.reporter_world import EVENTS, POD, POOL, World, a_bind, waiting, written
+from tests.kube.scripted_server import Answer, Request, hang, reply, status, until
 
 BROKEN_NODE = Warn(ObjectRef("Node", "n1", "u-n"), EventReason.INVALID_NODE, "status.allocatable.cpu")
 PREEMPTED = Evict(a_pod("victim"), "n1", "cpu", "cpu", Cause.PREEMPTED, a_pod("owner"), "d")
 
 
 def tell_of(reports: Reporter, pods: int) -> None:
-    """Say of so many pods that they were bound."""
+    """Report that this many pods were bound."""
     for number in range(pods):
-        reports.scheduled(a_bind(a_pod(f"p{number:04}")))
+        reports.report_scheduled(a_bind(a_pod(f"p{number:04}")))
 
 
 async def test_events_are_fifty_a_second_and_a_thousand_at_once_unless_somebody_wants_more() -> None:
@@ -38,40 +37,40 @@ async def test_event_that_its_rate_holds_holds_back_no_status() -> None:
     world = World().accept_all()
     world.script.always["get", POOL] = lambda _: reply(200, {"metadata": {"uid": "u-cpu", "resourceVersion": "7"}})
     async with world.running() as reports:
-        reports.limit(50, 1)
+        reports.set_event_rate(50, 1)
         world.waits.hold()
         tell_of(reports, 100)
         await until(lambda: len(world.events) == 1 and world.waits.held == 1)
-        reports.waiting(waiting("no room"))
-        reports.nominated(Nominate(POD, "n1", "cpu", "d"))
-        reports.pool(a_report())
+        reports.report_waiting(waiting("no room"))
+        reports.report_nominated(Nominate(POD, "n1", "cpu", "d"))
+        reports.report_pool(a_report())
         await until(lambda: len(world.script.asked("patch")) == 3)
     assert len(world.events) == 1
 
 
 async def test_statuses_have_a_rate_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reports_module, "STATUSES_BURST", 2)
+    monkeypatch.setattr(reporter, "STATUSES_BURST", 2)
     world = World()
     async with world.running() as reports:
-        reports.limit(1, 1)
+        reports.set_event_rate(1, 1)
         for number in range(8):
-            reports.nominated(Nominate(a_pod(f"p{number}"), "n1", "cpu", "d"))
+            reports.report_nominated(Nominate(a_pod(f"p{number}"), "n1", "cpu", "d"))
         await written(reports)
     assert len(world.script.asked("patch")) == 8
-    assert sum(world.waits.seconds) == pytest.approx(6 / reports_module.STATUSES_PER_SECOND, rel=0.5)
+    assert sum(world.waits.seconds) == pytest.approx(6 / reporter.STATUSES_PER_SECOND, rel=0.5)
 
 
 async def test_what_somebody_may_have_to_act_on_is_said_before_what_was_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report_writers, "WRITERS", 1)
     world = World().accept_all()
     async with world.running() as reports:
-        reports.limit(50, 1)
+        reports.set_event_rate(50, 1)
         world.waits.hold()
         tell_of(reports, 3)
         await until(lambda: len(world.events) == 1 and world.waits.held == 1)
-        reports.warn(BROKEN_NODE)
-        reports.evicted(PREEMPTED)
-        reports.waiting(waiting("no room"))
+        reports.report_warning(BROKEN_NODE)
+        reports.report_evicted(PREEMPTED)
+        reports.report_waiting(waiting("no room"))
         world.waits.release()
         await written(reports)
     said = [event["reason"] for event in world.events]
@@ -88,7 +87,7 @@ async def test_events_however_late_are_no_more_than_their_rate_allows() -> None:
     world.script.always["post", EVENTS] = taken
     world.binds_done.clear()
     async with world.running() as reports:
-        reports.limit(50, 4)
+        reports.set_event_rate(50, 4)
         tell_of(reports, 2 * report_queue.LATE_MAX)
         begun = world.waits.now = 1_000_000.0
         await written(reports)
@@ -98,14 +97,14 @@ async def test_events_however_late_are_no_more_than_their_rate_allows() -> None:
 
 async def test_more_at_once_is_not_tried_by_answers_that_the_rate_held(monkeypatch: pytest.MonkeyPatch) -> None:
     awaited: list[bool] = []
-    monkeypatch.setattr(ConcurrencyLimit, "answered", lambda *_, more_waits: awaited.append(more_waits))
+    monkeypatch.setattr(ConcurrencyLimit, "record_answer", lambda *_, more_waits: awaited.append(more_waits))
     world = World().accept_all()
     world.binds_done.clear()
     async with world.running() as reports:
-        reports.limit(50, 4)
+        reports.set_event_rate(50, 4)
         world.waits.hold()
         tell_of(reports, 2 * report_queue.LATE_MAX)
-        world.waits.now += 100 * report_queue.PATIENCE_SECONDS
+        world.waits.now += 100 * report_queue.YIELD_SECONDS
         await until(lambda: len(awaited) == 3)
     assert awaited == [False] * 3
 
@@ -113,11 +112,11 @@ async def test_more_at_once_is_not_tried_by_answers_that_the_rate_held(monkeypat
 async def test_other_limit_counts_for_all_that_wait_but_the_one_whose_turn_is_next() -> None:
     world = World().accept_all()
     async with world.running() as reports:
-        reports.limit(1, 1)
+        reports.set_event_rate(1, 1)
         world.waits.hold()
         tell_of(reports, 40)
         await until(lambda: len(world.events) == 1 and world.waits.held == 1)
-        reports.limit(1000, 1000)
+        reports.set_event_rate(1000, 1000)
         world.waits.release()
         await written(reports)
     assert world.waits.seconds[0] == pytest.approx(1.0)
@@ -128,12 +127,12 @@ async def test_who_ends_waits_for_no_event_that_its_rate_holds() -> None:
     world = World().accept_all()
     world.binds_done.clear()
     async with world.running() as reports:
-        reports.limit(1, 4)
+        reports.set_event_rate(1, 4)
         world.waits.hold()
         tell_of(reports, 40)
-        reports.warn(BROKEN_NODE)
-        reports.nominated(Nominate(POD, "n1", "cpu", "d"))
-        assert reports.hasten() == 37
+        reports.report_warning(BROKEN_NODE)
+        reports.report_nominated(Nominate(POD, "n1", "cpu", "d"))
+        assert reports.drop_excess_events() == 37
         world.binds_done.set()
         await written(reports)
         assert reports.counts.dropped == 37
@@ -148,7 +147,7 @@ async def test_crowd_that_is_bound_without_a_pause_is_told_of_many_at_a_time(mon
     world.binds_done.clear()
     async with world.running() as reports:
         tell_of(reports, 2 * report_queue.LATE_MAX)
-        world.waits.now += report_queue.PATIENCE_SECONDS + 2.5 * report_queue.LATE_SECONDS
+        world.waits.now += report_queue.YIELD_SECONDS + 2.5 * report_queue.LATE_STEP_SECONDS
         await until(lambda: len(world.events) == 3)
         await asyncio.sleep(0.02)
         assert len(world.events) == 3
@@ -156,16 +155,16 @@ async def test_crowd_that_is_bound_without_a_pause_is_told_of_many_at_a_time(mon
 
 async def test_server_that_has_had_enough_is_not_told_of_many_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report_writers, "WRITERS", 1)
-    monkeypatch.setattr(reports_module, "TIRED_SECONDS", 2 * report_queue.PATIENCE_SECONDS)
+    monkeypatch.setattr(reporter, "OVERLOAD_SECONDS", 2 * report_queue.YIELD_SECONDS)
     world = World()
     world.script.on("post", EVENTS, status(429), reply(201))
     world.script.always["post", EVENTS] = lambda _: hang
     async with world.running() as reports:
-        reports.scheduled(a_bind(POD))
+        reports.report_scheduled(a_bind(POD))
         await written(reports)
         world.binds_done.clear()
         tell_of(reports, 2 * report_queue.LATE_MAX)
-        world.waits.now += report_queue.PATIENCE_SECONDS + 2.5 * report_queue.LATE_SECONDS
+        world.waits.now += report_queue.YIELD_SECONDS + 2.5 * report_queue.LATE_STEP_SECONDS
         await until(lambda: len(world.events) == 3)
         await asyncio.sleep(0.02)
         assert len(world.events) == 3  # one twice, and one of many
@@ -178,8 +177,8 @@ async def test_nothing_is_late_by_the_time_in_which_the_server_stood_still(monke
     world.binds_done.clear()
     async with world.running() as reports:
         tell_of(reports, 2 * report_queue.LATE_MAX)
-        world.waits.now += 100.0 + report_queue.PATIENCE_SECONDS + 2.5 * report_queue.LATE_SECONDS
-        world.connections.stood_still_seconds = 100.0
+        world.waits.now += 100.0 + report_queue.YIELD_SECONDS + 2.5 * report_queue.LATE_STEP_SECONDS
+        world.connections.stalled_seconds = 100.0
         await until(lambda: len(world.events) == 3)
         await asyncio.sleep(0.02)
         assert len(world.events) == 3
@@ -191,10 +190,10 @@ async def test_late_reports_leave_no_more_turns_used_up_than_there_are(monkeypat
     world.script.always["post", EVENTS] = lambda _: hang
     world.binds_done.clear()
     async with world.running() as reports:
-        reports.limit(1000, 4)
+        reports.set_event_rate(1000, 4)
         tell_of(reports, 2 * report_queue.LATE_MAX)
-        world.waits.now += 2 * report_queue.PATIENCE_SECONDS
+        world.waits.now += 2 * report_queue.YIELD_SECONDS
         await until(lambda: len(world.events) == 4)
         await asyncio.sleep(0.02)
-        assert len(world.events) == 4  # and nobody waits for a turn
+        assert len(world.events) == 4  # no report waits for its turn
         assert world.waits.seconds == []

@@ -9,14 +9,14 @@ from aischeduler.kube.http_connection import Answer
 from aischeduler.model.actions import Cause, Evict, Nominate, ObjectRef, Warn
 from aischeduler.model.event_reasons import EventReason
 from tests.build import a_pod
-from tests.kube.reporting import EVENTS, POD, STATUS, World, a_bind, waiting, written
-from tests.kube.scripted import reply, slam, status, until
+from tests.kube.reporter_world import EVENTS, POD, STATUS, World, a_bind, waiting, written
+from tests.kube.scripted_server import reply, slam, status, until
 
 
 async def test_bound_pod_gets_a_scheduled_event() -> None:
     world = World().accept_all()
     async with world.running() as reports:
-        reports.scheduled(a_bind(POD))
+        reports.report_scheduled(a_bind(POD))
         await written(reports)
         assert reports.counts.written == 1
     (event,) = world.events
@@ -29,7 +29,7 @@ async def test_bound_pod_gets_a_scheduled_event() -> None:
 async def test_waiting_pod_gets_an_event_and_a_condition() -> None:
     world = World().accept_all()
     async with world.running() as reports:
-        reports.waiting(waiting("0/1 nodes are available: 1 Insufficient cpu."))
+        reports.report_waiting(waiting("0/1 nodes are available: 1 Insufficient cpu."))
         await written(reports)
     (event,) = world.events
     assert (event["type"], event["reason"], event["action"]) == ("Warning", "FailedScheduling", "Scheduling")
@@ -43,7 +43,7 @@ async def test_same_message_is_said_once_and_another_again() -> None:
     world = World().accept_all()
     async with world.running() as reports:
         for message in ("a", "a", "b", "b"):
-            reports.waiting(waiting(message))
+            reports.report_waiting(waiting(message))
             await written(reports)
     assert [event["note"] for event in world.events] == ["a", "b"]
     assert len(world.script.asked("patch")) == 2
@@ -52,10 +52,10 @@ async def test_same_message_is_said_once_and_another_again() -> None:
 async def test_same_message_is_said_again_after_a_while() -> None:
     world = World().accept_all()
     async with world.running() as reports:
-        reports.waiting(waiting("a"))
+        reports.report_waiting(waiting("a"))
         await written(reports)
-        world.waits.now += module.REASON_QUIET_SECONDS + 1
-        reports.waiting(waiting("a"))
+        world.waits.now += module.REASON_REPEAT_SECONDS + 1
+        reports.report_waiting(waiting("a"))
         await written(reports)
     assert len(world.events) == 2
     assert len(world.script.asked("patch")) == 1
@@ -65,8 +65,8 @@ async def test_pod_that_is_being_bound_is_not_said_to_wait() -> None:
     world = World().accept_all()
     world.binds_done.clear()
     async with world.running() as reports:
-        reports.waiting(waiting("no room"))
-        reports.binding(a_pod("p", uid="u-p"))
+        reports.report_waiting(waiting("no room"))
+        reports.withdraw_waiting(a_pod("p", uid="u-p"))
         world.binds_done.set()
         await written(reports)
     assert [event["reason"] for event in world.events] == ["FailedScheduling"]
@@ -78,7 +78,7 @@ async def test_nothing_is_written_while_a_binding_waits_and_all_of_it_after() ->
     world.binds_done.clear()
     async with world.running() as reports:
         for number in range(400):
-            reports.scheduled(a_bind(a_pod(f"p{number}")))
+            reports.report_scheduled(a_bind(a_pod(f"p{number}")))
         await asyncio.sleep(0.02)
         assert world.script.requests == []
         world.binds_done.set()
@@ -91,11 +91,11 @@ async def test_event_does_not_wait_for_bindings_without_end() -> None:
     world = World().accept_all()
     world.binds_done.clear()
     async with world.running() as reports:
-        reports.scheduled(a_bind(POD))
+        reports.report_scheduled(a_bind(POD))
         await asyncio.sleep(0.02)
         assert world.script.requests == []
-        world.waits.now += report_queue.PATIENCE_SECONDS
-        reports.scheduled(a_bind(a_pod("younger")))
+        world.waits.now += report_queue.YIELD_SECONDS
+        reports.report_scheduled(a_bind(a_pod("younger")))
         await until(lambda: len(world.events) == 1)
         await asyncio.sleep(0.02)
     assert [event["regarding"]["name"] for event in world.events] == ["p"]
@@ -106,8 +106,8 @@ async def test_refused_events_are_dropped_and_counted(code: int) -> None:
     world = World()
     world.script.on("post", EVENTS, status(code, "No"), reply(201))
     async with world.running() as reports:
-        reports.scheduled(a_bind(POD))
-        reports.scheduled(a_bind(a_pod("q")))
+        reports.report_scheduled(a_bind(POD))
+        reports.report_scheduled(a_bind(a_pod("q")))
         await written(reports)
         assert (reports.counts.refused, reports.counts.written) == (1, 1)
     assert len(world.events) == 2
@@ -117,18 +117,18 @@ async def test_tired_server_is_waited_for() -> None:
     world = World()
     world.script.on("post", EVENTS, status(429, "TooManyRequests", headers={"Retry-After": "4"}), reply(201))
     async with world.running() as reports:
-        reports.scheduled(a_bind(POD))
+        reports.report_scheduled(a_bind(POD))
         await written(reports)
         assert reports.counts.written == 1
-        assert not world.timing.throttle.closed, "what is said to a report holds back no Binding"
+        assert not world.timing.throttle.active, "what is said to a report holds back no Binding"
     assert world.waits.seconds == [pytest.approx(5.0)]
 
 
 async def test_reports_wait_when_bindings_have_to() -> None:
     world = World().accept_all()
     async with world.running() as reports:
-        world.timing.throttle.hold(4.0)
-        reports.scheduled(a_bind(POD))
+        world.timing.throttle.hold_for(4.0)
+        reports.report_scheduled(a_bind(POD))
         await written(reports)
     assert world.waits.seconds == [pytest.approx(5.0)]
 
@@ -137,7 +137,7 @@ async def test_event_that_cannot_be_delivered_is_dropped_after_three_tries() -> 
     world = World()
     world.script.always["post", EVENTS] = lambda _: slam
     async with world.running() as reports:
-        reports.scheduled(a_bind(POD))
+        reports.report_scheduled(a_bind(POD))
         await written(reports)
         assert (reports.counts.dropped, reports.counts.written) == (1, 0)
     assert len(world.events) == 3
@@ -149,7 +149,7 @@ async def test_oldest_is_dropped_when_too_much_waits(monkeypatch: pytest.MonkeyP
     world.binds_done.clear()
     async with world.running() as reports:
         for name in ("a", "b", "c"):
-            reports.scheduled(a_bind(a_pod(name)))
+            reports.report_scheduled(a_bind(a_pod(name)))
         world.binds_done.set()
         await written(reports)
         assert reports.counts.dropped == 1
@@ -161,9 +161,9 @@ async def test_warning_is_put_on_its_object_once() -> None:
     why = "status.allocatable.cpu: '1.5.3' is not a quantity"
     warning = Warn(ObjectRef("Node", "n1", "u-n"), EventReason.UNREADABLE, why)
     async with world.running() as reports:
-        reports.warn(warning)
+        reports.report_warning(warning)
         await written(reports)
-        reports.warn(warning)
+        reports.report_warning(warning)
         await written(reports)
     (event,) = world.events
     assert event["regarding"] == {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u-n"}
@@ -173,7 +173,7 @@ async def test_evicted_pod_gets_a_preempted_event() -> None:
     world = World().accept_all()
     evict = Evict(POD, "n1", "cpu", "cpu", Cause.PREEMPTED, a_pod("owner", uid="u2"), "d")
     async with world.running() as reports:
-        reports.evicted(evict)
+        reports.report_evicted(evict)
         await written(reports)
     (event,) = world.events
     assert (event["type"], event["reason"], event["action"]) == ("Normal", "Preempted", "Preempting")
@@ -186,7 +186,7 @@ async def test_only_the_newest_nomination_of_a_pod_is_written() -> None:
     world.binds_done.clear()
     async with world.running() as reports:
         for node in ("n1", "n2", ""):
-            reports.nominated(Nominate(POD, node, "cpu", "d"))
+            reports.report_nominated(Nominate(POD, node, "cpu", "d"))
         world.binds_done.set()
         await written(reports)
     (patch,) = world.script.asked("patch")
@@ -198,8 +198,8 @@ async def test_nomination_is_forgotten_once_its_pod_is_bound() -> None:
     world = World().accept_all()
     world.binds_done.clear()
     async with world.running() as reports:
-        reports.nominated(Nominate(POD, "n1", "cpu", "d"))
-        reports.binding(POD)
+        reports.report_nominated(Nominate(POD, "n1", "cpu", "d"))
+        reports.withdraw_waiting(POD)
         world.binds_done.set()
         await written(reports)
     assert world.script.requests == []
@@ -209,7 +209,7 @@ async def test_warning_on_a_budget_names_its_api() -> None:
     world = World().accept_all()
     async with world.running() as reports:
         about = ObjectRef("PodDisruptionBudget", "b", "u-b", "default")
-        reports.warn(Warn(about, EventReason.UNREADABLE, "spec.selector"))
+        reports.report_warning(Warn(about, EventReason.UNREADABLE, "spec.selector"))
         await written(reports)
     (event,) = world.events
     assert event["regarding"]["apiVersion"] == "policy/v1"
@@ -228,8 +228,8 @@ async def test_bug_costs_one_report_and_not_those_that_follow(monkeypatch: pytes
 
     monkeypatch.setattr(ConnectionPool, "send", send_or_fail)
     async with world.running(bugs=1) as reports:
-        reports.warn(Warn(ObjectRef("Pod", "p", "u1", "default"), EventReason.UNREADABLE, "no room"))
-        reports.scheduled(a_bind(POD))
+        reports.report_warning(Warn(ObjectRef("Pod", "p", "u1", "default"), EventReason.UNREADABLE, "no room"))
+        reports.report_scheduled(a_bind(POD))
         await written(reports)
     assert [(line["job"], str(line["exc_info"])) for line in world.logged("failed")] == [("reports", "a bug")]
     assert [event["reason"] for event in world.events] == ["Scheduled"]
@@ -240,7 +240,7 @@ async def test_condition_that_cannot_be_written_is_tried_until_it_is() -> None:
     world = World().accept_all()
     world.script.on("patch", STATUS, *[slam] * 4, status(503, "ServiceUnavailable"), reply(200))
     async with world.running() as reports:
-        reports.waiting(waiting("no room"))
+        reports.report_waiting(waiting("no room"))
         await written(reports)
         assert reports.counts.dropped == 0
     assert len(world.script.asked("patch")) == 6
@@ -251,10 +251,10 @@ async def test_pod_that_is_being_bound_is_not_said_to_wait_by_a_patch_that_faile
     world.script.on("patch", STATUS, slam, slam)
     async with world.running() as reports:
         world.waits.hold()
-        reports.waiting(waiting("no room"))
-        reports.nominated(Nominate(a_pod("p", uid="u-p"), "n1", "cpu", "d"))
+        reports.report_waiting(waiting("no room"))
+        reports.report_nominated(Nominate(a_pod("p", uid="u-p"), "n1", "cpu", "d"))
         await until(lambda: world.waits.held == 2)
-        reports.binding(a_pod("p", uid="u-p"))
+        reports.withdraw_waiting(a_pod("p", uid="u-p"))
         world.waits.release()
         await written(reports)
     assert len(world.script.asked("patch")) == 2
@@ -265,9 +265,9 @@ async def test_older_nomination_is_not_written_after_a_newer_one() -> None:
     world.script.on("patch", STATUS, slam)
     async with world.running() as reports:
         world.waits.hold()
-        reports.nominated(Nominate(POD, "n1", "cpu", "d"))
+        reports.report_nominated(Nominate(POD, "n1", "cpu", "d"))
         await until(lambda: world.waits.held)
-        reports.nominated(Nominate(POD, "", "cpu", "d"))
+        reports.report_nominated(Nominate(POD, "", "cpu", "d"))
         await until(lambda: len(world.script.asked("patch")) == 2)
         world.waits.release()
         await written(reports)
@@ -280,5 +280,5 @@ async def test_crowd_that_begins_to_wait_at_once_is_told_in_full() -> None:
     world.binds_done.clear()
     async with world.running() as reports:
         for number in range(20_000):
-            reports.waiting(waiting("no room", pod=f"p{number}"))
+            reports.report_waiting(waiting("no room", pod=f"p{number}"))
         assert reports.counts.dropped == 0

@@ -9,20 +9,13 @@ import yaml
 
 from aischeduler.kube import server_access
 from aischeduler.kube.client import Client
-from aischeduler.kube.credential import Credential
+from aischeduler.kube.credentials import Credential, TokenFile
+from aischeduler.kube.dialer import Proxy
 from aischeduler.kube.errors import AccessError, RefusedError
-from aischeduler.kube.proxy import Proxy
-from aischeduler.kube.server_access import (
-    REREAD_SECONDS,
-    Server,
-    TokenFile,
-    connect,
-    from_kubeconfig,
-    in_cluster,
-)
+from aischeduler.kube.server_access import REREAD_SECONDS, Server, connect, from_kubeconfig, in_cluster
 from tests.controlplane.certificates import Authority
-from tests.kube.kubeconfigs import credential, printing, runs, times_asked
-from tests.kube.scripted import Script, reply, serving, status
+from tests.kube.kubeconfig_files import credential, printing, runs, times_asked
+from tests.kube.scripted_server import Script, reply, serving, status
 
 
 class Clock:
@@ -34,7 +27,7 @@ class Clock:
 
 
 class Scripted:
-    """Gives these in turn, then the last one again and again."""
+    """Returns these in order, then the last one again and again."""
 
     def __init__(self, *credentials: Credential) -> None:
         self.credentials = list(credentials)
@@ -64,7 +57,7 @@ def kubeconfig(path: Path, *, user: dict[str, Any] | None = None, **cluster: Any
 
 async def test_plain_http_of_a_kubeconfig(tmp_path: Path) -> None:
     server = await from_kubeconfig(kubeconfig(tmp_path / "config"), None, Clock())
-    assert (server.host, server.port, server.tls, server.prefix) == ("127.0.0.1", 1234, None, "")
+    assert (server.host, server.port, server.tls, server.path_prefix) == ("127.0.0.1", 1234, None, "")
     assert server.url == "http://127.0.0.1:1234"
     assert await server.authorization() is None
 
@@ -118,8 +111,8 @@ async def test_program_that_fails_at_the_start_is_named(tmp_path: Path) -> None:
 
 async def test_token_that_ends_soon_is_read_again_at_its_end() -> None:
     clock = Clock()
-    source = Scripted(Credential(b"a", left_seconds=30.0), Credential(b"b", left_seconds=-5.0), Credential(b"c"))
-    server = Server("h", 1, clock, source=source)
+    source = Scripted(Credential(b"a", valid_seconds=30.0), Credential(b"b", valid_seconds=-5.0), Credential(b"c"))
+    server = Server("h", 1, clock, credential_source=source)
     seen = []
     for _ in range(33):
         seen.append(await server.authorization())
@@ -129,12 +122,12 @@ async def test_token_that_ends_soon_is_read_again_at_its_end() -> None:
 
 async def test_what_kept_the_token_from_being_read_is_told_until_it_is_read(tmp_path: Path) -> None:
     clock, path = Clock(), tmp_path / "token"
-    server = Server("h", 1, clock, source=TokenFile(path))
+    server = Server("h", 1, clock, credential_source=TokenFile(path))
     assert await server.authorization() is None
-    assert server.failure == f"[Errno 2] No such file or directory: '{path}'"
+    assert server.credential_failure == f"[Errno 2] No such file or directory: '{path}'"
     path.write_text("first")
-    assert await server.renew(None, 0)
-    assert (await server.authorization(), server.failure) == (b"Bearer first", "")
+    assert await server.renew_credentials(None, 0)
+    assert (await server.authorization(), server.credential_failure) == (b"Bearer first", "")
 
 
 async def test_missing_file_is_one_sentence_that_names_it(tmp_path: Path) -> None:
@@ -163,7 +156,7 @@ async def test_unknown_context_is_named(tmp_path: Path) -> None:
         ({"server": None}, "cluster.server '' is not an http or https address"),
         ({"server": "https://x:99999"}, "not an http or https address"),
         ({"server": "https://[x"}, "not an http or https address"),
-        ({"proxy-url": "socks5://p"}, "cluster 'c': proxy-url names a proxy of the kind socks5://, and only http://"),
+        ({"proxy-url": "socks5://p"}, "cluster 'c': proxy-url names a socks5:// proxy; only http://"),
     ],
 )
 async def test_cluster_that_cannot_be_used_is_named(tmp_path: Path, cluster: dict[str, Any], reason: str) -> None:
@@ -183,7 +176,7 @@ async def test_certificates_that_cannot_be_read_are_named(tmp_path: Path) -> Non
     ("cluster", "user", "reason"),
     [
         ({"certificate-authority-data": "/w=="}, {}, "certificate-authority-data cannot be read"),
-        ({}, {"client-certificate-data": "YQ==", "client-key-data": "YQ=="}, "the certificate of ours cannot be read"),
+        ({}, {"client-certificate-data": "YQ==", "client-key-data": "YQ=="}, "the client certificate cannot be read"),
     ],
 )
 async def test_certificates_in_the_file_that_are_none_are_named(
@@ -245,7 +238,7 @@ async def test_missing_service_account_token_is_named(tmp_path: Path) -> None:
 async def test_token_that_cannot_be_read_just_now_stays(tmp_path: Path) -> None:
     clock, path = Clock(), tmp_path / "token"
     path.write_text("first")
-    server = Server("h", 1, clock, source=TokenFile(path))
+    server = Server("h", 1, clock, credential_source=TokenFile(path))
     assert await server.authorization() == b"Bearer first"
     path.unlink()
     clock.now += REREAD_SECONDS
@@ -262,7 +255,7 @@ async def test_many_who_ask_at_once_get_the_first_token() -> None:
             await asyncio.sleep(0.01)
             return Credential(b"Bearer slow")
 
-    server = Server("h", 1, Clock(), source=Slow())
+    server = Server("h", 1, Clock(), credential_source=Slow())
     assert set(await asyncio.gather(*(server.authorization() for _ in range(8)))) == {b"Bearer slow"}
     assert reads == 1
 
@@ -272,7 +265,7 @@ async def test_401_reads_the_token_again_once(tmp_path: Path) -> None:
     path.write_text("old")
     script.on("get", "/x", status(401, "Unauthorized"), reply(200, b"fine"))
     async with serving(script) as server:
-        server.source = TokenFile(path)
+        server.credential_source = TokenFile(path)
         async with Client(server) as client:
             await server.authorization()
             path.write_text("new")
@@ -285,7 +278,7 @@ async def test_401_says_what_kept_the_token_from_being_read(tmp_path: Path) -> N
     path.write_text("old")
     script.on("get", "/x", status(401, "Unauthorized", "Unauthorized"))
     async with serving(script) as server:
-        server.source = TokenFile(path)
+        server.credential_source = TokenFile(path)
         async with Client(server) as client:
             await server.authorization()
             path.unlink()

@@ -1,11 +1,11 @@
-"""Which releases of Kubernetes we work with."""
+"""The supported releases of Kubernetes."""
 
 import pytest
 
 from aischeduler.kube.client import Client
-from aischeduler.kube.errors import GarbledError, RefusedError
+from aischeduler.kube.errors import MalformedAnswerError, RefusedError
 from aischeduler.kube.server_version import read_version, too_old
-from tests.kube.scripted import Script, reply, serving, status
+from tests.kube.scripted_server import Script, reply, serving, status
 
 
 async def answered(body: object) -> tuple[int, int]:
@@ -24,7 +24,7 @@ async def test_release_is_read_without_what_providers_add(major: str, minor: str
 
 @pytest.mark.parametrize("body", [b"hello", {"major": "one", "minor": "2"}, {}, []])
 async def test_answer_without_a_release_is_garbled(body: object) -> None:
-    with pytest.raises(GarbledError):
+    with pytest.raises(MalformedAnswerError):
         await answered(body)
 
 

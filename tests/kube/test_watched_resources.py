@@ -1,12 +1,12 @@
-"""Budgets and namespaces, watched: what is told of them, and what of those that cannot be read."""
+"""Watched budgets and namespaces: their events, and what is reported of those that cannot be decoded."""
 
 from typing import Any
 
 from aischeduler.kube import watched_resources
 from aischeduler.model.events import BudgetGone, BudgetSeen, NamespaceGone, NamespaceSeen
-from tests.kube.docs import line, listing
-from tests.kube.reflecting import World
-from tests.kube.scripted import reply, stream, until
+from tests.kube.api_objects import line, listing
+from tests.kube.reflector_world import World
+from tests.kube.scripted_server import reply, stream, until
 
 BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
 NAMESPACES = "/api/v1/namespaces"

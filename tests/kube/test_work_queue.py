@@ -27,11 +27,11 @@ async def test_lane_that_comes_late_waits_for_one_piece_of_each_other() -> None:
 async def test_crowded_lane_takes_no_room_from_another() -> None:
     work_queue: WorkQueue[str] = WorkQueue(ahead=1)
     work_queue.put("a1", "a")
-    await work_queue.room("a")
+    await work_queue.wait_for_room("a")
     work_queue.put("a2", "a")
     work_queue.put("b1", "b")
-    await work_queue.room("b")
-    blocked = asyncio.create_task(work_queue.room("a"))
+    await work_queue.wait_for_room("b")
+    blocked = asyncio.create_task(work_queue.wait_for_room("a"))
     await asyncio.sleep(0)
     assert not blocked.done()
     assert await work_queue.take() == "a1"
@@ -44,21 +44,21 @@ async def test_what_waits_and_what_has_no_outcome_are_counted_over_all_lanes() -
     work_queue.put("b", "b")
     assert (work_queue.waiting, work_queue.unfinished) == (2, 2)
     await taken(work_queue, 2)
-    await work_queue.none_waiting()
+    await work_queue.wait_empty()
     work_queue.finish()
     assert (work_queue.waiting, work_queue.unfinished) == (0, 1)
     work_queue.finish()
-    await work_queue.none_unfinished()
+    await work_queue.wait_finished()
 
 
 async def test_lane_that_waits_has_room_once_more_is_allowed() -> None:
     work_queue: WorkQueue[str] = WorkQueue(ahead=1)
     work_queue.put("a1", "a")
     work_queue.put("a2", "a")
-    blocked = asyncio.create_task(work_queue.room("a"))
+    blocked = asyncio.create_task(work_queue.wait_for_room("a"))
     await asyncio.sleep(0)
     assert not blocked.done()
-    work_queue.allow(2)
+    work_queue.set_lane_limit(2)
     await blocked
 
 
@@ -66,8 +66,8 @@ async def test_lane_with_more_than_is_allowed_from_now_on_waits_until_few_are_le
     work_queue: WorkQueue[str] = WorkQueue(ahead=9)
     for item in ("a1", "a2", "a3"):
         work_queue.put(item, "a")
-    work_queue.allow(1)
-    blocked = asyncio.create_task(work_queue.room("a"))
+    work_queue.set_lane_limit(1)
+    blocked = asyncio.create_task(work_queue.wait_for_room("a"))
     await work_queue.take()
     await asyncio.sleep(0)
     assert not blocked.done()

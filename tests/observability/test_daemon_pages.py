@@ -18,8 +18,8 @@ from aischeduler.observability.listener import listen
 from tests.daemon.cluster import ALONE, PODS, POOLS, brief
 from tests.daemon.test_daemon import listing, scripted_cluster
 from tests.daemon.test_leadership import ELECTED
-from tests.kube.leases import LEASE, LeaseServer
-from tests.kube.scripted import Answer, Half, Request, Script, hang, reply, serving, until
+from tests.kube.lease_server import LEASE, LeaseServer
+from tests.kube.scripted_server import Answer, Half, Request, Script, hang, reply, serving, until
 
 
 @dataclass

@@ -9,7 +9,7 @@ from prometheus_client.openmetrics import parser as openmetrics_parser
 
 from aischeduler import __version__
 from aischeduler.engine.tally import Result
-from aischeduler.kube.watched_resources import Counts
+from aischeduler.kube.watched_resources import ReflectorCounts
 from aischeduler.model.actions import Cause, Evict
 from aischeduler.model.names import CPU, MEMORY, PODS
 from aischeduler.model.pool_summary import GPU
@@ -65,7 +65,7 @@ def busy_world() -> World:
     world.meter.asked(evictions)
     world.meter.ended(evictions[0], "Evicted", 0.5)
     world.reports.written, world.reports.dropped, world.reports.refused = 5, 1, 2
-    world.reflectors["Pod"] = StillReflector(3, Counts(lists=2, old_events=9, unreadable_objects=1))
+    world.reflectors["Pod"] = StillReflector(3, ReflectorCounts(lists=2, old_events=9, unreadable_objects=1))
     world.meter.internal_errors["binder"] += 1
     return world
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from aischeduler.engine.tally import Tally
 from aischeduler.kube.reporter import ReportCounts
-from aischeduler.kube.watched_resources import Counts
+from aischeduler.kube.watched_resources import ReflectorCounts
 from aischeduler.model.actions import Bind
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.pod import Pod, PodSpec
@@ -76,10 +76,10 @@ class StillEngine:
 
 
 class StillReflector:
-    open_seconds = 60.0
-    silent_seconds = 5.0
+    watch_open_seconds = 60.0
+    watch_idle_seconds = 5.0
 
-    def __init__(self, objects: int, counts: Counts) -> None:
+    def __init__(self, objects: int, counts: ReflectorCounts) -> None:
         self.counts = counts
         self._objects = objects
 
@@ -109,6 +109,9 @@ class World:
         self.engine = StillEngine(*pools)
         self.meter = Meter(PoolLabels(limit))
         self.reports = ReportCounts()
-        self.reflectors: dict[str, Any] = {"Pod": StillReflector(3, Counts()), "Node": StillReflector(2, Counts())}
+        self.reflectors: dict[str, Any] = {
+            "Pod": StillReflector(3, ReflectorCounts()),
+            "Node": StillReflector(2, ReflectorCounts()),
+        }
         waiting = Waiting({"inbox": lambda: 5, "binds": lambda: 2}, lambda: 1.5)
         self.metrics = Metrics(Sources(self.engine, self.meter, self.reports, self.reflectors, self.leads, waiting))

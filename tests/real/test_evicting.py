@@ -12,15 +12,15 @@ import pytest
 from aischeduler.kube import pod_writes
 from aischeduler.kube.backoff import Timing
 from aischeduler.kube.connection_pool import ConnectionPool
-from aischeduler.kube.eviction import Ended, Evicted, Left
-from aischeduler.kube.evictor import IN_FLIGHT, EvictionOptions, Evictor
+from aischeduler.kube.eviction_writes import Evicted, EvictionOutcome, NotNeeded
+from aischeduler.kube.evictor import EVICTIONS_IN_FLIGHT, EvictionOptions, Evictor
 from aischeduler.kube.server_access import connect
 from aischeduler.model.actions import Cause, Evict
 from aischeduler.model.events import EvictRefused, Spared
 from aischeduler.model.pod import Pod
 from tests.build import a_pod
 from tests.controlplane.plane import ControlPlane
-from tests.kube.scripted import Half, broken
+from tests.kube.scripted_server import Half, broken
 from tests.objects import binding_object, node_object, pdb_object, pod_object
 from tests.real.cluster import condition, create_nodes, create_pods, pod
 
@@ -30,7 +30,9 @@ READY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]
 
 @pytest.fixture
 async def connections(control_plane: ControlPlane, clean_cluster: None) -> AsyncIterator[ConnectionPool]:
-    connections = ConnectionPool(await connect(str(control_plane.kubeconfig), None, time.monotonic), IN_FLIGHT)
+    connections = ConnectionPool(
+        await connect(str(control_plane.kubeconfig), None, time.monotonic), EVICTIONS_IN_FLIGHT
+    )
     yield connections
     await connections.close()
 
@@ -40,16 +42,16 @@ async def patch(connections: ConnectionPool, path: str, body: Any) -> int:
     return (await connections.send(b"PATCH", path.encode(), json.dumps(body).encode(), content)).status
 
 
-async def evict(connections: ConnectionPool, victim: Pod, *, honour_budgets: bool = False) -> Ended:
+async def evict(connections: ConnectionPool, victim: Pod, *, honour_budgets: bool = False) -> EvictionOutcome:
     """Let an evictor have one victim, and return how it ended."""
     mandate = EvictionOptions("ai-scheduler", honour_budgets, time.time)
     evictor = Evictor(connections, Timing(time.monotonic, asyncio.sleep, Half()), mandate, broken)
-    ends: list[Ended] = []
+    ends: list[EvictionOutcome] = []
     task = asyncio.create_task(evictor.run(lambda _, ended, __: ends.append(ended)))
     owner = a_pod("owner", uid="u-owner")
     evictor.submit(Evict(victim, "n", "gpu", "cpu", Cause.RECLAIMED, owner, "d"))
     async with asyncio.timeout(30):
-        await evictor.work_queue.none_unfinished()
+        await evictor.work_queue.wait_finished()
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
@@ -86,7 +88,7 @@ async def test_victim_that_goes_already_is_left_alone(
 ) -> None:
     victim = await running(control_plane, connections, namespace, "v")
     assert await evict(connections, victim) == Evicted()
-    assert isinstance(await evict(connections, victim), Left)
+    assert isinstance(await evict(connections, victim), NotNeeded)
 
 
 @pytest.mark.parametrize("honour_budgets", [False, True], ids=["delete", "eviction"])
@@ -95,7 +97,7 @@ async def test_another_pod_of_the_name_is_left_alone(
 ) -> None:
     await running(control_plane, connections, namespace, "v")
     former = a_pod("v", namespace=namespace, uid="11111111-2222-3333-4444-555555555555")
-    assert isinstance(await evict(connections, former, honour_budgets=honour_budgets), Left)
+    assert isinstance(await evict(connections, former, honour_budgets=honour_budgets), NotNeeded)
     found = pod(control_plane, namespace, "v")
     assert "deletionTimestamp" not in found["metadata"]
     assert condition(found, "DisruptionTarget") == {}
@@ -106,7 +108,7 @@ async def test_victim_that_is_not_there_is_left_alone(
     connections: ConnectionPool, namespace: str, honour_budgets: bool
 ) -> None:
     nobody = a_pod("nobody", namespace=namespace, uid="11111111-2222-3333-4444-555555555555")
-    assert isinstance(await evict(connections, nobody, honour_budgets=honour_budgets), Left)
+    assert isinstance(await evict(connections, nobody, honour_budgets=honour_budgets), NotNeeded)
 
 
 async def test_budget_spares_all_but_as_many_as_it_allows_and_whom_it_spares_bears_no_mark(

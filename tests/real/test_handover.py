@@ -42,7 +42,7 @@ def test_terminated_leader_finishes_and_hands_over_at_once(
         assert leader.stop() == 0
         print(f"terminated: {first_of(control_plane, namespace, 1):.2f} s to the first Binding of the next leader")
         history.wait_for_bound(namespace, ALL, 60)
-        assert leader.said("lease given back") != []
+        assert leader.said("lease released") != []
         assert standby.stop() == 0
     answered = judge_terms(control_plane, history, namespace)
     assert {one.epoch for one in answered} == {"0", "1"}

@@ -43,6 +43,6 @@ def test_bugs_in_many_places_cost_no_pod_its_node_and_the_lease_is_given_back(
         assert scheduler.counted().keys() >= {"attempt", "binder", "outcome of a binding", "reports"}
         assert len(scheduler.told()) >= len(scheduler.counted())
         assert scheduler.stop() == 0
-        assert scheduler.said("lease given back") != []
+        assert scheduler.said("lease released") != []
         assert "RuntimeError: a bug" in scheduler.log
     judge(control_plane, history, namespace)

@@ -13,8 +13,8 @@ from aischeduler.kube.client import Client
 from aischeduler.kube.errors import AccessError
 from aischeduler.kube.server_access import connect
 from tests.controlplane.plane import ControlPlane
-from tests.kube.kubeconfigs import V1, credential, program, runs
-from tests.kube.test_dial import proxying
+from tests.kube.kubeconfig_files import V1, credential, program, runs
+from tests.kube.test_dialer import proxying
 from tests.objects import Json
 
 REVIEW = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}

@@ -76,9 +76,9 @@ def test_two_schedulers_do_not_write_over_each_others_status_and_one_says_so_onc
     )
     # Each pod changes the status by being assumed, bound and shown; a fight would write for as long as there are two.
     assert writes(control_plane, since) <= 4 * CHANGES
-    (line,) = other.said("pool statuses left alone")
+    (line,) = other.said("pool statuses not written")
     assert (line["level"], line["scheduler"]) == ("warning", "ai-scheduler")
-    assert daemon.said("pool statuses left alone") == []
+    assert daemon.said("pool statuses not written") == []
     assert pod(control_plane, namespace, "theirs-0")["spec"]["nodeName"] == "n"
 
 
@@ -96,4 +96,4 @@ def test_statuses_whose_writer_is_gone_are_taken_over(
         assert patched.returncode == 0, patched.stderr
     other.start()
     history.wait_until(lambda: keepers(control_plane) == {OTHER}, "the other one's statuses")
-    assert other.said("pool statuses left alone") == []
+    assert other.said("pool statuses not written") == []

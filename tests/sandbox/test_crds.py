@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from aischeduler.kube.crds import pool_crd
+from aischeduler.kube.pool_crd import pool_crd
 from tests.sandbox.cluster import Cluster
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

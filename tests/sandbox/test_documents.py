@@ -1,6 +1,6 @@
 import orjson
 
-from aischeduler.kube.crds import pool_crd
+from aischeduler.kube.pool_crd import pool_crd
 from aischeduler.sandbox.protocol import Request, Response
 from aischeduler.sandbox.types import api_types
 from tests.sandbox.cluster import Cluster

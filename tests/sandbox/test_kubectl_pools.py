@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from aischeduler.kube.crds import COLUMNS, WIDE_COLUMNS, pool_crd
+from aischeduler.kube.pool_crd import COLUMNS, WIDE_COLUMNS, pool_crd
 from aischeduler.sandbox.controllers.kubelet import KubeletOptions
 from tests.objects import pool_object
 from tests.sandbox.kubectl import Kubectl, as_yaml, kubectl_on_sandbox

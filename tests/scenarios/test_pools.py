@@ -1,6 +1,6 @@
 """Pools: their nodes, their pods, and what happens when pools are created, deleted or in conflict."""
 
-from aischeduler.kube.crds import pool_crd
+from aischeduler.kube.pool_crd import pool_crd
 from tests.harness import Harness, Json
 from tests.objects import NO_POOL_NOWHERE, node_object, pod_object, pool_object
 

@@ -1,7 +1,8 @@
 import json
 from typing import Any
 
-from aischeduler.kube.api_types import Metadata, NodeDocument
+from aischeduler.kube.api_types import NodeDocument
+from aischeduler.kube.meta_types import Metadata
 from aischeduler.kube.watched_resources import nodes
 from aischeduler.model.events import Event, NodeGone, NodeSeen
 from aischeduler.sandbox.apiserver import ApiServer

@@ -8,7 +8,7 @@ from threading import Thread
 
 import pytest
 
-from aischeduler.kube.crds import pool_crd
+from aischeduler.kube.pool_crd import pool_crd
 from aischeduler.sandbox.http import HttpSandbox
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.sweep import sweep

@@ -2,7 +2,7 @@
 
 import pytest
 
-from aischeduler.kube.crds import COLUMNS, WIDE_COLUMNS
+from aischeduler.kube.pool_crd import COLUMNS, WIDE_COLUMNS
 from tests.objects import pool_object
 from tests.worlds.world import JSON_PATCH, TABLE, Call, Json, World, condition, encode
 

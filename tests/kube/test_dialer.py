@@ -12,12 +12,18 @@ import pytest
 import uvloop
 
 from aischeduler.kube.connection_pool import CONNECT_SECONDS, ConnectionPool
-from aischeduler.kube.dial import ANOTHER_SECONDS, DEAD_SECONDS, dial
-from aischeduler.kube.errors import UnreachableError
+from aischeduler.kube.dialer import (
+    HAPPY_EYEBALLS_DELAY_SECONDS,
+    PEER_TIMEOUT_SECONDS,
+    Proxy,
+    dial,
+    parse_proxy,
+    proxy_from_environment,
+)
+from aischeduler.kube.errors import AccessError, UnreachableError
 from aischeduler.kube.http_connection import Answer
-from aischeduler.kube.proxy import Proxy
 from aischeduler.kube.server_access import Server
-from tests.kube.scripted import Script, reply, serving, stream, until
+from tests.kube.scripted_server import Script, reply, serving, stream, until
 
 Address = tuple[int, int, int, str, tuple[str, int]]
 
@@ -28,7 +34,7 @@ def address(host: str, port: int) -> Address:
 
 @asynccontextmanager
 async def black_hole() -> AsyncIterator[Address]:
-    """An address on loopback that answers no more: its backlog is full."""
+    """An address on loopback that accepts no connection: its backlog is full."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.2", 0))
         listening.listen(0)
@@ -49,7 +55,7 @@ async def get(connections: ConnectionPool) -> Answer:
 
 
 async def past_a_black_hole() -> float:
-    """Ask a server whose first address answers nothing; return after how many seconds the answer came."""
+    """Send a request to a server whose first address is silent; return the seconds until the answer."""
     script = Script()
     script.on("get", "/x", reply(200))
     loop = asyncio.get_running_loop()
@@ -58,7 +64,7 @@ async def past_a_black_hole() -> float:
         async def lookup(host: str, port: int) -> list[Address]:
             return [dead, address(server.host, server.port)]
 
-        server.lookup = lookup
+        server.resolver = lookup
         connections, began = ConnectionPool(server, 1), loop.time()
         assert (await get(connections)).status == 200
         seconds = loop.time() - began
@@ -68,7 +74,7 @@ async def past_a_black_hole() -> float:
 
 async def test_dead_first_address_does_not_use_up_the_time_of_the_second() -> None:
     seconds = await past_a_black_hole()
-    assert ANOTHER_SECONDS <= seconds < CONNECT_SECONDS
+    assert HAPPY_EYEBALLS_DELAY_SECONDS <= seconds < CONNECT_SECONDS
 
 
 def test_dead_first_address_does_not_either_on_uvloop() -> None:
@@ -92,7 +98,7 @@ async def test_every_connection_notices_a_dead_peer() -> None:
 async def proxying(
     answer: bytes = b"HTTP/1.1 200 Connection established\r\n\r\n",
 ) -> AsyncIterator[tuple[int, list[str]]]:
-    """A proxy that answers CONNECT, and passes on if that is 200; yields its port and the heads it got."""
+    """A proxy that answers CONNECT and forwards on 200; yields its port and the requests."""
     heads: list[str] = []
     tasks: set[asyncio.Task[None]] = set()
 
@@ -151,7 +157,7 @@ async def test_requests_and_streams_go_through_the_tunnel_of_a_proxy() -> None:
         (b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n", "with 407 Proxy Authentication Required"),
         (b"HTTP/1.0 403 Forbidden\r\nContent-Length: 0\r\n\r\n", "with 403 Forbidden"),
         (b"nonsense\r\n\r\n", "with no HTTP"),
-        (b"", "the proxy .* ended its answer to CONNECT"),
+        (b"", "the proxy .* closed the connection during CONNECT"),
     ],
 )
 async def test_proxy_that_makes_no_tunnel_is_named_with_what_it_said(answer: bytes, reason: str) -> None:
@@ -177,7 +183,7 @@ with socket.create_server(("10.231.0.2", 0)) as server:
 
 @pytest.fixture
 def far_end() -> Iterator[str]:
-    """A network namespace whose only way to us is a pair of virtual links."""
+    """A network namespace that only a pair of virtual links connects."""
     tool = shutil.which("ip")
     if tool is None or os.geteuid() != 0:
         pytest.skip("a network namespace needs root and the program `ip`; the socket options are tested without them")
@@ -203,7 +209,7 @@ def far_end() -> Iterator[str]:
 
 
 async def test_stream_of_a_peer_whose_network_is_gone_ends_long_before_its_silence_limit(far_end: str) -> None:
-    """The far end's link goes down: no byte and no reset arrives, as after the death of a machine."""
+    """The link of the peer goes down: no byte and no reset arrives, as when a machine dies."""
     loop = asyncio.get_running_loop()
     peer = await asyncio.create_subprocess_exec(
         *(far_end, "netns", "exec", NAMESPACE, sys.executable, "-c", DEAF),
@@ -218,10 +224,93 @@ async def test_stream_of_a_peer_whose_network_is_gone_ends_long_before_its_silen
             assert await answer.read() == b"x"
             subprocess.run([far_end, "-n", NAMESPACE, "link", "set", "ais1", "down"], check=True)
             began = loop.time()
-            with pytest.raises(UnreachableError, match="the connection broke within the answer"):
+            with pytest.raises(UnreachableError, match="the connection broke during the answer"):
                 await answer.read()
-            assert loop.time() - began < 3 * DEAD_SECONDS
+            assert loop.time() - began < 3 * PEER_TIMEOUT_SECONDS
         await connections.close()
     finally:
         peer.kill()
         await peer.wait()
+
+
+PROXY = "http://proxy.example:3128"
+
+
+def chosen(host: str, no_proxy: str, port: int = 443) -> bool:
+    """Say whether the proxy of the environment is used for this host."""
+    return proxy_from_environment(True, host, port, {"HTTPS_PROXY": PROXY, "NO_PROXY": no_proxy}) is not None
+
+
+def test_https_and_http_servers_have_variables_of_their_own() -> None:
+    both = {"HTTPS_PROXY": "http://s:1", "HTTP_PROXY": "http://p:2", "https_proxy": "http://small:3"}
+    assert proxy_from_environment(True, "h.example", 443, both) == Proxy("s", 1)
+    assert proxy_from_environment(False, "h.example", 80, both) == Proxy("p", 2)
+    assert proxy_from_environment(True, "h.example", 443, {"HTTPS_PROXY": "", "https_proxy": "small"}) == Proxy(
+        "small", 80
+    )
+    assert proxy_from_environment(True, "h.example", 443, {"HTTP_PROXY": "http://p:2"}) is None
+
+
+@pytest.mark.parametrize(
+    ("host", "no_proxy"),
+    [
+        ("api.example.com", "*"),
+        ("api.example.com", "other, example.com"),
+        ("api.example.com", ".example.com"),
+        ("api.example.com", "*.example.com"),
+        ("API.example.com", "api.EXAMPLE.com"),
+        ("api.example.com", "api.example.com:443"),
+        ("10.96.0.1", "10.96.0.0/12"),
+        ("10.96.0.1", "10.96.0.1"),
+        ("10.96.0.1", "10.96.0.1:443"),
+        ("fd00::1", "fd00::/8"),
+        ("fd00::1", "[fd00::1]:443"),
+        ("fd00::1", "fd00:0::1"),
+        ("localhost", ""),
+        ("127.0.0.2", ""),
+        ("::1", ""),
+    ],
+)
+def test_no_proxy_means_what_client_go_reads_in_it(host: str, no_proxy: str) -> None:
+    assert not chosen(host, no_proxy)
+
+
+@pytest.mark.parametrize(
+    ("host", "no_proxy"),
+    [
+        ("api.example.com", ""),
+        ("api.example.com", " , "),
+        ("example.com", ".example.com"),
+        ("badexample.com", "example.com"),
+        ("api.example.com", "api.example.com:8443"),
+        ("10.96.0.1", "10.97.0.0/16"),
+        ("10.96.0.1", "10.96.0.1:6443"),
+        ("api.example.com", "10.96.0.0/12"),
+        ("10.96.0.1", "nonsense/99"),
+        ("10.96.0.1", ":443"),
+    ],
+)
+def test_proxy_is_used_for_what_no_proxy_does_not_mean(host: str, no_proxy: str) -> None:
+    assert chosen(host, no_proxy)
+
+
+def test_name_and_password_of_a_proxy_are_sent_and_never_shown() -> None:
+    proxy = parse_proxy("http://me:p%40ss@proxy.example:3128", "config: cluster 'c': proxy-url")
+    assert b"\r\nProxy-Authorization: Basic bWU6cEBzcw==\r\n\r\n" in proxy.request("h:443")
+    assert str(proxy) == "http://proxy.example:3128 (config: cluster 'c': proxy-url)"
+    assert "bWU6" not in repr(proxy)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("https://u:secret@p:1", "F names a https:// proxy; only http:// is supported"),
+        ("socks5://p:1", "F names a socks5:// proxy; only http:// is supported"),
+        ("http://p:99999", "F is not a valid proxy address"),
+        ("http://", "F is not a valid proxy address"),
+    ],
+)
+def test_proxy_that_cannot_be_used_is_refused_with_its_field(text: str, reason: str) -> None:
+    with pytest.raises(AccessError) as caught:
+        parse_proxy(text, "F")
+    assert str(caught.value) == reason

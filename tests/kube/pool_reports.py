@@ -1,8 +1,8 @@
-"""Numbers of Pools for the tests of what is written about them."""
+"""Reports about Pools with written-out numbers."""
 
 from collections.abc import Mapping
 
-from aischeduler.kube.pool_writes import Writer
+from aischeduler.kube.pool_writes import StatusWriter
 from aischeduler.model.actions import Condition, ReportPool
 from aischeduler.model.event_reasons import ConditionReason
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
@@ -11,8 +11,8 @@ from tests.build import replace
 
 ACCEPTED = Condition("Accepted", status=True, reason=ConditionReason.VALID, message="fine")
 NOTHING: Mapping[str, int] = {CPU: 0, MEMORY: 0, EPHEMERAL_STORAGE: 0, PODS: 0, GPU: 0}
-WRITER = Writer("ai-scheduler", 1_767_323_045.25)
-"""At 2026-01-02T03:04:05Z."""
+WRITER = StatusWriter("ai-scheduler", 1_767_323_045.25)
+"""2026-01-02T03:04:05Z."""
 EMPTY = PoolSummary(
     name="cpu",
     nodes=0,

@@ -1,18 +1,18 @@
-"""What a pod that waits is told while its message changes: how many events, and what its condition says since when."""
+"""A pending pod whose message changes: its Events, and since when its condition says so."""
 
 from tests.build import a_pod, replace
-from tests.kube.reporting import STATUS, World, waiting, written
+from tests.kube.reporter_world import STATUS, World, waiting, written
 
 
 async def test_time_since_when_a_pod_waits_does_not_move_with_the_message() -> None:
     world = World().accept_all()
     async with world.running() as reports:
         for message in ("a", "b"):
-            reports.waiting(waiting(message))
+            reports.report_waiting(waiting(message))
             await written(reports)
             world.wall += 7.0
         told = replace(waiting("c"), pod=replace(a_pod("p", uid="u-p"), said_to_wait=True))
-        reports.waiting(told)
+        reports.report_waiting(told)
         await written(reports)
     conditions = [patch.json["status"]["conditions"][0] for patch in world.script.asked("patch")]
     first = "2026-01-02T03:04:05Z"
@@ -31,8 +31,8 @@ async def test_other_counts_alone_make_no_event_for_five_minutes_but_change_the_
     async with world.running() as reports:
         for text, seconds in zip(texts, (0.0, 100.0, 199.0, 2.0), strict=True):
             world.waits.now += seconds
-            reports.waiting(waiting(text))
-            reports.waiting(waiting(text, "q"))
+            reports.report_waiting(waiting(text))
+            reports.report_waiting(waiting(text, "q"))
             await written(reports)
     of_p = [event["note"] for event in world.events if event["regarding"]["name"] == "p"]
     assert of_p == [f"pool cpu: {text}" for text in (texts[0], texts[-1])]
@@ -46,7 +46,7 @@ async def test_reasons_that_take_turns_make_one_event_each() -> None:
     async with world.running() as reports:
         for number in range(1, 4):
             for reason in ("Insufficient cpu", "Insufficient memory"):
-                reports.waiting(waiting(f"0/{number} nodes are available: {number} {reason}."))
+                reports.report_waiting(waiting(f"0/{number} nodes are available: {number} {reason}."))
                 await written(reports)
     notes = [event["note"] for event in world.events]
     assert [note.rpartition("Insufficient ")[2] for note in notes] == ["cpu.", "memory."]

@@ -7,9 +7,9 @@ from aischeduler.kube import report_queue
 from aischeduler.kube.pool_writes import pool_status
 from aischeduler.model.actions import CreatePool, Nominate
 from tests.build import a_pod
-from tests.kube.reporting import POOL, POOLS, World, a_bind, written
-from tests.kube.scripted import Answer, reply, slam, status, until
-from tests.kube.summaries import WRITER, a_report
+from tests.kube.pool_reports import WRITER, a_report
+from tests.kube.reporter_world import POOL, POOLS, World, a_bind, written
+from tests.kube.scripted_server import Answer, reply, slam, status, until
 
 
 def pool_document(**parts: Any) -> Any:
@@ -21,7 +21,7 @@ async def test_pool_conditions_are_written_with_the_version_they_were_read_at() 
     world.script.on("get", POOL, pool_document())
     world.script.on("patch", f"{POOL}/status", reply(200))
     async with world.running() as reports:
-        reports.pool(a_report("cpu", uid="u-cpu", generation=3))
+        reports.report_pool(a_report("cpu", uid="u-cpu", generation=3))
         await written(reports)
     (patch,) = world.script.asked("patch")
     assert patch.headers["content-type"] == "application/merge-patch+json"
@@ -42,13 +42,13 @@ async def test_statuses_of_pools_that_have_waited_long_take_no_other_report_with
     world.binds_done.clear()
     async with world.running() as reports:
         for number in range(4):
-            reports.nominated(nominated(f"p{number}"))
-            reports.scheduled(a_bind(a_pod(f"p{number}")))
+            reports.report_nominated(nominated(f"p{number}"))
+            reports.report_scheduled(a_bind(a_pod(f"p{number}")))
         for name in ("cpu", "gpu"):
-            reports.pool(a_report(name, uid="u-cpu", generation=3))
-        world.waits.now += report_queue.STATUS_PATIENCE_SECONDS
-        reports.nominated(nominated("younger"))
-        reports.scheduled(a_bind(a_pod("youngest")))
+            reports.report_pool(a_report(name, uid="u-cpu", generation=3))
+        world.waits.now += report_queue.POOL_STATUS_YIELD_SECONDS
+        reports.report_nominated(nominated("younger"))
+        reports.report_scheduled(a_bind(a_pod("youngest")))
         await until(lambda: len(world.script.asked("patch", POOLS)) == 2)
         await asyncio.sleep(0.02)
     assert world.events == []
@@ -60,7 +60,7 @@ async def test_pool_conflict_is_read_again() -> None:
     world.script.on("get", POOL, pool_document(), pool_document())
     world.script.on("patch", f"{POOL}/status", status(409, "Conflict"), reply(200))
     async with world.running() as reports:
-        reports.pool(a_report("cpu", uid="u-cpu", generation=3))
+        reports.report_pool(a_report("cpu", uid="u-cpu", generation=3))
         await written(reports)
         assert reports.counts.written == 1
     assert len(world.script.asked("get")) == 2
@@ -72,11 +72,11 @@ async def test_pool_that_is_another_or_says_so_already_is_left_alone() -> None:
     world.script.on("get", POOL, pool_document(status=said))
     world.script.on("get", POOL, pool_document())
     async with world.running() as reports:
-        reports.pool(a_report("cpu", uid="u-cpu", generation=3))
+        reports.report_pool(a_report("cpu", uid="u-cpu", generation=3))
         await written(reports)
-        reports.pool(a_report("cpu", uid="another", generation=3))
+        reports.report_pool(a_report("cpu", uid="another", generation=3))
         await written(reports)
-        reports.pool(a_report("gone", uid="u-gone", generation=3))
+        reports.report_pool(a_report("gone", uid="u-gone", generation=3))
         await written(reports)
         assert (reports.counts.written, reports.counts.refused) == (3, 0)
     assert world.script.asked("patch") == []
@@ -89,7 +89,7 @@ async def test_only_the_newest_conditions_of_a_pool_are_written() -> None:
     world.script.on("patch", f"{POOL}/status", reply(200))
     async with world.running() as reports:
         for generation in (1, 2, 3):
-            reports.pool(a_report("cpu", uid="u-cpu", generation=generation))
+            reports.report_pool(a_report("cpu", uid="u-cpu", generation=generation))
         world.binds_done.set()
         await written(reports)
     assert [request.json["status"]["observedGeneration"] for request in world.script.asked("patch")] == [3]
@@ -100,7 +100,7 @@ async def test_status_that_cannot_be_written_is_tried_until_it_is() -> None:
     world.script.on("get", POOL, *[slam] * 4, status(503, "ServiceUnavailable"), pool_document())
     world.script.on("patch", f"{POOL}/status", reply(200))
     async with world.running() as reports:
-        reports.pool(a_report("cpu"))
+        reports.report_pool(a_report("cpu"))
         await written(reports)
         assert (reports.counts.written, reports.counts.dropped) == (1, 0)
     assert len(world.script.asked("patch")) == 1
@@ -116,9 +116,9 @@ async def test_older_status_never_overwrites_a_newer_one() -> None:
     world.script.on("get", POOL, late, pool_document())
     world.script.on("patch", f"{POOL}/status", reply(200))
     async with world.running() as reports:
-        reports.pool(a_report("cpu", generation=1))
+        reports.report_pool(a_report("cpu", generation=1))
         await until(lambda: world.script.asked("get"))
-        reports.pool(a_report("cpu", generation=2))
+        reports.report_pool(a_report("cpu", generation=2))
         await until(lambda: world.script.asked("patch"))
         release.set()
         await written(reports)
@@ -137,9 +137,9 @@ async def test_no_status_is_lost_among_the_reports_that_are_dropped(monkeypatch:
         world.script.on("patch", f"{POOLS}/{name}/status", reply(200))
     async with world.running() as reports:
         for name in names:
-            reports.pool(a_report(name, uid="u-cpu"))
+            reports.report_pool(a_report(name, uid="u-cpu"))
         for name in ("a", "b", "c", "d"):
-            reports.nominated(nominated(name))
+            reports.report_nominated(nominated(name))
         world.binds_done.set()
         await written(reports)
         assert (reports.counts.dropped, reports.counts.written) == (2, 5)
@@ -155,7 +155,7 @@ async def test_pool_is_created_unless_there_is_one(answer: Answer, written_and_r
     world = World()
     world.script.on("post", POOLS, answer)
     async with world.running() as reports:
-        reports.create(CreatePool("default"))
+        reports.create_pool(CreatePool("default"))
         await written(reports)
         assert (reports.counts.written, reports.counts.refused) == written_and_refused
     (request,) = world.script.asked("post")

@@ -1,9 +1,9 @@
-"""One Lease on a scripted server."""
+"""A scripted server with one Lease."""
 
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.kube.scripted import Answer, Request, Script, reply, slam, status
+from tests.kube.scripted_server import Answer, Request, Script, reply, slam, status
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 LEASE = f"{LEASES}/ai-scheduler"
@@ -11,7 +11,7 @@ LEASE = f"{LEASES}/ai-scheduler"
 
 @dataclass
 class LeaseServer:
-    """One Lease, as an API server keeps it; `lost` answers are carried out and never told."""
+    """One Lease as an API server keeps it; `lost` answers take effect and are not sent."""
 
     script: Script = field(default_factory=Script)
     lease: dict[str, Any] | None = None
@@ -25,7 +25,7 @@ class LeaseServer:
         self.script.always["patch", LEASE] = lambda request: self.refusal or self._patch(request)
 
     def edit(self, **spec: Any) -> None:
-        """Let somebody else write."""
+        """Change the spec as another client would."""
         assert self.lease is not None
         self.lease["spec"].update(spec)
         self._wrote()

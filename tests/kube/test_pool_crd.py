@@ -8,21 +8,21 @@ from typing import Any
 import pytest
 import yaml
 
-from aischeduler.kube import crds
+from aischeduler.kube import pool_crd
 from aischeduler.kube.pool_writes import pool_status
 from aischeduler.sandbox.rules import definition_errors
 from aischeduler.sandbox.structural import errors, prune
 from tests.build import replace
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.sweep import sweep
-from tests.kube.summaries import EMPTY, NOTHING, WRITER, a_report
+from tests.kube.pool_reports import EMPTY, NOTHING, WRITER, a_report
 from tests.objects import pool_object
 
 ROOT = Path(__file__).resolve().parents[2]
 CRDS = ROOT / "manifests" / "crds"
 PUBLISHED_WITHIN_SECONDS = 30.0
 COST_OF_A_LOOK_AT_AN_AMOUNT = 314_573
-"""A tenth of the bytes of the largest request: Kubernetes 1.31 does not read the maxLength of an int-or-string."""
+"""A tenth of the largest request: Kubernetes 1.31 ignores the maxLength of an int-or-string."""
 COST_OF_A_RULE_MAX = 10_000_000
 
 
@@ -37,13 +37,13 @@ def fields(path: str, schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, A
 
 
 def schema() -> dict[str, Any]:
-    version = crds.pool_crd()["spec"]["versions"][0]
+    version = pool_crd.pool_crd()["spec"]["versions"][0]
     found: dict[str, Any] = version["schema"]["openAPIV3Schema"]
     return found
 
 
 def test_written_files_are_what_the_source_says() -> None:
-    assert {path.name: path.read_text() for path in CRDS.glob("*.yaml")} == crds.files()
+    assert {path.name: path.read_text() for path in CRDS.glob("*.yaml")} == pool_crd.files()
 
 
 def test_every_field_is_described() -> None:
@@ -72,7 +72,7 @@ def test_every_rule_has_words_for_people() -> None:
 
 
 def test_rules_of_amounts_are_within_what_the_oldest_api_server_allows() -> None:
-    """Kubernetes 1.31 refuses the whole definition otherwise; a run with `KUBERNETES_VERSION=v1.31.0` tries it."""
+    """Kubernetes 1.31 rejects the definition otherwise; a run with `KUBERNETES_VERSION=v1.31.0` tries it."""
     dear = re.compile(r"isQuantity\(|\bquantity\(|matches\(|string\(|==|!=")
     found = [
         len(dear.findall(rule["rule"])) * limits["maxProperties"]
@@ -95,7 +95,7 @@ def test_defaults_are_written_where_there_are_any() -> None:
 
 def test_every_column_shows_a_field_of_the_schema() -> None:
     known = {path.removeprefix("pool"): field for path, field in fields("pool", schema())}
-    for name, (kind, path) in {**crds.COLUMNS, **crds.WIDE_COLUMNS}.items():
+    for name, (kind, path) in {**pool_crd.COLUMNS, **pool_crd.WIDE_COLUMNS}.items():
         field, _, rest = path.partition("[")
         assert field in known or (field.rpartition(".")[0] + "{}") in known, name
         assert rest or known[field]["type"] == kind, name
@@ -122,7 +122,7 @@ def test_status_of_a_pool_whose_pods_ask_for_a_hundred_things_is_one_that_the_sc
 
 
 def test_write_makes_the_directory(tmp_path: Path) -> None:
-    crds.write(tmp_path / "new")
+    pool_crd.write(tmp_path / "new")
     written = yaml.safe_load((tmp_path / "new" / "pools.yaml").read_text())
     assert written["metadata"]["name"] == "pools.resource.aibee.cn"
     assert written["spec"]["scope"] == "Cluster"
@@ -130,7 +130,7 @@ def test_write_makes_the_directory(tmp_path: Path) -> None:
 
 @pytest.fixture
 def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
-    """The real control plane with the definition as it lies in the repository."""
+    """The real control plane with the definition of the repository."""
     applied = control_plane.kubectl("apply", "--server-side", "-f", str(CRDS))
     assert applied.returncode == 0, applied.stderr
     established = control_plane.kubectl("wait", "--for=condition=Established", "crd/pools.resource.aibee.cn")
@@ -168,11 +168,11 @@ def test_kubectl_shows_the_columns_and_wide_shows_more(plane: ControlPlane) -> N
     path = "/apis/resource.aibee.cn/v1alpha1/pools/team-a/status"
     assert plane.api("PATCH", path, {"status": status}).status == 200
     heads, row = plane.kubectl("get", "pool").stdout.splitlines()
-    assert heads.split() == ["NAME", *(name.upper() for name in crds.COLUMNS), "AGE"]
+    assert heads.split() == ["NAME", *(name.upper() for name in pool_crd.COLUMNS), "AGE"]
     assert row.split()[:7] == ["team-a", "True", "3", "5/24", "9Gi/96Gi", "1/8", "1"]
     assert "p✓ b✓ s✗" in row
     wide, row = plane.kubectl("get", "pool", "-o", "wide").stdout.splitlines()
-    assert wide.split() == [*heads.split(), *(name.upper() for name in crds.WIDE_COLUMNS)]
+    assert wide.split() == [*heads.split(), *(name.upper() for name in pool_crd.WIDE_COLUMNS)]
     assert "OnDemand" in row
     assert "team-a" in plane.kubectl("get", "ai-scheduler").stdout
 
@@ -181,6 +181,6 @@ def test_kubectl_shows_which_field_of_a_pool_is_wrong(plane: ControlPlane) -> No
     wrong = pool_object("team-a", borrowingPools=["team-a"], lendingLimit={"cpu": "-1"})
     said = plane.kubectl("create", "-f", "-", stdin=json.dumps(wrong))
     assert said.returncode != 0
-    shown = re.sub(r'Invalid value: ("[^"]*": )?', "", said.stderr)  # which values are shown differs between versions
+    shown = re.sub(r'Invalid value: ("[^"]*": )?', "", said.stderr)  # the shown values differ between versions
     assert "spec.borrowingPools: a pool cannot borrow from itself" in shown
     assert "spec.lendingLimit[cpu]: must not be below zero" in shown

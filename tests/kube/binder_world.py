@@ -1,18 +1,18 @@
-"""A binder against a scripted server, and what reading its pods answers."""
+"""A binder, a scripted server, and the answers to reads of its pods."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from aischeduler.kube.binder import Binder, BindTerms, Outcome
+from aischeduler.kube.binder import Binder, BinderOptions, Outcome
 from aischeduler.kube.connection_pool import ConnectionPool
-from aischeduler.kube.errors import Failed
+from aischeduler.kube.errors import OnInternalError
 from aischeduler.model.actions import Bind
 from aischeduler.model.events import BindRefusal, BindRefused
 from aischeduler.model.pod import Pod
 from tests.build import a_pod
-from tests.kube.scripted import Answer, Counted, Script, Waits, broken, reply, serving, status
+from tests.kube.scripted_server import Answer, Counted, Script, Waits, broken, reply, serving, status
 
 PATH = "/api/v1/namespaces/default/pods/p/binding"
 BIND = Bind(a_pod("p", uid="u1"), "n1", "cpu", "cpu", "d1", 1)
@@ -22,17 +22,17 @@ FREE = a_pod("p", uid="u1")
 
 @dataclass
 class World:
-    """A binder, a scripted server, and what reading the pod answers in turn."""
+    """A binder, a scripted server, and the answers to reads of the pod, in order."""
 
     script: Script = field(default_factory=Script)
     waits: Waits = field(default_factory=Waits)
     reads: list[Pod | Exception | None] = field(default_factory=list)
     asked: int = 0
     outcomes: list[Outcome] = field(default_factory=list)
-    failed: Failed = broken
+    failed: OnInternalError = broken
     engine: Counted = field(default_factory=Counted)
     bugs: list[Exception] = field(default_factory=list)
-    """What hearing the next outcomes raises."""
+    """The errors that the next calls of the outcome callback raise."""
 
     def hear(self, _action: Bind, outcome: Outcome, _seconds: float) -> None:
         if self.bugs:
@@ -50,7 +50,9 @@ class World:
     async def running(self, in_flight: int = 2) -> AsyncIterator[Binder]:
         async with serving(self.script) as server:
             connections = ConnectionPool(server, in_flight, answer_seconds=0.03)
-            binder = Binder(connections, self.read, self.waits.timing(), BindTerms(in_flight, self.engine), self.failed)
+            binder = Binder(
+                connections, self.read, self.waits.timing(), BinderOptions(in_flight, self.engine), self.failed
+            )
             task = asyncio.create_task(binder.run(self.hear))
             try:
                 yield binder
@@ -65,7 +67,7 @@ class World:
         async with self.running() as binder:
             binder.submit(BIND)
             async with asyncio.timeout(5):
-                await binder.work_queue.none_unfinished()
+                await binder.work_queue.wait_finished()
         assert len(self.outcomes) == 1
         return self.outcomes[0]
 
@@ -84,7 +86,7 @@ def refusal(outcome: Outcome) -> BindRefusal:
 
 
 def late_server() -> tuple[World, asyncio.Event]:
-    """A world whose server takes every Binding once it is released."""
+    """Return a world whose server accepts every Binding once the event is set."""
     world, release = World(), asyncio.Event()
 
     async def late(writer: asyncio.StreamWriter) -> None:

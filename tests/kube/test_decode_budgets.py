@@ -5,7 +5,7 @@ import msgspec
 import pytest
 
 from aischeduler.kube.api_types import BudgetDocument, NamespaceDocument
-from aischeduler.kube.decode_budget import budget_problem, read_budget, read_namespace
+from aischeduler.kube.decode import budget_problem, read_budget, read_namespace
 from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import NamespaceSeen
 from aischeduler.model.pod import Pod

@@ -1,4 +1,4 @@
-"""A watch that may have fallen behind: its reader lists anew, and says when that is done."""
+"""A reflector whose watch may lag behind lists again and says when it is done."""
 
 import asyncio
 from typing import Any
@@ -6,9 +6,9 @@ from typing import Any
 from aischeduler.kube.client import Client
 from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.kube.pod_reader import PodReader
-from tests.kube import docs
-from tests.kube.reflecting import World, told
-from tests.kube.scripted import reply, serving, status, until
+from tests.kube import api_objects
+from tests.kube.reflector_world import World, told
+from tests.kube.scripted_server import reply, serving, status, until
 
 PODS = "/api/v1/pods"
 
@@ -19,13 +19,13 @@ def listing(version: str, *items: Any) -> Any:
 
 async def test_watch_that_is_deaf_is_left_and_everything_is_listed_anew() -> None:
     world = World()
-    world.script.on("get", PODS, listing("5"), listing("9", docs.pod("p", version=8)))
+    world.script.on("get", PODS, listing("5"), listing("9", api_objects.pod("p", version=8)))
     async with world.running() as reflector:
         await until(lambda: world.script.asked("watch"))
-        await reflector.list_again()
+        await reflector.relist()
         await told(world, "+p:uid-p")
         await until(lambda: len(world.script.asked("watch")) == 2)
-        assert (reflector.version, reflector.newest) == ("9", 8)
+        assert (reflector.version, reflector.newest_version) == ("9", 8)
     assert world.failures == []
 
 
@@ -34,7 +34,7 @@ async def test_list_that_fails_is_tried_until_it_is_there() -> None:
     world.script.on("get", PODS, listing("5"), status(500), status(500), listing("9"))
     async with world.running() as reflector:
         await until(lambda: world.script.asked("watch"))
-        await reflector.list_again()
+        await reflector.relist()
         assert reflector.version == "9"
 
 
@@ -45,7 +45,7 @@ async def test_wait_after_a_failure_ends_where_a_list_is_asked_for() -> None:
     world.waits.hold()
     async with world.running() as reflector:
         await until(lambda: world.waits.held)
-        await reflector.list_again()
+        await reflector.relist()
         assert reflector.version == "9"
 
 
@@ -59,7 +59,7 @@ async def test_list_that_began_before_it_was_asked_for_is_not_enough() -> None:
     world.script.on("get", PODS, late, listing("9"))
     async with world.running() as reflector:
         await until(lambda: world.script.asked("get", PODS))
-        again = asyncio.create_task(reflector.list_again())
+        again = asyncio.create_task(reflector.relist())
         await asyncio.sleep(0)
         release.set()
         await again
@@ -68,9 +68,9 @@ async def test_list_that_began_before_it_was_asked_for_is_not_enough() -> None:
 
 async def test_version_of_the_pods_is_read_past_the_watch() -> None:
     world = World()
-    world.script.on("get", PODS, listing("5"), listing("77", docs.pod("p", version=8)))
+    world.script.on("get", PODS, listing("5"), listing("77", api_objects.pod("p", version=8)))
     async with world.running() as reflector, serving(world.script) as server, Client(server) as client:
         await until(lambda: world.script.asked("watch"))
         reader = PodReader(client, reflector, SpecCache())
-        assert (await reader.version(), reader.shown) == ("77", "5")
+        assert (await reader.version(), reader.watch_version) == ("77", "5")
     assert world.script.asked("get", PODS)[-1].query["limit"] == "1"

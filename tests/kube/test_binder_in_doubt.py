@@ -1,24 +1,24 @@
-"""Bindings that are not sent, come into doubt, or meet a bug: none holds a task, and each is settled."""
+"""Bindings that are not sent, are in doubt, or hit an internal error: none blocks a task, and each is settled."""
 
 import asyncio
 
 import pytest
 
 from aischeduler.kube import binder as binder_module
-from aischeduler.kube import connection_pool as wire_module
-from aischeduler.kube.binder import READS_MAX, Binder
+from aischeduler.kube import connection_pool
+from aischeduler.kube.binder import READ_TRIES_MAX, Binder
 from aischeduler.kube.errors import RefusedError, UnreachableError
 from aischeduler.kube.pod_writes import BindAccepted
 from aischeduler.model.actions import Settle
 from aischeduler.model.events import BindRefusal, BindRefused
 from tests.build import a_pod, replace
-from tests.kube.binding import BIND, BOUND, FREE, PATH, World, late_server, refusal
-from tests.kube.scripted import Counted, reply, slam, status, until
+from tests.kube.binder_world import BIND, BOUND, FREE, PATH, World, late_server, refusal
+from tests.kube.scripted_server import Counted, reply, slam, status, until
 
 
 @pytest.fixture(autouse=True)
 def quick_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire_module, "SWEEP_SECONDS", 0.01)
+    monkeypatch.setattr(connection_pool, "SWEEP_SECONDS", 0.01)
 
 
 async def test_binding_whose_pod_is_gone_before_its_turn_is_not_sent() -> None:
@@ -42,7 +42,7 @@ async def test_bindings_that_waited_for_an_outage_to_end_are_decided_anew_instea
     async with world.running(in_flight=1) as binder:
         binder.submit(BIND)
         binder.submit(queued)
-        await binder.work_queue.none_unfinished()
+        await binder.work_queue.wait_finished()
     assert [refusal(outcome) for outcome in world.outcomes] == [BindRefusal.STALE, BindRefusal.STALE]
     assert world.posts == 1
 
@@ -57,13 +57,13 @@ SETTLE = Settle(BIND.pod, "n1", "d1")
 
 
 async def in_doubt(binder: Binder) -> None:
-    """Let a Binding come into doubt."""
+    """Bring a Binding into doubt."""
     binder.submit(BIND)
     await until(lambda: binder.in_doubt)
 
 
 async def test_pods_that_may_not_be_read_keep_no_task_from_the_next_binding() -> None:
-    world = World(reads=[FORBIDDEN] * READS_MAX)
+    world = World(reads=[FORBIDDEN] * READ_TRIES_MAX)
     world.script.on("post", PATH, slam, reply(201))
     world.waits.hold()
     async with world.running(in_flight=1) as binder:
@@ -72,38 +72,38 @@ async def test_pods_that_may_not_be_read_keep_no_task_from_the_next_binding() ->
         await until(lambda: world.waits.held)
         world.waits.release()
         await until(lambda: world.outcomes)
-        assert (binder.in_doubt, binder.work_queue.in_hand, world.posts) == (1, 1, 2)
-        assert not binder.has_in_hand("u1")
+        assert (binder.in_doubt, binder.work_queue.in_progress, world.posts) == (1, 1, 2)
+        assert not binder.is_in_progress("u1")
         assert binder.oldest_seconds() > 0
 
 
 async def test_binding_in_doubt_has_its_outcome_once_its_pod_is_read() -> None:
     for found, outcome in ((BOUND, BindAccepted("u1", "n1")), (FREE, None)):
-        world = World(reads=[FORBIDDEN] * READS_MAX)
+        world = World(reads=[FORBIDDEN] * READ_TRIES_MAX)
         world.script.on("post", PATH, slam)
         async with world.running() as binder:
             await in_doubt(binder)
-            binder.settled(replace(SETTLE, decision="another"), found, world.hear)
+            binder.settle(replace(SETTLE, decision="another"), found, world.hear)
             assert world.outcomes == []
-            binder.settled(SETTLE, found, world.hear)
-            await binder.work_queue.none_unfinished()
+            binder.settle(SETTLE, found, world.hear)
+            await binder.work_queue.wait_finished()
             assert binder.oldest_seconds() == 0.0
         (told,) = world.outcomes
         assert told == outcome or refusal(told) is BindRefusal.UNAVAILABLE
 
 
 async def test_binding_in_doubt_is_let_go_once_the_watch_has_told() -> None:
-    world = World(reads=[FORBIDDEN] * READS_MAX)
+    world = World(reads=[FORBIDDEN] * READ_TRIES_MAX)
     world.script.on("post", PATH, slam)
     async with world.running() as binder:
         await in_doubt(binder)
         world.engine.settled.add("u1")
-        await binder.work_queue.none_unfinished()
+        await binder.work_queue.wait_finished()
         assert (binder.in_doubt, binder.oldest_seconds(), world.outcomes) == (0, 0.0, [])
 
 
 async def test_server_that_is_away_brings_no_binding_into_doubt() -> None:
-    world = World(reads=[RefusedError(503, "x", "y")] * 3 * READS_MAX + [BOUND])
+    world = World(reads=[RefusedError(503, "x", "y")] * 3 * READ_TRIES_MAX + [BOUND])
     assert await world.bind(slam) == BindAccepted("u1", "n1")
 
 
@@ -115,10 +115,10 @@ async def test_outcome_that_nobody_can_be_told_of_costs_itself_and_is_settled_by
     async with world.running(in_flight=1) as binder:
         binder.submit(BIND)
         binder.submit(replace(BIND, pod=a_pod("p", uid="u2")))
-        await binder.work_queue.none_unfinished()
+        await binder.work_queue.wait_finished()
         assert bugs == ["outcome of a binding: a bug"]
         assert world.outcomes == [BindAccepted("u2", "n1")]
-        binder.settled(SETTLE, FREE, world.hear)
+        binder.settle(SETTLE, FREE, world.hear)
         assert refusal(world.outcomes[1]) is BindRefusal.UNAVAILABLE
         assert (binder.work_queue.unfinished, binder.in_doubt, binder.oldest_seconds()) == (0, 0, 0.0)
 
@@ -133,8 +133,8 @@ async def test_bug_in_a_binding_costs_a_look_at_its_pod(monkeypatch: pytest.Monk
     monkeypatch.setattr(binder_module, "read_bind_answer", read)
     async with world.running() as binder:
         await in_doubt(binder)
-        binder.settled(SETTLE, BOUND, world.hear)
-        await binder.work_queue.none_unfinished()
+        binder.settle(SETTLE, BOUND, world.hear)
+        await binder.work_queue.wait_finished()
     assert (bugs, world.outcomes) == (["binder: a bug"], [BindAccepted("u1", "n1")])
 
 
@@ -144,13 +144,13 @@ async def test_what_a_run_had_in_hand_when_it_ended_is_in_doubt_in_the_next() ->
         binder.submit(BIND)
         binder.submit(replace(BIND, pod=a_pod("p", uid="u2")))
         await until(lambda: world.posts)
-    assert (binder.work_queue.in_hand, binder.work_queue.waiting) == (1, 1)
+    assert (binder.work_queue.in_progress, binder.work_queue.waiting) == (1, 1)
     release.set()
     world.waits.hold()
     again = asyncio.create_task(binder.run(world.hear))
     await until(lambda: binder.in_doubt)
-    assert not binder.has_in_hand("u1")
-    assert binder.has_in_hand("u2")
+    assert not binder.is_in_progress("u1")
+    assert binder.is_in_progress("u2")
     again.cancel()
     await asyncio.wait([again])
     assert again.cancelled()
@@ -165,5 +165,5 @@ async def test_answers_are_told_while_more_bindings_wait() -> None:
         binder.submit(replace(BIND, pod=a_pod("p", uid="u2")))
         release.set()
         await binder.answered.wait()
-        await binder.work_queue.none_unfinished()
+        await binder.work_queue.wait_finished()
         assert binder.unanswered == 0

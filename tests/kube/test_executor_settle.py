@@ -1,9 +1,9 @@
-"""Assumed pods that nothing has shown bound are read: what follows for their Bindings."""
+"""Assumed pods that no watch event has confirmed are read, and their Bindings are settled."""
 
 import asyncio
 import json
 
-from aischeduler.kube.binder import READS_MAX
+from aischeduler.kube.binder import READ_TRIES_MAX
 from aischeduler.model.actions import (
     Bind,
     Settle,
@@ -14,14 +14,14 @@ from aischeduler.model.events import (
     PodGone,
     PodSeen,
 )
-from tests.kube import docs
-from tests.kube.executing import BIND, PATH, POD, World
-from tests.kube.scripted import Counted, reply, status, until
+from tests.kube import api_objects
+from tests.kube.executor_world import BIND, PATH, POD, World
+from tests.kube.scripted_server import Counted, reply, status, until
 
 
 async def test_settle_reads_the_pod_and_feeds_its_truth_back() -> None:
     world = World()
-    world.script.on("get", PATH, reply(200, docs.pod("p", version=9, spec={"nodeName": "n1"})))
+    world.script.on("get", PATH, reply(200, api_objects.pod("p", version=9, spec={"nodeName": "n1"})))
     async with world.running() as executor:
         executor.perform([Settle(POD, "n1", "d-1")])
         await until(lambda: world.events)
@@ -32,18 +32,18 @@ async def test_settle_reads_the_pod_and_feeds_its_truth_back() -> None:
 
 async def test_settle_of_a_pod_whose_binding_was_lost_frees_its_room() -> None:
     world = World()
-    world.script.on("get", PATH, reply(200, docs.pod("p", version=9)))
+    world.script.on("get", PATH, reply(200, api_objects.pod("p", version=9)))
     async with world.running() as executor:
         executor.perform([Settle(POD, "n1", "d-1")])
         await until(lambda: len(world.events) == 2)
     assert world.events[1] == BindRefused(
-        "uid-p", "n1", BindRefusal.UNAVAILABLE, "no Binding of this decision is under way"
+        "uid-p", "n1", BindRefusal.UNAVAILABLE, "no Binding of this decision is in flight"
     )
 
 
 async def test_settle_of_a_pod_that_the_engine_no_longer_assumes_says_only_how_it_is() -> None:
     world = World(engine=Counted(settled={"uid-p"}))
-    world.script.on("get", PATH, reply(200, docs.pod("p", version=9)))
+    world.script.on("get", PATH, reply(200, api_objects.pod("p", version=9)))
     async with world.running() as executor:
         executor.perform([Settle(POD, "n1", "d-1")])
         await until(lambda: world.events)
@@ -71,16 +71,16 @@ async def test_pod_is_not_read_while_a_task_has_its_binding_in_hand() -> None:
 async def test_binding_in_doubt_is_settled_by_the_look_that_the_core_asks_for() -> None:
     world = World()
     world.script.on("post", f"{PATH}/binding", status(500, "InternalError"))
-    world.script.on("get", PATH, *[status(403, "Forbidden", "cannot get pods")] * (READS_MAX + 1))
-    world.script.always["get", PATH] = lambda _: reply(200, docs.pod("p", version=9, spec={"nodeName": "n1"}))
+    world.script.on("get", PATH, *[status(403, "Forbidden", "cannot get pods")] * (READ_TRIES_MAX + 1))
+    world.script.always["get", PATH] = lambda _: reply(200, api_objects.pod("p", version=9, spec={"nodeName": "n1"}))
     async with world.running() as executor:
         executor.perform([BIND])
         await until(lambda: executor._workers.binder.in_doubt)
         executor.perform([Settle(POD, "n1", "d-1")])
-        await until(lambda: executor.unreadable == "403 Forbidden")
+        await until(lambda: executor.pod_read_failure == "403 Forbidden")
         executor.perform([Settle(POD, "n1", "d-1")])
         await until(lambda: world.observed)
-    assert executor.unreadable == ""
+    assert executor.pod_read_failure == ""
     assert [(type(action), outcome) for action, outcome, _ in world.observed] == [(Bind, "Accepted")]
 
 
@@ -99,7 +99,7 @@ async def test_pods_that_are_not_read_are_told_once_a_minute_with_what_is_missin
 
 async def test_settle_of_a_pod_that_is_gone_says_so() -> None:
     world = World(engine=Counted(settled={"uid-p"}))
-    world.script.on("get", PATH, reply(200, docs.pod("p", version=9)), status(404, "NotFound"))
+    world.script.on("get", PATH, reply(200, api_objects.pod("p", version=9)), status(404, "NotFound"))
     async with world.running() as executor:
         executor.perform([Settle(POD, "n1", "d-1")])
         await until(lambda: world.events)

@@ -1,4 +1,4 @@
-"""Reports against a scripted server: what is written, and in what order of things."""
+"""A reporter and a scripted server: the written reports and their order."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,7 +17,7 @@ from aischeduler.kube.reporter import EventSource, Reporter
 from aischeduler.model.actions import Bind, ReportWaiting
 from aischeduler.model.pod import Pod
 from tests.build import a_pod
-from tests.kube.scripted import PATIENCE_SECONDS, Script, Waits, reply, serving
+from tests.kube.scripted_server import PATIENCE_SECONDS, Script, Waits, reply, serving
 
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 STATUS = "/api/v1/namespaces/default/pods/p/status"
@@ -28,12 +28,12 @@ POD = a_pod("p", uid="u1")
 
 
 def a_bind(pod: Pod) -> Bind:
-    """A Binding to node `n1` at home."""
+    """Return a Binding to node `n1` in the pod's home pool."""
     return Bind(pod, "n1", "cpu", "cpu", "d-1", 3)
 
 
 def waiting(message: str, pod: str = "p") -> ReportWaiting:
-    """Why a pod waits in pool `cpu`."""
+    """Return a report of why a pod of pool `cpu` is pending."""
     return ReportWaiting(a_pod(pod, uid=f"u-{pod}"), "cpu", "cpu", message, "d")
 
 
@@ -44,7 +44,7 @@ class World:
     binds_done: asyncio.Event = field(default_factory=asyncio.Event)
     lines: CapturingLogger = field(default_factory=CapturingLogger)
     connections: ConnectionPool = field(init=False)
-    """What reports are sent by, while they are."""
+    """The connection pool of the running reporter."""
     timing: Timing = field(init=False)
     wall: float = WALL
 
@@ -57,7 +57,7 @@ class World:
 
     @asynccontextmanager
     async def running(self, bugs: int = 0) -> AsyncIterator[Reporter]:
-        """Write reports; `bugs` of ours are meant to be revealed."""
+        """Run a reporter; `bugs` is the number of expected internal errors."""
         event_source = EventSource(ReportingController("ai-scheduler", "ai-scheduler-h-1"), lambda: self.wall)
         async with serving(self.script) as server, Client(server) as client:
             connections = self.connections = ConnectionPool(server, 8)
@@ -90,6 +90,6 @@ class World:
 
 
 async def written(reports: Reporter) -> None:
-    """Return once everything has been said, refused or dropped."""
+    """Return once every report is written, refused or dropped."""
     async with asyncio.timeout(PATIENCE_SECONDS):
-        await reports.none_unwritten()
+        await reports.wait_written()

@@ -1,4 +1,4 @@
-"""API documents for the tests of the Kubernetes shell: every field that matters is written in the test."""
+"""API objects as an API server sends them; each test writes the fields that matter to it."""
 
 import json
 from typing import Any
@@ -7,7 +7,7 @@ from typing import Any
 def pod(
     name: str = "p", *, uid: str = "", version: int = 1, namespace: str = "default", **parts: Any
 ) -> dict[str, Any]:
-    """Return a pending pod; `metadata`, `spec` and `status` are laid over."""
+    """Return a pending pod, with `metadata`, `spec` and `status` merged over its fields."""
     return {
         "kind": "Pod",
         "apiVersion": "v1",

@@ -1,4 +1,4 @@
-"""A reflector against a scripted server, and what it told, in one word each."""
+"""A reflector, a scripted server, and the emitted events, one word each."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,9 +11,9 @@ from aischeduler.kube.client import Client
 from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.kube.errors import ApiError
 from aischeduler.kube.reflector import Handlers, Reflector
-from aischeduler.kube.watched_resources import Unreadable
+from aischeduler.kube.watched_resources import UnreadableObject
 from aischeduler.model.events import Event, NodeGone, NodeSeen, PodGone, PodSeen, PoolGone, PoolSeen
-from tests.kube.scripted import Script, Waits, serving, until
+from tests.kube.scripted_server import Script, Waits, serving, until
 
 
 @dataclass
@@ -21,12 +21,12 @@ class World:
     script: Script = field(default_factory=Script)
     waits: Waits = field(default_factory=Waits)
     events: list[Event] = field(default_factory=list)
-    unreadable: list[Unreadable] = field(default_factory=list)
+    unreadable: list[UnreadableObject] = field(default_factory=list)
     failures: list[ApiError] = field(default_factory=list)
 
     @property
     def told(self) -> list[str]:
-        """What was told, in one word each."""
+        """The emitted events, one word each."""
         return [word(event) for event in self.events]
 
     @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Which hard constraints of a pod are found because no rule looks at them."""
+"""The hard constraints of a pod that are found as unsupported."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.selectors import LabelSelector, Operator, Requirement
 from aischeduler.model.unsupported_constraints import REQUIRED_ANTI_AFFINITY, PodTerm
-from tests.kube import docs
+from tests.kube import api_objects
 from tests.kube.test_decode import decode_pod
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -48,7 +48,7 @@ def spread(**parts: Any) -> dict[str, Any]:
     ],
 )
 def test_hard_constraint_that_no_rule_looks_at_is_found_by_its_field(spec: Any, fields: tuple[str, ...]) -> None:
-    found = decode_pod(docs.pod(spec=spec)).spec
+    found = decode_pod(api_objects.pod(spec=spec)).spec
     assert (fields_of(found), found.invalid) == (fields, "")
 
 
@@ -66,12 +66,12 @@ def test_hard_constraint_that_no_rule_looks_at_is_found_by_its_field(spec: Any, 
     ],
 )
 def test_wishes_and_what_rules_look_at_are_not_found(spec: Any) -> None:
-    assert fields_of(decode_pod(docs.pod(spec=spec)).spec) == ()
+    assert fields_of(decode_pod(api_objects.pod(spec=spec)).spec) == ()
 
 
 def test_pods_that_differ_in_such_a_constraint_alone_are_read_apart() -> None:
     specs = SpecCache()
-    plain, claiming = (decode_pod(docs.pod(name, spec={"volumes": [one]}), specs) for name, one in PAIR.items())
+    plain, claiming = (decode_pod(api_objects.pod(name, spec={"volumes": [one]}), specs) for name, one in PAIR.items())
     assert [fields_of(one.spec) for one in (plain, claiming)] == [(), ("spec.volumes[0].persistentVolumeClaim",)]
     assert plain.spec.key != claiming.spec.key
 
@@ -82,7 +82,9 @@ PAIR = {"plain": SETTINGS, "claiming": CLAIM}
 def test_pods_of_a_stateful_set_share_their_spec_though_each_has_its_own_claim() -> None:
     specs = SpecCache()
     first, second = (
-        decode_pod(docs.pod(spec={"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]}), specs)
+        decode_pod(
+            api_objects.pod(spec={"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]}), specs
+        )
         for name in ("data-0", "data-1")
     )
     assert first.spec is second.spec
@@ -91,7 +93,7 @@ def test_pods_of_a_stateful_set_share_their_spec_though_each_has_its_own_claim()
 def test_required_anti_affinity_is_read_with_its_selectors_and_namespaces() -> None:
     among = {"matchExpressions": [{"key": "team", "operator": "Exists"}]}
     terms = [TERM | {"namespaces": ["b", "a"], "namespaceSelector": among}, {"topologyKey": "zone"}]
-    found = decode_pod(docs.pod(spec={"affinity": {"podAntiAffinity": {REQUIRED: terms, PREFERRED: []}}})).spec
+    found = decode_pod(api_objects.pod(spec={"affinity": {"podAntiAffinity": {REQUIRED: terms, PREFERRED: []}}})).spec
     teams = LabelSelector((Requirement("team", Operator.EXISTS),))
     pods = LabelSelector((Requirement("app", Operator.IN, ("m",)),))
     expected = (PodTerm(TERM["topologyKey"], pods, ("a", "b"), teams), PodTerm("zone", None))
@@ -101,7 +103,7 @@ def test_required_anti_affinity_is_read_with_its_selectors_and_namespaces() -> N
 def test_anti_affinity_that_cannot_be_read_makes_the_spec_invalid_and_names_the_field() -> None:
     term = {"labelSelector": {"matchExpressions": [{"key": "app", "operator": "Near"}]}, "topologyKey": "zone"}
     for terms in ([term], "near"):
-        found = decode_pod(docs.pod(spec={"affinity": {"podAntiAffinity": {REQUIRED: terms}}})).spec
+        found = decode_pod(api_objects.pod(spec={"affinity": {"podAntiAffinity": {REQUIRED: terms}}})).spec
         assert found.invalid.startswith("spec.affinity.podAntiAffinity")
         assert fields_of(found) == (REQUIRED_ANTI_AFFINITY,)
 
@@ -109,7 +111,7 @@ def test_anti_affinity_that_cannot_be_read_makes_the_spec_invalid_and_names_the_
 def test_pods_whose_anti_affinity_differs_are_read_apart() -> None:
     specs = SpecCache()
     keys = {
-        decode_pod(docs.pod(spec={"affinity": {"podAntiAffinity": {REQUIRED: [TERM | more]}}}), specs).spec.key
+        decode_pod(api_objects.pod(spec={"affinity": {"podAntiAffinity": {REQUIRED: [TERM | more]}}}), specs).spec.key
         for more in ({}, {"topologyKey": "zone"}, {"namespaces": ["x"]})
     }
     assert len(keys) == 3

@@ -1,10 +1,10 @@
-"""Which hard constraints of a pod no rule looks at, and which volume claims it uses.
+"""The hard constraints of a pod that Ai-Scheduler does not support, with the field of each, and its volume claims.
 
-Laws:
-- Only what kube-scheduler keeps a pod waiting for; wishes (preferred terms, ScheduleAnyway) are not named.
-- Costs next to nothing for a pod without any: what its volumes are is read only where their bytes speak of a claim.
+Invariants:
+- Only constraints that keep a pod pending in kube-scheduler count; preferred terms and ScheduleAnyway do not.
+- A pod without such constraints costs almost nothing: its volumes are decoded only if their bytes mention a claim.
 
-Source: kube-scheduler's filters InterPodAffinity, PodTopologySpread, VolumeBinding and its kin, DynamicResources.
+Source: kube-scheduler's InterPodAffinity, PodTopologySpread, VolumeBinding, VolumeZone and DynamicResources.
 """
 
 from collections.abc import Iterator
@@ -13,27 +13,28 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
-from aischeduler.kube.api_types import UNREADABLE, PodAffinityPart, PodSpecPart, PodTermPart, VolumePart
-from aischeduler.kube.decode_budget import read_selector
+from aischeduler.kube.api_types import PodAffinityPart, PodSpecPart, PodTermPart, SelectorPart, VolumePart
+from aischeduler.kube.meta_types import UNREADABLE
+from aischeduler.model.selectors import LabelSelector, label_requirement, label_selector
 from aischeduler.model.unsupported_constraints import REQUIRED_ANTI_AFFINITY, Constraint, ConstraintKind, PodTerm
 from aischeduler.model.volumes import ClaimUse
 
-SPREAD_ALWAYS: Final = "DoNotSchedule"
-"""What whenUnsatisfiable says of a spread constraint that is no mere wish, and what it says where it is absent."""
+DO_NOT_SCHEDULE: Final = "DoNotSchedule"
+"""The whenUnsatisfiable of a hard spread constraint, and its default."""
 
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _CLAIM = b"olumeClaim"  # of persistentVolumeClaim, and of the volumeClaimTemplate of an ephemeral volume
 
 
 def unsupported_constraints(spec: PodSpecPart) -> tuple[Constraint, ...]:
-    """Return these constraints, in a fixed order; none for almost every pod."""
+    """Return the unsupported constraints in a fixed order; almost every pod has none."""
     if spec.affinity or spec.topology_spread_constraints or spec.resource_claims or _CLAIM in bytes(spec.volumes):
         return tuple(_constraints(spec))
     return ()
 
 
 def claims_used(pod: str, volumes: Raw) -> tuple[ClaimUse, ...]:
-    """Return the claims that the volumes of a pod use; that of an ephemeral volume has the names of pod and volume."""
+    """Return the claims of a pod's volumes; the claim of an ephemeral volume is named after pod and volume."""
     return tuple(
         ClaimUse(f"spec.volumes[{index}].persistentVolumeClaim", volume.persistent_volume_claim.claim_name)
         if volume.persistent_volume_claim is not None
@@ -51,7 +52,7 @@ def _constraints(spec: PodSpecPart) -> Iterator[Constraint]:
         if _requires_any(affinity.pod_anti_affinity):
             yield Constraint(ConstraintKind.POD_ANTI_AFFINITY, REQUIRED_ANTI_AFFINITY)
     for index, spread in enumerate(spec.topology_spread_constraints or ()):
-        if (spread.when_unsatisfiable or SPREAD_ALWAYS) == SPREAD_ALWAYS:
+        if (spread.when_unsatisfiable or DO_NOT_SCHEDULE) == DO_NOT_SCHEDULE:
             yield Constraint(ConstraintKind.TOPOLOGY_SPREAD, f"spec.topologySpreadConstraints[{index}]")
     if spec.resource_claims:
         yield Constraint(ConstraintKind.RESOURCE_CLAIM, "spec.resourceClaims")
@@ -60,7 +61,7 @@ def _constraints(spec: PodSpecPart) -> Iterator[Constraint]:
 
 
 def pod_term(field: str, part: PodTermPart) -> PodTerm:
-    """Return the affinity term at the path `field`. Raises SelectorError where one of its selectors cannot be read."""
+    """Return the affinity term at the path `field`; raises SelectorError for an invalid selector."""
     among, others = part.label_selector, part.namespace_selector
     return PodTerm(
         part.topology_key,
@@ -70,8 +71,19 @@ def pod_term(field: str, part: PodTermPart) -> PodTerm:
     )
 
 
+def read_selector(field: str, part: SelectorPart) -> LabelSelector:
+    """Return the label selector at the path `field`; raises SelectorError if it is invalid."""
+    expressions = tuple(
+        label_requirement(
+            f"{field}.matchExpressions[{index}]", one.key or "", one.operator or "", tuple(one.values or ())
+        )
+        for index, one in enumerate(part.match_expressions or ())
+    )
+    return label_selector(field, part.match_labels or {}, expressions)
+
+
 def _requires_any(raw: Raw) -> bool:
-    """Say whether there are required terms; what cannot be read may be some."""
+    """Say whether there are required terms; terms that cannot be decoded count as required."""
     try:
         part = msgspec.json.decode(raw, type=PodAffinityPart | None) if raw else None
     except UNREADABLE:
@@ -80,7 +92,7 @@ def _requires_any(raw: Raw) -> bool:
 
 
 def _volumes(raw: Raw) -> list[VolumePart]:
-    """Read volumes; what is no list of objects claims nothing, and the API server stores no such thing."""
+    """Decode volumes; the API server stores nothing but a list of objects, and anything else counts as none."""
     try:
         return (msgspec.json.decode(raw, type=list[VolumePart] | None) if raw else None) or []
     except UNREADABLE:

@@ -1,4 +1,4 @@
-"""A server that answers with exactly the bytes that a test wrote, and breaks off where it says."""
+"""A server that answers with exactly the bytes that a test wrote, and breaks connections where the test says so."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ from aischeduler.kube.backoff import Timing
 from aischeduler.kube.server_access import Server
 
 PATIENCE_SECONDS = 20.0
-"""How long what has to come may take on a machine that is busy with other things; no claim is about it."""
+"""How long an expected event may take on a busy machine; no test makes a claim about it."""
 
 
 @dataclass
@@ -35,7 +35,7 @@ Rule = Callable[[Request], Answer]
 
 
 def reply(status: int, body: Any = None, headers: dict[str, str] | None = None) -> Answer:
-    """Answer in full; a body that is not bytes goes as JSON."""
+    """Answer completely; a body other than bytes is sent as JSON."""
     content = body if isinstance(body, bytes) else json.dumps(body or {}).encode()
     lines = [f"HTTP/1.1 {status} Because", f"Content-Length: {len(content)}", "Content-Type: application/json"]
     lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
@@ -48,13 +48,13 @@ def reply(status: int, body: Any = None, headers: dict[str, str] | None = None) 
 
 
 def status(code: int, reason: str = "", message: str = "", headers: dict[str, str] | None = None) -> Answer:
-    """Answer with a Status, as an API server refuses."""
+    """Answer with a Status, as an API server refuses a request."""
     document = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "reason": reason}
     return reply(code, document | {"code": code}, headers)
 
 
 def stream(*pieces: bytes, end: str = "hang") -> Answer:
-    """Answer in chunks, then end: `clean`, `cut` (no last chunk), `reset`, or `hang` for ever."""
+    """Answer in chunks and end with `clean`, `cut` (without the last chunk), `reset`, or `hang`."""
 
     async def answer(writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -80,13 +80,13 @@ async def hang(_: asyncio.StreamWriter) -> None:
 
 
 async def slam(writer: asyncio.StreamWriter) -> None:
-    """Take the request and cut the connection."""
+    """Accept the request and reset the connection."""
     writer.transport.abort()
 
 
 @dataclass
 class Script:
-    """What a server answers: by the first rule that has something for the request, else 404."""
+    """The answers of a server: the first rule that matches the request, else 404."""
 
     requests: list[Request] = field(default_factory=list)
     waiting: dict[tuple[str, str], deque[Answer]] = field(default_factory=dict)
@@ -95,7 +95,7 @@ class Script:
     open: int = 0
 
     def on(self, method: str, path: str, *answers: Answer) -> None:
-        """Answer these in turn; `watch` is the method of a GET that watches."""
+        """Answer these in order; `watch` is the method of a GET that watches."""
         self.waiting.setdefault((method, path), deque()).extend(answers)
 
     def asked(self, method: str, path: str = "") -> list[Request]:
@@ -118,7 +118,7 @@ def verb(request: Request) -> str:
 
 @asynccontextmanager
 async def serving(script: Script, ssl: Any = None) -> AsyncIterator[Server]:
-    """Serve the script on loopback; what still hangs at the end is ended."""
+    """Serve the script on loopback; open requests are cancelled at the end."""
     tasks: set[asyncio.Task[None]] = set()
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -163,14 +163,14 @@ async def read_request(reader: asyncio.StreamReader) -> Request | None:
 
 @dataclass
 class Half:
-    """A chance that is always one half."""
+    """A random source that always returns one half."""
 
     def random(self) -> float:
         return 0.5
 
 
 class Waits:
-    """A pace that remembers how long it was asked to wait and hardly waits; while it is held, waits do not end."""
+    """A timing that records its sleeps and hardly sleeps; while it is held, sleeps do not end."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -205,13 +205,13 @@ async def until(condition: Callable[[], object], seconds: float = PATIENCE_SECON
 
 
 def broken(job: str, error: Exception) -> None:
-    """Fail the test: nothing in it is meant to reveal a bug of ours."""
+    """Fail the test on an internal error."""
     raise AssertionError(f"{job} failed") from error
 
 
 @dataclass
 class Counted:
-    """What an engine still counts on: every pod but those that are `settled`, every node but those that are `gone`."""
+    """An engine that assumes every pod except `settled` ones, and knows every node except `gone` ones."""
 
     settled: set[str] = field(default_factory=set)
     gone: set[str] = field(default_factory=set)

@@ -1,4 +1,4 @@
-"""Claims and volumes, watched: what is told of them, and which claims a pod uses."""
+"""Watched claims and volumes: their events, and the claims of a pod."""
 
 import json
 from typing import Any
@@ -8,10 +8,10 @@ import pytest
 from aischeduler.kube import watched_resources
 from aischeduler.model.events import ClaimGone, ClaimSeen, VolumeGone, VolumeSeen
 from aischeduler.model.volumes import ClaimUse, Volume, VolumeClaim
-from tests.kube import docs
-from tests.kube.docs import line, listing
-from tests.kube.reflecting import World
-from tests.kube.scripted import reply, stream, until
+from tests.kube import api_objects
+from tests.kube.api_objects import line, listing
+from tests.kube.reflector_world import World
+from tests.kube.scripted_server import reply, stream, until
 from tests.kube.test_decode import decode_pod
 
 CLAIMS = "/api/v1/persistentvolumeclaims"
@@ -79,7 +79,7 @@ async def test_volume_is_told_with_the_field_that_ties_it_to_nodes() -> None:
 def test_claim_of_an_ephemeral_volume_tells_which_pod_controls_it() -> None:
     owners = [{"kind": "Pod", "uid": "u-other"}, {"kind": "Pod", "uid": "u-pod", "controller": True}]
     resource = watched_resources.claims()
-    event = resource.seen(resource.document.decode(json.dumps(claim(ownerReferences=owners))))
+    event = resource.seen_event(resource.object_decoder.decode(json.dumps(claim(ownerReferences=owners))))
     assert event == ClaimSeen(VolumeClaim("team", "data", controller="u-pod"))
 
 
@@ -99,4 +99,4 @@ def test_claim_of_an_ephemeral_volume_tells_which_pod_controls_it() -> None:
     ],
 )
 def test_pod_tells_which_claims_it_uses(volumes: Any, claims: tuple[ClaimUse, ...]) -> None:
-    assert decode_pod(docs.pod("p", spec={"volumes": volumes})).claims == claims
+    assert decode_pod(api_objects.pod("p", spec={"volumes": volumes})).claims == claims

@@ -3,14 +3,14 @@ from typing import Any
 
 import pytest
 
-from aischeduler.kube.eviction import (
+from aischeduler.kube.eviction_writes import (
     EVICT_TRIES_MAX,
-    Answer,
+    ConditionSet,
     Evicted,
     Eviction,
-    Left,
-    Marked,
-    lost,
+    EvictionAnswer,
+    NotNeeded,
+    lost_eviction,
 )
 from aischeduler.kube.pod_writes import Throttled, Unauthenticated, Unknown
 from aischeduler.model.actions import Cause, Evict, Settle
@@ -39,9 +39,9 @@ def by_eviction() -> Eviction:
 
 
 def marked() -> Eviction:
-    """An eviction by delete whose mark has been written."""
+    """Return an eviction by delete whose DisruptionTarget condition is set."""
     eviction = by_delete()
-    assert eviction.hear(200, None, b"{}") == Marked()
+    assert eviction.read_answer(200, None, b"{}") == ConditionSet()
     return eviction
 
 
@@ -69,7 +69,7 @@ def test_mark_of_a_loan_that_ends_names_the_lender() -> None:
     ended = Evict(VICTIM, "n1", "gpu", "cpu", Cause.LOAN_ENDED, None, "d-1")
     write = Eviction(ended, "ai-scheduler", honour_budgets=False).request(NOW)
     (condition,) = json.loads(write.body)["status"]["conditions"]
-    assert condition["message"] == "ai-scheduler: preempting as gpu lends this room no more"
+    assert condition["message"] == "ai-scheduler: preempting because pool gpu no longer lends this room"
 
 
 def test_marked_victim_is_deleted_by_its_uid() -> None:
@@ -77,7 +77,7 @@ def test_marked_victim_is_deleted_by_its_uid() -> None:
     write = eviction.request(NOW)
     assert (write.method, write.path) == ("DELETE", POD)
     assert json.loads(write.body) == {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": "u1"}}
-    assert eviction.hear(200, None, b"{}") == Evicted()
+    assert eviction.read_answer(200, None, b"{}") == Evicted()
 
 
 def test_eviction_api_marks_by_itself_and_is_asked_with_the_uid() -> None:
@@ -90,23 +90,23 @@ def test_eviction_api_marks_by_itself_and_is_asked_with_the_uid() -> None:
         "metadata": {"name": "v", "namespace": "team-b"},
         "deleteOptions": {"preconditions": {"uid": "u1"}},
     }
-    assert eviction.hear(201, None, said(201, "")) == Evicted()
+    assert eviction.read_answer(201, None, said(201, "")) == Evicted()
 
 
 def test_victim_that_terminates_already_is_left_after_its_mark() -> None:
     body = json.dumps({"metadata": {"name": "v", "deletionTimestamp": NOW}}).encode()
-    assert isinstance(by_delete().hear(200, None, body), Left)
+    assert isinstance(by_delete().read_answer(200, None, body), NotNeeded)
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_victim_that_finished_meanwhile_is_left_after_its_mark_with_its_logs(phase: str) -> None:
     body = json.dumps({"metadata": {"name": "v"}, "status": {"phase": phase}}).encode()
-    assert by_delete().hear(200, None, body) == Left("the victim has finished")
+    assert by_delete().read_answer(200, None, body) == NotNeeded("the victim has finished")
 
 
 def test_pod_that_the_eviction_api_never_evicts_is_refused_at_once_by_its_budgets() -> None:
     why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
-    assert by_eviction().hear(500, None, said(500, why)) == EvictRefused("u1", Spared.BUDGET, why)
+    assert by_eviction().read_answer(500, None, said(500, why)) == EvictRefused("u1", Spared.BUDGET, why)
 
 
 GONE = [
@@ -120,17 +120,17 @@ GONE = [
 @pytest.mark.parametrize(("status", "body"), GONE)
 @pytest.mark.parametrize("eviction", [by_delete, marked, by_eviction])
 def test_victim_that_is_gone_is_left(eviction: Any, status: int, body: bytes) -> None:
-    assert isinstance(eviction().hear(status, None, body), Left)
+    assert isinstance(eviction().read_answer(status, None, body), NotNeeded)
 
 
 def test_budget_that_forbids_spares_the_victim() -> None:
     message = "Cannot evict pod as it would violate the pod's disruption budget."
-    answer = by_eviction().hear(429, None, said(429, message, ("DisruptionBudget",)))
+    answer = by_eviction().read_answer(429, None, said(429, message, ("DisruptionBudget",)))
     assert answer == EvictRefused("u1", Spared.BUDGET, message)
 
 
 def test_budget_that_is_still_being_counted_spares_the_victim() -> None:
-    answer = by_eviction().hear(429, "10", said(429, "still being processed", ("DisruptionBudget",)))
+    answer = by_eviction().read_answer(429, "10", said(429, "still being processed", ("DisruptionBudget",)))
     assert isinstance(answer, EvictRefused)
     assert answer.why is Spared.BUDGET
 
@@ -150,21 +150,21 @@ def test_budget_that_is_still_being_counted_spares_the_victim() -> None:
 )
 @pytest.mark.parametrize("eviction", [by_delete, marked, by_eviction])
 def test_answers_mean_the_same_at_every_step(
-    eviction: Any, status: int, retry_after: str | None, body: bytes, expected: Answer
+    eviction: Any, status: int, retry_after: str | None, body: bytes, expected: EvictionAnswer
 ) -> None:
-    assert eviction().hear(status, retry_after, body) == expected
+    assert eviction().read_answer(status, retry_after, body) == expected
 
 
 def test_request_that_found_no_answer_goes_out_again_unchanged() -> None:
     eviction = marked()
     first = eviction.request(NOW)
-    assert eviction.unanswered("cut") == Unknown("cut")
+    assert eviction.no_answer("cut") == Unknown("cut")
     assert eviction.request(NOW) == first
 
 
 def test_mark_that_cannot_be_written_leads_to_no_delete() -> None:
     eviction = by_delete()
-    answers = [eviction.hear(500, None, said(500, "down")) for _ in range(EVICT_TRIES_MAX)]
+    answers = [eviction.read_answer(500, None, said(500, "down")) for _ in range(EVICT_TRIES_MAX)]
     assert answers[:-1] == [Unknown("down")] * (EVICT_TRIES_MAX - 1)
     assert answers[-1] == EvictRefused("u1", Spared.UNAVAILABLE, "down")
     assert eviction.request(NOW).method == "PATCH"
@@ -172,13 +172,13 @@ def test_mark_that_cannot_be_written_leads_to_no_delete() -> None:
 
 @pytest.mark.parametrize(
     ("status", "retry_after", "words"),
-    [(429, "2", "asked to wait 2 s"), (401, None, "does not know us")],
+    [(429, "2", "asked to wait 2 s"), (401, None, "answers 401 Unauthorized")],
 )
 def test_server_that_never_settles_it_is_given_up(status: int, retry_after: str | None, words: str) -> None:
     eviction = marked()
     for _ in range(EVICT_TRIES_MAX - 1):
-        assert not isinstance(eviction.hear(status, retry_after, b""), EvictRefused)
-    answer = eviction.hear(status, retry_after, b"")
+        assert not isinstance(eviction.read_answer(status, retry_after, b""), EvictRefused)
+    answer = eviction.read_answer(status, retry_after, b"")
     assert isinstance(answer, EvictRefused)
     assert answer.why is Spared.UNAVAILABLE
     assert words in answer.message
@@ -186,12 +186,14 @@ def test_server_that_never_settles_it_is_given_up(status: int, retry_after: str 
 
 def test_eviction_of_which_nothing_is_heard_is_lost_only_where_the_same_pod_was_read_and_does_not_go() -> None:
     action = Settle(VICTIM, "n1", "d-1", evicted=True)
-    assert lost(action, VICTIM) == EvictRefused(VICTIM.uid, Spared.LOST, "nothing was heard of the eviction by d-1")
-    assert lost(action, None) is None
+    assert lost_eviction(action, VICTIM) == EvictRefused(
+        VICTIM.uid, Spared.LOST, "no answer to the eviction arrived, and the pod still runs; decision d-1"
+    )
+    assert lost_eviction(action, None) is None
     for other in (
         replace(VICTIM, terminating=True),
         replace(VICTIM, phase="Succeeded"),
         replace(VICTIM, uid="another"),
     ):
-        assert lost(action, other) is None
-    assert lost(Settle(VICTIM, "n1", "d-1"), VICTIM) is None
+        assert lost_eviction(action, other) is None
+    assert lost_eviction(Settle(VICTIM, "n1", "d-1"), VICTIM) is None

@@ -1,9 +1,9 @@
-"""The custom resource definitions, and the program that writes them: `python -m aischeduler.kube.crds DIRECTORY...`.
+"""The CustomResourceDefinition of Pool; `python -m aischeduler.kube.pool_crd DIRECTORY...` writes it to files.
 
-Laws:
-- This is the one source of the files; a test compares them.
+Invariants:
+- This module is the only source of the files; a test compares them.
 - Every field has a description, so that `kubectl explain pool.spec` reads like documentation.
-- The schema refuses what can be refused when it is written; what only the whole cluster can tell is a condition.
+- The schema rejects what it can check in one object; what depends on the cluster is a condition.
 """
 
 import sys
@@ -17,13 +17,13 @@ from aischeduler.kube.pool_schema import pool_schema
 from aischeduler.kube.schema_types import Schema
 from aischeduler.model import names
 
-HEADER: Final = "# Written by `make crds` from aischeduler/kube/crds.py; edit that, not this.\n"
+HEADER: Final = "# Written by `make crds` from aischeduler/kube/pool_crd.py; edit that, not this.\n"
 
 NOT_INSTALLED: Final = f"the definition of pools.{names.GROUP} is not installed: kubectl apply -f manifests/crds"
-"""What people are told where the API server does not know Pools."""
+"""The message for an API server that has no Pool resource."""
 
 Column = tuple[str, str]
-"""The type of what a column shows, and where it stands in a Pool."""
+"""The type and the JSONPath of a printer column."""
 
 COLUMNS: Final[dict[str, Column]] = {
     "Ready": ("string", '.status.conditions[?(@.type=="Ready")].status'),
@@ -36,7 +36,7 @@ COLUMNS: Final[dict[str, Column]] = {
     "Pending": ("integer", ".status.pendingPods"),
     "Flags": ("string", ".status.columns.flags"),
 }
-"""What `kubectl get pool` shows between the name and the age."""
+"""The columns of `kubectl get pool` between name and age."""
 
 WIDE_COLUMNS: Final[dict[str, Column]] = {
     "Own": ("string", ".status.columns.own"),
@@ -49,7 +49,7 @@ WIDE_COLUMNS: Final[dict[str, Column]] = {
     "Conflict": ("string", '.status.conditions[?(@.type=="Conflict")].status'),
     "Scheduler": ("string", ".status.scheduler"),
 }
-"""What `-o wide` adds."""
+"""The additional columns of `-o wide`."""
 
 
 def pool_crd() -> Schema:
@@ -61,7 +61,7 @@ def pool_crd() -> Schema:
         "spec": {
             "group": names.GROUP,
             "scope": "Cluster",
-            "preserveUnknownFields": False,  # said, for it is true where the definition was made as v1beta1
+            "preserveUnknownFields": False,  # explicit, because a definition created as v1beta1 has true
             "names": {
                 "kind": "Pool",
                 "listKind": "PoolList",
@@ -84,12 +84,12 @@ def pool_crd() -> Schema:
 
 
 def files() -> dict[str, str]:
-    """Return the text of every file by its name."""
+    """Return the content of every file by its name."""
     return {"pools.yaml": HEADER + yaml.safe_dump(pool_crd(), sort_keys=False, width=120, allow_unicode=True)}
 
 
 def write(directory: Path) -> None:
-    """Write all files into the directory, which is made where it is missing."""
+    """Write all files into the directory; create it if it is missing."""
     directory.mkdir(parents=True, exist_ok=True)
     for name, text in files().items():
         (directory / name).write_text(text, encoding="utf-8")
@@ -97,10 +97,10 @@ def write(directory: Path) -> None:
 
 def _columns() -> list[Schema]:
     age = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
-    return [*_shown(COLUMNS), age, *(column | {"priority": 1} for column in _shown(WIDE_COLUMNS))]
+    return [*_printer_columns(COLUMNS), age, *(column | {"priority": 1} for column in _printer_columns(WIDE_COLUMNS))]
 
 
-def _shown(columns: Mapping[str, Column]) -> list[Schema]:
+def _printer_columns(columns: Mapping[str, Column]) -> list[Schema]:
     return [{"name": name, "type": kind, "jsonPath": path} for name, (kind, path) in columns.items()]
 
 

@@ -1,4 +1,4 @@
-"""An executor with its crew against a scripted server."""
+"""An executor with its workers and a scripted server."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,7 +10,7 @@ import structlog
 from structlog.testing import CapturingLogger
 
 from aischeduler.kube import watched_resources
-from aischeduler.kube.binder import Binder, BindTerms
+from aischeduler.kube.binder import Binder, BinderOptions
 from aischeduler.kube.client import Client
 from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.decode_pod_spec import SpecCache
@@ -19,7 +19,7 @@ from aischeduler.kube.evictor import EvictionOptions, Evictor
 from aischeduler.kube.executor import Executor, Instruments, Workers
 from aischeduler.kube.pod_reader import PodReader
 from aischeduler.kube.reflector import Handlers, Reflector
-from aischeduler.kube.refresher import Refresher, Watches
+from aischeduler.kube.refresher import Reflectors, Refresher
 from aischeduler.kube.reporter import EventSource, Reporter
 from aischeduler.model.actions import (
     Bind,
@@ -32,7 +32,7 @@ from aischeduler.model.events import (
     Event,
 )
 from tests.build import a_pod
-from tests.kube.scripted import Counted, Script, Waits, broken, reply, serving
+from tests.kube.scripted_server import Counted, Script, Waits, broken, reply, serving
 
 POD = a_pod("p", uid="uid-p")
 PATH = "/api/v1/namespaces/default/pods/p"
@@ -86,17 +86,17 @@ class World:
             reports = Reporter(
                 connections, client, timing, EventSource(ReportingController("ai-scheduler", "i"), lambda: 1.0), log
             )
-            mandate = EvictionOptions("ai-scheduler", honour_budgets=False, wall=lambda: 1.0)
-            evictor = Evictor(connections, timing, mandate, broken)
+            options = EvictionOptions("ai-scheduler", honour_budgets=False, wall=lambda: 1.0)
+            evictor = Evictor(connections, timing, options, broken)
             others = (
                 watched_resources.nodes(),
                 watched_resources.pools(),
                 watched_resources.budgets(),
                 watched_resources.namespaces(),
             )
-            watches = Watches(pods, *(Reflector(client, resource, handlers, timing) for resource in others))
-            refresher = Refresher(client, watches, timing, self.events.append, log)
-            binder = Binder(connections, reader.read, timing, BindTerms(2, self.engine), broken)
+            reflectors = Reflectors(pods, *(Reflector(client, resource, handlers, timing) for resource in others))
+            refresher = Refresher(client, reflectors, timing, self.events.append, log)
+            binder = Binder(connections, reader.read, timing, BinderOptions(2, self.engine), broken)
             workers = Workers(binder, evictor, reports, reader, refresher)
             instruments = Instruments(self.failed, lambda *ended: self.observed.append(ended), timing.clock)
             executor = Executor(workers, self.events.append, log, instruments)

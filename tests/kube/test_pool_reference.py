@@ -1,4 +1,4 @@
-"""The reference of Pool for users: it names every field, its defaults are the schema's, and its examples work."""
+"""The Pool reference page names every field, has the schema's defaults, and its examples work."""
 
 import re
 from pathlib import Path
@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from aischeduler.kube.api_types import PoolDocument
-from aischeduler.kube.crds import pool_crd
 from aischeduler.kube.decode_pool import read_pool
+from aischeduler.kube.pool_crd import pool_crd
 from aischeduler.kube.pool_schema import pool_schema
 from aischeduler.sandbox.apiserver import ApiServer
 from aischeduler.sandbox.protocol import Response, request
@@ -25,18 +25,18 @@ POOLS = "/apis/resource.aibee.cn/v1alpha1/pools?fieldValidation=Strict"
 
 
 def quoted() -> list[dict[str, Any]]:
-    """All Pools in the reference."""
+    """All Pools on the page."""
     return [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)]
 
 
 def examples() -> list[dict[str, Any]]:
-    """All Pools in the reference and in the example files."""
+    """All Pools on the page and in the example files."""
     files = [(ROOT / "examples" / name).read_text() for name in ("pools.yaml", "team-pools.yaml")]
     return [*quoted(), *(pool for text in files for pool in yaml.safe_load_all(text))]
 
 
 def section(field: str) -> str:
-    """What stands under the heading of a field of spec."""
+    """The text under the heading of a field of the spec."""
     found = re.search(rf"^### {field}\n(.*?)(?=^##)", TEXT, re.DOTALL | re.MULTILINE)
     assert found is not None, field
     return found[1]
@@ -67,7 +67,7 @@ def test_every_field_of_status_is_in_the_table() -> None:
 
 
 def written(pool: dict[str, Any]) -> Response:
-    """What a server with the definition answers to a new Pool."""
+    """The answer of a server with the definition to a new Pool."""
     server = ApiServer()
     server.handle(request("POST", DEFINITIONS, msgspec.json.encode(pool_crd())), 0.0)
     answer = server.handle(request("POST", POOLS, msgspec.json.encode(pool)), 0.0)

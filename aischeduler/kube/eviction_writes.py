@@ -1,0 +1,228 @@
+"""The requests of one eviction, in order, and the meaning of each answer.
+
+Invariants:
+- Pure functions: the daemon's evictor and the simulator run the same sequence.
+- A delete follows the DisruptionTarget condition: if the condition cannot be written, nothing is deleted. The Eviction
+  API writes the condition itself, and only for pods that it evicts.
+- Every request carries the victim's uid. A victim that is gone, terminating or finished is not evicted.
+
+Source: kube-scheduler's preemption; Kubernetes pods/status, DELETE with preconditions, pods/eviction (policy/v1).
+"""
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+import msgspec
+
+from aischeduler.kube.api_types import PodStatus
+from aischeduler.kube.meta_types import UNREADABLE, Metadata, read_status, retry_after_seconds
+from aischeduler.kube.pod_writes import (
+    JSON,
+    RETRY_AFTER_SECONDS,
+    STRATEGIC_PATCH,
+    Throttled,
+    Unauthenticated,
+    Unknown,
+    pod_path,
+)
+from aischeduler.model.actions import Evict, Settle
+from aischeduler.model.event_reasons import ConditionReason
+from aischeduler.model.events import EvictRefused, Spared
+from aischeduler.model.pod import FINISHED, Pod
+
+EVICT_TRIES_MAX: Final = 6
+"""How many requests of one eviction may end without a definite answer before it is given up."""
+DISRUPTION_TARGET: Final = "DisruptionTarget"
+BUDGET_CAUSE: Final = "DisruptionBudget"
+"""The cause that tells a 429 of a PodDisruptionBudget from a 429 of an overloaded server."""
+SEVERAL_BUDGETS: Final = "has more than one PodDisruptionBudget"
+"""What the Eviction API answers for a pod that it never evicts."""
+_ANOTHER_UID: Final = ("metadata.uid: Invalid value", "UID in precondition", "the UID in the precondition")
+"""What the API server answers if the name belongs to another pod now: to a patch, an eviction and a delete."""
+
+
+def lost_eviction(action: Settle, pod: Pod | None) -> EvictRefused | None:
+    """Return the refusal of an eviction whose victim was read and still runs; None if the victim is leaving or gone."""
+    if not action.evicted or pod is None or pod.uid != action.pod.uid or pod.terminating or pod.finished:
+        return None
+    return EvictRefused(
+        pod.uid, Spared.LOST, f"no answer to the eviction arrived, and the pod still runs; decision {action.decision}"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionRequest:
+    """A request of an eviction."""
+
+    method: str
+    path: str
+    body: bytes
+    content_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evicted:
+    """The API server accepted the eviction; the watch will show the victim terminating."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotNeeded:
+    """The victim was already gone, terminating or finished; `why` says which."""
+
+    why: str
+
+
+EvictionOutcome = Evicted | NotNeeded | EvictRefused
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionSet:
+    """The victim has the DisruptionTarget condition; the delete follows."""
+
+
+EvictionAnswer = EvictionOutcome | ConditionSet | Throttled | Unauthenticated | Unknown
+"""After Throttled, Unauthenticated or Unknown, the same request is sent again."""
+
+
+class _Step(Enum):
+    MARK = auto()
+    REMOVE = auto()
+
+
+class Eviction:
+    """One eviction: send `request`, pass the answer to `read_answer`, until that returns an `EvictionOutcome`.
+
+    `honour_budgets` uses the Eviction API, which refuses what a PodDisruptionBudget forbids; else the pod is deleted.
+    `controller` is the scheduler's name, for the condition.
+    """
+
+    def __init__(self, action: Evict, controller: str, *, honour_budgets: bool) -> None:
+        self._action = action
+        self._controller = controller
+        self._honour_budgets = honour_budgets
+        self._step = _Step.REMOVE if honour_budgets else _Step.MARK
+        self._tries = 0
+
+    def request(self, time_text: str) -> EvictionRequest:
+        """Return the next request; `time_text` is the current time in RFC 3339."""
+        if self._step is _Step.MARK:
+            return _set_condition(self._action, self._controller, time_text)
+        return _by_eviction(self._action) if self._honour_budgets else _by_delete(self._action)
+
+    def read_answer(self, status: int, retry_after: str | None, body: bytes) -> EvictionAnswer:
+        """Return the meaning of an HTTP answer to the request."""
+        if 200 <= status < 300:
+            return self._accepted(body)
+        return self._count_try(self._classify(status, retry_after, body))
+
+    def no_answer(self, why: str) -> EvictionAnswer:
+        """Return the meaning of a missing answer; both requests are safe to repeat."""
+        return self._count_try(Unknown(why))
+
+    def _accepted(self, body: bytes) -> EvictionAnswer:
+        if self._step is _Step.REMOVE:
+            return Evicted()
+        self._step = _Step.REMOVE
+        why = _why_left(body)
+        return NotNeeded(why) if why else ConditionSet()
+
+    def _classify(self, status: int, retry_after: str | None, body: bytes) -> EvictionAnswer:
+        document = read_status(body)
+        message = document.message or f"the API server answered {status}"
+        seconds = retry_after_seconds(retry_after)
+        match status:
+            case 401:
+                return Unauthenticated()
+            case 404:
+                return NotNeeded(message)
+            case 409 | 422 if any(words in message for words in _ANOTHER_UID):
+                return NotNeeded(message)
+            case 429 if BUDGET_CAUSE in document.causes:
+                return self._refused(Spared.BUDGET, message)
+            case 500 if SEVERAL_BUDGETS in message:  # retrying is useless while the pod has several budgets
+                return self._refused(Spared.BUDGET, message)
+            case 408 | 429:
+                return Throttled(seconds or RETRY_AFTER_SECONDS)
+            case 403:
+                return self._refused(Spared.FORBIDDEN, message)
+            case 400 | 405 | 413 | 415 | 422:
+                return self._refused(Spared.UNAVAILABLE, message)
+            case 500 | 502 | 503 | 504 if seconds is not None:
+                return Throttled(seconds)
+            case _:
+                return Unknown(message)
+
+    def _count_try(self, answer: EvictionAnswer) -> EvictionAnswer:
+        """Give up after too many answers without an outcome."""
+        if isinstance(answer, Throttled | Unauthenticated | Unknown):
+            self._tries += 1
+            if self._tries >= EVICT_TRIES_MAX:
+                return self._refused(Spared.UNAVAILABLE, _why(answer))
+        return answer
+
+    def _refused(self, why: Spared, message: str) -> EvictRefused:
+        return EvictRefused(self._action.victim.uid, why, message)
+
+
+def _why(answer: Throttled | Unauthenticated | Unknown) -> str:
+    match answer:
+        case Throttled(seconds):
+            return f"the API server asked to wait {seconds:g} s, {EVICT_TRIES_MAX} times"
+        case Unauthenticated():
+            return "the API server answers 401 Unauthorized"
+        case Unknown(message):
+            return message
+
+
+def _set_condition(action: Evict, controller: str, time_text: str) -> EvictionRequest:
+    """Return the patch that sets DisruptionTarget on the victim; other conditions stay."""
+    victim, by = action.victim, action.beneficiary
+    purpose = (
+        f"to accommodate {by.namespace}/{by.name}"
+        if by is not None
+        else f"because pool {action.pool} no longer lends this room"
+    )
+    condition = {
+        "type": DISRUPTION_TARGET,
+        "status": "True",
+        "reason": ConditionReason.PREEMPTION_BY_SCHEDULER,
+        "message": f"{controller}: preempting {purpose}",
+        "lastTransitionTime": time_text,
+    }
+    body = {"metadata": {"uid": victim.uid}, "status": {"conditions": [condition]}}
+    return EvictionRequest("PATCH", f"{pod_path(victim)}/status", msgspec.json.encode(body), STRATEGIC_PATCH)
+
+
+def _by_delete(action: Evict) -> EvictionRequest:
+    options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": action.victim.uid}}
+    return EvictionRequest("DELETE", pod_path(action.victim), msgspec.json.encode(options), JSON)
+
+
+def _by_eviction(action: Evict) -> EvictionRequest:
+    victim = action.victim
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": victim.name, "namespace": victim.namespace},
+        "deleteOptions": {"preconditions": {"uid": victim.uid}},
+    }
+    return EvictionRequest("POST", f"{pod_path(victim)}/eviction", msgspec.json.encode(body), JSON)
+
+
+class _Victim(msgspec.Struct):
+    """The pod in the answer to the DisruptionTarget patch."""
+
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+    status: PodStatus | None = None
+
+
+def _why_left(body: bytes) -> str:
+    """Return why the patched pod leaves by itself; empty if it does not, or if the answer does not say."""
+    try:
+        victim = msgspec.json.decode(body, type=_Victim)
+    except UNREADABLE:
+        return ""
+    if victim.metadata.deletion_timestamp is not None:
+        return "the victim is terminating"
+    return "the victim has finished" if victim.status is not None and victim.status.phase in FINISHED else ""
