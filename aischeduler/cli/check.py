@@ -35,7 +35,7 @@ from aischeduler.cli.check_templates import (
 from aischeduler.config.load import ConfigError, load_config, parse_config, read_config
 from aischeduler.config.schema import API_VERSION, KIND, Config, ConstraintRule
 from aischeduler.config.spelling import nearest
-from aischeduler.daemon.profile import profile_of
+from aischeduler.daemon.components import profile_of
 from aischeduler.kube import watched_resources
 from aischeduler.kube.api_types import UNREADABLE
 from aischeduler.kube.client import Client

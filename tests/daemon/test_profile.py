@@ -2,7 +2,7 @@
 
 from aischeduler.config.schema import Backoff as ConfiguredBackoff
 from aischeduler.config.schema import Config, DefaultPool, RoomOrder
-from aischeduler.daemon.profile import profile_of
+from aischeduler.daemon.components import profile_of
 from aischeduler.engine.profile import default_profile
 from aischeduler.model.actions import CreatePool
 from aischeduler.model.events import PoolGone
