@@ -37,8 +37,10 @@ class InstrumentedScheduler:
         actions = self._engine.decide(pool, now, limit)
         recorders = self._recorders
         recorders.metrics.record_attempts(pool, self._attempts(pool) - before, self._clock() - began)
-        recorders.metrics.record_victims(action for action in actions if isinstance(action, Evict))
-        recorders.pool_status_log.record(action for action in actions if isinstance(action, ReportPool))
+        if evictions := [action for action in actions if isinstance(action, Evict)]:
+            recorders.metrics.record_victims(evictions)
+        if reports := [action for action in actions if isinstance(action, ReportPool)]:
+            recorders.pool_status_log.record(reports)
         recorders.health.decided(pool)
         return actions
 

@@ -54,9 +54,9 @@ class PoolLabels:
 
 
 class _Histogram(Histogram):
-    """A histogram that records many equal values at the cost of one."""
+    """A histogram that records many equal values at the cost of one, and finds their bucket by bisection."""
 
-    def observe_many(self, value: float, times: int) -> None:
+    def record(self, value: float, times: int = 1) -> None:
         """Record a value that occurred so many times."""
         self._sum.inc(value * times)
         self._buckets[bisect_left(self._upper_bounds, value)].inc(times)
@@ -117,23 +117,23 @@ class MetricsRecorder:
         `attempts` is below 0 for a pool that was deleted meanwhile: its counters were dropped.
         """
         if attempts > 0:
-            self._attempts.of(self.labels.of(pool)).observe_many(seconds / attempts, attempts)
+            self._attempts.of(self.labels.of(pool)).record(seconds / attempts, attempts)
 
     def record_victims(self, evictions: Iterable[Evict]) -> None:
         """Record how many pods are evicted for one pod; pods that are evicted for no pod do not count."""
         victims = Counter((one.pool, one.decision) for one in evictions if one.beneficiary is not None)
         for (pool, _), count in victims.items():
-            self._victims.of(self.labels.of(pool)).observe(count)
+            self._victims.of(self.labels.of(pool)).record(count)
 
     def record_outcome(self, action: Bind | Evict, outcome: str, seconds: float) -> None:
         """Record the outcome of a Binding or an eviction, in one word, and how long it took."""
         match action:
             case Bind(pool=pool, home_pool=home, waited_seconds=waited):
-                self._binds.of(self.labels.of(pool), outcome).observe(seconds)
+                self._binds.of(self.labels.of(pool), outcome).record(seconds)
                 if outcome == ACCEPTED:
-                    self._waits.of(self.labels.of(home)).observe(waited)
+                    self._waits.of(self.labels.of(home)).record(waited)
             case Evict():
-                self._evictions.of(outcome).observe(seconds)
+                self._evictions.of(outcome).record(seconds)
             case _:
                 assert_never(action)
 
