@@ -1,24 +1,22 @@
-"""The text of `/metrics`: encoded in a thread, and kept for a while, so that a flood of scrapes costs little.
+"""The text of `/metrics`: encoded in a thread, and shared, so that a flood of scrapes costs little.
 
 Invariants:
-- One page is encoded at a time; the numbers are taken in the event loop, at one moment.
-- A page is kept for a second, or ten times as long as it took to make where that is longer: making pages takes a tenth
-  of the time at most. A failure is kept in the same way.
+- The numbers of a page are taken in the event loop, at one moment after the request for the page.
+- All clients that wait for a page share it; one page is made at a time.
+- Making pages takes a tenth of the time at most, however many clients ask.
 """
 
 import asyncio
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 from enum import Enum
 from typing import Final
 
 from prometheus_client import CollectorRegistry, exposition
 from prometheus_client.openmetrics import exposition as openmetrics
 
-KEPT_SECONDS: Final = 1.0
-KEPT_SHARE: Final = 10
-"""A page is kept at least so many times as long as it took to make."""
+SHARE: Final = 10
+"""A page that took a millisecond is followed by the next one ten milliseconds after it was begun, at the earliest."""
 _OPENMETRICS: Final = "application/openmetrics-text"
 
 
@@ -43,43 +41,37 @@ def encode(registry: CollectorRegistry, form: Form) -> bytes:
     return text
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """A page or the failure to make it, and until when it is kept."""
-
-    until: float
-    result: bytes | Exception
-
-
 class ScrapeCache:
-    """The pages of a registry, each kept for a while; `take` copies the numbers before a page is encoded."""
+    """The pages of a registry; `take` copies the numbers of a page, `clock` returns seconds."""
 
     def __init__(
-        self, registry: CollectorRegistry, take: Callable[[], None], clock: Callable[[], float] = time.monotonic
+        self,
+        registry: CollectorRegistry,
+        take: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._registry = registry
         self._take = take
         self._clock = clock
+        self._sleep = sleep
         self._one_at_a_time = asyncio.Lock()
-        self._kept: dict[Form, _Kept] = {}
+        self._next_at = clock()
+        self._pages: dict[Form, tuple[float, bytes]] = {}
 
     async def page(self, form: Form) -> bytes:
-        """Return all metrics as they are now, or as they were when the page that is still kept was made."""
+        """Return all metrics as they are now, or a little later where a page was made just before."""
+        asked_at = self._clock()
         async with self._one_at_a_time:
-            kept = self._kept.get(form)
-            if kept is None or self._clock() >= kept.until:
-                kept = self._kept[form] = await self._make(form)
-        if isinstance(kept.result, Exception):
-            raise kept.result
-        return kept.result
-
-    async def _make(self, form: Form) -> _Kept:
-        began = self._clock()
-        result: bytes | Exception
-        try:
-            self._take()
-            result = await asyncio.to_thread(encode, self._registry, form)
-        except Exception as error:  # noqa: BLE001 - it is raised to each client that asks while it is kept
-            result = error
-        seconds = self._clock() - began
-        return _Kept(began + max(KEPT_SECONDS, KEPT_SHARE * seconds), result)
+            taken_at, text = self._pages.get(form, (-1.0, b""))
+            if taken_at > asked_at:
+                return text
+            await self._sleep(max(0.0, self._next_at - self._clock()))
+            taken_at = self._clock()
+            try:
+                self._take()
+                text = await asyncio.to_thread(encode, self._registry, form)
+            finally:
+                self._next_at = taken_at + SHARE * (self._clock() - taken_at)
+            self._pages[form] = taken_at, text
+            return text
