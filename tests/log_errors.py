@@ -2,7 +2,7 @@
 
 Laws:
 - Every logger counts, however a test or a command configures the logs, and in every thread of this process.
-- A test that provokes an error says so: `@pytest.mark.expects_errors("event not taken in")`. A part of the line is
+- A test that provokes an error says so: `@pytest.mark.expects_errors("event not processed")`. A part of the line is
   enough, as in `"failed job=reports"`; each part must occur, and no other error may.
 - A daemon that is a process of its own is asked for its log by those that start it (`tests/real/daemon.py`).
 """

@@ -29,7 +29,7 @@ from aischeduler.observability.logging import configure
 held = structlog.get_logger().bind(job="j")
 
 def test_logs_an_error():
-    held.error("event not taken in", exc_info=KeyError("x"))
+    held.error("event not processed", exc_info=KeyError("x"))
 
 def test_logs_an_error_in_a_thread():
     thread = threading.Thread(target=lambda: structlog.get_logger().exception("in a thread"))
@@ -47,11 +47,11 @@ async def test_swallows_what_a_callback_raises():
 
 @pytest.mark.expects_errors("job=j KeyError('x')")
 def test_expects_what_it_logs():
-    held.error("event not taken in", exc_info=KeyError("x"))
+    held.error("event not processed", exc_info=KeyError("x"))
 
-@pytest.mark.expects_errors("another", "event not taken in")
+@pytest.mark.expects_errors("another", "event not processed")
 def test_expects_more_than_it_logs():
-    held.error("event not taken in")
+    held.error("event not processed")
 
 def test_logs_a_warning():
     held.warning("careful")
@@ -67,7 +67,7 @@ def test_seed():
     assert hypothesis.core.global_force_seed == seeds.seed()
 """
 SAID = {
-    "error in the log: event not taken in job=j KeyError('x')",
+    "error in the log: event not processed job=j KeyError('x')",
     "error in the log: in a thread",
     "error in the log: to a file",
     "expected error is not in the log: another",

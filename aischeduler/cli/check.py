@@ -33,7 +33,7 @@ from aischeduler.cli.check_pods import (
 from aischeduler.cli.check_pools import overlapping, unknown_lenders
 from aischeduler.config.load import ConfigError, load_config, parse_config, read_config
 from aischeduler.config.schema import API_VERSION, KIND, Config, ConstraintRule
-from aischeduler.daemon.profile import profile_of
+from aischeduler.daemon.components import profile_of
 from aischeduler.kube import watched_resources
 from aischeduler.kube.client import Client
 from aischeduler.kube.errors import ApiError, RefusedError

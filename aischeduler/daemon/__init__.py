@@ -1,1 +1,1 @@
-"""The scheduler as a process: wires the core to Kubernetes; it decides nothing."""
+"""The scheduler as a process: connects the engine to Kubernetes; it decides nothing itself."""

@@ -1,11 +1,12 @@
-"""Whether this process may write: always without an election, else only while it leads.
+"""Leadership: whether this process may write. Without leader election it always may, else only while it leads.
 
-Laws:
-- A write that is due too long after the last renewal waits for the next one. Once others may have taken the Lease it
-  ends the process, at once and without another write.
-- A new leader begins once it has seen every Binding that the last one may have had accepted: its watch has come as far
-  as the version that this one left, or as the pods are when it takes the Lease; else all pods were listed anew.
-- The Lease is given back only when nothing that was sent may still take effect; else it runs out.
+Invariants:
+- A write that is due too long after the last renewal of the Lease waits for the next renewal. Once another scheduler
+  may have taken the Lease, such a write ends the process, at once and without another write.
+- A new leader begins once it has seen every Binding that the last leader may have sent: its watch has reached the
+  resource version that the last leader left in the Lease, or the version of the pods when it took the Lease; else it
+  has listed all pods again.
+- The Lease is released only when no request that was sent may still take effect; else it expires.
 """
 
 import asyncio
@@ -33,14 +34,14 @@ from aischeduler.kube.server_access import Server
 LOST_LEASE: Final = 3
 """Exit status of a scheduler that led and lost its Lease."""
 CATCH_UP_SECONDS_MAX: Final = 1.0
-"""Longest that a new leader waits for its watch to show what the last one did, before it lists all pods anew."""
+"""Longest that a new leader waits for its watch to show the last leader's Bindings before it lists all pods again."""
 WATCH_ANEW_SECONDS_MAX: Final = 1.0
-"""Longest that a new leader waits until all its watches are open anew."""
+"""Longest that a new leader waits until all its watches are open again."""
 LOOK_SECONDS: Final = 0.02
 HELD_SECONDS: Final = 0.1
-"""How long a write that may not be sent waits until it asks again."""
+"""How long a write that may not be sent waits before the next try."""
 CONNECTIONS_MAX: Final = 2
-"""Of the election; one is enough, and another while that one hangs."""
+"""Connections of the election: one is enough, the second serves while the first hangs."""
 HOME_NAMESPACE: Final = "kube-system"
 NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -48,37 +49,37 @@ End = Callable[[], NoReturn]
 
 
 class Pods(Protocol):
-    """How far the pods are, and how far they are shown; see `kube.pod_reader.PodReader`."""
+    """The resource versions of the pods; see `kube.pod_reader.PodReader`."""
 
     @property
     def watch_version(self) -> str:
-        """Up to which version the watch has shown all pods; empty while they are listed."""
+        """The version up to which the watch has shown all pods; empty while they are listed."""
 
     async def version(self) -> str:
         """Return the version of the pods as they are now; raises ApiError."""
 
     async def relist(self) -> None:
-        """Return once all pods were listed by a list that begins after this."""
+        """Return once all pods were listed by a list that began after the call."""
 
 
 class Watch(Protocol):
-    """A watch that can be opened anew; see `kube.reflector.Reflector`."""
+    """A watch that can be opened again; see `kube.reflector.Reflector`."""
 
     watching: asyncio.Event
     not_served: bool
 
     def reopen_watch(self) -> None:
-        """Leave the stream that is open, for another one from the same version on."""
+        """Close the open stream and open another one from the same version on."""
 
 
 def leave() -> NoReturn:
-    """End the process without running anything else that might write."""
+    """End the process without running any code that might write."""
     sys.stderr.flush()
     os._exit(LOST_LEASE)
 
 
 def elected(server: Server, config: Config, timing: Timing, log: FilteringBoundLogger) -> "Leadership":
-    """Return what the configuration says of the election."""
+    """Return the leadership that the configuration describes."""
     how = config.leader_election
     if not how.enabled:
         return Leadership(None, timing, log)
@@ -97,7 +98,7 @@ def elected(server: Server, config: Config, timing: Timing, log: FilteringBoundL
 
 
 def own_namespace() -> str:
-    """Return the namespace of our pod; outside a cluster kube-system, where the scheduler is at home."""
+    """Return the namespace of this pod; kube-system outside a cluster."""
     try:
         return NAMESPACE_FILE.read_text(encoding="ascii").strip() or HOME_NAMESPACE
     except (OSError, ValueError):
@@ -105,12 +106,12 @@ def own_namespace() -> str:
 
 
 def _clock() -> float:
-    """Return seconds that go on while the machine sleeps, too: others have waited our lease out meanwhile."""
+    """Return seconds that also pass while the machine sleeps: the Lease expires meanwhile."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 class Leadership:
-    """What the parts of a daemon need to know of the election; without an `elector` it always leads."""
+    """The leadership of this process; without an `elector` it always leads."""
 
     def __init__(
         self, elector: LeaderElector | None, timing: Timing, log: FilteringBoundLogger, end: End = leave
@@ -121,32 +122,32 @@ class Leadership:
         self._end = end
 
     def epoch(self) -> int | None:
-        """Return the number of our term; None without an election."""
+        """Return the number of this term; None without an election."""
         return self._elector.epoch if self._elector is not None else None
 
     @property
     def elects(self) -> bool:
-        """Say whether we lead by an election: then somebody may follow us."""
+        """Return whether this process leads by an election, so that another leader may follow."""
         return self._elector is not None and self.leads
 
     @property
     def leads(self) -> bool:
-        """Say whether we may write now."""
+        """Return whether this process may write now."""
         return self._elector is None or self._elector.may_write
 
     def fence(self) -> Awaitable[None] | None:
-        """Let a write pass if we may write now; else return what it has to wait for before it asks again."""
+        """Return None if a write may be sent now; else what to await before the next call."""
         elector = self._elector
         if elector is None or elector.may_write:
             return None
         if not elector.leading.is_set():
-            raise RuntimeError("a scheduler that does not lead is about to write")
+            raise RuntimeError("a scheduler that does not lead tries to write")
         if not elector.holds_lease:
             self._lost(f"a write was due {elector.config.lease_duration_seconds} s after the last renewal, or later")
         return self._timing.sleep(HELD_SECONDS)
 
     async def begin(self, pods: Pods, watches: Collection[Watch]) -> None:
-        """Return once we lead and have seen all pods that the last leader may have bound."""
+        """Return once this process leads and has seen all pods that the last leader may have bound."""
         if self._elector is not None:
             await self._elector.acquire()
             await self._watch_anew(watches)
@@ -154,7 +155,7 @@ class Leadership:
                 await self._catch_up(pods, self._elector.pods_seen or await self._version_of(pods))
 
     async def _watch_anew(self, watches: Collection[Watch]) -> None:
-        """Open all watches anew: what ended the last leader may have taken the API server behind them with it."""
+        """Open all watches again: the fault that ended the last leader may have ended their API server too."""
         for watch in watches:
             watch.reopen_watch()
         with suppress(TimeoutError):
@@ -164,15 +165,15 @@ class Leadership:
                         await watch.watching.wait()
 
     async def _version_of(self, pods: Pods) -> str:
-        """Return the version of the pods as they are now; nothing where that cannot be read."""
+        """Return the version of the pods as they are now; empty where it cannot be read."""
         try:
             return await pods.version()
         except ApiError as error:
-            self._log.warning("the version of the pods is unknown", reason=str(error))
+            self._log.warning("version of the pods unknown", reason=str(error))
             return ""
 
     async def _catch_up(self, pods: Pods, told: str) -> None:
-        """Wait until the watch has shown this version; where it does not soon, or none is told, list all pods anew."""
+        """Wait until the watch has shown this version; list all pods again if that takes too long or it is empty."""
         due, end = version_number(told), self._timing.clock() + CATCH_UP_SECONDS_MAX
         while due is not None:
             if (version_number(pods.watch_version) or 0) >= due:
@@ -196,9 +197,9 @@ class Leadership:
             self._lost(str(error))
 
     async def give_back(self, left: Mapping[str, int], pods_seen: str) -> None:
-        """Let another lead at once, unless something of ours is `left` under way: then when the Lease is over.
+        """Release the Lease, so that another scheduler leads at once; let it expire if requests are `left` in flight.
 
-        `pods_seen` is a version of pods that has all that we did; empty where none is known.
+        `pods_seen` is a version of pods that includes all Bindings of this process; empty where none is known.
         """
         elector = self._elector
         if elector is None:

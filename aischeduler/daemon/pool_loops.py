@@ -1,10 +1,10 @@
-"""One loop per pool: wait for work, decide for a slice, hand on, let others run.
+"""One loop per pool: wait for work, decide for a slice of time, pass the actions on, let other tasks run.
 
-Laws:
-- Loops follow the pools: a pool that comes gets one, a pool that goes takes its own with it.
-- A slice of decisions is about 5 ms long; how many attempts that is, is learnt from the last ones.
-- An exception never ends the looking for work: it is told, and work is looked for again after a while.
-- Pools take turns, and between two slices everything else gets its turn: what is read, sent and answered.
+Invariants:
+- Every pool that exists has exactly one loop; a deleted pool has none.
+- A slice of decisions is about 5 ms long; the number of attempts in it follows from the duration of the last slice.
+- An exception never ends the search for work: it is reported, and the search is repeated after a while.
+- Pools take turns, and all other tasks that are due run between two slices.
 """
 
 import asyncio
@@ -16,14 +16,14 @@ from aischeduler.model.actions import Action
 from aischeduler.observability.health import pool_loop
 
 SLICE_SECONDS: Final = 0.005
-"""How long the engine may run before others may."""
+"""How long the engine may run before other tasks run."""
 ATTEMPTS_MAX: Final = 512
 """Most attempts in one call of the engine."""
 RETRY_FIRST_SECONDS: Final = 0.5
 RETRY_LONGEST_SECONDS: Final = 30.0
-"""How long to wait after a failed look for work, at first and at most; each time in a row it is twice as long."""
-NAP_SECONDS: Final = 0.02
-"""Shortest wait for something that moves by itself."""
+"""The wait after a failed search for work, at first and at most; it doubles with each failure in a row."""
+WAKEUP_SECONDS_MIN: Final = 0.02
+"""Shortest time to the next wake-up."""
 
 Job = Callable[[], Awaitable[None]]
 Perform = Callable[[Sequence[Action]], None]
@@ -41,17 +41,17 @@ class Decider(Protocol):
         """Return the pools with something to decide."""
 
     def next_wakeup(self) -> float | None:
-        """Return when something moves by itself."""
+        """Return the time at which something changes by itself."""
 
     def pools(self) -> tuple[str, ...]:
         """Return all pools."""
 
 
 class PoolLoops:
-    """One loop per pool of the scheduler: wait for work, decide for a slice, hand on, let others run.
+    """The loops of all pools.
 
-    `perform` takes the actions; `room` waits while too much of a pool is decided and not yet bound. `failed` hears what
-    failed when work was looked for.
+    `perform` receives the actions; `room` waits while too many Bindings of a pool are in flight. `failed` receives the
+    exceptions of the search for work.
     """
 
     def __init__(
@@ -71,64 +71,64 @@ class PoolLoops:
         self._spawn: Spawn | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._wakes: dict[str, asyncio.Event] = {}
-        self._alarm: asyncio.TimerHandle | None = None
-        self._alarm_at: float | None = None
-        self._wake_is_due = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at: float | None = None
+        self._search_is_due = False
         self._due: set[str] = set()
         self._held: set[str] = set()
-        """The pools that wait for room."""
+        """The pools whose loop waits for room."""
         self._turn = asyncio.Lock()
-        """Held for one slice and until all else that is due has run; who waits gets it in the order of coming."""
+        """Held for one slice and until all other due tasks have run; loops get it in the order of their requests."""
 
     def begin(self, spawn: Spawn) -> None:
-        """Decide from now on."""
+        """Start to decide."""
         self._spawn = spawn
         self.wake_soon()
 
     def end(self) -> None:
-        """Decide no more."""
+        """Stop to decide."""
         self._spawn = None
         for task in self._tasks.values():
             task.cancel()
-        if self._alarm is not None:
-            self._alarm.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
 
     @property
     def busy(self) -> bool:
-        """Say whether some pool has something to decide and may."""
-        return self._wake_is_due or bool(self._due)
+        """Return whether some pool has something to decide and has room."""
+        return self._search_is_due or bool(self._due)
 
     def wake_soon(self) -> None:
-        """Look for work once, after all that runs now has run."""
-        if not self._wake_is_due:
-            self._wake_is_due = True
+        """Search for work once, after all tasks that are due now."""
+        if not self._search_is_due:
+            self._search_is_due = True
             asyncio.get_running_loop().call_soon(self._wake)
 
     def _wake(self) -> None:
-        """Follow the scheduler's pools, wake those with something to do, and set the alarm for the next."""
-        self._wake_is_due = False
+        """Give every pool a loop, wake the pools with something to decide, and set the timer for the next wake-up."""
+        self._search_is_due = False
         if self._spawn is None:
             return
         try:
-            self._look_for_work(self._spawn)
+            self._search_for_work(self._spawn)
             self._retry_seconds = RETRY_FIRST_SECONDS
-        except Exception as error:  # noqa: BLE001 - without another look nothing would ever be decided again
+        except Exception as error:  # noqa: BLE001 - without another search nothing would ever be decided again
             self._failed("looking for work", error)
-            self._ring_in(self._retry_seconds)
+            self._search_in(self._retry_seconds)
             self._retry_seconds = min(self._retry_seconds * 2, RETRY_LONGEST_SECONDS)
 
-    def _look_for_work(self, spawn: Spawn) -> None:
+    def _search_for_work(self, spawn: Spawn) -> None:
         pools = self._scheduler.pools()
         if pools != tuple(self._tasks):
-            self._follow(dict.fromkeys(pools), spawn)
+            self._start_and_cancel_loops(dict.fromkeys(pools), spawn)
         for name in self._scheduler.ready(self._clock()):
             self._wakes[name].set()
             if name not in self._held:
                 self._due.add(name)
-        self._set_alarm()
+        self._set_timer()
 
-    def _follow(self, pools: Mapping[str, None], spawn: Spawn) -> None:
-        """Let exactly these pools have a loop, in their order."""
+    def _start_and_cancel_loops(self, pools: Mapping[str, None], spawn: Spawn) -> None:
+        """Start and cancel loops so that exactly these pools have one, in their order."""
         for name in [name for name in self._tasks if name not in pools]:
             self._tasks.pop(name).cancel()
             del self._wakes[name]
@@ -137,34 +137,34 @@ class PoolLoops:
         for name in pools:
             if name not in self._tasks:
                 self._wakes[name] = asyncio.Event()
-                self._tasks[name] = spawn(pool_loop(name), partial(self._decide_for_ever, name))
+                self._tasks[name] = spawn(pool_loop(name), partial(self._run_loop, name))
         self._tasks = {name: self._tasks[name] for name in pools}
 
-    def _ring(self) -> None:
-        self._alarm = None
+    def _on_timer(self) -> None:
+        self._timer = None
         self._wake()
 
-    def _set_alarm(self) -> None:
+    def _set_timer(self) -> None:
         at = self._scheduler.next_wakeup()
-        if self._alarm is not None:
-            if at == self._alarm_at:
+        if self._timer is not None:
+            if at == self._timer_at:
                 return
-            self._alarm.cancel()
-            self._alarm = None
+            self._timer.cancel()
+            self._timer = None
         if at is not None:
-            self._ring_in(max(NAP_SECONDS, at - self._clock()))
-        self._alarm_at = at
+            self._search_in(max(WAKEUP_SECONDS_MIN, at - self._clock()))
+        self._timer_at = at
 
-    def _ring_in(self, seconds: float) -> None:
-        """Look for work after so many seconds, whatever was meant to be the next time."""
-        if self._alarm is not None:
-            self._alarm.cancel()
-        self._alarm_at = None
-        self._alarm = asyncio.get_running_loop().call_later(seconds, self._ring)
+    def _search_in(self, seconds: float) -> None:
+        """Search for work after so many seconds, whatever time was set before."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = None
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._on_timer)
 
-    async def _decide_for_ever(self, pool: str) -> None:
+    async def _run_loop(self, pool: str) -> None:
         wake = self._wakes[pool]
-        wake.set()  # after a failure there may be work that nobody speaks of again
+        wake.set()  # after a failure there may be work of which no event comes
         attempts = 1
         while True:
             await wake.wait()
@@ -186,7 +186,7 @@ class PoolLoops:
 
 
 def _attempts(attempts: int, seconds: float) -> int:
-    """Return how many attempts fill a slice, from how long the last ones took."""
+    """Return how many attempts fill a slice, given the duration of the last ones."""
     if seconds > SLICE_SECONDS:
         return max(1, attempts // 2)
     return min(ATTEMPTS_MAX, attempts * 2) if seconds < SLICE_SECONDS / 2 else attempts

@@ -1,9 +1,9 @@
 """The configuration of a running scheduler, read again on SIGHUP and when its file changes.
 
-Laws:
-- What the schema marks as `RELOADED` is taken over at once; of the rest it is said that it waits for the next start.
-- A file that cannot be used changes nothing, and is told once.
-- A file counts as changed when another file lies behind its name, as where a ConfigMap is mounted, or it was written.
+Invariants:
+- Fields in `RELOADED` of the schema are applied at once; a log line names the others, which wait for the next start.
+- A file that cannot be used changes nothing, and is logged once.
+- A file counts as changed when another file is behind its name, as with a mounted ConfigMap, or when it was written.
 """
 
 import asyncio
@@ -19,46 +19,46 @@ from aischeduler.config.fields import differing, taken_over
 from aischeduler.config.load import ConfigError
 from aischeduler.config.schema import Config
 
-LOOK_SECONDS: Final = 10.0
-"""How often the file is looked at; the kubelet renews a mounted ConfigMap about once a minute."""
+INTERVAL_SECONDS: Final = 10.0
+"""How often the file is checked; the kubelet renews a mounted ConfigMap about once a minute."""
 
 Apply = Callable[[Config], None]
-"""Takes a configuration over, as far as a running scheduler can."""
+"""Applies the fields of a configuration that a running scheduler reloads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where the configuration came from: its file, if any, and what reads it again; that raises ConfigError."""
+    """Where the configuration came from: its file, if any, and a function that reads it again or raises ConfigError."""
 
     path: Path | None
     read: Callable[[], Config]
 
 
 class Reload:
-    """Keeps up with the source; `config` is what is in force."""
+    """Reloads the configuration from its source; `config` is the one in force."""
 
     def __init__(self, source: Source, config: Config, apply: Apply, log: FilteringBoundLogger) -> None:
         self.config = config
         self._source = source
         self._apply = apply
         self._log = log
-        self._asked = asyncio.Event()
+        self._requested = asyncio.Event()
         self._stamp = _stamp(source.path)
 
-    def ask(self) -> None:
-        """Have it read again now, changed or not: somebody said so."""
-        self._asked.set()
+    def request(self) -> None:
+        """Request that the configuration is read again now, changed or not."""
+        self._requested.set()
 
-    async def follow(self, look_seconds: float = LOOK_SECONDS) -> None:
-        """Read it again whenever that is due, until cancelled."""
+    async def run(self, interval_seconds: float = INTERVAL_SECONDS) -> None:
+        """Read the configuration again whenever it was requested or the file changed, until cancelled."""
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(look_seconds):
-                    await self._asked.wait()
+                async with asyncio.timeout(interval_seconds):
+                    await self._requested.wait()
             stamp = _stamp(self._source.path)
-            if self._asked.is_set() or stamp != self._stamp:
-                cause = "SIGHUP" if self._asked.is_set() else "the file changed"
-                self._asked.clear()
+            if self._requested.is_set() or stamp != self._stamp:
+                cause = "SIGHUP" if self._requested.is_set() else "the file changed"
+                self._requested.clear()
                 self._stamp = stamp
                 await self._read_again(cause)
 
@@ -66,7 +66,7 @@ class Reload:
         try:
             read = await asyncio.to_thread(self._source.read)
         except ConfigError as error:
-            self._log.error("configuration not taken over", cause=cause, reason=str(error))
+            self._log.error("configuration not applied", cause=cause, reason=str(error))
             return
         config = taken_over(self.config, read)
         changed = ", ".join(field.path for field in differing(self.config, config))
@@ -74,13 +74,13 @@ class Reload:
         if changed:
             self.config = config
             self._apply(config)
-        self._log.info("configuration read again", cause=cause, changed=changed or "nothing")
+        self._log.info("configuration reloaded", cause=cause, changed=changed or "nothing")
         if waiting:
-            self._log.warning("restart to use", fields=waiting)
+            self._log.warning("restart needed", fields=waiting)
 
 
 def _stamp(path: Path | None) -> tuple[int, ...]:
-    """Return what tells one state of a file from the next; nothing where there is none."""
+    """Return what differs from one state of a file to the next; empty where there is no file."""
     if path is None:
         return ()
     try:

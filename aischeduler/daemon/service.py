@@ -1,16 +1,16 @@
-"""The scheduler as a service: runs until a signal ends it, and keeps up with its configuration."""
+"""The scheduler as a service: runs until a signal ends it, and reloads its configuration."""
 
 import asyncio
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 import structlog
 
 from aischeduler.config.schema import Config
 from aischeduler.daemon.process import Daemon
 from aischeduler.daemon.reload import Apply, Reload, Source
-from aischeduler.daemon.signals import reacting
 from aischeduler.kube.server_access import Server
 
 
@@ -29,8 +29,8 @@ async def serve(
 ) -> None:
     """Schedule until SIGTERM or SIGINT; metrics and health are served on `listener`.
 
-    On SIGHUP, and when its file changes, the configuration is read from `source` again; `logs` takes over what it says
-    of them. Raises AccessError where the API server cannot be used.
+    On SIGHUP, and when its file changes, the configuration is read from `source` again; `logs` applies its logging
+    settings. Raises AccessError where the API server cannot be used.
     """
     stop = asyncio.Event()
     daemon = Daemon(server, config, stop, listener=listener)
@@ -40,10 +40,23 @@ async def serve(
         daemon.apply(config)
 
     reload = Reload(source, config, apply, structlog.get_logger().bind())
-    following = asyncio.create_task(reload.follow(), name="configuration")
+    reloading = asyncio.create_task(reload.run(), name="configuration")
     try:
-        with reacting({signal.SIGTERM: stop.set, signal.SIGINT: stop.set, signal.SIGHUP: reload.ask}):
+        with _signal_handlers({signal.SIGTERM: stop.set, signal.SIGINT: stop.set, signal.SIGHUP: reload.request}):
             await daemon.run()
     finally:
-        following.cancel()
-        await asyncio.wait([following])
+        reloading.cancel()
+        await asyncio.wait([reloading])
+
+
+@contextmanager
+def _signal_handlers(handlers: Mapping[signal.Signals, Callable[[], object]]) -> Iterator[None]:
+    """Let each signal call its handler in the running event loop while the context is open."""
+    loop = asyncio.get_running_loop()
+    for number, handler in handlers.items():
+        loop.add_signal_handler(number, handler)
+    try:
+        yield
+    finally:
+        for number in handlers:
+            loop.remove_signal_handler(number)

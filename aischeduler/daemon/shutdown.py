@@ -1,9 +1,9 @@
-"""How a daemon ends: what it finishes, what it leaves, and what the next leader has to have seen.
+"""The end of a daemon: what it finishes, what it leaves, and the version of pods that the next leader must have seen.
 
-Laws:
-- What a task had in hand when the executor ended may take effect at any time later; what still waited for a task never
-  will.
-- The version that is handed on has every Binding and every eviction of ours that was accepted.
+Invariants:
+- A request that a task had in hand when the executor ended may take effect at any time later; one that still waited for
+  a task never does.
+- The version for the next leader includes every Binding and every eviction of this process that was accepted.
 """
 
 import asyncio
@@ -17,28 +17,28 @@ from aischeduler.kube.errors import ApiError
 from aischeduler.kube.executor import Workers
 
 GRACE_SECONDS: Final = 25.0
-"""How long we finish what is in flight; the kubelet kills after 30 seconds."""
+"""How long requests in flight may take to finish; the kubelet kills after 30 seconds."""
 REPORTS_GRACE_SECONDS: Final = 5.0
-"""How long we finish saying what happened, within the grace."""
+"""How long reports may take to be written, within the grace."""
 SHOWN_SECONDS_MAX: Final = 1.0
-"""Longest that a leader that ends waits for its own watch to show its last Bindings."""
+"""Longest that a leader at its end waits for its own watch to show its last Bindings."""
 LOOK_SECONDS: Final = 0.01
 
 
 class Assuming(Protocol):
-    """The engine as far as it counts on what nothing has shown yet; see `engine.scheduler.Scheduler`."""
+    """The number of assumed pods; see `engine.scheduler.Scheduler`."""
 
     def assumed(self) -> int:
-        """Return how many pods count on nodes where nothing has shown them yet."""
+        """Return how many pods count on nodes where no watch has shown them yet."""
 
 
 async def finish(workers: Workers, log: FilteringBoundLogger) -> None:
-    """Wait for the outcomes of what is in flight, then a little for the reports."""
+    """Wait for the outcomes of all Bindings and evictions, then a little for the reports."""
     with suppress(TimeoutError):
         async with asyncio.timeout(GRACE_SECONDS):
             await workers.binder.work_queue.wait_finished()
             await workers.evictor.work_queue.wait_finished()
-            if left := workers.reporter.drop_excess_events():  # after a crowd their rate would need minutes
+            if left := workers.reporter.drop_excess_events():  # after many pods their rate would need minutes
                 log.info("events left unwritten", count=left)
             with suppress(TimeoutError):
                 async with asyncio.timeout(REPORTS_GRACE_SECONDS):
@@ -52,12 +52,12 @@ async def finish(workers: Workers, log: FilteringBoundLogger) -> None:
 
 
 def in_hand(workers: Workers) -> dict[str, int]:
-    """Return, once the executor has ended, of how much nobody knows what becomes of it."""
+    """Return how many requests of the executor, which has ended, may still take effect."""
     return {"binds": workers.binder.work_queue.in_progress, "evictions": workers.evictor.work_queue.in_progress}
 
 
 async def newest_of_ours(workers: Workers, engine: Assuming, timing: Timing) -> str:
-    """Return a version of pods that has all that was accepted of us; empty where none can be told."""
+    """Return a version of pods that includes all accepted requests of this process; empty where none is known."""
     end = timing.clock() + SHOWN_SECONDS_MAX
     while engine.assumed() and timing.clock() < end:
         await timing.sleep(LOOK_SECONDS)

@@ -1,1 +1,1 @@
-"""What operators see of the running daemon; it observes and changes nothing."""
+"""Logs, metrics and health of the running daemon; telemetry changes nothing."""

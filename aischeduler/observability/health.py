@@ -1,7 +1,7 @@
-"""Whether the daemon lives and is ready, in one plain line.
+"""Liveness: whether every loop of the daemon makes progress, as one plain line.
 
-Laws:
-- What a restart cannot mend is no reason for one: an API server that does not answer, a full queue of Bindings.
+Invariants:
+- A state that a restart cannot mend is not reported: an API server that does not answer, a full queue of Bindings.
 - A line names no object of the cluster; the log does.
 """
 
@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from typing import Final
 
 STUCK_SECONDS: Final = 60.0
-"""A loop that has had something to decide for so long, and decided nothing, is stuck."""
+"""A loop is stuck that has had something to decide for so long and decided nothing."""
 FAILURES_MAX: Final = 5
 """A loop that failed so often in a row keeps failing."""
 HEALTHY_SECONDS: Final = 120.0
-"""A failure that so long ago was the last one counts no more."""
+"""A row of failures ends when so much time passes without one."""
 HOLD_SECONDS: Final = 1.0
-"""After a wait of more than this, what is due is due from the end of the wait."""
+"""After a longer wait for room, the time of all pools with something to decide starts anew."""
 
-Complaint = Callable[[], str]
-"""Returns what is wrong in one plain line, or nothing."""
+Problem = Callable[[], str]
+"""Returns what is wrong as one plain line, or nothing."""
 
 
 def pool_loop(pool: str) -> str:
@@ -33,45 +33,45 @@ class _Failures:
     last_at: float
 
 
-class Vitals:
-    """Signs of life of the daemon's loops. `clock` is in seconds that never go back."""
+class LoopHealth:
+    """The health of the daemon's loops. `clock` returns seconds and never goes back."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._due_since: dict[str, float] = {}
         self._failures: dict[str, _Failures] = {}
-        self._held = 0
+        self._waiting_for_room = 0
 
     def due(self, pools: Iterable[str]) -> None:
-        """Take in which pools have something to decide now; the others have nothing."""
+        """Record the pools with something to decide now; the others have nothing."""
         now = self._clock()
         self._due_since = {pool: self._due_since.get(pool, now) for pool in pools}
 
     def decided(self, pool: str) -> None:
-        """Take in that a pool's loop decided something."""
+        """Record that the loop of a pool made a decision."""
         self._due_since.pop(pool, None)
         self._failures.pop(pool_loop(pool), None)
 
-    async def hold(self, room: Callable[[], Awaitable[None]]) -> None:
-        """Wait, as a loop should, until few enough Bindings are in flight; a loop that waits here is not stuck."""
+    async def wait_for_room(self, room: Callable[[], Awaitable[None]]) -> None:
+        """Wait until few enough Bindings are in flight; a loop that waits here is not stuck."""
         began = self._clock()
-        self._held += 1
+        self._waiting_for_room += 1
         try:
             await room()
         finally:
-            self._held -= 1
+            self._waiting_for_room -= 1
         if self._clock() - began > HOLD_SECONDS:
             self._due_since = dict.fromkeys(self._due_since, self._clock())
 
     def failed(self, loop: str) -> None:
-        """Take in that a loop failed and will be started again."""
+        """Record that a loop failed; the daemon starts it again."""
         now = self._clock()
         known = self._failures.get(loop)
         recent = known is not None and now - known.last_at <= HEALTHY_SECONDS
         self._failures[loop] = _Failures(known.count + 1 if known is not None and recent else 1, now)
 
-    def complaint(self) -> str:
-        """Return what is wrong, or nothing; the loops' names are left out."""
+    def problem(self) -> str:
+        """Return what is wrong, or nothing; the names of the loops are left out."""
         now = self._clock()
         self._failures = {
             loop: failures for loop, failures in self._failures.items() if now - failures.last_at <= HEALTHY_SECONDS
@@ -80,6 +80,6 @@ class Vitals:
         if most >= FAILURES_MAX:
             return f"a loop keeps failing: {most} times in a row"
         waits = now - min(self._due_since.values(), default=now)
-        if waits > STUCK_SECONDS and not self._held:
+        if waits > STUCK_SECONDS and not self._waiting_for_room:
             return f"a pool's loop is stuck: something to decide has waited for {waits:.0f} seconds"
         return ""

@@ -1,8 +1,8 @@
 """Serves `/metrics`, `/livez`, `/readyz` and `/healthz` on a port of its own.
 
-Laws:
+Invariants:
 - Everything is read-only, and health answers name no object of the cluster.
-- However many ask, and however slowly they read: pages cost a bounded share of the program's time and memory.
+- However many clients ask, and however slowly they read: pages cost a bounded share of the daemon's time and memory.
 """
 
 import asyncio
@@ -13,57 +13,55 @@ from typing import Final
 
 from aiohttp import hdrs, web
 
-from aischeduler.observability.door import admit, one_answer
-from aischeduler.observability.exposition import form_of
-from aischeduler.observability.health import Complaint
-from aischeduler.observability.metrics import Metrics
-from aischeduler.observability.scrapes import Scrapes
+from aischeduler.observability.connection_limit import accept_connections, close_after_answer
+from aischeduler.observability.health import Problem
+from aischeduler.observability.scrape_cache import Form, ScrapeCache
 
 SHUTDOWN_SECONDS: Final = 1.0
 """How long an answer that is being written may take when the daemon ends."""
 
 
 @asynccontextmanager
-async def serving(listener: socket.socket, metrics: Metrics, live: Complaint, ready: Complaint) -> AsyncIterator[None]:
-    """Serve on this socket as long as what is inside runs; the socket is closed at the end."""
-    pages = application(Scrapes(metrics.collect), live, ready)
+async def serving(listener: socket.socket, cache: ScrapeCache, live: Problem, ready: Problem) -> AsyncIterator[None]:
+    """Serve on this socket while the context is open; the socket is closed at the end."""
+    pages = _application(cache, live, ready)
     runner = web.AppRunner(pages, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS, lingering_time=0.0)
     await runner.setup()
     assert runner.server is not None
-    admitting = asyncio.create_task(admit(listener, runner.server), name="door of the pages")
+    accepting = asyncio.create_task(accept_connections(listener, runner.server), name="connection limit")
     try:
         yield
     finally:
-        admitting.cancel()
-        await asyncio.wait([admitting])
+        accepting.cancel()
+        await asyncio.wait([accepting])
         await runner.cleanup()
         listener.close()
 
 
-def application(scrapes: Scrapes, live: Complaint, ready: Complaint) -> web.Application:
+def _application(cache: ScrapeCache, live: Problem, ready: Problem) -> web.Application:
     """Return the four pages."""
 
-    async def tell_metrics(request: web.Request) -> web.Response:
-        form = form_of(request.headers.get(hdrs.ACCEPT, ""))
-        return web.Response(body=await scrapes.page(form), headers={hdrs.CONTENT_TYPE: form.value})
+    async def metrics(request: web.Request) -> web.Response:
+        form = Form.accepted(request.headers.get(hdrs.ACCEPT, ""))
+        return web.Response(body=await cache.page(form), headers={hdrs.CONTENT_TYPE: form.value})
 
-    async def tell_life(_request: web.Request) -> web.Response:
-        return _verdict(live(), 500)
+    async def livez(_request: web.Request) -> web.Response:
+        return _health(live(), 500)
 
-    async def tell_readiness(_request: web.Request) -> web.Response:
-        return _verdict(live() or ready(), 503)
+    async def readyz(_request: web.Request) -> web.Response:
+        return _health(live() or ready(), 503)
 
-    pages = web.Application(middlewares=[one_answer])
+    pages = web.Application(middlewares=[close_after_answer])
     pages.add_routes(
         [
-            web.get("/metrics", tell_metrics),
-            web.get("/livez", tell_life),
-            web.get("/healthz", tell_life),
-            web.get("/readyz", tell_readiness),
+            web.get("/metrics", metrics),
+            web.get("/livez", livez),
+            web.get("/healthz", livez),
+            web.get("/readyz", readyz),
         ]
     )
     return pages
 
 
-def _verdict(complaint: str, status: int) -> web.Response:
-    return web.Response(text=f"{complaint or 'ok'}\n", status=status if complaint else 200)
+def _health(problem: str, status: int) -> web.Response:
+    return web.Response(text=f"{problem or 'ok'}\n", status=status if problem else 200)

@@ -1,4 +1,4 @@
-"""Takes the port on which metrics and health are served, before anything that serves is imported."""
+"""Takes the port of metrics and health at the start, before the HTTP server is imported."""
 
 import errno
 import socket
@@ -11,7 +11,7 @@ _NO_IPV6: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 
 
 def listen(address: str) -> socket.socket | None:
-    """Take the port of `host:port`, or nothing where that is `none`; raises ConfigError when it cannot be had."""
+    """Take the port of `host:port`; none where the address is `none`. Raises ConfigError where it cannot be taken."""
     if address == HTTP_OFF:
         return None
     host, _, port = address.rpartition(":")

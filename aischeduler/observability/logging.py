@@ -1,12 +1,12 @@
 """Logs: one event a line, as JSON or for a console.
 
-Laws:
-- A line is one line: every character that is not printable is written as an escape, in values of any depth.
-- A value is short: texts are cut, and what is no text, number or truth value is shown as Python shows it.
-- A line that cannot be written (a full disk, a reader that has gone) is lost, and nothing else is.
-- Warnings and errors are written out at once; what is said more often, before the event loop does anything else.
-- Lines of libraries (asyncio, aiohttp) take the same way as ours, from WARNING on.
-- Loggers that are held since long follow new settings too.
+Invariants:
+- An event is one line: every character that is not printable is written as an escape, in values of any depth.
+- Values are short: long texts are cut, and a value that is no text, number or boolean is written as its `repr`.
+- A line that cannot be written (a full disk, a closed pipe) is lost, and nothing else is.
+- Warnings and errors are flushed at once; other lines before the event loop runs anything else.
+- Lines of libraries (asyncio, aiohttp) are written in the same form, from WARNING on.
+- New settings apply to existing loggers too.
 """
 
 import asyncio
@@ -29,11 +29,11 @@ Line = MutableMapping[str, Any]
 _INTEGER_BITS_MAX: Final = 63
 _TRACEBACK: Final = "exception"
 _processors: Final[list[Processor]] = []
-"""Those of all loggers: what holds a logger holds this list."""
+"""The processors of all loggers: every logger holds this list."""
 
 
 class _Logger(structlog.make_filtering_bound_logger(logging.NOTSET)):  # type: ignore[misc]
-    """The class of all loggers; its base leaves out the lines below the level."""
+    """The class of all loggers; its base drops the lines below the level."""
 
 
 def configure(settings: Logging, out: BinaryIO) -> None:
@@ -57,7 +57,7 @@ def configure(settings: Logging, out: BinaryIO) -> None:
 
 
 def _cleaner(length_max: int) -> Processor:
-    """Return what makes every value of a line short, printable and of a type that JSON has."""
+    """Return a processor that makes every value of a line short, printable and of a JSON type."""
 
     def clean(_logger: object, _method: str, line: Line) -> Line:
         for key, value in line.items():
@@ -73,7 +73,7 @@ def _cleaner(length_max: int) -> Processor:
 
 
 def printable(text: str) -> str:
-    """Return the text with control, format and surrogate characters as escapes; most texts return as they are."""
+    """Return the text with control, format and surrogate characters as escapes."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
@@ -98,15 +98,15 @@ def _json(_logger: object, _method: str, line: Line) -> bytes:
 
 
 class _Lines:
-    """Writes lines; what structlog calls a logger. It never fails."""
+    """Writes lines (a logger, in the words of structlog); it never fails."""
 
     def __init__(self, out: BinaryIO) -> None:
         self._out = out
         self._flushing: asyncio.AbstractEventLoop | None = None
-        """The event loop that is about to flush."""
+        """The event loop in which a flush is due."""
 
     def info(self, line: bytes) -> None:
-        """Write one line, or lose it; in an event loop together with those that follow before anything else runs."""
+        """Write one line, or lose it; in an event loop, lines that follow each other directly are flushed together."""
         self._write(line)
         try:
             loop = asyncio.get_running_loop()
@@ -136,7 +136,7 @@ class _Lines:
 
 
 class _Console:
-    """Renders a line for people; colours only where there is a terminal."""
+    """Renders a line for people, with colours on a terminal."""
 
     def __init__(self, *, colors: bool) -> None:
         self._render = structlog.dev.ConsoleRenderer(
@@ -148,8 +148,8 @@ class _Console:
 
 
 class _Libraries(logging.Handler):
-    """Hands records of the standard library's loggers to structlog."""
+    """Passes records of the standard library's loggers to structlog."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one record as a line; its logger's name tells the library."""
+        """Write one record as a line with the name of its logger."""
         structlog.get_logger().log(record.levelno, record.getMessage(), logger=record.name, exc_info=record.exc_info)

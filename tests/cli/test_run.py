@@ -96,15 +96,15 @@ async def test_sighup_takes_a_changed_file_over_and_the_command_line_still_wins(
     path.write_text("bindInFlight: 7\n")
     async with (
         HttpSandbox() as sandbox,
-        running(tmp_path, sandbox.url, "--config", str(path), error="configuration not taken over") as scheduler,
+        running(tmp_path, sandbox.url, "--config", str(path), error="configuration not applied") as scheduler,
     ):
         await scheduler.line("synced")
         path.write_text('logging: {level: warning}\nhttp: {address: ":1"}\nschedulerName: night\n')
         scheduler.process.send_signal(signal.SIGHUP)
-        assert (await scheduler.line("restart to use"))["fields"] == "schedulerName"
+        assert (await scheduler.line("restart needed"))["fields"] == "schedulerName"
         path.write_text("bindInFlight: 0\n")
         scheduler.process.send_signal(signal.SIGHUP)
-        refused = await scheduler.line("configuration not taken over")
+        refused = await scheduler.line("configuration not applied")
     assert refused["reason"] == f"{path}: bindInFlight must be a whole number from 1 to 256, not 0"
     assert scheduler.process.returncode == 0
 
@@ -125,7 +125,7 @@ async def test_api_server_that_is_away_is_named_and_waited_for(tmp_path: Path) -
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     async with running(tmp_path, f"http://127.0.0.1:{port}") as scheduler:
-        told = await scheduler.line("server not reached")
+        told = await scheduler.line("API server not reached")
     assert told["server"] == f"http://127.0.0.1:{port}"
     assert f"no connection to http://127.0.0.1:{port}" in told["reason"]
     assert scheduler.process.returncode == 0

@@ -94,8 +94,8 @@ async def test_without_the_pool_resource_everything_is_the_default_pool(
         await world.until(world.all_placed)
         await world.until(lambda: told(world, "UnknownPool", 1))
         await asyncio.sleep(0.2)  # four times as long as until the next look whether Pools are defined
-        found = [line for line in lines() if line["event"] in {"no definition", "list or watch failed"}]
-        assert [(line["event"], line["kind"]) for line in found] == [("no definition", "Pool")]
+        found = [line for line in lines() if line["event"] in {"Pool definition missing", "list or watch failed"}]
+        assert [(line["event"], line["kind"]) for line in found] == [("Pool definition missing", "Pool")]
         assert "kubectl apply -f manifests/crds" in found[0]["reason"]
 
 

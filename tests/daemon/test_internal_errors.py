@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from aischeduler.daemon import profile
+from aischeduler.daemon import components
 from aischeduler.engine import cycle, scheduler
 from aischeduler.engine.invariants import check
 from aischeduler.kube import binder, evictor, executor, report_queue, reporter
 from aischeduler.kube.work_queue import WorkQueue
-from aischeduler.observability.meter import Meter
+from aischeduler.observability.metrics_recorder import MetricsRecorder
 from aischeduler.state.records import Backoff
 from tests.daemon.cluster import PODS as PATH
 from tests.daemon.cluster import Cluster, cluster
@@ -40,7 +40,7 @@ PLACES: dict[str, tuple[tuple[Any, str], ...]] = {
     "bound pod told": ((reporter.Reporter, "report_scheduled"),),
     "waiting pod told": ((reporter.Reporter, "report_waiting"),),
     "queue of reports": ((report_queue.ReportQueue, "take"),),
-    "measure": ((Meter, "ended"),),
+    "measure": ((MetricsRecorder, "record_outcome"),),
     "work": ((WorkQueue, "take"),),
 }
 """What fails; a look at a pod and a doubt come only after another bug."""
@@ -83,7 +83,7 @@ async def test_bug_costs_no_pod_its_node_and_the_daemon_lives(
 ) -> None:
     for module in (cycle, scheduler):
         monkeypatch.setattr(module, "SETTLE_SECONDS", module.SETTLE_SECONDS * TIME_SCALE)
-    monkeypatch.setattr(profile, "Backoff", lambda first, most: Backoff(first * TIME_SCALE, most * TIME_SCALE))
+    monkeypatch.setattr(components, "Backoff", lambda first, most: Backoff(first * TIME_SCALE, most * TIME_SCALE))
     saboteurs = []
     for owner, name in PLACES[place]:
         most = 2 if place in EVICTIONS else BUGS_MAX
@@ -112,7 +112,7 @@ async def test_bug_costs_no_pod_its_node_and_the_daemon_lives(
         engine = world.daemon.scheduler
         await world.until(lambda: nothing_assumed(world))
         assert check(engine._cluster) == ()
-        counted = sum(world.daemon._observatory.meter.internal_errors.values())
+        counted = sum(world.daemon._telemetry.recorder.internal_errors.values())
         assert all(saboteur.bugs for saboteur in saboteurs)
         assert counted >= 1
         await world.pod("after")

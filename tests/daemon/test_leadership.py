@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
@@ -18,7 +18,7 @@ from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.errors import UnreachableError
 from aischeduler.kube.leader_elector import LeaderElectionConfig, LeaderElector
 from aischeduler.kube.server_access import Server
-from aischeduler.observability import health
+from aischeduler.observability import health, pool_status_log
 from tests.daemon.cluster import PODS, Cluster, cluster
 from tests.kube.scripted_server import Half, Script, reply, serving, until
 
@@ -92,7 +92,23 @@ async def test_pods_that_wait_for_the_leader_are_no_sign_of_a_stuck_standby(monk
         await world.pod("waits")
         await world.until(lambda: told_waiting(world, "waits"))
         await until(lambda: standby.scheduler.ready(time.monotonic()))
-        assert [standby._observatory.complaint() for _ in range(2)] == ["", ""]
+        assert [standby._telemetry.problem(lambda: standby._leadership.leads) for _ in range(2)] == ["", ""]
+
+
+async def test_only_the_leader_logs_pool_statuses(
+    lines: Callable[[], list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool_status_log, "PERIOD_SECONDS", 0.0)
+    async with cluster(config=ELECTED) as world, second(world) as (standby, _):
+        await until(standby.standing_by.is_set)
+        await world.pool("a", nodeSelector={"matchLabels": {"pool": "a"}})
+        await world.node("n", labels={"pool": "a"})
+        await world.pod("p", pool="a", cpu="2")
+        await world.until(world.all_placed)
+        await until(lambda: "a" in standby.scheduler.pools() and standby.scheduler.summary()[0].pods == 1)
+        await until(lambda: [line for line in lines() if line["event"] == "pool status" and line["cpu_used"] == 2])
+        standby_log = standby._telemetry.pool_status_log
+        assert (standby_log._reported, standby_log._last) == ({}, {})
 
 
 class EndedError(Exception):

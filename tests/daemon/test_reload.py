@@ -18,7 +18,7 @@ from aischeduler.daemon.reload import Reload, Source
 from tests.daemon.cluster import cluster
 from tests.kube.scripted_server import until
 
-LOOK_SECONDS = 0.005
+INTERVAL_SECONDS = 0.005
 
 
 @dataclass
@@ -30,11 +30,13 @@ class World:
     lines: CapturingLogger = field(default_factory=CapturingLogger)
 
     @asynccontextmanager
-    async def following(self, *, look_seconds: float = LOOK_SECONDS, file: bool = True) -> AsyncIterator[Reload]:
+    async def following(
+        self, *, interval_seconds: float = INTERVAL_SECONDS, file: bool = True
+    ) -> AsyncIterator[Reload]:
         path = self.path if file else None
         log = structlog.wrap_logger(self.lines, processors=[], wrapper_class=structlog.BoundLogger).bind()
         reload = Reload(Source(path, partial(load_config, path)), load_config(path), self.applied.append, log)
-        task = asyncio.create_task(reload.follow(look_seconds))
+        task = asyncio.create_task(reload.run(interval_seconds))
         try:
             yield reload
         finally:
@@ -70,7 +72,7 @@ async def test_file_that_was_written_is_taken_over_and_told(tmp_path: Path) -> N
     assert world.applied == [Config(bind_in_flight=30, events=EventsConfig(burst=7))]
     assert reload.config == world.applied[0]
     assert world.told() == [
-        {"event": "configuration read again", "cause": "the file changed", "changed": "bindInFlight, events.burst"}
+        {"event": "configuration reloaded", "cause": "the file changed", "changed": "bindInFlight, events.burst"}
     ]
 
 
@@ -91,8 +93,8 @@ async def test_what_only_a_restart_can_use_is_named_and_changes_nothing(tmp_path
     assert world.applied == []
     assert reload.config == Config()
     assert world.told() == [
-        {"event": "configuration read again", "cause": "the file changed", "changed": "nothing"},
-        {"event": "restart to use", "fields": "backoff.maxSeconds, http.address"},
+        {"event": "configuration reloaded", "cause": "the file changed", "changed": "nothing"},
+        {"event": "restart needed", "fields": "backoff.maxSeconds, http.address"},
     ]
 
 
@@ -103,11 +105,11 @@ async def test_broken_file_is_told_once_and_the_old_values_stay(tmp_path: Path) 
     async with world.following() as reload:
         world.path.write_text("bindInFlight: 0\n")
         await until(world.told)
-        await asyncio.sleep(5 * LOOK_SECONDS)
+        await asyncio.sleep(5 * INTERVAL_SECONDS)
         assert reload.config == Config(bind_in_flight=3)
         assert world.told() == [
             {
-                "event": "configuration not taken over",
+                "event": "configuration not applied",
                 "cause": "the file changed",
                 "reason": f"{world.path}: bindInFlight must be a whole number from 1 to 256, not 0",
             }
@@ -122,16 +124,16 @@ async def test_broken_file_is_told_once_and_the_old_values_stay(tmp_path: Path) 
 async def test_signal_has_an_unchanged_file_read_at_once(tmp_path: Path) -> None:
     world = World(tmp_path / "ai.yaml")
     world.path.write_text("bindInFlight: 3\n")
-    async with world.following(look_seconds=60) as reload:
-        reload.ask()
+    async with world.following(interval_seconds=60) as reload:
+        reload.request()
         await until(world.told)
-    assert world.told() == [{"event": "configuration read again", "cause": "SIGHUP", "changed": "nothing"}]
+    assert world.told() == [{"event": "configuration reloaded", "cause": "SIGHUP", "changed": "nothing"}]
 
 
 async def test_without_a_file_a_signal_is_answered_too(tmp_path: Path) -> None:
     world = World(tmp_path / "no.yaml")
-    async with world.following(look_seconds=60, file=False) as reload:
-        reload.ask()
+    async with world.following(interval_seconds=60, file=False) as reload:
+        reload.request()
         await until(world.told)
     assert [line["changed"] for line in world.told()] == ["nothing"]
 

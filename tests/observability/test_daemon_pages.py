@@ -1,6 +1,7 @@
 """What a running daemon says of its own health, from its first list to its end."""
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,12 +9,13 @@ from dataclasses import dataclass
 
 import aiohttp
 import pytest
+from prometheus_client import CollectorRegistry
 
 from aischeduler.config.schema import Config
 from aischeduler.daemon import process, shutdown
 from aischeduler.daemon.process import Daemon
 from aischeduler.kube.backoff import Timing
-from aischeduler.observability import scrapes
+from aischeduler.observability import scrape_cache
 from aischeduler.observability.listener import listen
 from tests.daemon.cluster import ALONE, PODS, POOLS, brief
 from tests.daemon.test_daemon import listing, scripted_cluster
@@ -122,8 +124,15 @@ async def test_daemon_that_is_told_to_stop_is_ready_no_more_while_it_finishes() 
         release.set()
 
 
-async def test_scrape_that_still_waits_does_not_delay_the_next_leader(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scrapes, "SHARE", 10**9)
+async def test_scrape_that_is_being_made_does_not_delay_the_next_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    finish = threading.Event()
+
+    def slow(registry: CollectorRegistry, form: scrape_cache.Form) -> bytes:
+        finish.wait(10)
+        return encode(registry, form)
+
+    encode = scrape_cache.encode
+    monkeypatch.setattr(scrape_cache, "encode", slow)
     script = scripted_cluster()
     script.always["get", POOLS] = lambda _: listing()
     LeaseServer(script)
@@ -138,12 +147,12 @@ async def test_scrape_that_still_waits_does_not_delay_the_next_leader(monkeypatc
     script.always["patch", LEASE] = patched
     async with pages(script, ELECTED) as asked:
         await asked.comes_to("/readyz", 200)
-        await asked.says("/metrics")
         waiting = asyncio.create_task(asked.says("/metrics"))
         await asyncio.sleep(0.1)
         asked.stop.set()
         with pytest.raises(aiohttp.ClientError):
             await waiting
+        finish.set()
     assert waited_at_release == [True]
 
 

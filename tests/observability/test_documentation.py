@@ -16,7 +16,9 @@ from tests.observability.test_metrics import busy_world, scraped
 ROOT = Path(__file__).resolve().parents[2]
 METRICS = (ROOT / "docs" / "metrics.md").read_text()
 DEBUGGING = (ROOT / "docs" / "debugging.md").read_text()
-LOGGING = sorted([*(ROOT / "aischeduler" / "kube").glob("*.py"), *(ROOT / "aischeduler" / "daemon").glob("*.py")])
+LOGGING = sorted(
+    path for package in ("kube", "daemon", "observability") for path in (ROOT / "aischeduler" / package).glob("*.py")
+)
 LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -26,10 +28,10 @@ def described() -> dict[str, tuple[str, tuple[str, ...]]]:
     return {name: (kind, tuple(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows}
 
 
-async def exposed() -> dict[str, tuple[str, tuple[str, ...]]]:
+def exposed() -> dict[str, tuple[str, tuple[str, ...]]]:
     """Return every metric of a scrape with its type and labels, named as Prometheus shows it."""
     found: dict[str, tuple[str, tuple[str, ...]]] = {}
-    for family in await scraped(busy_world(), ""):
+    for family in scraped(busy_world(), ""):
         kind = "gauge" if family.type == "info" else family.type
         name = f"{family.name}_total" if kind == "counter" else family.name
         labels = {label for sample in family.samples for label in sample.labels if label != "le"}
@@ -37,12 +39,12 @@ async def exposed() -> dict[str, tuple[str, tuple[str, ...]]]:
     return found
 
 
-async def test_every_metric_is_described_with_its_type_and_labels_and_nothing_else_is() -> None:
-    assert {name: (kind, tuple(sorted(labels))) for name, (kind, labels) in described().items()} == await exposed()
+def test_every_metric_is_described_with_its_type_and_labels_and_nothing_else_is() -> None:
+    assert {name: (kind, tuple(sorted(labels))) for name, (kind, labels) in described().items()} == exposed()
 
 
-async def test_queries_and_alerts_use_metrics_that_exist() -> None:
-    known = set(await exposed())
+def test_queries_and_alerts_use_metrics_that_exist() -> None:
+    known = set(exposed())
     used = set(re.findall(r"\bai_scheduler_\w+", METRICS))
     assert {
         name for name in used if re.sub(r"_(bucket|count|sum)$", "", name) not in known and name not in known

@@ -1,15 +1,18 @@
 """When the daemon says that it should be restarted, and when it should be left alone."""
 
 import asyncio
+from typing import cast
 
 import pytest
+import structlog
 
+from aischeduler.engine.scheduler import Scheduler
 from aischeduler.engine.tally import Result, Tally
 from aischeduler.model.actions import Action, Bind
-from aischeduler.observability.health import FAILURES_MAX, HEALTHY_SECONDS, STUCK_SECONDS, Vitals, pool_loop
-from aischeduler.observability.labels import PoolLabels
-from aischeduler.observability.meter import Meter
-from aischeduler.observability.onlooker import Onlooker
+from aischeduler.observability.health import FAILURES_MAX, HEALTHY_SECONDS, STUCK_SECONDS, LoopHealth, pool_loop
+from aischeduler.observability.instrumented_scheduler import InstrumentedScheduler, Recorders
+from aischeduler.observability.metrics_recorder import MetricsRecorder, PoolLabels
+from aischeduler.observability.pool_status_log import PoolStatusLog
 from tests.observability.world import Clock, bind
 
 
@@ -38,64 +41,71 @@ class StillDecider:
         return self.due
 
 
-def watched(engine: StillDecider) -> tuple[Onlooker, Vitals, Meter, Clock]:
+def instrumented(engine: StillDecider) -> tuple[InstrumentedScheduler, LoopHealth, MetricsRecorder, Clock]:
     clock = Clock()
-    vitals, meter = Vitals(clock), Meter(PoolLabels())
-    return Onlooker(engine, clock, meter, vitals), vitals, meter, clock
+    health, recorder = LoopHealth(clock), MetricsRecorder(PoolLabels())
+    recorders = Recorders(recorder, health, PoolStatusLog(structlog.get_logger(), engine.pools, clock))
+    return InstrumentedScheduler(cast("Scheduler", engine), clock, recorders), health, recorder, clock
+
+
+def attempts(recorder: MetricsRecorder) -> float | None:
+    """Return how many attempts of the pool `a` have a duration."""
+    name = "ai_scheduler_scheduling_attempt_duration_seconds_count"
+    return recorder.registry.get_sample_value(name, {"pool": "a"})
 
 
 def test_loop_that_decides_lives_however_long_there_is_work() -> None:
-    engine, vitals, _, clock = watched(StillDecider("a", "b"))
+    engine, health, _, clock = instrumented(StillDecider("a", "b"))
     for _ in range(10):
         engine.ready(clock.now)
         for pool in ("a", "b"):
             engine.decide(pool, clock.now, 1)
         clock.now += STUCK_SECONDS - 1
-        assert vitals.complaint() == ""
+        assert health.problem() == ""
 
 
 def test_loop_that_never_takes_up_its_work_is_stuck_while_the_others_go_on() -> None:
-    engine, vitals, _, clock = watched(StillDecider("a", "secret-name"))
+    engine, health, _, clock = instrumented(StillDecider("a", "secret-name"))
     for _ in range(2):
         engine.ready(clock.now)
         engine.decide("a", clock.now, 1)
         clock.now += STUCK_SECONDS / 2 + 1
     engine.ready(clock.now)
-    said = vitals.complaint()
+    said = health.problem()
     assert said == "a pool's loop is stuck: something to decide has waited for 62 seconds"
 
 
 def test_pool_without_work_is_never_stuck() -> None:
     decider = StillDecider("a")
-    engine, vitals, _, clock = watched(decider)
+    engine, health, _, clock = instrumented(decider)
     engine.ready(clock.now)
     decider.due = ()
     engine.ready(clock.now)
     clock.now += 10 * STUCK_SECONDS
-    assert vitals.complaint() == ""
+    assert health.problem() == ""
 
 
 async def test_loop_that_waits_for_bindings_is_not_stuck_and_its_time_counts_from_the_end_of_the_wait() -> None:
-    engine, vitals, _, clock = watched(StillDecider("a"))
+    engine, health, _, clock = instrumented(StillDecider("a"))
     engine.ready(clock.now)
     room = asyncio.Event()
 
     async def wait_for_room() -> None:
         await room.wait()
 
-    waiting = asyncio.create_task(vitals.hold(wait_for_room))
+    waiting = asyncio.create_task(health.wait_for_room(wait_for_room))
     await asyncio.sleep(0)
     clock.now += 10 * STUCK_SECONDS
-    assert vitals.complaint() == ""
+    assert health.problem() == ""
     room.set()
     await waiting
-    assert vitals.complaint() == ""
+    assert health.problem() == ""
     clock.now += STUCK_SECONDS + 1
-    assert "stuck" in vitals.complaint()
+    assert "stuck" in health.problem()
 
 
 async def test_wait_that_is_over_at_once_hides_no_other_stuck_loop() -> None:
-    engine, vitals, _, clock = watched(StillDecider("a", "b"))
+    engine, health, _, clock = instrumented(StillDecider("a", "b"))
     engine.ready(clock.now)
 
     async def room() -> None:
@@ -103,64 +113,63 @@ async def test_wait_that_is_over_at_once_hides_no_other_stuck_loop() -> None:
 
     for _ in range(3):
         clock.now += STUCK_SECONDS / 2
-        await vitals.hold(room)
+        await health.wait_for_room(room)
         engine.decide("a", clock.now, 1)
-    assert "stuck" in vitals.complaint()
+    assert "stuck" in health.problem()
 
 
 def test_loop_that_keeps_failing_is_told_by_number_and_not_by_name() -> None:
-    _, vitals, _, _ = watched(StillDecider())
+    _, health, _, _ = instrumented(StillDecider())
     for _ in range(FAILURES_MAX - 1):
-        vitals.failed("reflector of Pod")
-    assert vitals.complaint() == ""
-    vitals.failed("reflector of Pod")
-    assert vitals.complaint() == f"a loop keeps failing: {FAILURES_MAX} times in a row"
+        health.failed("reflector of Pod")
+    assert health.problem() == ""
+    health.failed("reflector of Pod")
+    assert health.problem() == f"a loop keeps failing: {FAILURES_MAX} times in a row"
 
 
 def test_failures_of_different_loops_do_not_add_up() -> None:
-    _, vitals, _, _ = watched(StillDecider())
+    _, health, _, _ = instrumented(StillDecider())
     for number in range(FAILURES_MAX):
-        vitals.failed(f"loop {number}")
-    assert vitals.complaint() == ""
+        health.failed(f"loop {number}")
+    assert health.problem() == ""
 
 
 def test_failures_are_forgiven_after_a_healthy_while() -> None:
-    _, vitals, _, clock = watched(StillDecider())
+    _, health, _, clock = instrumented(StillDecider())
     for _ in range(FAILURES_MAX):
-        vitals.failed("intake")
+        health.failed("intake")
     clock.now += HEALTHY_SECONDS + 1
-    assert vitals.complaint() == ""
-    vitals.failed("intake")
-    assert vitals.complaint() == ""
+    assert health.problem() == ""
+    health.failed("intake")
+    assert health.problem() == ""
 
 
 def test_decision_ends_the_row_of_failures_of_its_pool_and_a_failed_one_does_not() -> None:
     decider = StillDecider("a")
-    engine, vitals, _, _ = watched(decider)
+    engine, health, _, _ = instrumented(decider)
     for _ in range(FAILURES_MAX):
-        vitals.failed(pool_loop("a"))
+        health.failed(pool_loop("a"))
     decider.fails = True
     with pytest.raises(RuntimeError):
         engine.decide("a", 0.0, 1)
-    assert "keeps failing" in vitals.complaint()
+    assert "keeps failing" in health.problem()
     decider.fails = False
     engine.decide("a", 0.0, 1)
-    assert vitals.complaint() == ""
+    assert health.problem() == ""
 
 
-def test_engine_is_called_as_it_would_be_without_an_onlooker() -> None:
+def test_engine_is_called_as_it_would_be_without_instruments() -> None:
     decider = StillDecider("a")
     decider.says = [bind("u1", "a")]
-    engine, _, meter, _ = watched(decider)
+    engine, _, recorder, _ = instrumented(decider)
     said = engine.decide("a", 0.0, 3)
     assert said is decider.says
     assert isinstance(said[0], Bind)
     assert (engine.ready(0.0), engine.pools(), engine.next_wakeup()) == (("a",), ("a",), 7.0)
-    (lines,) = [list(s.lines("x", {})) for s in meter.attempt_seconds.values()]
-    assert ("x_count", {}, 3) in lines
+    assert attempts(recorder) == 3
 
 
 def test_call_without_an_attempt_counts_no_duration() -> None:
-    engine, _, meter, _ = watched(StillDecider("a"))
+    engine, _, recorder, _ = instrumented(StillDecider("a"))
     engine.decide("a", 0.0, 0)
-    assert meter.attempt_seconds == {}
+    assert attempts(recorder) is None

@@ -9,10 +9,9 @@ import aiohttp
 import pytest
 
 from aischeduler.config.load import ConfigError
-from aischeduler.model.names import CPU
-from aischeduler.observability.exposition import PIECE_SAMPLES, Form, render
 from aischeduler.observability.http import serving
 from aischeduler.observability.listener import listen
+from aischeduler.observability.scrape_cache import ScrapeCache
 from tests.observability.world import World, summary
 
 
@@ -30,7 +29,9 @@ async def pages(world: World, said: Said) -> AsyncIterator[aiohttp.ClientSession
     assert listener is not None
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     async with (
-        serving(listener, world.metrics, lambda: said.live, lambda: said.ready),
+        serving(
+            listener, ScrapeCache(world.recorder.registry, world.collector.take), lambda: said.live, lambda: said.ready
+        ),
         aiohttp.ClientSession(url) as session,
     ):
         yield session
@@ -92,25 +93,6 @@ async def test_flood_of_scrapes_is_answered_each_on_a_connection_of_its_own() ->
 async def test_there_is_nothing_else_and_nothing_to_write(method: str, path: str, status: int) -> None:
     async with pages(World(), Said()) as session, session.request(method, path) as answer:
         assert answer.status == status
-
-
-async def test_others_run_after_every_few_lines_of_a_scrape() -> None:
-    everything = {f"example.com/r{number}": 1 for number in range(5)} | {CPU: 1}
-    world = World(*(summary(f"pool-{number:02}", capacity=everything, used=everything) for number in range(50)))
-    turns = 0
-
-    async def count_turns() -> None:
-        nonlocal turns
-        while True:
-            await asyncio.sleep(0)
-            turns += 1
-
-    counting = asyncio.create_task(count_turns())
-    text = await render(world.metrics.collect(), Form.OPENMETRICS)
-    counting.cancel()
-    lines = text.count(b"\n")
-    assert lines > 4500
-    assert turns >= lines / PIECE_SAMPLES
 
 
 def test_address_none_takes_no_port() -> None:

@@ -13,7 +13,7 @@ from aischeduler.kube.watched_resources import ReflectorCounts
 from aischeduler.model.actions import Cause, Evict
 from aischeduler.model.names import CPU, MEMORY, PODS
 from aischeduler.model.pool_summary import GPU
-from aischeduler.observability.exposition import PIECE_SAMPLES, Form, form_of, render
+from aischeduler.observability.scrape_cache import Form, encode
 from aischeduler.policies.borrowing import LenderRefusal
 from tests.observability.world import StillReflector, World, bind, pod, summary
 
@@ -21,17 +21,17 @@ OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 FPGA = "example.com/fpga"
 
 
-async def scraped(world: World, accept: str = OPENMETRICS) -> list[Metric]:
-    form = form_of(accept)
-    text = await render(world.metrics.collect(), form)
+def scraped(world: World, accept: str = OPENMETRICS) -> list[Metric]:
+    form = Form.accepted(accept)
+    text = world.scrape(form)
     if form is Form.OPENMETRICS:
         return list(openmetrics_parser.text_string_to_metric_families(text.decode()))  # type: ignore[no-untyped-call]
     return list(parser.text_string_to_metric_families(text.decode()))
 
 
-async def values(world: World, name: str) -> dict[tuple[str, ...], float]:
+def values(world: World, name: str) -> dict[tuple[str, ...], float]:
     """Return every line of this name: the values of its labels, in the order of the labels' names, and the value."""
-    return by_labels(await scraped(world), name)
+    return by_labels(scraped(world), name)
 
 
 def by_labels(families: Iterable[Metric], name: str) -> dict[tuple[str, ...], float]:
@@ -57,16 +57,16 @@ def busy_world() -> World:
     world.engine.queues = {"gpu": {"parked": 2, "active": 1}}
     world.engine.lent = {("cpu", "gpu"): 1}
     world.engine.conflicting = {"cpu": 1}
-    world.meter.decided("gpu", attempts=4, seconds=0.004)
+    world.recorder.record_attempts("gpu", attempts=4, seconds=0.004)
     action = bind("a", "cpu", home="gpu", waited_seconds=12.0)
-    world.meter.ended(action, "Accepted", 0.25)
-    world.meter.ended(action, "Taken", 0.25)
+    world.recorder.record_outcome(action, "Accepted", 0.25)
+    world.recorder.record_outcome(action, "Taken", 0.25)
     evictions = [Evict(pod(uid), "n", "gpu", "cpu", Cause.RECLAIMED, pod("owner"), "d1") for uid in ("x", "y")]
-    world.meter.asked(evictions)
-    world.meter.ended(evictions[0], "Evicted", 0.5)
+    world.recorder.record_victims(evictions)
+    world.recorder.record_outcome(evictions[0], "Evicted", 0.5)
     world.reports.written, world.reports.dropped, world.reports.refused = 5, 1, 2
     world.reflectors["Pod"] = StillReflector(3, ReflectorCounts(lists=2, old_events=9, unreadable_objects=1))
-    world.meter.internal_errors["binder"] += 1
+    world.recorder.internal_errors["binder"] += 1
     return world
 
 
@@ -83,14 +83,14 @@ def busy_world() -> World:
         "=;,;=,q=x",
     ],
 )
-async def test_every_answer_is_of_the_format_that_its_type_names(accept: str) -> None:
-    families = {family.name for family in await scraped(busy_world(), accept)}
+def test_every_answer_is_of_the_format_that_its_type_names(accept: str) -> None:
+    families = {family.name for family in scraped(busy_world(), accept)}
     assert {"ai_scheduler_pool_resource", "ai_scheduler_bind_duration_seconds"} <= families
 
 
-async def test_both_formats_tell_the_same_lines() -> None:
+def test_both_formats_tell_the_same_lines() -> None:
     world = busy_world()
-    plain, openmetrics = await scraped(world, ""), await scraped(world, OPENMETRICS)
+    plain, openmetrics = scraped(world, ""), scraped(world, OPENMETRICS)
     names = {sample.name for family in plain for sample in family.samples}
     ours = {name for name in names if name.startswith("ai_scheduler_")}
     assert ours == {s.name for family in openmetrics for s in family.samples if s.name.startswith("ai_scheduler_")}
@@ -98,32 +98,32 @@ async def test_both_formats_tell_the_same_lines() -> None:
         assert by_labels(plain, name) == by_labels(openmetrics, name)
 
 
-async def test_amounts_are_in_base_units() -> None:
+def test_amounts_are_in_base_units() -> None:
     gib = 2**30
     world = World(summary("gpu", capacity={CPU: 64_500, MEMORY: gib, GPU: 8}, used={CPU: 1_250}, free={GPU: 7}))
-    told = await values(world, "ai_scheduler_pool_resource")  # kind, pool, resource
+    told = values(world, "ai_scheduler_pool_resource")  # kind, pool, resource
     assert told["capacity", "gpu", CPU] == 64.5
     assert told["capacity", "gpu", MEMORY] == gib
     assert told["used", "gpu", CPU] == 1.25
     assert told["free", "gpu", GPU] == 7
 
 
-async def test_every_kind_of_amount_is_told_for_every_pool() -> None:
-    told = await values(World(summary("a"), summary("b")), "ai_scheduler_pool_resource")
+def test_every_kind_of_amount_is_told_for_every_pool() -> None:
+    told = values(World(summary("a"), summary("b")), "ai_scheduler_pool_resource")
     kinds = {"capacity", "allocatable", "used", "own", "shared", "system", "borrowed", "free", "pending"}
     assert {(kind, pool) for kind, pool, _ in told} == {(kind, pool) for kind in kinds for pool in "ab"}
 
 
-async def test_queues_and_attempts_of_an_idle_pool_are_told_as_zero() -> None:
+def test_queues_and_attempts_of_an_idle_pool_are_told_as_zero() -> None:
     world = World(summary("idle"))
-    pending = await values(world, "ai_scheduler_pending_pods")
+    pending = values(world, "ai_scheduler_pending_pods")
     assert pending == {("idle", queue): 0 for queue in ("active", "backoff", "parked", "nominated", "held", "gated")}
-    assert set((await values(world, "ai_scheduler_scheduling_attempts_total")).values()) == {0}
-    assert (await values(world, "ai_scheduler_evictions_total"))["Reclaimed", "idle"] == 0
+    assert set((values(world, "ai_scheduler_scheduling_attempts_total")).values()) == {0}
+    assert (values(world, "ai_scheduler_evictions_total"))["Reclaimed", "idle"] == 0
 
 
-async def test_what_engine_and_shell_counted_is_told() -> None:
-    families = await scraped(busy_world())
+def test_what_engine_and_shell_counted_is_told() -> None:
+    families = scraped(busy_world())
     for name, labels, value in (
         ("pool_nodes", ("gpu",), 2),
         ("pool_switch_on", ("gpu", "sharing"), 0),
@@ -150,8 +150,8 @@ async def test_what_engine_and_shell_counted_is_told() -> None:
     assert by_labels(families, "process_resident_memory_bytes")[()] > 0
 
 
-async def test_durations_and_sizes_are_histograms() -> None:
-    families = await scraped(busy_world())
+def test_durations_and_sizes_are_histograms() -> None:
+    families = scraped(busy_world())
     for name, labels, count, total in (
         ("scheduling_attempt_duration_seconds", ("gpu",), 4, 0.004),
         ("queue_wait_seconds", ("gpu",), 1, 12.0),
@@ -165,91 +165,103 @@ async def test_durations_and_sizes_are_histograms() -> None:
         assert by_labels(families, f"ai_scheduler_{name}_bucket")["+Inf", *labels] == count
 
 
-async def test_names_of_pools_that_do_not_exist_never_become_labels() -> None:
+def test_names_of_pools_that_do_not_exist_never_become_labels() -> None:
     world = World(summary("real"))
     for number in range(10_000):
         world.engine.tally.attempts[f"no-such-{number}", Result.BOUND] = 1
         world.engine.lent["real", f"no-such-{number}"] = 1
-        world.meter.decided(f"no-such-{number}", attempts=1, seconds=0.001)
-        world.meter.ended(bind(f"u{number}", f"no-such-{number}"), "Accepted", 0.1)
+        world.recorder.record_attempts(f"no-such-{number}", attempts=1, seconds=0.001)
+        world.recorder.record_outcome(bind(f"u{number}", f"no-such-{number}"), "Accepted", 0.1)
     labels = {
         value
-        for family in await scraped(world)
+        for family in scraped(world)
         for sample in family.samples
         for label, value in sample.labels.items()
         if label in ("pool", "home", "lender")
     }
     assert labels == {"real"}
-    assert len(world.meter.attempt_seconds) == 0
 
 
 def test_pods_evicted_for_nobody_are_nobodys_victims() -> None:
     world = World(summary("gpu"))
-    world.meter.asked([Evict(pod("x"), "n", "gpu", "cpu", Cause.LOAN_ENDED, None, "d1")])
-    assert world.meter.victims == {}
+    world.recorder.record_victims([Evict(pod("x"), "n", "gpu", "cpu", Cause.LOAN_ENDED, None, "d1")])
+    assert values(world, "ai_scheduler_preemption_victims_count") == {}
 
 
-async def test_series_of_a_deleted_pool_are_gone_and_come_back_empty() -> None:
+def test_series_of_a_deleted_pool_are_gone_and_come_back_empty() -> None:
     world = busy_world()
     both = world.engine.summaries
     world.engine.summaries = both[1:]
-    told = await scraped(world)
+    told = scraped(world)
     assert {s.labels["pool"] for family in told for s in family.samples if "pool" in s.labels} == {"cpu"}
     world.engine.summaries = both
-    assert ("gpu",) not in await values(world, "ai_scheduler_queue_wait_seconds_count")
+    assert ("gpu",) not in values(world, "ai_scheduler_queue_wait_seconds_count")
 
 
-async def test_pools_above_the_limit_are_summed_up_as_other() -> None:
+def test_pools_above_the_limit_are_summed_up_as_other() -> None:
     pools = [summary(f"p{number}", nodes=1, used={PODS: 10}) for number in range(5)]
     world = World(*pools, limit=3)
     world.engine.lent = {("p0", "p3"): 1, ("p0", "p4"): 2}
     for pool in pools:
         world.engine.tally.net_saves[pool.name] = 1
-    assert await values(world, "ai_scheduler_pool_nodes") == {("p0",): 1, ("p1",): 1, ("p2",): 1, ("other",): 2}
-    assert (await values(world, "ai_scheduler_pool_resource"))["used", "other", PODS] == 20
-    assert (await values(world, "ai_scheduler_net_saves_total"))[("other",)] == 2
-    assert (await values(world, "ai_scheduler_loans"))["other", "p0"] == 3
+    assert values(world, "ai_scheduler_pool_nodes") == {("p0",): 1, ("p1",): 1, ("p2",): 1, ("other",): 2}
+    assert (values(world, "ai_scheduler_pool_resource"))["used", "other", PODS] == 20
+    assert (values(world, "ai_scheduler_net_saves_total"))[("other",)] == 2
+    assert (values(world, "ai_scheduler_loans"))["other", "p0"] == 3
 
 
-async def test_pool_keeps_its_label_when_pools_before_it_come_and_go() -> None:
+def test_pool_keeps_its_label_when_pools_before_it_come_and_go() -> None:
     world = World(summary("m"), summary("z"), limit=2)
-    await scraped(world)
+    scraped(world)
     world.engine.summaries = (summary("a"), *world.engine.summaries)
-    assert set(await values(world, "ai_scheduler_pool_nodes")) == {("other",), ("m",), ("z",)}
+    assert set(values(world, "ai_scheduler_pool_nodes")) == {("other",), ("m",), ("z",)}
     world.engine.summaries = (summary("a"), summary("z"))
-    assert set(await values(world, "ai_scheduler_pool_nodes")) == {("a",), ("z",)}
+    assert set(values(world, "ai_scheduler_pool_nodes")) == {("a",), ("z",)}
 
 
-async def test_resources_that_only_pods_name_never_become_labels() -> None:
+def test_resources_that_only_pods_name_never_become_labels() -> None:
     strange = {f"example.com/r{number}": 1 for number in range(1000)}
     world = World(summary("gpu", capacity={FPGA: 2}, pending={**strange, FPGA: 1}))
-    told = await values(world, "ai_scheduler_pool_resource")
+    told = values(world, "ai_scheduler_pool_resource")
     assert {resource for _, _, resource in told} == {CPU, MEMORY, "ephemeral-storage", PODS, GPU, FPGA}
     assert told["pending", "gpu", FPGA] == 1
 
 
-async def test_only_so_many_resources_are_told() -> None:
+def test_only_so_many_resources_are_told() -> None:
     many = {f"example.com/r{number:03}": 1 for number in range(1000)}
-    told = await values(World(summary("gpu", capacity=many)), "ai_scheduler_pool_resource")
+    told = values(World(summary("gpu", capacity=many)), "ai_scheduler_pool_resource")
     assert len({resource for _, _, resource in told}) == 32
 
 
-async def test_pool_with_odd_characters_cannot_break_a_line() -> None:
+def test_pool_with_odd_characters_cannot_break_a_line() -> None:
     world = World(summary('a"b\\c\nd'))
-    assert (await values(world, "ai_scheduler_pool_nodes")) == {('a"b\\c\nd',): 0}
+    assert (values(world, "ai_scheduler_pool_nodes")) == {('a"b\\c\nd',): 0}
 
 
-async def test_families_larger_than_a_piece_are_announced_once() -> None:
-    world = World(*(summary(f"p{number}") for number in range(PIECE_SAMPLES * 2)))
-    text = await render(world.metrics.collect(), Form.OPENMETRICS)
-    assert text.count(b"# TYPE ai_scheduler_pool_nodes ") == 1
-    assert text.count(b"\nai_scheduler_pool_nodes{") == PIECE_SAMPLES * 2
-    assert text.count(b"# EOF\n") == 1
+def test_numbers_are_those_of_the_moment_they_were_taken_at() -> None:
+    world = busy_world()
+    world.collector.take()
+    tally = world.engine.tally
+    tally.attempts["gpu", Result.BOUND] = 8
+    tally.net_saves["cpu"] = 9
+    world.recorder.internal_errors["binder"] += 1
+    world.reports.written = 6
+    world.engine.queues["gpu"]["active"] = 5
+    text = encode(world.recorder.registry, Form.OPENMETRICS).decode()
+    families = list(openmetrics_parser.text_string_to_metric_families(text))  # type: ignore[no-untyped-call]
+    for name, labels, value in (
+        ("scheduling_attempts_total", ("gpu", "bound"), 7),
+        ("net_saves_total", ("cpu",), 1),
+        ("internal_errors_total", ("binder",), 1),
+        ("reports_total", ("written",), 5),
+        ("pending_pods", ("gpu", "active"), 1),
+    ):
+        assert by_labels(families, f"ai_scheduler_{name}")[labels] == value, name
 
 
-async def test_pool_that_goes_while_it_decides_takes_no_attempts_from_others() -> None:
+def test_pool_that_goes_while_it_decides_takes_no_attempts_from_others() -> None:
     world = World(summary("a"), summary("b"), limit=1)
-    world.meter.decided("b", attempts=2, seconds=0.001)
-    world.meter.decided("b", attempts=-5, seconds=0.001)
-    counts = await values(world, "ai_scheduler_scheduling_attempt_duration_seconds_count")
+    world.recorder.record_attempts("b", attempts=2, seconds=0.001)
+    world.recorder.record_attempts("b", attempts=-5, seconds=0.001)
+    counts = values(world, "ai_scheduler_scheduling_attempt_duration_seconds_count")
     assert list(counts.values()) == [2]

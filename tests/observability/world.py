@@ -1,8 +1,10 @@
 """An engine and a shell that hold still: numbers to scrape, written down by the test."""
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import asdict
+from typing import Any, cast
 
+from aischeduler.engine.scheduler import Scheduler
 from aischeduler.engine.tally import Tally
 from aischeduler.kube.reporter import ReportCounts
 from aischeduler.kube.watched_resources import ReflectorCounts
@@ -12,10 +14,9 @@ from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.pool_summary import GPU, PoolSummary
 from aischeduler.model.resources import Request
 from aischeduler.model.unsupported_constraints import ConstraintKind
-from aischeduler.observability.labels import PoolLabels
-from aischeduler.observability.meter import Meter
-from aischeduler.observability.metrics import Metrics
-from aischeduler.observability.sources import Sources, Waiting
+from aischeduler.observability.metrics import DaemonCollector, Sources
+from aischeduler.observability.metrics_recorder import MetricsRecorder, PoolLabels
+from aischeduler.observability.scrape_cache import Form, encode
 
 NOTHING: Mapping[str, int] = {CPU: 0, MEMORY: 0, EPHEMERAL_STORAGE: 0, PODS: 0, GPU: 0}
 SPEC = PodSpec(key=b"", request=Request({CPU: 100}, 100, 0))
@@ -107,11 +108,17 @@ class World:
 
     def __init__(self, *pools: PoolSummary, limit: int = 1000) -> None:
         self.engine = StillEngine(*pools)
-        self.meter = Meter(PoolLabels(limit))
+        self.recorder = MetricsRecorder(PoolLabels(limit))
         self.reports = ReportCounts()
         self.reflectors: dict[str, Any] = {
             "Pod": StillReflector(3, ReflectorCounts()),
             "Node": StillReflector(2, ReflectorCounts()),
         }
-        waiting = Waiting({"inbox": lambda: 5, "binds": lambda: 2}, lambda: 1.5)
-        self.metrics = Metrics(Sources(self.engine, self.meter, self.reports, self.reflectors, self.leads, waiting))
+        engine, backlogs = cast("Scheduler", self.engine), {"inbox": lambda: 5, "binds": lambda: 2}
+        sources = Sources(engine, lambda: asdict(self.reports), self.reflectors, self.leads, backlogs, lambda: 1.5)
+        self.collector = DaemonCollector(sources, self.recorder)
+
+    def scrape(self, form: Form) -> bytes:
+        """Return a page with the numbers as they are now."""
+        self.collector.take()
+        return encode(self.recorder.registry, form)

@@ -97,7 +97,7 @@ def test_definition_of_pools_may_go_and_come_back_under_both_schedulers(
         create_pods(control_plane, namespace, backlog(namespace)[:BEFORE])
         history.wait_for_bound(namespace, BEFORE)
         kubectl(control_plane, "delete", "crd", CRD, "--wait")
-        wait(lambda: bool(leader.said("no definition")), "the line about the definition")
+        wait(lambda: bool(leader.said("Pool definition missing")), "the line about the definition")
         homeless = pod_object("homeless", namespace=namespace, memory="64Mi", pool=CPU_POOL)
         create_pods(control_plane, namespace, [homeless])
         history.wait_for_bound(namespace, BEFORE + 1)

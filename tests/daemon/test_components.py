@@ -1,7 +1,7 @@
 """The engine goes by the configuration."""
 
 from aischeduler.config.schema import BackoffConfig, Config, DefaultPool, RoomOrder
-from aischeduler.daemon.profile import profile_of
+from aischeduler.daemon.components import profile_of
 from aischeduler.engine.profile import default_profile
 from aischeduler.model.actions import CreatePool
 from aischeduler.model.events import PoolGone

@@ -9,7 +9,7 @@ from structlog.testing import CapturingLogger
 
 from aischeduler.config.schema import NO_ELECTION, Config
 from aischeduler.daemon.process import Daemon
-from aischeduler.daemon.server_check import check_server
+from aischeduler.daemon.startup import check_server
 from aischeduler.kube.client import Client
 from aischeduler.kube.errors import AccessError
 from tests.kube.scripted_server import Script, Waits, hang, reply, serving, slam, status
@@ -34,7 +34,7 @@ async def test_server_that_is_away_is_told_once_and_waited_for() -> None:
     script.always["get", "/version"] = lambda _: slam if next(calls) < 3 else reply(200, {"major": "1", "minor": "36"})
     said, lines = await met(script)
     assert said == ""
-    assert [line["event"] for line in lines] == ["server not reached"]
+    assert [line["event"] for line in lines] == ["API server not reached"]
 
 
 @pytest.mark.parametrize("answer", [status(403, "Forbidden", "no"), reply(200, b"hello")])
@@ -43,7 +43,7 @@ async def test_server_that_does_not_tell_its_release_is_taken_with_a_warning(ans
     script.always["get", "/version"] = lambda _: answer
     said, lines = await met(script)
     assert said == ""
-    assert [line["event"] for line in lines] == ["server version unknown"]
+    assert [line["event"] for line in lines] == ["API server version unknown"]
 
 
 async def test_daemon_ends_before_it_writes_anything_to_a_server_that_is_too_old() -> None:

@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from aischeduler.observability.door import OPEN_MAX, PAUSE_SECONDS, admit, one_answer
+from aischeduler.observability.connection_limit import OPEN_MAX, PAUSE_SECONDS, accept_connections, close_after_answer
 from aischeduler.observability.listener import listen
 
 LARGE = 8 << 20
@@ -18,10 +18,10 @@ DEADLINE_SECONDS = 30
 
 
 @asynccontextmanager
-async def door(
+async def limited_server(
     pause: Callable[[float], Awaitable[None]] = lambda _: asyncio.sleep(0),
 ) -> AsyncIterator[tuple[web.Server, tuple[str, int]]]:
-    """A server behind the door that answers `/` with a word and `/large` with many bytes; and where it listens."""
+    """A server behind the limit that answers `/` with a word and `/large` with many bytes; and where it listens."""
 
     async def small(_request: web.Request) -> web.Response:
         return web.Response(text="ok")
@@ -29,19 +29,19 @@ async def door(
     async def large(_request: web.Request) -> web.Response:
         return web.Response(body=bytes(LARGE))
 
-    pages = web.Application(middlewares=[one_answer])
+    pages = web.Application(middlewares=[close_after_answer])
     pages.add_routes([web.get("/", small), web.get("/large", large)])
     runner = web.AppRunner(pages, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     listener = listen("127.0.0.1:0")
     assert listener is not None
     assert runner.server is not None
-    admitting = asyncio.create_task(admit(listener, runner.server, pause))
+    accepting = asyncio.create_task(accept_connections(listener, runner.server, pause))
     try:
         async with asyncio.timeout(DEADLINE_SECONDS):
             yield runner.server, listener.getsockname()
     finally:
-        admitting.cancel()
+        accepting.cancel()
         await runner.cleanup()
         listener.close()
 
@@ -68,7 +68,7 @@ async def until_open(server: web.Server, number: int) -> None:
     "request_sent", [b"", b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n"], ids=["silent", "never reads"]
 )
 async def test_clients_that_keep_their_connection_are_cut_off_for_newer_ones(request_sent: bytes) -> None:
-    async with door() as (server, address):
+    async with limited_server() as (server, address):
         clients = [ask(address, request_sent) for _ in range(OPEN_MAX)]
         await until_open(server, OPEN_MAX)
         first, last = server.connections[0], server.connections[-1]
@@ -81,7 +81,7 @@ async def test_clients_that_keep_their_connection_are_cut_off_for_newer_ones(req
 
 
 async def test_more_clients_than_may_be_open_leave_no_more_open() -> None:
-    async with door() as (server, address):
+    async with limited_server() as (server, address):
         clients = [ask(address, b"") for _ in range(OPEN_MAX + 10)]
         assert await get(address) == (200, "close")
         await until_open(server, OPEN_MAX - 1)
@@ -97,7 +97,7 @@ async def test_flood_of_connections_is_taken_one_by_one_with_a_pause_after_each(
         pauses.append(seconds)
         await next_one.acquire()
 
-    async with door(pause) as (server, address):
+    async with limited_server(pause) as (server, address):
         clients = [ask(address, b"") for _ in range(5)]
         for taken in range(1, 6):
             await until_open(server, taken)
@@ -111,21 +111,21 @@ async def test_flood_of_connections_is_taken_one_by_one_with_a_pause_after_each(
 
 @pytest.mark.parametrize(("path", "status"), [("/", 200), ("/nothing", 404)])
 async def test_connection_ends_with_its_answer(path: str, status: int) -> None:
-    async with door() as (server, address):
+    async with limited_server() as (server, address):
         assert await get(address, path) == (status, "close")
         await until_open(server, 0)
 
 
 async def test_requests_sent_in_advance_get_one_answer() -> None:
-    async with door() as (_, address):
+    async with limited_server() as (_, address):
         reader, writer = await asyncio.open_connection(*address)
         writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 50)
         assert (await reader.read()).count(b"HTTP/1.1 200") == 1
         writer.close()
 
 
-async def test_client_that_is_gone_before_its_turn_does_not_end_the_door() -> None:
-    async with door() as (_, address):
+async def test_client_that_is_gone_before_its_turn_does_not_end_the_accepting() -> None:
+    async with limited_server() as (_, address):
         for _ in range(20):
             client = ask(address, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # close says RST

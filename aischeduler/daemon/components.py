@@ -1,0 +1,128 @@
+"""The components of a running daemon, put together as the configuration says."""
+
+import os
+import socket
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+from structlog.typing import FilteringBoundLogger
+
+from aischeduler.config.schema import Config, ConstraintRule, EvictionWay
+from aischeduler.daemon.leadership import Leadership
+from aischeduler.daemon.watch_errors import WatchErrors
+from aischeduler.engine.profile import Profile, default_profile
+from aischeduler.engine.scheduler import Scheduler
+from aischeduler.kube import watched_resources
+from aischeduler.kube.api_types import PodDocument
+from aischeduler.kube.backoff import Timing
+from aischeduler.kube.binder import Binder, BinderOptions
+from aischeduler.kube.client import Client
+from aischeduler.kube.connection_pool import ConnectionPool
+from aischeduler.kube.decode_pod_spec import SpecCache
+from aischeduler.kube.errors import OnInternalError
+from aischeduler.kube.event_messages import ReportingController
+from aischeduler.kube.event_queue import EventQueue
+from aischeduler.kube.evictor import EVICTIONS_IN_FLIGHT, EvictionOptions, Evictor
+from aischeduler.kube.executor import Workers
+from aischeduler.kube.pod_reader import PodReader
+from aischeduler.kube.reflector import Handlers, Reflector
+from aischeduler.kube.refresher import Reflectors, Refresher
+from aischeduler.kube.reporter import REPORTS_IN_FLIGHT_MAX as REPORTS_IN_FLIGHT
+from aischeduler.kube.reporter import EventSource, Reporter
+from aischeduler.kube.watched_resources import D, WatchedResource
+from aischeduler.model.names import DEFAULT_POOL
+from aischeduler.model.pool import MakeRoom, Pool
+from aischeduler.state.records import Backoff
+
+
+@dataclass(frozen=True, slots=True)
+class Components:
+    """The components; `pods` is the one of the reflectors that watches pods."""
+
+    reflectors: tuple[Reflector[Any], ...]
+    pods: Reflector[PodDocument]
+    workers: Workers
+    connection_pools: tuple[ConnectionPool, ...]
+
+    def apply(self, config: Config) -> None:
+        """Apply the fields of a configuration that a running scheduler reloads; see `config.schema.RELOADED`."""
+        for connections in self.connection_pools:
+            connections.answer_seconds = config.request_timeout_seconds
+        self.connection_pools[0].raise_limit(writes_max(config))
+        self.workers.binder.set_in_flight_max(config.bind_in_flight)
+        self.workers.reporter.set_event_rate(config.events.per_second, config.events.burst)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What the components are made from; `failed` is called with the exceptions of the scheduler itself."""
+
+    config: Config
+    timing: Timing
+    log: FilteringBoundLogger
+    event_queue: EventQueue
+    scheduler: Scheduler
+    leadership: Leadership
+    failed: OnInternalError
+
+
+def build(client: Client, connections: ConnectionPool, context: Context) -> Components:
+    """Build the components: reads go through `client`, Bindings, evictions and reports through `connections`."""
+    config, timing, log, queue = context.config, context.timing, context.log, context.event_queue
+    specs = SpecCache()
+    reports = Reporter(connections, client, timing, _event_source(config), log)
+    errors = WatchErrors(log, reports, context.leadership)
+    handlers = Handlers(queue.put, errors.object_unreadable, errors.list_or_watch_failed, queue.wait_for_room)
+
+    def reflector(resource: WatchedResource[D]) -> Reflector[D]:
+        return Reflector(client, resource, handlers, timing)
+
+    pods = reflector(watched_resources.pods(specs))
+    namespaces = reflector(watched_resources.namespaces())
+    pools = reflector(watched_resources.pools(reports))
+    nodes = reflector(watched_resources.nodes())
+    budgets = reflector(watched_resources.budgets())
+    reader = PodReader(client, pods, specs)
+    bind_terms = BinderOptions(config.bind_in_flight, context.scheduler, context.leadership.epoch)
+    eviction = EvictionOptions(config.scheduler_name, config.eviction is EvictionWay.EVICT, time.time)
+    watches = Reflectors(pods, nodes, pools, budgets, namespaces)
+    workers = Workers(
+        Binder(connections, reader.read, timing, bind_terms, context.failed),
+        Evictor(connections, timing, eviction, context.failed),
+        reports,
+        reader,
+        Refresher(client, watches, timing, queue.put, log),
+    )
+    holds = config.unsupported_constraints is ConstraintRule.HOLD
+    storage = (reflector(watched_resources.claims()), reflector(watched_resources.volumes())) if holds else ()
+    return Components(
+        (namespaces, pools, nodes, budgets, *storage, pods), pods, workers, (connections, client.connections)
+    )
+
+
+def profile_of(config: Config) -> Profile:
+    """Return the engine's profile for a configuration."""
+    switches = config.default_pool
+    return replace(
+        default_profile(config.scheduler_name, config.gpu_resources, preemption=not config.disable_preemption),
+        make_room=MakeRoom(config.make_room),
+        hold_unsupported=config.unsupported_constraints is ConstraintRule.HOLD,
+        backoff=Backoff(config.backoff.initial_seconds, config.backoff.max_seconds),
+        default_pool=Pool(
+            DEFAULT_POOL,
+            disable_preemption=switches.disable_preemption,
+            disable_borrowing=switches.disable_borrowing,
+            disable_sharing=switches.disable_sharing,
+        ),
+    )
+
+
+def writes_max(config: Config) -> int:
+    """Return how many Bindings, evictions and reports may be in flight at once."""
+    return config.bind_in_flight + EVICTIONS_IN_FLIGHT + REPORTS_IN_FLIGHT
+
+
+def _event_source(config: Config) -> EventSource:
+    instance = f"{config.scheduler_name}-{socket.gethostname()}-{os.getpid()}"
+    return EventSource(ReportingController(config.scheduler_name, instance), time.time)

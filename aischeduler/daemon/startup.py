@@ -1,0 +1,51 @@
+"""The start of a daemon: the check of the API server's version, and the wait for the first lists.
+
+Invariants:
+- An API server that cannot be reached is waited for, as kube-scheduler does: control planes start in any order, and a
+  scheduler that ended would be started again only after ever longer waits.
+- Nothing is decided before the API server's version is known to be new enough, or is known to be unavailable.
+"""
+
+import gc
+from collections.abc import Collection
+from typing import Any
+
+from structlog.typing import FilteringBoundLogger
+
+from aischeduler.kube.backoff import ExponentialBackoff, Timing
+from aischeduler.kube.client import Client
+from aischeduler.kube.errors import ApiError, UnreachableError
+from aischeduler.kube.event_queue import EventQueue
+from aischeduler.kube.reflector import Reflector
+from aischeduler.kube.server_version import read_version, too_old
+
+
+async def check_server(client: Client, url: str, timing: Timing, log: FilteringBoundLogger) -> str:
+    """Wait until the API server answers; return why it cannot be used, or nothing."""
+    backoff = ExponentialBackoff(timing)
+    logged = False
+    while True:
+        try:
+            version = await read_version(client)
+        except UnreachableError as error:
+            if not logged:
+                log.warning("API server not reached", server=url, reason=str(error))
+            logged = True
+            await backoff.wait()
+        except ApiError as error:
+            log.warning("API server version unknown", server=url, reason=str(error))
+            return ""
+        else:
+            return too_old(url, version)
+
+
+async def wait_for_sync(
+    reflectors: Collection[Reflector[Any]], event_queue: EventQueue, log: FilteringBoundLogger
+) -> None:
+    """Wait until every kind was listed and the engine knows all listed objects."""
+    for reflector in reflectors:
+        await reflector.synced.wait()
+    await event_queue.wait_empty()
+    gc.freeze()  # listed objects stay: garbage collections need not visit them
+    gc.enable()
+    log.info("synced", **{reflector.resource.kind.lower() + "s": len(reflector) for reflector in reflectors})

@@ -1,0 +1,50 @@
+"""Logs the errors of lists and watches; a user sees an object that cannot be read by a Warning event on it."""
+
+from http import HTTPStatus
+
+from structlog.typing import FilteringBoundLogger
+
+from aischeduler.daemon.leadership import Leadership
+from aischeduler.kube.errors import ApiError, RefusedError, ResourceNotServedError
+from aischeduler.kube.pool_crd import NOT_INSTALLED
+from aischeduler.kube.reporter import Reporter
+from aischeduler.kube.watched_resources import UnreadableObject
+from aischeduler.model.actions import ObjectRef, Warn
+from aischeduler.model.event_reasons import EventReason
+
+
+class WatchErrors:
+    """The errors of all reflectors; events are written by `reports`, and only while this scheduler leads."""
+
+    def __init__(self, log: FilteringBoundLogger, reports: Reporter, leadership: Leadership) -> None:
+        self._log = log
+        self._reports = reports
+        self._leadership = leadership
+
+    def list_or_watch_failed(self, kind: str, error: ApiError) -> None:
+        """Log that a list or a watch of this kind failed."""
+        refused = error.status if isinstance(error, RefusedError) else 0
+        if isinstance(error, ResourceNotServedError):
+            until_then = "until it is, all nodes and pods are in the default pool"
+            self._log.warning("Pool definition missing", kind=kind, reason=f"{NOT_INSTALLED}; {until_then}")
+        elif refused == HTTPStatus.GONE:
+            self._log.info("listing again", kind=kind, reason=str(error))
+        elif refused == HTTPStatus.FORBIDDEN:
+            self._log.warning("permission missing", kind=kind, reason=str(error))
+        else:
+            self._log.warning("list or watch failed", kind=kind, reason=str(error))
+
+    def object_unreadable(self, found: UnreadableObject) -> None:
+        """Log that an object cannot be read, and write the event."""
+        self._log.warning(
+            "object not readable",
+            kind=found.kind,
+            name=found.name,
+            namespace=found.namespace,
+            uid=found.uid,
+            reason=found.message,
+        )
+        if found.name and found.uid and self._leadership.leads:
+            about = ObjectRef(found.kind, found.name, found.uid, found.namespace)
+            message = f"The scheduler cannot read this object: {found.message}"
+            self._reports.report_warning(Warn(about, EventReason.UNREADABLE, message))

@@ -1,0 +1,112 @@
+"""The log of pool statuses: the numbers of the table of pools as one line for each pool.
+
+Invariants:
+- A pool has at most one line a minute, and none while its numbers are as in its last line; the first is always written.
+- All pools together have at most `LINES_MAX` lines a minute; the pools left out are named, and come first afterwards.
+- The loops of pools only note the newest report; lines are written by a task of their own.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from typing import Final, NoReturn
+
+from structlog.typing import FilteringBoundLogger
+
+from aischeduler.model.actions import ReportPool
+from aischeduler.model.names import CPU, MEMORY
+from aischeduler.model.pool_summary import GPU, PoolSummary
+
+PERIOD_SECONDS: Final = 60.0
+"""Shortest time between two lines of a pool, and the time in which `LINES_MAX` lines are written."""
+LINES_MAX: Final = 100
+"""Lines of all pools together in one period."""
+LOOK_SECONDS: Final = 1.0
+"""How often the task looks for lines that are due."""
+_KINDS: Final = ("used", "allocatable", "shared", "borrowed", "pending")
+_RESOURCES: Final = (("cpu", CPU, 1000), ("memory_gib", MEMORY, 2**30), ("gpu", GPU, 1))
+"""The name of a resource in the fields, its name in a summary, and the units of the summary in one of the line."""
+
+Fields = dict[str, bool | float]
+
+
+class PoolStatusLog:
+    """Writes the lines. `pools` returns the pools that exist; `clock` returns seconds and never goes back."""
+
+    def __init__(
+        self, log: FilteringBoundLogger, pools: Callable[[], Collection[str]], clock: Callable[[], float]
+    ) -> None:
+        self._log = log
+        self._pools = pools
+        self._clock = clock
+        self._reported: dict[str, PoolSummary] = {}
+        """The newest report of each pool that has none of it in its last line."""
+        self._last: dict[str, tuple[float, Fields]] = {}
+        """When the last line of each pool was written, and its fields."""
+        self._period_began = float("-inf")
+        self._lines = 0
+        """Lines in this period."""
+        self._names_left_out = False
+        """Whether the line about the pools left out was written in this period."""
+
+    def record(self, reports: Iterable[ReportPool]) -> None:
+        """Note the newest status of pools."""
+        for report in reports:
+            self._reported[report.name] = report.summary
+
+    async def run(self, sleep: Callable[[float], Awaitable[None]]) -> NoReturn:
+        """Write the lines that are due until cancelled."""
+        while True:
+            await sleep(LOOK_SECONDS)
+            self.write()
+
+    def write(self) -> None:
+        """Write the lines that are due now."""
+        if not self._reported:
+            return
+        now = self._clock()
+        if now - self._period_began >= PERIOD_SECONDS:
+            self._period_began, self._lines, self._names_left_out = now, 0, False
+        self._forget_deleted()
+        due = [pool for pool in self._reported if now - self._written_at(pool) >= PERIOD_SECONDS]
+        left_out = [pool for pool in sorted(due, key=self._written_at) if not self._write(pool, now)]
+        if left_out and not self._names_left_out:
+            self._names_left_out = True
+            self._log.info("pool statuses left out", count=len(left_out), pools=", ".join(left_out))
+
+    def _write(self, pool: str, now: float) -> bool:
+        """Write the line of a pool if its numbers have changed; return false where the limit forbids it."""
+        fields = _fields(self._reported[pool])
+        changed = pool not in self._last or fields != self._last[pool][1]
+        if changed and self._lines >= LINES_MAX:
+            return False
+        del self._reported[pool]
+        if changed:
+            self._lines += 1
+            self._last[pool] = now, fields
+            self._log.info("pool status", pool=pool, **fields)
+        return True
+
+    def _written_at(self, pool: str) -> float:
+        return self._last[pool][0] if pool in self._last else float("-inf")
+
+    def _forget_deleted(self) -> None:
+        pools = frozenset(self._pools())
+        for known in (self._reported, self._last):
+            for pool in known.keys() - pools:
+                del known[pool]
+
+
+def _fields(summary: PoolSummary) -> Fields:
+    """Return the numbers of a line: cpu in cores, memory in GiB, gpu in devices."""
+    fields: Fields = {
+        "preemption": summary.preemption,
+        "borrowing": summary.borrowing,
+        "sharing": summary.sharing,
+        "nodes": summary.nodes,
+        "pods": summary.pods,
+        "pending_pods": summary.pending_pods,
+    }
+    for name, resource, unit in _RESOURCES:
+        for kind in _KINDS:
+            amount = getattr(summary, kind).get(resource, 0) / unit
+            fields[f"{name}_{kind}"] = int(amount) if amount == int(amount) else round(amount, 3)
+    return fields
