@@ -123,7 +123,7 @@ def unsupported(template: Template, pod: Pod, rule: ConstraintRule) -> Iterator[
 def unknown_claims(template: Template, pod: Pod) -> Iterator[Finding]:
     """Say of every claim that its pods wait for it, which files cannot tell."""
     needs = "be bound to a volume that every node can use; files do not tell whether it will be"
-    for use in pod.claims:
+    for use in pod.volume_claims:
         claim = "the claim of each pod" if use.owned else f'persistentvolumeclaim "{use.name}"'
         yield template.found(use.field, f"its pods wait: {claim} has to {needs}")
     if items_at(mapping_at(template.document.body, "spec"), "volumeClaimTemplates"):

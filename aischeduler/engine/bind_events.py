@@ -12,13 +12,13 @@ from aischeduler.engine.evictions import left
 from aischeduler.engine.pod_events import free_room, pod_gone
 from aischeduler.model.actions import ReportWaiting
 from aischeduler.model.events import BindRefusal, BindRefused
-from aischeduler.state.records import Place, PodRecord
+from aischeduler.state.records import PodRecord, PodState
 
 
 def bind_refused(cluster: Cluster, event: BindRefused, now: float) -> None:
     """Free the room of the pod and let it wait as its refusal asks."""
     record = cluster.records.get(event.uid)
-    if record is None or record.place is not Place.ASSUMED or cluster.nodes.names[record.row] != event.node:
+    if record is None or record.state is not PodState.ASSUMED or cluster.nodes.names[record.row] != event.node:
         return
     if event.refusal is BindRefusal.GONE:
         pod_gone(cluster, event.uid, now)

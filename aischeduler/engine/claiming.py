@@ -10,9 +10,9 @@ import numpy as np
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.recovery import end_quietly, judging_failed
 from aischeduler.engine.wakeups import row_changed
-from aischeduler.policies.preemption import viable
+from aischeduler.policies.preemption import fits_after_departures
 from aischeduler.state.claims import Claim
-from aischeduler.state.records import Place, PodRecord
+from aischeduler.state.records import PodRecord, PodState
 from aischeduler.state.trial import Trial
 
 
@@ -33,7 +33,7 @@ def end_claim(cluster: Cluster, claim: Claim, now: float) -> None:
     """End a claim: its owner, if it waits for it, is tried again; others may have the room."""
     cluster.claims.end(claim)
     owner = claim.owner
-    if owner.place is Place.NOMINATED and owner.queue:
+    if owner.state is PodState.NOMINATED and owner.queue:
         cluster.queues[owner.queue].wake_at_once(owner, now)
     room_came(cluster, claim.row, now)
 
@@ -67,14 +67,14 @@ def recheck(cluster: Cluster, row: int, now: float) -> None:
         try:
             with without(cluster, _still(cluster, claims[i:])):
                 fits = bool(cluster.runner.passes(claim.spec, np.array([row], dtype=np.intp))[0])
-                keeps = fits or viable(claim.spec, cluster.runner, cluster.running, row)
+                keeps = fits or fits_after_departures(claim.spec, cluster.runner, cluster.running, row)
         except Exception as error:  # noqa: BLE001 - a bug costs one claim, not those behind it
             end_quietly(cluster, claim)
             judging_failed(cluster, claim.owner, "looking whether it can still use the room that it claims", error)
             continue
         if not keeps:
             end_claim(cluster, claim, now)
-        elif fits and claim.owner.place is Place.NOMINATED:
+        elif fits and claim.owner.state is PodState.NOMINATED:
             cluster.queues[claim.pool].wake_at_once(claim.owner, now)
 
 
@@ -83,7 +83,7 @@ def renominate(cluster: Cluster, claims: tuple[Claim, ...], now: float) -> None:
     given_up: list[Claim] = []
     for claim in claims:
         try:
-            usable = viable(claim.spec, cluster.runner, cluster.running, claim.row)
+            usable = fits_after_departures(claim.spec, cluster.runner, cluster.running, claim.row)
         except Exception as error:  # noqa: BLE001 - a bug costs one claim, not those behind it
             judging_failed(cluster, claim.owner, "looking whether it can still use the room that it claims", error)
             usable = False
@@ -92,7 +92,7 @@ def renominate(cluster: Cluster, claims: tuple[Claim, ...], now: float) -> None:
         else:
             given_up.append(claim)
     for claim in given_up:
-        if claim.owner.place is Place.NOMINATED:
+        if claim.owner.state is PodState.NOMINATED:
             cluster.queues[claim.pool].wake_at_once(claim.owner, now)
         room_came(cluster, claim.row, now)
 

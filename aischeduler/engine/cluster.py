@@ -19,15 +19,15 @@ from aischeduler.engine.search_cache import Searches
 from aischeduler.engine.tally import Tally
 from aischeduler.engine.unrest import Versions
 from aischeduler.engine.unseen import Freshness, UnknownPools
-from aischeduler.framework.plugin import Ask
+from aischeduler.framework.plugin import PlacementRequest
 from aischeduler.framework.runner import Runner
 from aischeduler.model.actions import Action, ReportPool
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.pool import Pool
 from aischeduler.model.selectors import Labels
-from aischeduler.policies.borrowing import Market
-from aischeduler.policies.placement import preference
+from aischeduler.policies.borrowing import BorrowingContext
+from aischeduler.policies.placement import placement_strategy
 from aischeduler.state.anti_affinity import AntiAffinity
 from aischeduler.state.budgets import BudgetTable
 from aischeduler.state.claims import Claims
@@ -36,7 +36,7 @@ from aischeduler.state.nodes import NodeTable
 from aischeduler.state.pool_rows import NO_POOL
 from aischeduler.state.pools import PoolTable
 from aischeduler.state.queue import PoolQueue, Stir
-from aischeduler.state.records import NOWHERE, Place, PodRecord
+from aischeduler.state.records import NOWHERE, PodRecord, PodState
 from aischeduler.state.running import RunningFacts, RunningPods
 from aischeduler.state.storage import Storage
 from aischeduler.state.timers import Timers
@@ -83,7 +83,9 @@ class Cluster:
         self.budgets = BudgetTable(lambda uid: self.records[uid].pod)
         self.namespaces: dict[str, Labels] = {}
         self.storage, self.anti_affinity = Storage(), AntiAffinity()
-        self.market = Market(self.pools, self.queues, self.claims, self.loans, self.runner, profile.preemption)
+        self.borrowing = BorrowingContext(
+            self.pools, self.queues, self.claims, self.loans, self.runner, profile.preemption
+        )
         self.tally = Tally()
         self.unsettled: OrderedDict[str, float] = OrderedDict()
         """Assumed pods by uid -> when to read them if nothing was heard by then; in order of time."""
@@ -139,9 +141,9 @@ class Cluster:
         self._warned[about] = message
         return news
 
-    def ask(self, spec: PodSpec, pool: str) -> Ask:
+    def ask(self, spec: PodSpec, pool: str) -> PlacementRequest:
         """Return what a pod of this class asks of this pool."""
-        return Ask(spec, preference(self.pools.pools[pool], spec, self.profile.gpu_resources))
+        return PlacementRequest(spec, placement_strategy(self.pools.pools[pool], spec, self.profile.gpu_resources))
 
     def gate_of(self, pod: Pod) -> str:
         """Return why the pod may not be tried yet; empty when it may."""
@@ -188,7 +190,7 @@ class Cluster:
         self.records[pod.uid] = record
         if pod.pool:
             self.naming.setdefault(pod.pool, {})[pod.uid] = record
-        if pod.claims and self.ours(pod):
+        if pod.volume_claims and self.ours(pod):
             self.storage.use(record)
 
     def strike(self, record: PodRecord) -> None:
@@ -196,7 +198,7 @@ class Cluster:
         pod = record.pod
         del self.records[pod.uid]
         self._unname(pod)
-        if pod.claims:
+        if pod.volume_claims:
             self.storage.drop(record)
         if record.blocker:
             self.anti_affinity.block(record, "")
@@ -307,7 +309,7 @@ class Cluster:
     def leave_queue(self, record: PodRecord, now: float) -> None:
         """Take a waiting pod out; one that was about to be tried hands its chance to the next alike."""
         queue = self.queue_of(record)
-        tried = record.place in (Place.ACTIVE, Place.BACKOFF)
+        tried = record.state in (PodState.ACTIVE, PodState.BACKOFF)
         queue.remove(record)
         if tried:
             self.wake_alike(record, now)

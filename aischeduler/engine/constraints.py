@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from typing import Final, assert_never
 
 from aischeduler.engine.cluster import Cluster
-from aischeduler.model.events import ClaimGone, ClaimSeen, VolumeGone, VolumeSeen
+from aischeduler.model.events import VolumeClaimGone, VolumeClaimSeen, VolumeGone, VolumeSeen
 from aischeduler.model.names import SCHEDULER_NAME
 from aischeduler.model.pod import Pod
 from aischeduler.model.unsupported_constraints import REQUIRED_ANTI_AFFINITY, Constraint, ConstraintKind
-from aischeduler.model.volumes import ClaimUse
+from aischeduler.model.volumes import VolumeClaimUse
 from aischeduler.state.anti_affinity import terms_of
-from aischeduler.state.records import Place, PodRecord
+from aischeduler.state.records import PodRecord, PodState
 from aischeduler.state.storage import Storage
 
-RECHECKED: Final = frozenset((Place.HELD, Place.PARKED, Place.NOMINATED))
+RECHECKED: Final = frozenset((PodState.HELD, PodState.PARKED, PodState.NOMINATED))
 """Places of waiting pods that nothing but an event moves."""
 RECHECKED_AT_ONCE: Final = 64
 """Pods that one decision wakes, of those to be tried because what holds them has changed."""
@@ -62,7 +62,7 @@ def newly_held(cluster: Cluster, pod: Pod) -> Iterator[PodRecord]:
     terms = cluster.anti_affinity.terms
     if cluster.profile.hold_unsupported and any(len(terms[term]) == 1 for term in terms_of(pod, pod.spec)):
         for queue in cluster.queues.values():
-            nominated = queue.in_place(Place.NOMINATED)
+            nominated = queue.in_state(PodState.NOMINATED)
             yield from (record for record in nominated if _kept_away(cluster, record.pod) is not None)
 
 
@@ -77,13 +77,13 @@ def _kept_away(cluster: Cluster, pod: Pod) -> Held | None:
     return Held(ConstraintKind.ANTI_AFFINITY_OF_OTHERS, message, found.uid)
 
 
-def storage_changed(cluster: Cluster, event: ClaimSeen | ClaimGone | VolumeSeen | VolumeGone) -> None:
+def storage_changed(cluster: Cluster, event: VolumeClaimSeen | VolumeClaimGone | VolumeSeen | VolumeGone) -> None:
     """Take in a claim or a volume, and let those waiting pods be tried that use it."""
     storage = cluster.storage
     match event:
-        case ClaimSeen(claim):
+        case VolumeClaimSeen(claim):
             users = storage.see_claim(claim)
-        case ClaimGone(namespace, name):
+        case VolumeClaimGone(namespace, name):
             users = storage.forget_claim((namespace, name))
         case VolumeSeen(volume):
             users = storage.see_volume(volume)
@@ -97,7 +97,7 @@ def storage_changed(cluster: Cluster, event: ClaimSeen | ClaimGone | VolumeSeen 
 def recheck_later(cluster: Cluster, records: Iterable[PodRecord]) -> None:
     """Leave those of these pods that wait for an event to be tried bit by bit as their pools decide."""
     for record in records:
-        if record.place in RECHECKED:
+        if record.state in RECHECKED:
             cluster.errands.rechecking.setdefault(record.queue, OrderedDict())[record.pod.uid] = record
 
 
@@ -106,7 +106,7 @@ def recheck_some(cluster: Cluster, pool: str, now: float) -> None:
     rechecking, queue = cluster.errands.rechecking[pool], cluster.queues[pool]
     for _ in range(min(RECHECKED_AT_ONCE, len(rechecking))):
         _, record = rechecking.popitem(last=False)
-        if record.queue == pool and record.place in RECHECKED:
+        if record.queue == pool and record.state in RECHECKED:
             queue.wake_at_once(record, now)
     if not rechecking:
         del cluster.errands.rechecking[pool]
@@ -124,7 +124,7 @@ def _unsupported(constraints: tuple[Constraint, ...]) -> Held | None:
 
 def _unusable_claim(storage: Storage, pod: Pod) -> Held | None:
     """Return the first claim with which the pod may not run on every node."""
-    for use in pod.claims:
+    for use in pod.volume_claims:
         why = _unusable(storage, pod, use)
         if why:
             claim = f'{use.field}: persistentvolumeclaim "{use.name}"'
@@ -132,7 +132,7 @@ def _unusable_claim(storage: Storage, pod: Pod) -> Held | None:
     return None
 
 
-def _unusable(storage: Storage, pod: Pod, use: ClaimUse) -> str:
+def _unusable(storage: Storage, pod: Pod, use: VolumeClaimUse) -> str:
     claim = storage.claims.get((pod.namespace, use.name))
     if claim is None:
         return "not found"

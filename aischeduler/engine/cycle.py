@@ -21,7 +21,7 @@ from aischeduler.engine.sentences import BORROWING, PREEMPTION, sentence
 from aischeduler.engine.tally import Result
 from aischeduler.engine.unknown_pools import is_known, unknown_pool_message, want_pool
 from aischeduler.engine.wakeups import offer_ends
-from aischeduler.framework.plugin import Ask
+from aischeduler.framework.plugin import PlacementRequest
 from aischeduler.model.actions import Action, Bind, Nominate, ReportWaiting
 from aischeduler.model.pool import MakeRoom, Pool
 from aischeduler.policies.borrowing import (
@@ -29,14 +29,14 @@ from aischeduler.policies.borrowing import (
     LenderRefusal,
     NoLender,
     may_borrow,
-    wanted_at_home,
+    wanted_by_home_pods,
 )
 from aischeduler.policies.placement import BestNode, place
-from aischeduler.policies.preemption import Chosen, viable
+from aischeduler.policies.preemption import Candidate, fits_after_departures
 from aischeduler.state.claims import Claim
 from aischeduler.state.index import Rows
 from aischeduler.state.queue import PoolQueue
-from aischeduler.state.records import Place, PodRecord
+from aischeduler.state.records import PodRecord, PodState
 from aischeduler.state.trial import Trial
 
 SEARCH_COST: Final = 64
@@ -68,7 +68,7 @@ class Attempt:
         return self.record.home == self.queue.pool
 
     @property
-    def ask(self) -> Ask:
+    def ask(self) -> PlacementRequest:
         """What the pod asks of this pool."""
         return self.cluster.ask(self.record.pod.spec, self.queue.pool)
 
@@ -154,11 +154,11 @@ def _at_home(tried: Attempt) -> None:
 def _abroad(tried: Attempt) -> None:
     """Take a node that the lender can spare, or try the next lender, or go home."""
     cluster, record, lender = tried.cluster, tried.record, tried.queue.pool
-    if may_borrow(cluster.market, record.home, lender, record.pod.spec):
+    if may_borrow(cluster.borrowing, record.home, lender, record.pod.spec):
         rows = tried.rows
         if tried.queue.has_usable:
             rows = rows[cluster.runner.feasible(tried.ask)[rows]]
-            wanted = wanted_at_home(cluster.market, lender, rows)
+            wanted = wanted_by_home_pods(cluster.borrowing, lender, rows)
             if len(rows) and wanted.all():
                 note_blocked(cluster, (lender,))
             rows = rows[~wanted]
@@ -233,7 +233,7 @@ def _keep_claim(tried: Attempt) -> bool:
     if claim is None:
         return False
     with without(cluster, lifted_for(cluster, record, claim.pool)):
-        keeps = viable(claim.spec, cluster.runner, cluster.running, claim.row)
+        keeps = fits_after_departures(claim.spec, cluster.runner, cluster.running, claim.row)
     if keeps:
         tried.queue.nominate(record, tried.now)
         tried.ended(Result.NOMINATED)
@@ -253,7 +253,7 @@ def _preempt(tried: Attempt) -> bool:
         return False
     claims = lifted_for(cluster, record, pool.name)
     chosen = find_victims(cluster, record, tried.rows, claims)
-    if not isinstance(chosen, Chosen):
+    if not isinstance(chosen, Candidate):
         tried.clauses[PREEMPTION] = unhelpful(cluster, pool.name, chosen)
         return False
     if chosen.victims and not is_fresh(cluster, pool.name, tried.now):
@@ -354,7 +354,7 @@ def _bind(tried: Attempt, placed: BestNode) -> None:
     cluster, record, queue = tried.cluster, tried.record, tried.queue
     count_saved(cluster, queue, record, placed.row)
     cluster.adopt(record, placed.row)
-    record.place, record.visited = Place.ASSUMED, ()
+    record.state, record.visited = PodState.ASSUMED, ()
     cluster.unsettled[record.pod.uid] = tried.now + SETTLE_SECONDS
     tried.actions.append(
         Bind(

@@ -9,7 +9,7 @@ from dataclasses import fields
 from typing import Final
 
 from aischeduler.engine.cluster import Cluster
-from aischeduler.model.actions import TellEdited, TellTurned
+from aischeduler.model.actions import LogLoanChange, LogPoolEdit
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool
@@ -53,7 +53,7 @@ class EditsTold:
             if before is not None and before is not after and before.uid == after.uid:
                 changes = _changes(before, after)
                 if changes:
-                    cluster.say(name, TellEdited(name, changes))
+                    cluster.say(name, LogPoolEdit(name, changes))
         self._told = dict(pools)
         if not found:
             _tell_turned(cluster)
@@ -70,7 +70,7 @@ def _tell_turned(cluster: Cluster) -> None:
             groups.setdefault((lender, home), []).append(record.pod)
     for (pool, home), pods in sorted(groups.items(), key=lambda group: group[0]):
         named = tuple(sorted(pods, key=lambda pod: pod.uid)) if len(pods) <= NAMED_MAX else ()
-        cluster.say(DEFAULT_POOL, TellTurned(pool, home, named, len(pods)))
+        cluster.say(DEFAULT_POOL, LogLoanChange(pool, home, named, len(pods)))
 
 
 def _changes(before: Pool, after: Pool) -> tuple[str, ...]:

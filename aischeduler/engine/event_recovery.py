@@ -35,8 +35,6 @@ from aischeduler.model.events import (
     BindRefused,
     BudgetGone,
     BudgetSeen,
-    ClaimGone,
-    ClaimSeen,
     Event,
     EvictRefused,
     NamespaceGone,
@@ -52,12 +50,14 @@ from aischeduler.model.events import (
     PoolUnread,
     Refreshed,
     RefreshFailed,
+    VolumeClaimGone,
+    VolumeClaimSeen,
     VolumeGone,
     VolumeSeen,
 )
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import Pod
-from aischeduler.state.records import NOWHERE, WAITING, Place, PodRecord
+from aischeduler.state.records import NOWHERE, WAITING, PodRecord, PodState
 
 
 def event_failed(cluster: Cluster, event: Event, before: Mark, error: Exception) -> list[Action]:
@@ -95,7 +95,7 @@ def _believe(cluster: Cluster, event: Event) -> None:
             _believe_pool(cluster, event)
         case BudgetSeen() | BudgetGone() | NamespaceSeen() | NamespaceGone():
             _believe_rules(cluster, event)
-        case ClaimSeen() | ClaimGone() | VolumeSeen() | VolumeGone():
+        case VolumeClaimSeen() | VolumeClaimGone() | VolumeSeen() | VolumeGone():
             storage_changed(cluster, event)
             _wake_held(cluster)
         case PoolRead() | PoolUnread() | PoolsListed():
@@ -163,7 +163,7 @@ def _keep(cluster: Cluster, uid: str) -> None:
 
 def _wake_held(cluster: Cluster) -> None:
     for queue in cluster.queues.values():
-        for held in queue.in_place(Place.HELD):
+        for held in queue.in_state(PodState.HELD):
             queue.wake_at_once(held, cluster.now)
 
 
@@ -198,16 +198,16 @@ def _forget_leaving(cluster: Cluster, record: PodRecord) -> None:
 def _place_anew(cluster: Cluster, pod: Pod) -> None:
     """Let a pod count exactly where it is shown, or wait at home; one whose Binding is under way stays assumed."""
     record = cluster.records.get(pod.uid)
-    if record is not None and record.place is Place.BOUND and not pod.node_name:
+    if record is not None and record.state is PodState.BOUND and not pod.node_name:
         pod = record.pod  # it was bound since: this word is an old one
-    under_way = record is not None and record.place is Place.ASSUMED
+    under_way = record is not None and record.state is PodState.ASSUMED
     waits = not pod.node_name and not pod.terminating and cluster.ours(pod)
     if pod.finished or not (pod.node_name or waits or under_way):
         _strike(cluster, pod.uid)
         return
     if record is None:
-        record = PodRecord(pod, cluster.next_arrival(), Place.ACTIVE, cluster.now)
-    assumed = record.place is Place.ASSUMED and record.row != NOWHERE
+        record = PodRecord(pod, cluster.next_arrival(), PodState.ACTIVE, cluster.now)
+    assumed = record.state is PodState.ASSUMED and record.row != NOWHERE
     node = pod.node_name or (cluster.nodes.names[record.row] if assumed else "")
     overstayed = pod.uid in cluster.overstayed
     if not node or record.counted is None:
@@ -225,8 +225,8 @@ def _place_anew(cluster: Cluster, pod: Pod) -> None:
         cluster.forget_eviction(pod.uid)
         if not overstayed and pod.uid not in cluster.departures:
             cluster.departures.set(pod.uid, cluster.now + pod.grace_seconds + LEAVING_SLACK_SECONDS)
-    record.place = Place.BOUND if pod.node_name else Place.ASSUMED
-    if record.place is Place.ASSUMED:
+    record.state = PodState.BOUND if pod.node_name else PodState.ASSUMED
+    if record.state is PodState.ASSUMED:
         cluster.unsettled[pod.uid] = cluster.now
         cluster.unsettled.move_to_end(pod.uid, last=False)
     cluster.count(record, node)
@@ -236,7 +236,7 @@ def _place_anew(cluster: Cluster, pod: Pod) -> None:
 def _unbind(cluster: Cluster, uid: str, refusal: BindRefusal) -> None:
     """Let a pod wait again whose Binding was refused and that did not get back into its queue."""
     record = cluster.records.get(uid)
-    if record is None or record.queue or (record.place is not Place.ASSUMED and record.place not in WAITING):
+    if record is None or record.queue or (record.state is not PodState.ASSUMED and record.state not in WAITING):
         return
     if refusal is BindRefusal.GONE:
         _strike(cluster, uid)

@@ -17,9 +17,9 @@ from aischeduler.engine.claiming import recheck
 from aischeduler.engine.cluster import Asked, Cluster
 from aischeduler.engine.freshness import await_to_end_loans, is_fresh
 from aischeduler.engine.wakeups import row_changed
-from aischeduler.model.actions import Action, Cause, Evict, Settle
+from aischeduler.model.actions import Action, Evict, EvictionCause, ReadPod
 from aischeduler.model.disruption_budget import DisruptionBudget
-from aischeduler.model.events import EvictRefused, Spared
+from aischeduler.model.events import EvictRefusal, EvictRefused
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool, ReclaimPolicy
 from aischeduler.model.resources import ResourceList
@@ -55,10 +55,10 @@ def evict(cluster: Cluster, victim: PodRecord, beneficiary: PodRecord | None, de
     )
 
 
-def _cause(victim: PodRecord, pool: str, beneficiary: PodRecord | None) -> Cause:
+def _cause(victim: PodRecord, pool: str, beneficiary: PodRecord | None) -> EvictionCause:
     if beneficiary is None:
-        return Cause.LOAN_ENDED
-    return Cause.RECLAIMED if victim.home != pool else Cause.PREEMPTED
+        return EvictionCause.LOAN_ENDED
+    return EvictionCause.RECLAIMED if victim.home != pool else EvictionCause.PREEMPTED
 
 
 def terminates(cluster: Cluster, record: PodRecord, now: float) -> None:
@@ -85,15 +85,15 @@ def evict_refused(cluster: Cluster, event: EvictRefused, now: float) -> None:
     record = cluster.records.get(event.uid)
     if record is None or not cluster.forget_eviction(event.uid):
         return
-    record.protected = event.why is Spared.BUDGET
+    record.protected = event.why is EvictRefusal.BUDGET
     seconds = PROTECTED_SECONDS if record.protected else SPARED_SECONDS
-    if event.why is not Spared.LOST:
+    if event.why is not EvictRefusal.LOST:
         cluster.spared.set(event.uid, now + seconds)
     cluster.budgets.note_refusal(record.pod)
     if record.counted is not None:
         cluster.refresh(record)
         recheck(cluster, record.row, now)
-        if event.why is Spared.LOST:
+        if event.why is EvictRefusal.LOST:
             _spare_no_more(cluster, [event.uid], now)
 
 
@@ -139,9 +139,9 @@ def flush(cluster: Cluster, now: float) -> None:
     _spare_no_more(cluster, cluster.spared.pop_due(now), now)
 
 
-def unheard(cluster: Cluster, most: int) -> list[Settle]:
+def unheard(cluster: Cluster, most: int) -> list[ReadPod]:
     """Return which pods to read, at most so many, because nothing is heard of their evictions."""
-    settles: list[Settle] = []
+    settles: list[ReadPod] = []
     while cluster.victims and len(settles) < most:
         uid, asked = next(iter(cluster.victims.items()))
         if asked.read_at > cluster.now:
@@ -149,7 +149,7 @@ def unheard(cluster: Cluster, most: int) -> list[Settle]:
         cluster.victims[uid] = replace(asked, read_at=cluster.now + UNHEARD_SECONDS)
         cluster.victims.move_to_end(uid)
         record = cluster.records[uid]
-        settles.append(Settle(record.pod, cluster.nodes.names[record.row], asked.decision, evicted=True))
+        settles.append(ReadPod(record.pod, cluster.nodes.names[record.row], asked.decision, evicted=True))
     return settles
 
 
@@ -157,7 +157,7 @@ def end_loans(cluster: Cluster, lender: str, actions: list[Action], now: float) 
     """End the loans that the lender's spec allows no more, the newest first, where its policy says so."""
     cluster.errands.review.discard(lender)
     pool = cluster.pools.pools[lender]
-    if pool.reclaim_policy is not ReclaimPolicy.EVICT or not cluster.market.may_evict(pool):
+    if pool.reclaim_policy is not ReclaimPolicy.EVICT or not cluster.borrowing.may_evict(pool):
         return
     lent = cluster.loans.lent(lender)
     if pool.disable_sharing or _over(pool.lending_limit, lent, lent):

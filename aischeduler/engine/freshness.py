@@ -14,7 +14,7 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.model.actions import Refresh
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import Pod
-from aischeduler.state.records import Place, PodRecord
+from aischeduler.state.records import PodRecord, PodState
 
 FRESH_SECONDS: Final = 1.0
 """How long a view counts as fresh; of a crowd, many evict by one."""
@@ -80,5 +80,5 @@ def go_on(cluster: Cluster, pool: str, now: float) -> None:
         freshness.loans.discard(pool)
         cluster.errands.review.add(pool)
     for uid, record in freshness.waiting.pop(pool, {}).items():
-        if cluster.records.get(uid) is record and record.place is Place.PARKED and record.queue == pool:
+        if cluster.records.get(uid) is record and record.state is PodState.PARKED and record.queue == pool:
             cluster.queues[pool].wake_at_once(record, now)

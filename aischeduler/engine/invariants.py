@@ -26,7 +26,7 @@ from aischeduler.model.pool_summary import PoolSummary
 from aischeduler.state.claims import Claim
 from aischeduler.state.nodes import UNOFFERED
 from aischeduler.state.pool_rows import NO_POOL
-from aischeduler.state.records import NOWHERE, WAITING, Place, PodRecord
+from aischeduler.state.records import NOWHERE, WAITING, PodRecord, PodState
 
 Faults = Iterator[tuple[str, str]]
 """Name of the invariant, and what breaks it."""
@@ -70,7 +70,7 @@ def records_faults(cluster: Cluster, records: Iterable[PodRecord]) -> Faults:
         named = cluster.naming.get(record.pod.pool, {}).get(uid)
         if record.pod.pool and named is not record:
             yield "I5", f"{uid}: not found among the pods that name {record.pod.pool}"
-        yield from _waits(cluster, record) if record.place in WAITING else _runs(cluster, record)
+        yield from _waits(cluster, record) if record.state in WAITING else _runs(cluster, record)
 
 
 def _waits(cluster: Cluster, record: PodRecord) -> Faults:
@@ -80,19 +80,19 @@ def _waits(cluster: Cluster, record: PodRecord) -> Faults:
     if queue is None or queue._records.get(uid) is not record:
         yield "I3", f"{uid}: waits in {record.queue}, which does not know it"
     held_by_gate = any(gate.holds(record.pod) for gate in cluster.profile.plugins.gates)
-    if held_by_gate != (record.place is Place.GATED):
-        yield "I3", f"{uid}: {record.place.name} with the gates {record.pod.gates}"
+    if held_by_gate != (record.state is PodState.GATED):
+        yield "I3", f"{uid}: {record.state.name} with the gates {record.pod.gates}"
     if record.borrower:
-        if record.place not in (Place.ACTIVE, Place.BACKOFF):
-            yield "I3", f"{uid}: {record.place.name} in {record.queue}, which is not its home"
+        if record.state not in (PodState.ACTIVE, PodState.BACKOFF):
+            yield "I3", f"{uid}: {record.state.name} in {record.queue}, which is not its home"
         if record.visited[:1] != (record.home,) or record.queue not in record.visited:
             yield "I3", f"{uid}: in {record.queue} on a trip that went to {record.visited}"
     if len(set(record.visited)) != len(record.visited):
         yield "I3", f"{uid}: its trip visits a pool twice: {record.visited}"
-    if record.visited and record.place not in (Place.ACTIVE, Place.BACKOFF):
-        yield "I3", f"{uid}: {record.place.name} and still on a trip: {record.visited}"
-    if record.pod.spec.invalid and record.place in (Place.PARKED, Place.NOMINATED):
-        yield "I14", f"{uid}: its spec is invalid and it is {record.place.name}"
+    if record.visited and record.state not in (PodState.ACTIVE, PodState.BACKOFF):
+        yield "I3", f"{uid}: {record.state.name} and still on a trip: {record.visited}"
+    if record.pod.spec.invalid and record.state in (PodState.PARKED, PodState.NOMINATED):
+        yield "I14", f"{uid}: its spec is invalid and it is {record.state.name}"
     if uid in cluster.unsettled or cluster.leaving(uid) or uid in cluster.overstayed or uid in cluster.spared:
         yield "I5", f"{uid}: waits, but is believed to be on a node"
     yield from _claims_while_waiting(cluster, record)
@@ -101,29 +101,29 @@ def _waits(cluster: Cluster, record: PodRecord) -> Faults:
 def _claims_while_waiting(cluster: Cluster, record: PodRecord) -> Faults:
     uid = record.pod.uid
     claims = cluster.claims.of(uid) is not None
-    if record.place is Place.NOMINATED and not claims:
+    if record.state is PodState.NOMINATED and not claims:
         yield "claims", f"{uid}: nominated without a claim"
-    if claims and (record.borrower or record.place not in (Place.NOMINATED, Place.ACTIVE, Place.BACKOFF)):
-        yield "claims", f"{uid}: {record.place.name} in {record.queue} with a claim"
+    if claims and (record.borrower or record.state not in (PodState.NOMINATED, PodState.ACTIVE, PodState.BACKOFF)):
+        yield "claims", f"{uid}: {record.state.name} in {record.queue} with a claim"
 
 
 def _runs(cluster: Cluster, record: PodRecord) -> Faults:
     uid, row = record.pod.uid, record.row
     node = cluster.nodes.names[row] if row != NOWHERE else ""
     if record.queue or not node or record.counted is None:
-        yield "I1", f"{uid}: {record.place.name} on the node '{node}' and in the queue '{record.queue}'"
+        yield "I1", f"{uid}: {record.state.name} on the node '{node}' and in the queue '{record.queue}'"
         return
-    if record.place is Place.BOUND and record.pod.node_name != node:
+    if record.state is PodState.BOUND and record.pod.node_name != node:
         yield "I1", f"{uid}: counts on {node} and is bound to {record.pod.node_name}"
-    if (uid in cluster.unsettled) != (record.place is Place.ASSUMED):
-        yield "I1", f"{uid}: {record.place.name}, its bind is settled: {uid not in cluster.unsettled}"
+    if (uid in cluster.unsettled) != (record.state is PodState.ASSUMED):
+        yield "I1", f"{uid}: {record.state.name}, its bind is settled: {uid not in cluster.unsettled}"
     if cluster.claims.of(uid) is not None:
-        yield "claims", f"{uid}: {record.place.name} with a claim"
+        yield "claims", f"{uid}: {record.state.name} with a claim"
     if record.loan != recount.loan_of(cluster, record):
         yield "I5", f"{uid}: its loan is {record.loan}, it should be {recount.loan_of(cluster, record)}"
     departing, overstayed = uid in cluster.departures, uid in cluster.overstayed
     if (departing and overstayed) or (departing or overstayed) != (
-        record.pod.terminating and record.place is Place.BOUND
+        record.pod.terminating and record.state is PodState.BOUND
     ):
         yield "I5", f"{uid}: terminating {record.pod.terminating}, leaving {departing}, overstayed {overstayed}"
     if uid in cluster.victims and (departing or overstayed):
@@ -139,7 +139,7 @@ def _running_faults(cluster: Cluster, record: PodRecord) -> Faults:
     if slot is None or running._uids[slot] != uid or running._on_row.get(record.row, {}).get(uid) != slot:
         yield "I5", f"{uid}: not found among the running pods of {cluster.nodes.names[record.row]}"
         return
-    has = {name: running.table[name][slot].item() for name in running.table.dtype.names or () if name != "kind"}
+    has = {name: running.table[name][slot].item() for name in running.table.dtype.names or () if name != "spec"}
     should = {
         "row": record.row,
         "priority": pod.priority,
@@ -154,7 +154,7 @@ def _running_faults(cluster: Cluster, record: PodRecord) -> Faults:
         odd["evictable"] = (True, False)
     if odd:
         yield "I5", f"{uid}: among the running pods as (is, should be): {odd}"
-    if record.counted is not None and running.kinds.spec(int(running.table["kind"][slot])).key != record.counted.key:
+    if record.counted is not None and running.specs.spec(int(running.table["spec"][slot])).key != record.counted.key:
         yield "I5", f"{uid}: among the running pods with another spec than it is counted with"
     if uid in cluster.victims and (not ours or pod.guarded or pod.critical):
         yield "I7", f"{uid}: may not be evicted, but is to be"

@@ -16,7 +16,7 @@ import numpy as np
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.recovery import judging_failed
 from aischeduler.model.names import PODS
-from aischeduler.policies.borrowing import Lender, choose_lender, may_borrow, wanted_at_home
+from aischeduler.policies.borrowing import Lender, choose_lender, may_borrow, wanted_by_home_pods
 from aischeduler.state.demand import Amounts
 from aischeduler.state.nodes import UNOFFERED
 from aischeduler.state.queue import PoolQueue
@@ -33,13 +33,13 @@ UNLIMITED: Final = 2**62
 def lend(cluster: Cluster, lender: str, now: float) -> None:
     """Send those to this lender who wait at home and could borrow some room of it, as far as all its room goes."""
     cluster.news.of_pool(lender)
-    nodes, market, queues = cluster.nodes, cluster.market, borrowers(cluster, lender)
+    nodes, borrowing, queues = cluster.nodes, cluster.borrowing, borrowers(cluster, lender)
     after = cluster.errands.lending.pop(lender, None)
     rows = nodes.rows_of_pool(cluster.pools.id(lender))
     rows = rows[nodes.used[nodes.columns[PODS], rows] < nodes.allocatable[nodes.columns[PODS], rows]]
     if not queues or not len(rows):
         return
-    wanted = wanted_at_home(market, lender, rows)
+    wanted = wanted_by_home_pods(borrowing, lender, rows)
     if wanted.any():
         note_blocked(cluster, (lender,))
     rows = rows[~wanted]
@@ -53,7 +53,7 @@ def lend(cluster: Cluster, lender: str, now: float) -> None:
     def wake(alike: WaitingClass) -> bool | None:
         home = alike.head.home
         request = cluster.queues[home].request(alike)
-        if (request > largest).any() or not may_borrow(market, home, lender, alike.spec):
+        if (request > largest).any() or not may_borrow(borrowing, home, lender, alike.spec):
             return None
         if not cluster.runner.passes(alike.spec, rows).any():
             return False
@@ -81,7 +81,7 @@ def seek_lenders(cluster: Cluster, home: str, now: float) -> None:
 
     def wake(alike: WaitingClass) -> bool:
         request = queue.request(alike)
-        found = choose_lender(cluster.market, home, cluster.ask(alike.spec, home), (home,))
+        found = choose_lender(cluster.borrowing, home, cluster.ask(alike.spec, home), (home,))
         note_blocked(cluster, found.blocked)
         if not isinstance(found, Lender):
             return False

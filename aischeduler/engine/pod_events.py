@@ -14,7 +14,7 @@ from aischeduler.engine.lending import limits_freed
 from aischeduler.engine.unknown_pools import is_known, want_pool
 from aischeduler.engine.wakeups import offer_ends, row_changed
 from aischeduler.model.pod import Pod
-from aischeduler.state.records import WAITING, Place, PodRecord
+from aischeduler.state.records import WAITING, PodRecord, PodState
 
 
 def pod_seen(cluster: Cluster, pod: Pod, now: float) -> None:
@@ -33,7 +33,7 @@ def pod_gone(cluster: Cluster, uid: str, now: float) -> None:
     if record is None:
         return
     cluster.unsettled.pop(uid, None)
-    if record.place in WAITING:
+    if record.state in WAITING:
         stop_waiting(cluster, record, now)
     else:
         free_room(cluster, record, now)
@@ -75,10 +75,10 @@ def admit(cluster: Cluster, record: PodRecord, now: float) -> None:
 def _bound(cluster: Cluster, pod: Pod, now: float) -> None:
     record = cluster.records.get(pod.uid)
     if record is None:
-        record = PodRecord(pod, cluster.next_arrival(), Place.BOUND, now)
+        record = PodRecord(pod, cluster.next_arrival(), PodState.BOUND, now)
         cluster.enroll(record)
         _count(cluster, record, now)
-    elif record.place in WAITING:
+    elif record.state in WAITING:
         stop_waiting(cluster, record, now)
         cluster.rename(record, pod)
         _count(cluster, record, now)
@@ -89,7 +89,7 @@ def _bound(cluster: Cluster, pod: Pod, now: float) -> None:
     else:
         _changed(cluster, record, pod, now)
     cluster.unsettled.pop(pod.uid, None)
-    record.place = Place.BOUND
+    record.state = PodState.BOUND
     if pod.terminating:
         terminates(cluster, record, now)
 
@@ -126,12 +126,12 @@ def _unbound(cluster: Cluster, pod: Pod, now: float) -> None:
     record = cluster.records.get(pod.uid)
     if record is None:
         if not pod.terminating:
-            record = PodRecord(pod, cluster.next_arrival(), Place.ACTIVE, now)
+            record = PodRecord(pod, cluster.next_arrival(), PodState.ACTIVE, now)
             cluster.enroll(record)
             admit(cluster, record, now)
-    elif record.place is Place.ASSUMED:
+    elif record.state is PodState.ASSUMED:
         _changed(cluster, record, pod, now)  # where it is to run is decided; what else is new counts if that fails
-    elif record.place not in WAITING:
+    elif record.state not in WAITING:
         return
     elif pod.terminating:
         pod_gone(cluster, pod.uid, now)

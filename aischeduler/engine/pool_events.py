@@ -21,7 +21,7 @@ from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pool import Pool
 from aischeduler.model.selectors import Labels
 from aischeduler.state.queue import PoolQueue
-from aischeduler.state.records import NOWHERE, Place, PodRecord
+from aischeduler.state.records import NOWHERE, PodRecord, PodState
 
 EDITS_MAX: Final = 5
 """Edits of one Pool that are taken at once within a window; the last of those that follow waits for its end."""
@@ -150,8 +150,8 @@ def _reconsider(cluster: Cluster, before: Pool, pool: Pool, now: float) -> None:
 
 def _allow_again(queue: PoolQueue, now: float, namespace: str = "") -> None:
     """Let pods be tried again whom the pool refused, or took, for their namespace."""
-    for place in (Place.HELD, Place.PARKED, Place.NOMINATED):
-        for record in queue.in_place(place):
+    for state in (PodState.HELD, PodState.PARKED, PodState.NOMINATED):
+        for record in queue.in_state(state):
             if namespace in ("", record.pod.namespace) and not record.pod.spec.invalid:
                 queue.wake_at_once(record, now)
 

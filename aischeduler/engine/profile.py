@@ -5,10 +5,8 @@ from dataclasses import dataclass, field
 from aischeduler.framework.plugin import Plugins
 from aischeduler.model.names import DEFAULT_POOL, GPU_DEFAULT, SCHEDULER_NAME
 from aischeduler.model.pool import MakeRoom, Pool
-from aischeduler.plugins.node_affinity import NodeAffinity
-from aischeduler.plugins.node_affinity_names import NodeAffinityNames
+from aischeduler.plugins.node_affinity import NodeAffinity, NodeAffinityNames
 from aischeduler.plugins.node_fragmentation import NodeFragmentation
-from aischeduler.plugins.node_name import NodeName
 from aischeduler.plugins.node_ports import NodePorts
 from aischeduler.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from aischeduler.plugins.node_resources_fit import NodeResourcesFit
@@ -50,7 +48,7 @@ def default_profile(
     affinity = NodeAffinity()
     plugins = Plugins(
         gates=(SchedulingGates(),),
-        filters=(NodeAffinityNames(), NodeUnschedulable(), NodeName(), taints, affinity, NodePorts(), fit),
+        filters=(NodeAffinityNames(), NodeUnschedulable(), taints, affinity, NodePorts(), fit),
         scores=(taints, affinity, NodeFragmentation(gpu_resources), fit, NodeResourcesBalancedAllocation()),
     )
     return Profile(scheduler_name, gpu_resources, plugins, preemption)

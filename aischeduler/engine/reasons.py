@@ -16,7 +16,7 @@ from aischeduler.engine.sentences import BORROWING, PREEMPTION, same_but_for_cou
 from aischeduler.model.actions import Action, ReportWaiting
 from aischeduler.model.pool import MakeRoom
 from aischeduler.policies.borrowing import Lender
-from aischeduler.policies.preemption import Chosen, Unhelpful
+from aischeduler.policies.preemption import Candidate, NoCandidate
 from aischeduler.state.records import PodRecord
 
 REWORDED_AT_ONCE: Final = 2
@@ -78,7 +78,7 @@ def reason(cluster: Cluster, record: PodRecord) -> str:
     preemption = may_not_evict(cluster, record)
     if not preemption and len(rows):
         found = find_victims(cluster, record, rows, lifted_for(cluster, record, home.name))
-        if isinstance(found, Chosen):
+        if isinstance(found, Candidate):
             return ""
         preemption = unhelpful(cluster, home.name, found)
     if isinstance(lender, Lender) or cluster.runner.best(ask, rows) is not None:
@@ -98,7 +98,7 @@ def may_not_evict(cluster: Cluster, record: PodRecord) -> str:
     return "" if record.pod.preempts else "not eligible due to preemptionPolicy=Never."
 
 
-def unhelpful(cluster: Cluster, pool: str, found: Unhelpful) -> str:
+def unhelpful(cluster: Cluster, pool: str, found: NoCandidate) -> str:
     """Return why no eviction would help, with how many pods of the pool's nodes are left alone for now."""
     spared = [cluster.records[uid] for uid in cluster.spared.names()]
     here = [record for record in spared if cluster.pool_of(record.row) == pool]

@@ -14,11 +14,11 @@ from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort, PodSpec
 from aischeduler.model.pool_summary import GPU
 from aischeduler.model.resources import ResourceList
-from aischeduler.model.unsupported_constraints import PodTerm
-from aischeduler.model.volumes import ClaimKey
+from aischeduler.model.unsupported_constraints import PodAffinityTerm
+from aischeduler.model.volumes import VolumeClaimKey
 from aischeduler.state.anti_affinity import terms_of
 from aischeduler.state.loans import Loan
-from aischeduler.state.records import Place, PodRecord
+from aischeduler.state.records import PodRecord, PodState
 from aischeduler.state.wanted import AMOUNT_MAX, requested
 
 KINDS = ("capacity", "allocatable", "used", "own", "shared", "system", "borrowed", "free", "pending")
@@ -62,9 +62,9 @@ def ports(specs: Iterable[PodSpec]) -> Counter[HostPort]:
     return Counter(port for spec in specs for port in spec.host_ports)
 
 
-def anti_affinity(on_nodes: Iterable[PodRecord]) -> dict[PodTerm, dict[str, str]]:
+def anti_affinity(on_nodes: Iterable[PodRecord]) -> dict[PodAffinityTerm, dict[str, str]]:
     """Return the required anti-affinity terms of pods on nodes, each with the pods that state it."""
-    found: dict[PodTerm, dict[str, str]] = {}
+    found: dict[PodAffinityTerm, dict[str, str]] = {}
     for record in on_nodes:
         if record.counted is not None:
             for term in terms_of(record.pod, record.counted):
@@ -72,11 +72,11 @@ def anti_affinity(on_nodes: Iterable[PodRecord]) -> dict[PodTerm, dict[str, str]
     return found
 
 
-def claim_users(cluster: Cluster) -> dict[ClaimKey, tuple[str, ...]]:
+def claim_users(cluster: Cluster) -> dict[VolumeClaimKey, tuple[str, ...]]:
     """Return the uids of our pods that use each claim, sorted."""
-    users: dict[ClaimKey, set[str]] = {}
+    users: dict[VolumeClaimKey, set[str]] = {}
     for record in cluster.records.values():
-        for use in record.pod.claims if cluster.ours(record.pod) else ():
+        for use in record.pod.volume_claims if cluster.ours(record.pod) else ():
             users.setdefault((record.pod.namespace, use.name), set()).add(record.pod.uid)
     return {key: tuple(sorted(uids)) for key, uids in users.items()}
 
@@ -132,7 +132,7 @@ def summaries(cluster: Cluster) -> dict[str, dict[str, Counter[str]]]:
     for record in on_nodes(cluster):
         _add_running(cluster, record, sums)
     for record in cluster.records.values():
-        if record.queue and record.place is not Place.GATED:
+        if record.queue and record.state is not PodState.GATED:
             sums[record.queue]["pending"].update(record.pod.spec.request.taken)
         claim = cluster.claims.of(record.pod.uid)
         if claim is not None:

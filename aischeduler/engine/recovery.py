@@ -22,7 +22,7 @@ from aischeduler.model.actions import Action, Evict, Nominate, ReportInternalErr
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import Pod
 from aischeduler.state.claims import Claim
-from aischeduler.state.records import NOWHERE, WAITING, Place, PodRecord
+from aischeduler.state.records import NOWHERE, WAITING, PodRecord, PodState
 
 FRAMES_MAX: Final = 32
 TRACEBACK_MAX: Final = 8000
@@ -216,7 +216,7 @@ def end_quietly(cluster: Cluster, claim: Claim) -> None:
 
 
 def _wake_nominated(cluster: Cluster, owner: PodRecord) -> None:
-    if owner.place is Place.NOMINATED and owner.queue:
+    if owner.state is PodState.NOMINATED and owner.queue:
         cluster.queues[owner.queue].wake_at_once(owner, cluster.now)
 
 
@@ -289,7 +289,7 @@ def mend(cluster: Cluster, before: Mark) -> None:
     if cluster.loans.version != before.loans:
         cluster.recount_loans()
     for queue in cluster.queues.values():
-        for record in queue.in_place(Place.NOMINATED):
+        for record in queue.in_state(PodState.NOMINATED):
             if cluster.claims.of(record.pod.uid) is None:
                 queue.wake_at_once(record, cluster.now)
 
@@ -328,7 +328,7 @@ def _count_anew(cluster: Cluster, rows: Iterable[int]) -> None:
 
 def rebuild_queue(cluster: Cluster, pool: str) -> None:
     """Make the queue of a pool anew, with the pods that wait in it and those that should; all of them are tried."""
-    records = [record for record in cluster.records.values() if record.place in WAITING and record.queue in ("", pool)]
+    records = [record for record in cluster.records.values() if record.state in WAITING and record.queue in ("", pool)]
     cluster.add_queue(pool)
     for record in records:
         record.queue = ""
@@ -336,7 +336,7 @@ def rebuild_queue(cluster: Cluster, pool: str) -> None:
         cluster.withdraw(record)
         record.offered = NOWHERE
         record.visited = ()
-        if record.place is Place.GATED:
+        if record.state is PodState.GATED:
             cluster.queues[record.home].gate(record)
         else:
             cluster.queues[record.home].add(record, cluster.now)

@@ -36,12 +36,12 @@ class RowRoom:
         pods = running.table[running.slots_on(self.rows)]
         first = pods["leaving"] | (pods["evictable"] & pods["borrower"])
         lower = pods[pods["evictable"] & ~first]
-        columns = [cluster.nodes.column(resource) for resource in running.kinds.resources]
-        self.lent[columns] += running.kinds.amounts[pods["kind"][first]].sum(axis=0)
+        columns = [cluster.nodes.column(resource) for resource in running.specs.resources]
+        self.lent[columns] += running.specs.amounts[pods["spec"][first]].sum(axis=0)
         lower = lower[np.argsort(lower["priority"], kind="stable")]
         self._priorities = lower["priority"].astype(np.int64)
         self._below = np.zeros((len(lower) + 1, len(self.lent)), dtype=np.int64)
-        self._below[1:, columns] = np.cumsum(running.kinds.amounts[lower["kind"]], axis=0)
+        self._below[1:, columns] = np.cumsum(running.specs.amounts[lower["spec"]], axis=0)
         self.most = self.lent + self._below[np.searchsorted(self._priorities, highest)]
 
     def may_hold(self, request: Amounts, priority: int) -> bool:

@@ -47,13 +47,11 @@ from aischeduler.engine.unknown_pools import (
     want_again,
 )
 from aischeduler.engine.wakeups import look_anew, wake_some
-from aischeduler.model.actions import Action, ReportInternalError, Settle, Step
+from aischeduler.model.actions import Action, ReadPod, ReportInternalError, Step
 from aischeduler.model.events import (
     BindRefused,
     BudgetGone,
     BudgetSeen,
-    ClaimGone,
-    ClaimSeen,
     Event,
     EvictRefused,
     NamespaceGone,
@@ -70,6 +68,8 @@ from aischeduler.model.events import (
     ReadAnswer,
     Refreshed,
     RefreshFailed,
+    VolumeClaimGone,
+    VolumeClaimSeen,
     VolumeGone,
     VolumeSeen,
 )
@@ -79,7 +79,7 @@ from aischeduler.model.pool_summary import PoolSummary
 from aischeduler.model.unsupported_constraints import ConstraintKind
 from aischeduler.state.loans import Loan
 from aischeduler.state.queue import PoolQueue
-from aischeduler.state.records import Place, PodRecord
+from aischeduler.state.records import PodRecord, PodState
 
 SETTLES_MAX: Final = 16
 """Pods read in one decision."""
@@ -138,7 +138,7 @@ class Scheduler:
                 pool_gone(cluster, name, now)
             case BudgetSeen() | BudgetGone() | NamespaceSeen() | NamespaceGone():
                 self._observe_rules(event, now)
-            case ClaimSeen() | ClaimGone() | VolumeSeen() | VolumeGone():
+            case VolumeClaimSeen() | VolumeClaimGone() | VolumeSeen() | VolumeGone():
                 storage_changed(cluster, event)
             case BindRefused():
                 bind_refused(cluster, event, now)
@@ -220,10 +220,10 @@ class Scheduler:
         return {name: len(pools.conflicting_nodes(name)) for name in pools.names()}
 
     def waiting(self) -> dict[str, dict[str, int]]:
-        """Return per pool how many pods wait in each place of its queue."""
+        """Return per pool how many pods wait in each state in its queue."""
         queues = sorted(self._cluster.queues.items())
         return {
-            name: {place.name.lower(): count for place, count in queue.counts().items() if count}
+            name: {state.name.lower(): count for state, count in queue.counts().items() if count}
             for name, queue in queues
         }
 
@@ -245,7 +245,7 @@ class Scheduler:
     def still_assumed(self, uid: str, decision: str) -> bool:
         """Say whether the pod of this uid counts on its node by this decision, and nothing has shown it there yet."""
         record = self._cluster.records.get(uid)
-        return record is not None and record.place is Place.ASSUMED and record.decision == decision
+        return record is not None and record.state is PodState.ASSUMED and record.decision == decision
 
     def has_node(self, name: str) -> bool:
         """Say whether a node of this name is there."""
@@ -394,4 +394,4 @@ class Scheduler:
             cluster.unsettled[uid] = now + SETTLE_SECONDS
             cluster.unsettled.move_to_end(uid)
             record = cluster.records[uid]
-            actions.append(Settle(record.pod, cluster.nodes.names[record.row], record.decision))
+            actions.append(ReadPod(record.pod, cluster.nodes.names[record.row], record.decision))

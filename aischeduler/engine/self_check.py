@@ -96,20 +96,20 @@ def _pool_and_queue(cluster: Cluster, pool: str) -> Faults:
 
 def digest(cluster: Cluster) -> dict[str, str | int]:
     """Return the state in a few numbers, and as a hash that is the same for the same state."""
-    places: Counter[str] = Counter()
+    states: Counter[str] = Counter()
     told = blake2b(digest_size=8)
     for uid in sorted(cluster.records):
         record = cluster.records[uid]
-        places[record.place.name.lower()] += 1
+        states[record.state.name.lower()] += 1
         node = cluster.nodes.names[record.row] if record.counted is not None else ""
-        told.update(repr((uid, record.place.name, record.home, record.queue, node, record.loan)).encode())
+        told.update(repr((uid, record.state.name, record.home, record.queue, node, record.loan)).encode())
     for name, row in sorted(cluster.nodes.rows.items()):
         used = sorted(cluster.nodes.named(cluster.nodes.used[:, row]).items())
         told.update(repr((name, cluster.pool_of(row), used)).encode())
     return {
         "digest": told.hexdigest(),
         "pods": len(cluster.records),
-        **{f"pods_{place}": count for place, count in sorted(places.items())},
+        **{f"pods_{state}": count for state, count in sorted(states.items())},
         "nodes": len(cluster.nodes.rows),
         "pools": len(cluster.pools.pools),
         "claims": len(cluster.claims),

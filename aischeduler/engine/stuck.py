@@ -19,18 +19,18 @@ import numpy as np
 from aischeduler.engine.claiming import lifted_for, without
 from aischeduler.engine.cluster import Cluster
 from aischeduler.policies.borrowing import Lender, choose_lender
-from aischeduler.policies.preemption import Chosen, Demand, choose_victims
+from aischeduler.policies.preemption import Candidate, Preemptor, choose_victims
 from aischeduler.state.claims import Claim
 from aischeduler.state.index import Rows
-from aischeduler.state.records import Place, PodRecord
+from aischeduler.state.records import PodRecord, PodState
 
 
 @dataclass(frozen=True, slots=True)
 class Stuck:
-    """A pod that could be placed, could preempt or could borrow now, `by` which of these, and waits in `place`."""
+    """A pod that could be placed, could preempt or could borrow now, `by` which of these, and waits in `state`."""
 
     uid: str
-    place: Place
+    state: PodState
     by: str
 
 
@@ -40,7 +40,7 @@ def stuck(cluster: Cluster) -> tuple[Stuck, ...]:
         (record.home, record.pod.spec.key, record.pod.preempts)
         for queue in cluster.queues.values()
         for record in queue.records()
-        if record.place in (Place.ACTIVE, Place.BACKOFF)
+        if record.state in (PodState.ACTIVE, PodState.BACKOFF)
     }
     awake |= {
         (record.home, record.pod.spec.key, record.pod.preempts)
@@ -53,16 +53,16 @@ def stuck(cluster: Cluster) -> tuple[Stuck, ...]:
     for name in sorted(cluster.queues):
         for record in sorted(cluster.queues[name].records(), key=lambda r: r.order):
             chain = (record.home, record.pod.spec.key, record.pod.preempts)
-            if record.place in (Place.NOMINATED, Place.HELD) and name not in errands.doubts.due:
+            if record.state in (PodState.NOMINATED, PodState.HELD) and name not in errands.doubts.due:
                 first[record.pod.uid,] = record
-            elif record.place is Place.PARKED and chain not in awake and name not in seeking:
+            elif record.state is PodState.PARKED and chain not in awake and name not in seeking:
                 first.setdefault((*chain, record.pod.priority, record.pod.namespace), record)
-    return tuple(Stuck(record.pod.uid, record.place, by) for record in first.values() for by in _ways(cluster, record))
+    return tuple(Stuck(record.pod.uid, record.state, by) for record in first.values() for by in _ways(cluster, record))
 
 
 def _ways(cluster: Cluster, record: PodRecord) -> Iterator[str]:
-    match record.place:
-        case Place.PARKED:
+    match record.state:
+        case PodState.PARKED:
             if not _allowed(cluster, record):
                 return
             if node := _room(cluster, record, lifted_for(cluster, record, record.home)):
@@ -71,14 +71,14 @@ def _ways(cluster: Cluster, record: PodRecord) -> Iterator[str]:
                 yield f"preempting on {node}"
             elif lender := _lender(cluster, record):
                 yield f"borrowing from {lender}"
-        case Place.NOMINATED:
+        case PodState.NOMINATED:
             own = cluster.claims.of(record.pod.uid)
             if own is not None and (node := _room(cluster, record, (own,))):
                 yield f"taking room on {node}"
-        case Place.HELD:
+        case PodState.HELD:
             if record.message == not_allowed_text(record) and _allowed(cluster, record):
                 yield "its pool, which takes pods of its namespace"
-        case Place.GATED | Place.ACTIVE | Place.BACKOFF | Place.ASSUMED | Place.BOUND:
+        case PodState.GATED | PodState.ACTIVE | PodState.BACKOFF | PodState.ASSUMED | PodState.BOUND:
             return
 
 
@@ -107,23 +107,23 @@ def _room(cluster: Cluster, record: PodRecord, claims: tuple[Claim, ...]) -> str
 def _victims_on(cluster: Cluster, record: PodRecord) -> str:
     pool = cluster.pools.pools[record.home]
     rows = _not_offered(cluster, record.home)
-    if not len(rows) or not record.pod.preempts or not cluster.market.may_evict(pool):
+    if not len(rows) or not record.pod.preempts or not cluster.borrowing.may_evict(pool):
         return ""
-    demand = Demand(record.pod.spec, record.pod.priority)
+    preemptor = Preemptor(record.pod.spec, record.pod.priority)
     with without(cluster, lifted_for(cluster, record, record.home)):
-        chosen = choose_victims(demand, cluster.runner, cluster.running, rows, cluster.budgets)
-    if not isinstance(chosen, Chosen) or not chosen.victims:
+        chosen = choose_victims(preemptor, cluster.runner, cluster.running, rows, cluster.budgets)
+    if not isinstance(chosen, Candidate) or not chosen.victims:
         return ""
     return f"{cluster.nodes.names[chosen.row]} {chosen.victims}"
 
 
 def _lender(cluster: Cluster, record: PodRecord) -> str:
-    found = choose_lender(cluster.market, record.home, cluster.ask(record.pod.spec, record.home), (record.home,))
+    found = choose_lender(cluster.borrowing, record.home, cluster.ask(record.pod.spec, record.home), (record.home,))
     if not isinstance(found, Lender):
         return ""
     queue, errands = cluster.queues[found.name], cluster.errands
     noted, counts = errands.relook.get(found.name), queue.counts()
-    tried = counts[Place.ACTIVE] + counts[Place.BACKOFF]
+    tried = counts[PodState.ACTIVE] + counts[PodState.BACKOFF]
     awaited = found.name in errands.lending or found.name in errands.doubts.due
     looked_at_again = awaited or (noted is not None and (noted != queue.version or tried))
     offered = any(cluster.pool_of(row) == found.name for row in cluster.offers)

@@ -56,7 +56,7 @@ def summarize(cluster: Cluster) -> tuple[PoolSummary, ...]:
                 nodes=len(nodes.rows_of_pool(number)),
                 pods=named["used"][PODS],
                 pending_pods=named["pending"][PODS],
-                preemption=cluster.market.may_evict(pool) and not pool.invalid,
+                preemption=cluster.borrowing.may_evict(pool) and not pool.invalid,
                 borrowing=not (pool.disable_borrowing or pool.invalid),
                 sharing=not (pool.disable_sharing or pool.invalid),
                 **named,
@@ -81,13 +81,13 @@ def _running(cluster: Cluster) -> tuple[Sums, Sums]:
 
 def _sums(cluster: Cluster, groups: Sums, slots: Slots, count: int) -> Sums:
     """Sum up what the pods of these slots ask for by group: [group, column]."""
-    nodes, kinds = cluster.nodes, cluster.running.kinds
-    columns = [nodes.column(resource) for resource in kinds.resources]
+    nodes, specs = cluster.nodes, cluster.running.specs
+    columns = [nodes.column(resource) for resource in specs.resources]
     sums = np.zeros((count, len(nodes.used)), dtype=np.int64)
-    # Pods of one group and kind are counted first: there are far fewer kinds than pods.
-    size = len(kinds.amounts)
-    keys, pods = np.unique(groups * size + cluster.running.table["kind"][slots], return_counts=True)
-    amounts = kinds.amounts[keys % size] * pods[:, None]
+    # Pods of one group and kind are counted first: there are far fewer specs than pods.
+    size = len(specs.amounts)
+    keys, pods = np.unique(groups * size + cluster.running.table["spec"][slots], return_counts=True)
+    amounts = specs.amounts[keys % size] * pods[:, None]
     for i, column in enumerate(columns):
         np.add.at(sums[:, column], keys // size, amounts[:, i])
     return sums
@@ -100,10 +100,10 @@ def _claimed(cluster: Cluster, pool: str) -> Sums:
     for claim in cluster.claims.in_pool(pool):
         claimed = by_row.setdefault(claim.row, np.zeros(len(nodes.used), dtype=np.int64))
         claimed += nodes.request(claim.spec)
-    columns = [nodes.column(resource) for resource in running.kinds.resources]
+    columns = [nodes.column(resource) for resource in running.specs.resources]
     for row, claimed in by_row.items():
         pods = running.table[running.slots_on(np.array([row], dtype=np.intp))]
-        claimed[columns] -= running.kinds.amounts[pods["kind"][pods["leaving"]]].sum(axis=0)
+        claimed[columns] -= running.specs.amounts[pods["spec"][pods["leaving"]]].sum(axis=0)
         np.maximum(claimed, 0, out=claimed)
     return sum(by_row.values(), np.zeros(len(nodes.used), dtype=np.int64))
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from enum import StrEnum
 
-from aischeduler.model.actions import Cause, Step
+from aischeduler.model.actions import EvictionCause, Step
 from aischeduler.policies.borrowing import LenderRefusal
 
 
@@ -30,7 +30,7 @@ class Tally:
         """Searches for a lender, by home."""
         self.borrow_refusals: Counter[tuple[str, LenderRefusal]] = Counter()
         """Lenders that refused, by home and reason; a home that does not borrow refuses itself."""
-        self.evictions: Counter[tuple[str, Cause]] = Counter()
+        self.evictions: Counter[tuple[str, EvictionCause]] = Counter()
         """Evictions asked for, by the pool of the node."""
         self.net_saves: Counter[str] = Counter()
         """Pods that were placed only because the five-minute net brought them back, by existing pool of its queue."""

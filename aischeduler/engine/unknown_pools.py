@@ -19,7 +19,7 @@ from aischeduler.model.actions import ListPools, ReadPool, ReportWaiting
 from aischeduler.model.events import PoolRead, PoolUnread
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.node import Node
-from aischeduler.state.records import Place, PodRecord
+from aischeduler.state.records import PodRecord, PodState
 
 MISSING_SECONDS: Final = 1.0
 """How long a Pool that was read to be missing counts as missing: its watch may lag when it is created later."""
@@ -138,7 +138,7 @@ def pool_read(cluster: Cluster, event: PoolRead, now: float) -> None:
     for record in _waiting(cluster, event.name, cluster.unknown_pools.reading.pop(event.name, {})):
         if not event.found:
             record.missing_pool = (event.name, now)
-        if record.place is Place.HELD:
+        if record.state is PodState.HELD:
             cluster.queue_of(record).wake_at_once(record, now)
     for action in begin_reads(cluster):
         cluster.say(DEFAULT_POOL, action)

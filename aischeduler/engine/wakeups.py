@@ -25,10 +25,10 @@ from aischeduler.engine.lending import NEVER_LOOKED, borrowers, guarded, note_bl
 from aischeduler.engine.recovery import judging_failed
 from aischeduler.engine.row_room import RowRoom
 from aischeduler.model.node import Node
-from aischeduler.policies.borrowing import may_borrow, wanted_at_home
-from aischeduler.policies.preemption import Chosen, Demand, choose_victims
+from aischeduler.policies.borrowing import may_borrow, wanted_by_home_pods
+from aischeduler.policies.preemption import Candidate, Preemptor, choose_victims
 from aischeduler.state.index import Rows
-from aischeduler.state.records import NOWHERE, Place, PodRecord
+from aischeduler.state.records import NOWHERE, PodRecord, PodState
 from aischeduler.state.trial import Trial
 from aischeduler.state.waiting_class import WaitingClass
 
@@ -90,7 +90,7 @@ def wake_some(cluster: Cluster, pool: str, now: float) -> None:
     waking, queue = cluster.errands.waking[pool], cluster.queues[pool]
     for _ in range(min(WOKEN_AT_ONCE, len(waking))):
         _, record = waking.popitem(last=False)
-        if record.queue == pool and record.place is Place.NOMINATED:
+        if record.queue == pool and record.state is PodState.NOMINATED:
             queue.wake_at_once(record, now)
         else:
             queue.wake_next(record.pod, now, at_once=True)
@@ -113,15 +113,15 @@ def look_anew(cluster: Cluster, now: float) -> None:
         queue = cluster.queues[pool]
         cluster.errands.review.add(pool)
         cluster.errands.seeking.setdefault(pool, None)
-        wake_later(cluster, pool, [*queue.in_place(Place.NOMINATED), *(alike.head for alike in queue.parked())])
+        wake_later(cluster, pool, [*queue.in_state(PodState.NOMINATED), *(alike.head for alike in queue.parked())])
 
 
 def _heads_for(cluster: Cluster, pool: str, rows: Rows) -> list[PodRecord]:
     """Return the pods that may fit on some of these rows, one of each class, and all owners of claims elsewhere."""
     queue, nodes = cluster.queues[pool], cluster.nodes
-    evicts = cluster.market.may_evict(cluster.pools.pools[pool])
+    evicts = cluster.borrowing.may_evict(cluster.pools.pools[pool])
     room = nodes.allocatable[:, rows] if evicts else nodes.allocatable[:, rows] - nodes.used[:, rows]
-    return [*queue.in_place(Place.NOMINATED), *(alike.head for alike in queue.parked_within(room.max(axis=1)))]
+    return [*queue.in_state(PodState.NOMINATED), *(alike.head for alike in queue.parked_within(room.max(axis=1)))]
 
 
 def could_use(cluster: Cluster, record: PodRecord, rows: Rows) -> bool:
@@ -133,7 +133,7 @@ def could_use(cluster: Cluster, record: PodRecord, rows: Rows) -> bool:
     spec = record.pod.spec
     if cluster.runner.passes(spec, rows).any():
         return True
-    evicts = cluster.market.may_evict(pool) and record.pod.preempts and not awaits_view(cluster, record)
+    evicts = cluster.borrowing.may_evict(pool) and record.pod.preempts and not awaits_view(cluster, record)
     behind = [claim for row in rows.tolist() for claim in cluster.claims.on_row(row) if record.order < claim.turn]
     if not behind and not evicts:
         return False
@@ -141,15 +141,15 @@ def could_use(cluster: Cluster, record: PodRecord, rows: Rows) -> bool:
         trial.evict_all((claim.spec, claim.row) for claim in behind)
         if behind and cluster.runner.passes(spec, rows).any():
             return True
-        demand = Demand(spec, record.pod.priority)
+        preemptor = Preemptor(spec, record.pod.priority)
         return evicts and isinstance(
-            choose_victims(demand, cluster.runner, cluster.running, rows, cluster.budgets), Chosen
+            choose_victims(preemptor, cluster.runner, cluster.running, rows, cluster.budgets), Candidate
         )
 
 
 def _offer_at_home(cluster: Cluster, room: RowRoom, node: Node, now: float) -> None:
     queue = cluster.queues[room.pool]
-    if cluster.market.may_evict(cluster.pools.pools[room.pool]):
+    if cluster.borrowing.may_evict(cluster.pools.pools[room.pool]):
         room.evict(cluster, queue.first_parked.pod.priority)
 
     def wake(alike: WaitingClass) -> bool | None:
@@ -220,7 +220,7 @@ def _offer_abroad(cluster: Cluster, room: RowRoom, node: Node, now: float) -> No
     queues = borrowers(cluster, room.pool)
     if not queues:
         return
-    if wanted_at_home(cluster.market, room.pool, room.rows)[0]:
+    if wanted_by_home_pods(cluster.borrowing, room.pool, room.rows)[0]:
         note_blocked(cluster, (room.pool,))
         return
 
@@ -230,7 +230,7 @@ def _offer_abroad(cluster: Cluster, room: RowRoom, node: Node, now: float) -> No
             return None
         if not cluster.runner.passes(alike.spec, room.rows)[0]:
             return False
-        if not may_borrow(cluster.market, head.home, room.pool, alike.spec):
+        if not may_borrow(cluster.borrowing, head.home, room.pool, alike.spec):
             return False
         room.take(cluster.queues[head.home].request(alike))
         cluster.offer(head, room.row)

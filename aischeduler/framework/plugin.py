@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod, PodSpec
-from aischeduler.model.pool import Placement
+from aischeduler.model.pool import PlacementStrategy
 from aischeduler.state.excerpt import Excerpt
 from aischeduler.state.index import Mask
 
@@ -28,11 +28,11 @@ Scores = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class PlacementRequest:
     """One class of pods asking for a node: what it is, and which nodes its pool prefers."""
 
     spec: PodSpec
-    placement: Placement
+    placement: PlacementStrategy
 
 
 class Filter(Protocol):
@@ -81,7 +81,7 @@ class Score(Protocol):
     normalize: bool
     reverse: bool
 
-    def score(self, ask: Ask, at: Excerpt) -> Scores | None:
+    def score(self, ask: PlacementRequest, at: Excerpt) -> Scores | None:
         """Return a vector as long as `at`; only rows that passed every filter are meaningful."""
         ...
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from aischeduler.framework.plugin import AmountFilter, Ask, Filter, Plugins, Scores
+from aischeduler.framework.plugin import AmountFilter, Filter, PlacementRequest, Plugins, Scores
 from aischeduler.model.node import Node
 from aischeduler.model.pod import PodSpec
 from aischeduler.state.classes import INFEASIBLE, Classes, ClassView
@@ -43,7 +43,7 @@ class Runner:
         self._preferences = tuple(s for s in plugins.scores if s.normalize)
         self._live_scores = tuple(s for s in plugins.scores if not s.normalize)
 
-    def best(self, ask: Ask, rows: Rows) -> tuple[int, int] | None:
+    def best(self, ask: PlacementRequest, rows: Rows) -> tuple[int, int] | None:
         """Return the best row for the pod among `rows` and how many would do; None when none does.
 
         Only of a class that comes back is anything remembered: where no two pods are alike that would never pay.
@@ -63,7 +63,7 @@ class Runner:
             return int(candidates[int(keys.argmax())]), feasible
         return int(rows[int(keys.argmax())]), feasible
 
-    def _best_once(self, ask: Ask, rows: Rows) -> tuple[int, int] | None:
+    def _best_once(self, ask: PlacementRequest, rows: Rows) -> tuple[int, int] | None:
         """Return what `best` does, by a look at these rows alone."""
         at = Excerpt(self.nodes, rows)
         feasible = self.allowed(ask.spec, rows) & _passing(self._live_filters, ask.spec, at)
@@ -78,7 +78,7 @@ class Runner:
                 keys = keys + score.weight * NODES_MAX * normalized(raw, reverse=score.reverse)
         return int(candidates[int(keys.argmax())]), len(candidates)
 
-    def feasible(self, ask: Ask) -> Mask:
+    def feasible(self, ask: PlacementRequest) -> Mask:
         """Return a mask over all rows of the table: where the pod passes every filter."""
         mask: Mask = self._view(ask).keys != INFEASIBLE
         return mask
@@ -117,7 +117,7 @@ class Runner:
         """Say whether no filter rules the node out for this class by what the node is."""
         return all(rule.helps(spec, node) for rule in self.plugins.filters)
 
-    def diagnose(self, ask: Ask, rows: Rows) -> Diagnosis:
+    def diagnose(self, ask: PlacementRequest, rows: Rows) -> Diagnosis:
         """Say why no row would do: each row counts for the first filter that refuses it."""
         nodes = self.nodes
         view = self._classes.view(ask.spec, ask.placement, nodes.width)
@@ -145,7 +145,7 @@ class Runner:
             left = Excerpt(self.nodes, left.rows[mask])
         return diagnosis(len(rows), reasons)
 
-    def _view(self, ask: Ask) -> ClassView:
+    def _view(self, ask: PlacementRequest) -> ClassView:
         nodes = self.nodes
         view = self._classes.view(ask.spec, ask.placement, nodes.width)
         if view.static_version != nodes.static_version:
@@ -163,7 +163,7 @@ class Runner:
         view.version = nodes.version
         return view
 
-    def _read_static(self, view: ClassView, ask: Ask) -> None:
+    def _read_static(self, view: ClassView, ask: PlacementRequest) -> None:
         rows = np.arange(self.nodes.width, dtype=np.intp)
         view.static = self.allowed(ask.spec, rows)
         raws = ((score, score.score(ask, Excerpt(self.nodes, rows))) for score in self._preferences)
@@ -172,7 +172,7 @@ class Runner:
         )
         view.static_version = self.nodes.static_version
 
-    def _score(self, view: ClassView, ask: Ask, rows: Rows) -> None:
+    def _score(self, view: ClassView, ask: PlacementRequest, rows: Rows) -> None:
         at = Excerpt(self.nodes, rows)
         feasible = view.static.take(rows) & _passing(self._live_filters, ask.spec, at)
         if np.count_nonzero(feasible) < len(rows):
@@ -181,7 +181,7 @@ class Runner:
         if len(at):
             view.keys[at.rows] = self._keys(ask, at)
 
-    def _keys(self, ask: Ask, at: Excerpt) -> Column:
+    def _keys(self, ask: PlacementRequest, at: Excerpt) -> Column:
         """Return the scores without preferences and the tie ranks as one number each."""
         total: Scores | int = 0
         for score in self._live_scores:

@@ -3,12 +3,12 @@
 Laws:
 - A refusal is reported only when the server said it, when the pod was read and is not bound, or when nothing was sent.
 - What nobody knows is read until somebody does; there is no outcome by time alone. A server that answers and does not
-  tell keeps no task for long: such a Binding is in doubt until the pod is read by a `Settle`, or its watch has told.
+  tell keeps no task for long: such a Binding is in doubt until the pod is read by a `ReadPod`, or its watch has told.
 - A Binding is sent only while the engine still counts on it: its pod is assumed by this decision, its node is there,
   and it was decided not long ago.
 - When the API server is tired, all tasks wait, together with those of the evictor and of the reports.
 - A bug of ours is told. One that comes up before an outcome leads to a look at the pod, as every unclear answer does;
-  an outcome that nobody could be told of is settled by the next `Settle`.
+  an outcome that nobody could be told of is settled by the next `ReadPod`.
 
 Source: fault behaviour of pods/binding (fencing by uid and by the node name already set).
 """
@@ -37,7 +37,7 @@ from aischeduler.kube.pod_writes import (
     unavailable,
 )
 from aischeduler.kube.work_queue import WorkQueue
-from aischeduler.model.actions import Bind, Settle
+from aischeduler.model.actions import Bind, ReadPod
 from aischeduler.model.events import BindRefused
 from aischeduler.model.pod import Pod
 
@@ -57,7 +57,7 @@ _TIRED: Final = frozenset((408, 429, 502, 503, 504))
 Outcome = BindAccepted | BindRefused
 Done = Callable[[Bind, Outcome, float], None]
 """Hears the outcome of a Binding, and after how many seconds since it was submitted."""
-ReadPod = Callable[[Pod], Awaitable[Pod | None]]
+PodGetter = Callable[[Pod], Awaitable[Pod | None]]
 """Read a pod as it now is: None where no pod of its name exists; raises ApiError."""
 
 
@@ -101,7 +101,7 @@ class Binder:
     """Binds what is submitted; `work_queue` is what has no outcome yet."""
 
     def __init__(
-        self, connections: ConnectionPool, read_pod: ReadPod, timing: Timing, terms: BindTerms, failed: Failed
+        self, connections: ConnectionPool, read_pod: PodGetter, timing: Timing, terms: BindTerms, failed: Failed
     ) -> None:
         self.work_queue: WorkQueue[PendingBinding] = WorkQueue(_ahead(terms.in_flight))
         self.answered = asyncio.Event()
@@ -153,7 +153,7 @@ class Binder:
         oldest = next(iter(self._held.values()), None)
         return self._timing.clock() - oldest.since if oldest is not None else 0.0
 
-    def has_lost(self, looked: Settle) -> bool:
+    def has_lost(self, looked: ReadPod) -> bool:
         """Say whether no Binding of an assumption is held here: its outcome was told, or a bug has lost it."""
         uid = looked.pod.uid
         return uid not in self._held and self._terms.engine.still_assumed(uid, looked.decision)
@@ -173,7 +173,7 @@ class Binder:
             for number in range(BIND_IN_FLIGHT_MAX):
                 group.create_task(self._bind_all(number, done), name=f"binder {number}")
 
-    def settled(self, looked: Settle, pod: Pod | None, done: Done) -> None:
+    def settled(self, looked: ReadPod, pod: Pod | None, done: Done) -> None:
         """Hear how the pod of a Binding that may be in doubt was read to be."""
         submitted = self._doubtful.get(looked.pod.uid)
         if submitted is None or submitted.action.decision != looked.decision:

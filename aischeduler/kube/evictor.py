@@ -23,7 +23,7 @@ from aischeduler.kube.known_objects import version_number
 from aischeduler.kube.pod_writes import Throttled, Unauthenticated, Unknown, time_text
 from aischeduler.kube.work_queue import WorkQueue
 from aischeduler.model.actions import Evict
-from aischeduler.model.events import EvictRefused, Spared
+from aischeduler.model.events import EvictRefusal, EvictRefused
 
 IN_FLIGHT: Final = 16
 """Evictions that are carried out at one time."""
@@ -129,7 +129,7 @@ class Evictor:
 
 
 def _given_up(action: Evict) -> EvictRefused:
-    return EvictRefused(action.victim.uid, Spared.UNAVAILABLE, "a bug of the scheduler")
+    return EvictRefused(action.victim.uid, EvictRefusal.UNAVAILABLE, "a bug of the scheduler")
 
 
 def _version(body: bytes) -> int:

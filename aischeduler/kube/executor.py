@@ -34,18 +34,18 @@ from aischeduler.model.actions import (
     CreatePool,
     Evict,
     ListPools,
+    LogLoanChange,
+    LogPoolEdit,
     Nominate,
+    ReadPod,
     ReadPool,
     Refresh,
     ReportInternalError,
     ReportPool,
     ReportWaiting,
-    Settle,
-    TellEdited,
-    TellTurned,
     Warn,
 )
-from aischeduler.model.events import BindRefused, Event, EvictRefused, Spared
+from aischeduler.model.events import BindRefused, Event, EvictRefusal, EvictRefused
 from aischeduler.model.pod import Pod
 
 SETTLERS: Final = 4
@@ -55,7 +55,9 @@ SETTLES_MAX: Final = 1000
 POOLS_REMEMBERED_MAX: Final = 1000
 """Pools whose last logged conditions we remember."""
 
-Other = ReadPool | ListPools | Refresh | Warn | ReportPool | CreatePool | TellTurned | TellEdited | ReportInternalError
+Other = (
+    ReadPool | ListPools | Refresh | Warn | ReportPool | CreatePool | LogLoanChange | LogPoolEdit | ReportInternalError
+)
 """Actions that are not about where one pod runs."""
 Observed = Callable[[Bind | Evict, str, float], None]
 """Hears of each Binding and eviction that has come to an end: its outcome in one word, and its seconds."""
@@ -105,7 +107,7 @@ class Executor:
         self._failed = instruments.failed
         self._observed = instruments.observed
         self._seldom = LogSampler(instruments.clock)
-        self._settles: asyncio.Queue[Settle] = asyncio.Queue(SETTLES_MAX)
+        self._settles: asyncio.Queue[ReadPod] = asyncio.Queue(SETTLES_MAX)
         self._conditions: LRUCache[str, tuple[Condition, ...]] = LRUCache(POOLS_REMEMBERED_MAX)
 
     def perform(self, actions: Iterable[Action]) -> None:
@@ -127,14 +129,14 @@ class Executor:
                 self._log_evict(action)
                 if not accepted:
                     message = "too many evictions wait"
-                    self._evicted(action, EvictRefused(action.victim.uid, Spared.UNAVAILABLE, message), 0.0)
+                    self._evicted(action, EvictRefused(action.victim.uid, EvictRefusal.UNAVAILABLE, message), 0.0)
             case ReportWaiting():
                 self._workers.reports.waiting(action)
                 self._log_waiting(action)
             case Nominate():
                 self._workers.reports.nominated(action)
                 self._log_nominated(action)
-            case Settle():
+            case ReadPod():
                 if not self._settles.full():  # the core asks again after a while
                     self._settles.put_nowait(action)
             case _:
@@ -152,7 +154,7 @@ class Executor:
                 self._log_pool(action)
             case CreatePool():
                 self._workers.reports.create(action)
-            case TellTurned() | TellEdited() | ReportInternalError():
+            case LogLoanChange() | LogPoolEdit() | ReportInternalError():
                 self._log_only(action)
             case _:
                 assert_never(action)
@@ -206,7 +208,7 @@ class Executor:
             except Exception as error:  # noqa: BLE001 - a bug costs one look at a pod; the core asks again
                 self._failed("settler", error)
 
-    async def _settle(self, action: Settle) -> None:
+    async def _settle(self, action: ReadPod) -> None:
         """Read a pod and tell what follows of what we did to it; where it is not read, the core asks again."""
         binder = self._workers.binder
         unheld = binder.has_lost(action)
@@ -226,7 +228,7 @@ class Executor:
             else:
                 binder.settled(action, pod, self._bound)
 
-    def _settle_lost(self, action: Settle, pod: Pod | None) -> None:
+    def _settle_lost(self, action: ReadPod, pod: Pod | None) -> None:
         """Free the room of a pod that is not bound and of which no Binding is under way."""
         why = "no Binding of this decision is under way"
         outcome = settle(action, pod, why) or unavailable(action, why)
@@ -235,7 +237,7 @@ class Executor:
             fields = {**_named(action.pod), "decision": action.decision, "node": action.node}
             self._log.warning("bind refused", **fields, refusal=str(outcome.refusal), reason=outcome.message)
 
-    def _settle_eviction(self, action: Settle, pod: Pod | None) -> None:
+    def _settle_eviction(self, action: ReadPod, pod: Pod | None) -> None:
         """Tell the core of an eviction that came to nothing, which the watch's own words do not say."""
         refused = lost(action, pod)
         if refused is not None:
@@ -267,15 +269,15 @@ class Executor:
             fields = {**_named(action.pod), "pool": action.pool, "decision": action.decision, "node": action.node}
             self._log.info("nominated", **fields, reason=what)
 
-    def _log_only(self, action: TellTurned | TellEdited | ReportInternalError) -> None:
+    def _log_only(self, action: LogLoanChange | LogPoolEdit | ReportInternalError) -> None:
         if isinstance(action, ReportInternalError):
             self._log_internal_error(action)
         else:
             self._log_edit(action)
 
-    def _log_edit(self, action: TellTurned | TellEdited) -> None:
+    def _log_edit(self, action: LogLoanChange | LogPoolEdit) -> None:
         """Log what was edited, or whom an edit turned: a line for each pod, or one where they are too many."""
-        if isinstance(action, TellEdited):
+        if isinstance(action, LogPoolEdit):
             self._log.info("pool edited", pool=action.name, reason=", ".join(action.changes))
             return
         lent = action.pool != action.home_pool

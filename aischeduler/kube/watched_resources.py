@@ -30,8 +30,6 @@ from aischeduler.kube.decode_storage import ClaimDocument, VolumeDocument, read_
 from aischeduler.model.events import (
     BudgetGone,
     BudgetSeen,
-    ClaimGone,
-    ClaimSeen,
     Event,
     NamespaceGone,
     NodeGone,
@@ -40,6 +38,8 @@ from aischeduler.model.events import (
     PodSeen,
     PoolGone,
     PoolSeen,
+    VolumeClaimGone,
+    VolumeClaimSeen,
     VolumeGone,
     VolumeSeen,
 )
@@ -234,8 +234,8 @@ def claims() -> Resource[ClaimDocument]:
         line=msgspec.json.Decoder(Line[ClaimDocument]),
         page=msgspec.json.Decoder(Page[ClaimDocument]),
         document=msgspec.json.Decoder(ClaimDocument),
-        seen=lambda document: ClaimSeen(read_claim(document)),
-        gone=lambda namespace, name, _uid: ClaimGone(namespace, name),
+        seen=lambda document: VolumeClaimSeen(read_claim(document)),
+        gone=lambda namespace, name, _uid: VolumeClaimGone(namespace, name),
         quiet=True,
     )
 

@@ -52,7 +52,7 @@ class ReportWaiting:
     decision: str
 
 
-class Cause(StrEnum):
+class EvictionCause(StrEnum):
     """Why a pod is evicted."""
 
     PREEMPTED = "Preempted"
@@ -75,7 +75,7 @@ class Evict:
     node: str
     pool: str
     home_pool: str
-    cause: Cause
+    cause: EvictionCause
     beneficiary: Pod | None
     decision: str
 
@@ -85,7 +85,7 @@ class Evict:
         if self.beneficiary is None:
             why = "it does not share any more, or its lendingLimit went down"
             return f"Evicted from node {self.node}: the pool {self.pool} lends this room no more; {why}"
-        reclaimed = self.cause is Cause.RECLAIMED
+        reclaimed = self.cause is EvictionCause.RECLAIMED
         pool = f"pool {self.pool}"
         why = f"{pool} took back lent room" if reclaimed else f"its priority is higher than this pod's in {pool}"
         by = self.beneficiary
@@ -103,7 +103,7 @@ class Nominate:
 
 
 @dataclass(frozen=True, slots=True)
-class Settle:
+class ReadPod:
     """Read this pod: its Binding was accepted or sent long ago and the watch has not shown it.
 
     Where it is `evicted`, it is its eviction that was asked for long ago and of which nothing was heard. A pod that is
@@ -193,7 +193,7 @@ class CreatePool:
 
 
 @dataclass(frozen=True, slots=True)
-class TellTurned:
+class LogLoanChange:
     """Tell the log that `count` running pods became loans of `pool`, or came home to it, by an edit of whatever it was.
 
     `home_pool` is their own pool; where it is `pool`, they came home. `pods` are they, or none where they are too many.
@@ -206,7 +206,7 @@ class TellTurned:
 
 
 @dataclass(frozen=True, slots=True)
-class TellEdited:
+class LogPoolEdit:
     """Tell the log which fields of a Pool's spec were edited: each is a few words."""
 
     name: str
@@ -261,14 +261,14 @@ Action = (
     | ReportWaiting
     | Evict
     | Nominate
-    | Settle
+    | ReadPod
     | ReadPool
     | ListPools
     | Refresh
     | Warn
     | ReportPool
     | CreatePool
-    | TellTurned
-    | TellEdited
+    | LogLoanChange
+    | LogPoolEdit
     | ReportInternalError
 )

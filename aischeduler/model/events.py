@@ -120,14 +120,14 @@ class NamespaceGone:
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimSeen:
+class VolumeClaimSeen:
     """A PersistentVolumeClaim as it now is."""
 
     claim: VolumeClaim
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimGone:
+class VolumeClaimGone:
     """No PersistentVolumeClaim of this name exists any more."""
 
     namespace: str
@@ -148,7 +148,7 @@ class VolumeGone:
     name: str
 
 
-class Spared(StrEnum):
+class EvictRefusal(StrEnum):
     """Why a victim was not evicted."""
 
     BUDGET = "Budget"
@@ -166,7 +166,7 @@ class EvictRefused:
     """The pod of this uid was not evicted. That it is already gone is no refusal: the watch says so."""
 
     uid: str
-    why: Spared
+    why: EvictRefusal
     message: str
 
 
@@ -218,8 +218,8 @@ Event = (
     | BudgetGone
     | NamespaceSeen
     | NamespaceGone
-    | ClaimSeen
-    | ClaimGone
+    | VolumeClaimSeen
+    | VolumeClaimGone
     | VolumeSeen
     | VolumeGone
     | BindRefused

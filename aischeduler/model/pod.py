@@ -5,10 +5,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from aischeduler.model.resources import Request
-from aischeduler.model.selectors import Labels, NodeTerm, PreferredTerm
-from aischeduler.model.unsupported_constraints import Constraint, PodTerm
-from aischeduler.model.volumes import ClaimUse
+from aischeduler.model.resources import PodRequest
+from aischeduler.model.selectors import Labels, NodeSelectorTerm, PreferredSchedulingTerm
+from aischeduler.model.unsupported_constraints import Constraint, PodAffinityTerm
+from aischeduler.model.volumes import VolumeClaimUse
 
 PENDING: Final = "Pending"
 RUNNING: Final = "Running"
@@ -43,23 +43,21 @@ class PodSpec:
 
     `key` identifies the spec: equal keys mean equal specs, so that classes are found without comparing fields.
     `required` is None where the pod requires nothing; an empty tuple matches no node.
-    `node_name` is the node that a pod asks for by name before it is placed; bound pods leave it empty.
     `invalid` is the reason why no node can ever be right (a malformed quantity), naming the field; else empty.
     `unsupported_constraints` are hard constraints that no rule looks at: they hold the pod, or it is warned of them.
     `anti_affinity` are the required terms about pods that must not be near it: on a node they hold others.
     """
 
     key: bytes
-    request: Request
+    request: PodRequest
     node_selector: tuple[tuple[str, str], ...] = ()
-    required: tuple[NodeTerm, ...] | None = None
-    preferred: tuple[PreferredTerm, ...] = ()
+    required: tuple[NodeSelectorTerm, ...] | None = None
+    preferred: tuple[PreferredSchedulingTerm, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     host_ports: tuple[HostPort, ...] = ()
-    node_name: str = ""
     invalid: str = ""
     unsupported_constraints: tuple[Constraint, ...] = ()
-    anti_affinity: tuple[PodTerm, ...] = ()
+    anti_affinity: tuple[PodAffinityTerm, ...] = ()
 
 
 class Pod(Struct, frozen=True, gc=False):
@@ -70,7 +68,7 @@ class Pod(Struct, frozen=True, gc=False):
     `created_seconds` is its creationTimestamp and `started_seconds` its status.startTime, in unix seconds, 0 where
     absent; `gates` are the names of its scheduling gates. `preempts` is False for preemptionPolicy Never. `guarded`
     pods are of a DaemonSet or mirror a static pod: evicting one frees nothing. `nominated_node` is what its status
-    says; `grace_seconds` how long a terminating pod may take; `claims` are the volume claims that it uses.
+    says; `grace_seconds` how long a terminating pod may take; `volume_claims` are those that it uses.
     `said_to_wait` tells that the status of a pod without a node says so (PodScheduled is False), and since when.
     """
 
@@ -92,7 +90,7 @@ class Pod(Struct, frozen=True, gc=False):
     started_seconds: int = 0
     nominated_node: str = ""
     grace_seconds: int = 0
-    claims: tuple[ClaimUse, ...] = ()
+    volume_claims: tuple[VolumeClaimUse, ...] = ()
     said_to_wait: bool = False
 
     @property

@@ -7,7 +7,7 @@ from aischeduler.model.resources import ResourceList
 from aischeduler.model.selectors import LabelSelector
 
 
-class Placement(StrEnum):
+class PlacementStrategy(StrEnum):
     """Which of the nodes that fit a pool prefers."""
 
     SPREAD = "Spread"
@@ -50,7 +50,7 @@ class Pool:
     uid: str = ""
     generation: int = 0
     selector: LabelSelector | None = None
-    placement: Placement | None = None
+    placement: PlacementStrategy | None = None
     disable_preemption: bool = False
     disable_borrowing: bool = False
     disable_sharing: bool = False

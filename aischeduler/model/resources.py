@@ -23,7 +23,7 @@ SCORE_MEMORY_BYTES: Final = 200 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Container:
+class ContainerRequest:
     """What one container asks for; a sidecar is an init container that keeps running."""
 
     requests: ResourceList
@@ -31,7 +31,7 @@ class Container:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class PodRequest:
     """What a pod asks of a node.
 
     `amounts` decide whether it fits; `score_cpu_milli` and `score_memory_bytes` stand for it in scores, where
@@ -48,7 +48,7 @@ class Request:
         return {**self.amounts, PODS: 1}
 
 
-def parse_amounts(field: str, quantities: Mapping[str, str]) -> dict[str, int]:
+def parse_resource_list(field: str, quantities: Mapping[str, str]) -> dict[str, int]:
     """Read a resource list; raises QuantityError naming field and resource, also for an amount below zero."""
     amounts: dict[str, int] = {}
     for name, text in quantities.items():
@@ -63,11 +63,11 @@ def parse_amounts(field: str, quantities: Mapping[str, str]) -> dict[str, int]:
 
 
 def pod_request(
-    containers: Iterable[Container],
-    init_containers: Iterable[Container],
+    containers: Iterable[ContainerRequest],
+    init_containers: Iterable[ContainerRequest],
     pod_level: ResourceList,
     overhead: ResourceList,
-) -> Request:
+) -> PodRequest:
     """Sum up a pod: containers and sidecars, or the largest init step, then pod-level amounts, then overhead.
 
     `init_containers` are in their order: a plain one runs beside the sidecars declared before it. Amounts that
@@ -77,7 +77,7 @@ def pod_request(
     amounts = dict(_peak([c.requests for c in containers], init_containers))
     scored = _peak(
         [_scored(c.requests) for c in containers],
-        [Container(_scored(c.requests), sidecar=c.sidecar) for c in init_containers],
+        [ContainerRequest(_scored(c.requests), sidecar=c.sidecar) for c in init_containers],
     )
     amounts.update(pod_level)
     scored.update(pod_level)
@@ -85,14 +85,14 @@ def pod_request(
         amounts[name] = amounts.get(name, 0) + amount
         scored[name] = scored.get(name, 0) + amount
     kept = {name: amount for name, amount in sorted(amounts.items()) if amount > 0}
-    return Request(kept, scored.get(CPU, 0), scored.get(MEMORY, 0))
+    return PodRequest(kept, scored.get(CPU, 0), scored.get(MEMORY, 0))
 
 
 def _scored(requests: ResourceList) -> ResourceList:
     return {CPU: requests.get(CPU, SCORE_CPU_MILLI), MEMORY: requests.get(MEMORY, SCORE_MEMORY_BYTES)}
 
 
-def _peak(containers: Iterable[ResourceList], init_containers: Iterable[Container]) -> dict[str, int]:
+def _peak(containers: Iterable[ResourceList], init_containers: Iterable[ContainerRequest]) -> dict[str, int]:
     """Return per resource the most that is asked at one time over the pod's life."""
     running: dict[str, int] = {}
     for requests in containers:

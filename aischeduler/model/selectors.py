@@ -89,7 +89,7 @@ class LabelSelector:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeTerm:
+class NodeSelectorTerm:
     """A node selector term: its expressions on labels and its fields on the node's name are ANDed."""
 
     expressions: tuple[Requirement, ...] = ()
@@ -110,14 +110,14 @@ class NodeTerm:
 
 
 @dataclass(frozen=True, slots=True)
-class PreferredTerm:
+class PreferredSchedulingTerm:
     """A term with the weight (1 to 100) that a node gains by matching it."""
 
     weight: int
-    term: NodeTerm
+    term: NodeSelectorTerm
 
 
-def requirement(field: str, key: str, operator: str, values: tuple[str, ...]) -> Requirement:
+def node_requirement(field: str, key: str, operator: str, values: tuple[str, ...]) -> Requirement:
     """Check one expression of a node selector; `field` is its path, for the message."""
     checked = _checked(field, key, operator, values, NODE_OPERATORS)
     if checked.operator not in (Operator.GT, Operator.LT):

@@ -33,7 +33,7 @@ class Constraint:
 
 
 @dataclass(frozen=True, slots=True)
-class PodTerm:
+class PodAffinityTerm:
     """A required anti-affinity term: no pod that it matches may be in the same domain of `topology_key`.
 
     It is about pods that `selector` matches, in the `namespaces` that it names and in those that the selector of

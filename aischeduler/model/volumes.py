@@ -5,12 +5,12 @@ Source: PersistentVolumeClaim and PersistentVolume of Kubernetes' core API; kube
 
 from dataclasses import dataclass
 
-ClaimKey = tuple[str, str]
+VolumeClaimKey = tuple[str, str]
 """Namespace and name of a PersistentVolumeClaim."""
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimUse:
+class VolumeClaimUse:
     """The use of a PersistentVolumeClaim by a pod: the path of the field, and the claim's name.
 
     `owned` where the claim is made for this pod alone, from an ephemeral volume: then the pod must control it.
@@ -37,7 +37,7 @@ class VolumeClaim:
     controller: str = ""
 
     @property
-    def key(self) -> ClaimKey:
+    def key(self) -> VolumeClaimKey:
         """Its namespace and name."""
         return self.namespace, self.name
 

@@ -17,7 +17,7 @@ from prometheus_client.process_collector import ProcessCollector
 
 from aischeduler import __version__
 from aischeduler.engine.tally import Result
-from aischeduler.model.actions import Cause, Step
+from aischeduler.model.actions import EvictionCause, Step
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.pool_summary import GPU, PoolSummary
 from aischeduler.model.unsupported_constraints import ConstraintKind
@@ -93,7 +93,9 @@ class Metrics:
         yield counter("scheduling_attempts", "Attempts, by their result", _of(pools, "result", Result, attempts))
         yield counter("borrow_attempts", "Attempts to borrow, by home pool", _each(pools, tally.borrow_attempts))
         yield counter("borrow_refusals", "Refusals of lenders, by home pool", _of(pools, "reason", reasons, refusals))
-        yield counter("evictions", "Evictions decided, by the pool of the node", _of(pools, "cause", Cause, evictions))
+        yield counter(
+            "evictions", "Evictions decided, by the pool of the node", _of(pools, "cause", EvictionCause, evictions)
+        )
         yield counter("net_saves", "Pods placed only because the net woke them", _each(pools, tally.net_saves))
         violations = {str(invariant): count for invariant, count in tally.violations.items()}
         yield counter("invariant_violations", "Broken invariants", by("invariant", violations))

@@ -1,4 +1,4 @@
-"""NodeAffinity: nodeSelector and required terms must match; preferred terms that match add their weights.
+"""NodeAffinity: nodeSelector and required terms filter nodes by labels and names; preferred terms add their weights.
 
 Source: kube-scheduler's NodeAffinity; terms are ORed, the expressions and fields of one term ANDed.
 """
@@ -7,14 +7,43 @@ from collections import Counter
 
 import numpy as np
 
-from aischeduler.framework.plugin import Ask, Scores
+from aischeduler.framework.plugin import PlacementRequest, Scores
 from aischeduler.model.node import Node
 from aischeduler.model.pod import PodSpec
-from aischeduler.model.selectors import Operator, Requirement
+from aischeduler.model.selectors import NodeSelectorTerm, Operator, Requirement
 from aischeduler.state.excerpt import Excerpt
 from aischeduler.state.index import Mask, term_mask
 
 REASON = "node(s) didn't match Pod's node affinity/selector"
+NAMES_REASON = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
+
+
+class NodeAffinityNames:
+    """Filter by node name where every required term names nodes, as the terms of DaemonSet pods do.
+
+    It runs before all other filters, so that the other nodes count for `NAMES_REASON` alone.
+
+    Source: the node set that kube-scheduler's NodeAffinity returns from PreFilter.
+    """
+
+    name = "NodeAffinityNames"
+    static = True
+
+    def filter(self, spec: PodSpec, at: Excerpt) -> Mask | None:
+        """Pass the rows that some term names; pass every row where a term names no node."""
+        terms = [_named(term) for term in spec.required or ()]
+        if not terms or None in terms:
+            return None
+        named = sorted({name for names in terms if names is not None for name in names})
+        return np.isin(at.rows, [at.nodes.rows[name] for name in named if name in at.nodes.rows])
+
+    def reasons(self, spec: PodSpec, at: Excerpt) -> Counter[str]:
+        """Return kube-scheduler's text."""
+        return Counter({NAMES_REASON: len(at)})
+
+    def helps(self, spec: PodSpec, node: Node) -> bool:
+        """Return True: NodeAffinity reads the same terms."""
+        return True
 
 
 class NodeAffinity:
@@ -48,7 +77,7 @@ class NodeAffinity:
             return False
         return spec.required is None or any(term.matches(node.name, node.labels) for term in spec.required)
 
-    def score(self, ask: Ask, at: Excerpt) -> Scores | None:
+    def score(self, ask: PlacementRequest, at: Excerpt) -> Scores | None:
         """Add up the weights of the preferred terms that match."""
         if not ask.spec.preferred:
             return None
@@ -56,3 +85,9 @@ class NodeAffinity:
         for preferred in ask.spec.preferred:
             sums += preferred.weight * term_mask(preferred.term, at.nodes.labels, at.nodes.rows)
         return sums[at.rows]
+
+
+def _named(term: NodeSelectorTerm) -> frozenset[str] | None:
+    """Return the names to which a term is limited; None when it is not."""
+    limits = [frozenset(field.values) for field in term.fields if field.operator is Operator.IN]
+    return frozenset.intersection(*limits) if limits else None

@@ -13,8 +13,8 @@ from typing import Final
 
 import numpy as np
 
-from aischeduler.framework.plugin import Ask, Scores
-from aischeduler.model.pool import Placement
+from aischeduler.framework.plugin import PlacementRequest, Scores
+from aischeduler.model.pool import PlacementStrategy
 from aischeduler.state.excerpt import Excerpt
 from aischeduler.state.nodes import CPU_AND_MEMORY
 from aischeduler.state.wanted import requested
@@ -39,9 +39,9 @@ class NodeFragmentation:
     def __init__(self, gpu_resources: tuple[str, ...]) -> None:
         self._gpu_resources = gpu_resources
 
-    def score(self, ask: Ask, at: Excerpt) -> Scores | None:
+    def score(self, ask: PlacementRequest, at: Excerpt) -> Scores | None:
         """Compare the stranded GPUs with and without the pod; other placements are not scored."""
-        if ask.placement is not Placement.FRAGMENTATION:
+        if ask.placement is not PlacementStrategy.FRAGMENTATION:
             return None
         amounts = ask.spec.request.amounts
         asked = at.nodes.wanted(ask.spec).cpu_and_memory

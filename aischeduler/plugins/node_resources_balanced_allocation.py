@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from aischeduler.framework.plugin import Ask, Scores
+from aischeduler.framework.plugin import PlacementRequest, Scores
 from aischeduler.model.names import CPU, MEMORY
 from aischeduler.state.excerpt import Excerpt
 from aischeduler.state.nodes import CPU_AND_MEMORY
@@ -29,7 +29,7 @@ class NodeResourcesBalancedAllocation:
     normalize = False
     reverse = False
 
-    def score(self, ask: Ask, at: Excerpt) -> Scores | None:
+    def score(self, ask: PlacementRequest, at: Excerpt) -> Scores | None:
         """Compare the balance with and without the pod; a pod that asks for neither resource is not scored."""
         amounts = ask.spec.request.amounts
         if not amounts.get(CPU) and not amounts.get(MEMORY):

@@ -11,11 +11,11 @@ from typing import Final
 
 import numpy as np
 
-from aischeduler.framework.plugin import Ask, Scores
+from aischeduler.framework.plugin import PlacementRequest, Scores
 from aischeduler.model.names import PODS
 from aischeduler.model.node import Node
 from aischeduler.model.pod import PodSpec
-from aischeduler.model.pool import Placement
+from aischeduler.model.pool import PlacementStrategy
 from aischeduler.state.excerpt import Excerpt
 from aischeduler.state.index import Mask
 from aischeduler.state.nodes import CPU_AND_MEMORY
@@ -58,9 +58,9 @@ class NodeResourcesFit:
         """Expect room: how much is left is no property of the node, and was asked before."""
         return True
 
-    def score(self, ask: Ask, at: Excerpt) -> Scores | None:
+    def score(self, ask: PlacementRequest, at: Excerpt) -> Scores | None:
         """Score 0 to 100: the free (or used) share after placing, averaged over the resources by weight."""
-        pack = ask.placement is not Placement.SPREAD
+        pack = ask.placement is not PlacementStrategy.SPREAD
         request = ask.spec.request
         after = at.scored + at.nodes.wanted(ask.spec).scored
         shares = _shares(at.allocatable[CPU_AND_MEMORY], after, pack=pack)

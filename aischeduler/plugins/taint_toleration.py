@@ -7,7 +7,7 @@ from collections import Counter
 
 import numpy as np
 
-from aischeduler.framework.plugin import Ask, Scores
+from aischeduler.framework.plugin import PlacementRequest, Scores
 from aischeduler.model.node import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Node, Taint
 from aischeduler.model.pod import PodSpec, Toleration
 from aischeduler.state.excerpt import Excerpt
@@ -47,7 +47,7 @@ class TaintToleration:
         """Expect help where every taint is tolerated."""
         return all(taint.effect == PREFER_NO_SCHEDULE or tolerated(taint, spec.tolerations) for taint in node.taints)
 
-    def score(self, ask: Ask, at: Excerpt) -> Scores | None:
+    def score(self, ask: PlacementRequest, at: Excerpt) -> Scores | None:
         """Count the PreferNoSchedule taints that the pod does not tolerate."""
         preferring = tuple(t for t in ask.spec.tolerations if t.effect in ("", PREFER_NO_SCHEDULE))
         counts = np.zeros(at.nodes.width, dtype=np.int64)

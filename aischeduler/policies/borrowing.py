@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from aischeduler.framework.plugin import Ask
+from aischeduler.framework.plugin import PlacementRequest
 from aischeduler.framework.runner import Runner
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.pod import PodSpec
@@ -59,7 +59,7 @@ _TEXTS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Market:
+class BorrowingContext:
     """What a choice of a lender reads. `preemption` is the global switch: whether anybody may be evicted."""
 
     pools: PoolTable
@@ -122,62 +122,64 @@ class NoLender:
         )
 
 
-def choose_lender(market: Market, home: str, ask: Ask, visited: tuple[str, ...]) -> Lender | NoLender:
+def choose_lender(
+    context: BorrowingContext, home: str, ask: PlacementRequest, visited: tuple[str, ...]
+) -> Lender | NoLender:
     """Return the best lender for a pod of this home that has not visited it on its trip."""
     spec = ask.spec
-    unable, resource = _home_refusal(market, home, spec)
+    unable, resource = _home_refusal(context, home, spec)
     if unable is not None:
         return NoLender((), unable, resource)
     refused: list[tuple[str, LenderRefusal]] = []
     willing: list[str] = []
-    for name in market.pools.names():
+    for name in context.pools.names():
         if name == home:
             continue
-        refusal = LenderRefusal.VISITED if name in visited else lender_refusal(market, home, name, spec)
+        refusal = LenderRefusal.VISITED if name in visited else lender_refusal(context, home, name, spec)
         if refusal is None:
             willing.append(name)
         else:
             refused.append((name, refusal))
-    fits = market.runner.feasible(ask)
-    for name in _in_order(market, willing, spec, fits, refused):
-        rows = market.nodes.rows_of_pool(market.pools.id(name))
-        if wanted_at_home(market, name, rows[fits[rows]]).all():
+    fits = context.runner.feasible(ask)
+    for name in _in_order(context, willing, spec, fits, refused):
+        rows = context.nodes.rows_of_pool(context.pools.id(name))
+        if wanted_by_home_pods(context, name, rows[fits[rows]]).all():
             refused.append((name, LenderRefusal.HOME_PODS))
         else:
             return Lender(name, tuple(sorted(refused)))
     return NoLender(tuple(sorted(refused)))
 
 
-def may_borrow(market: Market, home: str, lender: str, spec: PodSpec) -> bool:
+def may_borrow(context: BorrowingContext, home: str, lender: str, spec: PodSpec) -> bool:
     """Say whether both pools allow the loan, whatever room there is."""
-    return _home_refusal(market, home, spec)[0] is None and lender_refusal(market, home, lender, spec) is None
+    return _home_refusal(context, home, spec)[0] is None and lender_refusal(context, home, lender, spec) is None
 
 
-def lender_refusal(market: Market, home: str, lender: str, spec: PodSpec) -> LenderRefusal | None:
+def lender_refusal(context: BorrowingContext, home: str, lender: str, spec: PodSpec) -> LenderRefusal | None:
     """Return why the lender's spec, or the home's list of lenders, forbids the loan."""
-    pool, borrowing_pools = market.pools.pools[lender], market.pools.pools[home].borrowing_pools
+    pool, borrowing_pools = context.pools.pools[lender], context.pools.pools[home].borrowing_pools
     if borrowing_pools is not None and lender not in borrowing_pools:
         return LenderRefusal.NOT_LISTED
     if pool.disable_sharing or pool.invalid:
         return LenderRefusal.NOT_SHARING
-    if pool.lending_limit and within(pool.lending_limit, market.loans.lent(lender), spec):
+    if pool.lending_limit and within(pool.lending_limit, context.loans.lent(lender), spec):
         return LenderRefusal.LENDING_LIMIT
     return None
 
 
-def wanted_at_home(market: Market, lender: str, rows: Rows) -> Mask:
+def wanted_by_home_pods(context: BorrowingContext, lender: str, rows: Rows) -> Mask:
     """Return which of the lender's rows some waiting home pod of the lender could use.
 
     Where the lender may evict, that is a pod which would fit there now: room that a larger one needs comes back when
     it is needed. Where it may not, it is every pod that could ever run there.
     """
     wanted: Mask = np.zeros(len(rows), dtype=np.bool_)
-    queue, pool, nodes = market.queues[lender], market.pools.pools[lender], market.nodes
+    queue, pool, nodes = context.queues[lender], context.pools.pools[lender], context.nodes
     if not len(rows) or not queue.has_usable:
         return wanted
-    evicts = market.may_evict(pool)
+    evicts = context.may_evict(pool)
     rooms = nodes.allocatable[:, rows] - nodes.used[:, rows] if evicts else nodes.allocatable[:, rows]
-    could = market.runner.passes if evicts else market.runner.could_run
+    could = context.runner.passes if evicts else context.runner.could_run
     for spec in queue.usable_within(rooms.max(axis=1)):
         left = ~wanted
         wanted[left] = could(spec, rows[left])
@@ -186,53 +188,55 @@ def wanted_at_home(market: Market, lender: str, rows: Rows) -> Mask:
     return wanted
 
 
-def _home_refusal(market: Market, home: str, spec: PodSpec) -> tuple[LenderRefusal | None, str]:
-    pool = market.pools.pools[home]
+def _home_refusal(context: BorrowingContext, home: str, spec: PodSpec) -> tuple[LenderRefusal | None, str]:
+    pool = context.pools.pools[home]
     if pool.invalid:
         return LenderRefusal.NOT_ACCEPTED, ""
     if pool.disable_borrowing:
         return LenderRefusal.NOT_BORROWING, ""
-    resource = within(pool.borrowing_limit, market.loans.borrowed(home), spec) if pool.borrowing_limit else ""
+    resource = within(pool.borrowing_limit, context.loans.borrowed(home), spec) if pool.borrowing_limit else ""
     return (LenderRefusal.BORROWING_LIMIT, resource) if resource else (None, "")
 
 
 def _in_order(
-    market: Market, willing: list[str], spec: PodSpec, fits: Mask, refused: list[tuple[str, LenderRefusal]]
+    context: BorrowingContext, willing: list[str], spec: PodSpec, fits: Mask, refused: list[tuple[str, LenderRefusal]]
 ) -> list[str]:
     """Return the willing pools with a node that fits, best first; note the others as refused."""
     if not willing:
         return []
-    nodes, grouped = market.nodes, market.nodes.by_pool()
+    nodes, grouped = context.nodes, context.nodes.by_pool()
     fitting = grouped.any(fits)
-    shares = _idle_shares(market, willing, spec)
+    shares = _idle_shares(context, willing, spec)
     pods = grouped.sums(nodes.used[nodes.columns[PODS]])  # claims among them
     scarce = _scarce(nodes, spec)
     ranked: list[tuple[float, int, int, str]] = []
     for name in willing:
-        place = grouped.places.get(market.pools.id(name))
+        place = grouped.places.get(context.pools.id(name))
         if place is None or not fitting[place]:
             refused.append((name, LenderRefusal.NO_ROOM))
         else:
             ranked.append(
-                (-float(shares[place]), int(pods[place]) - market.claims.count_in(name), int(scarce[place]), name)
+                (-float(shares[place]), int(pods[place]) - context.claims.count_in(name), int(scarce[place]), name)
             )
     return [name for *_, name in sorted(ranked)]
 
 
-def _idle_shares(market: Market, willing: list[str], spec: PodSpec) -> npt.NDArray[np.float64]:
+def _idle_shares(context: BorrowingContext, willing: list[str], spec: PodSpec) -> npt.NDArray[np.float64]:
     """Return per pool the smallest share left over what the pod asks for, once it is placed.
 
     Borrowers that wait there already count as placed, so that those who come together do not all run to one lender.
     """
-    nodes, grouped = market.nodes, market.nodes.by_pool()
+    nodes, grouped = context.nodes, context.nodes.by_pool()
     shares = np.full(len(grouped.numbers), np.inf)
-    places = [(grouped.places[number], name) for name in willing if (number := market.pools.id(name)) in grouped.places]
+    places = [
+        (grouped.places[number], name) for name in willing if (number := context.pools.id(name)) in grouped.places
+    ]
     for resource, amount in spec.request.amounts.items():
         column = nodes.column(resource)
         allocatable = grouped.sums(nodes.allocatable[column])
         idle = allocatable - grouped.sums(nodes.used[column]) - requested(amount)
         for place, name in places:
-            idle[place] -= market.queues[name].borrowers_ask[resource]
+            idle[place] -= context.queues[name].borrowers_ask[resource]
         shares = np.minimum(shares, idle / np.maximum(allocatable, 1))
     return shares
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.selectors import Labels, LabelSelector, Operator
-from aischeduler.model.unsupported_constraints import PodTerm
+from aischeduler.model.unsupported_constraints import PodAffinityTerm
 from aischeduler.state.records import PodRecord
 
 Pinned = tuple[str, str]
@@ -23,17 +23,17 @@ class Objection:
 
     uid: str
     name: str
-    term: PodTerm
+    term: PodAffinityTerm
 
 
 class AntiAffinity:
     """The terms of pods on nodes; while there is none, `terms` is empty."""
 
     def __init__(self) -> None:
-        self.terms: dict[PodTerm, dict[str, str]] = {}
+        self.terms: dict[PodAffinityTerm, dict[str, str]] = {}
         """Term, with its namespaces -> the pods on nodes that state it: uid -> namespace and name."""
-        self._pinned: dict[Pinned, dict[PodTerm, None]] = {}
-        self._loose: dict[PodTerm, None] = {}
+        self._pinned: dict[Pinned, dict[PodAffinityTerm, None]] = {}
+        self._loose: dict[PodAffinityTerm, None] = {}
         self._blocked: dict[str, dict[str, PodRecord]] = {}
         """Pod on a node -> the waiting pods, by uid, whose reason names it."""
 
@@ -87,17 +87,17 @@ class AntiAffinity:
         blocked = (record for records in self._blocked.values() for record in records.values())
         return tuple(record for record in blocked if record.pod.namespace == namespace)
 
-    def _candidates(self, pod: Pod) -> Iterator[PodTerm]:
+    def _candidates(self, pod: Pod) -> Iterator[PodAffinityTerm]:
         for pin in pod.labels.items():
             yield from self._pinned.get(pin, ())
         yield from self._loose
 
-    def _found_by(self, term: PodTerm) -> dict[PodTerm, None]:
+    def _found_by(self, term: PodAffinityTerm) -> dict[PodAffinityTerm, None]:
         pin = _pin(term)
         return self._loose if pin is None else self._pinned.setdefault(pin, {})
 
 
-def terms_of(pod: Pod, spec: PodSpec) -> Iterator[PodTerm]:
+def terms_of(pod: Pod, spec: PodSpec) -> Iterator[PodAffinityTerm]:
     """Yield the terms of a pod that match any pod, with their namespaces: its own where they name none."""
     for term in spec.anti_affinity:
         if term.selector is None:
@@ -106,14 +106,14 @@ def terms_of(pod: Pod, spec: PodSpec) -> Iterator[PodTerm]:
         yield replace(term, namespaces=(pod.namespace,)) if own else term
 
 
-def _pin(term: PodTerm) -> Pinned | None:
+def _pin(term: PodAffinityTerm) -> Pinned | None:
     for one in term.selector.requirements if term.selector is not None else ():
         if one.operator is Operator.IN and len(one.values) == 1:
             return one.key, one.values[0]
     return None
 
 
-def _matches(term: PodTerm, pod: Pod, namespaces: Mapping[str, Labels]) -> bool:
+def _matches(term: PodAffinityTerm, pod: Pod, namespaces: Mapping[str, Labels]) -> bool:
     if term.selector is None or not term.selector.matches(pod.labels):
         return False
     return pod.namespace in term.namespaces or _selects(term.namespace_selector, namespaces.get(pod.namespace))

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from cachetools import LRUCache
 
 from aischeduler.model.pod import PodSpec
-from aischeduler.model.pool import Placement
+from aischeduler.model.pool import PlacementStrategy
 from aischeduler.state.diagnosis import Diagnosis
 from aischeduler.state.index import Mask, Rows
 from aischeduler.state.nodes import NODES_MAX
@@ -33,7 +33,7 @@ class ClassView:
     (weight, reversed, raw).
     """
 
-    def __init__(self, spec: PodSpec, placement: Placement, width: int) -> None:
+    def __init__(self, spec: PodSpec, placement: PlacementStrategy, width: int) -> None:
         self.spec = spec
         self.placement = placement
         self.static: Mask = np.zeros(width, dtype=np.bool_)
@@ -49,10 +49,10 @@ class Classes:
     """The views in use, by class and placement."""
 
     def __init__(self) -> None:
-        self._views: LRUCache[tuple[bytes, Placement], ClassView] = LRUCache(VIEWS_MAX)
-        self._met: LRUCache[tuple[bytes, Placement], bool] = LRUCache(VIEWS_MAX)
+        self._views: LRUCache[tuple[bytes, PlacementStrategy], ClassView] = LRUCache(VIEWS_MAX)
+        self._met: LRUCache[tuple[bytes, PlacementStrategy], bool] = LRUCache(VIEWS_MAX)
 
-    def meets(self, spec: PodSpec, placement: Placement) -> bool:
+    def meets(self, spec: PodSpec, placement: PlacementStrategy) -> bool:
         """Say whether a pod of this class was met not long ago, and remember that one was."""
         key = (spec.key, placement)
         if key in self._views or key in self._met:
@@ -60,7 +60,7 @@ class Classes:
         self._met[key] = True
         return False
 
-    def view(self, spec: PodSpec, placement: Placement, width: int) -> ClassView:
+    def view(self, spec: PodSpec, placement: PlacementStrategy, width: int) -> ClassView:
         """Return the view of this class, a new one where it is not remembered or the table grew."""
         key = (spec.key, placement)
         view = self._views.get(key)

@@ -24,9 +24,9 @@ class Clearing:
         self._nodes = nodes
         self._running = running
         self._rows = rows
-        self._columns = [nodes.column(resource) for resource in running.kinds.resources]
+        self._columns = [nodes.column(resource) for resource in running.specs.resources]
         self._used = nodes.used[:, rows]
-        self._kinds_with_ports = running.kinds.holding(asker.host_ports)
+        self._specs_with_ports = running.specs.holding(asker.host_ports)
         self._ports: list[tuple[bool, PodSpec, int]] = []
 
     def __enter__(self) -> Self:
@@ -48,14 +48,14 @@ class Clearing:
         self._count(slots, 1)
 
     def _count(self, slots: Slots, sign: int) -> None:
-        used, kinds = self._nodes.used, self._running.kinds
-        row, kind = self._running.table["row"][slots], self._running.table["kind"][slots]
-        for column, amounts in zip(self._columns, sign * kinds.amounts[kind].T, strict=True):
+        used, specs = self._nodes.used, self._running.specs
+        row, number = self._running.table["row"][slots], self._running.table["spec"][slots]
+        for column, amounts in zip(self._columns, sign * specs.amounts[number].T, strict=True):
             np.add.at(used[column], row, amounts)
-        if len(self._kinds_with_ports):
-            with_ports = np.isin(kind, self._kinds_with_ports)
-            for pod_row, pod_kind in zip(row[with_ports].tolist(), kind[with_ports].tolist(), strict=True):
-                spec = kinds.spec(pod_kind)
+        if len(self._specs_with_ports):
+            with_ports = np.isin(number, self._specs_with_ports)
+            for pod_row, pod_number in zip(row[with_ports].tolist(), number[with_ports].tolist(), strict=True):
+                spec = specs.spec(pod_number)
                 self._change_port(spec, pod_row, take=sign > 0)
                 self._ports.append((sign > 0, spec, pod_row))
 

@@ -11,7 +11,7 @@ from typing import Final, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from aischeduler.model.selectors import Labels, NodeTerm, Operator, Requirement
+from aischeduler.model.selectors import Labels, NodeSelectorTerm, Operator, Requirement
 
 Mask = npt.NDArray[np.bool_]
 """One bool per row of the node table, or per row of the rows that were asked about."""
@@ -143,7 +143,7 @@ class LabelIndex:
         return mask
 
 
-def term_mask(term: NodeTerm, labels: LabelIndex, names: dict[str, int]) -> Mask:
+def term_mask(term: NodeSelectorTerm, labels: LabelIndex, names: dict[str, int]) -> Mask:
     """Return a new mask of the rows that satisfy a node selector term; `names` maps node names to rows."""
     mask = labels.all_of(term.expressions)
     if term.empty:

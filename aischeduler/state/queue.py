@@ -1,4 +1,4 @@
-"""The queue of one pool: active, backoff, and the places of pods that wait for an event.
+"""The queue of one pool: active, backoff, and the states of pods that wait for an event.
 
 Laws:
 - Home pods come before borrowers; then priority, first-seen time, arrival, uid. A record's order never changes while
@@ -26,7 +26,7 @@ from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.unsupported_constraints import ConstraintKind
 from aischeduler.state.demand import Amounts, DemandTable
 from aischeduler.state.nodes import NodeTable
-from aischeduler.state.records import Backoff, OrderKey, Place, PodRecord
+from aischeduler.state.records import Backoff, OrderKey, PodRecord, PodState
 from aischeduler.state.waiting_class import WaitingClass, class_key
 
 NET_SECONDS: Final = 300.0
@@ -85,28 +85,28 @@ class PoolQueue:
         self._usable = 0
         self._demand = DemandTable(nodes)
         self._since: OrderedDict[str, float] = OrderedDict()
-        self._counts: Counter[Place] = Counter()
-        self._named: dict[Place, dict[str, PodRecord]] = {Place.NOMINATED: {}, Place.HELD: {}}
+        self._counts: Counter[PodState] = Counter()
+        self._named: dict[PodState, dict[str, PodRecord]] = {PodState.NOMINATED: {}, PodState.HELD: {}}
 
     def __len__(self) -> int:
         return len(self._records)
 
     @property
     def version(self) -> int:
-        """Grows with every pod that comes, goes or changes its place, here or, of the pool's own, abroad."""
+        """Grows with every pod that comes, goes or changes its state, here or, of the pool's own, abroad."""
         return self._stir.versions[self.pool]
 
     def records(self) -> tuple[PodRecord, ...]:
         """Return every waiting record, in the order in which they came in."""
         return tuple(self._records.values())
 
-    def counts(self) -> dict[Place, int]:
-        """Return how many wait in each place."""
-        return {place: self._counts[place] for place in Place}
+    def counts(self) -> dict[PodState, int]:
+        """Return how many wait in each state."""
+        return {state: self._counts[state] for state in PodState}
 
     def held(self) -> Counter[ConstraintKind]:
         """Return how many are held for each kind of constraint."""
-        kinds = (record.constraint for record in self._named[Place.HELD].values())
+        kinds = (record.constraint for record in self._named[PodState.HELD].values())
         return Counter(kind for kind in kinds if kind is not None)
 
     def pending(self) -> tuple[tuple[PodSpec, int], ...]:
@@ -116,17 +116,17 @@ class PoolQueue:
     def add(self, record: PodRecord, now: float) -> None:
         """Let a pod in: one that is still backing off waits for time, others are active."""
         if record.backoff_until > now:
-            self._enter(record, Place.BACKOFF)
+            self._enter(record, PodState.BACKOFF)
             self._backoff.add(record)
             if not record.failed:
                 self._early.add(record)
         else:
-            self._enter(record, Place.ACTIVE)
+            self._enter(record, PodState.ACTIVE)
             self._active.add(record)
 
     def gate(self, record: PodRecord) -> None:
         """Let a pod in that may not be tried: nothing but its own change moves it."""
-        self._enter(record, Place.GATED)
+        self._enter(record, PodState.GATED)
 
     def pop(self) -> PodRecord | None:
         """Take the pod whose turn it is; None when none is ready. What time has released, `flush` moves."""
@@ -143,7 +143,7 @@ class PoolQueue:
 
     def park(self, record: PodRecord, now: float) -> None:
         """Let a refused pod wait for an event that can help."""
-        self._wait(record, Place.PARKED, now)
+        self._wait(record, PodState.PARKED, now)
         record.back_off(now, self._terms)
         alike = self._classes[class_key(record.pod)]
         first = not alike.parked or record.order < alike.turn
@@ -156,11 +156,11 @@ class PoolQueue:
 
     def nominate(self, record: PodRecord, now: float) -> None:
         """Let a pod wait for the room that it claims."""
-        self._wait(record, Place.NOMINATED, now)
+        self._wait(record, PodState.NOMINATED, now)
 
     def hold(self, record: PodRecord, now: float) -> None:
         """Let a pod wait for its own change."""
-        self._wait(record, Place.HELD, now)
+        self._wait(record, PodState.HELD, now)
         record.back_off(now, self._terms)
 
     def retry(self, record: PodRecord, now: float) -> None:
@@ -176,20 +176,20 @@ class PoolQueue:
     def remove(self, record: PodRecord) -> None:
         """Take a pod out, wherever it waits here."""
         del self._records[record.pod.uid]
-        match record.place:
-            case Place.ACTIVE:
+        match record.state:
+            case PodState.ACTIVE:
                 self._active.remove(record)
-            case Place.BACKOFF:
+            case PodState.BACKOFF:
                 self._backoff.remove(record)
                 if not record.failed:
                     self._early.remove(record)
-            case Place.PARKED:
+            case PodState.PARKED:
                 alike = self._classes[class_key(record.pod)]
                 self._unpark(alike, record)
                 del self._since[record.pod.uid]
-            case Place.NOMINATED | Place.HELD:
+            case PodState.NOMINATED | PodState.HELD:
                 del self._since[record.pod.uid]
-            case Place.GATED | Place.ASSUMED | Place.BOUND:
+            case PodState.GATED | PodState.ASSUMED | PodState.BOUND:
                 pass
         self._leave(record)
 
@@ -241,16 +241,16 @@ class PoolQueue:
         away = (record.pod.spec for record in self._stir.abroad.get(self.pool, {}).values())
         return tuple({spec.key: spec for spec in chain(here, away)}.values())
 
-    def in_place(self, place: Place) -> tuple[PodRecord, ...]:
-        """Return the pods that wait in this place, by whose turn it is."""
-        if not self._counts[place]:
+    def in_state(self, state: PodState) -> tuple[PodRecord, ...]:
+        """Return the pods that wait in this state, by whose turn it is."""
+        if not self._counts[state]:
             return ()
-        found = self._named.get(place, self._records)
-        return tuple(sorted((record for record in found.values() if record.place is place), key=_order))
+        found = self._named.get(state, self._records)
+        return tuple(sorted((record for record in found.values() if record.state is state), key=_order))
 
     def nominated_within(self, room: Amounts) -> tuple[PodRecord, ...]:
         """Return the nominated pods that ask for no more than `room`, by whose turn it is."""
-        if not self._counts[Place.NOMINATED]:
+        if not self._counts[PodState.NOMINATED]:
             return ()
         fitting = (self._slots[slot].nominated.values() for slot in np.flatnonzero(self._demand.fitting(room)).tolist())
         return tuple(sorted(chain.from_iterable(fitting), key=_order))
@@ -286,7 +286,7 @@ class PoolQueue:
             record = self._records[uid]
             if keys_away is None:
                 keys_away = {class_key(away.pod) for away in self._stir.abroad.get(self.pool, {}).values()}
-            if record.place is not Place.HELD and not self._is_next(record, keys_away):
+            if record.state is not PodState.HELD and not self._is_next(record, keys_away):
                 caught.append(record)
             self._wake(record, now)
         return caught
@@ -312,16 +312,16 @@ class PoolQueue:
         self.remove(record)
         self.add(record, now)
 
-    def _wait(self, record: PodRecord, place: Place, now: float) -> None:
+    def _wait(self, record: PodRecord, state: PodState, now: float) -> None:
         record.failed = False
         record.caught = None
-        self._enter(record, place)
+        self._enter(record, state)
         self._since[record.pod.uid] = now
 
-    def _enter(self, record: PodRecord, place: Place) -> None:
+    def _enter(self, record: PodRecord, state: PodState) -> None:
         self._records[record.pod.uid] = record
         record.queue = self.pool
-        record.place = place
+        record.state = state
         self._count(record, 1)
 
     def _leave(self, record: PodRecord) -> None:
@@ -339,27 +339,27 @@ class PoolQueue:
             self._heads.add(alike)
 
     def _count(self, record: PodRecord, sign: int) -> None:
-        stir, place = self._stir, record.place
+        stir, state = self._stir, record.state
         stir.version += 1
         stir.versions[self.pool] += 1
         stir.pools.add(self.pool)
-        self._counts[place] += sign
-        if place in self._named:
-            self._name(record, place, sign)
-        if place is Place.GATED:
+        self._counts[state] += sign
+        if state in self._named:
+            self._name(record, state, sign)
+        if state is PodState.GATED:
             return
         home = record.home == self.pool
         if not home:
             for resource, amount in record.pod.spec.request.amounts.items():
                 self.borrowers_ask[resource] += sign * amount
             self._note_abroad(record, sign)
-        if place is Place.ACTIVE and home:
+        if state is PodState.ACTIVE and home:
             self.home_active += sign
         alike = self._class(record.pod)
         alike.pending += sign
-        if place is Place.NOMINATED and sign > 0:
+        if state is PodState.NOMINATED and sign > 0:
             alike.nominated[record.pod.uid] = record
-        elif place is Place.NOMINATED:
+        elif state is PodState.NOMINATED:
             del alike.nominated[record.pod.uid]
         if home and record.usable:
             alike.usable += sign
@@ -376,11 +376,11 @@ class PoolQueue:
             return
         self._stir.forget_abroad(record.home, record.pod.uid)
 
-    def _name(self, record: PodRecord, place: Place, sign: int) -> None:
+    def _name(self, record: PodRecord, state: PodState, sign: int) -> None:
         if sign > 0:
-            self._named[place][record.pod.uid] = record
+            self._named[state][record.pod.uid] = record
         else:
-            del self._named[place][record.pod.uid]
+            del self._named[state][record.pod.uid]
 
     def _class(self, pod: Pod) -> WaitingClass:
         key = class_key(pod)

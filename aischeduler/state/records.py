@@ -35,7 +35,7 @@ class Backoff:
         return min(self.first_seconds * (1 << min(attempts, DOUBLINGS_MAX)), self.longest_seconds)
 
 
-class Place(Enum):
+class PodState(Enum):
     """Where a pod is."""
 
     __hash__ = object.__hash__  # that of Enum is a function in Python: four calls of it for each pod
@@ -58,8 +58,10 @@ class Place(Enum):
     """It is on its node."""
 
 
-WAITING: Final = frozenset((Place.GATED, Place.ACTIVE, Place.BACKOFF, Place.PARKED, Place.NOMINATED, Place.HELD))
-USABLE: Final = frozenset((Place.ACTIVE, Place.BACKOFF, Place.PARKED, Place.NOMINATED))
+WAITING: Final = frozenset(
+    (PodState.GATED, PodState.ACTIVE, PodState.BACKOFF, PodState.PARKED, PodState.NOMINATED, PodState.HELD)
+)
+USABLE: Final = frozenset((PodState.ACTIVE, PodState.BACKOFF, PodState.PARKED, PodState.NOMINATED))
 """Where a waiting pod could take room if there were any."""
 
 
@@ -73,7 +75,7 @@ class PodRecord:
 
     pod: Pod
     arrival: int
-    place: Place
+    state: PodState
     since: float = 0.0
     home: str = ""
     queue: str = ""
@@ -119,7 +121,7 @@ class PodRecord:
     @property
     def usable(self) -> bool:
         """Say whether it waits and could take room if there were any."""
-        return self.place in USABLE and not self.broken
+        return self.state in USABLE and not self.broken
 
     def back_off(self, now: float, backoff: Backoff) -> None:
         """Note a failed attempt, and until when it is not tried again."""

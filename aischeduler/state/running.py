@@ -36,7 +36,7 @@ class RunningPod(NamedTuple):
     """A pod on a row, as the table has it; of its facts only what they say of the pod by itself."""
 
     row: int
-    kind: int
+    spec: int
     priority: int
     started_seconds: int
     home: int
@@ -49,7 +49,7 @@ class RunningPod(NamedTuple):
 _FIELDS: Final = np.dtype(
     [
         ("row", np.int64),
-        ("kind", np.int64),
+        ("spec", np.int64),
         ("priority", np.int64),
         ("started_seconds", np.int64),
         ("home", np.int64),
@@ -85,7 +85,7 @@ class RunningPods:
     def __init__(self) -> None:
         self.table = np.zeros(SLOTS_FIRST, dtype=_FIELDS)
         self.table["row"] = NOWHERE
-        self.kinds = Kinds()
+        self.specs = SpecTable()
         self._journal = Journal(CHANGES_MAX)
         self._slots: dict[str, int] = {}
         self._uids: list[str] = [""] * SLOTS_FIRST
@@ -117,7 +117,7 @@ class RunningPods:
         self._slots[uid] = slot
         self._uids[slot] = uid
         self._put_on(uid, slot, row)
-        self._write(slot, row, self.kinds.hold(spec), facts)
+        self._write(slot, row, self.specs.hold(spec), facts)
 
     def remove(self, uid: str) -> None:
         """Take out a pod that counts on its row no more."""
@@ -125,7 +125,7 @@ class RunningPods:
         pod = self.table[slot]
         self._journal.note(int(pod["row"]))
         self._take_off(uid, int(pod["row"]))
-        self.kinds.release(int(pod["kind"]))
+        self.specs.release(int(pod["spec"]))
         pod["row"] = NOWHERE
         self._uids[slot] = ""
         self._free.append(slot)
@@ -144,7 +144,7 @@ class RunningPods:
         slot = self._slots[uid]
         pod = self.table[slot]
         self._journal.note(int(pod["row"]))
-        self._write(slot, int(pod["row"]), int(pod["kind"]), facts)
+        self._write(slot, int(pod["row"]), int(pod["spec"]), facts)
 
     def follow_pools(self, rows: Rows, pool: npt.NDArray[np.int32]) -> None:
         """Take over which pools these rows now belong to: `pool` is the pool column of the node table."""
@@ -184,10 +184,10 @@ class RunningPods:
         on[rows] = True
         return np.flatnonzero(on[self.table["row"]])
 
-    def _write(self, slot: int, row: int, kind: int, facts: RunningFacts) -> None:
+    def _write(self, slot: int, row: int, number: int, facts: RunningFacts) -> None:
         self.table[slot] = (
             row,
-            kind,
+            number,
             facts.priority,
             facts.started_seconds,
             facts.home,
@@ -219,8 +219,8 @@ class RunningPods:
         self._free.extend(range(old * 2 - 1, old - 1, -1))
 
 
-class Kinds:
-    """What pods ask for, once per spec: `amounts` [kind, resource], as the node table counts them.
+class SpecTable:
+    """What pods ask for, once per spec: `amounts` [number, resource], as the node table counts them.
 
     The resource `pods` is the one place that each pod takes.
     """
@@ -229,42 +229,42 @@ class Kinds:
         self.resources: dict[str, int] = {PODS: 0}
         self.amounts = np.zeros((SLOTS_FIRST, 1), dtype=np.int64)
         self._with_ports: set[int] = set()
-        self._kinds: dict[bytes, int] = {}
+        self._numbers: dict[bytes, int] = {}
         self._specs: list[PodSpec | None] = [None] * SLOTS_FIRST
         self._pods = [0] * SLOTS_FIRST
         self._free = list(range(SLOTS_FIRST - 1, -1, -1))
 
     def hold(self, spec: PodSpec) -> int:
-        """Return the kind of this spec for one more pod."""
-        kind = self._kinds.get(spec.key)
-        if kind is None:
-            kind = self._new(spec)
-        self._pods[kind] += 1
-        return kind
+        """Return the number of this spec for one more pod."""
+        number = self._numbers.get(spec.key)
+        if number is None:
+            number = self._new(spec)
+        self._pods[number] += 1
+        return number
 
-    def release(self, kind: int) -> None:
-        """Forget the kind once the last pod of it is gone."""
-        self._pods[kind] -= 1
-        if not self._pods[kind]:
-            del self._kinds[self.spec(kind).key]
-            self._specs[kind] = None
-            self._with_ports.discard(kind)
-            self._free.append(kind)
+    def release(self, number: int) -> None:
+        """Forget the number once the last pod of it is gone."""
+        self._pods[number] -= 1
+        if not self._pods[number]:
+            del self._numbers[self.spec(number).key]
+            self._specs[number] = None
+            self._with_ports.discard(number)
+            self._free.append(number)
 
-    def spec(self, kind: int) -> PodSpec:
-        """Return what the pods of this kind ask for."""
-        spec = self._specs[kind]
-        assert spec is not None, "no pod is of this kind"
+    def spec(self, number: int) -> PodSpec:
+        """Return what the pods of this number ask for."""
+        spec = self._specs[number]
+        assert spec is not None, "no pod is of this number"
         return spec
 
     def holding(self, ports: tuple[HostPort, ...]) -> Slots:
-        """Return the kinds whose pods take one of these ports, whatever its address, ascending."""
+        """Return the numbers whose pods take one of these ports, whatever its address, ascending."""
         wanted = {(port.protocol, port.port) for port in ports}
         return np.array(
             sorted(
-                kind
-                for kind in self._with_ports
-                if wanted & {(port.protocol, port.port) for port in self.spec(kind).host_ports}
+                number
+                for number in self._with_ports
+                if wanted & {(port.protocol, port.port) for port in self.spec(number).host_ports}
             ),
             dtype=np.intp,
         )
@@ -272,15 +272,15 @@ class Kinds:
     def _new(self, spec: PodSpec) -> int:
         if not self._free:
             self._widen()
-        kind = self._kinds[spec.key] = self._free.pop()
-        self._specs[kind] = spec
-        self.amounts[kind] = 0
+        number = self._numbers[spec.key] = self._free.pop()
+        self._specs[number] = spec
+        self.amounts[number] = 0
         for resource, amount in spec.request.taken.items():
             column = self._column(resource)
-            self.amounts[kind, column] = requested(amount)
+            self.amounts[number, column] = requested(amount)
         if spec.host_ports:
-            self._with_ports.add(kind)
-        return kind
+            self._with_ports.add(number)
+        return number
 
     def _column(self, resource: str) -> int:
         column = self.resources.get(resource)

@@ -5,7 +5,7 @@ Law: `use` and `drop` come in pairs, so that a change of a claim or a volume fin
 
 from collections.abc import Iterator
 
-from aischeduler.model.volumes import ClaimKey, Volume, VolumeClaim
+from aischeduler.model.volumes import Volume, VolumeClaim, VolumeClaimKey
 from aischeduler.state.records import PodRecord
 
 
@@ -13,13 +13,13 @@ class Storage:
     """The claims and volumes of the cluster. What changes one returns the pods that use it."""
 
     def __init__(self) -> None:
-        self.claims: dict[ClaimKey, VolumeClaim] = {}
+        self.claims: dict[VolumeClaimKey, VolumeClaim] = {}
         self.volumes: dict[str, Volume] = {}
-        self._users: dict[ClaimKey, dict[str, PodRecord]] = {}
-        self._claims_of: dict[str, dict[ClaimKey, None]] = {}
+        self._users: dict[VolumeClaimKey, dict[str, PodRecord]] = {}
+        self._claims_of: dict[str, dict[VolumeClaimKey, None]] = {}
         """Volume -> the claims that name it."""
 
-    def users(self) -> dict[ClaimKey, tuple[str, ...]]:
+    def users(self) -> dict[VolumeClaimKey, tuple[str, ...]]:
         """Return the uids of the pods that use each claim, sorted."""
         return {key: tuple(sorted(users)) for key, users in self._users.items()}
 
@@ -48,7 +48,7 @@ class Storage:
             self._claims_of.setdefault(claim.volume, {})[claim.key] = None
         return self._using(claim.key)
 
-    def forget_claim(self, key: ClaimKey) -> tuple[PodRecord, ...]:
+    def forget_claim(self, key: VolumeClaimKey) -> tuple[PodRecord, ...]:
         """Take out a claim that does not exist any more."""
         before = self.claims.pop(key, None)
         if before is None:
@@ -68,7 +68,7 @@ class Storage:
         known = self.volumes.pop(name, None) is not None
         return tuple(self._using_volume(name)) if known else ()
 
-    def _using(self, key: ClaimKey) -> tuple[PodRecord, ...]:
+    def _using(self, key: VolumeClaimKey) -> tuple[PodRecord, ...]:
         return tuple(self._users.get(key, {}).values())
 
     def _using_volume(self, name: str) -> Iterator[PodRecord]:
@@ -82,5 +82,5 @@ class Storage:
             self._claims_of.pop(claim.volume, None)
 
 
-def _keys(record: PodRecord) -> Iterator[ClaimKey]:
-    return ((record.pod.namespace, use.name) for use in record.pod.claims)
+def _keys(record: PodRecord) -> Iterator[VolumeClaimKey]:
+    return ((record.pod.namespace, use.name) for use in record.pod.volume_claims)

@@ -152,7 +152,7 @@ def test_cpu_of_a_decision_to_borrow() -> None:
         assert [action.borrowed for action in said if isinstance(action, Bind)] == [True]
         ask = cluster.ask(asked.spec, "home")
         before = time.process_time()
-        found = choose_lender(cluster.market, "home", ask, ("home",))
+        found = choose_lender(cluster.borrowing, "home", ask, ("home",))
         choosing.append(time.process_time() - before)
         assert isinstance(found, Lender)
     show(

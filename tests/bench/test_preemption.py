@@ -10,11 +10,11 @@ import pytest
 from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.pod import HostPort
 from aischeduler.model.selectors import label_selector
-from aischeduler.policies.preemption import Chosen, Demand, Unhelpful
+from aischeduler.policies.preemption import Candidate, NoCandidate, Preemptor
 from aischeduler.state.running import RunningFacts, RunningPods
 from tests.bench.board import cpu_seconds, micros, show, times
 from tests.build import a_node, a_request, a_spec
-from tests.policies.crowd import Crowd, Held, demand, held
+from tests.policies.crowd import Crowd, Held, held, preemptor
 
 pytestmark = pytest.mark.bench
 
@@ -75,7 +75,7 @@ class Choices:
     """The same choice made over and over."""
 
     crowd: Crowd
-    asked: Demand
+    asked: Preemptor
 
     def make(self) -> None:
         for _ in range(DECISIONS):
@@ -84,19 +84,24 @@ class Choices:
 
 def test_cpu_of_a_choice_of_victims() -> None:
     budget = DisruptionBudget("default", "web", "", label_selector("s", dict(APP), ()), 1_000)
-    whole, one = demand(WHOLE_NODE, 1_000), demand(GPU_POD, 1_000)
-    cases: list[tuple[str, Crowd, Demand, type[Chosen | Unhelpful]]] = [
-        ("a whole node", a_crowd(plain), whole, Chosen),
-        ("one card", a_crowd(plain), one, Chosen),
-        ("a whole node of pods that are all equal", a_crowd(alike), whole, Chosen),
-        ("a whole node of lent room", a_crowd(loan), whole, Chosen),
-        ("every pod under a budget", a_crowd(protected, budgets=(budget,)), whole, Chosen),
-        ("every pod with a host port", a_crowd(with_port), whole, Chosen),
-        ("one of those ports", a_crowd(with_port), demand(GPU_POD, 1_000, host_ports=(HostPort("TCP", 8003),)), Chosen),
-        ("one node being left", a_crowd(leaving_of_one), whole, Chosen),
-        ("nobody may go", a_crowd(strong), whole, Unhelpful),
-        ("one node of eight pods", a_crowd(plain, nodes=1), whole, Chosen),
-        ("5,000 nodes", a_crowd(plain, nodes=5_000), whole, Chosen),
+    whole, one = preemptor(WHOLE_NODE, 1_000), preemptor(GPU_POD, 1_000)
+    cases: list[tuple[str, Crowd, Preemptor, type[Candidate | NoCandidate]]] = [
+        ("a whole node", a_crowd(plain), whole, Candidate),
+        ("one card", a_crowd(plain), one, Candidate),
+        ("a whole node of pods that are all equal", a_crowd(alike), whole, Candidate),
+        ("a whole node of lent room", a_crowd(loan), whole, Candidate),
+        ("every pod under a budget", a_crowd(protected, budgets=(budget,)), whole, Candidate),
+        ("every pod with a host port", a_crowd(with_port), whole, Candidate),
+        (
+            "one of those ports",
+            a_crowd(with_port),
+            preemptor(GPU_POD, 1_000, host_ports=(HostPort("TCP", 8003),)),
+            Candidate,
+        ),
+        ("one node being left", a_crowd(leaving_of_one), whole, Candidate),
+        ("nobody may go", a_crowd(strong), whole, NoCandidate),
+        ("one node of eight pods", a_crowd(plain, nodes=1), whole, Candidate),
+        ("5,000 nodes", a_crowd(plain, nodes=5_000), whole, Candidate),
     ]
     rows = []
     for name, crowd, asked, answer in cases:
@@ -121,7 +126,7 @@ def a_budget(
 def test_cpu_of_a_choice_after_news_of_a_budget() -> None:
     """All pods are in one namespace of many budgets; a choice was made before, but for the first row."""
     budgets = tuple(a_budget(number) for number in range(BUDGETS))
-    whole = demand(WHOLE_NODE, 1_000)
+    whole = preemptor(WHOLE_NODE, 1_000)
 
     def unknown() -> Crowd:
         return a_crowd(protected, budgets=budgets)
@@ -135,7 +140,7 @@ def test_cpu_of_a_choice_after_news_of_a_budget() -> None:
         def work(crowd: Crowd) -> None:
             for budget in news:
                 crowd.budgets.see(budget)
-            assert isinstance(crowd.choose(whole), Chosen)
+            assert isinstance(crowd.choose(whole), Candidate)
 
         return work
 

@@ -1,7 +1,7 @@
 import pytest
 
 from aischeduler.engine.cycle import SETTLE_SECONDS
-from aischeduler.model.actions import Bind, CreatePool, Settle
+from aischeduler.model.actions import Bind, CreatePool, ReadPod
 from aischeduler.model.events import BindRefusal, BindRefused, NodeGone, PodGone, PoolGone
 from aischeduler.model.pod import Pod
 from aischeduler.state.queue import NET_SECONDS, PoolQueue
@@ -267,7 +267,7 @@ def test_an_assumed_pod_that_is_deleted_frees_its_room_at_once() -> None:
 def test_an_assumed_pod_is_read_when_nothing_is_heard_and_never_expires() -> None:
     session = Session(a_node("n", cpu="1"), a_pod("p", cpu="1"), a_pod("q", cpu="1"))
     session.decide()
-    settles = [a for a in session.decide(SETTLE_SECONDS) if isinstance(a, Settle)]
+    settles = [a for a in session.decide(SETTLE_SECONDS) if isinstance(a, ReadPod)]
     assert [(s.pod.name, s.node) for s in settles] == [("p", "n")]
     assert binds(session.decide(3600)) == {}
 

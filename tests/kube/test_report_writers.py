@@ -8,7 +8,7 @@ from aischeduler.kube import report_queue, report_writers
 from aischeduler.kube import reporter as reports_module
 from aischeduler.kube.concurrency_limit import ConcurrencyLimit
 from aischeduler.kube.reporter import Reporter
-from aischeduler.model.actions import Cause, Evict, Nominate, ObjectRef, Warn
+from aischeduler.model.actions import Evict, EvictionCause, Nominate, ObjectRef, Warn
 from aischeduler.model.event_reasons import EventReason
 from tests.build import a_pod
 from tests.kube.reporting import EVENTS, POD, POOL, World, a_bind, waiting, written
@@ -16,7 +16,7 @@ from tests.kube.scripted import Answer, Request, hang, reply, status, until
 from tests.kube.summaries import a_report
 
 BROKEN_NODE = Warn(ObjectRef("Node", "n1", "u-n"), EventReason.INVALID_NODE, "status.allocatable.cpu")
-PREEMPTED = Evict(a_pod("victim"), "n1", "cpu", "cpu", Cause.PREEMPTED, a_pod("owner"), "d")
+PREEMPTED = Evict(a_pod("victim"), "n1", "cpu", "cpu", EvictionCause.PREEMPTED, a_pod("owner"), "d")
 
 
 def tell_of(reports: Reporter, pods: int) -> None:

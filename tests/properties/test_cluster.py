@@ -13,7 +13,7 @@ from aischeduler.model.actions import Bind, Evict
 from aischeduler.model.names import POOL_KEY
 from aischeduler.sandbox.standins.kubelet import STOP_SECONDS
 from aischeduler.sim.virtual_shell import Network
-from aischeduler.state.records import Place
+from aischeduler.state.records import PodState
 from tests import chance
 from tests.harness import Harness, Json
 from tests.objects import binding_object, node_object, pdb_object, pod_object, pool_object, priority_class_object
@@ -231,7 +231,7 @@ class Cluster(Days):
         assert scheduler.referee.in_vain() == []
         cluster = scheduler._cluster
         for record in cluster.records.values():
-            assert record.place in (Place.PARKED, Place.HELD, Place.GATED, Place.BOUND), record
+            assert record.state in (PodState.PARKED, PodState.HELD, PodState.GATED, PodState.BOUND), record
         assert not len(cluster.claims)
         assert not cluster.victims
         assert scheduler.net_saves() == 0
