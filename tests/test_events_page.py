@@ -39,6 +39,8 @@ def played() -> Session:
         a_pool("bad", labels=b, invalid="spec.placement: 'x' is not one of Spread"),
         a_pool("a", labels=a),
         a_pool("also-a", labels=a),
+        a_pool("empty", labels={"team": "c"}),
+        a_pool("guest"),
         a_node("n", labels=a, invalid="status.allocatable.cpu: '1.5.3' is not a quantity"),
         POD,
         profile=replace(default_profile(), hold_unsupported=False),

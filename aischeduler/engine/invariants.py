@@ -349,6 +349,7 @@ def check_reports(cluster: Cluster) -> tuple[Violation, ...]:
     found: list[Violation] = []
     for name, pool in sorted(cluster.pools.pools.items()):
         told, summary = cluster.reported.get(name), summaries[name]
+        selected = recount.selected_nodes(cluster, pool)
         conflict = any(name in claimants for claimants in cluster.pools.conflicts.values())
         if not pool.uid:
             continue
@@ -358,6 +359,7 @@ def check_reports(cluster: Cluster) -> tuple[Violation, ...]:
             "Ready": not pool.invalid,
             "Accepted": not pool.invalid,
             "Conflict": conflict,
+            "NodesMissing": selected == 0,
         }:
             found.append(Violation("I13", f"{name}: was told the conditions {told.conditions}"))
     return tuple(found)

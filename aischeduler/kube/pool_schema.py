@@ -168,7 +168,8 @@ def _status() -> Schema:
         conditions=conditions(
             "What is true of the pool now.",
             "What the condition says: Ready (the pool takes part in scheduling as its spec says), Accepted (the spec "
-            "is understood and in force) or Conflict (other pools select the same nodes; the message names one).",
+            "is understood and in force), Conflict (other pools select the same nodes; the message names one) or "
+            "NodesMissing (no node matches the nodeSelector; the message shows it).",
         ),
     )
 

@@ -36,5 +36,8 @@ class ConditionReason(StrEnum):
     INVALID_SPEC = "InvalidSpec"
     NO_CONFLICT = "NoConflict"
     NODES_CLAIMED_TWICE = "NodesClaimedTwice"
+    NODES_MATCHED = "NodesMatched"
+    NO_NODE_SELECTOR = "NoNodeSelector"
+    NO_NODE_MATCHED = "NoNodeMatched"
     UNSCHEDULABLE = "Unschedulable"
     PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"

@@ -8,7 +8,7 @@ Source: Kubernetes LabelSelector and NodeSelector.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -25,6 +25,8 @@ _KEY = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0
 _NO_KEY = "is not a label key, which is a name, or a prefix, a slash and a name"
 _NO_VALUE = "is not a label value, which is up to 63 letters, digits, '-', '_' and '.'"
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+_NAMED_MAX = 8
+"""The most requirements, and values of one requirement, that a text names; the others are counted."""
 
 
 class SelectorError(ValueError):
@@ -76,6 +78,21 @@ class Requirement:
         bound = int(self.values[0])
         return int(value) > bound if self.operator is Operator.GT else int(value) < bound
 
+    def __str__(self) -> str:
+        """Return the requirement as `kubectl get --selector` takes it, of many values the first."""
+        values = f"({_first(self.values)})"
+        match self.operator:
+            case Operator.IN:
+                return f"{self.key}={self.values[0]}" if len(self.values) == 1 else f"{self.key} in {values}"
+            case Operator.NOT_IN:
+                return f"{self.key}!={self.values[0]}" if len(self.values) == 1 else f"{self.key} notin {values}"
+            case Operator.EXISTS:
+                return self.key
+            case Operator.DOES_NOT_EXIST:
+                return f"!{self.key}"
+            case Operator.GT | Operator.LT:
+                return f"{self.key}{'>' if self.operator is Operator.GT else '<'}{self.values[0]}"
+
 
 @dataclass(frozen=True, slots=True)
 class LabelSelector:
@@ -86,6 +103,10 @@ class LabelSelector:
     def matches(self, labels: Labels) -> bool:
         """Say whether the labels satisfy every requirement."""
         return all(requirement.matches(labels) for requirement in self.requirements)
+
+    def __str__(self) -> str:
+        """Return the selector as `kubectl get --selector` takes it, of many requirements the first; {} matches all."""
+        return _first([str(requirement) for requirement in self.requirements]) or "{}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +157,11 @@ def label_selector(field: str, match_labels: Labels, expressions: tuple[Requirem
     """Check a LabelSelector of checked expressions; labels come first, sorted by key, then these in their order."""
     equal = tuple(_equal(f"{field}.matchLabels", key, value) for key, value in sorted(match_labels.items()))
     return LabelSelector(equal + expressions)
+
+
+def _first(texts: Sequence[str]) -> str:
+    more = f" and {len(texts) - _NAMED_MAX} more" if len(texts) > _NAMED_MAX else ""
+    return ",".join(texts[:_NAMED_MAX]) + more
 
 
 def _equal(field: str, key: str, value: str) -> Requirement:

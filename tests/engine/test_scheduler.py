@@ -140,7 +140,7 @@ def test_a_node_in_two_pools_is_in_the_default_pool_and_both_are_told() -> None:
     for pool, other in (("a", "b"), ("b", "a")):
         status, message = conditions(session.said, pool)["Conflict"]
         assert status
-        assert message.endswith(f"see pool {other}: n.")
+        assert message == f"Pool {other} also selects nodes, which belong to the pool default: n."
     assert [name for name, reason in warnings(session.said) if reason == "NodesClaimedTwice"] == ["a", "b"]
     session.tell(PoolGone("b"))
     session.decide(1)

@@ -38,6 +38,24 @@ def test_an_empty_selector_matches_everything_and_an_empty_term_nothing() -> Non
     assert not NodeSelectorTerm().matches("n", {})
 
 
+def test_a_selector_is_shown_as_kubectl_takes_it_and_of_much_the_first() -> None:
+    expressions = (
+        Requirement("a", Operator.IN, ("x", "y")),
+        Requirement("b", Operator.NOT_IN, ("x",)),
+        Requirement("c", Operator.NOT_IN, ("x", "y")),
+        Requirement("d", Operator.EXISTS),
+        Requirement("e", Operator.DOES_NOT_EXIST),
+        Requirement("f", Operator.IN, tuple("0123456789")),
+    )
+    text = "label=v,a in (x,y),b!=x,c notin (x,y),d,!e,f in (0,1,2,3,4,5,6,7 and 2 more)"
+    assert str(label_selector("spec.nodeSelector", {"label": "v"}, expressions)) == text
+    assert str(label_selector("spec.nodeSelector", {f"k{number}": "" for number in range(10)}, ())).endswith(
+        "k7= and 2 more"
+    )
+    assert str(label_selector("spec.nodeSelector", {}, ())) == "{}"
+    assert [str(Requirement("g", one, ("3",))) for one in (Operator.GT, Operator.LT)] == ["g>3", "g<3"]
+
+
 def test_a_term_ands_labels_and_the_name() -> None:
     term = NodeSelectorTerm((Requirement("k", Operator.EXISTS),), (Requirement(NAME_FIELD, Operator.IN, ("n1",)),))
     assert term.matches("n1", {"k": "v"})
