@@ -1,8 +1,8 @@
-"""After an exception while an event was taken in: the object counts as the event shows it, and nothing is lost.
+"""Recovery from an exception in the handling of an event: the object counts as the event shows it.
 
-Laws:
-- What the event says of its own object is believed; whom that may help is left to a look at the pools, after a backoff.
-- Everything here may have been done already: doing it again changes nothing.
+Invariants:
+- The state of the event's own object is applied; the pods that it may help are tried by a check of all pools later.
+- Every step may have been done already: repeating it changes nothing.
 """
 
 from functools import partial
@@ -61,7 +61,7 @@ from aischeduler.state.records import NOWHERE, WAITING, PodRecord, PodState
 
 
 def event_failed(cluster: Cluster, event: Event, before: Mark, error: Exception) -> list[Action]:
-    """Mend what an event left that could not be taken in; return what is to be told."""
+    """Repair the state after an event whose handling failed; return the actions."""
     name = type(event).__name__
     pod = event.pod if isinstance(event, PodSeen) else None
     told: list[Action] = [internal_error(cluster, Doing(Step.EVENT, f"taking in {name}", pod=pod), error)]
@@ -72,14 +72,14 @@ def event_failed(cluster: Cluster, event: Event, before: Mark, error: Exception)
 
 
 def refresh_all(cluster: Cluster) -> None:
-    """Take over anew of every pod on a row whether it leaves, or may be asked to."""
+    """Update every pod on a row: whether it is leaving, and whether it may be evicted."""
     for record in cluster.records.values():
         if record.counted is not None:
             cluster.refresh(record)
 
 
 def _believe(cluster: Cluster, event: Event) -> None:
-    """Let the object of the event be what the event says."""
+    """Apply the object of the event."""
     match event:
         case PodSeen(pod):
             _place_anew(cluster, pod)
@@ -153,7 +153,7 @@ def _believe_pool(cluster: Cluster, event: PoolSeen | PoolGone) -> None:
 
 
 def _keep(cluster: Cluster, uid: str) -> None:
-    """Let nobody count on the room of a pod that was not evicted."""
+    """End the claims on the room of a pod that was not evicted."""
     record = cluster.records.get(uid)
     if record is not None and record.counted is not None:
         cluster.refresh(record)
@@ -168,7 +168,7 @@ def _wake_held(cluster: Cluster) -> None:
 
 
 def _strike(cluster: Cluster, uid: str) -> None:
-    """Forget a pod for good, however far that got."""
+    """Remove a pod, whatever the failed step has already done."""
     record = cluster.records.get(uid)
     if record is None:
         return
@@ -196,10 +196,10 @@ def _forget_leaving(cluster: Cluster, record: PodRecord) -> None:
 
 
 def _place_anew(cluster: Cluster, pod: Pod) -> None:
-    """Let a pod count exactly where it is shown, or wait at home; one whose Binding is under way stays assumed."""
+    """Count a pod on the node that the event shows, or queue it at home; an assumed pod stays assumed."""
     record = cluster.records.get(pod.uid)
     if record is not None and record.state is PodState.BOUND and not pod.node_name:
-        pod = record.pod  # it was bound since: this word is an old one
+        pod = record.pod  # it was bound since: this event is older
     under_way = record is not None and record.state is PodState.ASSUMED
     waits = not pod.node_name and not pod.terminating and cluster.ours(pod)
     if pod.finished or not (pod.node_name or waits or under_way):
@@ -234,7 +234,7 @@ def _place_anew(cluster: Cluster, pod: Pod) -> None:
 
 
 def _unbind(cluster: Cluster, uid: str, refusal: BindRefusal) -> None:
-    """Let a pod wait again whose Binding was refused and that did not get back into its queue."""
+    """Queue a pod again whose Binding was refused and that is in no queue."""
     record = cluster.records.get(uid)
     if record is None or record.queue or (record.state is not PodState.ASSUMED and record.state not in WAITING):
         return
@@ -247,7 +247,7 @@ def _unbind(cluster: Cluster, uid: str, refusal: BindRefusal) -> None:
 
 
 def _follow_rows(cluster: Cluster, rows: list[int]) -> None:
-    """Let loans and claims follow rows that may have gone to another pool."""
+    """Update loans and claims of rows that may have changed their pool."""
     cluster.running.follow_pools(np.array(rows, dtype=np.intp), cluster.nodes.pool)
     cluster.recount_loans()
     for row in rows:
@@ -257,7 +257,7 @@ def _follow_rows(cluster: Cluster, rows: list[int]) -> None:
 
 
 def _follow_pools(cluster: Cluster) -> None:
-    """Let everything follow the pools as they now are: rows, queues, and the homes of pods."""
+    """Update rows, queues and home pools after a change of the pools."""
     cluster.pools.assign()
     for name in cluster.pools.names():
         if name not in cluster.queues:

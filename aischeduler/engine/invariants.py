@@ -1,12 +1,12 @@
-"""What must always be true of the engine: laws that judge a live one, and never change it.
+"""The invariants of the engine, checked on a live one without changing it.
 
-Laws:
-- The names are those of the product's list of invariants. A violation is a bug of ours, never a fault of the world.
-- `check` judges the state between two calls of the engine; `judge` what one call of `decide` returned, before the
+Invariants:
+- The names are those of the product's list of invariants. A violation is a bug of the scheduler.
+- `check` checks the state between two calls of the engine; `judge` what one call of `decide` returned, before the
   next call.
-- Nodes that are too full are judged when something is decided, not as a state: pods that others bind, and nodes that
-  shrink, overbook without us. No Bind leaves more of what its pod asks for than the node has, nor two pods on one port.
-- That no parked pod is left lying is judged by `engine.stuck`.
+- Overbooked nodes are checked in decisions, not in the state: pods that others bind, and nodes that shrink, overbook
+  nodes too. After a Bind, no resource that its pod requests is overbooked, and no host port is taken twice.
+- `engine.stuck` checks for parked pods whose wake-up was lost.
 """
 
 from collections import Counter
@@ -29,19 +29,19 @@ from aischeduler.state.pool_rows import NO_POOL
 from aischeduler.state.records import NOWHERE, WAITING, PodRecord, PodState
 
 Faults = Iterator[tuple[str, str]]
-"""Name of the invariant, and what breaks it."""
+"""The name of an invariant, and what violates it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """An invariant that does not hold: `name` as in I2; `message` names the pods, nodes and pools."""
+    """A violated invariant: `name` as in I2; `message` names the pods, nodes and pools."""
 
     name: str
     message: str
 
 
 def check(cluster: Cluster) -> tuple[Violation, ...]:
-    """Judge everything; the cost grows with all pods and nodes."""
+    """Check everything; the cost grows with the number of pods and nodes."""
     found = [
         *records_faults(cluster, cluster.records.values()),
         *rows_faults(cluster, sorted(cluster.nodes.rows.values())),
@@ -55,12 +55,12 @@ def check(cluster: Cluster) -> tuple[Violation, ...]:
 
 
 def judge(cluster: Cluster, actions: Iterable[Action]) -> tuple[Violation, ...]:
-    """Judge what one call of `decide` returned, before anything else is observed."""
+    """Check what one call of `decide` returned, before the next event."""
     return tuple(Violation(name, message) for name, message in decision_faults(cluster, actions))
 
 
 def records_faults(cluster: Cluster, records: Iterable[PodRecord]) -> Faults:
-    """Judge pods one by one: each is in one place, and all that is known of it says so."""
+    """Check pods one by one: each has one state, and everything that is kept of it agrees."""
     for record in records:
         uid = record.pod.uid
         if cluster.records.get(uid) is not record:
@@ -132,7 +132,7 @@ def _runs(cluster: Cluster, record: PodRecord) -> Faults:
 
 
 def _running_faults(cluster: Cluster, record: PodRecord) -> Faults:
-    """Judge the pod's slot among the running pods, and that a victim may be one."""
+    """Check the pod's slot among the running pods, and that a victim is evictable."""
     uid, pod, running = record.pod.uid, record.pod, cluster.running
     slot = running._slots.get(uid)
     ours = pod.scheduler_name == cluster.profile.scheduler_name
@@ -161,7 +161,7 @@ def _running_faults(cluster: Cluster, record: PodRecord) -> Faults:
 
 
 def rows_faults(cluster: Cluster, rows: Iterable[int]) -> Faults:
-    """Judge rows one by one: pool, amounts, scores and ports against the pods and claims that count there."""
+    """Check rows one by one: pool, amounts, scores and ports against the pods and claims that count there."""
     nodes = cluster.nodes
     for row in rows:
         name, node = nodes.names[row], nodes.nodes[row]
@@ -191,7 +191,7 @@ def rows_faults(cluster: Cluster, rows: Iterable[int]) -> Faults:
 
 
 def _free_rows_faults(cluster: Cluster) -> Faults:
-    """Judge the rows that no node has: nothing counts there."""
+    """Check the rows without a node: nothing counts there."""
     nodes = cluster.nodes
     free = np.ones(nodes.width, dtype=np.bool_)
     free[list(nodes.rows.values())] = False
@@ -200,7 +200,7 @@ def _free_rows_faults(cluster: Cluster) -> Faults:
     if odd.any() or len(nodes._free) != int(free.sum()) or any(nodes.names[row] for row in nodes._free):
         yield "I2", f"something counts on rows without a node: {np.flatnonzero(odd).tolist()}"
     if any(amounts[UNOFFERED].any() for amounts in (nodes.allocatable, nodes.capacity, nodes.used)):
-        yield "I2", "somebody has, or uses, of what nobody offers"
+        yield "I2", "a node has, or a pod uses, a resource that no node offers"
 
 
 def _contest(found: tuple[str, ...]) -> tuple[str, ...]:
@@ -208,7 +208,7 @@ def _contest(found: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def pools_faults(cluster: Cluster) -> Faults:
-    """Judge pools as a whole: queues, rows and timers exist for those that exist, and for nobody else."""
+    """Check pools as a whole: queues, rows and timers exist for existing pools only."""
     pools, nodes = cluster.pools, cluster.nodes
     names = set(pools.pools)
     if set(cluster.queues) != names or pools.names() != tuple(sorted(names)) or DEFAULT_POOL not in names:
@@ -227,7 +227,7 @@ def pools_faults(cluster: Cluster) -> Faults:
 
 
 def pool_faults(cluster: Cluster, name: str) -> Faults:
-    """Judge which rows one pool owns."""
+    """Check the rows of one pool."""
     nodes, number, pool = cluster.nodes, cluster.pools.id(name), cluster.pools.pools[name]
     rows = nodes.rows_of_pool(number).tolist()
     fresh = [row for row, other in enumerate(nodes.pool.tolist()) if other == number and nodes.nodes[row] is not None]
@@ -248,7 +248,7 @@ def _ports_index_faults(cluster: Cluster) -> Faults:
 
 
 def claims_faults(cluster: Cluster) -> Faults:
-    """Judge claims: their owners wait for them, at home, and each can come true."""
+    """Check claims: their owners wait in their home queue, and can use the room."""
     claims = cluster.claims
     everywhere = sorted(claims._by_owner.items())
     by_owner = Counter(claim.owner.pod.uid for _, claim in everywhere)
@@ -273,7 +273,7 @@ def claims_faults(cluster: Cluster) -> Faults:
 
 
 def _can_come_true(cluster: Cluster, claim: Claim) -> bool:
-    """Say whether the owner fits once those who are leaving are gone, beside the claims of those ahead of it."""
+    """Return whether the owner fits once the leaving pods are gone, beside the claims of pods ahead of it."""
     pods = [record for record in cluster.on_row(claim.row) if not cluster.leaving(record.pod.uid)]
     ahead = [other for other in cluster.claims.on_row(claim.row) if other.owner.order < claim.owner.order]
     specs = [*(r.counted for r in pods if r.counted is not None), *(other.spec for other in ahead), claim.spec]
@@ -283,7 +283,7 @@ def _can_come_true(cluster: Cluster, claim: Claim) -> bool:
 
 
 def sums_faults(cluster: Cluster) -> Faults:
-    """Judge what is summed up over all pods: loans, names, running pods, and every pool's summary."""
+    """Check the sums over all pods: loans, names, running pods, and every pool's summary."""
     on_nodes = recount.on_nodes(cluster)
     if len(cluster.running) != len(on_nodes):
         yield "I5", f"{len(cluster.running)} pods are in the table of running pods, {len(on_nodes)} on nodes"
@@ -344,7 +344,7 @@ def _odd(summary: PoolSummary, counted: Mapping[str, Counter[str]]) -> dict[str,
 
 
 def check_reports(cluster: Cluster) -> tuple[Violation, ...]:
-    """Judge what pools were told last, at a time when nothing is left to be told."""
+    """Check the last reported status of pools, at a time when no report is due."""
     summaries = {summary.name: summary for summary in summarize(cluster)}
     found: list[Violation] = []
     for name, pool in sorted(cluster.pools.pools.items()):

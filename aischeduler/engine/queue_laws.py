@@ -1,4 +1,4 @@
-"""What must always be true inside a queue: its lists, classes and counters say what its records say."""
+"""The invariants of a queue: its lists, classes and counters agree with its records."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -11,11 +11,11 @@ from aischeduler.state.records import WAITING, PodRecord, PodState
 from aischeduler.state.waiting_class import class_key
 
 TIMED = frozenset((PodState.PARKED, PodState.NOMINATED, PodState.HELD))
-"""Places from which the net brings pods back."""
+"""The states from which the five-minute flush brings pods back."""
 
 
 def queue_faults(cluster: Cluster, queue: PoolQueue) -> Iterator[tuple[str, str]]:
-    """Judge one queue: every waiting pod is in exactly the lists of its place."""
+    """Check one queue: every waiting pod is in exactly the lists of its state."""
     records = list(queue._records.values())
     for record in records:
         if record.queue != queue.pool or record.state not in WAITING:
@@ -95,7 +95,7 @@ def _class_faults(cluster: Cluster, queue: PoolQueue) -> Iterator[str]:
 
 
 def _class(record: PodRecord) -> tuple[bytes, bool]:
-    """Return what pods of one class have in common: the spec, and whether they preempt."""
+    """Return the class of a pod: its spec, and whether it may preempt."""
     return (record.pod.spec.key, record.pod.preempts)
 
 

@@ -1,7 +1,7 @@
-"""The numbers of the engine counted anew, from pod records, nodes and specs alone.
+"""The numbers of the engine computed again from pod records, nodes and specs, to compare them in checks.
 
-Law: nothing here reads what the engine keeps up to date as it goes, but for the pool of each row, which is judged by
-itself (`pool_by_selectors`); what both say must be equal.
+Invariant: nothing here reads a number that the engine updates step by step, except the pool of each row, which has a
+check of its own (`pool_by_selectors`).
 """
 
 import math
@@ -23,11 +23,11 @@ from aischeduler.state.records import PodRecord, PodState
 from aischeduler.state.wanted import AMOUNT_MAX, requested
 
 KINDS = ("capacity", "allocatable", "used", "own", "shared", "system", "borrowed", "free", "pending")
-"""The amounts of a summary."""
+"""The amounts of a PoolSummary."""
 
 
 def amounts(spec: PodSpec) -> Counter[str]:
-    """Return what one pod takes, as the node table counts it."""
+    """Return what a pod of this spec takes, as the node table counts it."""
     return Counter({name: requested(amount) for name, amount in spec.request.taken.items()})
 
 
@@ -50,7 +50,7 @@ def scored(specs: Iterable[PodSpec]) -> tuple[int, int]:
 
 
 def sizes(node: Node | None) -> tuple[int, float, float]:
-    """Return how many of CPU and memory a node has, and twice each: endless both where it lacks one, or is gone."""
+    """Return `sized` and `twice` of the node table for a node; None is a node that is gone."""
     offered = node.allocatable if node is not None else {}
     both = [min(offered.get(name, 0), AMOUNT_MAX) for name in (CPU, MEMORY)]
     if min(both) > 0:
@@ -64,7 +64,7 @@ def ports(specs: Iterable[PodSpec]) -> Counter[HostPort]:
 
 
 def anti_affinity(on_nodes: Iterable[PodRecord]) -> dict[PodAffinityTerm, dict[str, str]]:
-    """Return the required anti-affinity terms of pods on nodes, each with the pods that state it."""
+    """Return the required anti-affinity terms of pods on nodes, each with the pods that have it."""
     found: dict[PodAffinityTerm, dict[str, str]] = {}
     for record in on_nodes:
         if record.counted is not None:
@@ -74,7 +74,7 @@ def anti_affinity(on_nodes: Iterable[PodRecord]) -> dict[PodAffinityTerm, dict[s
 
 
 def claim_users(cluster: Cluster) -> dict[VolumeClaimKey, tuple[str, ...]]:
-    """Return the uids of our pods that use each claim, sorted."""
+    """Return the uids of this scheduler's pods that use each volume claim, sorted."""
     users: dict[VolumeClaimKey, set[str]] = {}
     for record in cluster.records.values():
         for use in record.pod.volume_claims if cluster.ours(record.pod) else ():
@@ -113,7 +113,7 @@ def selected_nodes(cluster: Cluster, pool: Pool) -> int | None:
 
 
 def home_of(cluster: Cluster, record: PodRecord) -> str:
-    """Return the home pool of a pod by what it names."""
+    """Return the home pool of a pod by the name in the pod."""
     return record.pod.pool if record.pod.pool in cluster.pools.pools else DEFAULT_POOL
 
 
@@ -123,14 +123,14 @@ def on_nodes(cluster: Cluster) -> list[PodRecord]:
 
 
 def loan_of(cluster: Cluster, record: PodRecord) -> Loan | None:
-    """Return lender and home of a pod of ours on a node of another pool than its own."""
+    """Return the loan of a pod of this scheduler on a node of another pool; None for other pods."""
     lender, home = cluster.pool_of(record.row), home_of(cluster, record)
     ours = record.pod.scheduler_name == cluster.profile.scheduler_name
     return (lender, home) if ours and lender and lender != home else None
 
 
 def summaries(cluster: Cluster) -> dict[str, dict[str, Counter[str]]]:
-    """Return the amounts of every pool: name -> kind -> resource -> amount, GPU summed up."""
+    """Return the amounts of every pool: name -> kind -> resource -> amount, with the sum of GPUs."""
     sums = {name: {kind: Counter[str]() for kind in KINDS} for name in sorted(cluster.pools.pools)}
     claimed: dict[int, Counter[str]] = {}
     left: dict[int, Counter[str]] = {}

@@ -1,14 +1,13 @@
-"""Pods that wait although a fresh trial says that they need not: each is a wake-up that was lost.
+"""Waiting pods that a new trial would place: each shows a lost wake-up.
 
-Laws:
-- A pod that is about to be tried is not stuck, and neither is one of whose class and home another is: the chain goes on
-  from it. Nor is one whose lender is about to be looked at again, nor one that waits for a row which was offered to
-  another: who does not take it leaves it to the next.
-- A pod that would only wait for others who are leaving already is not stuck: it is woken when they are gone.
-- A nominated pod waits for its own room; it is stuck when there is room that nobody claims, not when it could take that
-  of an owner behind it.
-- Of pods that are alike in all that decides, the one whose turn it is speaks for the others: what it cannot have, they
-  cannot. Priority, policy and namespace decide too, though they are no part of a class.
+Invariants:
+- A pod that is about to be tried is not stuck, nor is one whose class and home pool another such pod has: that pod
+  wakes it. Nor is a pod whose lender is about to be checked, nor one that fits on a row that is offered to another pod:
+  a row that is not taken is offered again.
+- A pod that would only wait for leaving pods is not stuck: it is woken when they are gone.
+- A nominated pod waits for its own room; it is stuck where there is unclaimed room, not where it could take the room of
+  an owner behind it.
+- Of pods with the same class, priority, preemptionPolicy and namespace, the first in queue order is checked for all.
 """
 
 from collections.abc import Iterator
@@ -27,7 +26,7 @@ from aischeduler.state.records import PodRecord, PodState
 
 @dataclass(frozen=True, slots=True)
 class Stuck:
-    """A pod that could be placed, could preempt or could borrow now, `by` which of these, and waits in `state`."""
+    """A pod that waits in `state` and could be placed, preempt or borrow now, `by` one of these."""
 
     uid: str
     state: PodState
@@ -35,7 +34,7 @@ class Stuck:
 
 
 def stuck(cluster: Cluster) -> tuple[Stuck, ...]:
-    """Return who waits in vain; costs a trial per parked pod: for tests, and small clusters."""
+    """Return the stuck pods; it costs a trial per parked pod: for tests and small clusters."""
     awake = {
         (record.home, record.pod.spec.key, record.pod.preempts)
         for queue in cluster.queues.values()
@@ -83,7 +82,7 @@ def _ways(cluster: Cluster, record: PodRecord) -> Iterator[str]:
 
 
 def not_allowed_text(record: PodRecord) -> str:
-    """Return what a pod is told whose pool takes no pods from its namespace."""
+    """Return the message of a pod whose pool takes no pods from its namespace."""
     return (
         f"The pool {record.home} takes no pods from the namespace {record.pod.namespace}: "
         "its allowedNamespaces do not match."
@@ -97,7 +96,7 @@ def _allowed(cluster: Cluster, record: PodRecord) -> bool:
 
 
 def _room(cluster: Cluster, record: PodRecord, claims: tuple[Claim, ...]) -> str:
-    """Return a node of the home pool that the pod could take now, claims behind it not counted."""
+    """Return a node of the home pool on which the pod fits now without these claims; empty where there is none."""
     rows = _not_offered(cluster, record.home)
     with without(cluster, claims):
         fitting = rows[cluster.runner.passes(record.pod.spec, rows)]

@@ -175,7 +175,9 @@ def _why(answer: Throttled | Unauthenticated | Unknown) -> str:
 def _mark(action: Evict, controller: str, time_text: str) -> Write:
     """Return the patch that says in the victim's status what is coming; other conditions stay."""
     victim, by = action.victim, action.beneficiary
-    sake = f"to accommodate {by.namespace}/{by.name}" if by is not None else f"as {action.pool} lends this room no more"
+    sake = (
+        f"to accommodate {by.namespace}/{by.name}" if by is not None else f"as {action.pool} no longer lends this room"
+    )
     condition = {
         "type": DISRUPTION_TARGET,
         "status": "True",

@@ -1,8 +1,8 @@
-"""Amounts of resources, and what a pod asks for.
+"""Resource amounts, and the requests of a pod.
 
-Laws:
+Invariants:
 - Amounts are integers: CPU in thousandths of a core, everything else in whole units (bytes, devices, pods).
-- Limits never matter to a scheduler.
+- Resource limits play no part in scheduling.
 
 Source: k8s.io/component-helpers/resource (PodRequests) and kube-scheduler's defaults for scoring.
 """
@@ -17,14 +17,14 @@ from aischeduler.model.quantity import QuantityError, parse_milli, parse_units
 ResourceList = Mapping[str, int]
 
 SCORE_CPU_MILLI: Final = 100
-"""What scores assume of a container that names no CPU."""
+"""The CPU that scores assume for a container without a CPU request."""
 SCORE_MEMORY_BYTES: Final = 200 * 1024 * 1024
-"""What scores assume of a container that names no memory."""
+"""The memory that scores assume for a container without a memory request."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerRequest:
-    """What one container asks for; a sidecar is an init container that keeps running."""
+    """The requests of one container; a sidecar is an init container that keeps running."""
 
     requests: ResourceList
     sidecar: bool = False
@@ -32,10 +32,10 @@ class ContainerRequest:
 
 @dataclass(frozen=True, slots=True)
 class PodRequest:
-    """What a pod asks of a node.
+    """The resource requests of a pod.
 
-    `amounts` decide whether it fits; `score_cpu_milli` and `score_memory_bytes` stand for it in scores, where
-    containers that ask for nothing count as small ones.
+    `amounts` decide whether it fits. Scores read `score_cpu_milli` and `score_memory_bytes`, where a container without
+    requests counts as a small one.
     """
 
     amounts: ResourceList
@@ -44,12 +44,12 @@ class PodRequest:
 
     @property
     def taken(self) -> ResourceList:
-        """What the pod takes of a node: its amounts, and one place among the pods, whatever it says of those."""
+        """What the pod takes of a node: its amounts, and one of the node's `pods`, whatever its spec asks of those."""
         return {**self.amounts, PODS: 1}
 
 
 def parse_resource_list(field: str, quantities: Mapping[str, str]) -> dict[str, int]:
-    """Read a resource list; raises QuantityError naming field and resource, also for an amount below zero."""
+    """Parse a resource list; raises QuantityError with field and resource, also for an amount below zero."""
     amounts: dict[str, int] = {}
     for name, text in quantities.items():
         try:
@@ -68,10 +68,10 @@ def pod_request(
     pod_level: ResourceList,
     overhead: ResourceList,
 ) -> PodRequest:
-    """Sum up a pod: containers and sidecars, or the largest init step, then pod-level amounts, then overhead.
+    """Compute the requests of a pod: the maximum of containers with sidecars and of each init step, plus overhead.
 
-    `init_containers` are in their order: a plain one runs beside the sidecars declared before it. Amounts that
-    `pod_level` names replace the sum.
+    `init_containers` are in their order: a plain init container runs beside the sidecars declared before it. Amounts
+    in `pod_level` replace the sum.
     """
     containers, init_containers = tuple(containers), tuple(init_containers)
     amounts = dict(_peak([c.requests for c in containers], init_containers))
@@ -93,7 +93,7 @@ def _scored(requests: ResourceList) -> ResourceList:
 
 
 def _peak(containers: Iterable[ResourceList], init_containers: Iterable[ContainerRequest]) -> dict[str, int]:
-    """Return per resource the most that is asked at one time over the pod's life."""
+    """Return per resource the most that the containers request at one time over the pod's life."""
     running: dict[str, int] = {}
     for requests in containers:
         _add(running, requests)

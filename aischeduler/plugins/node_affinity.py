@@ -47,7 +47,7 @@ class NodeAffinityNames:
 
 
 class NodeAffinity:
-    """Filter and score by node labels and names."""
+    """Filter and score nodes by their labels and names."""
 
     name = "NodeAffinity"
     static = True
@@ -56,7 +56,7 @@ class NodeAffinity:
     reverse = False
 
     def filter(self, spec: PodSpec, at: Excerpt) -> Mask | None:
-        """Pass rows that carry every label of nodeSelector and satisfy one required term, if there are terms."""
+        """Pass the rows that have every label of nodeSelector and satisfy one required term, if there are terms."""
         if not spec.node_selector and spec.required is None:
             return None
         mask = at.nodes.labels.all_of(tuple(Requirement(k, Operator.IN, (v,)) for k, v in spec.node_selector))
@@ -68,17 +68,17 @@ class NodeAffinity:
         return mask[at.rows]
 
     def reasons(self, spec: PodSpec, at: Excerpt) -> Counter[str]:
-        """Give kube-scheduler's text."""
+        """Return kube-scheduler's text."""
         return Counter({REASON: len(at)})
 
     def helps(self, spec: PodSpec, node: Node) -> bool:
-        """Expect help where the labels match."""
+        """Return whether the labels and the name match."""
         if any(node.labels.get(key) != value for key, value in spec.node_selector):
             return False
         return spec.required is None or any(term.matches(node.name, node.labels) for term in spec.required)
 
     def score(self, ask: PlacementRequest, at: Excerpt) -> Scores | None:
-        """Add up the weights of the preferred terms that match."""
+        """Return the sum of the weights of the preferred terms that match."""
         if not ask.spec.preferred:
             return None
         sums = np.zeros(at.nodes.width, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Placement: the best node of a pool for one pod as the pool is now."""
+"""Placement: choose the best node of a pool for one pod."""
 
 from dataclasses import dataclass
 
@@ -12,14 +12,14 @@ from aischeduler.state.trial import Trial
 
 @dataclass(frozen=True, slots=True)
 class BestNode:
-    """The row that a pod got, out of `feasible` that would have done."""
+    """The row of the best node, out of `feasible` rows that fit."""
 
     row: int
     feasible: int
 
 
 def place(runner: Runner, ask: PlacementRequest, rows: Rows, trial: Trial) -> BestNode | None:
-    """Place the pod on the best of the rows in the trial; None when no row passes every filter."""
+    """Place the pod on the best of the rows in the trial; return None where no row passes every filter."""
     found = runner.best(ask, rows)
     if found is None:
         return None
@@ -29,7 +29,7 @@ def place(runner: Runner, ask: PlacementRequest, rows: Rows, trial: Trial) -> Be
 
 
 def placement_strategy(pool: Pool, spec: PodSpec, gpu_resources: tuple[str, ...]) -> PlacementStrategy:
-    """Return which nodes the pool prefers for this pod: what it says, else GPU pods pack and others spread."""
+    """Return the placement of the pool; where it has none, GPU pods are packed and others spread."""
     if pool.placement is not None:
         return pool.placement
     asks_gpu = any(spec.request.amounts.get(resource) for resource in gpu_resources)

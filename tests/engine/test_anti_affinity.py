@@ -51,7 +51,7 @@ def test_pod_that_a_pod_on_a_node_keeps_away_waits_and_names_pod_and_field(sched
     session = nodes()
     session.see(guard("db-0", apart(), scheduler_name=scheduler_name), a_pod("p", labels=DB))
     said = session.decide()
-    why = f"The pod default/db-0 is on a node and keeps this pod away by its {REQUIRED_ANTI_AFFINITY}"
+    why = f"The pod default/db-0 is on a node and excludes this pod by its {REQUIRED_ANTI_AFFINITY}"
     how = f'with the topologyKey "{HOST}", which is not supported by ai-scheduler; the pod is held.'
     assert (binds(said), reports(said)) == ({}, {"p": f"{why} {how}"})
     assert session.scheduler.held() == {("default", ConstraintKind.ANTI_AFFINITY_OF_OTHERS): 1}

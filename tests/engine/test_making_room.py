@@ -344,7 +344,7 @@ def test_pod_kept_waiting_by_a_budget_says_so_and_does_not_try_every_few_seconds
     session.see(a_pod("owner", cpu="4", pool="a"))
     session.decide()
     session.tell(EvictRefused("uid-guest", EvictRefusal.BUDGET, "x"))
-    assert "Disruption budgets forbid to evict 1 pod now." in reports(session.decide())["owner"]
+    assert "Disruption budgets forbid the eviction of 1 pod now." in reports(session.decide())["owner"]
     assert session.decide(290) == []
 
 

@@ -35,7 +35,9 @@ def test_preemption_is_off_in_every_pool_while_it_is_off_for_the_whole_scheduler
 def test_pod_of_a_refused_pool_is_told_that_its_pool_is_refused() -> None:
     session = Session(a_pool("bad", labels=A, invalid="spec.placement: 'x' is not one of Spread"))
     session.see(a_node("n", labels=A), a_pod("p", pool="bad"))
-    assert reports(session.decide())["p"].endswith("borrowing: its pool is refused: see its condition Accepted.")
+    assert reports(session.decide())["p"].endswith(
+        "borrowing: the spec of its pool is refused; see the condition Accepted."
+    )
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ FIELD = "spec.volumes[0].persistentVolumeClaim"
 DATA = VolumeClaimUse(FIELD, "data")
 BOUND = VolumeClaim("default", "data", volume="pv", bound=True)
 VOLUME = Volume("pv")
-TIED = "spec.nodeAffinity.required ties to some nodes, and ai-scheduler does not support that"
+TIED = "spec.nodeAffinity.required limits to some nodes, and ai-scheduler does not support that"
 LEAD = f'{FIELD}: persistentvolumeclaim "data"'
 
 

@@ -69,7 +69,7 @@ def test_mark_of_a_loan_that_ends_names_the_lender() -> None:
     ended = Evict(VICTIM, "n1", "gpu", "cpu", EvictionCause.LOAN_ENDED, None, "d-1")
     write = Eviction(ended, "ai-scheduler", honour_budgets=False).request(NOW)
     (condition,) = json.loads(write.body)["status"]["conditions"]
-    assert condition["message"] == "ai-scheduler: preempting as gpu lends this room no more"
+    assert condition["message"] == "ai-scheduler: preempting as gpu no longer lends this room"
 
 
 def test_marked_victim_is_deleted_by_its_uid() -> None:

@@ -76,7 +76,7 @@ async def test_victim_is_marked_deleted_told_of_and_logged_in_one_line() -> None
     (event,) = world.script.asked("post", EVENTS)
     assert (event.json["type"], event.json["reason"], event.json["action"]) == ("Normal", "Preempted", "Preempting")
     assert event.json["regarding"]["uid"] == "uid-p"
-    assert event.json["note"] == ("Preempted by team-a/owner (uid-owner) on node n1: pool gpu took back lent room")
+    assert event.json["note"] == ("Preempted by team-a/owner (uid-owner) on node n1: pool gpu reclaimed lent room")
     assert world.events == []
     assert world.logged() == [{"level": "info", "event": "evict", **EVICT_LINE, "reason": EVICT.message}]
     assert [(type(action), outcome) for action, outcome, _ in world.observed] == [(Evict, "Evicted")]

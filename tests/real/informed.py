@@ -31,7 +31,7 @@ OTHERS: Final = ("nodes", "pools", "namespaces")
 PODS_BEFORE_SECONDS: Final = (0.0, 0.02, 0.1, 0.5, 2.0)
 """How old a Binding may be when it is heard: the room that it takes is judged as it was so long before."""
 FOR_A_POD: Final = re.compile(r"preempting to accommodate (?P<namespace>[^/]+)/(?P<name>.+)$")
-END_OF_LOAN: Final = re.compile(r"preempting as (?P<pool>.+) lends this room no more$")
+END_OF_LOAN: Final = re.compile(r"preempting as (?P<pool>.+) no longer lends this room$")
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,7 +133,7 @@ def test_end_of_a_loan_is_right_where_the_lender_lends_no_more_and_wrong_else() 
     for spec, wrong in (({"disableSharing": True}, 0), ({"lendingLimit": {"cpu": "1"}}, 0), ({}, 1)):
         told = Told(reclaimPolicy="Evict", **spec)
         told.pod("guest", node="a1", at=0)
-        told.pod("guest", node="a1", mark="ai-scheduler: preempting as a lends this room no more", at=EVICTED_AT)
+        told.pod("guest", node="a1", mark="ai-scheduler: preempting as a no longer lends this room", at=EVICTED_AT)
         assert len(told.faults()) == wrong
 
 

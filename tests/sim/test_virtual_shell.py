@@ -74,7 +74,7 @@ def test_victim_is_marked_and_a_while_later_deleted_and_told_for_whom() -> None:
     cluster.run(2.0)
     assert goes(cluster)
     (note,) = notes(cluster, "Preempted")
-    assert note.endswith("on node n: pool gpu took back lent room")
+    assert note.endswith("on node n: pool gpu reclaimed lent room")
     assert pod(cluster, "owner")["status"]["nominatedNodeName"] == "n"
     assert (taken(shell, Evict), taken(shell, Nominate)) == (1, 1)
     cluster.ask("DELETE", f"{PODS}/guest", {"gracePeriodSeconds": 0})
