@@ -13,19 +13,19 @@ import msgspec
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, GPU_DEFAULT, MEMORY, PODS, SCHEDULER_NAME
 from aischeduler.model.node import NO_SCHEDULE, Node, Taint
 from aischeduler.model.pod import PENDING, HostPort, Pod, PodSpec, Toleration
-from aischeduler.model.pool import MakeRoom, Placement, Pool, ReclaimPolicy
-from aischeduler.model.resources import Container, Request, ResourceList, parse_amounts, pod_request
+from aischeduler.model.pool import MakeRoom, PlacementStrategy, Pool, ReclaimPolicy
+from aischeduler.model.resources import ContainerRequest, PodRequest, ResourceList, parse_resource_list, pod_request
 from aischeduler.model.selectors import (
     LabelSelector,
-    NodeTerm,
+    NodeSelectorTerm,
     Operator,
-    PreferredTerm,
+    PreferredSchedulingTerm,
     Requirement,
     label_selector,
-    requirement,
+    node_requirement,
 )
-from aischeduler.model.unsupported_constraints import Constraint, ConstraintKind, PodTerm
-from aischeduler.model.volumes import ClaimUse
+from aischeduler.model.unsupported_constraints import Constraint, ConstraintKind, PodAffinityTerm
+from aischeduler.model.volumes import VolumeClaimUse
 
 NOTHING: Mapping[str, str] = {}
 T = TypeVar("T")
@@ -42,26 +42,25 @@ def replace(value: T, **fields: Any) -> T:
 def amounts(*, cpu: str = "", memory: str = "", gpu: int = 0, extended: Mapping[str, str] = NOTHING) -> dict[str, int]:
     """Return integer amounts; an empty text leaves the resource out, `extended` names more resources."""
     quantities = {CPU: cpu, MEMORY: memory, GPU_DEFAULT: str(gpu) if gpu else "", **extended}
-    return parse_amounts("requests", {name: text for name, text in quantities.items() if text})
+    return parse_resource_list("requests", {name: text for name, text in quantities.items() if text})
 
 
-def a_request(*, cpu: str = "", memory: str = "", gpu: int = 0, extended: Mapping[str, str] = NOTHING) -> Request:
+def a_request(*, cpu: str = "", memory: str = "", gpu: int = 0, extended: Mapping[str, str] = NOTHING) -> PodRequest:
     """Return what a pod of one container asks for."""
-    return pod_request([Container(amounts(cpu=cpu, memory=memory, gpu=gpu, extended=extended))], (), {}, {})
+    return pod_request([ContainerRequest(amounts(cpu=cpu, memory=memory, gpu=gpu, extended=extended))], (), {}, {})
 
 
 def a_spec(
-    request: Request | None = None,
+    request: PodRequest | None = None,
     *,
     node_selector: Mapping[str, str] = NOTHING,
-    required: tuple[NodeTerm, ...] | None = None,
-    preferred: tuple[PreferredTerm, ...] = (),
+    required: tuple[NodeSelectorTerm, ...] | None = None,
+    preferred: tuple[PreferredSchedulingTerm, ...] = (),
     tolerations: tuple[Toleration, ...] = (),
     host_ports: tuple[HostPort, ...] = (),
-    node_name: str = "",
     invalid: str = "",
     unsupported_constraints: tuple[Constraint, ...] = (),
-    anti_affinity: tuple[PodTerm, ...] = (),
+    anti_affinity: tuple[PodAffinityTerm, ...] = (),
 ) -> PodSpec:
     """Return the scheduling part of a pod; specs that are equal have equal keys and no others do."""
     spec = PodSpec(
@@ -72,7 +71,6 @@ def a_spec(
         preferred=preferred,
         tolerations=tolerations,
         host_ports=tuple(sorted(host_ports)),
-        node_name=node_name,
         invalid=invalid,
         unsupported_constraints=unsupported_constraints,
         anti_affinity=anti_affinity,
@@ -84,13 +82,13 @@ class SpecFields(TypedDict, total=False):
     """What of a pod's spec a test may set beside its requests; see `a_spec`."""
 
     node_selector: Mapping[str, str]
-    required: tuple[NodeTerm, ...] | None
-    preferred: tuple[PreferredTerm, ...]
+    required: tuple[NodeSelectorTerm, ...] | None
+    preferred: tuple[PreferredSchedulingTerm, ...]
     tolerations: tuple[Toleration, ...]
     host_ports: tuple[HostPort, ...]
     invalid: str
     unsupported_constraints: tuple[Constraint, ...]
-    anti_affinity: tuple[PodTerm, ...]
+    anti_affinity: tuple[PodAffinityTerm, ...]
 
 
 def a_pod(
@@ -110,23 +108,22 @@ def a_pod(
     phase: str = PENDING,
     terminating: bool = False,
     gates: tuple[str, ...] = (),
-    wants_node: str = "",
     labels: Mapping[str, str] = NOTHING,
     preempts: bool = True,
     guarded: bool = False,
     started: int = 0,
     grace: int = 0,
-    claims: tuple[ClaimUse, ...] = (),
+    claims: tuple[VolumeClaimUse, ...] = (),
     **spec: Unpack[SpecFields],
 ) -> Pod:
-    """Return a pod; `node` is where it is bound, `wants_node` the node that it asks for by name."""
+    """Return a pod; `node` is where it is bound."""
     using = tuple(Constraint(ConstraintKind.VOLUME_CLAIM, use.field) for use in claims)
     spec["unsupported_constraints"] = (*spec.get("unsupported_constraints", ()), *using)
     return Pod(
         uid=uid or f"uid-{name}",
         namespace=namespace,
         name=name,
-        spec=a_spec(a_request(cpu=cpu, memory=memory, gpu=gpu, extended=extended), node_name=wants_node, **spec),
+        spec=a_spec(a_request(cpu=cpu, memory=memory, gpu=gpu, extended=extended), **spec),
         scheduler_name=scheduler_name,
         node_name=node,
         pool=pool,
@@ -140,7 +137,7 @@ def a_pod(
         guarded=guarded,
         started_seconds=started,
         grace_seconds=grace,
-        claims=claims,
+        volume_claims=claims,
     )
 
 
@@ -180,7 +177,7 @@ def a_pool(
     *,
     labels: Mapping[str, str] | None = None,
     selector: LabelSelector | None = None,
-    placement: Placement | None = None,
+    placement: PlacementStrategy | None = None,
     generation: int = 1,
     disable_preemption: bool = False,
     disable_borrowing: bool = False,
@@ -229,9 +226,9 @@ def tolerates(key: str = "", value: str = "", effect: str = "", operator: str = 
 
 def expression(key: str, operator: Operator, *values: str) -> Requirement:
     """Return one expression of a node selector."""
-    return requirement("expression", key, operator, values)
+    return node_requirement("expression", key, operator, values)
 
 
-def a_term(*expressions: Requirement, fields: tuple[Requirement, ...] = ()) -> NodeTerm:
+def a_term(*expressions: Requirement, fields: tuple[Requirement, ...] = ()) -> NodeSelectorTerm:
     """Return a node selector term of these expressions on labels and fields."""
-    return NodeTerm(expressions, fields)
+    return NodeSelectorTerm(expressions, fields)

@@ -18,8 +18,8 @@ from aischeduler.model.events import (
     PoolsListed,
     Refreshed,
 )
-from aischeduler.policies.preemption import viable
-from aischeduler.state.records import Place
+from aischeduler.policies.preemption import fits_after_departures
+from aischeduler.state.records import PodState
 from tests.pool_rules_oracle import Oracle
 
 
@@ -110,7 +110,7 @@ class CheckedScheduler(Scheduler):
             record.pod.uid
             for queue in queues
             for record in queue.records()
-            if record.place in (Place.BACKOFF, Place.HELD) or record.home in doubts
+            if record.state in (PodState.BACKOFF, PodState.HELD) or record.home in doubts
         }
 
     def _release_edits(self) -> None:
@@ -170,4 +170,4 @@ class CheckedScheduler(Scheduler):
         if cluster.pool_of(record.row) != owner.home:
             return False
         with without(cluster, lifted_for(cluster, owner, owner.home)):
-            return viable(owner.pod.spec, cluster.runner, cluster.running, record.row)
+            return fits_after_departures(owner.pod.spec, cluster.runner, cluster.running, record.row)

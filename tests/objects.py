@@ -11,8 +11,8 @@ NOTHING: Mapping[str, str] = {}
 NO_OBJECTS: Mapping[str, Json] = {}
 POOL_API = f"{GROUP}/{VERSION}"
 NO_POOL_NOWHERE = (
-    'There is no Pool "nowhere" (annotation or label resource.aibee.cn/pool); '
-    "the pod belongs to the pool default until there is one."
+    'The Pool "nowhere" does not exist (annotation or label resource.aibee.cn/pool); '
+    "until it does, the pod belongs to the pool default."
 )
 """What a pod that names the pool `nowhere` is warned of."""
 

@@ -297,7 +297,7 @@ class Oracle:
         node = self._nodes[name]
         closed = node.unschedulable or any(taint.effect != "PreferNoSchedule" for taint in node.taints)
         labelled = all(node.labels.get(key) == value for key, value in spec.node_selector)
-        return _is_modelled(spec) and not closed and labelled and spec.node_name in ("", name)
+        return _is_modelled(spec) and not closed and labelled
 
 
 def matches(selector: LabelSelector, labels: Labels) -> bool:

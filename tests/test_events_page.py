@@ -11,7 +11,7 @@ from aischeduler.engine.profile import default_profile
 from aischeduler.kube import event_messages, pod_writes, watched_resources
 from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.kube.eviction_writes import Eviction
-from aischeduler.model.actions import Bind, Cause, Evict, ReportPool, ReportWaiting, Warn
+from aischeduler.model.actions import Bind, Evict, EvictionCause, ReportPool, ReportWaiting, Warn
 from aischeduler.model.event_reasons import ConditionReason, EventReason
 from aischeduler.model.unsupported_constraints import Constraint, ConstraintKind
 from tests.build import a_node, a_pod, a_pool, replace
@@ -22,7 +22,7 @@ PAGE = (ROOT / "docs" / "events.md").read_text()
 SPREAD = Constraint(ConstraintKind.TOPOLOGY_SPREAD, "spec.topologySpreadConstraints[0]")
 POD = a_pod("p", pool="nowhere", unsupported_constraints=(SPREAD,))
 BIND = Bind(POD, "n", "a", "a", "d-1", 1)
-EVICT = Evict(POD, "n", "a", "a", Cause.PREEMPTED, a_pod("owner"), "d-1")
+EVICT = Evict(POD, "n", "a", "a", EvictionCause.PREEMPTED, a_pod("owner"), "d-1")
 WAITING = ReportWaiting(POD, "a", "a", "no room", "d-1")
 
 
@@ -39,6 +39,8 @@ def played() -> Session:
         a_pool("bad", labels=b, invalid="spec.placement: 'x' is not one of Spread"),
         a_pool("a", labels=a),
         a_pool("also-a", labels=a),
+        a_pool("empty", labels={"team": "c"}),
+        a_pool("guest"),
         a_node("n", labels=a, invalid="status.allocatable.cpu: '1.5.3' is not a quantity"),
         POD,
         profile=replace(default_profile(), hold_unsupported=False),

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from aischeduler.model.actions import Bind, Cause, Evict, Nominate
+from aischeduler.model.actions import Bind, Evict, EvictionCause, Nominate
 from aischeduler.model.events import NodeSeen, PodSeen, PoolSeen
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import ReclaimPolicy
@@ -30,7 +30,7 @@ def bind(pod: Pod, node: str) -> Bind:
 
 def evict(victim: Pod, beneficiary: Pod | None) -> Evict:
     pool = victim.node_name[0]
-    return Evict(victim, victim.node_name, pool, victim.pool, Cause.PREEMPTED, beneficiary, "d1")
+    return Evict(victim, victim.node_name, pool, victim.pool, EvictionCause.PREEMPTED, beneficiary, "d1")
 
 
 WAITS = a_pod("waits", pool="a", cpu="2")

@@ -201,7 +201,7 @@ def unsupported(template: Template, pod: Pod, rule: ConstraintRule) -> Iterator[
 def unknown_claims(template: Template, pod: Pod) -> Iterator[Finding]:
     """Name every volume claim that the pods wait for; files do not tell whether it gets bound."""
     rest = "bound to a volume that every node can use; files do not tell whether that is so"
-    for use in pod.claims:
+    for use in pod.volume_claims:
         claim = "the claim of each pod" if use.owned else f'persistentvolumeclaim "{use.name}"'
         yield template.finding(use.field, f"the pods wait until {claim} is {rest}")
     if items_at(mapping_at(template.document.body, "spec"), "volumeClaimTemplates"):

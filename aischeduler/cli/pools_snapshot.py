@@ -24,7 +24,7 @@ from aischeduler.kube.pool_writes import AMOUNTS, STATUS_EXPIRY_SECONDS
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.pool_summary import GPU, PoolSummary
 from aischeduler.model.quantity import QuantityError
-from aischeduler.model.resources import parse_amounts
+from aischeduler.model.resources import parse_resource_list
 
 NAMES_MAX: Final = 5
 """Pools that a note names; it counts the others."""
@@ -129,7 +129,7 @@ def _summary(document: PoolDocument, status: _Status) -> PoolSummary:
 def _amounts(kind: str, status: Mapping[str, Any], gpus: Mapping[str, int]) -> dict[str, int]:
     quantities = msgspec.convert(status.get(kind) or {}, dict[str, str | int])
     texts = {name: str(quantity) for name, quantity in quantities.items()}
-    return {**_NOTHING, **parse_amounts(f"status.{kind}", texts), GPU: gpus.get(kind, 0)}
+    return {**_NOTHING, **parse_resource_list(f"status.{kind}", texts), GPU: gpus.get(kind, 0)}
 
 
 def _named(pools: Sequence[str]) -> str:

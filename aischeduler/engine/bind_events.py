@@ -1,8 +1,8 @@
-"""What the outcome of a bind means.
+"""Handling of failed binds.
 
-Laws:
-- Only a definite refusal frees the room of an assumed pod; nothing expires.
-- An outcome for a pod that is gone, or that the watch has already settled, changes nothing.
+Invariants:
+- Only a definite refusal frees the room of an assumed pod; an assumed pod does not expire.
+- A refusal for a pod that is gone, or that the watch already shows bound, changes nothing.
 """
 
 from typing import assert_never
@@ -12,13 +12,13 @@ from aischeduler.engine.evictions import left
 from aischeduler.engine.pod_events import free_room, pod_gone
 from aischeduler.model.actions import ReportWaiting
 from aischeduler.model.events import BindRefusal, BindRefused
-from aischeduler.state.records import Place, PodRecord
+from aischeduler.state.records import PodRecord, PodState
 
 
 def bind_refused(cluster: Cluster, event: BindRefused, now: float) -> None:
-    """Free the room of the pod and let it wait as its refusal asks."""
+    """Free the room of the pod and put the pod back into its queue, as the refusal requires."""
     record = cluster.records.get(event.uid)
-    if record is None or record.place is not Place.ASSUMED or cluster.nodes.names[record.row] != event.node:
+    if record is None or record.state is not PodState.ASSUMED or cluster.nodes.names[record.row] != event.node:
         return
     if event.refusal is BindRefusal.GONE:
         pod_gone(cluster, event.uid, now)

@@ -1,8 +1,8 @@
-"""The life of claims: kept while their owners can still use them, ended when they cannot.
+"""Claims: they are kept while their owners can use them, and ended when they cannot.
 
-Laws:
-- A claim ends when its owner is placed, leaves the queue, or could not use the row even after all who leave it left.
-- Who stands behind another in the pool's order never keeps room from it: their claims are lifted when it looks.
+Invariants:
+- A claim ends when its owner is placed or leaves the queue, or when it would not fit after all leaving pods are gone.
+- A claim never keeps room from a pod ahead of its owner: an attempt of that pod ignores the claim.
 """
 
 import numpy as np
@@ -10,19 +10,19 @@ import numpy as np
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.recovery import end_quietly, judging_failed
 from aischeduler.engine.wakeups import row_changed
-from aischeduler.policies.preemption import viable
+from aischeduler.policies.preemption import fits_after_departures
 from aischeduler.state.claims import Claim
-from aischeduler.state.records import Place, PodRecord
+from aischeduler.state.records import PodRecord, PodState
 from aischeduler.state.trial import Trial
 
 
 def lifted_for(cluster: Cluster, record: PodRecord, pool: str) -> tuple[Claim, ...]:
-    """Return the claims of this pool that do not bind the pod: its own, and those of home pods behind it."""
+    """Return the claims of this pool that an attempt of the pod ignores: its own, and those of home pods behind it."""
     return cluster.claims.not_ahead(pool, record.order)
 
 
 def without(cluster: Cluster, claims: tuple[Claim, ...]) -> Trial:
-    """Return a trial on the table as it would be without these claims; when it ends all is as before."""
+    """Return a trial on the table without these claims."""
     trial = Trial(cluster.nodes)
     if claims:
         trial.evict_all((claim.spec, claim.row) for claim in claims)
@@ -30,36 +30,36 @@ def without(cluster: Cluster, claims: tuple[Claim, ...]) -> Trial:
 
 
 def end_claim(cluster: Cluster, claim: Claim, now: float) -> None:
-    """End a claim: its owner, if it waits for it, is tried again; others may have the room."""
+    """End a claim: wake its owner if it is nominated, and offer the room to other pods."""
     cluster.claims.end(claim)
     owner = claim.owner
-    if owner.place is Place.NOMINATED and owner.queue:
+    if owner.state is PodState.NOMINATED and owner.queue:
         cluster.queues[owner.queue].wake_at_once(owner, now)
     room_came(cluster, claim.row, now)
 
 
 def end_claim_of(cluster: Cluster, record: PodRecord, now: float) -> None:
-    """End the claim of a pod that needs it no more, if it has one."""
+    """End the claim of a pod, if it has one."""
     claim = cluster.claims.of(record.pod.uid)
     if claim is not None:
         end_claim(cluster, claim, now)
 
 
 def end_claims_on(cluster: Cluster, row: int, now: float) -> None:
-    """End all claims on a row that leaves its pool."""
+    """End all claims on a row, because the row leaves its pool."""
     for claim in cluster.claims.on_row(row):
-        if cluster.claims.of(claim.owner.pod.uid) is claim:  # not ended by the end of another
+        if cluster.claims.of(claim.owner.pod.uid) is claim:  # the end of another claim may have ended it
             end_claim(cluster, claim, now)
 
 
 def room_came(cluster: Cluster, row: int, now: float) -> None:
-    """Let those have what came free on a row who can use it: first who claims room there, then others."""
+    """Wake the pods that can use room that became free on a row: first the owners of claims there, then others."""
     recheck(cluster, row, now)
     row_changed(cluster, row, now)
 
 
 def recheck(cluster: Cluster, row: int, now: float) -> None:
-    """End the claims on a row that can come to nothing, and wake the owners that could be placed now."""
+    """End the claims on a row that their owners can no longer use, and wake the owners that fit now."""
     claims = cluster.claims.on_row(row)
     for i, claim in enumerate(claims):
         if cluster.claims.of(claim.owner.pod.uid) is not claim:
@@ -67,32 +67,32 @@ def recheck(cluster: Cluster, row: int, now: float) -> None:
         try:
             with without(cluster, _still(cluster, claims[i:])):
                 fits = bool(cluster.runner.passes(claim.spec, np.array([row], dtype=np.intp))[0])
-                keeps = fits or viable(claim.spec, cluster.runner, cluster.running, row)
+                keeps = fits or fits_after_departures(claim.spec, cluster.runner, cluster.running, row)
         except Exception as error:  # noqa: BLE001 - a bug costs one claim, not those behind it
             end_quietly(cluster, claim)
-            judging_failed(cluster, claim.owner, "looking whether it can still use the room that it claims", error)
+            judging_failed(cluster, claim.owner, "checking whether its claim is still usable", error)
             continue
         if not keeps:
             end_claim(cluster, claim, now)
-        elif fits and claim.owner.place is Place.NOMINATED:
+        elif fits and claim.owner.state is PodState.NOMINATED:
             cluster.queues[claim.pool].wake_at_once(claim.owner, now)
 
 
 def renominate(cluster: Cluster, claims: tuple[Claim, ...], now: float) -> None:
-    """Make claims again that were ended to let a pod ahead take their row, as far as they can still be used."""
+    """Make claims again that ended for a pod ahead on their row, where their owners can still use them."""
     given_up: list[Claim] = []
     for claim in claims:
         try:
-            usable = viable(claim.spec, cluster.runner, cluster.running, claim.row)
+            usable = fits_after_departures(claim.spec, cluster.runner, cluster.running, claim.row)
         except Exception as error:  # noqa: BLE001 - a bug costs one claim, not those behind it
-            judging_failed(cluster, claim.owner, "looking whether it can still use the room that it claims", error)
+            judging_failed(cluster, claim.owner, "checking whether its claim is still usable", error)
             usable = False
         if usable:
             cluster.claims.make(claim)
         else:
             given_up.append(claim)
     for claim in given_up:
-        if claim.owner.place is Place.NOMINATED:
+        if claim.owner.state is PodState.NOMINATED:
             cluster.queues[claim.pool].wake_at_once(claim.owner, now)
         room_came(cluster, claim.row, now)
 

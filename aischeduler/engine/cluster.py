@@ -1,6 +1,6 @@
-"""All that the engine believes: nodes, pools, pod records, queues, claims, loans, and what is waiting to be said.
+"""The state of the engine: nodes, pools, pod records, queues, claims, loans, and actions to return.
 
-Laws:
+Invariants:
 - Every pool has exactly one queue; a waiting pod is in exactly one.
 - A pod counts in the node table, and among the running pods, exactly while its record has a row.
 - A loan is counted exactly while a pod of ours counts on a row of a pool that is not its home.
@@ -19,15 +19,15 @@ from aischeduler.engine.search_cache import Searches
 from aischeduler.engine.tally import Tally
 from aischeduler.engine.unrest import Versions
 from aischeduler.engine.unseen import Freshness, UnknownPools
-from aischeduler.framework.plugin import Ask
+from aischeduler.framework.plugin import PlacementRequest
 from aischeduler.framework.runner import Runner
 from aischeduler.model.actions import Action, ReportPool
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.pool import Pool
 from aischeduler.model.selectors import Labels
-from aischeduler.policies.borrowing import Market
-from aischeduler.policies.placement import preference
+from aischeduler.policies.borrowing import BorrowingContext
+from aischeduler.policies.placement import placement_strategy
 from aischeduler.state.anti_affinity import AntiAffinity
 from aischeduler.state.budgets import BudgetTable
 from aischeduler.state.claims import Claims
@@ -36,20 +36,20 @@ from aischeduler.state.nodes import NodeTable
 from aischeduler.state.pool_rows import NO_POOL
 from aischeduler.state.pools import PoolTable
 from aischeduler.state.queue import PoolQueue, Stir
-from aischeduler.state.records import NOWHERE, Place, PodRecord
+from aischeduler.state.records import NOWHERE, PodRecord, PodState
 from aischeduler.state.running import RunningFacts, RunningPods
 from aischeduler.state.storage import Storage
 from aischeduler.state.timers import Timers
 
 WARNINGS_MAX: Final = 10_000
-"""Objects of which we remember what they were warned of; the oldest may be warned again."""
+"""The most objects whose last warning is kept; a dropped object may get a warning again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """An eviction that was asked for: by which decision, and for whom (uid, or empty where a loan ended).
+    """A requested eviction: its decision, and its beneficiary (uid, empty where a loan ended).
 
-    `number` is that of the decision, and `read_at` when to read the victim if nothing was heard by then.
+    `number` is the number of the decision, and `read_at` when to read the victim if nothing was heard by then.
     """
 
     beneficiary: str
@@ -61,7 +61,7 @@ class Asked:
 class Cluster:
     """The state of one engine. `run` makes decision ids unique over restarts.
 
-    `now` is the time of the call that runs, and `decisions` how many were begun.
+    `now` is the time of the current call, and `decisions` the number of decisions so far.
     """
 
     def __init__(self, profile: Profile, run: str) -> None:
@@ -72,51 +72,53 @@ class Cluster:
         self.runner = Runner(profile.plugins, self.nodes)
         self.records: dict[str, PodRecord] = {}
         self.naming: dict[str, dict[str, PodRecord]] = {}
-        """Pool name that pods ask for -> their records by uid."""
+        """Pool name -> the records of the pods that name it, by uid."""
         self.queues: dict[str, PoolQueue] = {}
         self.add_queue(DEFAULT_POOL)
         self.running = RunningPods()
         self.claims = Claims(self.nodes)
         self.loans = Loans()
         self.ended_loans: set[Loan] = set()
-        """Loans that ended and whose limits nobody has been told of."""
+        """The loans that ended since `limits_freed` ran."""
         self.budgets = BudgetTable(lambda uid: self.records[uid].pod)
         self.namespaces: dict[str, Labels] = {}
         self.storage, self.anti_affinity = Storage(), AntiAffinity()
-        self.market = Market(self.pools, self.queues, self.claims, self.loans, self.runner, profile.preemption)
+        self.borrowing = BorrowingContext(
+            self.pools, self.queues, self.claims, self.loans, self.runner, profile.preemption
+        )
         self.tally = Tally()
         self.unsettled: OrderedDict[str, float] = OrderedDict()
-        """Assumed pods by uid -> when to read them if nothing was heard by then; in order of time."""
+        """Uid of an assumed pod -> when to read it if nothing was heard by then; in order of time."""
         self.victims: OrderedDict[str, Asked] = OrderedDict()
-        """Pods that we asked to evict and that are not yet seen to terminate; in the order of `read_at`."""
+        """Pods with a requested eviction that are not terminating yet; in the order of `read_at`."""
         self.departures = Timers()
-        """Terminating pods on nodes, and until when they are believed to leave."""
+        """Terminating pods on nodes, and until when they count as leaving."""
         self.overstayed: set[str] = set()
-        """Terminating pods on nodes that did not leave in that time."""
+        """Terminating pods on nodes that were not gone by then."""
         self.spared = Timers()
-        """Pods that could not be evicted, and until when they are no victims again."""
+        """Pods whose eviction was refused, and until when they are no victims again."""
         self.edits: dict[str, Pool] = {}
-        """Pools as they were seen last, where there were too many edits to take each."""
+        """The last version of Pools that were edited too often to handle each edit."""
         self.windows = Timers()
-        """Pools that were edited, and when edits are counted anew."""
+        """Edited Pools, and when the count of their edits starts again."""
         self.edit_counts: dict[str, int] = {}
         self.turned: dict[str, Loan | None] = {}
-        """Running pods that became loans or came home by an edit, by uid -> what they were when that was told last."""
+        """Uid of a running pod whose loan changed by an edit -> its loan when the log was written last."""
         self.reported: dict[str, ReportPool] = {}
-        """Pool -> the status that it was told last."""
+        """Pool -> its last reported status."""
         self.errands = Errands()
         self.unknown_pools, self.freshness = UnknownPools(), Freshness()
         self.news = News()
         self.offers: dict[int, dict[str, PodSpec]] = {}
-        """Row -> pods that were woken for its room and not tried yet, with what they ask for."""
+        """Row -> the pods that were woken for its room and not tried yet, with their specs."""
         self.outbox: dict[str, list[Action]] = {}
-        """Pool -> actions that the next decision of its loop carries out."""
+        """Pool -> the actions that its next decision returns."""
         self.searches = Searches()
         self._warned: LRUCache[str, str] = LRUCache(WARNINGS_MAX)
         self._run, self._arrivals = run, 0
 
     def add_queue(self, pool: str) -> None:
-        """Give a new pool its queue."""
+        """Add the queue of a new pool."""
         self.queues[pool] = PoolQueue(pool, self.nodes, self.stir, self.profile.backoff)
 
     def next_decision(self) -> str:
@@ -130,25 +132,25 @@ class Cluster:
         return self._arrivals
 
     def say(self, pool: str, action: Action) -> None:
-        """Leave an action for the loop of this pool, or of the default pool when there is no such pool."""
+        """Put an action into the outbox of this pool, or of the default pool where this pool does not exist."""
         self.outbox.setdefault(pool if pool in self.queues else DEFAULT_POOL, []).append(action)
 
     def warned(self, about: str, message: str) -> bool:
-        """Say whether this warning is news for the object, and remember it."""
+        """Return whether this warning is new for the object, and keep it."""
         news = self._warned.get(about) != message
         self._warned[about] = message
         return news
 
-    def ask(self, spec: PodSpec, pool: str) -> Ask:
-        """Return what a pod of this class asks of this pool."""
-        return Ask(spec, preference(self.pools.pools[pool], spec, self.profile.gpu_resources))
+    def ask(self, spec: PodSpec, pool: str) -> PlacementRequest:
+        """Return the placement request of a pod of this class in this pool."""
+        return PlacementRequest(spec, placement_strategy(self.pools.pools[pool], spec, self.profile.gpu_resources))
 
     def gate_of(self, pod: Pod) -> str:
-        """Return why the pod may not be tried yet; empty when it may."""
+        """Return why a gate holds the pod; empty where none does."""
         return next((reason for gate in self.profile.plugins.gates if (reason := gate.holds(pod))), "")
 
     def forget_pool(self, name: str) -> None:
-        """Keep nothing for a pool that is gone; what was to be told in its loop is told by the default pool's."""
+        """Drop everything of a pool that is gone; the default pool's decision returns the actions of its outbox."""
         self.errands.cancel(name)
         self.stir.versions.pop(name, None)
         self.news.forget(name)
@@ -158,7 +160,7 @@ class Cluster:
         self.outbox.setdefault(DEFAULT_POOL, []).extend(self.outbox.pop(name, []))
 
     def ours(self, pod: Pod) -> bool:
-        """Say whether we schedule this pod."""
+        """Return whether this scheduler schedules the pod."""
         return pod.scheduler_name == self.profile.scheduler_name
 
     def pool_of(self, row: int) -> str:
@@ -167,13 +169,13 @@ class Cluster:
         return "" if number == NO_POOL else self.pools.name(number)
 
     def review_loans(self, row: int) -> None:
-        """Note that the loans of the pool that this row is in have changed."""
+        """Note that loans of the row's pool changed."""
         pool = self.pool_of(row)
         if pool:
             self.errands.review.add(pool)
 
     def versions(self) -> Versions:
-        """Return the versions of all that the reasons of waiting pods speak of."""
+        """Return the versions of everything that the reasons of waiting pods depend on."""
         return (
             self.nodes.version,
             self.running.version,
@@ -183,26 +185,26 @@ class Cluster:
         )
 
     def enroll(self, record: PodRecord) -> None:
-        """Take a new record in."""
+        """Add a new record."""
         pod = record.pod
         self.records[pod.uid] = record
         if pod.pool:
             self.naming.setdefault(pod.pool, {})[pod.uid] = record
-        if pod.claims and self.ours(pod):
+        if pod.volume_claims and self.ours(pod):
             self.storage.use(record)
 
     def strike(self, record: PodRecord) -> None:
-        """Forget a record for good."""
+        """Remove a record."""
         pod = record.pod
         del self.records[pod.uid]
         self._unname(pod)
-        if pod.claims:
+        if pod.volume_claims:
             self.storage.drop(record)
         if record.blocker:
             self.anti_affinity.block(record, "")
 
     def rename(self, record: PodRecord, pod: Pod) -> None:
-        """Take the pod as it now is into its record."""
+        """Update the pod of a record."""
         if record.pod.pool != pod.pool:
             self._unname(record.pod)
             if pod.pool:
@@ -210,7 +212,7 @@ class Cluster:
         record.pod = pod
 
     def count(self, record: PodRecord, node: str) -> None:
-        """Count a pod on the node of this name; a node that was never seen gets a stub."""
+        """Count a pod on the node of this name; an unknown node gets a stub."""
         row = self.nodes.row(node)
         self.nodes.add(record.pod.spec, row)
         self.adopt(record, row)
@@ -225,7 +227,7 @@ class Cluster:
         self.book(record)
 
     def uncount(self, record: PodRecord) -> int:
-        """Count a pod on its node no more; return the row that has room now."""
+        """Stop counting a pod on its node; return the row."""
         row, spec = record.row, record.counted
         assert spec is not None
         self._unbook(record)
@@ -237,7 +239,7 @@ class Cluster:
         return row
 
     def book(self, record: PodRecord) -> None:
-        """Count the pod's loan as its home and the pool of its row now are."""
+        """Update the pod's loan from its home pool and the pool of its row."""
         loan = self._loan(record, self.pool_of(record.row))
         if loan != record.loan:
             self._unbook(record)
@@ -246,7 +248,7 @@ class Cluster:
                 self.loans.count(loan, record.counted, 1)
 
     def book_rows(self, rows: list[int]) -> None:
-        """Count the loans on rows that are in other pools now, those that are alike together."""
+        """Update the loans on rows that changed their pool, pods of one spec in one step."""
         changes: Counter[tuple[Loan, bytes]] = Counter()
         specs: dict[bytes, PodSpec] = {}
         for row in rows:
@@ -267,7 +269,7 @@ class Cluster:
             self.loans.count(loan, specs[key], pods)
 
     def refresh(self, record: PodRecord) -> None:
-        """Take over what changed about a pod on a row: its home, whether it leaves."""
+        """Update what is kept of a pod on a row: its home pool, its loan, whether it is leaving."""
         record.home = self.pools.home(record.pod.pool)
         self.running.change(record.pod.uid, self._facts(record))
         before = record.loan
@@ -276,7 +278,7 @@ class Cluster:
             self.turned.setdefault(record.pod.uid, before)
 
     def recount_loans(self) -> None:
-        """Count all loans anew, each as what its pod now is."""
+        """Count all loans again."""
         self.loans.clear()
         for record in self.records.values():
             record.loan = None
@@ -284,20 +286,20 @@ class Cluster:
                 self.book(record)
 
     def forget_eviction(self, uid: str) -> bool:
-        """Believe no more of a pod that it leaves because we asked it to; say whether we did."""
+        """Drop the requested eviction of a pod; return whether there was one."""
         return self.victims.pop(uid, None) is not None
 
     def leaving(self, uid: str) -> bool:
-        """Say whether a pod on a row is believed to leave it soon: it terminates, or we asked it to go."""
+        """Return whether a pod on a row counts as leaving: it is terminating, or its eviction is requested."""
         return uid in self.victims or uid in self.departures
 
     def may_go(self, record: PodRecord) -> bool:
-        """Say whether a pod on a row may be asked to leave now, as far as it alone decides that."""
+        """Return whether a pod on a row may be evicted now."""
         uid = record.pod.uid
         return self._evictable(record.pod) and not self.leaving(uid) and not self._stays(uid)
 
     def on_row(self, row: int) -> tuple[PodRecord, ...]:
-        """Return the pods that count on a row, by uid."""
+        """Return the records of the pods on a row, in the order of their uids."""
         return tuple(self.records[uid] for uid in self.running.on_row(row))
 
     def queue_of(self, record: PodRecord) -> PoolQueue:
@@ -305,9 +307,9 @@ class Cluster:
         return self.queues[record.queue]
 
     def leave_queue(self, record: PodRecord, now: float) -> None:
-        """Take a waiting pod out; one that was about to be tried hands its chance to the next alike."""
+        """Remove a waiting pod from its queue; if it was about to be tried, wake the next pod of its class."""
         queue = self.queue_of(record)
-        tried = record.place in (Place.ACTIVE, Place.BACKOFF)
+        tried = record.state in (PodState.ACTIVE, PodState.BACKOFF)
         queue.remove(record)
         if tried:
             self.wake_alike(record, now)
@@ -318,7 +320,7 @@ class Cluster:
         self.offers.setdefault(row, {})[record.pod.uid] = record.pod.spec
 
     def withdraw(self, record: PodRecord) -> None:
-        """Take back what a pod was woken for: it is about to be tried, or to leave."""
+        """Remove the offer to a pod that is about to be tried, or to leave."""
         if record.offered == NOWHERE:
             return
         offered = self.offers.get(record.offered, {})
@@ -326,9 +328,9 @@ class Cluster:
             del self.offers[record.offered]
 
     def wake_alike(self, record: PodRecord, now: float) -> None:
-        """Wake the next parked pod of this class in its home queue: what helped one may help another.
+        """Wake the next parked pod of this class in its home queue: what helped this pod may help that one.
 
-        Not after a pod that was woken for a row: as many were woken with it as the row has room for.
+        A pod that was woken for a row wakes none: as many pods as the row has room for were woken with it.
         """
         queue = self.queues.get(record.home)
         if queue is not None and record.offered == NOWHERE:
@@ -350,7 +352,7 @@ class Cluster:
         return self.ours(pod) and not pod.guarded and not pod.critical
 
     def _stays(self, uid: str) -> bool:
-        """Say whether asking the pod to leave came to nothing before, and would now."""
+        """Return whether an eviction of the pod was refused lately, or it does not terminate."""
         return uid in self.overstayed or uid in self.spared
 
     def _unbook(self, record: PodRecord) -> None:
@@ -360,7 +362,7 @@ class Cluster:
         record.loan = None
 
     def _loan(self, record: PodRecord, pool: str) -> Loan | None:
-        """Return what a pod on a row of this pool is: a loan, or None at home, or where we do not schedule it."""
+        """Return the loan of a pod on a row of this pool; None in its home pool, or for another scheduler's pod."""
         return (pool, record.home) if pool and pool != record.home and self.ours(record.pod) else None
 
     def _unname(self, pod: Pod) -> None:

@@ -1,9 +1,9 @@
-"""Which pods are held for a hard constraint that no rule looks at, and why: the one place that decides this.
+"""Unsupported hard constraints: this module alone decides which pods they hold, and why.
 
-Laws:
-- A pod that breaks no rule of kube-scheduler may be held; a pod that may break one is never placed.
-- Every reason names the field; a reason about a claim names the claim.
-- Where the configuration says so (`Ignore`), nothing is held.
+Invariants:
+- A pod that kube-scheduler would place may be held; a pod whose placement may break its constraint is never placed.
+- Every reason names the field; a reason about a volume claim names the claim.
+- With `Ignore` in the configuration no pod is held.
 """
 
 from collections import OrderedDict
@@ -12,26 +12,26 @@ from dataclasses import dataclass
 from typing import Final, assert_never
 
 from aischeduler.engine.cluster import Cluster
-from aischeduler.model.events import ClaimGone, ClaimSeen, VolumeGone, VolumeSeen
+from aischeduler.model.events import VolumeClaimGone, VolumeClaimSeen, VolumeGone, VolumeSeen
 from aischeduler.model.names import SCHEDULER_NAME
 from aischeduler.model.pod import Pod
 from aischeduler.model.unsupported_constraints import REQUIRED_ANTI_AFFINITY, Constraint, ConstraintKind
-from aischeduler.model.volumes import ClaimUse
+from aischeduler.model.volumes import VolumeClaimUse
 from aischeduler.state.anti_affinity import terms_of
-from aischeduler.state.records import Place, PodRecord
+from aischeduler.state.records import PodRecord, PodState
 from aischeduler.state.storage import Storage
 
-RECHECKED: Final = frozenset((Place.HELD, Place.PARKED, Place.NOMINATED))
-"""Places of waiting pods that nothing but an event moves."""
+RECHECKED: Final = frozenset((PodState.HELD, PodState.PARKED, PodState.NOMINATED))
+"""The states of waiting pods that only an event moves."""
 RECHECKED_AT_ONCE: Final = 64
-"""Pods that one decision wakes, of those to be tried because what holds them has changed."""
+"""The most pods that one decision wakes because what holds them changed."""
 FIELDS_MAX: Final = 8
-"""Fields that one message names; the others are counted."""
+"""The most fields that a message names; the others are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Why a pod is held, by kind and in words; `blocker` is the pod on a node that holds it, by uid."""
+    """Why a pod is held; `blocker` is the uid of the pod on a node that holds it, if one does."""
 
     kind: ConstraintKind
     message: str
@@ -39,7 +39,7 @@ class Held:
 
 
 def held_by(cluster: Cluster, pod: Pod) -> Held | None:
-    """Return for which constraint the pod is held; None where it may be tried."""
+    """Return the constraint that holds the pod; None where it may be tried."""
     if not cluster.profile.hold_unsupported:
         return None
     if pod.spec.unsupported_constraints:
@@ -50,7 +50,7 @@ def held_by(cluster: Cluster, pod: Pod) -> Held | None:
 
 
 def note_held(cluster: Cluster, record: PodRecord, held: Held | None) -> None:
-    """Note for which constraint a pod is about to be held, or that it is tried."""
+    """Set the constraint that holds a pod; None where it is tried."""
     record.constraint = held.kind if held is not None else None
     blocker = held.blocker if held is not None else ""
     if blocker != record.blocker:
@@ -58,32 +58,32 @@ def note_held(cluster: Cluster, record: PodRecord, held: Held | None) -> None:
 
 
 def newly_held(cluster: Cluster, pod: Pod) -> Iterator[PodRecord]:
-    """Yield the nominated pods that a pod which came to a node keeps away, where it is the first with such a term."""
+    """Yield the nominated pods that a pod excludes which came to a node, where its term is new on nodes."""
     terms = cluster.anti_affinity.terms
     if cluster.profile.hold_unsupported and any(len(terms[term]) == 1 for term in terms_of(pod, pod.spec)):
         for queue in cluster.queues.values():
-            nominated = queue.in_place(Place.NOMINATED)
+            nominated = queue.in_state(PodState.NOMINATED)
             yield from (record for record in nominated if _kept_away(cluster, record.pod) is not None)
 
 
 def _kept_away(cluster: Cluster, pod: Pod) -> Held | None:
-    """Return the pod on a node, wherever that is, whose required anti-affinity this pod matches."""
+    """Return the pod on any node whose required anti-affinity matches this pod."""
     found = cluster.anti_affinity.against(pod, cluster.namespaces)
     if found is None:
         return None
-    why = f"The pod {found.name} is on a node and keeps this pod away by its {REQUIRED_ANTI_AFFINITY}"
+    why = f"The pod {found.name} is on a node and excludes this pod by its {REQUIRED_ANTI_AFFINITY}"
     where = f'with the topologyKey "{found.term.topology_key}"'
     message = f"{why} {where}, which is not supported by {SCHEDULER_NAME}; the pod is held."
     return Held(ConstraintKind.ANTI_AFFINITY_OF_OTHERS, message, found.uid)
 
 
-def storage_changed(cluster: Cluster, event: ClaimSeen | ClaimGone | VolumeSeen | VolumeGone) -> None:
-    """Take in a claim or a volume, and let those waiting pods be tried that use it."""
+def storage_changed(cluster: Cluster, event: VolumeClaimSeen | VolumeClaimGone | VolumeSeen | VolumeGone) -> None:
+    """Store a changed volume claim or volume, and recheck the waiting pods that use it."""
     storage = cluster.storage
     match event:
-        case ClaimSeen(claim):
+        case VolumeClaimSeen(claim):
             users = storage.see_claim(claim)
-        case ClaimGone(namespace, name):
+        case VolumeClaimGone(namespace, name):
             users = storage.forget_claim((namespace, name))
         case VolumeSeen(volume):
             users = storage.see_volume(volume)
@@ -95,26 +95,26 @@ def storage_changed(cluster: Cluster, event: ClaimSeen | ClaimGone | VolumeSeen 
 
 
 def recheck_later(cluster: Cluster, records: Iterable[PodRecord]) -> None:
-    """Leave those of these pods that wait for an event to be tried bit by bit as their pools decide."""
+    """Note the pods among these that wait for an event; the next decisions of their pools wake them."""
     for record in records:
-        if record.place in RECHECKED:
+        if record.state in RECHECKED:
             cluster.errands.rechecking.setdefault(record.queue, OrderedDict())[record.pod.uid] = record
 
 
 def recheck_some(cluster: Cluster, pool: str, now: float) -> None:
-    """Wake the next few pods of this queue for which what holds them, or may hold them, has changed."""
+    """Wake the next pods of this queue whose constraint may have changed."""
     rechecking, queue = cluster.errands.rechecking[pool], cluster.queues[pool]
     for _ in range(min(RECHECKED_AT_ONCE, len(rechecking))):
         _, record = rechecking.popitem(last=False)
-        if record.queue == pool and record.place in RECHECKED:
+        if record.queue == pool and record.state in RECHECKED:
             queue.wake_at_once(record, now)
     if not rechecking:
         del cluster.errands.rechecking[pool]
 
 
 def ignored(constraints: Iterable[Constraint]) -> str:
-    """Return what a pod is told whose constraints are ignored."""
-    return f"{_not_supported(constraints)}; the pod is placed as if it did not say so."
+    """Return the message of a pod whose constraints are ignored."""
+    return f"{_not_supported(constraints)}; the pod is scheduled as if this was not set."
 
 
 def _unsupported(constraints: tuple[Constraint, ...]) -> Held | None:
@@ -123,8 +123,8 @@ def _unsupported(constraints: tuple[Constraint, ...]) -> Held | None:
 
 
 def _unusable_claim(storage: Storage, pod: Pod) -> Held | None:
-    """Return the first claim with which the pod may not run on every node."""
-    for use in pod.claims:
+    """Return why the pod is held for its first claim that does not allow every node."""
+    for use in pod.volume_claims:
         why = _unusable(storage, pod, use)
         if why:
             claim = f'{use.field}: persistentvolumeclaim "{use.name}"'
@@ -132,7 +132,7 @@ def _unusable_claim(storage: Storage, pod: Pod) -> Held | None:
     return None
 
 
-def _unusable(storage: Storage, pod: Pod, use: ClaimUse) -> str:
+def _unusable(storage: Storage, pod: Pod, use: VolumeClaimUse) -> str:
     claim = storage.claims.get((pod.namespace, use.name))
     if claim is None:
         return "not found"
@@ -148,7 +148,7 @@ def _unusable(storage: Storage, pod: Pod, use: ClaimUse) -> str:
     if volume is None:
         return f'is bound to the persistentvolume "{claim.volume}", which does not exist'
     if volume.tied_by:
-        tied = f'is bound to the persistentvolume "{claim.volume}", which {volume.tied_by} ties to some nodes'
+        tied = f'is bound to the persistentvolume "{claim.volume}", which {volume.tied_by} limits to some nodes'
         return f"{tied}, and {SCHEDULER_NAME} does not support that"
     return ""
 

@@ -1,8 +1,8 @@
-"""One attempt, top to bottom: the function to read first.
+"""The scheduling cycle: one attempt to schedule one pod. Read `attempt` first.
 
-Laws:
+Invariants:
 - An attempt ends in exactly one way: the pod is placed, nominated, sent to a lender, parked, held, or sent home.
-- What is decided is counted at once; the actions only tell the world.
+- A decision changes the state at once; the actions only carry it out.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from aischeduler.engine.sentences import BORROWING, PREEMPTION, sentence
 from aischeduler.engine.tally import Result
 from aischeduler.engine.unknown_pools import is_known, unknown_pool_message, want_pool
 from aischeduler.engine.wakeups import offer_ends
-from aischeduler.framework.plugin import Ask
+from aischeduler.framework.plugin import PlacementRequest
 from aischeduler.model.actions import Action, Bind, Nominate, ReportWaiting
 from aischeduler.model.pool import MakeRoom, Pool
 from aischeduler.policies.borrowing import (
@@ -29,25 +29,25 @@ from aischeduler.policies.borrowing import (
     LenderRefusal,
     NoLender,
     may_borrow,
-    wanted_at_home,
+    wanted_by_home_pods,
 )
 from aischeduler.policies.placement import BestNode, place
-from aischeduler.policies.preemption import Chosen, viable
+from aischeduler.policies.preemption import Candidate, fits_after_departures
 from aischeduler.state.claims import Claim
 from aischeduler.state.index import Rows
 from aischeduler.state.queue import PoolQueue
-from aischeduler.state.records import Place, PodRecord
+from aischeduler.state.records import PodRecord, PodState
 from aischeduler.state.trial import Trial
 
 SEARCH_COST: Final = 64
-"""What a search for victims or for a lender costs, in attempts that only look for a node."""
+"""The cost of a search for victims or a lender, in attempts without one."""
 SETTLE_SECONDS: Final = 30.0
-"""An assumed pod that the watch has not shown bound for this long is read; it is never given up by time alone."""
+"""An assumed pod that the watch has not shown bound for this long is read; time alone never frees its room."""
 
 
 @dataclass(slots=True)
 class Attempt:
-    """One pod tried in one queue. `clauses` say by kind what was tried after the nodes of the pool, in that order."""
+    """An attempt to schedule a pod of one queue. `clauses` are those of its message, by kind, in the order tried."""
 
     cluster: Cluster
     queue: PoolQueue
@@ -59,37 +59,37 @@ class Attempt:
 
     @property
     def pool(self) -> Pool:
-        """The pool in which the pod is tried."""
+        """The pool of the queue."""
         return self.cluster.pools.pools[self.queue.pool]
 
     @property
     def at_home(self) -> bool:
-        """Say whether that is its own pool."""
+        """Whether the pool is the pod's home pool."""
         return self.record.home == self.queue.pool
 
     @property
-    def ask(self) -> Ask:
-        """What the pod asks of this pool."""
+    def ask(self) -> PlacementRequest:
+        """The placement request of the pod in this pool."""
         return self.cluster.ask(self.record.pod.spec, self.queue.pool)
 
     @property
     def rows(self) -> Rows:
-        """The pool's rows."""
+        """The rows of the pool."""
         return self.cluster.nodes.rows_of_pool(self.cluster.pools.id(self.queue.pool))
 
     def ended(self, result: Result) -> None:
-        """Note how the attempt ended: it is counted once all of it is done."""
+        """Set the result; `attempt` counts it at its end."""
         self.result = result
 
     def nominate(self, node: str) -> None:
-        """Let the pod's status name the node, or none, where it does not."""
+        """Write the nominated node into the pod's status, where it differs; an empty `node` clears it."""
         record = self.record
         if node != (record.nominated or record.pod.nominated_node):
             self.actions.append(Nominate(record.pod, node, self.queue.pool, record.decision))
         record.nominated = node
 
     def report(self, message: str) -> None:
-        """Tell why the pod waits, where that is news."""
+        """Report why the pod waits, where the message is new."""
         record = self.record
         if message != record.message:
             record.message = message
@@ -97,9 +97,9 @@ class Attempt:
 
 
 def attempt(cluster: Cluster, queue: PoolQueue, record: PodRecord, actions: list[Action], now: float) -> int:
-    """Try one pod that was taken from this queue; add what is to be done to `actions`.
+    """Try to schedule a pod that was popped from this queue; add to `actions`.
 
-    Return what it cost, where 1 is an attempt that only looked for a node.
+    Return the cost; an attempt without searches costs 1.
     """
     record.decision, searches = cluster.next_decision(), cluster.searches.made
     record.broken = False
@@ -114,7 +114,7 @@ def attempt(cluster: Cluster, queue: PoolQueue, record: PodRecord, actions: list
     if not is_known(cluster, record, now):
         want_pool(cluster, record)
         _hold(tried)
-        record.message = unknown_pool_message(record.pod.pool)  # no event: the answer is about to come
+        record.message = unknown_pool_message(record.pod.pool)  # no event: the answer comes soon
     elif refused or held is not None:
         _hold(tried)
         tried.report(held.message if held is not None else refused)
@@ -129,7 +129,7 @@ def attempt(cluster: Cluster, queue: PoolQueue, record: PodRecord, actions: list
 
 
 def _gated(cluster: Cluster, record: PodRecord, now: float) -> bool:
-    """Hold a pod back at its gates after all, where an exception kept them from being asked before."""
+    """Gate a pod whose gates were not checked because of an exception; return whether a gate holds it."""
     gate = cluster.gate_of(record.pod)
     if gate:
         record.message, record.visited = gate, ()
@@ -140,7 +140,7 @@ def _gated(cluster: Cluster, record: PodRecord, now: float) -> bool:
 
 
 def _at_home(tried: Attempt) -> None:
-    """Take a node of the pool, or keep the claim, or make room, or borrow, or wait."""
+    """Place the pod in its home pool, keep its claim, preempt, borrow, or park it."""
     if _place_at_home(tried) or _keep_claim(tried):
         return
     if tried.cluster.profile.first_room(tried.pool) is MakeRoom.PREEMPT_THEN_BORROW:
@@ -152,13 +152,13 @@ def _at_home(tried: Attempt) -> None:
 
 
 def _abroad(tried: Attempt) -> None:
-    """Take a node that the lender can spare, or try the next lender, or go home."""
+    """Place the pod on a node that the lender does not need, send it to the next lender, or send it home."""
     cluster, record, lender = tried.cluster, tried.record, tried.queue.pool
-    if may_borrow(cluster.market, record.home, lender, record.pod.spec):
+    if may_borrow(cluster.borrowing, record.home, lender, record.pod.spec):
         rows = tried.rows
         if tried.queue.has_usable:
             rows = rows[cluster.runner.feasible(tried.ask)[rows]]
-            wanted = wanted_at_home(cluster.market, lender, rows)
+            wanted = wanted_by_home_pods(cluster.borrowing, lender, rows)
             if len(rows) and wanted.all():
                 note_blocked(cluster, (lender,))
             rows = rows[~wanted]
@@ -176,7 +176,7 @@ def _abroad(tried: Attempt) -> None:
 
 
 def _place_at_home(tried: Attempt) -> bool:
-    """Place the pod without its own claim; failing that, without the claims of those behind it."""
+    """Place the pod, ignoring its own claim, then the claims of pods behind it too."""
     cluster, record = tried.cluster, tried.record
     own = cluster.claims.of(record.pod.uid)
     with without(cluster, (own,) if own else ()) as trial:
@@ -196,7 +196,7 @@ def _place_at_home(tried: Attempt) -> bool:
 
 
 def _place_over_claims(tried: Attempt) -> BestNode | None:
-    """Place the pod on a row that only pods behind it have claimed; they keep what is left."""
+    """Place the pod on a row that only pods behind it claim; their claims stay where the room still suffices."""
     cluster, record = tried.cluster, tried.record
     claims = lifted_for(cluster, record, tried.queue.pool)
     if all(claim.owner is record for claim in claims):
@@ -213,7 +213,7 @@ def _place_over_claims(tried: Attempt) -> BestNode | None:
 
 
 def _end_for(tried: Attempt, claims: tuple[Claim, ...], row: int) -> tuple[Claim, ...]:
-    """End the pod's own claim and those of others on the row; return the others', in their order."""
+    """End the pod's own claim and the other claims on the row; return the others in their order."""
     cluster, record = tried.cluster, tried.record
     displaced = tuple(claim for claim in claims if claim.row == row and claim.owner is not record)
     for claim in displaced:
@@ -227,13 +227,13 @@ def _end_for(tried: Attempt, claims: tuple[Claim, ...], row: int) -> tuple[Claim
 
 
 def _keep_claim(tried: Attempt) -> bool:
-    """Go on waiting for claimed room that is still to come; end a claim that can come to nothing."""
+    """Keep waiting for the claimed room; end the claim where the pod can no longer use it."""
     cluster, record = tried.cluster, tried.record
     claim = cluster.claims.of(record.pod.uid)
     if claim is None:
         return False
     with without(cluster, lifted_for(cluster, record, claim.pool)):
-        keeps = viable(claim.spec, cluster.runner, cluster.running, claim.row)
+        keeps = fits_after_departures(claim.spec, cluster.runner, cluster.running, claim.row)
     if keeps:
         tried.queue.nominate(record, tried.now)
         tried.ended(Result.NOMINATED)
@@ -243,7 +243,7 @@ def _keep_claim(tried: Attempt) -> bool:
 
 
 def _preempt(tried: Attempt) -> bool:
-    """Choose victims, claim their room and evict them."""
+    """Choose victims, claim their room, and evict them."""
     cluster, record, pool = tried.cluster, tried.record, tried.pool
     if not len(tried.rows):
         return False
@@ -253,7 +253,7 @@ def _preempt(tried: Attempt) -> bool:
         return False
     claims = lifted_for(cluster, record, pool.name)
     chosen = find_victims(cluster, record, tried.rows, claims)
-    if not isinstance(chosen, Chosen):
+    if not isinstance(chosen, Candidate):
         tried.clauses[PREEMPTION] = unhelpful(cluster, pool.name, chosen)
         return False
     if chosen.victims and not is_fresh(cluster, pool.name, tried.now):
@@ -278,21 +278,25 @@ def _preempt(tried: Attempt) -> bool:
 
 
 def _await_fresh_view(tried: Attempt) -> None:
-    """Wait until the pool's view is refreshed: what we have not seen may make the eviction needless."""
+    """Park the pod until the pool is refreshed: an unseen change may make the eviction unnecessary."""
     cluster, record, pool = tried.cluster, tried.record, tried.queue.pool
     tried.actions += await_fresh_view(cluster, pool, record, tried.now)
     record.visited = ()
     tried.queue.park(record, tried.now)
-    record.backoff_until = tried.now  # nothing has failed: room that comes free is its own at once
+    record.backoff_until = tried.now  # no attempt failed: the pod may take free room at once
     tried.nominate("")
     problem = cluster.freshness.problems.get(pool)
     if problem:
-        tried.report(_sentence(tried, {PREEMPTION: f"waits until what is known of the pool is up to date: {problem}"}))
+        tried.report(
+            _sentence(
+                tried, {PREEMPTION: f"waits for up-to-date data about the pool before it evicts a pod: {problem}"}
+            )
+        )
     tried.ended(Result.REFRESHING)
 
 
 def _borrow(tried: Attempt) -> bool:
-    """Send the pod to the best lender that it has not visited."""
+    """Send the pod to the best lender that it has not visited yet."""
     cluster, record = tried.cluster, tried.record
     visited = record.visited or (record.home,)
     found = find_lender(cluster, record, visited)
@@ -319,12 +323,12 @@ def _count_borrowing(tried: Attempt, found: Lender | NoLender) -> None:
 
 
 def _park(tried: Attempt) -> None:
-    """Wait at home for an event that can help."""
+    """Park the pod in its home queue until an event can help it."""
     cluster, record, queue = tried.cluster, tried.record, tried.queue
     found = find_lender(cluster, record, (record.home,)) if record.visited else None
     record.visited = ()
     if isinstance(found, Lender):
-        # Room came up at a lender that the trip had already left: no event will speak of it again.
+        # A lender that the pod already left has room now: no further event announces it.
         queue.retry(record, tried.now)
     else:
         queue.park(record, tried.now)
@@ -337,24 +341,24 @@ def _park(tried: Attempt) -> None:
 
 
 def _hold(tried: Attempt) -> None:
-    """Wait for a change of the pod, its pool, its namespace, or what its constraint speaks of."""
+    """Hold the pod until the pod, its pool, its namespace or the object of its constraint changes."""
     cluster, record = tried.cluster, tried.record
     claim = cluster.claims.of(record.pod.uid)
     if claim is not None:
         end_claim(cluster, claim, tried.now)
     record.visited = ()
     cluster.queues[record.home].hold(record, tried.now)
-    cluster.wake_alike(record, tried.now)  # what keeps this one may not keep the next
+    cluster.wake_alike(record, tried.now)  # what holds this pod may not hold the next
     tried.nominate("")
     tried.ended(Result.HELD)
 
 
 def _bind(tried: Attempt, placed: BestNode) -> None:
-    """Take note that the pod counts on its row, and tell."""
+    """Assume the pod on its row and return a Bind."""
     cluster, record, queue = tried.cluster, tried.record, tried.queue
     count_saved(cluster, queue, record, placed.row)
     cluster.adopt(record, placed.row)
-    record.place, record.visited = Place.ASSUMED, ()
+    record.state, record.visited = PodState.ASSUMED, ()
     cluster.unsettled[record.pod.uid] = tried.now + SETTLE_SECONDS
     tried.actions.append(
         Bind(
@@ -373,7 +377,7 @@ def _bind(tried: Attempt, placed: BestNode) -> None:
 
 
 def _not_allowed(cluster: Cluster, record: PodRecord) -> str:
-    """Return why the home pool does not take pods of this namespace; empty when it does."""
+    """Return why the home pool takes no pods from this namespace; empty where it does."""
     allowed = cluster.pools.pools[record.home].allowed_namespaces
     namespace = record.pod.namespace
     labels = cluster.namespaces.get(namespace)

@@ -1,9 +1,8 @@
-"""What must be true of every decision: judged right after the call of `decide` that took it.
+"""The invariants of decisions, checked right after the call of `decide` that returned them.
 
-Laws:
-- Whatever the call did after it can only have made the law easier to keep: it bound, parked and claimed, and nobody
-  came or left in between. So what is found here was wrong when it was decided. Only the claim of a pod that lost it to
-  one ahead, and was tried again, is another by then.
+Invariant: what a call does after a decision can only make the checks easier to pass, because no pod comes or leaves
+during the call. So a fault found here was wrong when it was decided. One exception: a pod that lost its claim to a pod
+ahead and was tried again has another claim by then.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,18 +12,18 @@ import numpy as np
 from aischeduler.engine import recount
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import held_by
-from aischeduler.model.actions import Action, Bind, Cause, Evict
+from aischeduler.model.actions import Action, Bind, Evict, EvictionCause
 from aischeduler.model.names import PODS
 from aischeduler.model.pod import HostPort
 from aischeduler.plugins.node_ports import conflict
-from aischeduler.state.records import Place, PodRecord
+from aischeduler.state.records import PodRecord, PodState
 from aischeduler.state.trial import Trial
 
 Faults = Iterator[tuple[str, str]]
 
 
 def decision_faults(cluster: Cluster, actions: Iterable[Action]) -> Faults:
-    """Judge what one call of `decide` returned, before anything else is observed."""
+    """Check what one call of `decide` returned, before the next event."""
     for action in actions:
         if isinstance(action, Bind):
             yield from _bind_faults(cluster, action)
@@ -34,7 +33,7 @@ def decision_faults(cluster: Cluster, actions: Iterable[Action]) -> Faults:
 
 def _bind_faults(cluster: Cluster, bind: Bind) -> Faults:
     uid, record = bind.pod.uid, cluster.records.get(bind.pod.uid)
-    if record is None or record.place is not Place.ASSUMED or cluster.nodes.names[record.row] != bind.node:
+    if record is None or record.state is not PodState.ASSUMED or cluster.nodes.names[record.row] != bind.node:
         yield "I1", f"{uid}: bound to {bind.node}, but not assumed there"
         return
     node = cluster.nodes.nodes[record.row]
@@ -63,7 +62,7 @@ def _ports(record: PodRecord) -> tuple[HostPort, ...]:
 
 
 def _loan_faults(cluster: Cluster, bind: Bind, record: PodRecord) -> Faults:
-    """Judge a new loan against flags, limits, and the lender's own pods."""
+    """Check a new loan against switches, limits, and the lender's own pods."""
     uid, home, lender = bind.pod.uid, cluster.pools.pools[bind.home_pool], cluster.pools.pools[bind.pool]
     if home.disable_borrowing or home.invalid:
         yield "I8", f"{uid}: borrows from {lender.name}, but {home.name} does not borrow"
@@ -88,9 +87,9 @@ def _loan_faults(cluster: Cluster, bind: Bind, record: PodRecord) -> Faults:
 
 
 def _who_want(cluster: Cluster, lender: str, row: int) -> list[str]:
-    """Return the waiting home pods that could take the row now, or ever where their pool may not evict."""
+    """Return the waiting home pods that can use the row: now, or on an empty node where the pool may not preempt."""
     rows = np.array([row], dtype=np.intp)
-    evicts = cluster.market.may_evict(cluster.pools.pools[lender])
+    evicts = cluster.borrowing.may_evict(cluster.pools.pools[lender])
     could = cluster.runner.passes if evicts else cluster.runner.could_run
     waiting = (record for queue in cluster.queues.values() for record in queue.records() if record.home == lender)
     return [record.pod.uid for record in waiting if record.usable and could(record.pod.spec, rows)[0]]
@@ -111,7 +110,7 @@ def _evict_faults(cluster: Cluster, evict: Evict) -> Faults:
     borrower = victim.home != pool
     if not borrower and victim.pod.priority >= asker.priority:
         yield "I7", f"{uid}: is evicted for {asker.uid}, which has no higher priority"
-    if evict.cause is not (Cause.RECLAIMED if borrower else Cause.PREEMPTED):
+    if evict.cause is not (EvictionCause.RECLAIMED if borrower else EvictionCause.PREEMPTED):
         yield "I7", f"{uid}: is {evict.cause}, borrower {borrower}"
     if not cluster.profile.preemption or spec.disable_preemption or not asker.preempts:
         yield "I7", f"{uid}: is evicted for {asker.uid}, for which nobody may be"

@@ -1,21 +1,21 @@
-"""What the log is told of edits: which fields of a Pool changed, and whom an edit made a loan or brought home.
+"""The log of edits: the changed fields of a Pool, and the running pods whose loan changed by an edit.
 
-Laws:
-- Told with the statuses of Pools, so not more than once a second, and many pods in one line.
-- What is so at the first time was not edited: it is how the cluster was found.
+Invariants:
+- It is written with the status of Pools, so at most once a second, and many pods share a line.
+- The state at the first call is no edit: the scheduler found the cluster so.
 """
 
 from dataclasses import fields
 from typing import Final
 
 from aischeduler.engine.cluster import Cluster
-from aischeduler.model.actions import TellEdited, TellTurned
+from aischeduler.model.actions import LogLoanChange, LogPoolEdit
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool
 
 NAMED_MAX: Final = 10
-"""Pods of one lender and home that are told one by one; more of them are only counted."""
+"""The most pods of one lender and home pool that are named; more are only counted."""
 
 _SPEC_FIELDS: Final = {
     "selector": "nodeSelector",
@@ -35,25 +35,25 @@ assert {field.name for field in fields(Pool)} == _SPEC_FIELDS.keys() | _NO_SPEC
 
 
 def switched_on(pool: Pool) -> tuple[str, ...]:
-    """Return the fields of the spec that are true, by their names there."""
+    """Return the names of the spec's fields that are true."""
     return tuple(name for field, name in _SPEC_FIELDS.items() if getattr(pool, field) is True)
 
 
 class EditsTold:
-    """Pools as they were when the log was told of them last."""
+    """The Pools as they were when edits were logged last."""
 
     def __init__(self) -> None:
         self._told: dict[str, Pool] = {}
 
     def tell(self, cluster: Cluster) -> None:
-        """Say what was edited since; a Pool that is new, or made again, was not."""
+        """Log what was edited since the last call; a Pool that was created since is no edit."""
         pools, found = cluster.pools.pools, not self._told
         for name in cluster.pools.names():
             before, after = self._told.get(name), pools[name]
             if before is not None and before is not after and before.uid == after.uid:
                 changes = _changes(before, after)
                 if changes:
-                    cluster.say(name, TellEdited(name, changes))
+                    cluster.say(name, LogPoolEdit(name, changes))
         self._told = dict(pools)
         if not found:
             _tell_turned(cluster)
@@ -61,7 +61,7 @@ class EditsTold:
 
 
 def _tell_turned(cluster: Cluster) -> None:
-    """Say who became a loan or came home since this was told last, and is one still."""
+    """Log the running pods whose loan changed since the last call."""
     groups: dict[tuple[str, str], list[Pod]] = {}
     for uid, before in cluster.turned.items():
         record = cluster.records.get(uid)
@@ -70,11 +70,11 @@ def _tell_turned(cluster: Cluster) -> None:
             groups.setdefault((lender, home), []).append(record.pod)
     for (pool, home), pods in sorted(groups.items(), key=lambda group: group[0]):
         named = tuple(sorted(pods, key=lambda pod: pod.uid)) if len(pods) <= NAMED_MAX else ()
-        cluster.say(DEFAULT_POOL, TellTurned(pool, home, named, len(pods)))
+        cluster.say(DEFAULT_POOL, LogLoanChange(pool, home, named, len(pods)))
 
 
 def _changes(before: Pool, after: Pool) -> tuple[str, ...]:
-    """Return the fields of the spec that differ: what can be said in a word from what to what, else that it changed."""
+    """Return the changed fields of the spec, with old and new value where these are one word."""
     if before.invalid != after.invalid and (before.invalid or after.invalid):
         return (f"refused: {after.invalid}",) if after.invalid else ("accepted again",)
     pairs = ((name, getattr(before, field), getattr(after, field)) for field, name in _SPEC_FIELDS.items())

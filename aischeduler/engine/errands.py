@@ -1,4 +1,4 @@
-"""What events leave for the loops of pools to do, so that an event itself stays cheap."""
+"""Deferred work: what events leave to the decisions of pools, so that handling an event stays cheap."""
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -10,9 +10,9 @@ from aischeduler.state.timers import Timers
 
 @dataclass(frozen=True, slots=True)
 class Rewording:
-    """How far a pool is with telling its parked pods anew: the turn after which to go on, and for how many classes.
+    """The progress of updating the reasons of a pool's parked pods: how many classes are left, and after which turn.
 
-    `counts` says whether other numbers of nodes or pods are news as well.
+    With `counts`, a reason that differs only in its numbers is new too.
     """
 
     left: int
@@ -22,15 +22,15 @@ class Rewording:
 
 @dataclass(slots=True)
 class Doubts:
-    """Pools whose pods may have missed a wake-up, because an exception of ours ended what would have woken them."""
+    """Pools whose pods may have missed a wake-up because of an exception."""
 
     due: Timers = field(default_factory=Timers)
-    """When to look at them anew."""
+    """When to check them again."""
     noted: dict[str, tuple[int, float]] = field(default_factory=dict)
-    """Pool -> how often in a row there was a doubt, and when last."""
+    """Pool -> the number of exceptions in a row, and the time of the last."""
 
     def note(self, pool: str, now: float, backoff: Backoff) -> None:
-        """Let a pool be looked at after a while, longer each time that this comes soon after the last."""
+        """Have a pool checked after a backoff, which doubles where the last exception was a short time ago."""
         if pool in self.due:
             return
         count, last = self.noted.get(pool, (0, now))
@@ -39,43 +39,43 @@ class Doubts:
         self.noted[pool] = (count + 1, now)
 
     def cancel(self, pool: str) -> None:
-        """Forget a pool that is gone."""
+        """Drop a pool that is gone."""
         self.due.drop(pool)
         self.noted.pop(pool, None)
 
 
 @dataclass(slots=True)
 class Errands:
-    """What events leave for the loops of pools to do, a bit with each decision; keys and members are pools."""
+    """The deferred work, of which each decision does a part; keys and members are pools."""
 
     review: set[str] = field(default_factory=set)
-    """Its loans have changed, or the rules for them: those that are allowed no more are to be ended."""
+    """Its loans, or the rules for them, changed: loans that are no longer allowed are to be ended."""
     waking: dict[str, OrderedDict[str, PodRecord]] = field(default_factory=dict)
-    """It gained rows, or its rules changed: these pods, by uid, are to be tried."""
+    """It gained rows, or its spec changed: these pods, by uid, are to be tried."""
     rechecking: dict[str, OrderedDict[str, PodRecord]] = field(default_factory=dict)
-    """What holds these pods, by uid, or may hold them, has changed: they are to be tried."""
+    """What holds, or may hold, these pods (by uid) changed: they are to be tried."""
     rewording: dict[str, Rewording] = field(default_factory=dict)
-    """Its parked pods are to be told anew why they wait."""
+    """The reasons of its parked pods are to be updated."""
     regrouped: set[str] = field(default_factory=set)
-    """Nodes have come to it or left it, and its parked pods were not told of it."""
+    """Nodes joined or left it, and the reasons of its parked pods do not show that yet."""
     unrest: Unrest = field(default_factory=Unrest)
-    """When the parked pods of all pools are to be told anew why they wait, where that is news."""
+    """When the reasons of all parked pods are to be updated."""
     relook: dict[str, int] = field(default_factory=dict)
-    """Somebody was refused its room because its own pods wait for that -> version of its queue then."""
+    """It did not lend because its own pods wait for the room -> the version of its queue then."""
     lending: dict[str, OrderKey] = field(default_factory=dict)
-    """Its room is being offered to other pools -> the turn after which to go on."""
+    """Its room is being offered to other pools -> the turn after which to continue."""
     seeking: dict[str, OrderKey | None] = field(default_factory=dict)
-    """It may borrow more than before: its pods seek lenders -> the turn after which to go on; None at the start."""
+    """It may borrow more: lenders for its pods are searched -> the turn after which to continue; None at the start."""
     seek_again: set[str] = field(default_factory=set)
-    """Of these, the pools that may borrow still more since that began."""
+    """The pools in `seeking` that may borrow even more since the search began."""
     sought: set[str] = field(default_factory=set)
-    """Its pods were sent abroad for what it may borrow: they seek lenders again once none of them is abroad."""
+    """Its pods were sent to lenders: lenders are searched again once none of them is in a lender's queue."""
     doubts: Doubts = field(default_factory=Doubts)
     to_mend: bool = False
-    """In the step that runs some pod could not be judged for an exception: it is mended when it ends."""
+    """A pod could not be checked because of an exception: the state is repaired at the end of the step."""
 
     def cancel(self, pool: str) -> None:
-        """Leave nothing to do for a pool that is gone."""
+        """Drop the work of a pool that is gone."""
         self.review.discard(pool)
         self.waking.pop(pool, None)
         self.rechecking.pop(pool, None)
@@ -89,7 +89,7 @@ class Errands:
         self.doubts.cancel(pool)
 
     def concern(self, pools: tuple[str, ...]) -> bool:
-        """Say whether pods of one of these pools, or who would borrow from it, are still to be tried."""
+        """Return whether pods of one of these pools, or borrowers from it, are still to be tried."""
         return any(
             pool in errand
             for errand in (self.waking, self.relook, self.lending, self.seeking, self.sought, self.doubts.due)
@@ -97,5 +97,5 @@ class Errands:
         )
 
     def pools(self) -> set[str]:
-        """Return the pools for whose next decision there is something to do, whatever waits in their queues."""
+        """Return the pools whose next decision has deferred work."""
         return {*self.review, *self.waking, *self.rechecking, *self.rewording, *self.lending, *self.seeking}

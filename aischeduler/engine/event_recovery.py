@@ -1,8 +1,8 @@
-"""After an exception while an event was taken in: the object counts as the event shows it, and nothing is lost.
+"""Recovery from an exception in the handling of an event: the object counts as the event shows it.
 
-Laws:
-- What the event says of its own object is believed; whom that may help is left to a look at the pools, after a backoff.
-- Everything here may have been done already: doing it again changes nothing.
+Invariants:
+- The state of the event's own object is applied; the pods that it may help are tried by a check of all pools later.
+- Every step may have been done already: repeating it changes nothing.
 """
 
 from functools import partial
@@ -35,8 +35,6 @@ from aischeduler.model.events import (
     BindRefused,
     BudgetGone,
     BudgetSeen,
-    ClaimGone,
-    ClaimSeen,
     Event,
     EvictRefused,
     NamespaceGone,
@@ -52,16 +50,18 @@ from aischeduler.model.events import (
     PoolUnread,
     Refreshed,
     RefreshFailed,
+    VolumeClaimGone,
+    VolumeClaimSeen,
     VolumeGone,
     VolumeSeen,
 )
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import Pod
-from aischeduler.state.records import NOWHERE, WAITING, Place, PodRecord
+from aischeduler.state.records import NOWHERE, WAITING, PodRecord, PodState
 
 
 def event_failed(cluster: Cluster, event: Event, before: Mark, error: Exception) -> list[Action]:
-    """Mend what an event left that could not be taken in; return what is to be told."""
+    """Repair the state after an event whose handling failed; return the actions."""
     name = type(event).__name__
     pod = event.pod if isinstance(event, PodSeen) else None
     told: list[Action] = [internal_error(cluster, Doing(Step.EVENT, f"taking in {name}", pod=pod), error)]
@@ -72,14 +72,14 @@ def event_failed(cluster: Cluster, event: Event, before: Mark, error: Exception)
 
 
 def refresh_all(cluster: Cluster) -> None:
-    """Take over anew of every pod on a row whether it leaves, or may be asked to."""
+    """Update every pod on a row: whether it is leaving, and whether it may be evicted."""
     for record in cluster.records.values():
         if record.counted is not None:
             cluster.refresh(record)
 
 
 def _believe(cluster: Cluster, event: Event) -> None:
-    """Let the object of the event be what the event says."""
+    """Apply the object of the event."""
     match event:
         case PodSeen(pod):
             _place_anew(cluster, pod)
@@ -95,7 +95,7 @@ def _believe(cluster: Cluster, event: Event) -> None:
             _believe_pool(cluster, event)
         case BudgetSeen() | BudgetGone() | NamespaceSeen() | NamespaceGone():
             _believe_rules(cluster, event)
-        case ClaimSeen() | ClaimGone() | VolumeSeen() | VolumeGone():
+        case VolumeClaimSeen() | VolumeClaimGone() | VolumeSeen() | VolumeGone():
             storage_changed(cluster, event)
             _wake_held(cluster)
         case PoolRead() | PoolUnread() | PoolsListed():
@@ -153,7 +153,7 @@ def _believe_pool(cluster: Cluster, event: PoolSeen | PoolGone) -> None:
 
 
 def _keep(cluster: Cluster, uid: str) -> None:
-    """Let nobody count on the room of a pod that was not evicted."""
+    """End the claims on the room of a pod that was not evicted."""
     record = cluster.records.get(uid)
     if record is not None and record.counted is not None:
         cluster.refresh(record)
@@ -163,12 +163,12 @@ def _keep(cluster: Cluster, uid: str) -> None:
 
 def _wake_held(cluster: Cluster) -> None:
     for queue in cluster.queues.values():
-        for held in queue.in_place(Place.HELD):
+        for held in queue.in_state(PodState.HELD):
             queue.wake_at_once(held, cluster.now)
 
 
 def _strike(cluster: Cluster, uid: str) -> None:
-    """Forget a pod for good, however far that got."""
+    """Remove a pod, whatever the failed step has already done."""
     record = cluster.records.get(uid)
     if record is None:
         return
@@ -196,18 +196,18 @@ def _forget_leaving(cluster: Cluster, record: PodRecord) -> None:
 
 
 def _place_anew(cluster: Cluster, pod: Pod) -> None:
-    """Let a pod count exactly where it is shown, or wait at home; one whose Binding is under way stays assumed."""
+    """Count a pod on the node that the event shows, or queue it at home; an assumed pod stays assumed."""
     record = cluster.records.get(pod.uid)
-    if record is not None and record.place is Place.BOUND and not pod.node_name:
-        pod = record.pod  # it was bound since: this word is an old one
-    under_way = record is not None and record.place is Place.ASSUMED
+    if record is not None and record.state is PodState.BOUND and not pod.node_name:
+        pod = record.pod  # it was bound since: this event is older
+    under_way = record is not None and record.state is PodState.ASSUMED
     waits = not pod.node_name and not pod.terminating and cluster.ours(pod)
     if pod.finished or not (pod.node_name or waits or under_way):
         _strike(cluster, pod.uid)
         return
     if record is None:
-        record = PodRecord(pod, cluster.next_arrival(), Place.ACTIVE, cluster.now)
-    assumed = record.place is Place.ASSUMED and record.row != NOWHERE
+        record = PodRecord(pod, cluster.next_arrival(), PodState.ACTIVE, cluster.now)
+    assumed = record.state is PodState.ASSUMED and record.row != NOWHERE
     node = pod.node_name or (cluster.nodes.names[record.row] if assumed else "")
     overstayed = pod.uid in cluster.overstayed
     if not node or record.counted is None:
@@ -225,8 +225,8 @@ def _place_anew(cluster: Cluster, pod: Pod) -> None:
         cluster.forget_eviction(pod.uid)
         if not overstayed and pod.uid not in cluster.departures:
             cluster.departures.set(pod.uid, cluster.now + pod.grace_seconds + LEAVING_SLACK_SECONDS)
-    record.place = Place.BOUND if pod.node_name else Place.ASSUMED
-    if record.place is Place.ASSUMED:
+    record.state = PodState.BOUND if pod.node_name else PodState.ASSUMED
+    if record.state is PodState.ASSUMED:
         cluster.unsettled[pod.uid] = cluster.now
         cluster.unsettled.move_to_end(pod.uid, last=False)
     cluster.count(record, node)
@@ -234,9 +234,9 @@ def _place_anew(cluster: Cluster, pod: Pod) -> None:
 
 
 def _unbind(cluster: Cluster, uid: str, refusal: BindRefusal) -> None:
-    """Let a pod wait again whose Binding was refused and that did not get back into its queue."""
+    """Queue a pod again whose Binding was refused and that is in no queue."""
     record = cluster.records.get(uid)
-    if record is None or record.queue or (record.place is not Place.ASSUMED and record.place not in WAITING):
+    if record is None or record.queue or (record.state is not PodState.ASSUMED and record.state not in WAITING):
         return
     if refusal is BindRefusal.GONE:
         _strike(cluster, uid)
@@ -247,7 +247,7 @@ def _unbind(cluster: Cluster, uid: str, refusal: BindRefusal) -> None:
 
 
 def _follow_rows(cluster: Cluster, rows: list[int]) -> None:
-    """Let loans and claims follow rows that may have gone to another pool."""
+    """Update loans and claims of rows that may have changed their pool."""
     cluster.running.follow_pools(np.array(rows, dtype=np.intp), cluster.nodes.pool)
     cluster.recount_loans()
     for row in rows:
@@ -257,7 +257,7 @@ def _follow_rows(cluster: Cluster, rows: list[int]) -> None:
 
 
 def _follow_pools(cluster: Cluster) -> None:
-    """Let everything follow the pools as they now are: rows, queues, and the homes of pods."""
+    """Update rows, queues and home pools after a change of the pools."""
     cluster.pools.assign()
     for name in cluster.pools.names():
         if name not in cluster.queues:

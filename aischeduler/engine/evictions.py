@@ -1,12 +1,12 @@
-"""Victims: who was asked to leave, who is leaving, and what becomes of it.
+"""Evictions: requested, under way, refused.
 
-Laws:
-- A pod that was asked to leave, or that terminates, is leaving: its room is counted on by claims and it is nobody's
-  victim again. Its room is free only when it is gone.
-- An eviction of which nothing is heard is not believed in for ever: the pod is read, and only where the read shows that
-  nobody has asked it to go, those who counted on it look again. Time alone lets nobody evict another pod.
-- A terminating pod that outlives its grace is no longer believed to leave.
-- Who could not be evicted is spared for a while, and those who counted on it look elsewhere.
+Invariants:
+- A pod whose eviction is requested, or that is terminating, is leaving: claims count on its room, and it is no victim
+  again. Its room is free when it is gone.
+- A pod of whose eviction nothing is heard is read. Only where the read shows that it does not terminate, the claims on
+  its room are checked again. Time alone causes no further eviction.
+- A terminating pod that outlives its grace period no longer counts as leaving.
+- A pod whose eviction was refused is spared for a while, and the claims on its room are checked again.
 """
 
 from collections import Counter
@@ -17,26 +17,26 @@ from aischeduler.engine.claiming import recheck
 from aischeduler.engine.cluster import Asked, Cluster
 from aischeduler.engine.freshness import await_to_end_loans, is_fresh
 from aischeduler.engine.wakeups import row_changed
-from aischeduler.model.actions import Action, Cause, Evict, Settle
+from aischeduler.model.actions import Action, Evict, EvictionCause, ReadPod
 from aischeduler.model.disruption_budget import DisruptionBudget
-from aischeduler.model.events import EvictRefused, Spared
+from aischeduler.model.events import EvictRefusal, EvictRefused
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool, ReclaimPolicy
 from aischeduler.model.resources import ResourceList
 from aischeduler.state.records import PodRecord
 
 LEAVING_SLACK_SECONDS: Final = 60.0
-"""How long after its grace a terminating pod is still believed to leave."""
+"""How long after its grace period a terminating pod still counts as leaving."""
 UNHEARD_SECONDS: Final = 60.0
-"""A pod that was asked to leave and of which nothing was heard for this long is read, and again after as long."""
+"""A pod of whose eviction nothing was heard for this long is read, and again after the same time."""
 SPARED_SECONDS: Final = 30.0
-"""How long a pod that could not be evicted is no victim again."""
+"""How long a pod whose eviction was refused is no victim."""
 PROTECTED_SECONDS: Final = 300.0
-"""The same where a disruption budget forbade it: a change of the budget ends it sooner."""
+"""The same where a disruption budget forbade the eviction; a change of the budget ends it sooner."""
 
 
 def evict(cluster: Cluster, victim: PodRecord, beneficiary: PodRecord | None, decision: str) -> Evict:
-    """Ask a pod to leave its row, for another or because its loan has ended."""
+    """Request the eviction of a pod, for a beneficiary or because its loan ends."""
     pod, pool = victim.pod, cluster.pool_of(victim.row)
     asker = beneficiary.pod.uid if beneficiary is not None else ""
     cluster.victims[pod.uid] = Asked(asker, decision, cluster.decisions, cluster.now + UNHEARD_SECONDS)
@@ -55,24 +55,24 @@ def evict(cluster: Cluster, victim: PodRecord, beneficiary: PodRecord | None, de
     )
 
 
-def _cause(victim: PodRecord, pool: str, beneficiary: PodRecord | None) -> Cause:
+def _cause(victim: PodRecord, pool: str, beneficiary: PodRecord | None) -> EvictionCause:
     if beneficiary is None:
-        return Cause.LOAN_ENDED
-    return Cause.RECLAIMED if victim.home != pool else Cause.PREEMPTED
+        return EvictionCause.LOAN_ENDED
+    return EvictionCause.RECLAIMED if victim.home != pool else EvictionCause.PREEMPTED
 
 
 def terminates(cluster: Cluster, record: PodRecord, now: float) -> None:
-    """Note that a pod on a row is shown terminating."""
+    """Note that a pod on a row is terminating."""
     uid = record.pod.uid
     cluster.forget_eviction(uid)
     if uid not in cluster.departures and uid not in cluster.overstayed:
         cluster.departures.set(uid, now + record.pod.grace_seconds + LEAVING_SLACK_SECONDS)
         cluster.refresh(record)
-        row_changed(cluster, record.row, now)  # somebody may wait for its room instead of evicting another
+        row_changed(cluster, record.row, now)  # a pod may wait for its room instead of evicting another
 
 
 def left(cluster: Cluster, uid: str) -> None:
-    """Forget what was known of the leaving of a pod that is gone."""
+    """Drop the eviction state of a pod that is gone."""
     cluster.forget_eviction(uid)
     cluster.departures.drop(uid)
     cluster.overstayed.discard(uid)
@@ -81,37 +81,37 @@ def left(cluster: Cluster, uid: str) -> None:
 
 
 def evict_refused(cluster: Cluster, event: EvictRefused, now: float) -> None:
-    """Spare a pod that could not be evicted; one whose eviction was lost may be asked again at once."""
+    """Spare a pod whose eviction was refused; a pod whose eviction was lost may be evicted again at once."""
     record = cluster.records.get(event.uid)
     if record is None or not cluster.forget_eviction(event.uid):
         return
-    record.protected = event.why is Spared.BUDGET
+    record.protected = event.why is EvictRefusal.BUDGET
     seconds = PROTECTED_SECONDS if record.protected else SPARED_SECONDS
-    if event.why is not Spared.LOST:
+    if event.why is not EvictRefusal.LOST:
         cluster.spared.set(event.uid, now + seconds)
     cluster.budgets.note_refusal(record.pod)
     if record.counted is not None:
         cluster.refresh(record)
         recheck(cluster, record.row, now)
-        if event.why is Spared.LOST:
+        if event.why is EvictRefusal.LOST:
             _spare_no_more(cluster, [event.uid], now)
 
 
 def budget_seen(cluster: Cluster, budget: DisruptionBudget, now: float) -> None:
-    """Take a budget as it now is; pods that it covers, or did, and that were spared for that may be tried again."""
+    """Store a budget as it is now, and stop sparing the pods that it covers or covered, where budgets allow."""
     before = cluster.budgets.see(budget, cluster.victims)
     _uncover(cluster, (budget, before or budget), now)
 
 
 def budget_gone(cluster: Cluster, namespace: str, name: str, now: float) -> None:
-    """Take a budget out; pods that it covered and that were spared for that may be tried again."""
+    """Remove a budget, and stop sparing the pods that it covered, where other budgets allow."""
     budget = cluster.budgets.forget(namespace, name)
     if budget is not None:
         _uncover(cluster, (budget,), now)
 
 
 def _uncover(cluster: Cluster, changed: tuple[DisruptionBudget, ...], now: float) -> None:
-    """Let pods of these budgets be tried again, as far as the budgets as they now are do not forbid it."""
+    """Stop sparing the pods of these budgets whose eviction the budgets now allow."""
     freed: list[str] = []
     for uid in cluster.spared.names():
         record = cluster.records[uid]
@@ -123,13 +123,13 @@ def _uncover(cluster: Cluster, changed: tuple[DisruptionBudget, ...], now: float
 
 
 def _may_be_evicted(cluster: Cluster, pod: Pod) -> bool:
-    """Say whether the budgets let the pod go, as the Eviction API reads them: never where several cover it."""
+    """Return whether the budgets allow the eviction, as the Eviction API reads them: never where several cover it."""
     budgets = cluster.budgets.covering(pod)
     return not budgets or (len(budgets) == 1 and cluster.budgets.left(budgets[0]) > 0)
 
 
 def flush(cluster: Cluster, now: float) -> None:
-    """Let time do its part: pods that outstayed their grace, and pods that were spared long enough."""
+    """Handle the pods that outlived their grace period, and the pods that were spared long enough."""
     overstayed = [cluster.records[uid] for uid in cluster.departures.pop_due(now)]
     cluster.overstayed.update(record.pod.uid for record in overstayed)
     for record in overstayed:
@@ -139,9 +139,9 @@ def flush(cluster: Cluster, now: float) -> None:
     _spare_no_more(cluster, cluster.spared.pop_due(now), now)
 
 
-def unheard(cluster: Cluster, most: int) -> list[Settle]:
-    """Return which pods to read, at most so many, because nothing is heard of their evictions."""
-    settles: list[Settle] = []
+def unheard(cluster: Cluster, most: int) -> list[ReadPod]:
+    """Return the requests to read pods of whose evictions nothing is heard, at most `most`."""
+    settles: list[ReadPod] = []
     while cluster.victims and len(settles) < most:
         uid, asked = next(iter(cluster.victims.items()))
         if asked.read_at > cluster.now:
@@ -149,15 +149,15 @@ def unheard(cluster: Cluster, most: int) -> list[Settle]:
         cluster.victims[uid] = replace(asked, read_at=cluster.now + UNHEARD_SECONDS)
         cluster.victims.move_to_end(uid)
         record = cluster.records[uid]
-        settles.append(Settle(record.pod, cluster.nodes.names[record.row], asked.decision, evicted=True))
+        settles.append(ReadPod(record.pod, cluster.nodes.names[record.row], asked.decision, evicted=True))
     return settles
 
 
 def end_loans(cluster: Cluster, lender: str, actions: list[Action], now: float) -> None:
-    """End the loans that the lender's spec allows no more, the newest first, where its policy says so."""
+    """End the loans that the lender's spec no longer allows, the newest first, where its reclaimPolicy is Evict."""
     cluster.errands.review.discard(lender)
     pool = cluster.pools.pools[lender]
-    if pool.reclaim_policy is not ReclaimPolicy.EVICT or not cluster.market.may_evict(pool):
+    if pool.reclaim_policy is not ReclaimPolicy.EVICT or not cluster.borrowing.may_evict(pool):
         return
     lent = cluster.loans.lent(lender)
     if pool.disable_sharing or _over(pool.lending_limit, lent, lent):
@@ -170,10 +170,9 @@ def end_loans(cluster: Cluster, lender: str, actions: list[Action], now: float) 
 
 
 def _not_allowed(cluster: Cluster, pool: Pool) -> list[PodRecord]:
-    """Return the loans of the pool that are to end, the newest first: so many as it takes, and none that could stay.
+    """Return the fewest loans of the pool that must end, the newest first.
 
-    Those that are leaving are as good as gone, however long they take. One may stay when nothing of what it has is over
-    the limit then.
+    A leaving pod counts as gone, however long it takes. A loan stays where no resource that it uses exceeds the limit.
     """
     rows = cluster.nodes.rows_of_pool(cluster.pools.id(pool.name)).tolist()
     loans = [record for row in rows for record in cluster.on_row(row) if record.loan is not None]
@@ -205,12 +204,12 @@ def _newest_first(record: PodRecord) -> tuple[int, int, str]:
 
 
 def _over(limit: ResourceList, lent: ResourceList, taken: ResourceList) -> bool:
-    """Say whether more is lent than the limit allows of something that is taken."""
+    """Return whether a resource in `taken` is lent beyond the limit."""
     return any(lent.get(name, 0) > most and taken.get(name) for name, most in limit.items())
 
 
 def _spare_no_more(cluster: Cluster, uids: list[str], now: float) -> None:
-    """Let those look again who may need the room of these pods."""
+    """Wake the pods that may need the room of pods that are spared no longer."""
     records = [cluster.records[uid] for uid in uids]
     for record in records:
         cluster.refresh(record)

@@ -1,11 +1,11 @@
-"""Nothing is evicted by a view that may be out of date: before an eviction in a pool, its view is refreshed.
+"""Before an eviction in a pool, everything that the eviction depends on is read: a watch may lag.
 
 Invariants:
-- An eviction follows only within `FRESH_SECONDS` of a `Refreshed` of its pool. Each kind of objects has a watch of its
-  own, and any of them can lag; what we have not seen (a new node, an edit of a Pool, a pod that is gone) may make the
-  eviction needless.
-- The pod that would evict is parked meanwhile: free room is still offered to it.
-- A pool is refreshed once at a time, whatever the number of its pods that wait for that.
+- An eviction follows within `FRESH_SECONDS` of a `Refreshed` of its pool. Each kind of object has a watch of its own,
+  and each watch can lag; an unseen change (a new node, an edit of a Pool, a deleted pod) may make the eviction
+  unnecessary.
+- The preemptor is parked meanwhile: free room is still offered to it.
+- A pool has one refresh at a time, however many pods wait for it.
 """
 
 from typing import Final
@@ -14,39 +14,39 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.model.actions import Refresh
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import Pod
-from aischeduler.state.records import Place, PodRecord
+from aischeduler.state.records import PodRecord, PodState
 
 FRESH_SECONDS: Final = 1.0
-"""How long a view counts as fresh; of a crowd, many evict by one."""
+"""How long a refresh counts; many pods evict after one refresh."""
 ANSWER_SECONDS: Final = 120.0
-"""After so long without an answer the shell is asked again."""
+"""After this time without an answer the refresh is requested again."""
 
 
 def is_fresh(cluster: Cluster, pool: str, now: float) -> bool:
-    """Say whether something may be evicted in the pool by what we know."""
+    """Return whether the pool was refreshed just now."""
     at = cluster.freshness.refreshed_at.get(pool)
     return at is not None and now - at <= FRESH_SECONDS
 
 
 def await_fresh_view(cluster: Cluster, pool: str, record: PodRecord, now: float) -> list[Refresh]:
-    """Let a pod be tried again once the pool was refreshed; return the request for that, unless it is under way."""
+    """Have the pod tried again after a refresh of the pool; return the request, unless one is under way."""
     cluster.freshness.waiting.setdefault(pool, {})[record.pod.uid] = record
     return _ask(cluster, pool, record.pod, now)
 
 
 def await_to_end_loans(cluster: Cluster, pool: str, victim: Pod, now: float) -> list[Refresh]:
-    """Let the pool's loans be looked at again once it was refreshed; return the request, unless it is under way."""
+    """Have the pool's loans checked again after a refresh; return the request, unless one is under way."""
     cluster.freshness.loans.add(pool)
     return _ask(cluster, pool, victim, now)
 
 
 def awaits_view(cluster: Cluster, record: PodRecord) -> bool:
-    """Say whether the pod waits for its pool to be refreshed."""
+    """Return whether the pod waits for a refresh of its pool."""
     return record.pod.uid in cluster.freshness.waiting.get(record.home, ())
 
 
 def refreshed(cluster: Cluster, pool: str, now: float) -> None:
-    """Note that a pool's view is fresh, and let go on what waited for that."""
+    """Note the refresh of a pool, and continue what waited for it."""
     if pool in cluster.queues:
         cluster.freshness.problems.pop(pool, None)
         cluster.freshness.refreshed_at[pool] = now
@@ -54,7 +54,7 @@ def refreshed(cluster: Cluster, pool: str, now: float) -> None:
 
 
 def refresh_failed(cluster: Cluster, pool: str, message: str, now: float) -> None:
-    """Note why a pool could not be refreshed; what waited for that is tried again, and asks again."""
+    """Note why the refresh of a pool failed; what waited for it is tried again, and requests a refresh again."""
     if pool in cluster.queues:
         cluster.freshness.problems[pool] = message
         go_on(cluster, pool, now)
@@ -73,12 +73,12 @@ def _ask(cluster: Cluster, pool: str, pod: Pod, now: float) -> list[Refresh]:
 
 
 def go_on(cluster: Cluster, pool: str, now: float) -> None:
-    """Let everything that waits for the pool's refresh be tried again; what still needs one asks again."""
+    """Have everything that waits for the pool's refresh tried again; it requests a refresh again where it needs one."""
     freshness = cluster.freshness
     freshness.asked_at.pop(pool, None)
     if pool in freshness.loans:
         freshness.loans.discard(pool)
         cluster.errands.review.add(pool)
     for uid, record in freshness.waiting.pop(pool, {}).items():
-        if cluster.records.get(uid) is record and record.place is Place.PARKED and record.queue == pool:
+        if cluster.records.get(uid) is record and record.state is PodState.PARKED and record.queue == pool:
             cluster.queues[pool].wake_at_once(record, now)

@@ -1,12 +1,12 @@
-"""What must always be true of the engine: laws that judge a live one, and never change it.
+"""The invariants of the engine, checked on a live one without changing it.
 
-Laws:
-- The names are those of the product's list of invariants. A violation is a bug of ours, never a fault of the world.
-- `check` judges the state between two calls of the engine; `judge` what one call of `decide` returned, before the
+Invariants:
+- The names are those of the product's list of invariants. A violation is a bug of the scheduler.
+- `check` checks the state between two calls of the engine; `judge` what one call of `decide` returned, before the
   next call.
-- Nodes that are too full are judged when something is decided, not as a state: pods that others bind, and nodes that
-  shrink, overbook without us. No Bind leaves more of what its pod asks for than the node has, nor two pods on one port.
-- That no parked pod is left lying is judged by `engine.stuck`.
+- Overbooked nodes are checked in decisions, not in the state: pods that others bind, and nodes that shrink, overbook
+  nodes too. After a Bind, no resource that its pod requests is overbooked, and no host port is taken twice.
+- `engine.stuck` checks for parked pods whose wake-up was lost.
 """
 
 from collections import Counter
@@ -26,22 +26,22 @@ from aischeduler.model.pool_summary import PoolSummary
 from aischeduler.state.claims import Claim
 from aischeduler.state.nodes import UNOFFERED
 from aischeduler.state.pool_rows import NO_POOL
-from aischeduler.state.records import NOWHERE, WAITING, Place, PodRecord
+from aischeduler.state.records import NOWHERE, WAITING, PodRecord, PodState
 
 Faults = Iterator[tuple[str, str]]
-"""Name of the invariant, and what breaks it."""
+"""The name of an invariant, and what violates it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """An invariant that does not hold: `name` as in I2; `message` names the pods, nodes and pools."""
+    """A violated invariant: `name` as in I2; `message` names the pods, nodes and pools."""
 
     name: str
     message: str
 
 
 def check(cluster: Cluster) -> tuple[Violation, ...]:
-    """Judge everything; the cost grows with all pods and nodes."""
+    """Check everything; the cost grows with the number of pods and nodes."""
     found = [
         *records_faults(cluster, cluster.records.values()),
         *rows_faults(cluster, sorted(cluster.nodes.rows.values())),
@@ -55,12 +55,12 @@ def check(cluster: Cluster) -> tuple[Violation, ...]:
 
 
 def judge(cluster: Cluster, actions: Iterable[Action]) -> tuple[Violation, ...]:
-    """Judge what one call of `decide` returned, before anything else is observed."""
+    """Check what one call of `decide` returned, before the next event."""
     return tuple(Violation(name, message) for name, message in decision_faults(cluster, actions))
 
 
 def records_faults(cluster: Cluster, records: Iterable[PodRecord]) -> Faults:
-    """Judge pods one by one: each is in one place, and all that is known of it says so."""
+    """Check pods one by one: each has one state, and everything that is kept of it agrees."""
     for record in records:
         uid = record.pod.uid
         if cluster.records.get(uid) is not record:
@@ -70,7 +70,7 @@ def records_faults(cluster: Cluster, records: Iterable[PodRecord]) -> Faults:
         named = cluster.naming.get(record.pod.pool, {}).get(uid)
         if record.pod.pool and named is not record:
             yield "I5", f"{uid}: not found among the pods that name {record.pod.pool}"
-        yield from _waits(cluster, record) if record.place in WAITING else _runs(cluster, record)
+        yield from _waits(cluster, record) if record.state in WAITING else _runs(cluster, record)
 
 
 def _waits(cluster: Cluster, record: PodRecord) -> Faults:
@@ -80,19 +80,19 @@ def _waits(cluster: Cluster, record: PodRecord) -> Faults:
     if queue is None or queue._records.get(uid) is not record:
         yield "I3", f"{uid}: waits in {record.queue}, which does not know it"
     held_by_gate = any(gate.holds(record.pod) for gate in cluster.profile.plugins.gates)
-    if held_by_gate != (record.place is Place.GATED):
-        yield "I3", f"{uid}: {record.place.name} with the gates {record.pod.gates}"
+    if held_by_gate != (record.state is PodState.GATED):
+        yield "I3", f"{uid}: {record.state.name} with the gates {record.pod.gates}"
     if record.borrower:
-        if record.place not in (Place.ACTIVE, Place.BACKOFF):
-            yield "I3", f"{uid}: {record.place.name} in {record.queue}, which is not its home"
+        if record.state not in (PodState.ACTIVE, PodState.BACKOFF):
+            yield "I3", f"{uid}: {record.state.name} in {record.queue}, which is not its home"
         if record.visited[:1] != (record.home,) or record.queue not in record.visited:
             yield "I3", f"{uid}: in {record.queue} on a trip that went to {record.visited}"
     if len(set(record.visited)) != len(record.visited):
         yield "I3", f"{uid}: its trip visits a pool twice: {record.visited}"
-    if record.visited and record.place not in (Place.ACTIVE, Place.BACKOFF):
-        yield "I3", f"{uid}: {record.place.name} and still on a trip: {record.visited}"
-    if record.pod.spec.invalid and record.place in (Place.PARKED, Place.NOMINATED):
-        yield "I14", f"{uid}: its spec is invalid and it is {record.place.name}"
+    if record.visited and record.state not in (PodState.ACTIVE, PodState.BACKOFF):
+        yield "I3", f"{uid}: {record.state.name} and still on a trip: {record.visited}"
+    if record.pod.spec.invalid and record.state in (PodState.PARKED, PodState.NOMINATED):
+        yield "I14", f"{uid}: its spec is invalid and it is {record.state.name}"
     if uid in cluster.unsettled or cluster.leaving(uid) or uid in cluster.overstayed or uid in cluster.spared:
         yield "I5", f"{uid}: waits, but is believed to be on a node"
     yield from _claims_while_waiting(cluster, record)
@@ -101,29 +101,29 @@ def _waits(cluster: Cluster, record: PodRecord) -> Faults:
 def _claims_while_waiting(cluster: Cluster, record: PodRecord) -> Faults:
     uid = record.pod.uid
     claims = cluster.claims.of(uid) is not None
-    if record.place is Place.NOMINATED and not claims:
+    if record.state is PodState.NOMINATED and not claims:
         yield "claims", f"{uid}: nominated without a claim"
-    if claims and (record.borrower or record.place not in (Place.NOMINATED, Place.ACTIVE, Place.BACKOFF)):
-        yield "claims", f"{uid}: {record.place.name} in {record.queue} with a claim"
+    if claims and (record.borrower or record.state not in (PodState.NOMINATED, PodState.ACTIVE, PodState.BACKOFF)):
+        yield "claims", f"{uid}: {record.state.name} in {record.queue} with a claim"
 
 
 def _runs(cluster: Cluster, record: PodRecord) -> Faults:
     uid, row = record.pod.uid, record.row
     node = cluster.nodes.names[row] if row != NOWHERE else ""
     if record.queue or not node or record.counted is None:
-        yield "I1", f"{uid}: {record.place.name} on the node '{node}' and in the queue '{record.queue}'"
+        yield "I1", f"{uid}: {record.state.name} on the node '{node}' and in the queue '{record.queue}'"
         return
-    if record.place is Place.BOUND and record.pod.node_name != node:
+    if record.state is PodState.BOUND and record.pod.node_name != node:
         yield "I1", f"{uid}: counts on {node} and is bound to {record.pod.node_name}"
-    if (uid in cluster.unsettled) != (record.place is Place.ASSUMED):
-        yield "I1", f"{uid}: {record.place.name}, its bind is settled: {uid not in cluster.unsettled}"
+    if (uid in cluster.unsettled) != (record.state is PodState.ASSUMED):
+        yield "I1", f"{uid}: {record.state.name}, its bind is settled: {uid not in cluster.unsettled}"
     if cluster.claims.of(uid) is not None:
-        yield "claims", f"{uid}: {record.place.name} with a claim"
+        yield "claims", f"{uid}: {record.state.name} with a claim"
     if record.loan != recount.loan_of(cluster, record):
         yield "I5", f"{uid}: its loan is {record.loan}, it should be {recount.loan_of(cluster, record)}"
     departing, overstayed = uid in cluster.departures, uid in cluster.overstayed
     if (departing and overstayed) or (departing or overstayed) != (
-        record.pod.terminating and record.place is Place.BOUND
+        record.pod.terminating and record.state is PodState.BOUND
     ):
         yield "I5", f"{uid}: terminating {record.pod.terminating}, leaving {departing}, overstayed {overstayed}"
     if uid in cluster.victims and (departing or overstayed):
@@ -132,14 +132,14 @@ def _runs(cluster: Cluster, record: PodRecord) -> Faults:
 
 
 def _running_faults(cluster: Cluster, record: PodRecord) -> Faults:
-    """Judge the pod's slot among the running pods, and that a victim may be one."""
+    """Check the pod's slot among the running pods, and that a victim is evictable."""
     uid, pod, running = record.pod.uid, record.pod, cluster.running
     slot = running._slots.get(uid)
     ours = pod.scheduler_name == cluster.profile.scheduler_name
     if slot is None or running._uids[slot] != uid or running._on_row.get(record.row, {}).get(uid) != slot:
         yield "I5", f"{uid}: not found among the running pods of {cluster.nodes.names[record.row]}"
         return
-    has = {name: running.table[name][slot].item() for name in running.table.dtype.names or () if name != "kind"}
+    has = {name: running.table[name][slot].item() for name in running.table.dtype.names or () if name != "spec"}
     should = {
         "row": record.row,
         "priority": pod.priority,
@@ -154,14 +154,14 @@ def _running_faults(cluster: Cluster, record: PodRecord) -> Faults:
         odd["evictable"] = (True, False)
     if odd:
         yield "I5", f"{uid}: among the running pods as (is, should be): {odd}"
-    if record.counted is not None and running.kinds.spec(int(running.table["kind"][slot])).key != record.counted.key:
+    if record.counted is not None and running.specs.spec(int(running.table["spec"][slot])).key != record.counted.key:
         yield "I5", f"{uid}: among the running pods with another spec than it is counted with"
     if uid in cluster.victims and (not ours or pod.guarded or pod.critical):
         yield "I7", f"{uid}: may not be evicted, but is to be"
 
 
 def rows_faults(cluster: Cluster, rows: Iterable[int]) -> Faults:
-    """Judge rows one by one: pool, amounts, scores and ports against the pods and claims that count there."""
+    """Check rows one by one: pool, amounts, scores and ports against the pods and claims that count there."""
     nodes = cluster.nodes
     for row in rows:
         name, node = nodes.names[row], nodes.nodes[row]
@@ -191,7 +191,7 @@ def rows_faults(cluster: Cluster, rows: Iterable[int]) -> Faults:
 
 
 def _free_rows_faults(cluster: Cluster) -> Faults:
-    """Judge the rows that no node has: nothing counts there."""
+    """Check the rows without a node: nothing counts there."""
     nodes = cluster.nodes
     free = np.ones(nodes.width, dtype=np.bool_)
     free[list(nodes.rows.values())] = False
@@ -200,7 +200,7 @@ def _free_rows_faults(cluster: Cluster) -> Faults:
     if odd.any() or len(nodes._free) != int(free.sum()) or any(nodes.names[row] for row in nodes._free):
         yield "I2", f"something counts on rows without a node: {np.flatnonzero(odd).tolist()}"
     if any(amounts[UNOFFERED].any() for amounts in (nodes.allocatable, nodes.capacity, nodes.used)):
-        yield "I2", "somebody has, or uses, of what nobody offers"
+        yield "I2", "a node has, or a pod uses, a resource that no node offers"
 
 
 def _contest(found: tuple[str, ...]) -> tuple[str, ...]:
@@ -208,7 +208,7 @@ def _contest(found: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def pools_faults(cluster: Cluster) -> Faults:
-    """Judge pools as a whole: queues, rows and timers exist for those that exist, and for nobody else."""
+    """Check pools as a whole: queues, rows and timers exist for existing pools only."""
     pools, nodes = cluster.pools, cluster.nodes
     names = set(pools.pools)
     if set(cluster.queues) != names or pools.names() != tuple(sorted(names)) or DEFAULT_POOL not in names:
@@ -227,7 +227,7 @@ def pools_faults(cluster: Cluster) -> Faults:
 
 
 def pool_faults(cluster: Cluster, name: str) -> Faults:
-    """Judge which rows one pool owns."""
+    """Check the rows of one pool."""
     nodes, number, pool = cluster.nodes, cluster.pools.id(name), cluster.pools.pools[name]
     rows = nodes.rows_of_pool(number).tolist()
     fresh = [row for row, other in enumerate(nodes.pool.tolist()) if other == number and nodes.nodes[row] is not None]
@@ -248,7 +248,7 @@ def _ports_index_faults(cluster: Cluster) -> Faults:
 
 
 def claims_faults(cluster: Cluster) -> Faults:
-    """Judge claims: their owners wait for them, at home, and each can come true."""
+    """Check claims: their owners wait in their home queue, and can use the room."""
     claims = cluster.claims
     everywhere = sorted(claims._by_owner.items())
     by_owner = Counter(claim.owner.pod.uid for _, claim in everywhere)
@@ -273,7 +273,7 @@ def claims_faults(cluster: Cluster) -> Faults:
 
 
 def _can_come_true(cluster: Cluster, claim: Claim) -> bool:
-    """Say whether the owner fits once those who are leaving are gone, beside the claims of those ahead of it."""
+    """Return whether the owner fits once the leaving pods are gone, beside the claims of pods ahead of it."""
     pods = [record for record in cluster.on_row(claim.row) if not cluster.leaving(record.pod.uid)]
     ahead = [other for other in cluster.claims.on_row(claim.row) if other.owner.order < claim.owner.order]
     specs = [*(r.counted for r in pods if r.counted is not None), *(other.spec for other in ahead), claim.spec]
@@ -283,7 +283,7 @@ def _can_come_true(cluster: Cluster, claim: Claim) -> bool:
 
 
 def sums_faults(cluster: Cluster) -> Faults:
-    """Judge what is summed up over all pods: loans, names, running pods, and every pool's summary."""
+    """Check the sums over all pods: loans, names, running pods, and every pool's summary."""
     on_nodes = recount.on_nodes(cluster)
     if len(cluster.running) != len(on_nodes):
         yield "I5", f"{len(cluster.running)} pods are in the table of running pods, {len(on_nodes)} on nodes"
@@ -344,11 +344,12 @@ def _odd(summary: PoolSummary, counted: Mapping[str, Counter[str]]) -> dict[str,
 
 
 def check_reports(cluster: Cluster) -> tuple[Violation, ...]:
-    """Judge what pools were told last, at a time when nothing is left to be told."""
+    """Check the last reported status of pools, at a time when no report is due."""
     summaries = {summary.name: summary for summary in summarize(cluster)}
     found: list[Violation] = []
     for name, pool in sorted(cluster.pools.pools.items()):
         told, summary = cluster.reported.get(name), summaries[name]
+        selected = recount.selected_nodes(cluster, pool)
         conflict = any(name in claimants for claimants in cluster.pools.conflicts.values())
         if not pool.uid:
             continue
@@ -358,6 +359,7 @@ def check_reports(cluster: Cluster) -> tuple[Violation, ...]:
             "Ready": not pool.invalid,
             "Accepted": not pool.invalid,
             "Conflict": conflict,
+            "NodesMissing": selected == 0,
         }:
             found.append(Violation("I13", f"{name}: was told the conditions {told.conditions}"))
     return tuple(found)

@@ -1,9 +1,9 @@
-"""Who may borrow what a pool can spare, and on the way to it.
+"""Lending: which waiting pods are sent to a lender's queue.
 
-Laws:
-- Borrowers are sent straight into the lender's queue, where their order decides between pools.
-- While a home pod of the lender could use the room they wait, and the lender is looked at again once its queue changed.
-- Each decision judges a few classes; the next goes on where it stopped, and a new start waits for the end.
+Invariants:
+- Borrowers are sent into the lender's queue, where the queue order decides between pools.
+- While a home pod of the lender can use the room they wait; the lender is checked again when its queue changed.
+- Each decision checks a few classes; the next decision continues there, and a new search waits for the end.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ import numpy as np
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.recovery import judging_failed
 from aischeduler.model.names import PODS
-from aischeduler.policies.borrowing import Lender, choose_lender, may_borrow, wanted_at_home
+from aischeduler.policies.borrowing import Lender, choose_lender, may_borrow, wanted_by_home_pods
 from aischeduler.state.demand import Amounts
 from aischeduler.state.nodes import UNOFFERED
 from aischeduler.state.queue import PoolQueue
@@ -24,22 +24,22 @@ from aischeduler.state.records import OrderKey, PodRecord
 from aischeduler.state.waiting_class import WaitingClass
 
 JUDGED_MAX: Final = 64
-"""Classes that one decision judges for a lender, or for a home."""
+"""The most classes that one decision checks for a lender, or for a home pool."""
 NEVER_LOOKED: Final = -1
-"""No version of a queue: it is looked at again whatever happens to it."""
+"""A version that no queue has: the lender is checked again in any case."""
 UNLIMITED: Final = 2**62
 
 
 def lend(cluster: Cluster, lender: str, now: float) -> None:
-    """Send those to this lender who wait at home and could borrow some room of it, as far as all its room goes."""
+    """Send waiting pods of other pools to this lender, as many as its free room may hold."""
     cluster.news.of_pool(lender)
-    nodes, market, queues = cluster.nodes, cluster.market, borrowers(cluster, lender)
+    nodes, borrowing, queues = cluster.nodes, cluster.borrowing, borrowers(cluster, lender)
     after = cluster.errands.lending.pop(lender, None)
     rows = nodes.rows_of_pool(cluster.pools.id(lender))
     rows = rows[nodes.used[nodes.columns[PODS], rows] < nodes.allocatable[nodes.columns[PODS], rows]]
     if not queues or not len(rows):
         return
-    wanted = wanted_at_home(market, lender, rows)
+    wanted = wanted_by_home_pods(borrowing, lender, rows)
     if wanted.any():
         note_blocked(cluster, (lender,))
     rows = rows[~wanted]
@@ -48,12 +48,12 @@ def lend(cluster: Cluster, lender: str, now: float) -> None:
     left = np.maximum(nodes.allocatable[:, rows] - nodes.used[:, rows], 0)
     room, largest = left.sum(axis=1), left.max(axis=1)
     for resource, amount in cluster.queues[lender].borrowers_ask.items():
-        room[nodes.column(resource)] -= amount  # they are there already
+        room[nodes.column(resource)] -= amount  # these borrowers are in its queue already
 
     def wake(alike: WaitingClass) -> bool | None:
         home = alike.head.home
         request = cluster.queues[home].request(alike)
-        if (request > largest).any() or not may_borrow(market, home, lender, alike.spec):
+        if (request > largest).any() or not may_borrow(borrowing, home, lender, alike.spec):
             return None
         if not cluster.runner.passes(alike.spec, rows).any():
             return False
@@ -65,11 +65,11 @@ def lend(cluster: Cluster, lender: str, now: float) -> None:
     if rest is not None:
         cluster.errands.lending[lender] = rest
     if len(cluster.queues[lender]):
-        note_blocked(cluster, (lender,))  # whoever was sent and takes nothing leaves the room to others
+        note_blocked(cluster, (lender,))  # a borrower that takes nothing leaves the room to others
 
 
 def seek_lenders(cluster: Cluster, home: str, now: float) -> None:
-    """Send those who wait in this pool to whoever lends to them now: their pool may borrow more than before."""
+    """Send waiting pods of this pool to lenders, because the pool may borrow more than before."""
     cluster.news.of_pool(home)
     errands, queue, limit = cluster.errands, cluster.queues[home], cluster.pools.pools[home].borrowing_limit
     after = errands.seeking.pop(home)
@@ -81,7 +81,7 @@ def seek_lenders(cluster: Cluster, home: str, now: float) -> None:
 
     def wake(alike: WaitingClass) -> bool:
         request = queue.request(alike)
-        found = choose_lender(cluster.market, home, cluster.ask(alike.spec, home), (home,))
+        found = choose_lender(cluster.borrowing, home, cluster.ask(alike.spec, home), (home,))
         note_blocked(cluster, found.blocked)
         if not isinstance(found, Lender):
             return False
@@ -99,19 +99,19 @@ def seek_lenders(cluster: Cluster, home: str, now: float) -> None:
 
 
 def trips_ended(cluster: Cluster, home: str) -> bool:
-    """Say whether all whom `seek_lenders` has sent have taken a node or come back."""
+    """Return whether all pods that `seek_lenders` sent have taken a node or are back."""
     return home in cluster.errands.sought and home not in cluster.stir.abroad
 
 
 def leave_to_others(cluster: Cluster, home: str) -> None:
-    """Let others seek lenders once the trips have ended: who took nothing has left what it was sent for."""
+    """Search lenders for other pods once the sent pods are back: a pod that took nothing left its room."""
     if trips_ended(cluster, home):
         _seek(cluster, home)
         cluster.errands.sought.discard(home)
 
 
 def limits_freed(cluster: Cluster) -> None:
-    """Let those try again whom a limit refused, now that loans have ended."""
+    """Have pods tried again that a limit refused, after loans have ended."""
     ended, cluster.ended_loans = cluster.ended_loans, set()
     pools, errands = cluster.pools.pools, cluster.errands
     for lender, home in sorted(ended):
@@ -122,35 +122,35 @@ def limits_freed(cluster: Cluster) -> None:
 
 
 def _seek(cluster: Cluster, home: str) -> None:
-    """Let those who wait in this pool seek lenders, all of them anew after a search that is under way."""
+    """Search lenders for the waiting pods of this pool; again after a search that is under way."""
     if home in cluster.errands.seeking:
         cluster.errands.seek_again.add(home)
     cluster.errands.seeking.setdefault(home, None)
 
 
 def send(cluster: Cluster, record: PodRecord, lender: str, now: float) -> None:
-    """Send a pod that waits at home into the lender's queue."""
+    """Move a pod from its home queue to the lender's queue."""
     cluster.queues[record.queue].remove(record)
     travel(cluster, record, lender, now)
 
 
 def travel(cluster: Cluster, record: PodRecord, lender: str, now: float) -> None:
-    """Let a pod that is in no queue join the lender's as a borrower; the trip remembers where it has been."""
+    """Add a pod that is in no queue to the lender's queue as a borrower, and note the lender as visited."""
     record.visited = (*(record.visited or (record.home,)), lender)
     cluster.queues[lender].add(record, now)
 
 
 def note_blocked(cluster: Cluster, lenders: tuple[str, ...]) -> None:
-    """Remember lenders whose own pods wait for the room that somebody would borrow.
+    """Note lenders whose own pods wait for the room that a borrower could use, to check them again.
 
-    Who was refused before, and is still to be looked at again, is not forgotten for it.
+    A lender that is already noted keeps its version.
     """
     for lender in lenders:
         cluster.errands.relook.setdefault(lender, cluster.queues[lender].version)
 
 
 def borrowers(cluster: Cluster, lender: str) -> list[PoolQueue]:
-    """Return the queues in which somebody waits who might borrow from this pool."""
+    """Return the queues with parked pods that may borrow from this pool."""
     pool = cluster.pools.pools[lender]
     if pool.disable_sharing or pool.invalid:
         return []
@@ -165,14 +165,14 @@ Wake = Callable[[WaitingClass], bool | None]
 
 
 def guarded(cluster: Cluster, wake: Wake) -> Wake:
-    """Return what wakes pods, but that one which cannot be judged for an exception is left to be tried by itself."""
+    """Return `wake` with recovery: a pod whose check raises is tried by itself."""
 
     def guard(alike: WaitingClass) -> bool | None:
         head = alike.head
         try:
             return wake(alike)
         except Exception as error:  # noqa: BLE001 - a bug costs one pod its turn, not those behind it
-            judging_failed(cluster, head, "judging whether room that is there would do for it", error)
+            judging_failed(cluster, head, "checking whether free room fits it", error)
             return True
 
     return guard
@@ -186,11 +186,10 @@ def walk(
     *,
     most: int = JUDGED_MAX,
 ) -> OrderKey | None:
-    """Go through the parked classes that fit into `room`, by whose turn it is, as long as some do.
+    """Call `wake` for the parked classes that fit into `room`, in queue order, as long as there are some.
 
-    `wake` says whether it woke the head of a class; it lowers `room` when it does. None means that this was out of the
-    question at a glance. After `most` other classes it stops and returns the turn after which to go on; None when it
-    came to the end.
+    `wake` returns whether it woke the head of the class, and lowers `room` if it did. None means a quick refusal, which
+    does not count. After `most` classes it stops and returns the turn after which to continue; None at the end.
     """
     judged, going = 0, True
     while going:

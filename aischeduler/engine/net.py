@@ -1,7 +1,7 @@
-"""The five-minute net: it brings back who has waited too long for an event, and counts whom nothing else has helped.
+"""The five-minute flush, as kube-scheduler's of unschedulable pods: it brings back pods, and counts those it saved.
 
-Law: a pod is saved by the net only if no event was about to help it when the net caught it, and none has spoken of what
-it gets between then and its trial. So whoever counts shows a wake-up that was lost.
+Invariant: a pod counts as saved only where no event was about to help it when it was flushed, and none announced the
+room that it gets until its attempt. So each counted pod shows a lost wake-up.
 """
 
 from aischeduler.engine.cluster import Cluster
@@ -10,13 +10,13 @@ from aischeduler.state.records import PodRecord
 
 
 def flush_queue(cluster: Cluster, queue: PoolQueue, now: float) -> None:
-    """Move what time has released in this queue; note of whom the net catches how much had been said by then."""
+    """Flush a queue; set `caught` of the pods that waited for five minutes."""
     for record in queue.flush(now):
         record.caught = cluster.news.count
 
 
 def count_saved(cluster: Cluster, queue: PoolQueue, record: PodRecord, row: int) -> None:
-    """Count the pod as saved if it gets this row only because the net caught it."""
+    """Count the pod as saved if it gets this row only because of the flush."""
     if record.caught is None or row in cluster.offers:
         return
     pools = (record.home, queue.pool)

@@ -1,12 +1,12 @@
-"""When room was last spoken of: by row, and by pool where rules, or many rows, may help its pods.
+"""When free room was last announced: by row, and by pool where a changed spec, or many rows, may help its pods.
 
-Law: whoever wakes pods for room notes it here first. So a pod that only time brought back, and that gets room of which
-nothing was said since, missed an event.
+Invariant: an announcement comes before each wake-up for room. So a pod that only the five-minute flush brought back,
+and that gets room without an announcement since, missed an event.
 """
 
 
 class News:
-    """What was said, numbered. `count` grows with each piece; only the last one of each row and pool is kept."""
+    """Numbered announcements. `count` grows with each; the last of each row and pool is kept."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -14,19 +14,19 @@ class News:
         self._pools: dict[str, int] = {}
 
     def of_row(self, row: int) -> None:
-        """Note that the room of a row is being offered."""
+        """Announce the room of a row."""
         self.count += 1
         self._rows[row] = self.count
 
     def of_pool(self, pool: str) -> None:
-        """Note that pods of this pool, or who would borrow from it, are being tried."""
+        """Announce that pods of this pool, or borrowers from it, are tried."""
         self.count += 1
         self._pools[pool] = self.count
 
     def forget(self, pool: str) -> None:
-        """Keep nothing of a pool that is gone."""
+        """Drop a pool that is gone."""
         self._pools.pop(pool, None)
 
     def since(self, count: int, row: int, pools: tuple[str, ...]) -> bool:
-        """Say whether the row, or one of the pools, was spoken of after so many pieces of news."""
+        """Return whether the row, or one of the pools, was announced after this count."""
         return self._rows.get(row, 0) > count or any(self._pools.get(pool, 0) > count for pool in pools)

@@ -1,8 +1,8 @@
-"""What a change of a node means.
+"""Handling of node events.
 
-Laws:
+Invariants:
 - A node changes its pool in one step: capacity, pods, loans and claims move with it.
-- Whom the change helps is woken; whose claim it breaks looks elsewhere.
+- The pods that the change helps are woken; a claim that it breaks ends.
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ from aischeduler.state.pools import Moved
 
 
 def node_seen(cluster: Cluster, node: Node, now: float) -> None:
-    """Take a node as it now is."""
+    """Store a node as it is now, and wake the pods that it may help."""
     version = cluster.nodes.version
     row, change = cluster.nodes.see(node)
     moved = None
@@ -36,7 +36,7 @@ def node_seen(cluster: Cluster, node: Node, now: float) -> None:
 
 
 def node_gone(cluster: Cluster, name: str, now: float) -> None:
-    """Take a node out; pods on it keep counting there until they are gone."""
+    """Remove a node; pods on it keep counting there until they are gone."""
     if not cluster.nodes.has(name):
         return
     moved = cluster.pools.assign_row(cluster.nodes.rows[name], None)
@@ -46,7 +46,7 @@ def node_gone(cluster: Cluster, name: str, now: float) -> None:
 
 
 def follow(cluster: Cluster, moved: list[Moved], now: float) -> None:
-    """Let claims, loans and waiting pods follow rows that went from one pool to another."""
+    """Update claims, loans and waiting pods after rows changed their pools."""
     if not moved:
         return
     cluster.running.follow_pools(np.array([move.row for move in moved], dtype=np.intp), cluster.nodes.pool)

@@ -1,9 +1,9 @@
-"""What a change of a pod means.
+"""Handling of pod events.
 
-Laws:
+Invariants:
 - Every unfinished pod on a node counts there, whoever scheduled it.
-- A pod of ours without a node waits in the queue of its home pool until it is placed, finished or gone.
-- An event that is older than what we know (a pod that we bound, still shown without its node) changes nothing.
+- A pod of this scheduler without a node waits in the queue of its home pool until it is placed, finished or gone.
+- An event older than the state (an assumed pod that is still shown without its node) changes nothing.
 """
 
 from aischeduler.engine.claiming import end_claim_of, recheck, room_came
@@ -14,11 +14,11 @@ from aischeduler.engine.lending import limits_freed
 from aischeduler.engine.unknown_pools import is_known, want_pool
 from aischeduler.engine.wakeups import offer_ends, row_changed
 from aischeduler.model.pod import Pod
-from aischeduler.state.records import WAITING, Place, PodRecord
+from aischeduler.state.records import WAITING, PodRecord, PodState
 
 
 def pod_seen(cluster: Cluster, pod: Pod, now: float) -> None:
-    """Take a pod as it now is."""
+    """Handle a pod as it is now."""
     if pod.finished:
         pod_gone(cluster, pod.uid, now)
     elif pod.node_name:
@@ -28,12 +28,12 @@ def pod_seen(cluster: Cluster, pod: Pod, now: float) -> None:
 
 
 def pod_gone(cluster: Cluster, uid: str, now: float) -> None:
-    """Forget a pod: it waits no more, and its room is free."""
+    """Remove a pod, and free its room."""
     record = cluster.records.get(uid)
     if record is None:
         return
     cluster.unsettled.pop(uid, None)
-    if record.place in WAITING:
+    if record.state in WAITING:
         stop_waiting(cluster, record, now)
     else:
         free_room(cluster, record, now)
@@ -42,7 +42,7 @@ def pod_gone(cluster: Cluster, uid: str, now: float) -> None:
 
 
 def free_room(cluster: Cluster, record: PodRecord, now: float) -> None:
-    """Count a pod on its node no more and wake whom that helps."""
+    """Stop counting a pod on its node, and wake the pods that its room may help."""
     row = cluster.uncount(record)
     cluster.nodes.release_stub(row)
     recheck_later(cluster, cluster.anti_affinity.blocked_by(record.pod.uid))
@@ -51,14 +51,14 @@ def free_room(cluster: Cluster, record: PodRecord, now: float) -> None:
 
 
 def stop_waiting(cluster: Cluster, record: PodRecord, now: float) -> None:
-    """Take a waiting pod out of its queue, and give up what it claims."""
+    """Remove a waiting pod from its queue, and end its claim."""
     cluster.leave_queue(record, now)
     offer_ends(cluster, record, now)
     end_claim_of(cluster, record, now)
 
 
 def admit(cluster: Cluster, record: PodRecord, now: float) -> None:
-    """Put a pod into the queue of its home pool, with its age and its backoff."""
+    """Add a pod to the queue of its home pool; it keeps its age and its backoff."""
     record.home = cluster.pools.home(record.pod.pool)
     record.visited = ()
     queue = cluster.queues[record.home]
@@ -75,10 +75,10 @@ def admit(cluster: Cluster, record: PodRecord, now: float) -> None:
 def _bound(cluster: Cluster, pod: Pod, now: float) -> None:
     record = cluster.records.get(pod.uid)
     if record is None:
-        record = PodRecord(pod, cluster.next_arrival(), Place.BOUND, now)
+        record = PodRecord(pod, cluster.next_arrival(), PodState.BOUND, now)
         cluster.enroll(record)
         _count(cluster, record, now)
-    elif record.place in WAITING:
+    elif record.state in WAITING:
         stop_waiting(cluster, record, now)
         cluster.rename(record, pod)
         _count(cluster, record, now)
@@ -89,13 +89,13 @@ def _bound(cluster: Cluster, pod: Pod, now: float) -> None:
     else:
         _changed(cluster, record, pod, now)
     cluster.unsettled.pop(pod.uid, None)
-    record.place = Place.BOUND
+    record.state = PodState.BOUND
     if pod.terminating:
         terminates(cluster, record, now)
 
 
 def _count(cluster: Cluster, record: PodRecord, now: float) -> None:
-    """Count a pod where the world shows it; claims may have lost their room to it."""
+    """Count a pod on the node that the watch shows; claims there may lose their room."""
     cluster.count(record, record.pod.node_name)
     cluster.review_loans(record.row)
     recheck(cluster, record.row, now)
@@ -104,20 +104,20 @@ def _count(cluster: Cluster, record: PodRecord, now: float) -> None:
 
 
 def _changed(cluster: Cluster, record: PodRecord, pod: Pod, now: float) -> None:
-    """Take over what is new about a pod that stays on its row."""
+    """Update a pod that stays on its row."""
     old = record.pod
     cluster.rename(record, pod)
     facts = ((p.pool, p.priority, p.guarded, p.started_seconds) for p in (old, pod))
     if next(facts) != next(facts):
         cluster.refresh(record)
         if old.pool != pod.pool:
-            row_changed(cluster, record.row, now)  # own and lent may have changed places
+            row_changed(cluster, record.row, now)  # own and lent room may have changed
             cluster.review_loans(record.row)
             limits_freed(cluster)
 
 
 def _asked(record: PodRecord) -> bytes:
-    """Return the class as which a pod counts on its row."""
+    """Return the key of the spec that counts on the pod's row."""
     assert record.counted is not None, "every pod on a row counts there"
     return record.counted.key
 
@@ -126,12 +126,12 @@ def _unbound(cluster: Cluster, pod: Pod, now: float) -> None:
     record = cluster.records.get(pod.uid)
     if record is None:
         if not pod.terminating:
-            record = PodRecord(pod, cluster.next_arrival(), Place.ACTIVE, now)
+            record = PodRecord(pod, cluster.next_arrival(), PodState.ACTIVE, now)
             cluster.enroll(record)
             admit(cluster, record, now)
-    elif record.place is Place.ASSUMED:
-        _changed(cluster, record, pod, now)  # where it is to run is decided; what else is new counts if that fails
-    elif record.place not in WAITING:
+    elif record.state is PodState.ASSUMED:
+        _changed(cluster, record, pod, now)  # its node is decided; the other changes count if the bind fails
+    elif record.state not in WAITING:
         return
     elif pod.terminating:
         pod_gone(cluster, pod.uid, now)
@@ -146,7 +146,7 @@ def _unbound(cluster: Cluster, pod: Pod, now: float) -> None:
 
 
 def _same_to_us(old: Pod, new: Pod) -> bool:
-    """Say whether nothing changed that decides where the pod waits or may run; status never does, labels do rarely."""
+    """Return whether nothing changed that decides where the pod waits or may run."""
     return _fate(old) == _fate(new)
 
 

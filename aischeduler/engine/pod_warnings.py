@@ -1,7 +1,7 @@
-"""What a pod of ours is warned of when it is tried: a Pool that is known not to exist, constraints that are ignored.
+"""Warnings about a pod at its attempt: a Pool that does not exist, constraints that are ignored.
 
-Laws:
-- Each is said once a pod, and again only when there is something else to say.
+Invariants:
+- Each warning is written once per pod, and again only with another message.
 - A warning changes nothing: the pod is tried like any other.
 """
 
@@ -16,7 +16,7 @@ from aischeduler.state.records import PodRecord
 
 
 def warn_pod(cluster: Cluster, record: PodRecord, actions: list[Action]) -> None:
-    """Add the warnings that are news for this pod."""
+    """Add the new warnings about this pod to `actions`."""
     pod = record.pod
     missing = record.missing_pool is not None and record.missing_pool[0] == pod.pool not in cluster.pools.pools
     if missing and cluster.warned(pod.uid, pod.pool):
@@ -29,9 +29,9 @@ def warn_pod(cluster: Cluster, record: PodRecord, actions: list[Action]) -> None
 
 def _no_such_pool(name: str, known: tuple[str, ...]) -> str:
     near = nearest(name, known)
-    until = f"the pod belongs to the pool {DEFAULT_POOL} until there is one."
+    until = f"until it does, the pod belongs to the pool {DEFAULT_POOL}."
     hint = f" Did you mean {near}?" if near else ""
-    return f'There is no Pool "{name}" (annotation or label {POOL_KEY}); {until}{hint}'
+    return f'The Pool "{name}" does not exist (annotation or label {POOL_KEY}); {until}{hint}'
 
 
 def _warning(pod: Pod, reason: EventReason, message: str) -> Warn:

@@ -1,10 +1,9 @@
-"""What a change of a Pool or of a namespace means.
+"""Handling of Pool and namespace events.
 
-Laws:
-- Nodes, queues, claims, loans and waiting pods move with their pools in one step; nothing is lost and every pod keeps
-  its age.
-- A Pool that is edited again and again is taken as it is a few times a second; the edits between are never seen.
-- The default pool has no end: when its object is deleted, its flags are those of the profile until it is there again.
+Invariants:
+- Nodes, queues, claims, loans and waiting pods move with their pools in one step; every pod keeps its age.
+- A Pool that is edited again and again is handled a few times a second; the edits between are skipped.
+- The default pool always exists: while its object is deleted, the profile has its spec.
 """
 
 from dataclasses import replace
@@ -21,15 +20,15 @@ from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pool import Pool
 from aischeduler.model.selectors import Labels
 from aischeduler.state.queue import PoolQueue
-from aischeduler.state.records import NOWHERE, Place, PodRecord
+from aischeduler.state.records import NOWHERE, PodRecord, PodState
 
 EDITS_MAX: Final = 5
-"""Edits of one Pool that are taken at once within a window; the last of those that follow waits for its end."""
+"""The edits of one Pool that are handled at once within a window; of further edits the last waits for its end."""
 WINDOW_SECONDS: Final = 0.5
 
 
 def pool_seen(cluster: Cluster, pool: Pool, now: float) -> None:
-    """Take a Pool as it now is, or note it for the end of the window when there were many edits."""
+    """Handle a Pool as it is now, or keep it for the end of the window where it was edited often."""
     if _too_many(cluster, pool.name, now):
         cluster.edits[pool.name] = pool
     else:
@@ -37,7 +36,7 @@ def pool_seen(cluster: Cluster, pool: Pool, now: float) -> None:
 
 
 def pool_gone(cluster: Cluster, name: str, now: float) -> None:
-    """Take a Pool out; its nodes and pods go where they now belong."""
+    """Remove a Pool; its nodes and pods go to the pools where they belong now."""
     forget_edits(cluster, name)
     if name == DEFAULT_POOL:
         _change(cluster, cluster.profile.default_pool, now)
@@ -46,20 +45,20 @@ def pool_gone(cluster: Cluster, name: str, now: float) -> None:
 
 
 def forget_edits(cluster: Cluster, name: str) -> None:
-    """Drop what was noted of a Pool for the end of its window."""
+    """Drop what is kept of a Pool for the end of its window."""
     cluster.edits.pop(name, None)
     cluster.windows.drop(name)
     cluster.edit_counts.pop(name, None)
 
 
 def end_windows(cluster: Cluster, now: float) -> None:
-    """Count the edits of Pools anew whose window has ended; those that were noted are due."""
+    """Start the count of edits again for Pools whose window ended; their kept edits are due."""
     for name in cluster.windows.pop_due(now):
         cluster.edit_counts.pop(name, None)
 
 
 def namespace_seen(cluster: Cluster, name: str, labels: Labels, now: float) -> None:
-    """Take a namespace as it now is; pods from it may have become allowed, or not."""
+    """Store a namespace as it is now; a pool may allow its pods now, or no longer."""
     before = cluster.namespaces.get(name)
     cluster.namespaces[name] = labels
     if before != labels:
@@ -71,7 +70,7 @@ def namespace_seen(cluster: Cluster, name: str, labels: Labels, now: float) -> N
 
 
 def namespace_gone(cluster: Cluster, name: str) -> None:
-    """Forget a namespace: no pod can come from it."""
+    """Remove a namespace."""
     cluster.namespaces.pop(name, None)
 
 
@@ -116,7 +115,7 @@ def _remove(cluster: Cluster, name: str, now: float) -> None:
 
 
 def _rehome(cluster: Cluster, name: str, now: float) -> None:
-    """Let all pods that name this pool follow it: it is new, or it is gone."""
+    """Update the home pool of all pods that name this pool, which is new or gone."""
     followers = tuple(cluster.naming.get(name, {}).values())
     counted = [record for record in followers if record.counted is not None]
     for record in counted:
@@ -128,7 +127,7 @@ def _rehome(cluster: Cluster, name: str, now: float) -> None:
             record.missing_pool = None
         if record.queue:
             _go_home(cluster, record, now)
-    rows_changed(cluster, rows, now)  # own and lent may have changed places there
+    rows_changed(cluster, rows, now)  # own and lent room may have changed there
     limits_freed(cluster)
 
 
@@ -139,7 +138,7 @@ def _go_home(cluster: Cluster, record: PodRecord, now: float) -> None:
 
 
 def _reconsider(cluster: Cluster, before: Pool, pool: Pool, now: float) -> None:
-    """Let a changed spec reach those who wait: the pool's own pods, those who borrow, and those on loan."""
+    """Have waiting pods tried again after a changed spec, and check the pool's loans."""
     queue = cluster.queues[pool.name]
     cluster.errands.review.add(pool.name)
     if before.allowed_namespaces != pool.allowed_namespaces:
@@ -149,13 +148,13 @@ def _reconsider(cluster: Cluster, before: Pool, pool: Pool, now: float) -> None:
 
 
 def _allow_again(queue: PoolQueue, now: float, namespace: str = "") -> None:
-    """Let pods be tried again whom the pool refused, or took, for their namespace."""
-    for place in (Place.HELD, Place.PARKED, Place.NOMINATED):
-        for record in queue.in_place(place):
+    """Have the pods of a namespace (or of all) tried again, because allowedNamespaces or labels changed."""
+    for state in (PodState.HELD, PodState.PARKED, PodState.NOMINATED):
+        for record in queue.in_state(state):
             if namespace in ("", record.pod.namespace) and not record.pod.spec.invalid:
                 queue.wake_at_once(record, now)
 
 
 def _terms(pool: Pool) -> Pool:
-    """Return the pool without what is no term of lending and evicting."""
+    """Return the part of the spec that decides lending, borrowing and preemption."""
     return replace(pool, uid="", generation=0, selector=None, placement=None)

@@ -1,4 +1,4 @@
-"""What must always be true inside a queue: its lists, classes and counters say what its records say."""
+"""The invariants of a queue: its lists, classes and counters agree with its records."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -7,27 +7,27 @@ from aischeduler.engine import recount
 from aischeduler.engine.cluster import Cluster
 from aischeduler.state.nodes import UNOFFERED
 from aischeduler.state.queue import PoolQueue
-from aischeduler.state.records import WAITING, Place, PodRecord
+from aischeduler.state.records import WAITING, PodRecord, PodState
 from aischeduler.state.waiting_class import class_key
 
-TIMED = frozenset((Place.PARKED, Place.NOMINATED, Place.HELD))
-"""Places from which the net brings pods back."""
+TIMED = frozenset((PodState.PARKED, PodState.NOMINATED, PodState.HELD))
+"""The states from which the five-minute flush brings pods back."""
 
 
 def queue_faults(cluster: Cluster, queue: PoolQueue) -> Iterator[tuple[str, str]]:
-    """Judge one queue: every waiting pod is in exactly the lists of its place."""
+    """Check one queue: every waiting pod is in exactly the lists of its state."""
     records = list(queue._records.values())
     for record in records:
-        if record.queue != queue.pool or record.place not in WAITING:
-            yield "I3", f"{record.pod.uid}: {record.place.name} in '{record.queue}', and in the queue of {queue.pool}"
+        if record.queue != queue.pool or record.state not in WAITING:
+            yield "I3", f"{record.pod.uid}: {record.state.name} in '{record.queue}', and in the queue of {queue.pool}"
     for fault in (*_list_faults(queue, records), *_counter_faults(queue, records), *_class_faults(cluster, queue)):
         yield "I3", f"{queue.pool}: {fault}"
 
 
 def _list_faults(queue: PoolQueue, records: list[PodRecord]) -> Iterator[str]:
-    backoff = [record for record in records if record.place is Place.BACKOFF]
+    backoff = [record for record in records if record.state is PodState.BACKOFF]
     lists: tuple[tuple[str, Iterable[PodRecord], list[PodRecord]], ...] = (
-        ("active", queue._active, [record for record in records if record.place is Place.ACTIVE]),
+        ("active", queue._active, [record for record in records if record.state is PodState.ACTIVE]),
         ("backing off", queue._backoff, backoff),
         ("tried early", queue._early, [record for record in backoff if not record.failed]),
     )
@@ -41,23 +41,23 @@ def _list_faults(queue: PoolQueue, records: list[PodRecord]) -> Iterator[str]:
     times = [(record.backoff_until, record.order) for record in queue._backoff]
     if times != sorted(times):
         yield f"backing off are out of order: {_uids(queue._backoff)}"
-    if set(queue._since) != {record.pod.uid for record in records if record.place in TIMED}:
+    if set(queue._since) != {record.pod.uid for record in records if record.state in TIMED}:
         yield f"the net watches over {sorted(queue._since)}"
     if list(queue._since.values()) != sorted(queue._since.values()):
         yield f"the net is out of order: {queue._since}"
 
 
 def _counter_faults(queue: PoolQueue, records: list[PodRecord]) -> Iterator[str]:
-    places = Counter(record.place for record in records)
-    if places != +queue._counts:
-        yield f"its places hold {places}, counted are {queue._counts}"
+    states = Counter(record.state for record in records)
+    if states != +queue._counts:
+        yield f"its states hold {states}, counted are {queue._counts}"
     home = [record for record in records if record.home == queue.pool]
     counts = {
-        "home_active": (queue.home_active, sum(record.place is Place.ACTIVE for record in home)),
+        "home_active": (queue.home_active, sum(record.state is PodState.ACTIVE for record in home)),
         "usable": (queue._usable, sum(record.usable for record in home)),
         "parked classes": (
             len(queue._heads),
-            len({_class(record) for record in records if record.place is Place.PARKED}),
+            len({_class(record) for record in records if record.state is PodState.PARKED}),
         ),
     }
     odd = {name: pair for name, pair in counts.items() if pair[0] != pair[1]}
@@ -68,16 +68,16 @@ def _counter_faults(queue: PoolQueue, records: list[PodRecord]) -> Iterator[str]
 def _class_faults(cluster: Cluster, queue: PoolQueue) -> Iterator[str]:
     alike: dict[tuple[bytes, bool], list[PodRecord]] = {}
     for record in queue._records.values():
-        if record.place is not Place.GATED:
+        if record.state is not PodState.GATED:
             alike.setdefault(_class(record), []).append(record)
     if len(alike) != len(queue._classes) or list(queue._slots) != [one.slot for one in queue._slots.values()]:
         yield f"{len(alike)} classes wait, {len(queue._classes)} are kept"
         return
     for records in alike.values():
         kept = queue._classes[class_key(records[0].pod)]
-        parked = sorted((record for record in records if record.place is Place.PARKED), key=lambda r: r.order)
+        parked = sorted((record for record in records if record.state is PodState.PARKED), key=lambda r: r.order)
         usable = [record for record in records if record.usable and record.home == queue.pool]
-        nominated = {record.pod.uid for record in records if record.place is Place.NOMINATED}
+        nominated = {record.pod.uid for record in records if record.state is PodState.NOMINATED}
         if set(kept.nominated) != nominated:
             yield f"of one class {sorted(nominated)} are nominated, kept are {sorted(kept.nominated)}"
         if [record.pod.uid for record in kept.parked] != _uids(parked):
@@ -95,7 +95,7 @@ def _class_faults(cluster: Cluster, queue: PoolQueue) -> Iterator[str]:
 
 
 def _class(record: PodRecord) -> tuple[bytes, bool]:
-    """Return what pods of one class have in common: the spec, and whether they preempt."""
+    """Return the class of a pod: its spec, and whether it may preempt."""
     return (record.pod.spec.key, record.pod.preempts)
 
 

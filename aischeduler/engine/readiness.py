@@ -1,6 +1,6 @@
-"""Which pools have something to decide, and when time will give them something.
+"""Which pools have something to decide now, and when the next one has.
 
-Law: only queues that changed are looked at again, so that many quiet pools cost nothing.
+Invariant: only queues that changed are read again, so that idle pools cost nothing.
 """
 
 from aischeduler.engine.cluster import Cluster
@@ -14,13 +14,13 @@ from aischeduler.state.timers import Timers
 
 
 def looks_again(cluster: Cluster, pool: str) -> bool:
-    """Say whether the pool's own pods have left room that somebody else was refused because of them."""
+    """Return whether to check the pool again as a lender: its queue changed since its own pods blocked a loan."""
     version, queue = cluster.errands.relook.get(pool), cluster.queues[pool]
     return version is not None and version != queue.version and not queue.home_active
 
 
 class Readiness:
-    """What is known of the queues as of their last change."""
+    """The state of the queues at their last change."""
 
     def __init__(self, status: StatusReports) -> None:
         self._status = status
@@ -29,7 +29,7 @@ class Readiness:
         self._decided: set[str] = set()
 
     def decided(self, pool: str) -> None:
-        """Note that the pool has just decided: it is to be looked at again."""
+        """Note that the pool has just decided, so that its queue is read again."""
         self._decided.add(pool)
 
     def ready(self, cluster: Cluster, now: float) -> tuple[str, ...]:
@@ -47,21 +47,21 @@ class Readiness:
         return tuple(sorted(found))
 
     def next_wakeup(self, cluster: Cluster) -> float | None:
-        """Return the earliest time at which something moves by itself; None when nothing waits for time."""
+        """Return the earliest time at which a pool becomes ready by time alone; None where none does."""
         self._look(cluster)
         times = (self._wakeups.next(), self._due_at(cluster))
         return min((time for time in times if time is not None), default=None)
 
     def _look(self, cluster: Cluster) -> None:
-        """Look at the queues that changed, and at those that have decided since."""
+        """Read the queues that changed, and those that decided, since the last call."""
         changed = cluster.stir.pools | self._decided
         cluster.stir.pools.clear()
         self._decided.clear()
-        for pool in sorted(changed):  # the same reports in the same order, whatever sets make of it
+        for pool in sorted(changed):  # sorted: the order of reports must not depend on a set
             try:
                 self._look_at(cluster, pool)
             except Exception as error:  # noqa: BLE001 - a bug costs one queue its places, not the others their wake-ups
-                doing = Doing(Step.QUEUE, "looking when a queue has something to decide", pool)
+                doing = Doing(Step.QUEUE, "reading when a queue has something to decide", pool)
                 for report in step_failed(cluster, doing, mark(cluster), (), error):
                     cluster.say(pool, report)
 
@@ -77,7 +77,7 @@ class Readiness:
             self._wakeups.set(pool, at)
 
     def _due_at(self, cluster: Cluster) -> float | None:
-        """Return when time has something to do beside the queues; the default pool's loop sees to it."""
+        """Return when something beside the queues is due; the default pool's loop does it."""
         times = (
             next(iter(cluster.unsettled.values()), None),
             cluster.windows.next(),

@@ -1,7 +1,7 @@
-"""The numbers of the engine counted anew, from pod records, nodes and specs alone.
+"""The numbers of the engine computed again from pod records, nodes and specs, to compare them in checks.
 
-Law: nothing here reads what the engine keeps up to date as it goes, but for the pool of each row, which is judged by
-itself (`pool_by_selectors`); what both say must be equal.
+Invariant: nothing here reads a number that the engine updates step by step, except the pool of each row, which has a
+check of its own (`pool_by_selectors`).
 """
 
 import math
@@ -12,21 +12,22 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.model.names import CPU, DEFAULT_POOL, MEMORY
 from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort, PodSpec
+from aischeduler.model.pool import Pool
 from aischeduler.model.pool_summary import GPU
 from aischeduler.model.resources import ResourceList
-from aischeduler.model.unsupported_constraints import PodTerm
-from aischeduler.model.volumes import ClaimKey
+from aischeduler.model.unsupported_constraints import PodAffinityTerm
+from aischeduler.model.volumes import VolumeClaimKey
 from aischeduler.state.anti_affinity import terms_of
 from aischeduler.state.loans import Loan
-from aischeduler.state.records import Place, PodRecord
+from aischeduler.state.records import PodRecord, PodState
 from aischeduler.state.wanted import AMOUNT_MAX, requested
 
 KINDS = ("capacity", "allocatable", "used", "own", "shared", "system", "borrowed", "free", "pending")
-"""The amounts of a summary."""
+"""The amounts of a PoolSummary."""
 
 
 def amounts(spec: PodSpec) -> Counter[str]:
-    """Return what one pod takes, as the node table counts it."""
+    """Return what a pod of this spec takes, as the node table counts it."""
     return Counter({name: requested(amount) for name, amount in spec.request.taken.items()})
 
 
@@ -49,7 +50,7 @@ def scored(specs: Iterable[PodSpec]) -> tuple[int, int]:
 
 
 def sizes(node: Node | None) -> tuple[int, float, float]:
-    """Return how many of CPU and memory a node has, and twice each: endless both where it lacks one, or is gone."""
+    """Return `sized` and `twice` of the node table for a node; None is a node that is gone."""
     offered = node.allocatable if node is not None else {}
     both = [min(offered.get(name, 0), AMOUNT_MAX) for name in (CPU, MEMORY)]
     if min(both) > 0:
@@ -62,9 +63,9 @@ def ports(specs: Iterable[PodSpec]) -> Counter[HostPort]:
     return Counter(port for spec in specs for port in spec.host_ports)
 
 
-def anti_affinity(on_nodes: Iterable[PodRecord]) -> dict[PodTerm, dict[str, str]]:
-    """Return the required anti-affinity terms of pods on nodes, each with the pods that state it."""
-    found: dict[PodTerm, dict[str, str]] = {}
+def anti_affinity(on_nodes: Iterable[PodRecord]) -> dict[PodAffinityTerm, dict[str, str]]:
+    """Return the required anti-affinity terms of pods on nodes, each with the pods that have it."""
+    found: dict[PodAffinityTerm, dict[str, str]] = {}
     for record in on_nodes:
         if record.counted is not None:
             for term in terms_of(record.pod, record.counted):
@@ -72,11 +73,11 @@ def anti_affinity(on_nodes: Iterable[PodRecord]) -> dict[PodTerm, dict[str, str]
     return found
 
 
-def claim_users(cluster: Cluster) -> dict[ClaimKey, tuple[str, ...]]:
-    """Return the uids of our pods that use each claim, sorted."""
-    users: dict[ClaimKey, set[str]] = {}
+def claim_users(cluster: Cluster) -> dict[VolumeClaimKey, tuple[str, ...]]:
+    """Return the uids of this scheduler's pods that use each volume claim, sorted."""
+    users: dict[VolumeClaimKey, set[str]] = {}
     for record in cluster.records.values():
-        for use in record.pod.claims if cluster.ours(record.pod) else ():
+        for use in record.pod.volume_claims if cluster.ours(record.pod) else ():
             users.setdefault((record.pod.namespace, use.name), set()).add(record.pod.uid)
     return {key: tuple(sorted(uids)) for key, uids in users.items()}
 
@@ -102,8 +103,17 @@ def pool_by_selectors(cluster: Cluster, row: int) -> str:
     return found[0] if len(found) == 1 else DEFAULT_POOL
 
 
+def selected_nodes(cluster: Cluster, pool: Pool) -> int | None:
+    """Return how many nodes the selector of a pool matches; None where it has none that counts."""
+    if pool.name == DEFAULT_POOL or pool.invalid or pool.selector is None:
+        return None
+    nodes = [node for node in cluster.nodes.nodes if node is not None]
+    nodes += [late.node for late in cluster.unknown_pools.late.values()]
+    return sum(pool.selector.matches(node.labels) for node in nodes)
+
+
 def home_of(cluster: Cluster, record: PodRecord) -> str:
-    """Return the home pool of a pod by what it names."""
+    """Return the home pool of a pod by the name in the pod."""
     return record.pod.pool if record.pod.pool in cluster.pools.pools else DEFAULT_POOL
 
 
@@ -113,14 +123,14 @@ def on_nodes(cluster: Cluster) -> list[PodRecord]:
 
 
 def loan_of(cluster: Cluster, record: PodRecord) -> Loan | None:
-    """Return lender and home of a pod of ours on a node of another pool than its own."""
+    """Return the loan of a pod of this scheduler on a node of another pool; None for other pods."""
     lender, home = cluster.pool_of(record.row), home_of(cluster, record)
     ours = record.pod.scheduler_name == cluster.profile.scheduler_name
     return (lender, home) if ours and lender and lender != home else None
 
 
 def summaries(cluster: Cluster) -> dict[str, dict[str, Counter[str]]]:
-    """Return the amounts of every pool: name -> kind -> resource -> amount, GPU summed up."""
+    """Return the amounts of every pool: name -> kind -> resource -> amount, with the sum of GPUs."""
     sums = {name: {kind: Counter[str]() for kind in KINDS} for name in sorted(cluster.pools.pools)}
     claimed: dict[int, Counter[str]] = {}
     left: dict[int, Counter[str]] = {}
@@ -132,7 +142,7 @@ def summaries(cluster: Cluster) -> dict[str, dict[str, Counter[str]]]:
     for record in on_nodes(cluster):
         _add_running(cluster, record, sums)
     for record in cluster.records.values():
-        if record.queue and record.place is not Place.GATED:
+        if record.queue and record.state is not PodState.GATED:
             sums[record.queue]["pending"].update(record.pod.spec.request.taken)
         claim = cluster.claims.of(record.pod.uid)
         if claim is not None:

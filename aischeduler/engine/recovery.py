@@ -1,10 +1,10 @@
-"""After an exception of ours: what the failed step left half done is undone, so that it costs one attempt.
+"""Recovery from an exception of the scheduler: what the failed step left half done is undone.
 
-Laws:
-- No policy and no search is called here, and of the plugins only gates: what failed may fail again. Pods that may have
-  missed a wake-up are tried when their pool is looked at anew, after a backoff.
-- Rows that the failed step has touched are counted anew from the pods and claims that are there.
-- An exception in here is reported like any other and ends neither the recovery nor the slice.
+Invariants:
+- No policy and no search is called here, and of the plugins only gates: they may fail again. Pods that may have missed
+  a wake-up are tried by a check of their pool, after a backoff.
+- Rows that the failed step changed are counted again from their pods and claims.
+- An exception here is reported like any other and ends neither the recovery nor the decision.
 """
 
 import traceback
@@ -22,21 +22,21 @@ from aischeduler.model.actions import Action, Evict, Nominate, ReportInternalErr
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import Pod
 from aischeduler.state.claims import Claim
-from aischeduler.state.records import NOWHERE, WAITING, Place, PodRecord
+from aischeduler.state.records import NOWHERE, WAITING, PodRecord, PodState
 
 FRAMES_MAX: Final = 32
 TRACEBACK_MAX: Final = 8000
-"""Frames and characters of a traceback that are reported, the last ones."""
+"""The most frames and characters of a traceback that are reported, the last ones."""
 ERROR_MAX: Final = 300
 INTERNAL_ERROR: Final = (
-    "internal error: the scheduler failed while it tried this pod. "
-    "The traceback is in the log of the scheduler, which tries the pod again."
+    "internal error: the scheduler failed when it tried to schedule this pod. "
+    "The log of the scheduler has the traceback. The pod is tried again."
 )
-"""What the pod is told; each failed attempt is told in the same words, so that there is one event."""
+"""The message of the pod, the same after each failed attempt, so that there is one event."""
 
 
 class Mark(Struct, frozen=True, gc=False):
-    """The versions of the state when a step began: what grew since was touched by the step."""
+    """The versions of the state when a step began: a version that grew shows what the step changed."""
 
     nodes: int
     running: int
@@ -45,7 +45,7 @@ class Mark(Struct, frozen=True, gc=False):
 
 
 class Before(Struct, frozen=True):
-    """A pod when its attempt began, just taken from its queue."""
+    """The state of a pod at the beginning of its attempt."""
 
     mark: Mark
     claim: Claim | None
@@ -54,7 +54,7 @@ class Before(Struct, frozen=True):
 
 
 class Doing(NamedTuple):
-    """A step: what it does, in words, in the loop of which pool, and for which pod."""
+    """A step: a description in words, the pool in whose loop it runs, and the pod, if any."""
 
     step: Step
     words: str
@@ -64,17 +64,17 @@ class Doing(NamedTuple):
 
 
 def mark(cluster: Cluster) -> Mark:
-    """Return the versions as they are now."""
+    """Return the versions of now."""
     return Mark(cluster.nodes.version, cluster.running.version, cluster.loans.version, cluster.decisions)
 
 
 def before_attempt(cluster: Cluster, record: PodRecord) -> Before:
-    """Return what an attempt of this pod may have to be taken back to."""
+    """Return what a failed attempt of this pod must restore."""
     return Before(mark(cluster), cluster.claims.of(record.pod.uid), record.nominated, record.message)
 
 
 def internal_error(cluster: Cluster, doing: Doing, error: Exception) -> ReportInternalError:
-    """Count an exception and return the report of it."""
+    """Count an exception and return its report."""
     cluster.tally.internal_errors[doing.step] += 1
     text = "".join(traceback.format_exception(error, limit=-FRAMES_MAX))
     record = doing.record
@@ -92,7 +92,7 @@ def internal_error(cluster: Cluster, doing: Doing, error: Exception) -> ReportIn
 def attempt_failed(
     cluster: Cluster, doing: Doing, before: Before, dropped: list[Action], error: Exception
 ) -> list[Action]:
-    """Undo an attempt of which no action goes out, let the pod wait its backoff out, and return what is to be told."""
+    """Undo a failed attempt, whose actions are dropped, put the pod into backoff, and return the actions."""
     record, now = doing.record, cluster.now
     assert record is not None, "an attempt is that of a pod"
     told: list[Action] = [internal_error(cluster, doing, error)]
@@ -119,7 +119,7 @@ def attempt_failed(
 
 
 def _ask_again(cluster: Cluster, doing: Doing) -> None:
-    """Let all that wait for a refresh of the pool ask again, where the request may be lost with what failed."""
+    """Have everything that waits for a refresh of the pool request it again, where the request may be lost."""
     freshness, record = cluster.freshness, doing.record
     waits = record is not None and record.pod.uid in freshness.waiting.get(doing.pool, ())
     if waits or doing.pool in freshness.loans:
@@ -127,7 +127,7 @@ def _ask_again(cluster: Cluster, doing: Doing) -> None:
 
 
 def step_failed(cluster: Cluster, doing: Doing, before: Mark, kept: Iterable[Action], error: Exception) -> list[Action]:
-    """Mend what a step left that is no attempt; the actions that it gave are `kept`."""
+    """Repair the state after a failed step other than an attempt; its actions are `kept`. Return further actions."""
     told: list[Action] = [internal_error(cluster, doing, error)]
     repairs = [partial(_recall, cluster, before, kept), partial(mend, cluster, before), partial(find_lost, cluster)]
     if doing.step is Step.QUEUE:
@@ -138,9 +138,9 @@ def step_failed(cluster: Cluster, doing: Doing, before: Mark, kept: Iterable[Act
 
 
 def judging_failed(cluster: Cluster, record: PodRecord, words: str, error: Exception) -> None:
-    """Let a waiting pod be tried by itself that could not be judged with others: then it alone pays for the fault.
+    """Have a waiting pod tried by itself whose check with others raised, so that the bug costs this pod alone.
 
-    The step in which this happened goes on; what it may have left half done is mended when it ends.
+    The step continues; what the check left half done is repaired at the end of the step.
     """
     told: list[Action] = [internal_error(cluster, Doing(Step.WAKING, words, record.home, record), error)]
     attempt_each(
@@ -157,7 +157,7 @@ def judging_failed(cluster: Cluster, record: PodRecord, words: str, error: Excep
 
 
 def mend_after(cluster: Cluster, before: Mark) -> None:
-    """Mend what was left half done in a step that has come to its end all the same."""
+    """Repair what a check left half done in a step that reached its end."""
     told: list[Action] = []
     attempt_each(cluster, told, partial(mend, cluster, before), partial(find_lost, cluster))
     for report in told:
@@ -165,14 +165,14 @@ def mend_after(cluster: Cluster, before: Mark) -> None:
 
 
 def doubt(cluster: Cluster, pools: Iterable[str]) -> None:
-    """Let the pods of these pools be looked at anew after a backoff: they may have missed a wake-up."""
+    """Have these pools checked after a backoff: their pods may have missed a wake-up."""
     for pool in pools:
         if pool in cluster.queues:
             cluster.errands.doubts.note(pool, cluster.now, cluster.profile.backoff)
 
 
 def take_back_evictions(cluster: Cluster, before: Mark, dropped: Iterable[Action]) -> None:
-    """Believe no more of any pod that it leaves because of an eviction that does not go out."""
+    """Drop the requested evictions whose actions are dropped."""
     for action in dropped:
         if isinstance(action, Evict):
             cluster.tally.evictions[action.pool, action.cause] -= 1
@@ -190,7 +190,7 @@ def _recall(cluster: Cluster, before: Mark, kept: Iterable[Action]) -> None:
         if record.counted is not None:
             cluster.refresh(record)
         for claim in cluster.claims.on_row(record.row):
-            end_quietly(cluster, claim)  # it may count on the room of the pod
+            end_quietly(cluster, claim)  # the claim may count on the room of the pod
 
 
 def _end_new_claim(cluster: Cluster, record: PodRecord, old: Claim | None) -> None:
@@ -200,7 +200,7 @@ def _end_new_claim(cluster: Cluster, record: PodRecord, old: Claim | None) -> No
 
 
 def drop_claim(cluster: Cluster, claim: Claim) -> None:
-    """End a claim on a row that may be counted by halves."""
+    """End a claim on a row whose amounts may be half changed."""
     try:
         cluster.claims.forget(claim)
     finally:
@@ -208,7 +208,7 @@ def drop_claim(cluster: Cluster, claim: Claim) -> None:
 
 
 def end_quietly(cluster: Cluster, claim: Claim) -> None:
-    """End a claim and let its owner be tried; whom else its room may help is left to a look at the pool."""
+    """End a claim and wake its owner; a later check of the pool offers its room to others."""
     if cluster.claims.of(claim.owner.pod.uid) is claim:
         drop_claim(cluster, claim)
     _wake_nominated(cluster, claim.owner)
@@ -216,12 +216,12 @@ def end_quietly(cluster: Cluster, claim: Claim) -> None:
 
 
 def _wake_nominated(cluster: Cluster, owner: PodRecord) -> None:
-    if owner.place is Place.NOMINATED and owner.queue:
+    if owner.state is PodState.NOMINATED and owner.queue:
         cluster.queues[owner.queue].wake_at_once(owner, cluster.now)
 
 
 def take_out(cluster: Cluster, record: PodRecord) -> None:
-    """Take a pod out of its queue and off its row, however far either got."""
+    """Remove a pod from its queue and its row, whatever the failed step has already done."""
     uid = record.pod.uid
     queue = cluster.queues.get(record.queue)
     if queue is not None and queue.holds(record):
@@ -239,14 +239,14 @@ def take_out(cluster: Cluster, record: PodRecord) -> None:
 
 
 def wait_again(cluster: Cluster, record: PodRecord) -> None:
-    """Let a pod that is nowhere wait at home until its backoff is over."""
+    """Put a pod that is in no queue into backoff in its home queue."""
     record.home = cluster.pools.home(record.pod.pool)
     record.visited = ()
     record.broken = True
     queue = cluster.queues[record.home]
     try:
         gate = cluster.gate_of(record.pod)
-    except Exception:  # noqa: BLE001 - it is asked again, and that is told, when the pod is tried
+    except Exception:  # noqa: BLE001 - the next attempt checks the gate again and reports the exception
         gate = ""
     if gate:
         record.message = gate
@@ -256,7 +256,7 @@ def wait_again(cluster: Cluster, record: PodRecord) -> None:
 
 
 def _tell(cluster: Cluster, record: PodRecord, before: Before, told: list[Action]) -> None:
-    """Tell the pod that it waits for an internal error, and that it holds no room if it does not."""
+    """Report the internal error to the pod, and clear its nominated node where it has no claim."""
     record.nominated, record.message = before.nominated, before.message
     home = record.home
     if cluster.claims.of(record.pod.uid) is None:
@@ -269,7 +269,7 @@ def _tell(cluster: Cluster, record: PodRecord, before: Before, told: list[Action
 
 
 def mend(cluster: Cluster, before: Mark) -> None:
-    """Count anew what was touched since, and let no pod wait for room that it does not claim."""
+    """Count again what changed since, and wake nominated pods without a claim."""
     cluster.errands.to_mend = False
     nodes, running = cluster.nodes, cluster.running
     touched = (nodes.changed_since(before.nodes), running.changed_since(before.running))
@@ -289,26 +289,26 @@ def mend(cluster: Cluster, before: Mark) -> None:
     if cluster.loans.version != before.loans:
         cluster.recount_loans()
     for queue in cluster.queues.values():
-        for record in queue.in_place(Place.NOMINATED):
+        for record in queue.in_state(PodState.NOMINATED):
             if cluster.claims.of(record.pod.uid) is None:
                 queue.wake_at_once(record, cluster.now)
 
 
 def _can_come_true(cluster: Cluster, claim: Claim) -> bool:
-    """Say by amounts alone whether the owner fits once all who leave are gone, and the claims behind it given up."""
+    """Return whether, by amounts, the owner fits without the leaving pods and without the claims behind it."""
     nodes, request = cluster.nodes, cluster.nodes.request(claim.spec)
     room = nodes.room(claim.row)
     for record in cluster.on_row(claim.row):
         if record.counted is not None and cluster.leaving(record.pod.uid):
             room += nodes.request(record.counted)
     for other in cluster.claims.on_row(claim.row):
-        if other.owner.order >= claim.owner.order:  # its own is among them
+        if other.owner.order >= claim.owner.order:  # with its own claim
             room += nodes.request(other.spec)
     return bool((request <= np.maximum(room, 0)).all())
 
 
 def find_lost(cluster: Cluster) -> None:
-    """Let pods wait again that were taken out of a queue and put nowhere."""
+    """Put pods that are in no queue and on no row back into their queues."""
     if len(cluster.records) == len(cluster.running) + sum(len(queue) for queue in cluster.queues.values()):
         return
     for record in tuple(cluster.records.values()):
@@ -327,8 +327,8 @@ def _count_anew(cluster: Cluster, rows: Iterable[int]) -> None:
 
 
 def rebuild_queue(cluster: Cluster, pool: str) -> None:
-    """Make the queue of a pool anew, with the pods that wait in it and those that should; all of them are tried."""
-    records = [record for record in cluster.records.values() if record.place in WAITING and record.queue in ("", pool)]
+    """Build the queue of a pool again, with the pods that are, or should be, in it; all of them are tried."""
+    records = [record for record in cluster.records.values() if record.state in WAITING and record.queue in ("", pool)]
     cluster.add_queue(pool)
     for record in records:
         record.queue = ""
@@ -336,20 +336,20 @@ def rebuild_queue(cluster: Cluster, pool: str) -> None:
         cluster.withdraw(record)
         record.offered = NOWHERE
         record.visited = ()
-        if record.place is Place.GATED:
+        if record.state is PodState.GATED:
             cluster.queues[record.home].gate(record)
         else:
             cluster.queues[record.home].add(record, cluster.now)
 
 
 def _moved(cluster: Cluster, before: Mark) -> bool:
-    """Say whether more was touched than the queue to which the pod of the attempt came back."""
+    """Return whether the attempt changed more than its queue."""
     now = mark(cluster)
     return (now.nodes, now.running, now.loans) != (before.nodes, before.running, before.loans)
 
 
 def attempt_each(cluster: Cluster, told: list[Action], *repairs: Callable[[], None]) -> None:
-    """Do each of these things; what raises is told and keeps no other from being done."""
+    """Run every repair; an exception is reported and does not keep the others from running."""
     for repair in repairs:
         try:
             repair()

@@ -1,11 +1,11 @@
 """The engine: events in, actions out.
 
-Laws:
-- Synchronous and deterministic: the same calls with the same arguments give the same actions.
-- `observe` never decides; `decide` never waits. Time comes with every call and never goes back.
-- What `decide` returns is already counted: a shell that cannot carry an action out answers with an event.
-- An exception of ours costs one pod one attempt, or one step one turn: it is told by an action, and the rest goes out.
-  One in `observe` is raised once the state is whole again; the object's next event is taken as any other.
+Invariants:
+- Synchronous and deterministic: the same calls with the same arguments return the same actions.
+- `observe` decides nothing; `decide` never waits. The time is an argument of every call and never goes back.
+- The state already contains what `decide` returns: a shell that cannot perform an action answers with an event.
+- An exception of the scheduler costs one attempt of one pod, or one step: an action reports it, and all other actions
+  are returned. `observe` raises it after the state is repaired; the next event of the object is handled as usual.
 """
 
 from collections.abc import Callable
@@ -47,13 +47,11 @@ from aischeduler.engine.unknown_pools import (
     want_again,
 )
 from aischeduler.engine.wakeups import look_anew, wake_some
-from aischeduler.model.actions import Action, ReportInternalError, Settle, Step
+from aischeduler.model.actions import Action, ReadPod, ReportInternalError, Step
 from aischeduler.model.events import (
     BindRefused,
     BudgetGone,
     BudgetSeen,
-    ClaimGone,
-    ClaimSeen,
     Event,
     EvictRefused,
     NamespaceGone,
@@ -70,6 +68,8 @@ from aischeduler.model.events import (
     ReadAnswer,
     Refreshed,
     RefreshFailed,
+    VolumeClaimGone,
+    VolumeClaimSeen,
     VolumeGone,
     VolumeSeen,
 )
@@ -79,12 +79,12 @@ from aischeduler.model.pool_summary import PoolSummary
 from aischeduler.model.unsupported_constraints import ConstraintKind
 from aischeduler.state.loans import Loan
 from aischeduler.state.queue import PoolQueue
-from aischeduler.state.records import Place, PodRecord
+from aischeduler.state.records import PodRecord, PodState
 
 SETTLES_MAX: Final = 16
-"""Pods read in one decision."""
+"""The most pods that one decision has read."""
 UNSAID_MAX: Final = 100
-"""Actions of a pool's outbox that are kept while another scheduler leads."""
+"""The most actions of a pool's outbox that are kept while another scheduler leads."""
 
 SETTLING: Final = (Step.SETTLE, "choosing pods to read")
 TELLING: Final = (Step.STATUS, "making the statuses of Pools")
@@ -102,15 +102,15 @@ class Scheduler:
         self._status = StatusReports()
         self._readiness = Readiness(self._status)
         self._self_check = SelfCheck()
-        self._whole = mark(self._cluster)  # at the last decision or failure: for each event it would cost too much
+        self._whole = mark(self._cluster)  # of the last decision or failure: one per event costs too much
 
     @property
     def tally(self) -> Tally:
-        """What was done so far."""
+        """The counters of what the engine has done."""
         return self._cluster.tally
 
     def observe(self, event: Event, now: float) -> None:
-        """Take in what happened."""
+        """Handle an event."""
         cluster = self._cluster
         cluster.now = now
         try:
@@ -138,7 +138,7 @@ class Scheduler:
                 pool_gone(cluster, name, now)
             case BudgetSeen() | BudgetGone() | NamespaceSeen() | NamespaceGone():
                 self._observe_rules(event, now)
-            case ClaimSeen() | ClaimGone() | VolumeSeen() | VolumeGone():
+            case VolumeClaimSeen() | VolumeClaimGone() | VolumeSeen() | VolumeGone():
                 storage_changed(cluster, event)
             case BindRefused():
                 bind_refused(cluster, event, now)
@@ -150,7 +150,7 @@ class Scheduler:
                 assert_never(event)
 
     def decide(self, pool: str, now: float, limit: int) -> list[Action]:
-        """Try at most `limit` pods of this pool's queue, fewer where they take more; return what is to be done."""
+        """Try pods of this pool's queue up to the cost `limit`; return the actions."""
         cluster = self._cluster
         cluster.now, self._whole = now, mark(cluster)
         actions: list[Action] = []
@@ -174,9 +174,9 @@ class Scheduler:
         return actions
 
     def stand_by(self, now: float) -> list[ReportInternalError]:
-        """Let time act and decide nothing; what there is to say the scheduler that leads says, and little is kept.
+        """Do what is due without deciding, because another scheduler leads; few actions are kept.
 
-        Return what only this scheduler can say: its own exceptions.
+        Return only the exceptions of this scheduler.
         """
         cluster = self._cluster
         cluster.now, self._whole = now, mark(cluster)
@@ -195,68 +195,68 @@ class Scheduler:
         return self._readiness.ready(self._cluster, now)
 
     def next_wakeup(self) -> float | None:
-        """Return the earliest time at which something moves by itself; None when nothing waits for time."""
+        """Return the earliest time at which a pool becomes ready by time alone; None where none does."""
         return self._readiness.next_wakeup(self._cluster)
 
     def pools(self) -> tuple[str, ...]:
-        """Return every pool that has a queue, sorted."""
+        """Return the names of all pools, sorted."""
         return self._cluster.pools.names()
 
     def summary(self) -> tuple[PoolSummary, ...]:
-        """Return every pool in numbers, sorted by name."""
+        """Return the summary of every pool, sorted by name."""
         return summarize(self._cluster)
 
     def net_saves(self) -> int:
-        """Return how many pods were placed only because the five-minute net brought them back."""
+        """Return how many pods were placed only because the five-minute flush brought them back."""
         return self.tally.net_saves_ever()
 
     def loans(self) -> dict[Loan, int]:
-        """Return how many pods are on loan, by lender and home, sorted."""
+        """Return the number of pods on loan by lender and home pool, sorted."""
         return self._cluster.loans.pods()
 
     def conflicts(self) -> dict[str, int]:
-        """Return of each pool how many nodes another claims as well, sorted by name."""
+        """Return per pool the number of its nodes that another Pool selects too, sorted by name."""
         pools = self._cluster.pools
         return {name: len(pools.conflicting_nodes(name)) for name in pools.names()}
 
     def waiting(self) -> dict[str, dict[str, int]]:
-        """Return per pool how many pods wait in each place of its queue."""
+        """Return per pool the number of pods in its queue by state."""
         queues = sorted(self._cluster.queues.items())
         return {
-            name: {place.name.lower(): count for place, count in queue.counts().items() if count}
+            name: {state.name.lower(): count for state, count in queue.counts().items() if count}
             for name, queue in queues
         }
 
     def held(self) -> dict[tuple[str, ConstraintKind], int]:
-        """Return how many pods are held for a constraint that is not supported, by home pool and kind."""
+        """Return the number of pods that an unsupported constraint holds, by home pool and kind."""
         queues = sorted(self._cluster.queues.items())
         return {(name, kind): count for name, queue in queues for kind, count in sorted(queue.held().items())}
 
     def self_check(self, now: float) -> tuple[Violation, ...]:
-        """Judge the next part of the state when that is due and nothing is to be decided; return what is broken."""
+        """Check the next part of the state where that is due and no pool is ready; return the violations."""
         if not self._self_check.is_due(now, busy=bool(self.ready(now))):
             return ()
         return self._self_check.look(self._cluster, now)
 
     def digest(self) -> dict[str, str | int]:
-        """Return the whole state in a few numbers and a hash, to go with a violation."""
+        """Return the state as a few numbers and a hash, for the report of a violation."""
         return digest(self._cluster)
 
     def still_assumed(self, uid: str, decision: str) -> bool:
-        """Say whether the pod of this uid counts on its node by this decision, and nothing has shown it there yet."""
+        """Return whether the pod of this uid is still assumed by this decision."""
         record = self._cluster.records.get(uid)
-        return record is not None and record.place is Place.ASSUMED and record.decision == decision
+        return record is not None and record.state is PodState.ASSUMED and record.decision == decision
 
     def has_node(self, name: str) -> bool:
-        """Say whether a node of this name is there."""
+        """Return whether a node of this name exists."""
         return self._cluster.nodes.has(name)
 
     def assumed(self) -> int:
-        """Return how many pods count on nodes where nothing has shown them yet."""
+        """Return the number of assumed pods."""
         return len(self._cluster.unsettled)
 
     def why(self, uid: str) -> str:
-        """Return the reason that a waiting pod was given last; empty when there is none."""
+        """Return the last reason of a waiting pod; empty where there is none."""
         record = self._cluster.records.get(uid)
         return record.message if record is not None and record.queue else ""
 
@@ -302,7 +302,7 @@ class Scheduler:
         actions: list[Action],
         step: Callable[[], None],
     ) -> bool:
-        """Do one step of a decision; one that raises is told and mended, and the others go on. Say whether it ended."""
+        """Run one step of a decision, with recovery from an exception; return whether it succeeded."""
         cluster = self._cluster
         before = mark(cluster)
         try:
@@ -315,13 +315,13 @@ class Scheduler:
         return True
 
     def _try_some(self, pool: str, actions: list[Action], limit: int) -> None:
-        """Try pods of the queue until the limit is reached."""
+        """Try pods of the queue up to the cost `limit`."""
         cost, queue = 0, self._cluster.queues[pool]
         while cost < limit and (record := queue.pop()) is not None:
             cost += self._try(queue, record, actions)
 
     def _try(self, queue: PoolQueue, record: PodRecord, actions: list[Action]) -> int:
-        """Try one pod; its actions go out only if its attempt comes to an end. Return what it cost."""
+        """Try one pod; its actions are dropped if its attempt raises. Return the cost."""
         cluster, now = self._cluster, self._cluster.now
         before = before_attempt(cluster, record)
         own: list[Action] = []
@@ -346,7 +346,7 @@ class Scheduler:
             lend(cluster, pool, now)
 
     def _look_after(self, pool: str, actions: list[Action], now: float) -> None:
-        """Do what events have left for the pool's loop, a bit at a time."""
+        """Do a part of the pool's deferred work."""
         cluster, errands = self._cluster, self._cluster.errands
         for waits, what, step in (
             (errands.sought, (Step.LENDING, "ending a search"), lambda: leave_to_others(cluster, pool)),
@@ -360,7 +360,7 @@ class Scheduler:
                 self._step(what, pool, actions, step)
 
     def _let_time_act(self, actions: list[Action], now: float) -> None:
-        """Let happen what was put off until now, before any pod is tried: the net must catch nobody whom this wakes."""
+        """Do what is due, before the queue is flushed: the five-minute flush must not count pods that this wakes."""
         cluster = self._cluster
         time = partial(self._step, (Step.TIME, "doing what was put off"), DEFAULT_POOL, actions)
         time(partial(end_windows, cluster, now))
@@ -394,4 +394,4 @@ class Scheduler:
             cluster.unsettled[uid] = now + SETTLE_SECONDS
             cluster.unsettled.move_to_end(uid)
             record = cluster.records[uid]
-            actions.append(Settle(record.pod, cluster.nodes.names[record.row], record.decision))
+            actions.append(ReadPod(record.pod, cluster.nodes.names[record.row], record.decision))

@@ -1,4 +1,4 @@
-"""What searches for victims and for lenders have found, so that they need not be made again."""
+"""The results of searches for victims and lenders, kept until what they read changes."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -6,40 +6,40 @@ from typing import Final
 from cachetools import LRUCache
 
 from aischeduler.policies.borrowing import NoLender
-from aischeduler.policies.preemption import Losses, Unhelpful
-from aischeduler.policies.preemption_bounds import LossBounds
+from aischeduler.policies.preemption import EvictionCosts, NoCandidate
+from aischeduler.policies.preemption_bounds import EvictionCostBounds
 
-LOSSES_MAX: Final = 64
-"""Searches that found victims and are remembered; each takes some numbers per node of its pool."""
+COSTS_MAX: Final = 64
+"""The most searches with victims that are kept; each takes some numbers per node of its pool."""
 SEARCHES_MAX: Final = 1024
-"""Searches without a result that are remembered, of each kind."""
+"""The most searches without a result that are kept, of victims and of lenders each."""
 
 
 @dataclass(frozen=True, slots=True)
-class KnownLosses:
-    """Losses as they were found, and the versions of what they were found by."""
+class KnownCosts:
+    """The costs of a search, and the versions of what the search read."""
 
-    losses: Losses
+    costs: EvictionCosts
     rules: tuple[int, int]
     nodes: int
     running: int
 
 
 class Searches:
-    """How many were `made` in full, and those that found nothing, with the versions of all that they looked at.
+    """The number of full searches `made`, and kept results with the versions of what they read.
 
-    What is forgotten costs a search, never truth.
+    Dropping a result costs one more search and changes no decision.
     """
 
     def __init__(self) -> None:
         self.made = 0
-        self.floors = LossBounds()
-        """The least that each row could lose."""
-        self.victims: LRUCache[tuple[str, bytes], tuple[tuple[int, int], int, Unhelpful]] = LRUCache(SEARCHES_MAX)
-        """Pool and class -> versions, priority that was too low, and why nobody can go."""
-        self.losses: LRUCache[tuple[str, bytes, int], KnownLosses] = LRUCache(LOSSES_MAX)
-        """Pool, class and priority -> what each row of the pool would lose for such a pod."""
+        self.bounds = EvictionCostBounds()
+        """The lower bounds of eviction costs by row."""
+        self.victims: LRUCache[tuple[str, bytes], tuple[tuple[int, int], int, NoCandidate]] = LRUCache(SEARCHES_MAX)
+        """Pool and class -> versions, the highest priority without a candidate, and why there is none."""
+        self.costs: LRUCache[tuple[str, bytes, int], KnownCosts] = LRUCache(COSTS_MAX)
+        """Pool, class and priority -> the cost of eviction on each row of the pool for such a pod."""
         self.lenders: LRUCache[tuple[bytes, tuple[str, ...]], tuple[tuple[int, int, int], NoLender]] = LRUCache(
             SEARCHES_MAX
         )
-        """Class and pools visited, the home first -> versions, and why nobody lends."""
+        """Class and visited pools, the home first -> versions, and why no pool lends."""

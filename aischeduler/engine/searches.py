@@ -1,9 +1,9 @@
-"""Searches for victims and for lenders, the expensive part of an attempt.
+"""Searches for victims and lenders, the expensive part of an attempt.
 
-Laws:
-- A search that found nothing is not made again while all that it looked at stays as it was.
-- All rows are weighed only where a close look at the few that could lose least does not tell.
-- A search that weighed all is made again only for the rows that changed since, and answers as if it were made whole.
+Invariants:
+- A search without a result is not repeated while nothing that it read has changed.
+- All rows are searched only where the few rows of the lowest bounds do not decide.
+- A full search is repeated only for the rows that changed since, with the result of a search over all rows.
 """
 
 from typing import Final
@@ -12,48 +12,55 @@ import numpy as np
 
 from aischeduler.engine.claiming import without
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.search_cache import KnownLosses
+from aischeduler.engine.search_cache import KnownCosts
 from aischeduler.policies.borrowing import Lender, NoLender, choose_lender
-from aischeduler.policies.preemption import Chosen, Demand, Losses, Unhelpful, choice, weigh
-from aischeduler.policies.preemption_bounds import Search
+from aischeduler.policies.preemption import (
+    Candidate,
+    EvictionCosts,
+    NoCandidate,
+    Preemptor,
+    find_candidates,
+    select_candidate,
+)
+from aischeduler.policies.preemption_bounds import BoundedSearch
 from aischeduler.state.claims import Claim
 from aischeduler.state.index import Rows
 from aischeduler.state.records import PodRecord
 
 WHOLE_SHARE: Final = 3
-"""When more than a third of the rows have changed, all are weighed anew."""
+"""Where more than a third of the rows changed, all rows are searched again."""
 
 
-def find_victims(cluster: Cluster, record: PodRecord, rows: Rows, claims: tuple[Claim, ...]) -> Chosen | Unhelpful:
-    """Look for victims on the rows of the pod's home as if these claims were not there."""
+def find_victims(cluster: Cluster, record: PodRecord, rows: Rows, claims: tuple[Claim, ...]) -> Candidate | NoCandidate:
+    """Search for victims on the rows of the pod's home pool as if these claims did not exist."""
     spec, priority = record.pod.spec, record.pod.priority
     key, versions = (record.home, spec.key), (cluster.nodes.version, cluster.running.version)
     known = cluster.searches.victims.get(key)
     if not claims and known is not None and known[0] == versions and priority <= known[1]:
         return known[2]
     with without(cluster, claims):
-        chosen = _found_again(cluster, record, rows) or _found_by_floors(cluster, record, rows)
+        chosen = _found_again(cluster, record, rows) or _found_by_bounds(cluster, record, rows)
         if chosen is not None:
             return chosen
         cluster.searches.made += 1
-        weighed = weigh(Demand(spec, priority), cluster.runner, cluster.running, rows, cluster.budgets)
-        found = choice(weighed, cluster.runner, cluster.running)
-        if isinstance(found, Chosen):
-            cluster.searches.losses[record.home, spec.key, priority] = _standing(cluster, weighed.losses)
-    if not claims and not isinstance(found, Chosen):
+        candidates = find_candidates(Preemptor(spec, priority), cluster.runner, cluster.running, rows, cluster.budgets)
+        found = select_candidate(candidates, cluster.runner, cluster.running)
+        if isinstance(found, Candidate):
+            cluster.searches.costs[record.home, spec.key, priority] = _standing(cluster, candidates.costs)
+    if not claims and not isinstance(found, Candidate):
         cluster.searches.victims[key] = (versions, priority, found)
     return found
 
 
-def _found_again(cluster: Cluster, record: PodRecord, rows: Rows) -> Chosen | None:
-    """Choose by the losses that were found for such a pod before; None where too much changed, or nothing would help.
+def _found_again(cluster: Cluster, record: PodRecord, rows: Rows) -> Candidate | None:
+    """Choose by the kept costs of such a pod; None where too many rows changed, or no eviction helps.
 
-    The best row is one of those that changed since, or the best of the others: these are weighed anew.
+    The best row is a row that changed since, or the best of the others: only these rows are searched again.
     """
     pod = record.pod
     key = (record.home, pod.spec.key, pod.priority)
-    known = cluster.searches.losses.get(key)
-    if known is None or known.losses.rows is not rows or known.rules != _rules(cluster):
+    known = cluster.searches.costs.get(key)
+    if known is None or known.costs.rows is not rows or known.rules != _rules(cluster):
         return None
     changed = (cluster.nodes.changed_since(known.nodes), cluster.running.changed_since(known.running))
     if changed[0] is None or changed[1] is None:
@@ -62,36 +69,36 @@ def _found_again(cluster: Cluster, record: PodRecord, rows: Rows) -> Chosen | No
     anew = anew[np.isin(anew, rows)]
     if len(anew) * WHOLE_SHARE > len(rows):
         return None
-    losses = known.losses
-    losses.forget(anew)
-    best = losses.best(cluster.nodes)
+    costs = known.costs
+    costs.forget(anew)
+    best = costs.best(cluster.nodes)
     asked = anew if best is None else np.sort(np.append(anew, best))
-    demand = Demand(pod.spec, pod.priority)
-    weighed = weigh(demand, cluster.runner, cluster.running, asked, cluster.budgets)
-    losses.update(weighed.losses)
-    cluster.searches.losses[key] = _standing(cluster, losses)
-    row = weighed.losses.best(cluster.nodes)
-    return weighed.chosen(row, cluster.running) if row is not None else None
+    preemptor = Preemptor(pod.spec, pod.priority)
+    candidates = find_candidates(preemptor, cluster.runner, cluster.running, asked, cluster.budgets)
+    costs.update(candidates.costs)
+    cluster.searches.costs[key] = _standing(cluster, costs)
+    row = candidates.costs.best(cluster.nodes)
+    return candidates.candidate(row, cluster.running) if row is not None else None
 
 
-def _found_by_floors(cluster: Cluster, record: PodRecord, rows: Rows) -> Chosen | None:
-    """Choose by a close look at the few rows that could lose least; None where that does not tell."""
-    floors = cluster.searches.floors
-    floors.catch_up(cluster.running, cluster.nodes)
-    demand = Demand(record.pod.spec, record.pod.priority)
-    return Search(demand, cluster.runner, cluster.running, cluster.budgets, floors).cheapest(rows)
+def _found_by_bounds(cluster: Cluster, record: PodRecord, rows: Rows) -> Candidate | None:
+    """Search the few rows of the lowest bounds; None where they do not decide."""
+    bounds = cluster.searches.bounds
+    bounds.catch_up(cluster.running, cluster.nodes)
+    preemptor = Preemptor(record.pod.spec, record.pod.priority)
+    return BoundedSearch(preemptor, cluster.runner, cluster.running, cluster.budgets, bounds).cheapest(rows)
 
 
 def _rules(cluster: Cluster) -> tuple[int, int]:
     return (cluster.nodes.static_version, cluster.budgets.version)
 
 
-def _standing(cluster: Cluster, losses: Losses) -> KnownLosses:
-    return KnownLosses(losses, _rules(cluster), cluster.nodes.version, cluster.running.version)
+def _standing(cluster: Cluster, costs: EvictionCosts) -> KnownCosts:
+    return KnownCosts(costs, _rules(cluster), cluster.nodes.version, cluster.running.version)
 
 
 def find_lender(cluster: Cluster, record: PodRecord, visited: tuple[str, ...]) -> Lender | NoLender:
-    """Look for a pool that lends to the pod and that it has not visited; the first visited is its home."""
+    """Search for a pool that lends to the pod, among those that it has not `visited`; the first visited is its home."""
     spec = record.pod.spec
     key = (spec.key, visited)
     versions = (cluster.nodes.version, cluster.pools.version, cluster.loans.version)
@@ -99,7 +106,7 @@ def find_lender(cluster: Cluster, record: PodRecord, visited: tuple[str, ...]) -
     if known is not None and known[0] == versions:
         return known[1]
     cluster.searches.made += 1
-    found = choose_lender(cluster.market, record.home, cluster.ask(spec, record.home), visited)
+    found = choose_lender(cluster.borrowing, record.home, cluster.ask(spec, record.home), visited)
     if isinstance(found, NoLender) and not found.blocked:
         cluster.searches.lenders[key] = (versions, found)
     return found

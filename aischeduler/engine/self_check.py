@@ -1,9 +1,9 @@
-"""The engine judges itself as it runs, a part at a time: a violation is a bug of ours that nobody would see otherwise.
+"""The engine checks its invariants as it runs, a part at a time: a violation is a bug of the scheduler.
 
-Laws:
-- A check takes some milliseconds, however large the cluster is: it goes on where the last one ended, and has seen all
-  pods, nodes, queues and pools after a while. Sums over everything are only judged in small clusters.
-- It changes nothing. What it finds is returned and counted; what to do about it is for people to decide.
+Invariants:
+- A check takes some milliseconds, however large the cluster is: it continues where the last one ended, and covers all
+  pods, nodes, queues and pools after a while. Sums over everything are checked in small clusters only.
+- A check changes no state. Violations are returned and counted; people decide what to do.
 """
 
 from collections import Counter
@@ -25,26 +25,26 @@ from aischeduler.engine.invariants import (
 from aischeduler.engine.queue_laws import queue_faults
 
 SELF_CHECK_SECONDS: Final = 2.0
-"""Time between two checks."""
+"""The time between two checks."""
 POSTPONED_MAX_SECONDS: Final = 60.0
-"""So long after the last one a check is made even when there is something to decide."""
+"""This long after the last check, the next one runs even while a pool is ready."""
 RECORDS_MAX: Final = 200
-"""Pods of one check."""
+"""The pods of one check."""
 ROWS_MAX: Final = 10
-"""Nodes of one check."""
+"""The nodes of one check."""
 QUEUE_MAX: Final = 300
-"""Pods of a queue that is judged; longer ones are left out."""
+"""The most pods of a queue that is checked; longer queues are skipped."""
 CLAIMS_MAX: Final = 100
-"""Claims that are judged together; more are left out."""
+"""The most claims that are checked; more are skipped."""
 SMALL_MAX: Final = 200
-"""Pods and nodes together that are all judged in every check."""
+"""The most pods and nodes of a cluster that every check covers in full."""
 VIOLATIONS_MAX: Final = 10
-"""Violations that one check returns; all are counted."""
+"""The most violations that one check returns; all are counted."""
 
 
 @dataclass(slots=True)
 class SelfCheck:
-    """Where the last check ended, and when it was."""
+    """The position and the time of the last check."""
 
     checked_at: float = float("-inf")
     turn: int = 0
@@ -53,11 +53,11 @@ class SelfCheck:
     pool: int = 0
 
     def is_due(self, now: float, *, busy: bool) -> bool:
-        """Say whether it is time; while there is something to decide, a check waits a little longer."""
+        """Return whether a check is due; while a pool is ready, it waits longer."""
         return now - self.checked_at >= (POSTPONED_MAX_SECONDS if busy else SELF_CHECK_SECONDS)
 
     def look(self, cluster: Cluster, now: float) -> tuple[Violation, ...]:
-        """Judge the next part and count what is broken; return the first few violations."""
+        """Check the next part and count the violations; return the first of them."""
         self.checked_at = now
         if len(cluster.records) + len(cluster.nodes.rows) <= SMALL_MAX:
             found = check(cluster)
@@ -95,21 +95,21 @@ def _pool_and_queue(cluster: Cluster, pool: str) -> Faults:
 
 
 def digest(cluster: Cluster) -> dict[str, str | int]:
-    """Return the state in a few numbers, and as a hash that is the same for the same state."""
-    places: Counter[str] = Counter()
+    """Return the state as a few numbers and a hash; equal states have equal hashes."""
+    states: Counter[str] = Counter()
     told = blake2b(digest_size=8)
     for uid in sorted(cluster.records):
         record = cluster.records[uid]
-        places[record.place.name.lower()] += 1
+        states[record.state.name.lower()] += 1
         node = cluster.nodes.names[record.row] if record.counted is not None else ""
-        told.update(repr((uid, record.place.name, record.home, record.queue, node, record.loan)).encode())
+        told.update(repr((uid, record.state.name, record.home, record.queue, node, record.loan)).encode())
     for name, row in sorted(cluster.nodes.rows.items()):
         used = sorted(cluster.nodes.named(cluster.nodes.used[:, row]).items())
         told.update(repr((name, cluster.pool_of(row), used)).encode())
     return {
         "digest": told.hexdigest(),
         "pods": len(cluster.records),
-        **{f"pods_{place}": count for place, count in sorted(places.items())},
+        **{f"pods_{state}": count for state, count in sorted(states.items())},
         "nodes": len(cluster.nodes.rows),
         "pools": len(cluster.pools.pools),
         "claims": len(cluster.claims),

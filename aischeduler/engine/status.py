@@ -1,6 +1,6 @@
-"""What pools are told of themselves: their numbers and conditions, when these change and not more than once a second.
+"""The status of Pools: their numbers and conditions, reported when they change and at most once a second.
 
-The object of the default pool is asked for as long as there is none.
+While the default Pool has no object, its creation is requested.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,49 +14,53 @@ from aischeduler.model.actions import Condition, CreatePool, ObjectRef, ReportPo
 from aischeduler.model.event_reasons import ConditionReason, EventReason
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pool import Pool
+from aischeduler.model.pool_summary import PoolSummary
+from aischeduler.model.selectors import LabelSelector
 
 CONFLICT_NODES_MAX: Final = 10
-"""Nodes that a Conflict condition names; the rest are counted."""
+"""The most nodes that a Conflict condition names; the others are counted."""
 RIVALS_MAX: Final = 8
-"""Other pools that a Conflict names; the rest are counted."""
+"""The most other pools that a Conflict condition names; the others are counted."""
 LENDERS_MAX: Final = 8
-"""Unknown lenders that Accepted names; the rest are counted."""
+"""The most unknown lenders that an Accepted condition names; the others are counted."""
 STATUS_SECONDS: Final = 1.0
 CREATE_SECONDS: Final = 30.0
-"""How often the default Pool object is asked for while there is none."""
+"""The time between two requests to create the default Pool."""
 
 ACCEPTED: Final = "Accepted"
 CONFLICT: Final = "Conflict"
+NODES_MISSING: Final = "NodesMissing"
+SPEC_REFUSED: Final = "The spec is refused; see the condition Accepted."
 _WARNED: Final = {(ACCEPTED, False): EventReason.INVALID_SPEC, (CONFLICT, True): EventReason.NODES_CLAIMED_TWICE}
-"""The conditions that are told by a Warning as well."""
+"""The conditions that come with a Warning event."""
 
 State = tuple[int, ...]
-"""Versions of all that a status is made of."""
+"""The versions of everything that a status shows."""
 
 
 class StatusReports:
-    """Says what is to be written, and when to look again."""
+    """Reports the status of Pools."""
 
     def __init__(self) -> None:
         self._state: State = ()
         self._looked_at = float("-inf")
         self._edits = EditsTold()
         self._ask_at = float("-inf")
-        """When the default Pool object is asked for, if there is none then."""
+        """When the creation of the default Pool is requested, if it does not exist then."""
 
     def due_at(self, cluster: Cluster) -> float | None:
-        """Return when `report` has something to do; None when nothing has changed."""
+        """Return when to call `report`; None when nothing changed."""
         times = [self._looked_at + STATUS_SECONDS] if self._state != _state(cluster) else []
         if not cluster.pools.pools[DEFAULT_POOL].uid:
             times.append(self._ask_at)
         return min(times, default=None)
 
     def again(self) -> None:
-        """Tell the statuses again in a while: what was told last may not be all."""
+        """Let the next `report` run whether or not something changed: the last one may be incomplete."""
         self._state = ()
 
     def report(self, cluster: Cluster, now: float) -> None:
-        """Leave the reports of pools whose status changed in their outboxes."""
+        """Put a report into the outbox of each pool whose status changed."""
         if cluster.pools.pools[DEFAULT_POOL].uid:
             self._ask_at = float("-inf")  # once it is deleted, at once
         elif self._ask_at <= now:
@@ -70,7 +74,7 @@ class StatusReports:
         for summary in summarize(cluster):
             pool = cluster.pools.pools[summary.name]
             if pool.uid:
-                told = ReportPool(pool.name, pool.uid, pool.generation, _conditions(cluster, pool), summary)
+                told = ReportPool(pool.name, pool.uid, pool.generation, _conditions(cluster, pool, summary), summary)
                 if cluster.reported.get(pool.name) != told:
                     cluster.reported[pool.name] = told
                     cluster.say(pool.name, told)
@@ -78,7 +82,7 @@ class StatusReports:
 
 
 def _warn(cluster: Cluster, told: ReportPool) -> None:
-    """Put a warning on a Pool whose spec is refused, or whose nodes another Pool claims as well."""
+    """Put a Warning event on a Pool whose spec is refused, or whose nodes another Pool selects too."""
     about = ObjectRef("Pool", told.name, told.uid)
     for condition in told.conditions:
         reason = _WARNED.get((condition.type, condition.status))
@@ -94,18 +98,19 @@ def _state(cluster: Cluster) -> State:
         pools.conflicts_version,
         cluster.running.version,
         cluster.stir.version,
+        len(cluster.unknown_pools.late),
     )
 
 
-def _conditions(cluster: Cluster, pool: Pool) -> tuple[Condition, ...]:
+def _conditions(cluster: Cluster, pool: Pool, summary: PoolSummary) -> tuple[Condition, ...]:
     accepted = _accepted(cluster, pool)
     ready = Condition(
         "Ready",
         status=accepted.status,
         reason=ConditionReason.SCHEDULING if accepted.status else ConditionReason.NOT_ACCEPTED,
-        message="Its pods are being scheduled." if accepted.status else "Its spec is refused; see Accepted.",
+        message="The Pool takes part in scheduling." if accepted.status else SPEC_REFUSED,
     )
-    return (ready, accepted, _conflict(cluster, pool))
+    return (ready, accepted, _conflict(cluster, pool), _nodes_missing(cluster, pool, summary.nodes))
 
 
 def _accepted(cluster: Cluster, pool: Pool) -> Condition:
@@ -116,29 +121,54 @@ def _accepted(cluster: Cluster, pool: Pool) -> Condition:
 
 
 def _remarks(cluster: Cluster, pool: Pool) -> Iterator[str]:
-    """Name what is allowed and yet does nothing, as a slip would."""
+    """Name the parts of a valid spec that have no effect, which often are mistakes."""
     if pool.name == DEFAULT_POOL and pool.selector is not None:
-        yield f"spec.nodeSelector is ignored: the pool {DEFAULT_POOL} has the nodes that belong nowhere else"
+        yield f"spec.nodeSelector is ignored: the pool {DEFAULT_POOL} has the nodes that no other Pool selects"
     unknown = [name for name in pool.borrowing_pools or () if name not in cluster.pools.pools]
     if unknown:
         near = {name: nearest(name, cluster.pools.names()) for name in unknown[:LENDERS_MAX]}
         named = [name + (f" (did you mean {meant}?)" if meant else "") for name, meant in near.items()]
-        yield f"spec.borrowingPools names what is no Pool: {', '.join(named)}{_more(unknown, LENDERS_MAX)}"
+        yield f"spec.borrowingPools names Pools that do not exist: {', '.join(named)}{_more(unknown, LENDERS_MAX)}"
 
 
 def _more(names: Sequence[str], named: int) -> str:
-    """Return how many names are not among the first ones, in words; empty where all are."""
+    """Return the number of names after the first ones, in words; empty where there are none."""
     return f" and {len(names) - named} more" if len(names) > named else ""
 
 
 def _conflict(cluster: Cluster, pool: Pool) -> Condition:
     nodes = cluster.pools.conflicting_nodes(pool.name)
     if not nodes:
-        message = "No other pool claims its nodes."
+        message = "No other Pool selects nodes of this Pool."
         return Condition(CONFLICT, status=False, reason=ConditionReason.NO_CONFLICT, message=message)
     named = ", ".join(nodes[:CONFLICT_NODES_MAX])
     rivals = cluster.pools.rivals(pool.name)
-    pools = f"pool{'s' * (len(rivals) > 1)} {', '.join(rivals[:RIVALS_MAX])}{_more(rivals, RIVALS_MAX)}"
+    pools = f"Pool{'s' * (len(rivals) > 1)} {', '.join(rivals[:RIVALS_MAX])}{_more(rivals, RIVALS_MAX)}"
     nodes_named = named + _more(nodes, CONFLICT_NODES_MAX)
-    message = f"In the default pool because it is not alone in selecting them, see {pools}: {nodes_named}."
+    message = (
+        f"{pools} also select{'s' * (len(rivals) == 1)} nodes, which belong to the pool {DEFAULT_POOL}: {nodes_named}."
+    )
     return Condition(CONFLICT, status=True, reason=ConditionReason.NODES_CLAIMED_TWICE, message=message)
+
+
+def _nodes_missing(cluster: Cluster, pool: Pool, nodes: int) -> Condition:
+    """Return whether the Pool selects nodes and there are none; a Pool that selects no nodes misses none."""
+    missing = False
+    if pool.invalid:
+        reason, message = ConditionReason.NOT_ACCEPTED, SPEC_REFUSED
+    elif pool.name == DEFAULT_POOL:
+        reason, message = ConditionReason.NO_NODE_SELECTOR, "The Pool has the nodes that no other Pool selects."
+    elif pool.selector is None:
+        reason, message = ConditionReason.NO_NODE_SELECTOR, "The Pool has no spec.nodeSelector; its pods only borrow."
+    elif nodes or _matches_some(cluster, pool.name, pool.selector):
+        reason, message = ConditionReason.NODES_MATCHED, "Nodes match spec.nodeSelector."
+    else:
+        missing, reason = True, ConditionReason.NO_NODE_MATCHED
+        message = f"No node matches spec.nodeSelector: {pool.selector}"
+    return Condition(NODES_MISSING, status=missing, reason=reason, message=message)
+
+
+def _matches_some(cluster: Cluster, name: str, selector: LabelSelector) -> bool:
+    """Return whether the selector of a Pool without nodes matches a contested node, or one not taken in yet."""
+    contested = any(name in claimants for claimants in cluster.pools.conflicts.values())
+    return contested or any(selector.matches(late.node.labels) for late in cluster.unknown_pools.late.values())

@@ -1,14 +1,13 @@
-"""Pods that wait although a fresh trial says that they need not: each is a wake-up that was lost.
+"""Waiting pods that a new trial would place: each shows a lost wake-up.
 
-Laws:
-- A pod that is about to be tried is not stuck, and neither is one of whose class and home another is: the chain goes on
-  from it. Nor is one whose lender is about to be looked at again, nor one that waits for a row which was offered to
-  another: who does not take it leaves it to the next.
-- A pod that would only wait for others who are leaving already is not stuck: it is woken when they are gone.
-- A nominated pod waits for its own room; it is stuck when there is room that nobody claims, not when it could take that
-  of an owner behind it.
-- Of pods that are alike in all that decides, the one whose turn it is speaks for the others: what it cannot have, they
-  cannot. Priority, policy and namespace decide too, though they are no part of a class.
+Invariants:
+- A pod that is about to be tried is not stuck, nor is one whose class and home pool another such pod has: that pod
+  wakes it. Nor is a pod whose lender is about to be checked, nor one that fits on a row that is offered to another pod:
+  a row that is not taken is offered again.
+- A pod that would only wait for leaving pods is not stuck: it is woken when they are gone.
+- A nominated pod waits for its own room; it is stuck where there is unclaimed room, not where it could take the room of
+  an owner behind it.
+- Of pods with the same class, priority, preemptionPolicy and namespace, the first in queue order is checked for all.
 """
 
 from collections.abc import Iterator
@@ -19,28 +18,28 @@ import numpy as np
 from aischeduler.engine.claiming import lifted_for, without
 from aischeduler.engine.cluster import Cluster
 from aischeduler.policies.borrowing import Lender, choose_lender
-from aischeduler.policies.preemption import Chosen, Demand, choose_victims
+from aischeduler.policies.preemption import Candidate, Preemptor, choose_victims
 from aischeduler.state.claims import Claim
 from aischeduler.state.index import Rows
-from aischeduler.state.records import Place, PodRecord
+from aischeduler.state.records import PodRecord, PodState
 
 
 @dataclass(frozen=True, slots=True)
 class Stuck:
-    """A pod that could be placed, could preempt or could borrow now, `by` which of these, and waits in `place`."""
+    """A pod that waits in `state` and could be placed, preempt or borrow now, `by` one of these."""
 
     uid: str
-    place: Place
+    state: PodState
     by: str
 
 
 def stuck(cluster: Cluster) -> tuple[Stuck, ...]:
-    """Return who waits in vain; costs a trial per parked pod: for tests, and small clusters."""
+    """Return the stuck pods; it costs a trial per parked pod: for tests and small clusters."""
     awake = {
         (record.home, record.pod.spec.key, record.pod.preempts)
         for queue in cluster.queues.values()
         for record in queue.records()
-        if record.place in (Place.ACTIVE, Place.BACKOFF)
+        if record.state in (PodState.ACTIVE, PodState.BACKOFF)
     }
     awake |= {
         (record.home, record.pod.spec.key, record.pod.preempts)
@@ -53,16 +52,16 @@ def stuck(cluster: Cluster) -> tuple[Stuck, ...]:
     for name in sorted(cluster.queues):
         for record in sorted(cluster.queues[name].records(), key=lambda r: r.order):
             chain = (record.home, record.pod.spec.key, record.pod.preempts)
-            if record.place in (Place.NOMINATED, Place.HELD) and name not in errands.doubts.due:
+            if record.state in (PodState.NOMINATED, PodState.HELD) and name not in errands.doubts.due:
                 first[record.pod.uid,] = record
-            elif record.place is Place.PARKED and chain not in awake and name not in seeking:
+            elif record.state is PodState.PARKED and chain not in awake and name not in seeking:
                 first.setdefault((*chain, record.pod.priority, record.pod.namespace), record)
-    return tuple(Stuck(record.pod.uid, record.place, by) for record in first.values() for by in _ways(cluster, record))
+    return tuple(Stuck(record.pod.uid, record.state, by) for record in first.values() for by in _ways(cluster, record))
 
 
 def _ways(cluster: Cluster, record: PodRecord) -> Iterator[str]:
-    match record.place:
-        case Place.PARKED:
+    match record.state:
+        case PodState.PARKED:
             if not _allowed(cluster, record):
                 return
             if node := _room(cluster, record, lifted_for(cluster, record, record.home)):
@@ -71,19 +70,19 @@ def _ways(cluster: Cluster, record: PodRecord) -> Iterator[str]:
                 yield f"preempting on {node}"
             elif lender := _lender(cluster, record):
                 yield f"borrowing from {lender}"
-        case Place.NOMINATED:
+        case PodState.NOMINATED:
             own = cluster.claims.of(record.pod.uid)
             if own is not None and (node := _room(cluster, record, (own,))):
                 yield f"taking room on {node}"
-        case Place.HELD:
+        case PodState.HELD:
             if record.message == not_allowed_text(record) and _allowed(cluster, record):
                 yield "its pool, which takes pods of its namespace"
-        case Place.GATED | Place.ACTIVE | Place.BACKOFF | Place.ASSUMED | Place.BOUND:
+        case PodState.GATED | PodState.ACTIVE | PodState.BACKOFF | PodState.ASSUMED | PodState.BOUND:
             return
 
 
 def not_allowed_text(record: PodRecord) -> str:
-    """Return what a pod is told whose pool takes no pods from its namespace."""
+    """Return the message of a pod whose pool takes no pods from its namespace."""
     return (
         f"The pool {record.home} takes no pods from the namespace {record.pod.namespace}: "
         "its allowedNamespaces do not match."
@@ -97,7 +96,7 @@ def _allowed(cluster: Cluster, record: PodRecord) -> bool:
 
 
 def _room(cluster: Cluster, record: PodRecord, claims: tuple[Claim, ...]) -> str:
-    """Return a node of the home pool that the pod could take now, claims behind it not counted."""
+    """Return a node of the home pool on which the pod fits now without these claims; empty where there is none."""
     rows = _not_offered(cluster, record.home)
     with without(cluster, claims):
         fitting = rows[cluster.runner.passes(record.pod.spec, rows)]
@@ -107,23 +106,23 @@ def _room(cluster: Cluster, record: PodRecord, claims: tuple[Claim, ...]) -> str
 def _victims_on(cluster: Cluster, record: PodRecord) -> str:
     pool = cluster.pools.pools[record.home]
     rows = _not_offered(cluster, record.home)
-    if not len(rows) or not record.pod.preempts or not cluster.market.may_evict(pool):
+    if not len(rows) or not record.pod.preempts or not cluster.borrowing.may_evict(pool):
         return ""
-    demand = Demand(record.pod.spec, record.pod.priority)
+    preemptor = Preemptor(record.pod.spec, record.pod.priority)
     with without(cluster, lifted_for(cluster, record, record.home)):
-        chosen = choose_victims(demand, cluster.runner, cluster.running, rows, cluster.budgets)
-    if not isinstance(chosen, Chosen) or not chosen.victims:
+        chosen = choose_victims(preemptor, cluster.runner, cluster.running, rows, cluster.budgets)
+    if not isinstance(chosen, Candidate) or not chosen.victims:
         return ""
     return f"{cluster.nodes.names[chosen.row]} {chosen.victims}"
 
 
 def _lender(cluster: Cluster, record: PodRecord) -> str:
-    found = choose_lender(cluster.market, record.home, cluster.ask(record.pod.spec, record.home), (record.home,))
+    found = choose_lender(cluster.borrowing, record.home, cluster.ask(record.pod.spec, record.home), (record.home,))
     if not isinstance(found, Lender):
         return ""
     queue, errands = cluster.queues[found.name], cluster.errands
     noted, counts = errands.relook.get(found.name), queue.counts()
-    tried = counts[Place.ACTIVE] + counts[Place.BACKOFF]
+    tried = counts[PodState.ACTIVE] + counts[PodState.BACKOFF]
     awaited = found.name in errands.lending or found.name in errands.doubts.due
     looked_at_again = awaited or (noted is not None and (noted != queue.version or tried))
     offered = any(cluster.pool_of(row) == found.name for row in cluster.offers)

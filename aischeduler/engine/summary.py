@@ -1,8 +1,8 @@
-"""What each pool has, uses, lends and waits for, summed up from the columns whenever somebody asks.
+"""The summary of each pool, computed from the columns on each call.
 
-Laws:
-- Nothing is kept from one summary to the next, so that there is nothing to go wrong between them.
-- What waits may ask for more than any column can hold, of things that have no column: it is summed up by name.
+Invariants:
+- Nothing is kept from one call to the next, so that no kept number can be wrong.
+- Pending requests are summed by name: they may exceed a column, or be of resources without a column.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ OWN, SHARED, SYSTEM = range(3)
 
 
 def summarize(cluster: Cluster) -> tuple[PoolSummary, ...]:
-    """Return one summary a pool, sorted by name."""
+    """Return one summary per pool, sorted by name."""
     nodes = cluster.nodes
     grouped = nodes.by_pool()
     capacity, allocatable = grouped.sums(nodes.capacity), grouped.sums(nodes.allocatable)
@@ -56,7 +56,7 @@ def summarize(cluster: Cluster) -> tuple[PoolSummary, ...]:
                 nodes=len(nodes.rows_of_pool(number)),
                 pods=named["used"][PODS],
                 pending_pods=named["pending"][PODS],
-                preemption=cluster.market.may_evict(pool) and not pool.invalid,
+                preemption=cluster.borrowing.may_evict(pool) and not pool.invalid,
                 borrowing=not (pool.disable_borrowing or pool.invalid),
                 sharing=not (pool.disable_sharing or pool.invalid),
                 **named,
@@ -66,7 +66,7 @@ def summarize(cluster: Cluster) -> tuple[PoolSummary, ...]:
 
 
 def _running(cluster: Cluster) -> tuple[Sums, Sums]:
-    """Return what pods on nodes ask for: [pool, own|shared|system, column], and as loans [home, column]."""
+    """Return the requests of pods on nodes: [pool, own|shared|system, column], and of loans [home pool, column]."""
     nodes, table = cluster.nodes, cluster.running.table
     slots = np.flatnonzero(table["row"] >= 0)
     pool = nodes.pool[table["row"][slots]].astype(np.int64)
@@ -80,30 +80,30 @@ def _running(cluster: Cluster) -> tuple[Sums, Sums]:
 
 
 def _sums(cluster: Cluster, groups: Sums, slots: Slots, count: int) -> Sums:
-    """Sum up what the pods of these slots ask for by group: [group, column]."""
-    nodes, kinds = cluster.nodes, cluster.running.kinds
-    columns = [nodes.column(resource) for resource in kinds.resources]
+    """Return the sums of the requests of the pods in these slots: [group, column]."""
+    nodes, specs = cluster.nodes, cluster.running.specs
+    columns = [nodes.column(resource) for resource in specs.resources]
     sums = np.zeros((count, len(nodes.used)), dtype=np.int64)
-    # Pods of one group and kind are counted first: there are far fewer kinds than pods.
-    size = len(kinds.amounts)
-    keys, pods = np.unique(groups * size + cluster.running.table["kind"][slots], return_counts=True)
-    amounts = kinds.amounts[keys % size] * pods[:, None]
+    # Pods of one group and spec are counted first: there are far fewer specs than pods.
+    size = len(specs.amounts)
+    keys, pods = np.unique(groups * size + cluster.running.table["spec"][slots], return_counts=True)
+    amounts = specs.amounts[keys % size] * pods[:, None]
     for i, column in enumerate(columns):
         np.add.at(sums[:, column], keys // size, amounts[:, i])
     return sums
 
 
 def _claimed(cluster: Cluster, pool: str) -> Sums:
-    """Return what is claimed in the pool beyond the room of those who leave it: that is counted as used already."""
+    """Return what is claimed in the pool beyond the room of leaving pods, which counts as used."""
     nodes, running = cluster.nodes, cluster.running
     by_row: dict[int, Sums] = {}
     for claim in cluster.claims.in_pool(pool):
         claimed = by_row.setdefault(claim.row, np.zeros(len(nodes.used), dtype=np.int64))
         claimed += nodes.request(claim.spec)
-    columns = [nodes.column(resource) for resource in running.kinds.resources]
+    columns = [nodes.column(resource) for resource in running.specs.resources]
     for row, claimed in by_row.items():
         pods = running.table[running.slots_on(np.array([row], dtype=np.intp))]
-        claimed[columns] -= running.kinds.amounts[pods["kind"][pods["leaving"]]].sum(axis=0)
+        claimed[columns] -= running.specs.amounts[pods["spec"][pods["leaving"]]].sum(axis=0)
         np.maximum(claimed, 0, out=claimed)
     return sum(by_row.values(), np.zeros(len(nodes.used), dtype=np.int64))
 
@@ -117,7 +117,7 @@ def _pending(cluster: Cluster, pool: str) -> ResourceList:
 
 
 def _shown(cluster: Cluster, sums: ResourceList) -> ResourceList:
-    """Return the sums by resource name, those that are never left out first, then the others by name."""
+    """Return the sums by resource name: the resources of every status first, then the others by name."""
     always = {resource: sums.get(resource, 0) for resource in ALWAYS}
     gpus = sum(sums.get(resource, 0) for resource in cluster.profile.gpu_resources)
     rest = {resource: amount for resource, amount in sorted(sums.items()) if resource not in ALWAYS and amount}

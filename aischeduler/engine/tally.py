@@ -1,9 +1,9 @@
-"""What the engine has done so far, as counters for metrics: they only grow, and name existing pools only."""
+"""The counters of the engine for metrics: they only grow, and have existing pools only."""
 
 from collections import Counter
 from enum import StrEnum
 
-from aischeduler.model.actions import Cause, Step
+from aischeduler.model.actions import EvictionCause, Step
 from aischeduler.policies.borrowing import LenderRefusal
 
 
@@ -17,29 +17,29 @@ class Result(StrEnum):
     HELD = "held"
     REFRESHING = "refreshing"
     ERROR = "error"
-    """An exception of the scheduler ended it."""
+    """An exception of the scheduler ended the attempt."""
 
 
 class Tally:
-    """Counters by pool; `forget` drops those of a pool that is gone."""
+    """The counters; `forget` drops those of a pool that is gone."""
 
     def __init__(self) -> None:
         self.attempts: Counter[tuple[str, Result]] = Counter()
-        """By the pool in which the pod was tried, and result."""
+        """Attempts by pool and result."""
         self.borrow_attempts: Counter[str] = Counter()
-        """Searches for a lender, by home."""
+        """Searches for a lender, by home pool."""
         self.borrow_refusals: Counter[tuple[str, LenderRefusal]] = Counter()
-        """Lenders that refused, by home and reason; a home that does not borrow refuses itself."""
-        self.evictions: Counter[tuple[str, Cause]] = Counter()
-        """Evictions asked for, by the pool of the node."""
+        """Refusals of lenders, by home pool and reason; a home pool that may not borrow counts as one."""
+        self.evictions: Counter[tuple[str, EvictionCause]] = Counter()
+        """Requested evictions, by the pool of the node and cause."""
         self.net_saves: Counter[str] = Counter()
-        """Pods that were placed only because the five-minute net brought them back, by existing pool of its queue."""
+        """Pods that were placed only because the five-minute flush brought them back, by pool of the queue."""
         self.net_saves_forgotten = 0
-        """Of them, those in pools that are gone."""
+        """The same in pools that are gone."""
         self.violations: Counter[str] = Counter()
-        """Invariants found broken, by name."""
+        """Violations by the name of the invariant."""
         self.internal_errors: Counter[Step] = Counter()
-        """Exceptions of the scheduler itself, by the step that they ended."""
+        """Exceptions of the scheduler, by step."""
 
     def forget(self, pool: str) -> None:
         """Drop the counters of a pool."""
@@ -50,5 +50,5 @@ class Tally:
         self.net_saves_forgotten += self.net_saves.pop(pool, 0)
 
     def net_saves_ever(self) -> int:
-        """Return how many pods the net has saved, in pools that are gone as well."""
+        """Return the sum of `net_saves` of all pools, with pools that are gone."""
         return self.net_saves.total() + self.net_saves_forgotten

@@ -1,12 +1,12 @@
-"""What may belong to a Pool that we have not seen waits until a read says whether there is one: pods and new nodes.
+"""Pods and new nodes that may belong to an unseen Pool wait until a read shows whether it exists.
 
 Invariants:
-- A new node that no Pool selects which we know is taken in after a list of the Pools: nobody is bound there in the
-  meantime whom its owner would evict. A list that fails delays it by `LATE_SECONDS_MAX`.
-- A pod that names such a Pool is held until it was read. It is neither bound nor lets anything be evicted before the
-  answer: a Pool that we have not seen is not a Pool that does not exist, as its watch may lag behind the watch of pods.
-- An answer counts for the pods that were held when its read began. A pod that came later may speak of a later Pool.
-- A Pool is read once at a time, whatever the number of its pods, and `READS_MAX` Pools are.
+- A new node that no known Pool selects is added after a list of the Pools: before, no pod is bound there that its Pool
+  would evict. A failed list delays the node by at most `LATE_SECONDS_MAX`.
+- A pod that names an unknown Pool is held until the Pool was read. Before the answer it is not bound and evicts no pod:
+  a Pool may exist that the watch of Pools, which can lag behind the watch of pods, has not shown.
+- An answer counts for the pods that were held when its read began. A pod that came later may name a later Pool.
+- A Pool has one read at a time, however many pods name it, and at most `READS_MAX` Pools are read at a time.
 """
 
 from collections.abc import Iterable
@@ -19,21 +19,22 @@ from aischeduler.model.actions import ListPools, ReadPool, ReportWaiting
 from aischeduler.model.events import PoolRead, PoolUnread
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.node import Node
-from aischeduler.state.records import Place, PodRecord
+from aischeduler.state.records import PodRecord, PodState
 
 MISSING_SECONDS: Final = 1.0
-"""How long a Pool that was read to be missing counts as missing: its watch may lag when it is created later."""
+"""How long the answer that a Pool does not exist counts: it may be created later, and its watch may lag."""
 READS_MAX: Final = 64
-"""Pools that are read at one time."""
+"""The most Pools that are read at a time."""
 LATE_SECONDS_MAX: Final = 5.0
-"""How long a node may be kept from everybody by a list of the Pools."""
+"""How long a new node may wait for a list of the Pools."""
 
 
 def is_known(cluster: Cluster, record: PodRecord, now: float) -> bool:
-    """Say whether the pod's Pool exists, or is known not to: as of a moment ago, or when room was made for the pod.
+    """Return whether it is known that the pod's Pool exists, or does not.
 
-    A fresh view of its home has shown every Pool. Without it a pod that waits for one would ask anew after each view,
-    and for a view after each answer, for ever where either takes longer than they count.
+    That it does not exist is known for a moment after the read, after a fresh refresh of the home pool, which has shown
+    every Pool, and while the pod has a claim. Without the latter two, a pod could request reads and refreshes in turn
+    for ever, where each takes longer than the other counts.
     """
     name = record.pod.pool
     if not name or name in cluster.pools.pools:
@@ -48,15 +49,15 @@ def is_known(cluster: Cluster, record: PodRecord, now: float) -> bool:
 
 
 def want_pool(cluster: Cluster, record: PodRecord) -> None:
-    """Have the pod's Pool read, unless a read is under way that began after the pod was seen."""
+    """Have the pod's Pool read, unless a read that began after the pod came is under way."""
     unknown, name, uid = cluster.unknown_pools, record.pod.pool, record.pod.uid
     if uid not in unknown.reading.get(name, ()):
         unknown.wanted.setdefault(name, {})[uid] = record
 
 
 def unknown_pool_message(name: str) -> str:
-    """Return why a pod waits whose Pool is unknown."""
-    return f'It is not known yet whether there is a Pool "{name}".'
+    """Return the message of a pod whose Pool is unknown."""
+    return f'It is not known yet whether the Pool "{name}" exists.'
 
 
 def begin_reads(cluster: Cluster) -> list[ReadPool | ListPools]:
@@ -64,7 +65,7 @@ def begin_reads(cluster: Cluster) -> list[ReadPool | ListPools]:
     unknown = cluster.unknown_pools
     unknown.begun = True
     for name in [name for name in unknown.wanted if name in cluster.pools.pools]:
-        del unknown.wanted[name]  # it was seen meanwhile
+        del unknown.wanted[name]  # its event came meanwhile
     names = [name for name in unknown.wanted if name not in unknown.reading]
     begun = names[: READS_MAX - len(unknown.reading)]
     for name in begun:
@@ -73,7 +74,7 @@ def begin_reads(cluster: Cluster) -> list[ReadPool | ListPools]:
 
 
 def want_again(cluster: Cluster) -> None:
-    """Let all reads begin anew: the requests of some may be lost."""
+    """Have all reads begin again: a request may be lost."""
     unknown = cluster.unknown_pools
     for name, records in unknown.reading.items():
         unknown.wanted.setdefault(name, {}).update(records)
@@ -84,7 +85,7 @@ def want_again(cluster: Cluster) -> None:
 
 
 def stop_reads(cluster: Cluster) -> None:
-    """Want nothing any more while another scheduler leads, and take the new nodes in."""
+    """Stop all reads while another scheduler leads, and add the new nodes."""
     unknown = cluster.unknown_pools
     unknown.begun = unknown.listing = False
     unknown.wanted.clear()
@@ -92,7 +93,7 @@ def stop_reads(cluster: Cluster) -> None:
 
 
 def put_off(cluster: Cluster, node: Node, now: float) -> bool:
-    """Keep a new node for later that may belong to a Pool which we have not seen; say whether that is so."""
+    """Keep a new node that may belong to an unseen Pool for later; return whether it is kept."""
     unknown = cluster.unknown_pools
     if cluster.nodes.has(node.name) or not unknown.begun or cluster.pools.claimants(node):
         unknown.late.pop(node.name, None)
@@ -103,7 +104,7 @@ def put_off(cluster: Cluster, node: Node, now: float) -> bool:
 
 
 def late_until(cluster: Cluster) -> float | None:
-    """Return when a node that was put off is due, or a list to be asked for; None where there is none."""
+    """Return when a kept node is due, or a list is to be requested; None where there is no kept node."""
     unknown = cluster.unknown_pools
     unasked = unknown.begun and not unknown.listing
     return min(
@@ -112,40 +113,40 @@ def late_until(cluster: Cluster) -> float | None:
 
 
 def due_nodes(cluster: Cluster, now: float) -> list[Node]:
-    """Return the nodes that were put off and wait no longer, sorted by name."""
+    """Return the kept nodes that are due, sorted by name."""
     late = cluster.unknown_pools.late
     return [late[name].node for name in sorted(late) if late[name].due <= now]
 
 
 def forget_late(cluster: Cluster, name: str) -> None:
-    """Keep no node of this name any more."""
+    """Drop the kept node of this name."""
     cluster.unknown_pools.late.pop(name, None)
 
 
 def pools_listed(cluster: Cluster, now: float) -> None:
-    """Take the nodes in that waited for this list: no Pool is unseen that could own one."""
+    """Make the nodes due that waited for this list: every Pool that could own one is known."""
     cluster.unknown_pools.listing = False
     _let_in([late for late in cluster.unknown_pools.late.values() if late.asked], now)
 
 
 def view_refreshed(cluster: Cluster, now: float) -> None:
-    """Take all new nodes in: a refresh has listed the Pools, and an eviction follows that their room may spare."""
+    """Make all kept nodes due: a refresh has listed the Pools, and their room may save an eviction."""
     _let_in(cluster.unknown_pools.late.values(), now)
 
 
 def pool_read(cluster: Cluster, event: PoolRead, now: float) -> None:
-    """Let the pods that waited for this answer be tried. Those whose Pool was found have gone home already."""
+    """Wake the pods that waited for this answer. Where the Pool was found, its event has moved them already."""
     for record in _waiting(cluster, event.name, cluster.unknown_pools.reading.pop(event.name, {})):
         if not event.found:
             record.missing_pool = (event.name, now)
-        if record.place is Place.HELD:
+        if record.state is PodState.HELD:
             cluster.queue_of(record).wake_at_once(record, now)
     for action in begin_reads(cluster):
         cluster.say(DEFAULT_POOL, action)
 
 
 def pool_unread(cluster: Cluster, event: PoolUnread) -> None:
-    """Tell the pods that wait for this answer what keeps it from coming."""
+    """Report to the pods that wait for this answer why the read failed."""
     message = f"{unknown_pool_message(event.name)} It could not be read: {event.message}"
     for record in _waiting(cluster, event.name, cluster.unknown_pools.reading.get(event.name, {})):
         if message != record.message:
@@ -159,7 +160,7 @@ def _let_in(nodes: Iterable[LateNode], now: float) -> None:
 
 
 def _begin_list(cluster: Cluster) -> list[ListPools]:
-    """Return the request for a list of the Pools where new nodes wait for one and none is under way."""
+    """Return the request for a list of the Pools, where new nodes need one and none is under way."""
     unknown = cluster.unknown_pools
     unasked = [late for late in unknown.late.values() if not late.asked]
     if unknown.listing or not unasked:
@@ -171,7 +172,7 @@ def _begin_list(cluster: Cluster) -> list[ListPools]:
 
 
 def _waiting(cluster: Cluster, name: str, records: dict[str, PodRecord]) -> list[PodRecord]:
-    """Return those that still wait and still name this Pool."""
+    """Return the records that still wait and still name this Pool."""
     return [
         record
         for uid, record in records.items()

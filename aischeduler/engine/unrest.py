@@ -1,30 +1,30 @@
-"""When to look again at what waiting pods were told: some seconds after the last change of all that reasons speak of.
+"""When to update the reasons of waiting pods: some seconds after the last change of what reasons depend on.
 
-Law: changes without end put it off only so long; one change is looked at once.
+Invariant: endless changes delay an update by a limited time; one change causes one update.
 """
 
 from dataclasses import dataclass
 from typing import Final
 
 REST_SECONDS: Final = 10.0
-"""How long nothing may have changed before reasons are looked at again."""
+"""The pause after the last change before an update."""
 UNREST_SECONDS_MAX: Final = 60.0
-"""After this long they are looked at though things go on changing."""
+"""The longest delay of an update by further changes."""
 
 Versions = tuple[int, ...]
-"""Of everything that reasons speak of: nodes, what runs on them, pools, loans and queues."""
+"""The versions of everything that reasons depend on: nodes, running pods, pools, loans and queues."""
 
 
 @dataclass(slots=True)
 class Unrest:
-    """The versions that were seen last, and since when, and until when, they have been changing."""
+    """The last versions, when they began to change, and when an update is due."""
 
     versions: Versions = ()
     since: float = 0.0
     until: float | None = None
 
     def note(self, versions: Versions, now: float) -> None:
-        """Note how things stand now."""
+        """Note the versions of now."""
         if versions == self.versions:
             return
         if self.until is None:
@@ -32,7 +32,7 @@ class Unrest:
         self.versions, self.until = versions, min(now + REST_SECONDS, self.since + UNREST_SECONDS_MAX)
 
     def ended(self, now: float) -> bool:
-        """Say, once, whether it is time to look."""
+        """Return whether an update is due, once per change."""
         if self.until is None or self.until > now:
             return False
         self.until = None

@@ -1,15 +1,14 @@
-"""Which parked pods an event may help.
+"""Wake-ups: which parked pods an event may help.
 
-Laws:
-- A parked pod is refused by every row of its pool, even with all whom it may evict gone, and by every lender. So an
-  event that changes one row is judged on that row alone, and exactly: with all filters, claims, victims and loans.
-- No more pods are woken than the room can hold, by whose turn it is. Who was woken for a row and does not take it
-  leaves it to the next.
-- Home pods come first. Borrowers are sent straight into the lender's queue, where their order decides between pools;
-  while a home pod of the lender could use the room, they wait until it has gone.
-- What cannot fit into the room is sorted out for all classes at once.
+Invariants:
+- A parked pod fits on no row of its pool, even without the pods that it may evict, and no pool lends to it. So an event
+  that changes one row is checked on that row alone, and exactly: with all filters, claims, victims and loans.
+- No more pods are woken than the room can hold, in queue order. A row that a woken pod does not take is offered again.
+- Home pods come first. Borrowers are sent into the lender's queue, where the queue order decides between pools; while a
+  home pod of the lender can use the room, they wait.
+- One comparison excludes all classes that do not fit into the room.
 
-Source: kube-scheduler's QueueingHints, which judge by plugin; here the filters themselves judge by row.
+Source: kube-scheduler's QueueingHints, which check by plugin; here the filters check by row.
 """
 
 from collections import OrderedDict
@@ -25,25 +24,25 @@ from aischeduler.engine.lending import NEVER_LOOKED, borrowers, guarded, note_bl
 from aischeduler.engine.recovery import judging_failed
 from aischeduler.engine.row_room import RowRoom
 from aischeduler.model.node import Node
-from aischeduler.policies.borrowing import may_borrow, wanted_at_home
-from aischeduler.policies.preemption import Chosen, Demand, choose_victims
+from aischeduler.policies.borrowing import may_borrow, wanted_by_home_pods
+from aischeduler.policies.preemption import Candidate, Preemptor, choose_victims
 from aischeduler.state.index import Rows
-from aischeduler.state.records import NOWHERE, Place, PodRecord
+from aischeduler.state.records import NOWHERE, PodRecord, PodState
 from aischeduler.state.trial import Trial
 from aischeduler.state.waiting_class import WaitingClass
 
 FEW_ROWS: Final = 8
-"""So many rows that a pool gains are judged one by one; of more, only what they may hold at most."""
+"""Up to this many rows that a pool gains are checked one by one; of more, only the largest free room."""
 WOKEN_MAX: Final = 1000
-"""Pods that are tried, whatever they ask for, because their pool gets its first rows."""
+"""The most pods that are tried, whatever they request, because their pool gets its first rows."""
 WOKEN_AT_ONCE: Final = 64
-"""Pods that one decision wakes, of those that are to be tried after a change of their pool."""
+"""The most pods that one decision wakes after a change of their pool."""
 OFFERED_MAX: Final = 256
-"""Classes that are judged at once for one row; the others are tried as the pool decides."""
+"""The most classes that are checked at once for one row; the next decisions try the others."""
 
 
 def row_changed(cluster: Cluster, row: int, now: float) -> None:
-    """Wake those who can use what this row now offers: the pool's own pods first, then borrowers."""
+    """Wake the pods that can use the room of this row: the pool's own pods first, then borrowers."""
     pool, node = cluster.pool_of(row), cluster.nodes.nodes[row]
     if not pool or node is None:
         return
@@ -56,7 +55,7 @@ def row_changed(cluster: Cluster, row: int, now: float) -> None:
 
 
 def offer_ends(cluster: Cluster, record: PodRecord, now: float) -> None:
-    """Let others have the room for which a pod was woken, as far as it did not take it."""
+    """Offer the room for which a pod was woken to others, as far as the pod did not take it."""
     cluster.withdraw(record)
     row, record.offered = record.offered, NOWHERE
     if row != NOWHERE:
@@ -64,9 +63,9 @@ def offer_ends(cluster: Cluster, record: PodRecord, now: float) -> None:
 
 
 def rows_changed(cluster: Cluster, rows: list[int], now: float) -> None:
-    """Wake those who can use what these rows, new to their pools, now offer.
+    """Wake the pods that can use these rows, which are new in their pools.
 
-    Where a pool gains many rows, or its first, who may use them is tried bit by bit as the pool decides.
+    Where a pool gains many rows, or its first, its next decisions try the pods that may use them.
     """
     by_pool: dict[str, list[int]] = {}
     for row in rows:
@@ -83,14 +82,14 @@ def rows_changed(cluster: Cluster, rows: list[int], now: float) -> None:
 
 
 def wake_some(cluster: Cluster, pool: str, now: float) -> None:
-    """Wake the next few of those who are to be tried because their pool, or what it may, has changed.
+    """Wake the next pods that are to be tried because their pool changed.
 
-    Where one has left or was woken since, the next that is alike takes its turn.
+    Where a pod has left or was woken since, the next pod of its class is woken.
     """
     waking, queue = cluster.errands.waking[pool], cluster.queues[pool]
     for _ in range(min(WOKEN_AT_ONCE, len(waking))):
         _, record = waking.popitem(last=False)
-        if record.queue == pool and record.place is Place.NOMINATED:
+        if record.queue == pool and record.state is PodState.NOMINATED:
             queue.wake_at_once(record, now)
         else:
             queue.wake_next(record.pod, now, at_once=True)
@@ -99,7 +98,7 @@ def wake_some(cluster: Cluster, pool: str, now: float) -> None:
 
 
 def wake_later(cluster: Cluster, pool: str, records: Iterable[PodRecord]) -> None:
-    """Leave these pods to be tried bit by bit as the pool decides; then others may borrow what they leave."""
+    """Have these pods tried by the next decisions of the pool; then other pools may borrow what they leave."""
     waking = {record.pod.uid: record for record in records}
     cluster.news.of_pool(pool)
     if waking:
@@ -108,32 +107,32 @@ def wake_later(cluster: Cluster, pool: str, records: Iterable[PodRecord]) -> Non
 
 
 def look_anew(cluster: Cluster, now: float) -> None:
-    """Look at the pools in which somebody may have missed a wake-up because of an exception."""
+    """Check the pools in which a pod may have missed a wake-up because of an exception."""
     for pool in cluster.errands.doubts.due.pop_due(now):
         queue = cluster.queues[pool]
         cluster.errands.review.add(pool)
         cluster.errands.seeking.setdefault(pool, None)
-        wake_later(cluster, pool, [*queue.in_place(Place.NOMINATED), *(alike.head for alike in queue.parked())])
+        wake_later(cluster, pool, [*queue.in_state(PodState.NOMINATED), *(alike.head for alike in queue.parked())])
 
 
 def _heads_for(cluster: Cluster, pool: str, rows: Rows) -> list[PodRecord]:
-    """Return the pods that may fit on some of these rows, one of each class, and all owners of claims elsewhere."""
+    """Return the first pod of each class that may fit on one of these rows, and all nominated pods."""
     queue, nodes = cluster.queues[pool], cluster.nodes
-    evicts = cluster.market.may_evict(cluster.pools.pools[pool])
+    evicts = cluster.borrowing.may_evict(cluster.pools.pools[pool])
     room = nodes.allocatable[:, rows] if evicts else nodes.allocatable[:, rows] - nodes.used[:, rows]
-    return [*queue.in_place(Place.NOMINATED), *(alike.head for alike in queue.parked_within(room.max(axis=1)))]
+    return [*queue.in_state(PodState.NOMINATED), *(alike.head for alike in queue.parked_within(room.max(axis=1)))]
 
 
 def could_use(cluster: Cluster, record: PodRecord, rows: Rows) -> bool:
-    """Say whether the home pod would get one of these rows if it were tried: free, claimed behind it, or evicted.
+    """Return whether an attempt of the home pod would use one of these rows: free, claimed behind it, or by eviction.
 
-    One that waits for a fresh view evicts nobody before that.
+    A pod that waits for a refresh evicts no pod before it.
     """
     pool = cluster.pools.pools[record.home]
     spec = record.pod.spec
     if cluster.runner.passes(spec, rows).any():
         return True
-    evicts = cluster.market.may_evict(pool) and record.pod.preempts and not awaits_view(cluster, record)
+    evicts = cluster.borrowing.may_evict(pool) and record.pod.preempts and not awaits_view(cluster, record)
     behind = [claim for row in rows.tolist() for claim in cluster.claims.on_row(row) if record.order < claim.turn]
     if not behind and not evicts:
         return False
@@ -141,15 +140,15 @@ def could_use(cluster: Cluster, record: PodRecord, rows: Rows) -> bool:
         trial.evict_all((claim.spec, claim.row) for claim in behind)
         if behind and cluster.runner.passes(spec, rows).any():
             return True
-        demand = Demand(spec, record.pod.priority)
+        preemptor = Preemptor(spec, record.pod.priority)
         return evicts and isinstance(
-            choose_victims(demand, cluster.runner, cluster.running, rows, cluster.budgets), Chosen
+            choose_victims(preemptor, cluster.runner, cluster.running, rows, cluster.budgets), Candidate
         )
 
 
 def _offer_at_home(cluster: Cluster, room: RowRoom, node: Node, now: float) -> None:
     queue = cluster.queues[room.pool]
-    if cluster.market.may_evict(cluster.pools.pools[room.pool]):
+    if cluster.borrowing.may_evict(cluster.pools.pools[room.pool]):
         room.evict(cluster, queue.first_parked.pod.priority)
 
     def wake(alike: WaitingClass) -> bool | None:
@@ -169,7 +168,7 @@ def _offer_at_home(cluster: Cluster, room: RowRoom, node: Node, now: float) -> N
 
 
 def _offer_to_nominated(cluster: Cluster, room: RowRoom, now: float) -> None:
-    """Let owners of claims elsewhere in the pool take room that is there already, unless it is another's turn."""
+    """Wake nominated pods with claims on other rows that fit into the free room, unless a parked pod comes first."""
     queue = cluster.queues[room.pool]
     offered = [
         (cluster.records[uid].order, cluster.nodes.request(spec))
@@ -184,7 +183,7 @@ def _offer_to_nominated(cluster: Cluster, room: RowRoom, now: float) -> None:
         if claim is None or claim.row == room.row:
             continue
         request = cluster.nodes.request(spec)
-        # Who was woken for the row when it offered less, and comes later, finds it taken.
+        # A pod behind this one that was woken for less room of the row finds it taken.
         free = sum((behind for order, behind in offered if order > record.order), room.free)
         if (request > np.maximum(free, 0)).any():
             too_large.add(spec.key)
@@ -192,7 +191,7 @@ def _offer_to_nominated(cluster: Cluster, room: RowRoom, now: float) -> None:
         try:
             fits = cluster.runner.passes(spec, room.rows)[0]
         except Exception as error:  # noqa: BLE001 - a bug costs one pod its turn, not those behind it
-            judging_failed(cluster, record, "judging whether it fits beside the room that it claims", error)
+            judging_failed(cluster, record, "checking whether it fits on another row than that of its claim", error)
             continue
         if fits:
             room.take(request)
@@ -201,7 +200,7 @@ def _offer_to_nominated(cluster: Cluster, room: RowRoom, now: float) -> None:
 
 
 def _is_behind(cluster: Cluster, record: PodRecord, room: RowRoom, now: float) -> bool:
-    """Say whether a parked pod that comes first, and need not back off, could take the room as it is."""
+    """Return whether a parked pod ahead of this one, outside its backoff, fits into the free room."""
     for alike in islice(cluster.queues[room.pool].parked_within(room.free), OFFERED_MAX):
         if record.order < alike.turn:
             return False
@@ -210,17 +209,17 @@ def _is_behind(cluster: Cluster, record: PodRecord, room: RowRoom, now: float) -
             if head.backoff_until <= now and cluster.runner.passes(head.pod.spec, room.rows)[0]:
                 return True
         except Exception as error:  # noqa: BLE001 - a bug costs one pod its turn, not those behind it
-            judging_failed(cluster, head, "judging whether room that came free is its own", error)
+            judging_failed(cluster, head, "checking whether room that became free is its turn", error)
             return False
     return False
 
 
 def _offer_abroad(cluster: Cluster, room: RowRoom, node: Node, now: float) -> None:
-    """Send parked pods of other pools to the row's pool, unless its own could use the row."""
+    """Send parked pods of other pools to the row's pool, unless its own pods can use the row."""
     queues = borrowers(cluster, room.pool)
     if not queues:
         return
-    if wanted_at_home(cluster.market, room.pool, room.rows)[0]:
+    if wanted_by_home_pods(cluster.borrowing, room.pool, room.rows)[0]:
         note_blocked(cluster, (room.pool,))
         return
 
@@ -230,7 +229,7 @@ def _offer_abroad(cluster: Cluster, room: RowRoom, node: Node, now: float) -> No
             return None
         if not cluster.runner.passes(alike.spec, room.rows)[0]:
             return False
-        if not may_borrow(cluster.market, head.home, room.pool, alike.spec):
+        if not may_borrow(cluster.borrowing, head.home, room.pool, alike.spec):
             return False
         room.take(cluster.queues[head.home].request(alike))
         cluster.offer(head, room.row)

@@ -1,1 +1,1 @@
-"""How a rule plugs in: Kubernetes' extension points as masks and vectors over node rows."""
+"""The plugin framework: kube-scheduler's extension points as masks and vectors over node rows."""

@@ -1,12 +1,12 @@
-"""What a plugin is: one file, one class, of one or more of these protocols.
+"""The protocols of plugins: a plugin is one class with one or more of them.
 
-Laws:
-- A filter is a mask over the rows of an excerpt, a score is a vector over them; neither loops over nodes in Python.
-- A plugin answers from its arguments alone: no clock, no chance, no memory of earlier pods.
-- `static` rules read only labels, taints, cordons and names. Their answers are kept until those change;
-  the others are asked again for each row that changed.
-- None means "nothing to say": a filter that passes every row, a score that is zero everywhere. What a live filter says
-  nothing of, it says nothing of whatever else counts on the rows.
+Invariants:
+- A filter returns a mask over the rows of an excerpt, a score a vector; neither loops over nodes in Python.
+- A plugin reads its arguments only: no clock, no random number, no memory of earlier pods.
+- A `static` plugin reads only labels, taints, cordons and names of nodes. Its results are kept until those change; a
+  live plugin is called again for each row that changed.
+- None means a filter that passes every row, or a score of zero. A live filter that returns None for a pod does so
+  whatever else counts on the rows.
 
 Source: the extension points PreEnqueue, Filter and Score of kube-scheduler; `helps` stands for its QueueingHints.
 """
@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod, PodSpec
-from aischeduler.model.pool import Placement
+from aischeduler.model.pool import PlacementStrategy
 from aischeduler.state.excerpt import Excerpt
 from aischeduler.state.index import Mask
 
@@ -28,51 +28,50 @@ Scores = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """One class of pods asking for a node: what it is, and which nodes its pool prefers."""
+class PlacementRequest:
+    """A class of pods that needs a node, and the nodes that the pool prefers for it."""
 
     spec: PodSpec
-    placement: Placement
+    placement: PlacementStrategy
 
 
 class Filter(Protocol):
-    """Says on which rows a pod may run."""
+    """A plugin that decides on which rows a pod may run."""
 
     name: str
     static: bool
 
     def filter(self, spec: PodSpec, at: Excerpt) -> Mask | None:
-        """Return a mask as long as `at`: True where the pod may run."""
+        """Return a mask as long as `at`, True where the pod may run."""
         ...
 
     def reasons(self, spec: PodSpec, at: Excerpt) -> Counter[str]:
-        """Say why, for rows that this filter refused: each text with its number of rows."""
+        """Return the reasons for rows that this filter refused: each text with its number of rows."""
         ...
 
     def helps(self, spec: PodSpec, node: Node) -> bool:
-        """Say, from the node as it is after a change, whether a parked pod could pass this filter there.
+        """Return whether a parked pod could pass this filter on the node, as the node is after a change.
 
-        It saves asking `filter` about a pod that the node can never suit: answer quickly, and yes when unsure.
+        It saves a call of `filter` for a pod that never fits there: it must be fast, and True where it is unsure.
         """
         ...
 
 
 @runtime_checkable
 class AmountFilter(Filter, Protocol):
-    """A live filter that reads nothing but amounts, and so can be asked about any.
+    """A live filter that reads amounts only, so that it can be called with any amounts.
 
-    Where it passes, it passes with less in use too. Its `reasons` may be asked about rows that it passes: those count
-    for nothing.
+    A row that passes also passes with less in use. `reasons` may be called with rows that pass: they count for nothing.
     """
 
     by_amounts: bool
 
 
 class Score(Protocol):
-    """Says how good rows are, from 0 to 100; the sum over scores, each times its weight, decides.
+    """A plugin that scores rows from 0 to 100; the weighted sum of all scores decides.
 
-    With `normalize` the raw values are scaled over the feasible rows so that the largest becomes 100; with
-    `reverse` the largest raw value becomes 0. Only static scores are normalised.
+    With `normalize` raw values are scaled over the feasible rows so that the largest becomes 100; with `reverse` the
+    largest becomes 0. Only static scores are normalised.
     """
 
     name: str
@@ -81,24 +80,24 @@ class Score(Protocol):
     normalize: bool
     reverse: bool
 
-    def score(self, ask: Ask, at: Excerpt) -> Scores | None:
-        """Return a vector as long as `at`; only rows that passed every filter are meaningful."""
+    def score(self, ask: PlacementRequest, at: Excerpt) -> Scores | None:
+        """Return a vector as long as `at`; only the values of rows that passed every filter count."""
         ...
 
 
 class Gate(Protocol):
-    """Holds pods back before they are tried at all."""
+    """A plugin that holds pods before their first attempt (PreEnqueue)."""
 
     name: str
 
     def holds(self, pod: Pod) -> str:
-        """Return why the pod may not be tried yet, or nothing."""
+        """Return why the pod is held; empty where it is not."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Plugins:
-    """The rules in force, in the order in which they are asked."""
+    """The plugins of a profile, in the order in which they are called."""
 
     gates: tuple[Gate, ...]
     filters: tuple[Filter, ...]

@@ -1,8 +1,8 @@
-"""Runs the plugins over the node table and remembers, per class, what they said.
+"""Run the plugins over the node table and keep their results per class of pods.
 
-Laws:
-- Every answer equals a run of all plugins over all rows; what is remembered only saves the rows that did not change.
-- The largest key is the best row: scores first, then the order of node names, so there is never a tie.
+Invariants:
+- Every result equals a run of all plugins over all rows; kept results only save the rows that did not change.
+- The row with the largest key is the best: the score, then the order of node names, so that there is no tie.
 """
 
 from collections import Counter
@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from aischeduler.framework.plugin import AmountFilter, Ask, Filter, Plugins, Scores
+from aischeduler.framework.plugin import AmountFilter, Filter, PlacementRequest, Plugins, Scores
 from aischeduler.model.node import Node
 from aischeduler.model.pod import PodSpec
 from aischeduler.state.classes import INFEASIBLE, Classes, ClassView
@@ -22,13 +22,13 @@ from aischeduler.state.nodes import NODES_MAX, Column, NodeTable
 from aischeduler.state.wanted import requested
 
 SHIFT: Final = np.array(NODES_MAX)
-"""Makes room for the tie rank; no dimensions, for a Python number would have to be turned into that each time."""
+"""Leaves room for the tie rank; a 0-d array, because converting a Python number costs time in each call."""
 FULL_PASS_SHARE: Final = 4
-"""More than a quarter of the rows changed: one pass over all is cheaper than catching up."""
+"""Where more than a quarter of the rows changed, one pass over all rows is faster."""
 
 
 class Runner:
-    """The plugins of one profile on one node table."""
+    """Runs the plugins of one profile on one node table."""
 
     def __init__(self, plugins: Plugins, nodes: NodeTable) -> None:
         self.plugins = plugins
@@ -43,10 +43,10 @@ class Runner:
         self._preferences = tuple(s for s in plugins.scores if s.normalize)
         self._live_scores = tuple(s for s in plugins.scores if not s.normalize)
 
-    def best(self, ask: Ask, rows: Rows) -> tuple[int, int] | None:
-        """Return the best row for the pod among `rows` and how many would do; None when none does.
+    def best(self, ask: PlacementRequest, rows: Rows) -> tuple[int, int] | None:
+        """Return the best of `rows` for the pod and the number of rows that fit; None where no row fits.
 
-        Only of a class that comes back is anything remembered: where no two pods are alike that would never pay.
+        Results are kept only for a class that comes a second time: they never pay where no two pods are alike.
         """
         if not self._classes.meets(ask.spec, ask.placement):
             return self._best_once(ask, rows)
@@ -63,8 +63,8 @@ class Runner:
             return int(candidates[int(keys.argmax())]), feasible
         return int(rows[int(keys.argmax())]), feasible
 
-    def _best_once(self, ask: Ask, rows: Rows) -> tuple[int, int] | None:
-        """Return what `best` does, by a look at these rows alone."""
+    def _best_once(self, ask: PlacementRequest, rows: Rows) -> tuple[int, int] | None:
+        """Do what `best` does without kept results."""
         at = Excerpt(self.nodes, rows)
         feasible = self.allowed(ask.spec, rows) & _passing(self._live_filters, ask.spec, at)
         candidates = rows[feasible]
@@ -78,35 +78,35 @@ class Runner:
                 keys = keys + score.weight * NODES_MAX * normalized(raw, reverse=score.reverse)
         return int(candidates[int(keys.argmax())]), len(candidates)
 
-    def feasible(self, ask: Ask) -> Mask:
-        """Return a mask over all rows of the table: where the pod passes every filter."""
+    def feasible(self, ask: PlacementRequest) -> Mask:
+        """Return a mask over all rows of the table, True where the pod passes every filter."""
         mask: Mask = self._view(ask).keys != INFEASIBLE
         return mask
 
     def allowed(self, spec: PodSpec, rows: Rows) -> Mask:
-        """Return a mask as long as `rows`: where there is a node and every static filter passes."""
+        """Return a mask as long as `rows`, True where there is a node and every static filter passes."""
         return self.nodes.alive[rows] & _passing(self._static_filters, spec, Excerpt(self.nodes, rows))
 
     def fits(self, spec: PodSpec, rows: Rows) -> Mask:
-        """Return a mask as long as `rows`: where every live filter passes by what the table says this moment."""
+        """Return a mask as long as `rows`, True where every live filter passes now."""
         return _passing(self._live_filters, spec, Excerpt(self.nodes, rows))
 
     def by_amounts(self, spec: PodSpec) -> bool:
-        """Say whether amounts alone decide where such a pod fits, so that `fits_using` can be asked."""
+        """Return whether amounts alone decide where the pod fits, so that `fits_using` may be called."""
         nowhere = Excerpt(self.nodes, np.zeros(0, dtype=np.intp))
         return all(rule.filter(spec, nowhere) is None for rule in self._other_filters)
 
     def fits_using(self, spec: PodSpec, rows: Rows, used: Column) -> Mask:
-        """Return what `fits` would say if `used` [column, one of rows] counted there; `rows` may repeat a row."""
+        """Return the result of `fits` with `used` [column, one of rows] in use; `rows` may repeat a row."""
         return _passing(self._amount_filters, spec, Excerpt(self.nodes, rows, used))
 
     def passes(self, spec: PodSpec, rows: Rows) -> Mask:
-        """Ask every filter about these few rows, remembering nothing; return a mask as long as `rows`."""
+        """Return a mask as long as `rows`, True where every filter passes; nothing is kept, so use it for few rows."""
         passed = self.allowed(spec, rows)
         return passed & self.fits(spec, rows) if passed.any() else passed
 
     def could_run(self, spec: PodSpec, rows: Rows) -> Mask:
-        """Return on which of these few rows the pod could run if nothing else ran there, as a mask."""
+        """Return a mask of the rows on which the pod fits if the node is empty; use it for few rows."""
         could = self.allowed(spec, rows)
         for resource, amount in spec.request.amounts.items():
             column = self.nodes.column(resource)
@@ -114,11 +114,11 @@ class Runner:
         return could
 
     def helps(self, spec: PodSpec, node: Node) -> bool:
-        """Say whether no filter rules the node out for this class by what the node is."""
+        """Return whether every filter's `helps` is True for the node."""
         return all(rule.helps(spec, node) for rule in self.plugins.filters)
 
-    def diagnose(self, ask: Ask, rows: Rows) -> Diagnosis:
-        """Say why no row would do: each row counts for the first filter that refuses it."""
+    def diagnose(self, ask: PlacementRequest, rows: Rows) -> Diagnosis:
+        """Return why no row fits: each row counts for the first filter that refuses it."""
         nodes = self.nodes
         view = self._classes.view(ask.spec, ask.placement, nodes.width)
         if view.static_version != nodes.static_version:
@@ -129,7 +129,7 @@ class Runner:
         return view.refusal[2]
 
     def refusals(self, spec: PodSpec, rows: Rows) -> Diagnosis:
-        """Say why none of the rows would do, as `diagnose` does, but without remembering: for what-ifs."""
+        """Do what `diagnose` does without keeping the result, for trials."""
         return self._refusals(self.plugins.filters, spec, rows)
 
     def _refusals(self, filters: tuple[Filter, ...], spec: PodSpec, rows: Rows) -> Diagnosis:
@@ -145,7 +145,7 @@ class Runner:
             left = Excerpt(self.nodes, left.rows[mask])
         return diagnosis(len(rows), reasons)
 
-    def _view(self, ask: Ask) -> ClassView:
+    def _view(self, ask: PlacementRequest) -> ClassView:
         nodes = self.nodes
         view = self._classes.view(ask.spec, ask.placement, nodes.width)
         if view.static_version != nodes.static_version:
@@ -163,7 +163,7 @@ class Runner:
         view.version = nodes.version
         return view
 
-    def _read_static(self, view: ClassView, ask: Ask) -> None:
+    def _read_static(self, view: ClassView, ask: PlacementRequest) -> None:
         rows = np.arange(self.nodes.width, dtype=np.intp)
         view.static = self.allowed(ask.spec, rows)
         raws = ((score, score.score(ask, Excerpt(self.nodes, rows))) for score in self._preferences)
@@ -172,7 +172,7 @@ class Runner:
         )
         view.static_version = self.nodes.static_version
 
-    def _score(self, view: ClassView, ask: Ask, rows: Rows) -> None:
+    def _score(self, view: ClassView, ask: PlacementRequest, rows: Rows) -> None:
         at = Excerpt(self.nodes, rows)
         feasible = view.static.take(rows) & _passing(self._live_filters, ask.spec, at)
         if np.count_nonzero(feasible) < len(rows):
@@ -181,8 +181,8 @@ class Runner:
         if len(at):
             view.keys[at.rows] = self._keys(ask, at)
 
-    def _keys(self, ask: Ask, at: Excerpt) -> Column:
-        """Return the scores without preferences and the tie ranks as one number each."""
+    def _keys(self, ask: PlacementRequest, at: Excerpt) -> Column:
+        """Return the keys of rows: the score without normalised scores, and the tie rank, as one number."""
         total: Scores | int = 0
         for score in self._live_scores:
             raw = score.score(ask, at)
@@ -193,7 +193,7 @@ class Runner:
 
 
 def _passing(filters: Sequence[Filter], spec: PodSpec, at: Excerpt) -> Mask:
-    """Return where all of the filters pass."""
+    """Return a mask of the rows where all filters pass."""
     passing: Mask | None = None
     for rule in filters:
         mask = rule.filter(spec, at)
@@ -203,7 +203,7 @@ def _passing(filters: Sequence[Filter], spec: PodSpec, at: Excerpt) -> Mask:
 
 
 def normalized(raw: Scores, *, reverse: bool) -> Scores:
-    """Scale raw scores so that the largest becomes 100, or with `reverse` becomes 0.
+    """Scale raw scores so that the largest becomes 100, or 0 with `reverse`.
 
     Source: kube-scheduler's DefaultNormalizeScore; all zeros stay 0, reversed they become 100.
     """

@@ -4,11 +4,11 @@ Invariants:
 - A Binding is refused only when the server refused it, when the pod was read and is not bound, or when it was not sent.
 - After an unclear answer the pod is read until the outcome is known; no timeout decides. If the server answers and the
   outcome stays unknown, the Binding is in doubt and its task continues with the next one. A Binding in doubt is settled
-  by a `Settle` action, or when the watch shows its pod.
+  by a `ReadPod` action, or when the watch shows its pod.
 - A Binding is sent only while the engine assumes the pod by this decision, the node exists, and the decision is recent.
 - When the API server is overloaded, all tasks wait, together with the evictor and the reporter.
 - An internal error is reported. One before the outcome is treated as an unclear answer; if the callback fails, the next
-  `Settle` settles the Binding.
+  `ReadPod` settles the Binding.
 
 Source: the behaviour of pods/binding, which rejects another uid and another node name.
 """
@@ -37,7 +37,7 @@ from aischeduler.kube.pod_writes import (
     unavailable,
 )
 from aischeduler.kube.work_queue import WorkQueue
-from aischeduler.model.actions import Bind, Settle
+from aischeduler.model.actions import Bind, ReadPod
 from aischeduler.model.events import BindRefused
 from aischeduler.model.pod import Pod
 
@@ -57,7 +57,7 @@ _OVERLOADED: Final = frozenset((408, 429, 502, 503, 504))
 Outcome = BindAccepted | BindRefused
 OnOutcome = Callable[[Bind, Outcome, float], None]
 """Called with a Binding, its outcome, and the seconds since it was submitted."""
-ReadPod = Callable[[Pod], Awaitable[Pod | None]]
+PodGetter = Callable[[Pod], Awaitable[Pod | None]]
 """Read a pod; None if no pod of this name exists. Raises ApiError."""
 
 
@@ -103,7 +103,7 @@ class Binder:
     def __init__(
         self,
         connections: ConnectionPool,
-        read_pod: ReadPod,
+        read_pod: PodGetter,
         timing: Timing,
         options: BinderOptions,
         on_internal_error: OnInternalError,
@@ -158,7 +158,7 @@ class Binder:
         oldest = next(iter(self._pending.values()), None)
         return self._timing.clock() - oldest.submitted_at if oldest is not None else 0.0
 
-    def is_lost(self, action: Settle) -> bool:
+    def is_lost(self, action: ReadPod) -> bool:
         """Say whether the engine assumes the pod while the binder has no Binding for it, as after an internal error."""
         uid = action.pod.uid
         return uid not in self._pending and self._options.engine.still_assumed(uid, action.decision)
@@ -178,8 +178,8 @@ class Binder:
             for number in range(BIND_IN_FLIGHT_MAX):
                 group.create_task(self._bind_all(number, on_outcome), name=f"binder {number}")
 
-    def settle(self, action: Settle, pod: Pod | None, on_outcome: OnOutcome) -> None:
-        """Settle the Binding in doubt of a pod that was just read."""
+    def settle(self, action: ReadPod, pod: Pod | None, on_outcome: OnOutcome) -> None:
+        """ReadPod the Binding in doubt of a pod that was just read."""
         pending = self._in_doubt.get(action.pod.uid)
         if pending is None or pending.action.decision != action.decision:
             return

@@ -37,7 +37,7 @@ from aischeduler.model.names import POOL_KEY, POOL_NAME_LENGTH_MAX
 from aischeduler.model.node import NO_SCHEDULE, Node, Taint
 from aischeduler.model.pod import PENDING, Pod
 from aischeduler.model.quantity import QuantityError, shorten
-from aischeduler.model.resources import parse_amounts
+from aischeduler.model.resources import parse_resource_list
 from aischeduler.model.selectors import LabelSelector, SelectorError
 from aischeduler.model.volumes import Volume, VolumeClaim
 
@@ -92,7 +92,7 @@ def read_pod(document: PodDocument, specs: SpecCache) -> Pod:
         started_seconds=int(started.timestamp()) if started is not None else 0,
         nominated_node=status.nominated_node_name or "",
         grace_seconds=metadata.deletion_grace_period_seconds or 0,
-        claims=claims_used(metadata.name, spec.volumes) if scheduling.unsupported_constraints else (),
+        volume_claims=claims_used(metadata.name, spec.volumes) if scheduling.unsupported_constraints else (),
         said_to_wait=bool(status.conditions) and not spec.node_name and _has_waiting_condition(status.conditions),
     )
 
@@ -198,7 +198,7 @@ def _amounts(path: str, raw: bytes) -> tuple[dict[str, int], str]:
     problems: list[str] = []
     for name, text in quantities.items():
         try:
-            amounts.update(parse_amounts(path, {name: str(text)}))
+            amounts.update(parse_resource_list(path, {name: str(text)}))
         except QuantityError as error:
             problems.append(str(error))
     return amounts, "; ".join(problems)

@@ -16,8 +16,13 @@ from msgspec import Raw
 from aischeduler.kube.api_types import PodAffinityPart, PodSpecPart, PodTermPart, SelectorPart, VolumePart
 from aischeduler.kube.meta_types import UNREADABLE
 from aischeduler.model.selectors import LabelSelector, label_requirement, label_selector
-from aischeduler.model.unsupported_constraints import REQUIRED_ANTI_AFFINITY, Constraint, ConstraintKind, PodTerm
-from aischeduler.model.volumes import ClaimUse
+from aischeduler.model.unsupported_constraints import (
+    REQUIRED_ANTI_AFFINITY,
+    Constraint,
+    ConstraintKind,
+    PodAffinityTerm,
+)
+from aischeduler.model.volumes import VolumeClaimUse
 
 DO_NOT_SCHEDULE: Final = "DoNotSchedule"
 """The whenUnsatisfiable of a hard spread constraint, and its default."""
@@ -33,12 +38,12 @@ def unsupported_constraints(spec: PodSpecPart) -> tuple[Constraint, ...]:
     return ()
 
 
-def claims_used(pod: str, volumes: Raw) -> tuple[ClaimUse, ...]:
+def claims_used(pod: str, volumes: Raw) -> tuple[VolumeClaimUse, ...]:
     """Return the claims of a pod's volumes; the claim of an ephemeral volume is named after pod and volume."""
     return tuple(
-        ClaimUse(f"spec.volumes[{index}].persistentVolumeClaim", volume.persistent_volume_claim.claim_name)
+        VolumeClaimUse(f"spec.volumes[{index}].persistentVolumeClaim", volume.persistent_volume_claim.claim_name)
         if volume.persistent_volume_claim is not None
-        else ClaimUse(f"spec.volumes[{index}].ephemeral", f"{pod}-{volume.name}", owned=True)
+        else VolumeClaimUse(f"spec.volumes[{index}].ephemeral", f"{pod}-{volume.name}", owned=True)
         for index, volume in enumerate(_volumes(volumes))
         if volume.persistent_volume_claim is not None or volume.ephemeral is not None
     )
@@ -60,10 +65,10 @@ def _constraints(spec: PodSpecPart) -> Iterator[Constraint]:
         yield Constraint(ConstraintKind.VOLUME_CLAIM, use.field)
 
 
-def pod_term(field: str, part: PodTermPart) -> PodTerm:
+def pod_term(field: str, part: PodTermPart) -> PodAffinityTerm:
     """Return the affinity term at the path `field`; raises SelectorError for an invalid selector."""
     among, others = part.label_selector, part.namespace_selector
-    return PodTerm(
+    return PodAffinityTerm(
         part.topology_key,
         read_selector(f"{field}.labelSelector", among) if among is not None else None,
         tuple(sorted(part.namespaces or ())),

@@ -34,18 +34,18 @@ from aischeduler.kube.decode_constraints import pod_term, unsupported_constraint
 from aischeduler.kube.meta_types import ABSENT, UNREADABLE, OwnerReference
 from aischeduler.model.pod import HostPort, PodSpec, Toleration
 from aischeduler.model.quantity import QuantityError, shorten
-from aischeduler.model.resources import Container, parse_amounts, pod_request
+from aischeduler.model.resources import ContainerRequest, parse_resource_list, pod_request
 from aischeduler.model.selectors import (
     NAME_FIELD,
     Labels,
-    NodeTerm,
+    NodeSelectorTerm,
     Operator,
-    PreferredTerm,
+    PreferredSchedulingTerm,
     Requirement,
     SelectorError,
-    requirement,
+    node_requirement,
 )
-from aischeduler.model.unsupported_constraints import REQUIRED_ANTI_AFFINITY, Constraint, PodTerm
+from aischeduler.model.unsupported_constraints import REQUIRED_ANTI_AFFINITY, Constraint, PodAffinityTerm
 
 SPECS_MAX: Final = 20_000
 """How many specs are cached by their bytes; an evicted one is parsed again."""
@@ -189,7 +189,7 @@ class _Reader:
         amounts: dict[str, int] = {}
         for name, text in quantities.items():
             try:
-                amounts.update(parse_amounts(path, {name: str(text)}))
+                amounts.update(parse_resource_list(path, {name: str(text)}))
             except QuantityError as error:
                 self._record(error)
         return amounts
@@ -200,7 +200,7 @@ class _Reader:
 
     def _containers(
         self, path: str, parts: Iterable[ContainerPart], granted: Mapping[str, ContainerStatus]
-    ) -> list[Container]:
+    ) -> list[ContainerRequest]:
         containers = []
         for index, part in enumerate(parts):
             requests = self._requests(f"{path}[{index}].resources", part.resources)
@@ -210,7 +210,7 @@ class _Reader:
                 allocated = self._json(f"{where}.allocatedResources", status.allocated_resources, Quantities)
                 _raise_to(requests, self._amounts(f"{where}.allocatedResources", allocated or {}))
                 _raise_to(requests, self._requests(f"{where}.resources", status.resources))
-            containers.append(Container(requests, sidecar=part.restart_policy == ALWAYS))
+            containers.append(ContainerRequest(requests, sidecar=part.restart_policy == ALWAYS))
         return containers
 
     def _node_selector(self, raw: Raw) -> tuple[tuple[str, str], ...]:
@@ -232,26 +232,28 @@ class _Reader:
                     ports.add(HostPort(one.protocol or "TCP", one.host_port, one.host_ip or "0.0.0.0"))  # noqa: S104 - the default of hostIP
         return tuple(sorted(ports))
 
-    def _affinity(self, part: PodSpecPart) -> tuple[tuple[NodeTerm, ...] | None, tuple[PreferredTerm, ...]]:
+    def _affinity(
+        self, part: PodSpecPart
+    ) -> tuple[tuple[NodeSelectorTerm, ...] | None, tuple[PreferredSchedulingTerm, ...]]:
         path = "spec.affinity.nodeAffinity"
         raw = part.affinity.node_affinity if part.affinity is not None else ABSENT
         affinity = self._json(path, raw, NodeAffinityPart)
         if affinity is None:
             return None, ()
-        required: tuple[NodeTerm, ...] | None = None
+        required: tuple[NodeSelectorTerm, ...] | None = None
         if affinity.required is not None:
             terms = affinity.required.node_selector_terms or ()
             required = tuple(
                 self._term(f"{path}.{_REQUIRED}.nodeSelectorTerms[{index}]", term) for index, term in enumerate(terms)
             )
         preferred = tuple(
-            PreferredTerm(one.weight, self._term(f"{path}.{_PREFERRED}[{index}].preference", one.preference))
+            PreferredSchedulingTerm(one.weight, self._term(f"{path}.{_PREFERRED}[{index}].preference", one.preference))
             for index, one in enumerate(affinity.preferred or ())
             if one.preference is not None
         )
         return required, preferred
 
-    def _anti_affinity(self, part: PodSpecPart) -> tuple[PodTerm, ...]:
+    def _anti_affinity(self, part: PodSpecPart) -> tuple[PodAffinityTerm, ...]:
         raw = part.affinity.pod_anti_affinity if part.affinity is not None else ABSENT
         affinity = self._json("spec.affinity.podAntiAffinity", raw, PodAffinityPart)
         found = []
@@ -262,8 +264,8 @@ class _Reader:
                 self._record(error)
         return tuple(found)
 
-    def _term(self, path: str, part: NodeTermPart) -> NodeTerm:
-        return NodeTerm(
+    def _term(self, path: str, part: NodeTermPart) -> NodeSelectorTerm:
+        return NodeSelectorTerm(
             self._requirements(f"{path}.matchExpressions", part.match_expressions or ()),
             self._requirements(f"{path}.matchFields", part.match_fields or (), fields=True),
         )
@@ -278,7 +280,7 @@ class _Reader:
                 self._record(f"{where}: {shorten(f'{key} {operator}')} is not {NAME_FIELD} In or NotIn")
                 continue
             try:
-                found.append(requirement(where, key, operator, tuple(part.values or ())))
+                found.append(node_requirement(where, key, operator, tuple(part.values or ())))
             except SelectorError as error:
                 self._record(error)
         return tuple(found)

@@ -25,9 +25,9 @@ from aischeduler.kube.schema_types import (
     VALUES_MAX,
 )
 from aischeduler.model.names import POOL_NAME_LENGTH_MAX
-from aischeduler.model.pool import MakeRoom, Placement, Pool, ReclaimPolicy
+from aischeduler.model.pool import MakeRoom, PlacementStrategy, Pool, ReclaimPolicy
 from aischeduler.model.quantity import QuantityError, shorten
-from aischeduler.model.resources import ResourceList, parse_amounts
+from aischeduler.model.resources import ResourceList, parse_resource_list
 from aischeduler.model.selectors import LabelSelector, Requirement, SelectorError, label_requirement, label_selector
 
 _NAME: Final = re.compile(NAME_PATTERN.removeprefix("^").removesuffix("$"), re.ASCII)
@@ -54,7 +54,7 @@ def _pool(metadata: Metadata, spec: Mapping[str, Any]) -> Pool:
         uid=metadata.uid,
         generation=metadata.generation,
         selector=_selector("spec.nodeSelector", spec.get("nodeSelector")),
-        placement=_choice("spec.placement", spec.get("placement"), Placement),
+        placement=_choice("spec.placement", spec.get("placement"), PlacementStrategy),
         disable_preemption=_switch("spec.disablePreemption", spec.get("disablePreemption")),
         disable_borrowing=_switch("spec.disableBorrowing", spec.get("disableBorrowing")),
         disable_sharing=_switch("spec.disableSharing", spec.get("disableSharing")),
@@ -93,7 +93,7 @@ def _limit(path: str, value: Any) -> ResourceList:
             raise _FieldError(f'{path}.{name}: a fraction must be in quotes: "{quantity}"')
         if isinstance(quantity, bool) or not isinstance(quantity, int | str):
             raise _FieldError(f"{path}.{name}: {_shown(quantity)} is not a quantity")
-        amounts |= parse_amounts(path, {name: str(quantity)})
+        amounts |= parse_resource_list(path, {name: str(quantity)})
     return amounts
 
 

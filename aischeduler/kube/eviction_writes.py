@@ -26,9 +26,9 @@ from aischeduler.kube.pod_writes import (
     Unknown,
     pod_path,
 )
-from aischeduler.model.actions import Evict, Settle
+from aischeduler.model.actions import Evict, ReadPod
 from aischeduler.model.event_reasons import ConditionReason
-from aischeduler.model.events import EvictRefused, Spared
+from aischeduler.model.events import EvictRefusal, EvictRefused
 from aischeduler.model.pod import FINISHED, Pod
 
 EVICT_TRIES_MAX: Final = 6
@@ -42,12 +42,14 @@ _ANOTHER_UID: Final = ("metadata.uid: Invalid value", "UID in precondition", "th
 """What the API server answers if the name belongs to another pod now: to a patch, an eviction and a delete."""
 
 
-def lost_eviction(action: Settle, pod: Pod | None) -> EvictRefused | None:
+def lost_eviction(action: ReadPod, pod: Pod | None) -> EvictRefused | None:
     """Return the refusal of an eviction whose victim was read and still runs; None if the victim is leaving or gone."""
     if not action.evicted or pod is None or pod.uid != action.pod.uid or pod.terminating or pod.finished:
         return None
     return EvictRefused(
-        pod.uid, Spared.LOST, f"no answer to the eviction arrived, and the pod still runs; decision {action.decision}"
+        pod.uid,
+        EvictRefusal.LOST,
+        f"no answer to the eviction arrived, and the pod still runs; decision {action.decision}",
     )
 
 
@@ -139,15 +141,15 @@ class Eviction:
             case 409 | 422 if any(words in message for words in _ANOTHER_UID):
                 return NotNeeded(message)
             case 429 if BUDGET_CAUSE in document.causes:
-                return self._refused(Spared.BUDGET, message)
+                return self._refused(EvictRefusal.BUDGET, message)
             case 500 if SEVERAL_BUDGETS in message:  # retrying is useless while the pod has several budgets
-                return self._refused(Spared.BUDGET, message)
+                return self._refused(EvictRefusal.BUDGET, message)
             case 408 | 429:
                 return Throttled(seconds or RETRY_AFTER_SECONDS)
             case 403:
-                return self._refused(Spared.FORBIDDEN, message)
+                return self._refused(EvictRefusal.FORBIDDEN, message)
             case 400 | 405 | 413 | 415 | 422:
-                return self._refused(Spared.UNAVAILABLE, message)
+                return self._refused(EvictRefusal.UNAVAILABLE, message)
             case 500 | 502 | 503 | 504 if seconds is not None:
                 return Throttled(seconds)
             case _:
@@ -158,10 +160,10 @@ class Eviction:
         if isinstance(answer, Throttled | Unauthenticated | Unknown):
             self._tries += 1
             if self._tries >= EVICT_TRIES_MAX:
-                return self._refused(Spared.UNAVAILABLE, _why(answer))
+                return self._refused(EvictRefusal.UNAVAILABLE, _why(answer))
         return answer
 
-    def _refused(self, why: Spared, message: str) -> EvictRefused:
+    def _refused(self, why: EvictRefusal, message: str) -> EvictRefused:
         return EvictRefused(self._action.victim.uid, why, message)
 
 

@@ -23,7 +23,7 @@ from aischeduler.kube.meta_types import UNREADABLE, PartialObjectMetadata
 from aischeduler.kube.pod_writes import Throttled, Unauthenticated, Unknown, time_text
 from aischeduler.kube.work_queue import WorkQueue
 from aischeduler.model.actions import Evict
-from aischeduler.model.events import EvictRefused, Spared
+from aischeduler.model.events import EvictRefusal, EvictRefused
 
 EVICTIONS_IN_FLIGHT: Final = 16
 """How many evictions are in flight."""
@@ -131,7 +131,7 @@ class Evictor:
 
 
 def _internal_error(action: Evict) -> EvictRefused:
-    return EvictRefused(action.victim.uid, Spared.UNAVAILABLE, "an internal error of the scheduler")
+    return EvictRefused(action.victim.uid, EvictRefusal.UNAVAILABLE, "an internal error of the scheduler")
 
 
 def _version(body: bytes) -> int:

@@ -34,18 +34,18 @@ from aischeduler.model.actions import (
     CreatePool,
     Evict,
     ListPools,
+    LogLoanChange,
+    LogPoolEdit,
     Nominate,
+    ReadPod,
     ReadPool,
     Refresh,
     ReportInternalError,
     ReportPool,
     ReportWaiting,
-    Settle,
-    TellEdited,
-    TellTurned,
     Warn,
 )
-from aischeduler.model.events import BindRefused, Event, EvictRefused, Spared
+from aischeduler.model.events import BindRefused, Event, EvictRefusal, EvictRefused
 from aischeduler.model.pod import Pod
 
 SETTLERS: Final = 4
@@ -56,7 +56,7 @@ POOLS_REMEMBERED_MAX: Final = 1000
 """How many Pools have their last logged conditions remembered."""
 
 OtherAction = (
-    ReadPool | ListPools | Refresh | Warn | ReportPool | CreatePool | TellTurned | TellEdited | ReportInternalError
+    ReadPool | ListPools | Refresh | Warn | ReportPool | CreatePool | LogLoanChange | LogPoolEdit | ReportInternalError
 )
 """Actions other than those about one pod's node."""
 OnOutcome = Callable[[Bind | Evict, str, float], None]
@@ -107,7 +107,7 @@ class Executor:
         self._on_internal_error = instruments.on_internal_error
         self._on_outcome = instruments.on_outcome
         self._sampler = LogSampler(instruments.clock)
-        self._settles: asyncio.Queue[Settle] = asyncio.Queue(SETTLES_MAX)
+        self._settles: asyncio.Queue[ReadPod] = asyncio.Queue(SETTLES_MAX)
         self._conditions: LRUCache[str, tuple[Condition, ...]] = LRUCache(POOLS_REMEMBERED_MAX)
 
     def perform(self, actions: Iterable[Action]) -> None:
@@ -129,14 +129,14 @@ class Executor:
                 self._log_evict(action)
                 if not accepted:
                     message = "too many evictions are queued"
-                    self._evicted(action, EvictRefused(action.victim.uid, Spared.UNAVAILABLE, message), 0.0)
+                    self._evicted(action, EvictRefused(action.victim.uid, EvictRefusal.UNAVAILABLE, message), 0.0)
             case ReportWaiting():
                 self._workers.reporter.report_waiting(action)
                 self._log_waiting(action)
             case Nominate():
                 self._workers.reporter.report_nominated(action)
                 self._log_nominated(action)
-            case Settle():
+            case ReadPod():
                 if not self._settles.full():  # the engine asks again later
                     self._settles.put_nowait(action)
             case _:
@@ -154,7 +154,7 @@ class Executor:
                 self._log_pool(action)
             case CreatePool():
                 self._workers.reporter.create_pool(action)
-            case TellTurned() | TellEdited() | ReportInternalError():
+            case LogLoanChange() | LogPoolEdit() | ReportInternalError():
                 self._log_other(action)
             case _:
                 assert_never(action)
@@ -210,7 +210,7 @@ class Executor:
             except Exception as error:  # noqa: BLE001 - an error costs one read; the engine asks again
                 self._on_internal_error("settler", error)
 
-    async def _settle(self, action: Settle) -> None:
+    async def _settle(self, action: ReadPod) -> None:
         """Read a pod and settle its Binding or eviction; if the read fails, the engine asks again later."""
         binder = self._workers.binder
         was_lost = binder.is_lost(action)
@@ -232,7 +232,7 @@ class Executor:
             else:
                 binder.settle(action, pod, self._bound)
 
-    def _settle_lost(self, action: Settle, pod: Pod | None) -> None:
+    def _settle_lost(self, action: ReadPod, pod: Pod | None) -> None:
         """Free the room of a pod that is not bound and has no Binding in the binder."""
         why = "no Binding of this decision is in flight"
         outcome = settle(action, pod, why) or unavailable(action, why)
@@ -241,7 +241,7 @@ class Executor:
             fields = {**_pod_fields(action.pod), "decision": action.decision, "node": action.node}
             self._log.warning("bind refused", **fields, refusal=str(outcome.refusal), reason=outcome.message)
 
-    def _settle_eviction(self, action: Settle, pod: Pod | None) -> None:
+    def _settle_eviction(self, action: ReadPod, pod: Pod | None) -> None:
         """Refuse an eviction whose victim still runs; the watch alone would not show that."""
         refused = lost_eviction(action, pod)
         if refused is not None:
@@ -273,15 +273,15 @@ class Executor:
             fields = {**_pod_fields(action.pod), "pool": action.pool, "decision": action.decision, "node": action.node}
             self._log.info("nominated", **fields, reason=what)
 
-    def _log_other(self, action: TellTurned | TellEdited | ReportInternalError) -> None:
+    def _log_other(self, action: LogLoanChange | LogPoolEdit | ReportInternalError) -> None:
         if isinstance(action, ReportInternalError):
             self._log_internal_error(action)
         else:
             self._log_edit(action)
 
-    def _log_edit(self, action: TellTurned | TellEdited) -> None:
+    def _log_edit(self, action: LogLoanChange | LogPoolEdit) -> None:
         """Log the edit of a Pool, or the pods whose loan it started or ended: one line if they are too many."""
-        if isinstance(action, TellEdited):
+        if isinstance(action, LogPoolEdit):
             self._log.info("pool edited", pool=action.name, reason=", ".join(action.changes))
             return
         lent = action.pool != action.home_pool

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from aischeduler.kube.meta_types import read_status, retry_after_seconds
-from aischeduler.model.actions import Bind, Settle
+from aischeduler.model.actions import Bind, ReadPod
 from aischeduler.model.event_reasons import ConditionReason
 from aischeduler.model.events import BindRefusal, BindRefused
 from aischeduler.model.names import MARK_BORROWED, MARK_DECISION, MARK_EPOCH, MARK_HOME_POOL, MARK_POOL
@@ -138,7 +138,7 @@ def read_bind_answer(action: Bind, status: int, retry_after: str | None, body: b
             return Unknown(message)
 
 
-def settle(action: Bind | Settle, pod: Pod | None, why: str) -> BindAccepted | BindRefused | None:
+def settle(action: Bind | ReadPod, pod: Pod | None, why: str) -> BindAccepted | BindRefused | None:
     """Return the outcome of a Binding as its pod shows it; None if it is not bound: the Binding may be sent again.
 
     `pod` is None if no pod of this name exists; `why` is the reason of the read.
@@ -157,7 +157,7 @@ def settle(action: Bind | Settle, pod: Pod | None, why: str) -> BindAccepted | B
     return None
 
 
-def unavailable(action: Bind | Settle, why: str) -> BindRefused:
+def unavailable(action: Bind | ReadPod, why: str) -> BindRefused:
     """Return the refusal of a Binding after too many tries; its pod was read and is not bound."""
     return BindRefused(action.pod.uid, action.node, BindRefusal.UNAVAILABLE, why)
 

@@ -21,7 +21,7 @@ from aischeduler.kube.schema_types import (
     switch,
 )
 from aischeduler.model.names import DEFAULT_POOL, POOL_KEY, POOL_NAME_LENGTH_MAX
-from aischeduler.model.pool import MakeRoom, Placement, ReclaimPolicy
+from aischeduler.model.pool import MakeRoom, PlacementStrategy, ReclaimPolicy
 
 POOLS_NAMED_MAX: Final = 256
 """How many lenders a pool may name."""
@@ -93,7 +93,7 @@ def _spec() -> Schema:
             "Which of the nodes that fit is preferred. Spread: the emptiest. Pack: the fullest, which keeps whole "
             "machines free. Fragmentation: the one where the fewest free GPUs become useless to pods that ask for "
             "several. Absent: pods that ask for GPUs pack, all others spread.",
-            enum=[str(placement) for placement in Placement],
+            enum=[str(placement) for placement in PlacementStrategy],
         ),
     )
 
@@ -168,7 +168,8 @@ def _status() -> Schema:
         conditions=conditions(
             "What is true of the pool now.",
             "What the condition says: Ready (the pool takes part in scheduling as its spec says), Accepted (the spec "
-            "is understood and in force) or Conflict (other pools select the same nodes; the message names one).",
+            "is understood and in force), Conflict (other pools select the same nodes; the message names one) or "
+            "NodesMissing (no node matches the nodeSelector; the message shows it).",
         ),
     )
 

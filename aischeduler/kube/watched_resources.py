@@ -36,8 +36,6 @@ from aischeduler.kube.meta_types import Metadata, Page, WatchEvent
 from aischeduler.model.events import (
     BudgetGone,
     BudgetSeen,
-    ClaimGone,
-    ClaimSeen,
     Event,
     NamespaceGone,
     NodeGone,
@@ -46,6 +44,8 @@ from aischeduler.model.events import (
     PodSeen,
     PoolGone,
     PoolSeen,
+    VolumeClaimGone,
+    VolumeClaimSeen,
     VolumeGone,
     VolumeSeen,
 )
@@ -241,8 +241,8 @@ def claims() -> WatchedResource[ClaimDocument]:
         watch_event_decoder=msgspec.json.Decoder(WatchEvent[ClaimDocument]),
         page_decoder=msgspec.json.Decoder(Page[ClaimDocument]),
         object_decoder=msgspec.json.Decoder(ClaimDocument),
-        seen_event=lambda document: ClaimSeen(read_claim(document)),
-        gone_event=lambda namespace, name, _uid: ClaimGone(namespace, name),
+        seen_event=lambda document: VolumeClaimSeen(read_claim(document)),
+        gone_event=lambda namespace, name, _uid: VolumeClaimGone(namespace, name),
         rarely_changes=True,
     )
 

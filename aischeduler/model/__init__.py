@@ -1,1 +1,1 @@
-"""Values: what pods, nodes and pools are, what can happen and what can be asked for; knows nothing above it."""
+"""Values: pods, nodes, Pools, events and actions. It imports no other package of the scheduler."""

@@ -1,8 +1,8 @@
-"""Everything the core can ask for: the closed union that shells perform.
+"""Actions: everything that the engine asks a shell to do, as a closed union.
 
-Laws:
-- An action is complete: a shell needs nothing but the action to perform it.
-- Every action on a pod names the decision it comes from, so that one line of log tells one decision.
+Invariants:
+- An action is complete: a shell needs nothing else to perform it.
+- Every action on a pod names its decision, so that one line of the log shows one decision.
 """
 
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ from aischeduler.model.selectors import LabelSelector
 
 
 class Bind(msgspec.Struct, frozen=True):
-    """Write the node into the pod by a Binding that carries its uid and our marks.
+    """Bind the pod to the node by a Binding with the pod's uid and our annotations.
 
-    `pool` is the pool whose node it is, `home_pool` the pod's own: where they differ, the pod is on loan. The pod
-    counts on the node from now on. `waited_seconds` is since it was first seen, over `attempts` tries.
+    `pool` is the pool of the node, `home_pool` the pod's own pool: where they differ, the pod is on loan. The pod
+    counts on the node from now on. `waited_seconds` is the time since the pod was first seen, over `attempts`.
     """
 
     pod: Pod
@@ -34,15 +34,15 @@ class Bind(msgspec.Struct, frozen=True):
 
     @property
     def borrowed(self) -> bool:
-        """Say whether the node belongs to another pool than the pod's own."""
+        """Return whether the node belongs to another pool than the pod's own."""
         return self.pool != self.home_pool
 
 
 @dataclass(frozen=True, slots=True)
 class ReportWaiting:
-    """Tell the user why a pod waits: the FailedScheduling event and the PodScheduled condition.
+    """Write why a pod waits into a FailedScheduling event and the PodScheduled condition.
 
-    `pool` is the one in which it was tried, `home_pool` the pod's own.
+    `pool` is the pool in which the pod was tried, `home_pool` the pod's own pool.
     """
 
     pod: Pod
@@ -52,42 +52,42 @@ class ReportWaiting:
     decision: str
 
 
-class Cause(StrEnum):
+class EvictionCause(StrEnum):
     """Why a pod is evicted."""
 
     PREEMPTED = "Preempted"
     """A home pod of higher priority needs the room of another home pod."""
     RECLAIMED = "Reclaimed"
-    """A home pod needs room that was lent."""
+    """A home pod needs lent room."""
     LOAN_ENDED = "LoanEnded"
-    """The lender's spec allows the loan no more, and its reclaimPolicy is Evict."""
+    """The lender's spec no longer allows the loan, and its reclaimPolicy is Evict."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """Evict a pod: first its DisruptionTarget condition, then the delete with its uid, then a Preempted event.
+    """Evict a pod: write its DisruptionTarget condition, delete it by uid, then write a Preempted event.
 
-    `pool` is the pool whose `node` it is on, `home_pool` the victim's own. `beneficiary` gets the room; None where
-    the loan ends by the lender's spec.
+    `pool` is the pool of `node`, `home_pool` the victim's own pool. `beneficiary` is the pod that gets the room; None
+    where the loan ends by the lender's spec.
     """
 
     victim: Pod
     node: str
     pool: str
     home_pool: str
-    cause: Cause
+    cause: EvictionCause
     beneficiary: Pod | None
     decision: str
 
     @property
     def message(self) -> str:
-        """Return the sentence of the victim's event."""
+        """Return the message of the victim's event."""
         if self.beneficiary is None:
-            why = "it does not share any more, or its lendingLimit went down"
-            return f"Evicted from node {self.node}: the pool {self.pool} lends this room no more; {why}"
-        reclaimed = self.cause is Cause.RECLAIMED
+            why = "it stopped sharing, or its lendingLimit was lowered"
+            return f"Evicted from node {self.node}: the pool {self.pool} no longer lends this room: {why}"
+        reclaimed = self.cause is EvictionCause.RECLAIMED
         pool = f"pool {self.pool}"
-        why = f"{pool} took back lent room" if reclaimed else f"its priority is higher than this pod's in {pool}"
+        why = f"{pool} reclaimed lent room" if reclaimed else f"its priority is higher than this pod's in {pool}"
         by = self.beneficiary
         return f"Preempted by {by.namespace}/{by.name} ({by.uid}) on node {self.node}: {why}"
 
@@ -103,11 +103,11 @@ class Nominate:
 
 
 @dataclass(frozen=True, slots=True)
-class Settle:
-    """Read this pod: its Binding was accepted or sent long ago and the watch has not shown it.
+class ReadPod:
+    """Read this pod: its Binding was sent long ago, and the watch has not shown the pod on its node.
 
-    Where it is `evicted`, it is its eviction that was asked for long ago and of which nothing was heard. A pod that is
-    read and does not terminate is then told as `EvictRefused`.
+    With `evicted` its eviction was requested long ago, and nothing was heard of it. If the pod does not terminate, the
+    answer is `EvictRefused`.
     """
 
     pod: Pod
@@ -118,23 +118,23 @@ class Settle:
 
 @dataclass(frozen=True, slots=True)
 class ReadPool:
-    """Read the Pool of this name: pods name it, and its watch has not shown it. `PoolRead` is the answer."""
+    """Read the Pool of this name: pods name it, and the watch has not shown it. `PoolRead` is the answer."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class ListPools:
-    """List the Pools: one that its watch has not shown may own a new node. `PoolsListed` is the answer."""
+    """List the Pools: a Pool that the watch has not shown may own a new node. `PoolsListed` is the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refresh:
-    """Make sure that nothing unseen speaks against an eviction in a pool. `Refreshed` is the answer.
+    """Read everything that an eviction in a pool depends on. `Refreshed` is the answer.
 
-    What is read is the Pools, the disruption budgets, and the pool's nodes: those that `selector` matches, or all where
-    it is None; `nodes` are those that we know. With `namespaces` these count, too. A change of `pod`, of which the
-    watch of pods has to tell, shows that this watch is up to date.
+    That is the Pools, the disruption budgets, and the pool's nodes: the nodes that `selector` matches, or all nodes
+    where it is None. `nodes` are the nodes that the engine knows. With `namespaces` the namespaces are read too. A
+    change of `pod`, which the watch of pods must show, proves that this watch is up to date.
     """
 
     pool: str
@@ -146,7 +146,7 @@ class Refresh:
 
 @dataclass(frozen=True, slots=True)
 class ObjectRef:
-    """An object to speak about; `namespace` is empty for cluster-scoped ones."""
+    """The object of an event; `namespace` is empty for a cluster-scoped object."""
 
     kind: str
     name: str
@@ -156,7 +156,7 @@ class ObjectRef:
 
 @dataclass(frozen=True, slots=True)
 class Warn:
-    """Put a Warning event on an object, once."""
+    """Write a Warning event about an object, once."""
 
     about: ObjectRef
     reason: EventReason
@@ -175,7 +175,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class ReportPool:
-    """Write this status into the Pool; `generation` is the spec that it speaks of."""
+    """Write this status into the Pool; `generation` is that of the spec that the status describes."""
 
     name: str
     uid: str
@@ -186,17 +186,17 @@ class ReportPool:
 
 @dataclass(frozen=True, slots=True)
 class CreatePool:
-    """Create a Pool object of this name, unless there is one; in its spec these `switches` are on and nothing else."""
+    """Create a Pool of this name unless it exists; its spec sets these `switches` to true and nothing else."""
 
     name: str
     switches: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class TellTurned:
-    """Tell the log that `count` running pods became loans of `pool`, or came home to it, by an edit of whatever it was.
+class LogLoanChange:
+    """Log that an edit made `count` running pods loans of `pool`, or home pods of `pool`.
 
-    `home_pool` is their own pool; where it is `pool`, they came home. `pods` are they, or none where they are too many.
+    `home_pool` is their own pool; where it equals `pool`, they became home pods. `pods` is empty where `count` is high.
     """
 
     pool: str
@@ -206,45 +206,45 @@ class TellTurned:
 
 
 @dataclass(frozen=True, slots=True)
-class TellEdited:
-    """Tell the log which fields of a Pool's spec were edited: each is a few words."""
+class LogPoolEdit:
+    """Log which fields of a Pool's spec were edited; each change is a few words."""
 
     name: str
     changes: tuple[str, ...]
 
 
 class Step(StrEnum):
-    """In which step of the scheduler an exception was raised."""
+    """The step of the scheduler in which an exception was raised."""
 
     ATTEMPT = "attempt"
-    """A pod was tried."""
+    """An attempt to schedule a pod."""
     EVENT = "event"
-    """Something that happened was taken in."""
+    """Handling an event."""
     WAKING = "waking"
-    """A waiting pod was judged for room that came free."""
+    """Checking whether a waiting pod can use free room."""
     TIME = "time"
-    """What was put off until now was done."""
+    """Running work that was due."""
     SETTLE = "settle"
-    """Pods were chosen that are to be read."""
+    """Choosing pods to read."""
     STATUS = "status"
-    """The statuses of Pools were made."""
+    """Computing the status of Pools."""
     LOANS = "loans"
-    """Loans were ended that a Pool no longer allows."""
+    """Ending loans that a Pool no longer allows."""
     REASONS = "reasons"
-    """Parked pods were told anew why they wait."""
+    """Updating the reasons of parked pods."""
     QUEUE = "queue"
-    """A pod was taken out of a queue, or moved in it."""
+    """Popping a pod from a queue, or moving it there."""
     LENDING = "lending"
-    """Room was offered to pods of other pools, or sought there."""
+    """Offering room to pods of other pools, or searching for lenders."""
     RECOVERY = "recovery"
-    """An exception in another step was recovered from."""
+    """Recovering from an exception in another step."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportInternalError:
-    """Log an exception of the scheduler itself, with its `traceback`, the last part of a long one.
+    """Log an exception of the scheduler itself with its `traceback`, of a long one the last part.
 
-    `doing` says in words what was done, in the loop of which `pool`; `pod` is the one that it was done for, if any.
+    `doing` describes the step in words, `pool` is the pool in whose loop it ran, `pod` the pod that it ran for, if any.
     """
 
     step: Step
@@ -261,14 +261,14 @@ Action = (
     | ReportWaiting
     | Evict
     | Nominate
-    | Settle
+    | ReadPod
     | ReadPool
     | ListPools
     | Refresh
     | Warn
     | ReportPool
     | CreatePool
-    | TellTurned
-    | TellEdited
+    | LogLoanChange
+    | LogPoolEdit
     | ReportInternalError
 )

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets as a scheduler sees them."""
+"""The part of a PodDisruptionBudget that scheduling reads."""
 
 from dataclasses import dataclass
 
@@ -8,10 +8,10 @@ from aischeduler.model.selectors import LabelSelector
 
 @dataclass(frozen=True, slots=True)
 class DisruptionBudget:
-    """How many of the pods that `selector` matches may be evicted now, by the budget's own status.
+    """A PodDisruptionBudget: its status allows this many evictions of the pods that `selector` matches.
 
-    `selector` None, or one without requirements, protects nothing here: kube-scheduler skips such budgets too.
-    `disrupted` are the names of pods whose eviction the budget has already counted.
+    `selector` None, or without requirements, protects no pod: kube-scheduler skips such budgets too.
+    `disrupted` are the names of the pods whose eviction the status already counts.
     """
 
     namespace: str
@@ -22,7 +22,7 @@ class DisruptionBudget:
     disrupted: frozenset[str] = frozenset()
 
     def covers(self, pod: Pod) -> bool:
-        """Say whether evicting this pod would use up a disruption."""
+        """Return whether evicting this pod uses up a disruption of the budget."""
         return (
             pod.namespace == self.namespace
             and self.selector is not None

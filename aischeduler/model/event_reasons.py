@@ -1,15 +1,15 @@
-"""The reasons of the Events and conditions that we write: one word each, for programs and alerts.
+"""The reasons of the Events and conditions that the scheduler writes: one word each, for programs and alerts.
 
-Law: what is not named here is not written; docs/events.md explains every one, and a test compares.
+Invariant: only these reasons are written; docs/events.md explains each, and a test compares.
 
-Source: Kubernetes events.k8s.io/v1 and conditions; those that kube-scheduler has too are its words.
+Source: Kubernetes events.k8s.io/v1 and conditions; reasons that kube-scheduler has too keep its words.
 """
 
 from enum import StrEnum
 
 
 class EventReason(StrEnum):
-    """Why an Event was written."""
+    """The reason of an Event."""
 
     SCHEDULED = "Scheduled"
     PREEMPTED = "Preempted"
@@ -23,12 +23,12 @@ class EventReason(StrEnum):
 
     @property
     def type(self) -> str:
-        """Return Normal for what is as it should be, else Warning."""
+        """Return the type of the Event: Normal or Warning."""
         return "Normal" if self in (EventReason.SCHEDULED, EventReason.PREEMPTED) else "Warning"
 
 
 class ConditionReason(StrEnum):
-    """Why a condition of a Pool or a pod is as it is."""
+    """The reason of a condition of a Pool or a pod."""
 
     SCHEDULING = "Scheduling"
     NOT_ACCEPTED = "NotAccepted"
@@ -36,5 +36,8 @@ class ConditionReason(StrEnum):
     INVALID_SPEC = "InvalidSpec"
     NO_CONFLICT = "NoConflict"
     NODES_CLAIMED_TWICE = "NodesClaimedTwice"
+    NODES_MATCHED = "NodesMatched"
+    NO_NODE_SELECTOR = "NoNodeSelector"
+    NO_NODE_MATCHED = "NoNodeMatched"
     UNSCHEDULABLE = "Unschedulable"
     PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"

@@ -1,10 +1,10 @@
-"""Everything that can happen: the closed union that shells hand to the core.
+"""Events: everything that a shell tells the engine, as a closed union.
 
-Laws:
-- `…Seen` carries an object as it now is, new or changed; seeing the same twice changes nothing.
-- `…Gone` ends what its name or uid stood for; for something unknown it changes nothing.
-- A bind has exactly one outcome, and only a definite one: what is unknown stays with the shell until it is settled.
-  That it was accepted is no event of its own: the pod is assumed, and `PodSeen` shows it on its node.
+Invariants:
+- `…Seen` carries an object as it is now, new or changed; the same object twice changes nothing.
+- `…Gone` ends the object of this name or uid; for an unknown object it changes nothing.
+- A bind has one outcome, and a definite one: the shell keeps an unclear outcome until a read decides it. An accepted
+  bind is no event: the pod is assumed, and `PodSeen` shows it on its node.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from aischeduler.model.volumes import Volume, VolumeClaim
 
 @dataclass(frozen=True, slots=True)
 class PodSeen:
-    """A pod as it now is."""
+    """A pod as it is now."""
 
     pod: Pod
 
@@ -34,7 +34,7 @@ class PodGone:
 
 @dataclass(frozen=True, slots=True)
 class NodeSeen:
-    """A node as it now is."""
+    """A node as it is now."""
 
     node: Node
 
@@ -48,40 +48,40 @@ class NodeGone:
 
 @dataclass(frozen=True, slots=True)
 class PoolSeen:
-    """A Pool object as it now is."""
+    """A Pool as it is now."""
 
     pool: Pool
 
 
 @dataclass(frozen=True, slots=True)
 class PoolGone:
-    """No Pool object of this name exists any more."""
+    """No Pool of this name exists any more."""
 
     name: str
 
 
 class BindRefusal(StrEnum):
-    """Why a Binding came to nothing, by what has to follow."""
+    """Why a Binding failed, by what follows."""
 
     GONE = "Gone"
-    """The pod of this uid no longer exists (404, or a 409 about the uid): free the room, never retry."""
+    """The pod of this uid no longer exists (404, or 409 for another uid): free the room, never retry."""
     TAKEN = "Taken"
-    """The pod is bound to another node (409): free the room, the watch tells where it is."""
+    """The pod is bound to another node (409): free the room; the watch shows the node."""
     HELD = "Held"
-    """The pod is terminating or gated (409): free the room, wait for its next change."""
+    """The pod is terminating or gated (409): free the room, wait for a change of the pod."""
     INVALID = "Invalid"
-    """The API server will never take this (400, 422): free the room, wait for the pod to change."""
+    """The API server rejects this Binding for good (400, 422): free the room, wait for a change of the pod."""
     FORBIDDEN = "Forbidden"
-    """We may not bind (403): free the room, try again after a backoff."""
+    """The scheduler may not bind (403): free the room, retry with backoff."""
     UNAVAILABLE = "Unavailable"
-    """The request failed and the pod was read to be unbound (429, 5xx, timeouts): free the room, retry with backoff."""
+    """The request failed (429, 5xx, timeout), and a read shows the pod unbound: free the room, retry with backoff."""
     STALE = "Stale"
-    """It was not sent: its node is gone, or it had waited too long: free the room, decide anew at once."""
+    """It was not sent, because its node is gone or it waited too long: free the room, decide again at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class BindRefused:
-    """Our Binding of this pod to this node failed for good; `message` is the server's."""
+    """The Binding of this pod to this node failed for good; `message` is the server's."""
 
     uid: str
     node: str
@@ -91,7 +91,7 @@ class BindRefused:
 
 @dataclass(frozen=True, slots=True)
 class BudgetSeen:
-    """A PodDisruptionBudget as it now is."""
+    """A PodDisruptionBudget as it is now."""
 
     budget: DisruptionBudget
 
@@ -106,7 +106,7 @@ class BudgetGone:
 
 @dataclass(frozen=True, slots=True)
 class NamespaceSeen:
-    """A namespace as it now is: pools may allow only pods from some, by their labels."""
+    """A namespace as it is now: a Pool may allow pods from some namespaces only, by their labels."""
 
     name: str
     labels: Labels
@@ -120,14 +120,14 @@ class NamespaceGone:
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimSeen:
-    """A PersistentVolumeClaim as it now is."""
+class VolumeClaimSeen:
+    """A PersistentVolumeClaim as it is now."""
 
     claim: VolumeClaim
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimGone:
+class VolumeClaimGone:
     """No PersistentVolumeClaim of this name exists any more."""
 
     namespace: str
@@ -136,7 +136,7 @@ class ClaimGone:
 
 @dataclass(frozen=True, slots=True)
 class VolumeSeen:
-    """A PersistentVolume as it now is."""
+    """A PersistentVolume as it is now."""
 
     volume: Volume
 
@@ -148,31 +148,31 @@ class VolumeGone:
     name: str
 
 
-class Spared(StrEnum):
+class EvictRefusal(StrEnum):
     """Why a victim was not evicted."""
 
     BUDGET = "Budget"
-    """A disruption budget forbids it now (429 of the Eviction API)."""
+    """A disruption budget forbids the eviction now (429 of the Eviction API)."""
     FORBIDDEN = "Forbidden"
-    """We may not (403)."""
+    """The scheduler may not evict (403)."""
     UNAVAILABLE = "Unavailable"
-    """The requests failed, for as often as they are tried."""
+    """Every try of the request failed."""
     LOST = "Lost"
-    """Nothing was heard of the eviction, and the pod was read long after: nobody has asked it to go."""
+    """Nothing was heard of the eviction, and a read long after shows that the pod does not terminate."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvictRefused:
-    """The pod of this uid was not evicted. That it is already gone is no refusal: the watch says so."""
+    """The pod of this uid was not evicted. A pod that is already gone is no refusal: the watch shows that."""
 
     uid: str
-    why: Spared
+    why: EvictRefusal
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class PoolRead:
-    """The Pool of this name was read, and was `found` or not; the one that was found has been told before."""
+    """The Pool of this name was read. Where it was `found`, a `PoolSeen` came before."""
 
     name: str
     found: bool
@@ -180,7 +180,7 @@ class PoolRead:
 
 @dataclass(frozen=True, slots=True)
 class PoolUnread:
-    """The Pool of this name could not be read yet; it is tried again. `message` says why."""
+    """The Pool of this name could not be read yet; the read is retried. `message` says why it failed."""
 
     name: str
     message: str
@@ -188,19 +188,19 @@ class PoolUnread:
 
 @dataclass(frozen=True, slots=True)
 class PoolsListed:
-    """Every Pool has been told as it was when the list was asked for, or later."""
+    """A `PoolSeen` came for every Pool, no older than the request for the list."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refreshed:
-    """All that an eviction in this pool depends on has been told as it was a moment ago."""
+    """Events came for everything that an eviction in this pool depends on, as it was a moment ago."""
 
     pool: str
 
 
 @dataclass(frozen=True, slots=True)
 class RefreshFailed:
-    """It is not known whether all that an eviction in this pool depends on has been told. `message` says why."""
+    """The refresh of this pool failed; `message` says why."""
 
     pool: str
     message: str
@@ -218,8 +218,8 @@ Event = (
     | BudgetGone
     | NamespaceSeen
     | NamespaceGone
-    | ClaimSeen
-    | ClaimGone
+    | VolumeClaimSeen
+    | VolumeClaimGone
     | VolumeSeen
     | VolumeGone
     | BindRefused

@@ -1,4 +1,4 @@
-"""Every name that we share with the outside: API group, annotations, resources."""
+"""The names that other programs share: API group, annotations, resources."""
 
 from typing import Final
 
@@ -7,20 +7,20 @@ VERSION: Final = "v1alpha1"
 SCHEDULER_NAME: Final = "ai-scheduler"
 
 POOL_KEY: Final = "resource.aibee.cn/pool"
-"""Annotation (or label) by which a pod names its home pool."""
+"""The annotation (or label) that names a pod's home pool."""
 POOL_NAME_LENGTH_MAX: Final = 253
-"""Longest possible object name; a longer annotation cannot name a pool."""
+"""The longest name of an object; a longer annotation names no Pool."""
 DEFAULT_POOL: Final = "default"
 
 MARK_PREFIX: Final = "scheduling.resource.aibee.cn/"
-"""Prefix of what we write on a bound pod. Marks inform; no decision trusts them."""
+"""The prefix of the annotations on a bound pod. They inform people; no decision reads them."""
 MARK_HOME_POOL: Final = MARK_PREFIX + "home-pool"
 MARK_POOL: Final = MARK_PREFIX + "pool"
 MARK_BORROWED: Final = MARK_PREFIX + "borrowed"
-"""Is "true" on a loan, and absent otherwise."""
+"""Is "true" on a pod on loan, absent on others."""
 MARK_DECISION: Final = MARK_PREFIX + "decision"
 MARK_EPOCH: Final = MARK_PREFIX + "epoch"
-"""The term of the leader that bound the pod; absent where schedulers are not elected."""
+"""The term of the leader that bound the pod; absent without leader election."""
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"

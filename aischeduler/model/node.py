@@ -1,4 +1,4 @@
-"""Nodes as a scheduler sees them."""
+"""The part of a Node that scheduling reads."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,9 +22,9 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node. Two equal nodes are the same to every decision: heartbeats change nothing here.
+    """One node. Equal nodes are the same to every decision: heartbeats change nothing here.
 
-    `invalid` names the fields that could not be read (their amounts count as zero); else empty.
+    `invalid` names the fields that could not be read, whose amounts count as zero; else it is empty.
     """
 
     name: str

@@ -1,21 +1,21 @@
-"""Pods as a scheduler sees them: a small record each, and one shared `PodSpec` for all that are alike."""
+"""The part of a Pod that scheduling reads; pods with the same scheduling fields share one `PodSpec`."""
 
 from dataclasses import dataclass
 from typing import Final
 
 from msgspec import Struct
 
-from aischeduler.model.resources import Request
-from aischeduler.model.selectors import Labels, NodeTerm, PreferredTerm
-from aischeduler.model.unsupported_constraints import Constraint, PodTerm
-from aischeduler.model.volumes import ClaimUse
+from aischeduler.model.resources import PodRequest
+from aischeduler.model.selectors import Labels, NodeSelectorTerm, PreferredSchedulingTerm
+from aischeduler.model.unsupported_constraints import Constraint, PodAffinityTerm
+from aischeduler.model.volumes import VolumeClaimUse
 
 PENDING: Final = "Pending"
 RUNNING: Final = "Running"
 FINISHED: Final = frozenset(("Succeeded", "Failed"))
 
 CRITICAL_PRIORITY: Final = 2_000_000_000
-"""Pods of this priority or more keep the cluster itself running; they are never evicted."""
+"""Pods of this priority or higher are system-critical and never evicted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,39 +39,37 @@ class HostPort:
 
 @dataclass(frozen=True, slots=True)
 class PodSpec:
-    """The part of a pod that decides where it may run. Equal specs form one class.
+    """The fields of a pod that decide where it may run. Pods with equal specs form one class.
 
     `key` identifies the spec: equal keys mean equal specs, so that classes are found without comparing fields.
-    `required` is None where the pod requires nothing; an empty tuple matches no node.
-    `node_name` is the node that a pod asks for by name before it is placed; bound pods leave it empty.
-    `invalid` is the reason why no node can ever be right (a malformed quantity), naming the field; else empty.
-    `unsupported_constraints` are hard constraints that no rule looks at: they hold the pod, or it is warned of them.
-    `anti_affinity` are the required terms about pods that must not be near it: on a node they hold others.
+    `required` is None where the pod requires no term; an empty tuple matches no node.
+    `invalid` says why no node fits (a malformed quantity), with the field; else it is empty.
+    `unsupported_constraints` are hard constraints that no plugin checks: the pod is held, or a warning is written.
+    `anti_affinity` are the required anti-affinity terms: while the pod is on a node, they hold the pods they match.
     """
 
     key: bytes
-    request: Request
+    request: PodRequest
     node_selector: tuple[tuple[str, str], ...] = ()
-    required: tuple[NodeTerm, ...] | None = None
-    preferred: tuple[PreferredTerm, ...] = ()
+    required: tuple[NodeSelectorTerm, ...] | None = None
+    preferred: tuple[PreferredSchedulingTerm, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     host_ports: tuple[HostPort, ...] = ()
-    node_name: str = ""
     invalid: str = ""
     unsupported_constraints: tuple[Constraint, ...] = ()
-    anti_affinity: tuple[PodTerm, ...] = ()
+    anti_affinity: tuple[PodAffinityTerm, ...] = ()
 
 
 class Pod(Struct, frozen=True, gc=False):
-    """One pod; a struct, because each word about a pod makes one, and a struct is made in a fifth of the time.
+    """One pod; a struct, because every event of a pod makes one, and a struct takes a fifth of the time to make.
 
-    `node_name` is empty until it is bound; `pool` is the home that it names, printable, or empty.
+    `node_name` is empty until the pod is bound; `pool` is the name of its home pool, printable, or empty.
 
     `created_seconds` is its creationTimestamp and `started_seconds` its status.startTime, in unix seconds, 0 where
     absent; `gates` are the names of its scheduling gates. `preempts` is False for preemptionPolicy Never. `guarded`
-    pods are of a DaemonSet or mirror a static pod: evicting one frees nothing. `nominated_node` is what its status
-    says; `grace_seconds` how long a terminating pod may take; `claims` are the volume claims that it uses.
-    `said_to_wait` tells that the status of a pod without a node says so (PodScheduled is False), and since when.
+    pods belong to a DaemonSet or mirror a static pod: evicting one frees no room. `nominated_node` is the field of
+    its status; `grace_seconds` is the grace period of a terminating pod. `volume_claims` are the claims that it uses.
+    `said_to_wait` is True where the pod has no node and its condition PodScheduled is False.
     """
 
     uid: str
@@ -92,15 +90,15 @@ class Pod(Struct, frozen=True, gc=False):
     started_seconds: int = 0
     nominated_node: str = ""
     grace_seconds: int = 0
-    claims: tuple[ClaimUse, ...] = ()
+    volume_claims: tuple[VolumeClaimUse, ...] = ()
     said_to_wait: bool = False
 
     @property
     def critical(self) -> bool:
-        """A system-critical pod is never evicted."""
+        """Whether the pod is system-critical; such a pod is never evicted."""
         return self.priority >= CRITICAL_PRIORITY
 
     @property
     def finished(self) -> bool:
-        """A finished pod uses nothing and waits for nothing."""
+        """Whether the pod has Succeeded or Failed; such a pod uses nothing and does not wait."""
         return self.phase in FINISHED

@@ -1,4 +1,4 @@
-"""Pools: nodes that one business owns."""
+"""Pools: the nodes of one team, and how it shares them."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -7,50 +7,50 @@ from aischeduler.model.resources import ResourceList
 from aischeduler.model.selectors import LabelSelector
 
 
-class Placement(StrEnum):
-    """Which of the nodes that fit a pool prefers."""
+class PlacementStrategy(StrEnum):
+    """Which of the nodes that fit a Pool prefers."""
 
     SPREAD = "Spread"
     """The emptiest first."""
     PACK = "Pack"
     """The fullest first."""
     FRAGMENTATION = "Fragmentation"
-    """First where the fewest GPUs become useless to the jobs that ask for several of them."""
+    """The node first on which the fewest GPUs become useless to jobs of several GPUs."""
 
 
 class MakeRoom(StrEnum):
-    """What a home pod that fits nowhere in its pool tries first."""
+    """What a home pod that fits on no node of its pool tries first."""
 
     PREEMPT_THEN_BORROW = "PreemptThenBorrow"
     BORROW_THEN_PREEMPT = "BorrowThenPreempt"
 
 
 class ReclaimPolicy(StrEnum):
-    """When lent room is taken back."""
+    """When the pool takes lent room back."""
 
     ON_DEMAND = "OnDemand"
     """When a pod of the pool needs it."""
     EVICT = "Evict"
-    """Also as soon as the spec allows the loan no more."""
+    """Also as soon as the spec no longer allows the loan."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
     """One Pool object.
 
-    `selector` None owns no nodes. `placement` None chooses by what a pod asks for: GPU pods pack, others spread.
-    `borrowing_pools` are the only ones that its pods may borrow from; None: all. Limits bound, resource by resource,
-    what all running loans ask for; what they do not name is unlimited. `make_room` None: as the scheduler's profile
-    says. `allowed_namespaces` None: all.
-    `invalid` says why the spec is refused, naming the field; such a pool owns no nodes. `generation` is the
-    version of the spec that conditions speak of.
+    A Pool whose `selector` is None owns no nodes. With `placement` None, GPU pods are packed and others spread.
+    `borrowing_pools` are the pools that its pods may borrow from; None means all. A limit bounds the sum of what all
+    running loans ask for, per resource; a resource that it does not name is unlimited. With `make_room` None the
+    scheduler's profile decides. `allowed_namespaces` None means all.
+    `invalid` says why the spec is refused, with the field; such a Pool owns no nodes. `generation` is the version of
+    the spec that the conditions describe.
     """
 
     name: str
     uid: str = ""
     generation: int = 0
     selector: LabelSelector | None = None
-    placement: Placement | None = None
+    placement: PlacementStrategy | None = None
     disable_preemption: bool = False
     disable_borrowing: bool = False
     disable_sharing: bool = False

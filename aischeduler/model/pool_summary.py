@@ -1,23 +1,23 @@
-"""What a pool has, uses, lends and waits for, in numbers."""
+"""The numbers of a pool: what it has, uses and lends, and what waits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 GPU: Final = "gpu"
-"""The name under which the amounts of all GPU resources are summed up, beside their own names."""
+"""The name of the sum of all GPU resources, beside their own names."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoolSummary:
-    """One pool in numbers: cpu in milli, memory and ephemeral-storage in bytes, everything else in units.
+    """The numbers of one pool: cpu in milli, memory and ephemeral-storage in bytes, everything else in units.
 
-    Amounts go by resource name; `pods` counts pods, or pod slots where it is capacity and allocatable; GPU sums up
-    all GPU resources. Every mapping has cpu, memory, ephemeral-storage, pods and GPU; others where they are not 0.
+    Amounts are by resource name. `pods` counts pods, in capacity and allocatable the pods that nodes take; GPU is the
+    sum of all GPU resources. Every mapping has cpu, memory, ephemeral-storage, pods and GPU; others where not 0.
     used = own + shared + system: what unfinished pods on its nodes ask for, as home pods, as borrowers, and as pods of
-    other schedulers. `borrowed` is what its own pods ask for on nodes of others; free = allocatable - used - claims,
-    never below 0; `pending` what waits in its queue, borrowers there included, gated pods not. The switches say what
-    is in force: none is on where the spec is refused, nor preemption where nobody in the cluster may preempt.
+    other schedulers. `borrowed` is what its own pods ask for on nodes of other pools; free = allocatable - used -
+    claims, never below 0; `pending` is what the pods in its queue ask for, with borrowers, without gated pods. The
+    switches show what is in force: none where the spec is refused, preemption only where the scheduler allows it.
     """
 
     name: str

@@ -1,8 +1,8 @@
-"""Quantities of Kubernetes, read exactly.
+"""Kubernetes quantities, parsed exactly.
 
-Laws:
+Invariants:
 - No float: a quantity is an integer count of nano-units, rounded up as the API server does.
-- What the API server would refuse is refused here, with the text in the message.
+- A text that the API server rejects is rejected here, with the text in the message.
 
 Source: k8s.io/apimachinery, resource.Quantity (syntax and canonical form).
 """
@@ -12,7 +12,7 @@ from typing import Final
 
 NANO: Final = 10**9
 EXPONENT_MAX: Final = 30
-"""Larger powers of ten describe nothing that exists and would let a few bytes cost much memory."""
+"""No real amount has a larger power of ten, and a short text with one would take much memory."""
 
 _SYNTAX = re.compile(
     r"([+-]?)([0-9]+\.?[0-9]*|\.[0-9]+)(?:(Ki|Mi|Gi|Ti|Pi|Ei)|(n|u|m|k|M|G|T|P|E)|[eE]([+-]?[0-9]{1,9}))?", re.ASCII
@@ -29,7 +29,7 @@ class QuantityError(ValueError):
 def parse_nano(text: str) -> int:
     """Return the quantity in nano-units, rounded up to whole ones (away from zero).
 
-    Raises QuantityError for what the API server refuses and for exponents beyond 30.
+    Raises QuantityError for a text that the API server rejects, and for exponents beyond 30.
     """
     found = _SYNTAX.fullmatch(text) if len(text) <= _DIGITS_MAX else None
     if found is None:
@@ -59,8 +59,8 @@ def parse_units(text: str) -> int:
 def canonical(text: str) -> str:
     """Return the form that the API server stores: no fraction, the largest suffix that divides.
 
-    A binary quantity below 1024, or with a fraction of a unit, falls back to decimal suffixes. What needs no other
-    number and no other suffix stays as it is written (+1, 007, 1E3).
+    A binary quantity below 1024, or with a fraction of a unit, gets a decimal suffix. A text whose number and suffix
+    stay the same keeps its form (+1, 007, 1E3).
     """
     nano = parse_nano(text)
     form = _canonical(text, nano)
@@ -82,7 +82,7 @@ def _canonical(text: str, nano: int) -> str:
 
 
 def shorten(text: str, length: int = 40) -> str:
-    """Quote a user's text for a message: escaped, and cut when long."""
+    """Quote a user's text for a message: escaped, and cut where it is long."""
     return ascii(text if len(text) <= length else text[:length] + "...")
 
 

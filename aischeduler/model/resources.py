@@ -1,8 +1,8 @@
-"""Amounts of resources, and what a pod asks for.
+"""Resource amounts, and the requests of a pod.
 
-Laws:
+Invariants:
 - Amounts are integers: CPU in thousandths of a core, everything else in whole units (bytes, devices, pods).
-- Limits never matter to a scheduler.
+- Resource limits play no part in scheduling.
 
 Source: k8s.io/component-helpers/resource (PodRequests) and kube-scheduler's defaults for scoring.
 """
@@ -17,25 +17,25 @@ from aischeduler.model.quantity import QuantityError, parse_milli, parse_units
 ResourceList = Mapping[str, int]
 
 SCORE_CPU_MILLI: Final = 100
-"""What scores assume of a container that names no CPU."""
+"""The CPU that scores assume for a container without a CPU request."""
 SCORE_MEMORY_BYTES: Final = 200 * 1024 * 1024
-"""What scores assume of a container that names no memory."""
+"""The memory that scores assume for a container without a memory request."""
 
 
 @dataclass(frozen=True, slots=True)
-class Container:
-    """What one container asks for; a sidecar is an init container that keeps running."""
+class ContainerRequest:
+    """The requests of one container; a sidecar is an init container that keeps running."""
 
     requests: ResourceList
     sidecar: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """What a pod asks of a node.
+class PodRequest:
+    """The resource requests of a pod.
 
-    `amounts` decide whether it fits; `score_cpu_milli` and `score_memory_bytes` stand for it in scores, where
-    containers that ask for nothing count as small ones.
+    `amounts` decide whether it fits. Scores read `score_cpu_milli` and `score_memory_bytes`, where a container without
+    requests counts as a small one.
     """
 
     amounts: ResourceList
@@ -44,12 +44,12 @@ class Request:
 
     @property
     def taken(self) -> ResourceList:
-        """What the pod takes of a node: its amounts, and one place among the pods, whatever it says of those."""
+        """What the pod takes of a node: its amounts, and one of the node's `pods`, whatever its spec asks of those."""
         return {**self.amounts, PODS: 1}
 
 
-def parse_amounts(field: str, quantities: Mapping[str, str]) -> dict[str, int]:
-    """Read a resource list; raises QuantityError naming field and resource, also for an amount below zero."""
+def parse_resource_list(field: str, quantities: Mapping[str, str]) -> dict[str, int]:
+    """Parse a resource list; raises QuantityError with field and resource, also for an amount below zero."""
     amounts: dict[str, int] = {}
     for name, text in quantities.items():
         try:
@@ -63,21 +63,21 @@ def parse_amounts(field: str, quantities: Mapping[str, str]) -> dict[str, int]:
 
 
 def pod_request(
-    containers: Iterable[Container],
-    init_containers: Iterable[Container],
+    containers: Iterable[ContainerRequest],
+    init_containers: Iterable[ContainerRequest],
     pod_level: ResourceList,
     overhead: ResourceList,
-) -> Request:
-    """Sum up a pod: containers and sidecars, or the largest init step, then pod-level amounts, then overhead.
+) -> PodRequest:
+    """Compute the requests of a pod: the maximum of containers with sidecars and of each init step, plus overhead.
 
-    `init_containers` are in their order: a plain one runs beside the sidecars declared before it. Amounts that
-    `pod_level` names replace the sum.
+    `init_containers` are in their order: a plain init container runs beside the sidecars declared before it. Amounts
+    in `pod_level` replace the sum.
     """
     containers, init_containers = tuple(containers), tuple(init_containers)
     amounts = dict(_peak([c.requests for c in containers], init_containers))
     scored = _peak(
         [_scored(c.requests) for c in containers],
-        [Container(_scored(c.requests), sidecar=c.sidecar) for c in init_containers],
+        [ContainerRequest(_scored(c.requests), sidecar=c.sidecar) for c in init_containers],
     )
     amounts.update(pod_level)
     scored.update(pod_level)
@@ -85,15 +85,15 @@ def pod_request(
         amounts[name] = amounts.get(name, 0) + amount
         scored[name] = scored.get(name, 0) + amount
     kept = {name: amount for name, amount in sorted(amounts.items()) if amount > 0}
-    return Request(kept, scored.get(CPU, 0), scored.get(MEMORY, 0))
+    return PodRequest(kept, scored.get(CPU, 0), scored.get(MEMORY, 0))
 
 
 def _scored(requests: ResourceList) -> ResourceList:
     return {CPU: requests.get(CPU, SCORE_CPU_MILLI), MEMORY: requests.get(MEMORY, SCORE_MEMORY_BYTES)}
 
 
-def _peak(containers: Iterable[ResourceList], init_containers: Iterable[Container]) -> dict[str, int]:
-    """Return per resource the most that is asked at one time over the pod's life."""
+def _peak(containers: Iterable[ResourceList], init_containers: Iterable[ContainerRequest]) -> dict[str, int]:
+    """Return per resource the most that the containers request at one time over the pod's life."""
     running: dict[str, int] = {}
     for requests in containers:
         _add(running, requests)

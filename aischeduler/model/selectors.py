@@ -1,14 +1,14 @@
-"""Label and node selectors: read once, matched against one object's labels.
+"""Label and node selectors, and matching them against the labels of one object.
 
-Laws:
-- A selector that the API server would refuse raises SelectorError naming the field.
-- Matching one object is here; matching all nodes at once is `state.labels`, on the same requirements.
+Invariants:
+- A selector that the API server rejects raises SelectorError with the field.
+- `state.index` matches the same requirements against all nodes at once.
 
 Source: Kubernetes LabelSelector and NodeSelector.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -18,17 +18,19 @@ from aischeduler.model.quantity import shorten
 Labels = Mapping[str, str]
 
 NAME_FIELD: Final = "metadata.name"
-"""The one field that `matchFields` may name."""
+"""The only field that `matchFields` supports."""
 
 _VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?", re.ASCII)
 _KEY = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 _NO_KEY = "is not a label key, which is a name, or a prefix, a slash and a name"
 _NO_VALUE = "is not a label value, which is up to 63 letters, digits, '-', '_' and '.'"
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+_NAMED_MAX = 8
+"""The most requirements, and values of one requirement, that a text names; the others are counted."""
 
 
 class SelectorError(ValueError):
-    """A selector that no object can be matched against; the message names the field and quotes the text."""
+    """An invalid selector; the message names the field and quotes the text."""
 
 
 class Operator(StrEnum):
@@ -48,14 +50,14 @@ NODE_OPERATORS: Final = tuple(Operator)
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One comparison of one label; `values` are in the order of the object."""
+    """One requirement on one label; `values` are in the order of the object."""
 
     key: str
     operator: Operator
     values: tuple[str, ...] = ()
 
     def matches(self, labels: Labels) -> bool:
-        """Say whether the labels satisfy this requirement; a missing label satisfies NotIn."""
+        """Return whether the labels satisfy the requirement; a missing label satisfies NotIn."""
         value = labels.get(self.key)
         match self.operator:
             case Operator.IN:
@@ -70,38 +72,57 @@ class Requirement:
                 return value is not None and self.compares(value)
 
     def compares(self, value: str) -> bool:
-        """Compare as integers for Gt and Lt; a value that is no integer satisfies neither."""
+        """Return whether the value satisfies Gt or Lt, compared as integers; other values satisfy neither."""
         if not _INTEGER.fullmatch(value):
             return False
         bound = int(self.values[0])
         return int(value) > bound if self.operator is Operator.GT else int(value) < bound
 
+    def __str__(self) -> str:
+        """Return the requirement as `kubectl get --selector` takes it, of many values the first."""
+        values = f"({_first(self.values)})"
+        match self.operator:
+            case Operator.IN:
+                return f"{self.key}={self.values[0]}" if len(self.values) == 1 else f"{self.key} in {values}"
+            case Operator.NOT_IN:
+                return f"{self.key}!={self.values[0]}" if len(self.values) == 1 else f"{self.key} notin {values}"
+            case Operator.EXISTS:
+                return self.key
+            case Operator.DOES_NOT_EXIST:
+                return f"!{self.key}"
+            case Operator.GT | Operator.LT:
+                return f"{self.key}{'>' if self.operator is Operator.GT else '<'}{self.values[0]}"
+
 
 @dataclass(frozen=True, slots=True)
 class LabelSelector:
-    """All requirements must hold; none at all matches everything."""
+    """A label selector: all requirements must hold; without requirements it matches everything."""
 
     requirements: tuple[Requirement, ...]
 
     def matches(self, labels: Labels) -> bool:
-        """Say whether the labels satisfy every requirement."""
+        """Return whether the labels satisfy every requirement."""
         return all(requirement.matches(labels) for requirement in self.requirements)
+
+    def __str__(self) -> str:
+        """Return the selector as `kubectl get --selector` takes it, of many requirements the first; {} matches all."""
+        return _first([str(requirement) for requirement in self.requirements]) or "{}"
 
 
 @dataclass(frozen=True, slots=True)
-class NodeTerm:
-    """A node selector term: its expressions on labels and its fields on the node's name are ANDed."""
+class NodeSelectorTerm:
+    """A node selector term: its expressions on labels and its fields on the node name are ANDed."""
 
     expressions: tuple[Requirement, ...] = ()
     fields: tuple[Requirement, ...] = ()
 
     @property
     def empty(self) -> bool:
-        """An empty term matches no node."""
+        """Whether the term is empty; an empty term matches no node."""
         return not self.expressions and not self.fields
 
     def matches(self, name: str, labels: Labels) -> bool:
-        """Say whether the node of this name and these labels satisfies the term."""
+        """Return whether a node with this name and these labels satisfies the term."""
         return (
             not self.empty
             and all(requirement.matches(labels) for requirement in self.expressions)
@@ -110,15 +131,15 @@ class NodeTerm:
 
 
 @dataclass(frozen=True, slots=True)
-class PreferredTerm:
-    """A term with the weight (1 to 100) that a node gains by matching it."""
+class PreferredSchedulingTerm:
+    """A preferred term with its weight, 1 to 100."""
 
     weight: int
-    term: NodeTerm
+    term: NodeSelectorTerm
 
 
-def requirement(field: str, key: str, operator: str, values: tuple[str, ...]) -> Requirement:
-    """Check one expression of a node selector; `field` is its path, for the message."""
+def node_requirement(field: str, key: str, operator: str, values: tuple[str, ...]) -> Requirement:
+    """Validate one expression of a node selector; `field` is its path, for the message."""
     checked = _checked(field, key, operator, values, NODE_OPERATORS)
     if checked.operator not in (Operator.GT, Operator.LT):
         return checked
@@ -128,14 +149,19 @@ def requirement(field: str, key: str, operator: str, values: tuple[str, ...]) ->
 
 
 def label_requirement(field: str, key: str, operator: str, values: tuple[str, ...]) -> Requirement:
-    """Check one expression of a label selector, which compares no numbers."""
+    """Validate one expression of a label selector, which has no Gt and Lt."""
     return _checked(field, key, operator, values, LABEL_OPERATORS)
 
 
 def label_selector(field: str, match_labels: Labels, expressions: tuple[Requirement, ...]) -> LabelSelector:
-    """Check a LabelSelector of checked expressions; labels come first, sorted by key, then these in their order."""
+    """Build a LabelSelector: the labels first, sorted by key, then the validated expressions in their order."""
     equal = tuple(_equal(f"{field}.matchLabels", key, value) for key, value in sorted(match_labels.items()))
     return LabelSelector(equal + expressions)
+
+
+def _first(texts: Sequence[str]) -> str:
+    more = f" and {len(texts) - _NAMED_MAX} more" if len(texts) > _NAMED_MAX else ""
+    return ",".join(texts[:_NAMED_MAX]) + more
 
 
 def _equal(field: str, key: str, value: str) -> Requirement:

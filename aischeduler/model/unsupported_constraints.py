@@ -1,6 +1,6 @@
-"""Hard constraints of pods that no rule looks at, by kind and field.
+"""Hard constraints of pods that no plugin checks, by kind and field.
 
-Law: a constraint is what kube-scheduler keeps a pod waiting for; a wish is none.
+Invariant: kube-scheduler keeps a pod waiting for each of these; a preference is no constraint.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ REQUIRED_ANTI_AFFINITY: Final = "spec.affinity.podAntiAffinity.requiredDuringSch
 
 
 class ConstraintKind(StrEnum):
-    """The kinds of constraints for which pods are held; a label of metrics."""
+    """The kind of a constraint that holds pods; a label of metrics."""
 
     POD_AFFINITY = "pod_affinity"
     POD_ANTI_AFFINITY = "pod_anti_affinity"
@@ -21,23 +21,23 @@ class ConstraintKind(StrEnum):
     RESOURCE_CLAIM = "resource_claim"
     VOLUME_CLAIM = "volume_claim"
     ANTI_AFFINITY_OF_OTHERS = "anti_affinity_of_others"
-    """What a pod on a node requires of others."""
+    """The required anti-affinity of a pod on a node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """A field of a pod that states a hard constraint; `field` is its path."""
+    """A field of a pod with a hard constraint; `field` is its path."""
 
     kind: ConstraintKind
     field: str
 
 
 @dataclass(frozen=True, slots=True)
-class PodTerm:
+class PodAffinityTerm:
     """A required anti-affinity term: no pod that it matches may be in the same domain of `topology_key`.
 
-    It is about pods that `selector` matches, in the `namespaces` that it names and in those that the selector of
-    namespaces matches; where it says neither, in the namespace of its pod. Without a `selector` it matches none.
+    It matches the pods of `selector` in `namespaces` and in the namespaces that `namespace_selector` matches; without
+    both, in the namespace of its own pod. Without a `selector` it matches no pod.
     """
 
     topology_key: str

@@ -1,19 +1,19 @@
-"""Volume claims and volumes, as far as they decide whether a pod can be placed.
+"""The part of PersistentVolumeClaims and PersistentVolumes that decides whether a pod can be placed.
 
 Source: PersistentVolumeClaim and PersistentVolume of Kubernetes' core API; kube-scheduler's VolumeBinding, VolumeZone.
 """
 
 from dataclasses import dataclass
 
-ClaimKey = tuple[str, str]
-"""Namespace and name of a PersistentVolumeClaim."""
+VolumeClaimKey = tuple[str, str]
+"""The namespace and name of a PersistentVolumeClaim."""
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimUse:
+class VolumeClaimUse:
     """The use of a PersistentVolumeClaim by a pod: the path of the field, and the claim's name.
 
-    `owned` where the claim is made for this pod alone, from an ephemeral volume: then the pod must control it.
+    `owned` is True for the claim of an ephemeral volume: the pod must be its controller.
     """
 
     field: str
@@ -23,9 +23,9 @@ class ClaimUse:
 
 @dataclass(frozen=True, slots=True)
 class VolumeClaim:
-    """A PersistentVolumeClaim. `volume` is the volume that it names.
+    """A PersistentVolumeClaim. `volume` is its spec.volumeName.
 
-    `controller` is the uid of the owner that controls it; `bound` and `lost` are its phases Bound and Lost.
+    `controller` is the uid of its controller; `bound` and `lost` are its phases Bound and Lost.
     """
 
     namespace: str
@@ -37,14 +37,14 @@ class VolumeClaim:
     controller: str = ""
 
     @property
-    def key(self) -> ClaimKey:
-        """Its namespace and name."""
+    def key(self) -> VolumeClaimKey:
+        """The namespace and name of the claim."""
         return self.namespace, self.name
 
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """A PersistentVolume; `tied_by` is the path of the field that ties it to some nodes, empty where none does."""
+    """A PersistentVolume; `tied_by` is the path of the field that limits it to some nodes, or empty."""
 
     name: str
     tied_by: str = ""

@@ -21,7 +21,7 @@ from prometheus_client.registry import Collector
 from aischeduler import __version__
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.engine.tally import Result, Tally
-from aischeduler.model.actions import Cause, Step
+from aischeduler.model.actions import EvictionCause, Step
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.pool_summary import GPU, PoolSummary
 from aischeduler.model.unsupported_constraints import ConstraintKind
@@ -219,7 +219,7 @@ def _decisions(pools: Pools, tally: Tally) -> Iterator[Family]:
     for name, text, label, values, counts in (
         ("scheduling_attempts", "Attempts, by their result", "result", Result, tally.attempts),
         ("borrow_refusals", "Refusals of lenders, by home pool", "reason", reasons, tally.borrow_refusals),
-        ("evictions", "Evictions decided, by the pool of the node", "cause", Cause, tally.evictions),
+        ("evictions", "Evictions decided, by the pool of the node", "cause", EvictionCause, tally.evictions),
     ):
         yield _counter(name, text, ("pool", label), _of(pools, values, counts))
     yield _counter(

@@ -1,1 +1,1 @@
-"""One rule a file, named as kube-scheduler names it; no plugin imports another."""
+"""The plugins, one kube-scheduler plugin per file under its name; no plugin imports another."""

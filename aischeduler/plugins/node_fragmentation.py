@@ -1,10 +1,10 @@
-"""NodeFragmentation: where the pool asks for it, a pod goes where it makes the fewest GPUs useless to later jobs.
+"""NodeFragmentation: with `placement: Fragmentation`, prefer the node where a pod strands the fewest GPUs.
 
-Jobs of 1, 2, 4 and 8 GPUs are thought to come equally often, each asking per GPU for three quarters of the node's
-CPU and memory per GPU: the rest is for what runs beside jobs. Free GPUs of a node that are left over when as many
-jobs of one size are put there as fit are stranded for that size. The score is 50, less one for each GPU that the pod
-strands more, summed over the sizes: it loses points on a whole free node and gains some where it fills a gap.
-Pods without GPUs are scored alike, for the CPU and memory that they take away from the GPUs beside them.
+The plugin assumes jobs of 1, 2, 4 and 8 GPUs, equally often. Each asks per GPU for three quarters of the node's CPU
+and memory per GPU; the rest is for other pods. The free GPUs of a node that remain after as many jobs of one size as
+fit are stranded for that size. The score is 50, less one for each further GPU that the pod strands, summed over the
+sizes: a whole free node scores lower, a node whose gap the pod fills scores higher. A pod without GPUs is scored in the
+same way, for the CPU and memory that it takes from the GPUs of the node.
 
 Source: fragmentation gradient descent (Weng et al., USENIX ATC 2023), for whole GPUs and a fixed mix of jobs.
 """
@@ -13,35 +13,35 @@ from typing import Final
 
 import numpy as np
 
-from aischeduler.framework.plugin import Ask, Scores
-from aischeduler.model.pool import Placement
+from aischeduler.framework.plugin import PlacementRequest, Scores
+from aischeduler.model.pool import PlacementStrategy
 from aischeduler.state.excerpt import Excerpt
 from aischeduler.state.nodes import CPU_AND_MEMORY
 from aischeduler.state.wanted import requested
 
 JOB_GPUS: Final = (1, 2, 4, 8)
 QUARTERS_ASKED: Final = 3
-"""Quarters of a GPU's share of its node's CPU and memory that a typical job asks for."""
+"""The quarters of a GPU's share of CPU and memory that a typical job requests."""
 UNCHANGED: Final = 50
 SCORE_MAX: Final = 100
 
 
 class NodeFragmentation:
-    """Score 0 to 100: 50 where the pod strands no GPU and frees none."""
+    """Score 0 to 100: 50 where the number of stranded GPUs does not change."""
 
     name = "NodeFragmentation"
     static = False
     weight = 200
-    """One GPU outvotes the resource scores, which differ by 150 at most; preferences may outvote a few GPUs."""
+    """One GPU outweighs the resource scores, which differ by at most 150; preferences may outweigh a few GPUs."""
     normalize = False
     reverse = False
 
     def __init__(self, gpu_resources: tuple[str, ...]) -> None:
         self._gpu_resources = gpu_resources
 
-    def score(self, ask: Ask, at: Excerpt) -> Scores | None:
-        """Compare the stranded GPUs with and without the pod; other placements are not scored."""
-        if ask.placement is not Placement.FRAGMENTATION:
+    def score(self, ask: PlacementRequest, at: Excerpt) -> Scores | None:
+        """Compare the stranded GPUs with and without the pod; return None for other placements."""
+        if ask.placement is not PlacementStrategy.FRAGMENTATION:
             return None
         amounts = ask.spec.request.amounts
         asked = at.nodes.wanted(ask.spec).cpu_and_memory
@@ -58,9 +58,9 @@ class NodeFragmentation:
 
 
 def _stranded(free: Scores, room: Scores, share: Scores) -> Scores:
-    """Sum up over the job sizes which of the `free` GPUs are useless to them.
+    """Return the number of `free` GPUs that are stranded, summed over the job sizes.
 
-    `room` and `share` are [CPU and memory, rows]: what is left, and what a job asks for per GPU.
+    `room` and `share` are [CPU and memory, rows]: what is free, and what a job requests per GPU.
     """
     free = np.maximum(free, 0)
     served = np.where(share > 0, np.maximum(room, 0) // np.maximum(share, 1), free)

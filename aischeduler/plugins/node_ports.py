@@ -1,4 +1,4 @@
-"""NodePorts: a host port can be taken once per node, protocol and address.
+"""NodePorts: one pod per node takes a host port of one protocol and address.
 
 Source: kube-scheduler's NodePorts; 0.0.0.0 conflicts with every address.
 """
@@ -17,13 +17,13 @@ EVERY_ADDRESS = HostPort("", 0).ip
 
 
 class NodePorts:
-    """Filter by host ports in use."""
+    """Filter nodes by their host ports in use."""
 
     name = "NodePorts"
     static = False
 
     def filter(self, spec: PodSpec, at: Excerpt) -> Mask | None:
-        """Pass rows on which every port that the pod wants is free."""
+        """Pass the rows on which every host port of the pod is free."""
         if not spec.host_ports:
             return None
         mask = np.ones(at.nodes.width, dtype=np.bool_)
@@ -34,16 +34,16 @@ class NodePorts:
         return mask[at.rows]
 
     def reasons(self, spec: PodSpec, at: Excerpt) -> Counter[str]:
-        """Give kube-scheduler's text."""
+        """Return kube-scheduler's text."""
         return Counter({REASON: len(at)})
 
     def helps(self, spec: PodSpec, node: Node) -> bool:
-        """Expect that a port may have become free: the node does not tell."""
+        """Return True: the node does not show which ports are free."""
         return True
 
 
 def conflict(wanted: HostPort, taken: HostPort) -> bool:
-    """Say whether two ports cannot be on one node."""
+    """Return whether two host ports exclude each other on one node."""
     return (wanted.protocol, wanted.port) == (taken.protocol, taken.port) and (
         wanted.ip == taken.ip or EVERY_ADDRESS in (wanted.ip, taken.ip)
     )

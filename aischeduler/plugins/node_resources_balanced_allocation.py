@@ -1,18 +1,18 @@
-"""NodeResourcesBalancedAllocation: prefers nodes whose CPU and memory stay used in equal shares.
+"""NodeResourcesBalancedAllocation: prefer nodes whose CPU and memory are used in equal shares.
 
-Source: kube-scheduler 1.36: the standard deviation of the used shares with the pod against without it.
+Source: kube-scheduler 1.36: the standard deviation of the used shares with the pod, against that without it.
 """
 
 from typing import Final
 
 import numpy as np
 
-from aischeduler.framework.plugin import Ask, Scores
+from aischeduler.framework.plugin import PlacementRequest, Scores
 from aischeduler.model.names import CPU, MEMORY
 from aischeduler.state.excerpt import Excerpt
 from aischeduler.state.nodes import CPU_AND_MEMORY
 
-# Arrays without dimensions: beside vectors of few rows, turning a Python number into one costs more than the sum.
+# 0-d arrays: for vectors of few rows, converting a Python number costs more than the operation.
 HALF: Final = np.array(0.5)
 ONE: Final = np.array(1.0)
 HUNDRED: Final = np.array(100.0)
@@ -21,7 +21,7 @@ UNCHANGED_TWICE: Final = np.array(150)
 
 
 class NodeResourcesBalancedAllocation:
-    """Score 50 to 100: about 75 where the pod changes nothing."""
+    """Score 50 to 100: about 75 where the pod does not change the balance."""
 
     name = "NodeResourcesBalancedAllocation"
     static = False
@@ -29,8 +29,8 @@ class NodeResourcesBalancedAllocation:
     normalize = False
     reverse = False
 
-    def score(self, ask: Ask, at: Excerpt) -> Scores | None:
-        """Compare the balance with and without the pod; a pod that asks for neither resource is not scored."""
+    def score(self, ask: PlacementRequest, at: Excerpt) -> Scores | None:
+        """Compare the balance with and without the pod; return None for a pod that requests neither resource."""
         amounts = ask.spec.request.amounts
         if not amounts.get(CPU) and not amounts.get(MEMORY):
             return None

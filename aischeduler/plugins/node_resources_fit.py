@@ -1,7 +1,7 @@
-"""NodeResourcesFit: every resource that a pod asks for must be left on the node, and one more pod allowed.
+"""NodeResourcesFit: the node must have every requested resource free, and allow one more pod.
 
-The score is LeastAllocated where the pool spreads and MostAllocated where it packs. A pod that asks for GPUs is
-scored by them too, with a weight that outvotes CPU and memory: whole free GPU nodes are what large jobs wait for.
+The score is LeastAllocated where the pool spreads and MostAllocated where it packs. A GPU pod is scored by GPUs too,
+with a weight that outweighs CPU and memory, because large jobs wait for whole free GPU nodes.
 
 Source: kube-scheduler's NodeResourcesFit (filter, default scoring strategies, non-zero defaults).
 """
@@ -11,25 +11,25 @@ from typing import Final
 
 import numpy as np
 
-from aischeduler.framework.plugin import Ask, Scores
+from aischeduler.framework.plugin import PlacementRequest, Scores
 from aischeduler.model.names import PODS
 from aischeduler.model.node import Node
 from aischeduler.model.pod import PodSpec
-from aischeduler.model.pool import Placement
+from aischeduler.model.pool import PlacementStrategy
 from aischeduler.state.excerpt import Excerpt
 from aischeduler.state.index import Mask
 from aischeduler.state.nodes import CPU_AND_MEMORY
 from aischeduler.state.wanted import requested
 
 GPU_WEIGHT: Final = 5
-# Arrays without dimensions: beside vectors of few rows, turning a Python number into one costs more than the sum.
+# 0-d arrays: for vectors of few rows, converting a Python number costs more than the operation.
 ZERO: Final = np.array(0)
 ONE: Final = np.array(1)
 PERCENT: Final = np.array(100)
 
 
 class NodeResourcesFit:
-    """Filter and score by what is left."""
+    """Filter and score nodes by their free resources."""
 
     name = "NodeResourcesFit"
     static = False
@@ -42,25 +42,25 @@ class NodeResourcesFit:
         self._gpu_resources = gpu_resources
 
     def filter(self, spec: PodSpec, at: Excerpt) -> Mask | None:
-        """Pass rows with room for everything that the pod asks for."""
+        """Pass the rows that have every requested resource free."""
         least = at.nodes.wanted(spec).least
         has_room: Mask = np.logical_and.reduce(at.left[: len(least)] >= least, axis=0)
         return has_room
 
     def reasons(self, spec: PodSpec, at: Excerpt) -> Counter[str]:
-        """Count every resource that is short, so that a node may count more than once."""
+        """Count the rows of every resource that is short; a row may count for several resources."""
         wanted = at.nodes.wanted(spec)
         words = ["Too many pods" if name == PODS else f"Insufficient {name}" for name in spec.request.taken]
         short = np.count_nonzero(at.left.take(wanted.columns, axis=0) < wanted.amounts, axis=1).tolist()
         return Counter({word: rows_short for word, rows_short in zip(words, short, strict=True) if rows_short})
 
     def helps(self, spec: PodSpec, node: Node) -> bool:
-        """Expect room: how much is left is no property of the node, and was asked before."""
+        """Return True: free resources are not part of the node object."""
         return True
 
-    def score(self, ask: Ask, at: Excerpt) -> Scores | None:
-        """Score 0 to 100: the free (or used) share after placing, averaged over the resources by weight."""
-        pack = ask.placement is not Placement.SPREAD
+    def score(self, ask: PlacementRequest, at: Excerpt) -> Scores | None:
+        """Return 0 to 100: the free (or used) share with the pod, averaged over the resources by weight."""
+        pack = ask.placement is not PlacementStrategy.SPREAD
         request = ask.spec.request
         after = at.scored + at.nodes.wanted(ask.spec).scored
         shares = _shares(at.allocatable[CPU_AND_MEMORY], after, pack=pack)
@@ -77,7 +77,7 @@ class NodeResourcesFit:
 
 
 def _shares(capacity: Scores, after: Scores, *, pack: bool) -> Scores:
-    """Return the used (pack) or free shares in percent; a row without the resource gets 0."""
+    """Return the used (pack) or free shares in percent; 0 for a row without the resource."""
     safe = np.maximum(capacity, ONE)
     counted = np.minimum(after, capacity) if pack else np.maximum(capacity - after, ZERO)
     percent: Scores = counted * PERCENT // safe

@@ -1,4 +1,4 @@
-"""NodeUnschedulable: cordoned nodes take only pods that tolerate the unschedulable taint.
+"""NodeUnschedulable: a cordoned node takes only pods that tolerate the unschedulable taint.
 
 Source: kube-scheduler's NodeUnschedulable.
 """
@@ -15,21 +15,21 @@ TAINT_KEY = "node.kubernetes.io/unschedulable"
 
 
 class NodeUnschedulable:
-    """Filter by cordon."""
+    """Filter nodes by spec.unschedulable."""
 
     name = "NodeUnschedulable"
     static = True
 
     def filter(self, spec: PodSpec, at: Excerpt) -> Mask | None:
-        """Pass rows that are not cordoned, or all where the pod tolerates cordons."""
+        """Pass the rows that are not cordoned; pass all rows where the pod tolerates the taint."""
         return None if _tolerates(spec) else ~at.nodes.cordoned[at.rows]
 
     def reasons(self, spec: PodSpec, at: Excerpt) -> Counter[str]:
-        """Give kube-scheduler's text."""
+        """Return kube-scheduler's text."""
         return Counter({REASON: len(at)})
 
     def helps(self, spec: PodSpec, node: Node) -> bool:
-        """Expect help from a node that is not cordoned."""
+        """Return whether the node is not cordoned, or the pod tolerates the taint."""
         return not node.unschedulable or _tolerates(spec)
 
 

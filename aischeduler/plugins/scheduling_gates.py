@@ -1,4 +1,4 @@
-"""SchedulingGates: a pod with scheduling gates is not tried until all are removed.
+"""SchedulingGates: a pod is not scheduled before all its scheduling gates are removed.
 
 Source: kube-scheduler's SchedulingGates.
 """
@@ -7,10 +7,10 @@ from aischeduler.model.pod import Pod
 
 
 class SchedulingGates:
-    """Hold gated pods."""
+    """Hold pods that have scheduling gates."""
 
     name = "SchedulingGates"
 
     def holds(self, pod: Pod) -> str:
-        """Name the gates that hold the pod."""
+        """Return a text with the gates of the pod; empty where it has none."""
         return f"waiting for scheduling gates: [{' '.join(pod.gates)}]" if pod.gates else ""

@@ -1,4 +1,4 @@
-"""TaintToleration: a node's NoSchedule and NoExecute taints must be tolerated; PreferNoSchedule ones cost score.
+"""TaintToleration: the pod must tolerate NoSchedule and NoExecute taints; PreferNoSchedule taints lower the score.
 
 Source: kube-scheduler's TaintToleration.
 """
@@ -7,7 +7,7 @@ from collections import Counter
 
 import numpy as np
 
-from aischeduler.framework.plugin import Ask, Scores
+from aischeduler.framework.plugin import PlacementRequest, Scores
 from aischeduler.model.node import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Node, Taint
 from aischeduler.model.pod import PodSpec, Toleration
 from aischeduler.state.excerpt import Excerpt
@@ -17,7 +17,7 @@ REASON = "node(s) had untolerated taint(s)"
 
 
 class TaintToleration:
-    """Filter by taints that keep pods off, score by taints that discourage."""
+    """Filter nodes by NoSchedule and NoExecute taints, score them by PreferNoSchedule taints."""
 
     name = "TaintToleration"
     static = True
@@ -26,7 +26,7 @@ class TaintToleration:
     reverse = True
 
     def filter(self, spec: PodSpec, at: Excerpt) -> Mask | None:
-        """Pass rows all of whose NoSchedule and NoExecute taints are tolerated."""
+        """Pass the rows whose NoSchedule and NoExecute taints are all tolerated."""
         refused = [
             taint
             for taint in at.nodes.taints.values()
@@ -40,15 +40,15 @@ class TaintToleration:
         return mask[at.rows]
 
     def reasons(self, spec: PodSpec, at: Excerpt) -> Counter[str]:
-        """Give kube-scheduler's one text for all taints."""
+        """Return kube-scheduler's one text for all taints."""
         return Counter({REASON: len(at)})
 
     def helps(self, spec: PodSpec, node: Node) -> bool:
-        """Expect help where every taint is tolerated."""
+        """Return whether the pod tolerates every taint of the node, PreferNoSchedule taints aside."""
         return all(taint.effect == PREFER_NO_SCHEDULE or tolerated(taint, spec.tolerations) for taint in node.taints)
 
-    def score(self, ask: Ask, at: Excerpt) -> Scores | None:
-        """Count the PreferNoSchedule taints that the pod does not tolerate."""
+    def score(self, ask: PlacementRequest, at: Excerpt) -> Scores | None:
+        """Return the number of PreferNoSchedule taints that the pod does not tolerate."""
         preferring = tuple(t for t in ask.spec.tolerations if t.effect in ("", PREFER_NO_SCHEDULE))
         counts = np.zeros(at.nodes.width, dtype=np.int64)
         for taint in at.nodes.taints.values():
@@ -58,7 +58,7 @@ class TaintToleration:
 
 
 def tolerated(taint: Taint, tolerations: tuple[Toleration, ...]) -> bool:
-    """Say whether one of the tolerations covers the taint."""
+    """Return whether one of the tolerations tolerates the taint."""
     return any(
         toleration.effect in ("", taint.effect)
         and toleration.key in ("", taint.key)

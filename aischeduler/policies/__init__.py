@@ -1,1 +1,1 @@
-"""Decisions larger than one rule, made on trials; they return outcomes and change nothing else."""
+"""Decisions that need more than one plugin. They return results and change no state."""

@@ -1,10 +1,10 @@
-"""Borrowing: which pool lends a node to a pod that fits nowhere at home.
+"""Borrowing: choose the pool that lends a node to a pod that fits on no node of its home pool.
 
-Laws:
-- A lender shares, is allowed by the pod's home, lies within both limits, and has a node that the pod fits on and that
-  no waiting home pod of the lender could use. Each lender that is refused gives way to the next.
-- Order: largest idle share left, then fewest pods, then fewest GPUs and other scarce things left lying, then name.
-- Nothing here changes anything.
+Invariants:
+- A lender shares, is in the home pool's borrowingPools, stays within both limits, and has a node on which the pod fits
+  and which no waiting home pod of the lender can use. Where one lender is refused, the next is checked.
+- The order of lenders: largest idle share, fewest pods, fewest idle scarce resources that the pod does not use, name.
+- Nothing here changes state.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from aischeduler.framework.plugin import Ask
+from aischeduler.framework.plugin import PlacementRequest
 from aischeduler.framework.runner import Runner
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.pod import PodSpec
@@ -29,13 +29,13 @@ from aischeduler.state.queue import PoolQueue
 from aischeduler.state.wanted import requested
 
 LENDERS_NAMED_MAX: Final = 8
-"""Lenders that a message names for one reason; the rest are counted."""
+"""The most lenders that a message names for one reason; the others are counted."""
 PLENTIFUL: Final = frozenset((CPU, MEMORY, EPHEMERAL_STORAGE, PODS))
-"""What every node has; all else is scarce."""
+"""The resources that every node has; all others are scarce."""
 
 
 class LenderRefusal(StrEnum):
-    """Why a pool does not lend to a pod; the value is what metrics call it."""
+    """Why a pool does not lend to a pod; the value is a label of metrics."""
 
     NOT_ACCEPTED = "NotAccepted"
     NOT_BORROWING = "NotBorrowing"
@@ -59,8 +59,8 @@ _TEXTS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Market:
-    """What a choice of a lender reads. `preemption` is the global switch: whether anybody may be evicted."""
+class BorrowingContext:
+    """The state that a choice of a lender reads. `preemption` is the scheduler's own switch."""
 
     pools: PoolTable
     queues: Mapping[str, PoolQueue]
@@ -71,17 +71,17 @@ class Market:
 
     @property
     def nodes(self) -> NodeTable:
-        """The node table."""
+        """The node table of the runner."""
         return self.runner.nodes
 
     def may_evict(self, pool: Pool) -> bool:
-        """Say whether pods of this pool may have others evicted."""
+        """Return whether pods of this pool may preempt."""
         return self.preemption and not pool.disable_preemption
 
 
 @dataclass(frozen=True, slots=True)
 class Lender:
-    """The pool that lends; `refused` are pools and why they do not."""
+    """The pool that lends; `refused` are the pools that do not, with the reason."""
 
     name: str
     refused: tuple[tuple[str, LenderRefusal], ...]
@@ -94,7 +94,10 @@ class Lender:
 
 @dataclass(frozen=True, slots=True)
 class NoLender:
-    """Nobody lends. `refused` says why, by pool; `home` why the pod's own pool may not even ask, and for what."""
+    """No pool lends: `refused` has the reasons by pool.
+
+    `home` is set where the home pool may not borrow at all; `resource` is the one that its borrowingLimit excludes.
+    """
 
     refused: tuple[tuple[str, LenderRefusal], ...]
     home: LenderRefusal | None = None
@@ -106,10 +109,10 @@ class NoLender:
         return _blocked(self.refused)
 
     def message(self) -> str:
-        """Return the clause for people; empty where there is no other pool at all."""
+        """Return the clause of the pod's message; empty where there is no other pool."""
         match self.home:
             case LenderRefusal.NOT_ACCEPTED:
-                return "its pool is refused: see its condition Accepted"
+                return "the spec of its pool is refused; see the condition Accepted"
             case LenderRefusal.NOT_BORROWING:
                 return "its pool does not borrow"
             case LenderRefusal.BORROWING_LIMIT:
@@ -122,62 +125,64 @@ class NoLender:
         )
 
 
-def choose_lender(market: Market, home: str, ask: Ask, visited: tuple[str, ...]) -> Lender | NoLender:
-    """Return the best lender for a pod of this home that has not visited it on its trip."""
+def choose_lender(
+    context: BorrowingContext, home: str, ask: PlacementRequest, visited: tuple[str, ...]
+) -> Lender | NoLender:
+    """Return the best lender for a pod of this home pool, apart from the pools that it has `visited`."""
     spec = ask.spec
-    unable, resource = _home_refusal(market, home, spec)
+    unable, resource = _home_refusal(context, home, spec)
     if unable is not None:
         return NoLender((), unable, resource)
     refused: list[tuple[str, LenderRefusal]] = []
     willing: list[str] = []
-    for name in market.pools.names():
+    for name in context.pools.names():
         if name == home:
             continue
-        refusal = LenderRefusal.VISITED if name in visited else lender_refusal(market, home, name, spec)
+        refusal = LenderRefusal.VISITED if name in visited else lender_refusal(context, home, name, spec)
         if refusal is None:
             willing.append(name)
         else:
             refused.append((name, refusal))
-    fits = market.runner.feasible(ask)
-    for name in _in_order(market, willing, spec, fits, refused):
-        rows = market.nodes.rows_of_pool(market.pools.id(name))
-        if wanted_at_home(market, name, rows[fits[rows]]).all():
+    fits = context.runner.feasible(ask)
+    for name in _in_order(context, willing, spec, fits, refused):
+        rows = context.nodes.rows_of_pool(context.pools.id(name))
+        if wanted_by_home_pods(context, name, rows[fits[rows]]).all():
             refused.append((name, LenderRefusal.HOME_PODS))
         else:
             return Lender(name, tuple(sorted(refused)))
     return NoLender(tuple(sorted(refused)))
 
 
-def may_borrow(market: Market, home: str, lender: str, spec: PodSpec) -> bool:
-    """Say whether both pools allow the loan, whatever room there is."""
-    return _home_refusal(market, home, spec)[0] is None and lender_refusal(market, home, lender, spec) is None
+def may_borrow(context: BorrowingContext, home: str, lender: str, spec: PodSpec) -> bool:
+    """Return whether both pools allow the loan, room aside."""
+    return _home_refusal(context, home, spec)[0] is None and lender_refusal(context, home, lender, spec) is None
 
 
-def lender_refusal(market: Market, home: str, lender: str, spec: PodSpec) -> LenderRefusal | None:
-    """Return why the lender's spec, or the home's list of lenders, forbids the loan."""
-    pool, borrowing_pools = market.pools.pools[lender], market.pools.pools[home].borrowing_pools
+def lender_refusal(context: BorrowingContext, home: str, lender: str, spec: PodSpec) -> LenderRefusal | None:
+    """Return why the lender's spec, or the borrowingPools of the home pool, forbids the loan."""
+    pool, borrowing_pools = context.pools.pools[lender], context.pools.pools[home].borrowing_pools
     if borrowing_pools is not None and lender not in borrowing_pools:
         return LenderRefusal.NOT_LISTED
     if pool.disable_sharing or pool.invalid:
         return LenderRefusal.NOT_SHARING
-    if pool.lending_limit and within(pool.lending_limit, market.loans.lent(lender), spec):
+    if pool.lending_limit and within(pool.lending_limit, context.loans.lent(lender), spec):
         return LenderRefusal.LENDING_LIMIT
     return None
 
 
-def wanted_at_home(market: Market, lender: str, rows: Rows) -> Mask:
-    """Return which of the lender's rows some waiting home pod of the lender could use.
+def wanted_by_home_pods(context: BorrowingContext, lender: str, rows: Rows) -> Mask:
+    """Return a mask of the lender's rows that a waiting home pod of the lender can use.
 
-    Where the lender may evict, that is a pod which would fit there now: room that a larger one needs comes back when
-    it is needed. Where it may not, it is every pod that could ever run there.
+    Where the lender may preempt, that is a pod that fits there now: a larger pod reclaims the room when it needs it.
+    Where it may not, it is every pod that fits on the empty node.
     """
     wanted: Mask = np.zeros(len(rows), dtype=np.bool_)
-    queue, pool, nodes = market.queues[lender], market.pools.pools[lender], market.nodes
+    queue, pool, nodes = context.queues[lender], context.pools.pools[lender], context.nodes
     if not len(rows) or not queue.has_usable:
         return wanted
-    evicts = market.may_evict(pool)
+    evicts = context.may_evict(pool)
     rooms = nodes.allocatable[:, rows] - nodes.used[:, rows] if evicts else nodes.allocatable[:, rows]
-    could = market.runner.passes if evicts else market.runner.could_run
+    could = context.runner.passes if evicts else context.runner.could_run
     for spec in queue.usable_within(rooms.max(axis=1)):
         left = ~wanted
         wanted[left] = could(spec, rows[left])
@@ -186,59 +191,61 @@ def wanted_at_home(market: Market, lender: str, rows: Rows) -> Mask:
     return wanted
 
 
-def _home_refusal(market: Market, home: str, spec: PodSpec) -> tuple[LenderRefusal | None, str]:
-    pool = market.pools.pools[home]
+def _home_refusal(context: BorrowingContext, home: str, spec: PodSpec) -> tuple[LenderRefusal | None, str]:
+    pool = context.pools.pools[home]
     if pool.invalid:
         return LenderRefusal.NOT_ACCEPTED, ""
     if pool.disable_borrowing:
         return LenderRefusal.NOT_BORROWING, ""
-    resource = within(pool.borrowing_limit, market.loans.borrowed(home), spec) if pool.borrowing_limit else ""
+    resource = within(pool.borrowing_limit, context.loans.borrowed(home), spec) if pool.borrowing_limit else ""
     return (LenderRefusal.BORROWING_LIMIT, resource) if resource else (None, "")
 
 
 def _in_order(
-    market: Market, willing: list[str], spec: PodSpec, fits: Mask, refused: list[tuple[str, LenderRefusal]]
+    context: BorrowingContext, willing: list[str], spec: PodSpec, fits: Mask, refused: list[tuple[str, LenderRefusal]]
 ) -> list[str]:
-    """Return the willing pools with a node that fits, best first; note the others as refused."""
+    """Return the willing pools that have a fitting node, best first; add the others to `refused`."""
     if not willing:
         return []
-    nodes, grouped = market.nodes, market.nodes.by_pool()
+    nodes, grouped = context.nodes, context.nodes.by_pool()
     fitting = grouped.any(fits)
-    shares = _idle_shares(market, willing, spec)
-    pods = grouped.sums(nodes.used[nodes.columns[PODS]])  # claims among them
+    shares = _idle_shares(context, willing, spec)
+    pods = grouped.sums(nodes.used[nodes.columns[PODS]])  # with claims
     scarce = _scarce(nodes, spec)
     ranked: list[tuple[float, int, int, str]] = []
     for name in willing:
-        place = grouped.places.get(market.pools.id(name))
+        place = grouped.places.get(context.pools.id(name))
         if place is None or not fitting[place]:
             refused.append((name, LenderRefusal.NO_ROOM))
         else:
             ranked.append(
-                (-float(shares[place]), int(pods[place]) - market.claims.count_in(name), int(scarce[place]), name)
+                (-float(shares[place]), int(pods[place]) - context.claims.count_in(name), int(scarce[place]), name)
             )
     return [name for *_, name in sorted(ranked)]
 
 
-def _idle_shares(market: Market, willing: list[str], spec: PodSpec) -> npt.NDArray[np.float64]:
-    """Return per pool the smallest share left over what the pod asks for, once it is placed.
+def _idle_shares(context: BorrowingContext, willing: list[str], spec: PodSpec) -> npt.NDArray[np.float64]:
+    """Return per pool the smallest idle share of the resources that the pod requests, once the pod is placed.
 
-    Borrowers that wait there already count as placed, so that those who come together do not all run to one lender.
+    Borrowers in the pool's queue count as placed, so that pods that come together spread over lenders.
     """
-    nodes, grouped = market.nodes, market.nodes.by_pool()
+    nodes, grouped = context.nodes, context.nodes.by_pool()
     shares = np.full(len(grouped.numbers), np.inf)
-    places = [(grouped.places[number], name) for name in willing if (number := market.pools.id(name)) in grouped.places]
+    places = [
+        (grouped.places[number], name) for name in willing if (number := context.pools.id(name)) in grouped.places
+    ]
     for resource, amount in spec.request.amounts.items():
         column = nodes.column(resource)
         allocatable = grouped.sums(nodes.allocatable[column])
         idle = allocatable - grouped.sums(nodes.used[column]) - requested(amount)
         for place, name in places:
-            idle[place] -= market.queues[name].borrowers_ask[resource]
+            idle[place] -= context.queues[name].borrowers_ask[resource]
         shares = np.minimum(shares, idle / np.maximum(allocatable, 1))
     return shares
 
 
 def _scarce(nodes: NodeTable, spec: PodSpec) -> npt.NDArray[np.int64]:
-    """Return per pool how much of scarce things that the pod does not ask for lies idle there."""
+    """Return per pool the idle amount of scarce resources that the pod does not request."""
     grouped = nodes.by_pool()
     total = np.zeros(len(grouped.numbers), dtype=np.int64)
     for resource, column in nodes.columns.items():

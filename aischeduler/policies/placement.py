@@ -1,25 +1,25 @@
-"""Placement: the best node of a pool for one pod as the pool is now."""
+"""PlacementStrategy: choose the best node of a pool for one pod."""
 
 from dataclasses import dataclass
 
-from aischeduler.framework.plugin import Ask
+from aischeduler.framework.plugin import PlacementRequest
 from aischeduler.framework.runner import Runner
 from aischeduler.model.pod import PodSpec
-from aischeduler.model.pool import Placement, Pool
+from aischeduler.model.pool import PlacementStrategy, Pool
 from aischeduler.state.index import Rows
 from aischeduler.state.trial import Trial
 
 
 @dataclass(frozen=True, slots=True)
 class BestNode:
-    """The row that a pod got, out of `feasible` that would have done."""
+    """The row of the best node, out of `feasible` rows that fit."""
 
     row: int
     feasible: int
 
 
-def place(runner: Runner, ask: Ask, rows: Rows, trial: Trial) -> BestNode | None:
-    """Place the pod on the best of the rows in the trial; None when no row passes every filter."""
+def place(runner: Runner, ask: PlacementRequest, rows: Rows, trial: Trial) -> BestNode | None:
+    """Place the pod on the best of the rows in the trial; return None where no row passes every filter."""
     found = runner.best(ask, rows)
     if found is None:
         return None
@@ -28,9 +28,9 @@ def place(runner: Runner, ask: Ask, rows: Rows, trial: Trial) -> BestNode | None
     return BestNode(row, feasible)
 
 
-def preference(pool: Pool, spec: PodSpec, gpu_resources: tuple[str, ...]) -> Placement:
-    """Return which nodes the pool prefers for this pod: what it says, else GPU pods pack and others spread."""
+def placement_strategy(pool: Pool, spec: PodSpec, gpu_resources: tuple[str, ...]) -> PlacementStrategy:
+    """Return the placement of the pool; where it has none, GPU pods are packed and others spread."""
     if pool.placement is not None:
         return pool.placement
     asks_gpu = any(spec.request.amounts.get(resource) for resource in gpu_resources)
-    return Placement.PACK if asks_gpu else Placement.SPREAD
+    return PlacementStrategy.PACK if asks_gpu else PlacementStrategy.SPREAD

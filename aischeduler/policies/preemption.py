@@ -1,14 +1,14 @@
-"""Preemption: which pods must go, and from which node, so that one pod of the pool gets room.
+"""Preemption: choose the node, and the victims on it, whose eviction makes room for one home pod.
 
-Laws:
-- What fits is what the live filters say of the table with pods taken off; there is no other rule of room here.
-- Pods that are leaving are as good as gone: their room counts as free, and they are nobody's victims again.
-- A node where nobody has to go beats every other. Borrowers of any priority go before home pods, and home pods only
-  for a pod of higher priority; pods that are not evictable never go.
-- Victims are minimal: each that could stay beside the asker stays, the most important first.
-- The answer does not depend on the order in which pods or nodes came.
+Invariants:
+- The live filters decide what fits, asked about the node table without the evicted pods. There is no second rule here.
+- A pod that is leaving counts as gone: its room is free, and it is no victim a second time.
+- A node without victims beats every other node. Borrowers of any priority are evicted before home pods. A home pod is
+  evicted only for a pod of higher priority. A pod that is not evictable stays.
+- The set of victims is minimal: a pod that fits beside the preemptor stays; the most important pods are tried first.
+- The result does not depend on the order in which pods or nodes came.
 
-Source: kube-scheduler's DefaultPreemption (victims by reprieve, budgets, order of nodes). Ours: borrowers.
+Source: kube-scheduler's DefaultPreemption (reprieve, disruption budgets, order of nodes). Borrowers are added.
 """
 
 from collections import Counter
@@ -30,36 +30,36 @@ from aischeduler.state.running import RunningPods, RunningTable, Slots
 Numbers = npt.NDArray[np.int64]
 
 VICTIMS_MAX: Final = 512
-"""Pods of one node that may become victims, the least important ones: as many as a kubelet runs at most."""
+"""The most pods of one node that are considered as victims, the least important ones: a kubelet runs no more."""
 PRIORITY_MIN: Final = -(2**31)
 PRIORITY_MAX: Final = 2**31 - 1
 PRIORITY_BITS: Final = 32
 BORROWER_PRIORITY: Final = PRIORITY_MIN - 1
-"""As what a borrower counts when nodes are compared: less than any home pod."""
+"""The priority of a borrower when nodes are compared: below every home pod."""
 NOT_STARTED: Final = 2**62
-"""As when a pod without a start time counts to have started: after all others."""
+"""The start time of a pod that has none: after all others."""
 
-LOSSES: Final = 5
-"""Rules by which rows are compared, before their names."""
+COST_RULES: Final = 5
+"""The number of rules that compare rows before the names of their nodes do."""
 
 NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 NO_VICTIMS: Final = "No preemption victims found for incoming pod"
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
-    """A home pod that asks for room."""
+class Preemptor:
+    """The home pod that needs room."""
 
     spec: PodSpec
     priority: int
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """The pod fits on the row once the victims are gone, and those who are leaving already.
+class Candidate:
+    """A row on which the preemptor fits once the victims, and the pods that are leaving already, are gone.
 
-    `victims` are uids in the order of eviction, the least important first; none when only the leaving are waited
-    for. `violations` of them are more than a disruption budget allows.
+    `victims` are uids in the order of eviction, the least important first. There are none where the leaving pods free
+    enough room. `violations` is the number of victims whose eviction breaks a disruption budget.
     """
 
     row: int
@@ -68,8 +68,8 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True)
-class Unhelpful:
-    """No eviction would help on any of the `nodes`; `reasons` as kube-scheduler counts and words them."""
+class NoCandidate:
+    """No eviction helps on any of the `nodes`; kube-scheduler's `reasons`, each with its number of nodes."""
 
     nodes: int
     reasons: Counter[str]
@@ -81,7 +81,7 @@ class Unhelpful:
 
 @dataclass(frozen=True, slots=True)
 class _Groups:
-    """Pods sorted by row: `slots` of all, and per row its number, where its pods start and how many they are."""
+    """Pods sorted by row: the `slots` of all pods; per row its number, its first pod and its number of pods."""
 
     slots: Slots
     rows: Rows
@@ -89,17 +89,17 @@ class _Groups:
     counts: Rows
 
     def of_each(self) -> Rows:
-        """Return per pod the place of its row in `rows`."""
+        """Return per pod the index of its row in `rows`."""
         return np.repeat(np.arange(len(self.rows), dtype=np.intp), self.counts)
 
 
 @dataclass(frozen=True, slots=True)
-class Losses:
-    """What each of `rows`, ascending, would lose for one demand: `free` nobody, `helped` some victims.
+class EvictionCosts:
+    """The cost of eviction on each of `rows`, ascending: a `free` row needs no victim, a `helped` row needs some.
 
-    `columns` [5, rows] compare rows in kube-scheduler's order of rules, less is better: victims that a budget protects,
-    the highest priority of the victims, the sum of their priorities, how many they are, and how early the oldest of the
-    most important started, negated.
+    `columns` [5, rows] compare rows in kube-scheduler's order of rules, less is better: the victims that a budget
+    protects, the highest priority of the victims, the sum of their priorities, their number, and the start of the
+    oldest of the most important victims, negated.
     """
 
     rows: Rows
@@ -108,94 +108,96 @@ class Losses:
     columns: Numbers
 
     def best(self, nodes: NodeTable) -> int | None:
-        """Return the row that loses least; None where nothing would help on any."""
+        """Return the row of the lowest cost; None where eviction helps on no row."""
         at = np.flatnonzero(self.free)
         if not len(at):
             at = np.flatnonzero(self.helped)
             if not len(at):
                 return None
             for column in self.columns:
-                loss = column[at]
-                at = at[loss == loss.min()]
+                cost = column[at]
+                at = at[cost == cost.min()]
         rows = self.rows[at]
         return int(rows[nodes.ranks()[rows].argmin()])
 
     def forget(self, rows: Rows) -> None:
-        """Take some of these rows as if nothing helped there."""
+        """Mark some of these rows as rows where eviction does not help."""
         at = np.searchsorted(self.rows, rows)
         self.free[at] = self.helped[at] = False
 
-    def update(self, others: "Losses") -> None:
-        """Take over what is known anew of some of these rows."""
+    def update(self, others: "EvictionCosts") -> None:
+        """Copy the newer costs of some of these rows."""
         at = np.searchsorted(self.rows, others.rows)
         self.free[at], self.helped[at], self.columns[:, at] = others.free, others.helped, others.columns
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
-    """The losses of rows, and who they are. `refusal` says why no row would do, where that is so.
+class Candidates:
+    """The costs of rows, and the victims on them. `refusal` is set where no row helps.
 
-    Of each place in `groups`: whether that pod must go, whether that breaks a budget, and its place in the order of
-    importance of all.
+    For each pod of `groups`: whether it is evicted, whether its eviction breaks a budget, and its position in the
+    order of importance.
     """
 
-    losses: Losses
+    costs: EvictionCosts
     groups: _Groups
     evicted: Mask
     violates: Mask
     importance: Rows
-    refusal: Unhelpful | None = None
+    refusal: NoCandidate | None = None
 
-    def chosen(self, row: int, running: RunningPods) -> Chosen:
-        """Return the choice of this row, which is free or helped."""
+    def candidate(self, row: int, running: RunningPods) -> Candidate:
+        """Return the candidate of a row that is free or helped."""
         on_row = np.flatnonzero(self.evicted & (self.groups.rows[self.groups.of_each()] == row))
         on_row = on_row[np.argsort(-self.importance[on_row])]
-        return Chosen(row, tuple(running.uids_of(self.groups.slots[on_row])), int(self.violates[on_row].sum()))
+        return Candidate(row, tuple(running.uids_of(self.groups.slots[on_row])), int(self.violates[on_row].sum()))
 
 
 def choose_victims(
-    demand: Demand, runner: Runner, running: RunningPods, rows: Rows, budgets: BudgetTable
-) -> Chosen | Unhelpful:
-    """Return the best row among `rows` and the fewest pods that must leave it so that the pod fits there."""
-    return choice(weigh(demand, runner, running, rows, budgets), runner, running)
+    preemptor: Preemptor, runner: Runner, running: RunningPods, rows: Rows, budgets: BudgetTable
+) -> Candidate | NoCandidate:
+    """Return the best row among `rows`, and the fewest victims on it whose eviction makes the preemptor fit."""
+    return select_candidate(find_candidates(preemptor, runner, running, rows, budgets), runner, running)
 
 
-def choice(weighed: Weighed, runner: Runner, running: RunningPods) -> Chosen | Unhelpful:
-    """Return the best row of those that were weighed with its victims, or why there is none."""
-    row = weighed.losses.best(runner.nodes)
+def select_candidate(candidates: Candidates, runner: Runner, running: RunningPods) -> Candidate | NoCandidate:
+    """Return the candidate of the lowest cost, or why there is none."""
+    row = candidates.costs.best(runner.nodes)
     if row is not None:
-        return weighed.chosen(row, running)
-    assert weighed.refusal is not None, "where no row helps, there is a reason"
-    return weighed.refusal
+        return candidates.candidate(row, running)
+    assert candidates.refusal is not None, "where no row helps, there is a reason"
+    return candidates.refusal
 
 
-def weigh(demand: Demand, runner: Runner, running: RunningPods, rows: Rows, budgets: BudgetTable) -> Weighed:
-    """Return what each row would lose."""
-    spec = demand.spec
+def find_candidates(
+    preemptor: Preemptor, runner: Runner, running: RunningPods, rows: Rows, budgets: BudgetTable
+) -> Candidates:
+    """Return the cost of eviction on each row, with the victims."""
+    spec = preemptor.spec
     none = np.zeros(len(rows), dtype=np.bool_)
-    losses = Losses(rows, none, none.copy(), np.zeros((LOSSES, len(rows)), dtype=np.int64))
+    costs = EvictionCosts(rows, none, none.copy(), np.zeros((COST_RULES, len(rows)), dtype=np.int64))
     candidates = rows[runner.could_run(spec, rows)]
     slots = running.slots_on(candidates)
     leaving = running.table["leaving"][slots]
     with Clearing(spec, runner.nodes, running, candidates) as clearing:
         clearing.take_off(slots[leaving])
         free = candidates[runner.fits(spec, candidates)]
-        losses.free[np.searchsorted(rows, free)] = True
+        costs.free[np.searchsorted(rows, free)] = True
         if len(free) and len(free) == len(candidates):
-            return _unweighed(losses, running, None)
+            return _without_victims(costs, running, None)
         staying = slots[~leaving]
         if len(free):
             staying = staying[~np.isin(running.table["row"][staying], free)]
-        potential = _potential_victims(demand, running, staying)
+        potential = _potential_victims(preemptor, running, staying)
         clearing.take_off(potential.slots)
         helped = runner.fits(spec, potential.rows)
         if not helped.any() and len(free):
-            return _unweighed(losses, running, None)
+            return _without_victims(costs, running, None)
         if not helped.any():
             reasons = Counter(dict(runner.refusals(spec, potential.rows).reasons))
             reasons[NOT_HELPFUL] = len(rows) - len(candidates)
             reasons[NO_VICTIMS] = len(candidates) - len(potential.rows)
-            return _unweighed(losses, running, Unhelpful(len(rows), +reasons))
+            return _without_victims(costs, running, NoCandidate(len(rows), +reasons))
         by_importance = potential.slots[np.repeat(helped, potential.counts)]
         row = running.table["row"][by_importance]
         violates = budgets.broken(running.uids_of(by_importance), row)
@@ -203,19 +205,19 @@ def weigh(demand: Demand, runner: Runner, running: RunningPods, rows: Rows, budg
         groups, violates = _grouped(running, by_importance[order]), violates[order]
         evicted = _reprieve(groups, clearing, runner, spec)
     at = np.searchsorted(rows, groups.rows)
-    losses.helped[at] = True
-    losses.columns[:, at] = _losses(groups, evicted, violates, running)
-    return Weighed(losses, groups, evicted, violates, order)
+    costs.helped[at] = True
+    costs.columns[:, at] = _costs(groups, evicted, violates, running)
+    return Candidates(costs, groups, evicted, violates, order)
 
 
-def _unweighed(losses: Losses, running: RunningPods, refusal: Unhelpful | None) -> Weighed:
+def _without_victims(costs: EvictionCosts, running: RunningPods, refusal: NoCandidate | None) -> Candidates:
     nobody: Slots = np.zeros(0, dtype=np.intp)
     nothing: Mask = np.zeros(0, dtype=np.bool_)
-    return Weighed(losses, _grouped(running, nobody), nothing, nothing, nobody, refusal)
+    return Candidates(costs, _grouped(running, nobody), nothing, nothing, nobody, refusal)
 
 
-def viable(spec: PodSpec, runner: Runner, running: RunningPods, row: int) -> bool:
-    """Say whether the pod would fit on this row once those are gone who are leaving it."""
+def fits_after_departures(spec: PodSpec, runner: Runner, running: RunningPods, row: int) -> bool:
+    """Return whether the pod fits on this row once the pods that are leaving it are gone."""
     rows = np.array([row], dtype=np.intp)
     if not runner.allowed(spec, rows)[0]:
         return False
@@ -225,13 +227,13 @@ def viable(spec: PodSpec, runner: Runner, running: RunningPods, row: int) -> boo
         return bool(runner.fits(spec, rows)[0])
 
 
-def _potential_victims(demand: Demand, running: RunningPods, slots: Slots) -> _Groups:
-    """Return which of the pods may be evicted for the demand: by row, the most important of a row first.
+def _potential_victims(preemptor: Preemptor, running: RunningPods, slots: Slots) -> _Groups:
+    """Return the pods that may be evicted for the preemptor: by row, the most important pod of a row first.
 
-    Important: home pods before borrowers, then priority, then the older start, then the uid.
+    The order of importance: home pods before borrowers, then higher priority, then earlier start, then uid.
     """
     pods = running.table[slots]
-    may_go = pods["evictable"] & (pods["borrower"] | (pods["priority"] < demand.priority))
+    may_go = pods["evictable"] & (pods["borrower"] | (pods["priority"] < preemptor.priority))
     slots, pods = slots[may_go], pods[may_go]
     below_top = PRIORITY_MAX - pods["priority"]
     rank = (((pods["row"] << 1) | pods["borrower"]) << PRIORITY_BITS) | below_top
@@ -245,7 +247,7 @@ def _potential_victims(demand: Demand, running: RunningPods, slots: Slots) -> _G
 
 
 def _by_uid_where_tied(running: RunningPods, slots: Slots, as_before: Mask) -> Slots:
-    """Put runs of equals in the order of their uids; `as_before` says of each but the first that it equals its left."""
+    """Sort runs of equal pods by uid; `as_before` tells for each pod but the first that it equals the one before it."""
     if not as_before.any():
         return slots
     tied = np.flatnonzero(np.append(as_before, False) | np.insert(as_before, 0, False))
@@ -269,15 +271,15 @@ def _grouped(running: RunningPods, slots: Slots) -> _Groups:
 
 
 def started_of(pods: RunningTable) -> Numbers:
-    """Return since when these rows of the table of running pods run, as their starts are compared."""
+    """Return the start times of these rows of the table of running pods, in the form that is compared."""
     started = pods["started_seconds"]
     return np.where(started == 0, NOT_STARTED, started)
 
 
 def _reprieve(groups: _Groups, clearing: Clearing, runner: Runner, spec: PodSpec) -> Mask:
-    """Let each pod stay that can stay beside the asker, in the order of the groups; return who cannot.
+    """Let each pod stay that fits beside the preemptor, in the order of the groups; return a mask of the victims.
 
-    All rows take their turns at once: the first pod of each, then the second.
+    All rows are tried together: the first pod of each row, then the second.
     """
     evicted: Mask = np.zeros(len(groups.slots), dtype=np.bool_)
     for turn in range(int(groups.counts.max())):
@@ -290,8 +292,8 @@ def _reprieve(groups: _Groups, clearing: Clearing, runner: Runner, spec: PodSpec
     return evicted
 
 
-def _losses(groups: _Groups, evicted: Mask, violates: Mask, running: RunningPods) -> Numbers:
-    """Return [loss, row of the groups] as `Losses` has them."""
+def _costs(groups: _Groups, evicted: Mask, violates: Mask, running: RunningPods) -> Numbers:
+    """Return the `columns` of `EvictionCosts` for the rows of the groups."""
     row, slots, size = groups.of_each()[evicted], groups.slots[evicted], len(groups.rows)
     pods = running.table[slots]
     priority = np.where(pods["borrower"], BORROWER_PRIORITY, pods["priority"])

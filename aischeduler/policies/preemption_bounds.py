@@ -1,9 +1,9 @@
-"""Floors: the least that a row could lose, whoever asks; few rows need a close look where they are looked at in order.
+"""Lower bounds of eviction costs: they order rows so that few rows need a full search for victims.
 
-Laws:
-- A floor is never above what `preemption` says that the row loses, for any asker that would cost it a victim.
-- The answer is that of `preemption` over all rows, or None: not known by a look at so few.
-- What fits is what the live filters say of amounts, and only an asker for whom these decide is answered.
+Invariants:
+- The bound of a row is never above the cost that `preemption` finds there, for any preemptor that needs a victim.
+- The result is that of `preemption` over all rows, or None: a few rows do not decide.
+- The live filters decide what fits, by amounts alone. For a pod whose fit other filters decide, the result is None.
 """
 
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ from aischeduler.policies.preemption import (
     NOT_STARTED,
     PRIORITY_MIN,
     VICTIMS_MAX,
-    Chosen,
-    Demand,
+    Candidate,
     Numbers,
+    Preemptor,
     started_of,
 )
 from aischeduler.state.budgets import BudgetTable
@@ -28,18 +28,17 @@ from aischeduler.state.index import Rows
 from aischeduler.state.nodes import Column, NodeTable
 from aischeduler.state.running import RunningPods
 
-LOOKS_MAX: Final = 4
-"""Rows that are looked at closely; where that does not tell, all rows are to be weighed at once."""
+ROWS_EXAMINED_MAX: Final = 4
+"""The most rows that one search examines; where they do not decide, `preemption` searches all rows at once."""
 FEW_ROWS: Final = 2
-"""So few rows are sooner read one by one than all at once."""
-UNCLEAR: Final = -1
-"""No slot."""
-NOBODY: Final = 2**62
-"""The floor of a row from which nobody may be evicted."""
+"""Up to this many changed rows are read one by one; for more, one vectorised pass is faster."""
+NO_SLOT: Final = -1
+NO_VICTIM: Final = 2**62
+"""The bound of a row without a pod that may be evicted."""
 
 
-class Loss(NamedTuple):
-    """What a row loses: less is better, as the columns of `preemption.Losses` have it; the rank of its name last."""
+class EvictionCost(NamedTuple):
+    """The cost of eviction on a row, less is better: the rules of `EvictionCosts`, then the rank of the name."""
 
     violations: int
     highest: int
@@ -49,12 +48,13 @@ class Loss(NamedTuple):
     rank: int
 
 
-class LossBounds:
-    """By row of the node table. `highest`: the least important victim that it has, as victims are compared.
+class EvictionCostBounds:
+    """The lower bounds by row of the node table.
 
-    `youth` is the latest start among the pods of that priority, negated; `leaving` [column of the node table, row] what
-    those have who are leaving. `columns` are those of the resources of the kinds of running pods.
-    `last` is the slot of the least important pod, UNCLEAR where that is a borrower or others are as important.
+    `highest` is the priority of the least important potential victim, BORROWER_PRIORITY for a borrower. `youth` is the
+    latest start among the pods of that priority, negated. `leaving` [column of the node table, row] is the sum of what
+    leaving pods use. `columns` are the node table's columns of the resources of `RunningPods.specs`.
+    `last` is the slot of the least important pod; NO_SLOT where it is a borrower or another pod is as important.
     """
 
     def __init__(self) -> None:
@@ -66,14 +66,14 @@ class LossBounds:
         self._version = 0
 
     def catch_up(self, running: RunningPods, nodes: NodeTable) -> None:
-        """Take over what changed among the running pods."""
+        """Read the rows whose running pods changed since the last call."""
         changed = running.changed_since(self._version)
         if changed is None or self.leaving.shape != nodes.used.shape:
             self.highest, self.youth, self.last = (np.empty(nodes.width, dtype=np.int64) for _ in range(3))
             self.leaving = np.empty_like(nodes.used)
             changed = list(range(nodes.width))
         if changed:
-            self.columns = [nodes.column(resource) for resource in running.kinds.resources]
+            self.columns = [nodes.column(resource) for resource in running.specs.resources]
             if len(changed) > FEW_ROWS:
                 self._read(running, np.array(changed, dtype=np.intp))
             else:
@@ -81,35 +81,35 @@ class LossBounds:
                     self._read_one(running, row)
         self._version = running.version
 
-    def of(self, row: int, rank: int) -> Loss:
-        """Return the least that a row could lose; `rank` is the place of its name among all."""
+    def of(self, row: int, rank: int) -> EvictionCost:
+        """Return the bound of a row; `rank` is the position of its node's name in the order of all names."""
         highest = int(self.highest[row])
         weight = 0 if highest == BORROWER_PRIORITY else highest - PRIORITY_MIN
-        return Loss(0, highest, weight, 1, int(self.youth[row]), rank)
+        return EvictionCost(0, highest, weight, 1, int(self.youth[row]), rank)
 
     def lowest(self, rows: Rows, ranks: Column) -> int:
-        """Return the row of the lowest floor among some."""
-        for floor in (self.highest, self.youth, ranks):
+        """Return the row with the lowest bound."""
+        for bound in (self.highest, self.youth, ranks):
             if len(rows) > 1:
-                of_each = floor.take(rows)
+                of_each = bound.take(rows)
                 rows = rows[of_each == of_each.min()]
         return int(rows[0])
 
     def _read_one(self, running: RunningPods, row: int) -> None:
-        """Read one row, as `_read` does many."""
+        """Do for one row what `_read` does for many."""
         pods = running.pods_on(row)
-        leaving = [pod.kind for _, pod in pods if pod.leaving]
+        leaving = [pod.spec for _, pod in pods if pod.leaving]
         self.leaving[:, row] = 0
-        self.leaving[self.columns, row] = running.kinds.amounts[leaving].sum(axis=0)
-        lowest, last = (NOBODY, 0), UNCLEAR
+        self.leaving[self.columns, row] = running.specs.amounts[leaving].sum(axis=0)
+        lowest, last = (NO_VICTIM, 0), NO_SLOT
         for slot, pod in pods:
             if pod.evictable and not pod.leaving:
                 priority = BORROWER_PRIORITY if pod.borrower else pod.priority
-                floor = (priority, -(pod.started_seconds or NOT_STARTED))
-                if floor < lowest:
-                    lowest, last = floor, UNCLEAR if pod.borrower else slot
-                elif floor == lowest:
-                    last = UNCLEAR
+                bound = (priority, -(pod.started_seconds or NOT_STARTED))
+                if bound < lowest:
+                    lowest, last = bound, NO_SLOT if pod.borrower else slot
+                elif bound == lowest:
+                    last = NO_SLOT
         self.highest[row], self.youth[row] = lowest
         self.last[row] = last
 
@@ -119,71 +119,72 @@ class LossBounds:
         leaving = pods["leaving"]
         self.leaving[:, rows] = 0
         gone = pods[leaving]
-        np.add.at(self.leaving.T, (gone["row"][:, np.newaxis], self.columns), running.kinds.amounts[gone["kind"]])
+        np.add.at(self.leaving.T, (gone["row"][:, np.newaxis], self.columns), running.specs.amounts[gone["spec"]])
         may_go = pods["evictable"] & ~leaving
         slots, pods = slots[may_go], pods[may_go]
         row, youth = pods["row"], -started_of(pods)
         priority = np.where(pods["borrower"], BORROWER_PRIORITY, pods["priority"])
-        self.highest[rows] = NOBODY
+        self.highest[rows] = NO_VICTIM
         np.minimum.at(self.highest, row, priority)
         lowest = np.flatnonzero(priority == self.highest[row])
         self.youth[rows] = 0
         np.minimum.at(self.youth, row[lowest], youth[lowest])
         last = lowest[youth[lowest] == self.youth[row[lowest]]]
         slots, row = slots[last], row[last]
-        self.last[rows] = UNCLEAR
+        self.last[rows] = NO_SLOT
         self.last[row] = slots
-        self.last[row[(self.last[row] != slots) | pods["borrower"][last]]] = UNCLEAR
+        self.last[row[(self.last[row] != slots) | pods["borrower"][last]]] = NO_SLOT
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
-    """One search for victims. The floors have caught up with the running pods."""
+class BoundedSearch:
+    """A search for victims on the rows of the lowest bounds. `bounds` must have caught up with the running pods."""
 
-    demand: Demand
+    preemptor: Preemptor
     runner: Runner
     running: RunningPods
     budgets: BudgetTable
-    floors: LossBounds
+    bounds: EvictionCostBounds
 
-    def cheapest(self, rows: Rows) -> Chosen | None:
-        """Return the best row among `rows` and who must leave it; None where so few looks do not tell."""
-        spec, floors, ranks = self.demand.spec, self.floors, self.runner.nodes.ranks()
+    def cheapest(self, rows: Rows) -> Candidate | None:
+        """Return the best row among `rows` with its victims; None where the examined rows do not decide."""
+        spec, bounds, ranks = self.preemptor.spec, self.bounds, self.runner.nodes.ranks()
         if not self.runner.by_amounts(spec):
             return None
         rows = rows[self.runner.allowed(spec, rows)]
         free = rows[self.runner.fits_using(spec, rows, self._used(rows))]
         if len(free):
-            return Chosen(int(free[ranks[free].argmin()]), (), 0)
-        found: list[tuple[Loss, Chosen]] = []
-        for _ in range(min(LOOKS_MAX, len(rows))):
-            row = floors.lowest(rows, ranks)
-            floor = floors.of(row, int(ranks[row]))
-            if floor.highest >= self.demand.priority:
+            return Candidate(int(free[ranks[free].argmin()]), (), 0)
+        found: list[tuple[EvictionCost, Candidate]] = []
+        for _ in range(min(ROWS_EXAMINED_MAX, len(rows))):
+            row = bounds.lowest(rows, ranks)
+            bound = bounds.of(row, int(ranks[row]))
+            if bound.highest >= self.preemptor.priority:
                 return min(found)[1] if found else None
-            found += self._look(row, floor)
-            if found and min(found)[0] <= floor:
+            found += self._examine(row, bound)
+            if found and min(found)[0] <= bound:
                 return min(found)[1]
             rows = rows[rows != row]
         return min(found)[1] if found and not len(rows) else None
 
     def _used(self, rows: Rows) -> Column:
-        """Return what is used on these rows, [column, row], once those are gone who are leaving."""
-        used: Column = self.runner.nodes.used.take(rows, axis=1) - self.floors.leaving.take(rows, axis=1)
+        """Return what is used on these rows, [column, row], without the pods that are leaving."""
+        used: Column = self.runner.nodes.used.take(rows, axis=1) - self.bounds.leaving.take(rows, axis=1)
         return used
 
-    def _look(self, row: int, floor: Loss) -> list[tuple[Loss, Chosen]]:
-        """Return what the row loses and how, in a list; nothing where no eviction would help.
+    def _examine(self, row: int, bound: EvictionCost) -> list[tuple[EvictionCost, Candidate]]:
+        """Return the cost and the candidate of a row in a list; an empty list where no eviction helps.
 
-        It is not free as it is. So where the last of all is enough, whom no budget protects, all others can stay.
+        The row is not free. So where evicting its least important pod is enough, and no budget protects that pod, all
+        other pods stay.
         """
-        last = int(self.floors.last[row])
-        if last != UNCLEAR and not self.budgets.protects(uid := self.running.uid_of(last)) and self._enough(row, last):
-            return [(floor, Chosen(row, (uid,), 0))]
-        candidates = self._candidates(row)
-        broken = self.budgets.broken([one.uid for one in candidates], np.full(len(candidates), row)).tolist()
-        turns = sorted(zip(broken, candidates, strict=True), key=itemgetter(0), reverse=True)
-        victims = [turns[place] for place in self._reprieve(row, [one.kind for _, one in turns])]
+        last = int(self.bounds.last[row])
+        if last != NO_SLOT and not self.budgets.protects(uid := self.running.uid_of(last)) and self._enough(row, last):
+            return [(bound, Candidate(row, (uid,), 0))]
+        potential = self._potential_victims(row)
+        broken = self.budgets.broken([one.uid for one in potential], np.full(len(potential), row)).tolist()
+        turns = sorted(zip(broken, potential, strict=True), key=itemgetter(0), reverse=True)
+        victims = [turns[turn] for turn in self._reprieve(row, [one.spec for _, one in turns])]
         if not victims:
             return []
         violations, leave = sum(breaks for breaks, _ in victims), sorted((one for _, one in victims), reverse=True)
@@ -191,40 +192,40 @@ class Search:
         highest = max(priorities)
         weight = sum(0 if one.borrower else -one.below - PRIORITY_MIN for one in leave)
         oldest = min(one.started for one, priority in zip(leave, priorities, strict=True) if priority == highest)
-        loss = Loss(violations, highest, weight, len(leave), -oldest, floor.rank)
-        return [(loss, Chosen(row, tuple(one.uid for one in leave), violations))]
+        cost = EvictionCost(violations, highest, weight, len(leave), -oldest, bound.rank)
+        return [(cost, Candidate(row, tuple(one.uid for one in leave), violations))]
 
     def _enough(self, row: int, slot: int) -> bool:
-        """Say whether the asker fits once the pod in this slot is gone from the row, and those who are leaving."""
+        """Return whether the preemptor fits once the pod in this slot, and the leaving pods, are gone from the row."""
         rows = np.array([row], dtype=np.intp)
         used = self._used(rows)
-        used[self.floors.columns, 0] -= self.running.kinds.amounts[self.running.table["kind"][slot]]
-        return bool(self.runner.fits_using(self.demand.spec, rows, used)[0])
+        used[self.bounds.columns, 0] -= self.running.specs.amounts[self.running.table["spec"][slot]]
+        return bool(self.runner.fits_using(self.preemptor.spec, rows, used)[0])
 
-    def _candidates(self, row: int) -> "list[_Candidate]":
-        """Return who may have to leave the row, the most important first."""
-        asker = self.demand.priority
+    def _potential_victims(self, row: int) -> "list[_PotentialVictim]":
+        """Return the pods of the row that may be evicted, the most important first."""
+        priority = self.preemptor.priority
         found = [
-            _Candidate(
-                pod.borrower, -pod.priority, pod.started_seconds or NOT_STARTED, self.running.uid_of(slot), pod.kind
+            _PotentialVictim(
+                pod.borrower, -pod.priority, pod.started_seconds or NOT_STARTED, self.running.uid_of(slot), pod.spec
             )
             for slot, pod in self.running.pods_on(row)
-            if pod.evictable and not pod.leaving and (pod.borrower or pod.priority < asker)
+            if pod.evictable and not pod.leaving and (pod.borrower or pod.priority < priority)
         ]
         return sorted(found)[-VICTIMS_MAX:]
 
-    def _reprieve(self, row: int, kinds: list[int]) -> list[int]:
-        """Let those stay that can stay beside the asker; return the places of the others, none where nothing helps.
+    def _reprieve(self, row: int, specs: list[int]) -> list[int]:
+        """Let pods stay that fit beside the preemptor; return the indexes of the others, none where nothing helps.
 
-        One what-if for each turn, and a first one with nobody: who was let stay before counts in it.
+        Each turn is one column of `used`: the pods that stayed before it count there. The first column has no pod.
         """
-        amounts = np.zeros((len(self.floors.leaving), len(kinds) + 1), dtype=np.int64)
-        amounts[self.floors.columns, 1:] = self.running.kinds.amounts[kinds].T
-        turns = np.full(len(kinds) + 1, row, dtype=np.intp)
+        amounts = np.zeros((len(self.bounds.leaving), len(specs) + 1), dtype=np.int64)
+        amounts[self.bounds.columns, 1:] = self.running.specs.amounts[specs].T
+        turns = np.full(len(specs) + 1, row, dtype=np.intp)
         put_on = amounts.cumsum(axis=1)
-        used = (self.runner.nodes.used[:, row] - self.floors.leaving[:, row] - put_on[:, -1])[:, np.newaxis] + put_on
+        used = (self.runner.nodes.used[:, row] - self.bounds.leaving[:, row] - put_on[:, -1])[:, np.newaxis] + put_on
         evicted: list[int] = []
-        while not (fits := self.runner.fits_using(self.demand.spec, turns, used)).all():
+        while not (fits := self.runner.fits_using(self.preemptor.spec, turns, used)).all():
             first = int(fits.argmin())
             if not first:
                 return []
@@ -233,11 +234,11 @@ class Search:
         return evicted
 
 
-class _Candidate(NamedTuple):
-    """A pod that may have to leave; they sort by importance, the most important first. `below`: priority, negated."""
+class _PotentialVictim(NamedTuple):
+    """A pod that may be evicted; the most important sorts first. `below` is its priority, negated."""
 
     borrower: bool
     below: int
     started: int
     uid: str
-    kind: int
+    spec: int

@@ -26,15 +26,15 @@ from aischeduler.model.actions import (
     CreatePool,
     Evict,
     ListPools,
+    LogLoanChange,
+    LogPoolEdit,
     Nominate,
+    ReadPod,
     ReadPool,
     Refresh,
     ReportInternalError,
     ReportPool,
     ReportWaiting,
-    Settle,
-    TellEdited,
-    TellTurned,
     Warn,
 )
 from aischeduler.model.events import BindRefused, Event, EvictRefused, PoolRead, PoolsListed, Refreshed
@@ -151,7 +151,7 @@ class VirtualDaemon:
             case Nominate(pod, node):
                 path, body = pod_writes.nomination(pod, node)
                 self._send("PATCH", path.decode(), body, pod_writes.MERGE_PATCH)
-            case Settle(pod):
+            case ReadPod(pod):
                 refused = lost_eviction(action, self._read(pod))
                 if refused is not None:
                     self.scheduler.observe(refused, self._environment.now)
@@ -165,7 +165,7 @@ class VirtualDaemon:
                 self._write_pool(action)
             case CreatePool(name, switches):
                 self._send("POST", pool_writes.pools_path(), pool_writes.new_pool(name, switches), JSON)
-            case TellTurned() | TellEdited() | ReportInternalError():
+            case LogLoanChange() | LogPoolEdit() | ReportInternalError():
                 pass  # production logs these; here they are in `log`
             case _:
                 assert_never(action)

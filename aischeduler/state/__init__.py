@@ -1,1 +1,1 @@
-"""What we believe about the cluster; one owner, no locks, no clock of its own."""
+"""The state of the cluster as the engine knows it: one owner, no locks, no clock."""

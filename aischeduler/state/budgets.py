@@ -1,10 +1,10 @@
-"""Disruption budgets: how many pods of which kind may be evicted now.
+"""Disruption budgets: which evictions they allow now.
 
-Laws:
-- What a budget allows is what its status said last, less the evictions asked for since, and less those asked for before
-  that are still under way and that the status does not name: it may be older than they are.
-- Which budgets cover a pod is remembered while the pod is there; a status that only counts anew changes nothing of it.
-- Pods of namespaces without budgets cost one look-up.
+Invariants:
+- A budget allows what its last status allows, less the evictions requested since, and less earlier evictions that are
+  under way and that the status does not name: the status may be older than they are.
+- The budgets that cover a pod are kept while the pod exists; a status with other counts does not change them.
+- A pod in a namespace without budgets costs one look-up.
 - A budget that no longer exists protects nothing.
 
 Source: PodDisruptionBudget; kube-scheduler counts a pod against every budget that covers it.
@@ -20,26 +20,26 @@ from aischeduler.model.selectors import Operator
 from aischeduler.state.index import Mask, Rows
 
 BudgetKey = tuple[str, str]
-"""Namespace and name."""
+"""The namespace and name of a budget."""
 
 
 class BudgetTable:
-    """All budgets. `pod_of` finds a pod by its uid."""
+    """All budgets. `pod_of` returns the pod of a uid."""
 
     def __init__(self, pod_of: Callable[[str], Pod]) -> None:
         self._pod_of = pod_of
         self._budgets: dict[str, dict[str, DisruptionBudget]] = {}
         self._evicted: dict[BudgetKey, set[str]] = {}
         self._by_label: dict[str, dict[tuple[str, str] | None, list[str]]] = {}
-        """Namespace -> label -> budgets that cover only pods with that label; None -> those that cover others too."""
+        """Namespace -> label -> budgets that cover only pods with that label; None -> all other budgets."""
         self._covered: dict[str, dict[str, tuple[Pod, tuple[BudgetKey, ...]]]] = {}
         self.version = 0
-        """Grows whenever some budget may allow more or less than before."""
+        """Grows with every change of what a budget allows."""
 
     def see(self, budget: DisruptionBudget, under_way: Iterable[str] = ()) -> DisruptionBudget | None:
-        """Take a budget as it now is; return what it was, if there was one.
+        """Store a budget as it is now; return the budget before, if there was one.
 
-        Evictions asked for before are in its numbers, but for those `under_way`, by uid, that it covers still.
+        Its status counts the earlier evictions, except those `under_way` (uids) of pods that it still covers.
         """
         self.version += 1
         key = (budget.namespace, budget.name)
@@ -55,7 +55,7 @@ class BudgetTable:
         return before
 
     def forget(self, namespace: str, name: str) -> DisruptionBudget | None:
-        """Take a budget out; return it, if there was one."""
+        """Remove a budget; return it, if there was one."""
         self.version += 1
         budgets = self._budgets.get(namespace, {})
         budget = budgets.pop(name, None)
@@ -69,23 +69,23 @@ class BudgetTable:
         return budget
 
     def forget_pod(self, pod: Pod) -> None:
-        """Remember nothing of a pod that is gone; an eviction of it counts until each budget tells of itself again."""
+        """Drop what is kept of a pod that is gone; its eviction counts until the next status of each budget."""
         self._covered.get(pod.namespace, {}).pop(pod.uid, None)
 
     def note_eviction(self, pod: Pod) -> None:
-        """Count an eviction that we ask for, until each budget tells of itself again."""
+        """Count an eviction that is requested, until the next status of each budget."""
         for key in self.covering(pod):
             self.version += 1
             self._evicted[key].add(pod.uid)
 
     def note_refusal(self, pod: Pod) -> None:
-        """Count an eviction no more that came to nothing."""
+        """Stop counting an eviction that was refused."""
         for name in self._budgets.get(pod.namespace, ()):
             self.version += 1
             self._evicted[pod.namespace, name].discard(pod.uid)
 
     def covering(self, pod: Pod) -> tuple[BudgetKey, ...]:
-        """Return the budgets that evicting this pod would use up, in the order of their names."""
+        """Return the budgets that cover this pod, in the order of their names."""
         budgets = self._budgets.get(pod.namespace)
         if budgets is None:
             return ()
@@ -102,13 +102,13 @@ class BudgetTable:
         return keys
 
     def protects(self, uid: str) -> bool:
-        """Say whether evicting this pod would use up some budget."""
+        """Return whether a budget covers this pod."""
         return bool(self._budgets) and bool(self.covering(self._pod_of(uid)))
 
     def broken(self, uids: Sequence[str], rows: Rows) -> Mask:
-        """Say of each pod whether its eviction breaks a budget, were those before it on its row evicted too.
+        """Return a mask of the pods whose eviction breaks a budget, if the pods before it on its row are evicted too.
 
-        Each row is asked about as if nothing happened on the others.
+        Each row is judged as if no pod was evicted on other rows.
         """
         broken: Mask = np.zeros(len(uids), dtype=np.bool_)
         if not self._budgets:
@@ -122,19 +122,19 @@ class BudgetTable:
         return broken
 
     def left(self, key: BudgetKey) -> int:
-        """Return how many more disruptions a budget allows that covers some pod; 0 or below means none."""
+        """Return how many more disruptions a budget allows; 0 or below means none."""
         namespace, name = key
         return self._budgets[namespace][name].disruptions_allowed - len(self._evicted[key])
 
     def _look_again(self, namespace: str, changed: Callable[[Pod, tuple[BudgetKey, ...]], bool]) -> None:
-        """Forget which budgets cover those pods for which that has changed; it is asked with what is remembered."""
+        """Drop the kept budgets of the pods for which `changed` is True; it gets the pod and the kept budgets."""
         covered = self._covered.get(namespace, {})
         for uid in [uid for uid, (pod, keys) in covered.items() if changed(pod, keys)]:
             del covered[uid]
 
 
 def _by_label(budgets: dict[str, DisruptionBudget]) -> dict[tuple[str, str] | None, list[str]]:
-    """Return the names of the budgets by the labels of which their pods have one; None where that may be any."""
+    """Return the names of the budgets by a label that their pods must have; under None where there is no such label."""
     found: dict[tuple[str, str] | None, list[str]] = {}
     for name, budget in budgets.items():
         asked = budget.selector.requirements if budget.selector is not None else ()
@@ -146,7 +146,7 @@ def _by_label(budgets: dict[str, DisruptionBudget]) -> dict[tuple[str, str] | No
 
 
 def _place_among_equals(numbers: Rows) -> Rows:
-    """Return of each number how many equal ones are before it."""
+    """Return for each number how many equal numbers come before it."""
     order = np.argsort(numbers, kind="stable")
     starts = np.flatnonzero(np.diff(numbers[order], prepend=-1))
     places = np.empty_like(order)

@@ -1,9 +1,9 @@
-"""Claims: room that a pod has been promised on a node until it can take it.
+"""Claims: room on a node that is reserved for a nominated pod until its victims are gone.
 
-Laws:
-- A claim counts in the node table as its owner would; those who leave still count there too, so that a row can be
-  more than full until they are gone.
-- A pod owns at most one claim. Only pods ahead of the owner in the pool's order may look at the row without it.
+Invariants:
+- A claim counts in the node table like its owner. The victims count there too until they are gone, so that a row can
+  be more than full.
+- A pod owns at most one claim. Only a pod ahead of the owner in the pool's order may use the claimed room.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from aischeduler.state.records import OrderKey, PodRecord
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Claim:
-    """Room for `owner` on `row` of `pool`, which `victims` (uids) had to leave; `since` on the engine's clock."""
+    """Room for `owner` on `row` of `pool`, from which `victims` (uids) were evicted; `since` on the engine's clock."""
 
     owner: PodRecord
     spec: PodSpec
@@ -28,7 +28,7 @@ class Claim:
 
     @property
     def turn(self) -> OrderKey:
-        """The owner's place in the order of its home pool, which never changes while it waits."""
+        """The owner's position in the order of its home pool, which does not change while it waits."""
         pod = self.owner.pod
         return (False, -pod.priority, pod.created_seconds, self.owner.arrival, pod.uid)
 
@@ -66,12 +66,12 @@ class Claims:
         return len(self._by_pool.get(pool, ()))
 
     def not_ahead(self, pool: str, order: OrderKey) -> tuple[Claim, ...]:
-        """Return the claims in a pool whose owners do not come before this place in the order."""
+        """Return the claims in a pool whose owners do not come before this position in the order."""
         claims = self._by_pool.get(pool)
         return tuple(claims.irange_key(order)) if claims is not None else ()
 
     def make(self, claim: Claim) -> None:
-        """Count the claim from now on."""
+        """Add a claim; it counts in the node table."""
         self._nodes.add(claim.spec, claim.row)
         uid = claim.owner.pod.uid
         self._by_owner[uid] = claim
@@ -81,12 +81,12 @@ class Claims:
         self._by_pool[claim.pool].add(claim)
 
     def end(self, claim: Claim) -> None:
-        """Count the claim no more."""
-        self._nodes.remove(claim.spec, claim.row)  # first: where this ends half way, the row is known to have changed
+        """Remove a claim; it no longer counts in the node table."""
+        self._nodes.remove(claim.spec, claim.row)  # first: if this raises, the row is known to have changed
         self.forget(claim)
 
     def forget(self, claim: Claim) -> None:
-        """Forget a claim that a committed trial has already taken off its row."""
+        """Remove a claim that a committed trial has already removed from the node table."""
         uid = claim.owner.pod.uid
         del self._by_owner[uid]
         del self._by_row[claim.row][uid]

@@ -1,8 +1,8 @@
-"""Classes: pods with the same scheduling bytes share their masks and their score vector.
+"""Kept results of plugins by class: pods with equal specs share masks and score vectors.
 
-Laws:
-- A view is a memory of what plugins said; dropping one costs time, never truth.
-- A view is right for the versions that it names; whoever reads it catches it up first.
+Invariants:
+- A view keeps results of plugins; dropping one costs time and changes no decision.
+- A view is valid for its versions; a reader must update it first.
 """
 
 from typing import Final
@@ -12,56 +12,55 @@ import numpy.typing as npt
 from cachetools import LRUCache
 
 from aischeduler.model.pod import PodSpec
-from aischeduler.model.pool import Placement
+from aischeduler.model.pool import PlacementStrategy
 from aischeduler.state.diagnosis import Diagnosis
 from aischeduler.state.index import Mask, Rows
 from aischeduler.state.nodes import NODES_MAX
 
 VIEWS_MAX: Final = 256
-"""Live classes; the least recently used is forgotten."""
+"""The most views; the least recently used is dropped."""
 
 INFEASIBLE: Final = -NODES_MAX
-"""Below every key of a row that would do: scores are not negative, and a tie rank takes away less."""
+"""Below the key of every feasible row: scores are not negative, and a tie rank is smaller."""
 
 
 class ClassView:
-    """What is known of one class under one placement.
+    """The kept results of one class for one placement.
 
-    `static` is the mask of the rules that read only labels, taints and names. `keys` orders rows: infeasible rows
-    hold INFEASIBLE, others score and tie rank in one int64, so that the largest key is the one best row.
-    `preferences` are raw static scores that still have to be normalised over the feasible rows:
-    (weight, reversed, raw).
+    `static` is the mask of the static filters. `keys` orders rows: an infeasible row has INFEASIBLE, others have score
+    and tie rank in one int64, so that the largest key is the best row. `preferences` are raw static scores that are
+    normalised over the feasible rows in each call: (weight, reversed, raw).
     """
 
-    def __init__(self, spec: PodSpec, placement: Placement, width: int) -> None:
+    def __init__(self, spec: PodSpec, placement: PlacementStrategy, width: int) -> None:
         self.spec = spec
         self.placement = placement
         self.static: Mask = np.zeros(width, dtype=np.bool_)
         self.keys: npt.NDArray[np.int64] = np.full(width, INFEASIBLE, dtype=np.int64)
         self.preferences: tuple[tuple[int, bool, npt.NDArray[np.int64]], ...] = ()
         self.refusal: tuple[int, Rows, Diagnosis] | None = None
-        """Why no row of a pool would do: table version, the pool's rows, the answer."""
+        """Why no row of a pool fits: table version, the pool's rows, the diagnosis."""
         self.static_version = -1
         self.version = -1
 
 
 class Classes:
-    """The views in use, by class and placement."""
+    """The views by class and placement."""
 
     def __init__(self) -> None:
-        self._views: LRUCache[tuple[bytes, Placement], ClassView] = LRUCache(VIEWS_MAX)
-        self._met: LRUCache[tuple[bytes, Placement], bool] = LRUCache(VIEWS_MAX)
+        self._views: LRUCache[tuple[bytes, PlacementStrategy], ClassView] = LRUCache(VIEWS_MAX)
+        self._met: LRUCache[tuple[bytes, PlacementStrategy], bool] = LRUCache(VIEWS_MAX)
 
-    def meets(self, spec: PodSpec, placement: Placement) -> bool:
-        """Say whether a pod of this class was met not long ago, and remember that one was."""
+    def meets(self, spec: PodSpec, placement: PlacementStrategy) -> bool:
+        """Return whether a pod of this class came before, and note that one came."""
         key = (spec.key, placement)
         if key in self._views or key in self._met:
             return True
         self._met[key] = True
         return False
 
-    def view(self, spec: PodSpec, placement: Placement, width: int) -> ClassView:
-        """Return the view of this class, a new one where it is not remembered or the table grew."""
+    def view(self, spec: PodSpec, placement: PlacementStrategy, width: int) -> ClassView:
+        """Return the view of this class, a new one where there is none or the table grew."""
         key = (spec.key, placement)
         view = self._views.get(key)
         if view is None or len(view.keys) != width:

@@ -1,9 +1,9 @@
-"""What-if over many rows at once: pods taken off and put on again, and in the end everything as it was.
+"""A trial over many rows at once: remove pods and add them again; at the end the table is as before.
 
-Laws:
-- Amounts are exact integers and the rows' columns are saved: leaving puts the last bit back, whatever happened.
-- The journal and the versions do not move: inside, ask the filters themselves, never what is remembered of classes.
-- It is made for one asker: ports that it does not want, and what only scores read, stay as they are.
+Invariants:
+- The amounts of the rows are saved, and the end restores them exactly, whatever happened.
+- The journal and the versions do not change: inside, call the filters, never read the kept results of classes.
+- It serves one preemptor: host ports that this pod does not use, and what only scores read, do not change.
 """
 
 from types import TracebackType
@@ -18,15 +18,15 @@ from aischeduler.state.running import RunningPods, Slots
 
 
 class Clearing:
-    """One what-if about the pods of `rows`. Nothing else may change the tables while it is open."""
+    """A trial on the pods of `rows`. Nothing else may change the tables while it is open."""
 
     def __init__(self, asker: PodSpec, nodes: NodeTable, running: RunningPods, rows: Rows) -> None:
         self._nodes = nodes
         self._running = running
         self._rows = rows
-        self._columns = [nodes.column(resource) for resource in running.kinds.resources]
+        self._columns = [nodes.column(resource) for resource in running.specs.resources]
         self._used = nodes.used[:, rows]
-        self._kinds_with_ports = running.kinds.holding(asker.host_ports)
+        self._specs_with_ports = running.specs.holding(asker.host_ports)
         self._ports: list[tuple[bool, PodSpec, int]] = []
 
     def __enter__(self) -> Self:
@@ -40,22 +40,22 @@ class Clearing:
             self._change_port(spec, row, take=not taken)
 
     def take_off(self, slots: Slots) -> None:
-        """Count these pods on their rows no more; many may be on one row."""
+        """Remove these pods from their rows; one row may have several."""
         self._count(slots, -1)
 
     def put_on(self, slots: Slots) -> None:
-        """Count these pods on their rows again."""
+        """Add these pods to their rows again."""
         self._count(slots, 1)
 
     def _count(self, slots: Slots, sign: int) -> None:
-        used, kinds = self._nodes.used, self._running.kinds
-        row, kind = self._running.table["row"][slots], self._running.table["kind"][slots]
-        for column, amounts in zip(self._columns, sign * kinds.amounts[kind].T, strict=True):
+        used, specs = self._nodes.used, self._running.specs
+        row, number = self._running.table["row"][slots], self._running.table["spec"][slots]
+        for column, amounts in zip(self._columns, sign * specs.amounts[number].T, strict=True):
             np.add.at(used[column], row, amounts)
-        if len(self._kinds_with_ports):
-            with_ports = np.isin(kind, self._kinds_with_ports)
-            for pod_row, pod_kind in zip(row[with_ports].tolist(), kind[with_ports].tolist(), strict=True):
-                spec = kinds.spec(pod_kind)
+        if len(self._specs_with_ports):
+            with_ports = np.isin(number, self._specs_with_ports)
+            for pod_row, pod_number in zip(row[with_ports].tolist(), number[with_ports].tolist(), strict=True):
+                spec = specs.spec(pod_number)
                 self._change_port(spec, pod_row, take=sign > 0)
                 self._ports.append((sign > 0, spec, pod_row))
 

@@ -1,9 +1,9 @@
-"""What the classes that wait in one queue ask for, as one table: which of them fit into some room, all at once.
+"""The requests of the classes in one queue as a table: one comparison finds the classes that fit into some room.
 
-Laws:
-- A slot per class; the columns are those of the node table, so that room and demand are compared as vectors.
-- A class that asks for nothing of a resource fits into no room of it: what filters do not ask is not asked here.
-- A class that asks for what no node offers fits into no room; once a node offers it, its slot is read anew.
+Invariants:
+- A class has one slot; the columns are those of the node table, so that room and requests are compared as vectors.
+- A class that does not request a resource fits where none of it is free, as in the filters.
+- A class that requests a resource that no node offers fits nowhere; once a node offers it, its slot is read again.
 """
 
 from typing import Final
@@ -19,21 +19,21 @@ Amounts = npt.NDArray[np.int64]
 
 SLOTS_FIRST: Final = 16
 FREE_SLOT: Final = np.iinfo(np.int64).max
-"""What an unused slot asks for: more than any room."""
+"""The request of an unused slot: more than any room."""
 
 
 class DemandTable:
-    """Requests by slot: `amounts[slot, column]`."""
+    """The requests by slot: `amounts[slot, column]`."""
 
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
         self._amounts: Amounts = np.full((SLOTS_FIRST, len(nodes.used)), FREE_SLOT, dtype=np.int64)
         self._unoffered: dict[int, PodSpec] = {}
-        """The classes by slot that ask for what no node offers."""
+        """The classes, by slot, that request a resource that no node offers."""
         self._free = list(range(SLOTS_FIRST - 1, -1, -1))
 
     def put(self, spec: PodSpec) -> int:
-        """Take a class in; return its slot."""
+        """Add a class; return its slot."""
         self._widen()
         if not self._free:
             self._grow()
@@ -42,18 +42,18 @@ class DemandTable:
         return slot
 
     def drop(self, slot: int) -> None:
-        """Take a class out."""
+        """Remove a class."""
         self._amounts[slot] = FREE_SLOT
         self._unoffered.pop(slot, None)
         self._free.append(slot)
 
     def fitting(self, room: Amounts) -> Mask:
-        """Return which slots fit into `room` (a vector by column), as a mask."""
+        """Return a mask of the slots that fit into `room`, a vector by column."""
         self._widen()
         return np.asarray((self._amounts <= np.maximum(room, 0)).all(axis=1))
 
     def request(self, slot: int) -> Amounts:
-        """Return what a slot asks for, by column."""
+        """Return the request of a slot, by column."""
         self._widen()
         request: Amounts = self._amounts[slot].copy()
         return request

@@ -1,4 +1,4 @@
-"""Why no node would do, in kube-scheduler's words, which users know how to search for.
+"""Why no node fits, in the words of kube-scheduler, which users can search for.
 
 Source: kube-scheduler's FitError: the reasons with their numbers of nodes, sorted as text.
 """
@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from typing import Final
 
 MESSAGE_LENGTH_MAX: Final = 1024
-"""An event's note holds no more."""
+"""The API server takes no longer note in an Event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """`nodes` of the pool were looked at; `reasons` says how many were refused for what (one may count twice)."""
+    """The number of checked `nodes`, and the `reasons`, each with its number of nodes; a node may count twice."""
 
     nodes: int
     reasons: tuple[tuple[str, int], ...]
 
     def message(self) -> str:
-        """Return the sentence of the FailedScheduling event."""
+        """Return the message of the FailedScheduling event."""
         if not self.nodes:
             return "no nodes available to schedule pods"
         parts = sorted(f"{count} {reason}" for reason, count in self.reasons)
@@ -28,5 +28,5 @@ class Diagnosis:
 
 
 def diagnosis(nodes: int, reasons: Counter[str]) -> Diagnosis:
-    """Make a diagnosis with its reasons in order."""
+    """Return a diagnosis with its reasons in order."""
     return Diagnosis(nodes, tuple(sorted(reasons.items())))

@@ -1,6 +1,6 @@
-"""Some rows of the node table as they are at this moment: what rules are asked about.
+"""The rows of the node table that plugins read.
 
-Law: it stands for one moment. Whoever changes the table takes a new one.
+Invariant: an excerpt is valid until the table changes; after a change, make a new one.
 """
 
 from aischeduler.state.index import Rows
@@ -8,9 +8,9 @@ from aischeduler.state.nodes import Column, NodeTable
 
 
 class Excerpt:
-    """The `rows` of a table; a row may stand there twice. Amounts are read once, however many rules look at them.
+    """Some `rows` of a table; a row may occur twice. Amounts are read once for all plugins.
 
-    With `used` [column, one of rows] that counts as in use on the rows, in place of what is.
+    With `used` [column, one of rows], that counts as in use instead of what the table has.
     """
 
     __slots__ = ("_allocatable", "_left", "_scored", "_used", "nodes", "rows")
@@ -28,28 +28,28 @@ class Excerpt:
 
     @property
     def allocatable(self) -> Column:
-        """What the nodes have for pods, [column, one of rows]."""
+        """The allocatable amounts, [column, one of rows]."""
         if self._allocatable is None:
             self._allocatable = self.nodes.allocatable.take(self.rows, axis=1)
         return self._allocatable
 
     @property
     def used(self) -> Column:
-        """What pods and claims ask for, [column, one of rows]."""
+        """The requests of pods and claims, [column, one of rows]."""
         if self._used is None:
             self._used = self.nodes.used.take(self.rows, axis=1)
         return self._used
 
     @property
     def left(self) -> Column:
-        """What is left, [column, one of rows]; below zero where claims are counted beside those who leave."""
+        """The free amounts, [column, one of rows]; below zero where claims count beside pods that are leaving."""
         if self._left is None:
             self._left = self.allocatable - self.used
         return self._left
 
     @property
     def scored(self) -> Column:
-        """CPU and memory in use as scores count them, [one of both, one of rows]."""
+        """The CPU and memory in use as scores count them, [CPU or memory, one of rows]."""
         if self._scored is None:
             self._scored = self.nodes.scored.take(self.rows, axis=1)
         return self._scored

@@ -1,8 +1,8 @@
-"""Inverted indexes over node rows: which rows carry a label, a taint, a port.
+"""Inverted indexes over node rows: the rows that have a label, a taint or a port.
 
-Laws:
-- Truth is a set of rows per value, so that memory follows what nodes carry, not nodes times values.
-- A mask is built from the set when somebody asks and kept until that set changes.
+Invariants:
+- An index keeps a set of rows per value, so that memory grows with what nodes have, not with nodes times values.
+- A mask is built from the set on demand and kept until the set changes.
 """
 
 from collections.abc import Hashable
@@ -11,24 +11,24 @@ from typing import Final, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from aischeduler.model.selectors import Labels, NodeTerm, Operator, Requirement
+from aischeduler.model.selectors import Labels, NodeSelectorTerm, Operator, Requirement
 
 Mask = npt.NDArray[np.bool_]
-"""One bool per row of the node table, or per row of the rows that were asked about."""
+"""One bool per row of the node table, or per row of some rows."""
 Rows = npt.NDArray[np.intp]
 """Row numbers, ascending."""
 
 MASKS_MAX: Final = 512
-"""Built masks kept per index; more are dropped and built again on demand."""
+"""The most masks that an index keeps; beyond that all are dropped and built again on demand."""
 
 FEW_VALUES: Final = 16
-"""A requirement of more values is answered from their rows, without keeping a mask of each."""
+"""A requirement of more values reads their rows and keeps no mask of each."""
 
 Value = TypeVar("Value", bound=Hashable)
 
 
 class RowIndex(Generic[Value]):
-    """Value -> rows that carry it. `width` is the number of rows of every mask."""
+    """Value -> the rows that have it. `width` is the length of every mask."""
 
     def __init__(self, width: int) -> None:
         self._width = width
@@ -36,17 +36,17 @@ class RowIndex(Generic[Value]):
         self._masks: dict[Value, Mask] = {}
 
     def widen(self, width: int) -> None:
-        """Make room for more rows."""
+        """Grow to more rows."""
         self._width = width
         self._masks.clear()
 
     def put(self, value: Value, row: int) -> None:
-        """Note that the row carries the value."""
+        """Add the value to a row."""
         self._rows.setdefault(value, set()).add(row)
         self._masks.pop(value, None)
 
     def drop(self, value: Value, row: int) -> None:
-        """Note that the row no longer carries the value."""
+        """Remove the value from a row."""
         rows = self._rows[value]
         rows.discard(row)
         if not rows:
@@ -54,15 +54,15 @@ class RowIndex(Generic[Value]):
         self._masks.pop(value, None)
 
     def values(self) -> tuple[Value, ...]:
-        """Return all values that some row carries, in the order in which they first came."""
+        """Return all values that rows have, in the order in which they first came."""
         return tuple(self._rows)
 
     def rows(self, value: Value) -> list[int]:
-        """Return the rows that carry the value, ascending."""
+        """Return the rows that have the value, ascending."""
         return sorted(self._rows.get(value, ()))
 
     def mask(self, value: Value) -> Mask:
-        """Return a mask of the rows that carry the value; the caller must not change it."""
+        """Return a mask of the rows that have the value; the caller must not change it."""
         built = self._masks.get(value)
         if built is None:
             built = np.zeros(self._width, dtype=np.bool_)
@@ -74,7 +74,7 @@ class RowIndex(Generic[Value]):
 
 
 class LabelIndex:
-    """Labels of all nodes, answering requirements for every row at once."""
+    """The labels of all nodes; a requirement is matched against all rows at once."""
 
     def __init__(self, width: int) -> None:
         self._width = width
@@ -83,7 +83,7 @@ class LabelIndex:
         self._values: dict[str, dict[str, int]] = {}
 
     def widen(self, width: int) -> None:
-        """Make room for more rows."""
+        """Grow to more rows."""
         self._width = width
         self._pairs.widen(width)
         self._keys.widen(width)
@@ -127,7 +127,7 @@ class LabelIndex:
                 return self._any(requirement.key, tuple(value for value in values if requirement.compares(value)))
 
     def all_of(self, requirements: tuple[Requirement, ...]) -> Mask:
-        """Return a new mask of the rows that satisfy every requirement; none at all satisfies everywhere."""
+        """Return a new mask of the rows that satisfy every requirement; without requirements all rows do."""
         mask = np.ones(self._width, dtype=np.bool_)
         for requirement in requirements:
             mask &= self.mask(requirement)
@@ -143,7 +143,7 @@ class LabelIndex:
         return mask
 
 
-def term_mask(term: NodeTerm, labels: LabelIndex, names: dict[str, int]) -> Mask:
+def term_mask(term: NodeSelectorTerm, labels: LabelIndex, names: dict[str, int]) -> Mask:
     """Return a new mask of the rows that satisfy a node selector term; `names` maps node names to rows."""
     mask = labels.all_of(term.expressions)
     if term.empty:

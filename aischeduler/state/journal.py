@@ -1,11 +1,11 @@
-"""Which rows changed when, so that readers catch up on those only.
+"""The rows that changed since a version, so that readers read only those again.
 
-Law: what is too long ago to tell is said to be so, and then everything counts as changed.
+Invariant: for a version before the oldest kept change the result is None, and a reader reads all rows.
 """
 
 
 class Journal:
-    """Changes of rows in their order. `version` grows with each; at most `limit` are remembered."""
+    """The changes of rows in their order. `version` grows with each; at most `limit` are kept."""
 
     def __init__(self, limit: int) -> None:
         self.version = 0
@@ -23,7 +23,7 @@ class Journal:
             self._start += cut
 
     def since(self, version: int) -> list[int] | None:
-        """Return the rows that changed after this version, ascending; None when it is too long ago to tell."""
+        """Return the rows that changed after this version, ascending; None where the changes are no longer kept."""
         start = version - self._start
         if start < 0:
             return None

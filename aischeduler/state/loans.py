@@ -1,4 +1,4 @@
-"""Loans: what pods ask for on nodes of pools that are not their own, running and assumed ones."""
+"""Loans: the requests of bound and assumed pods on nodes of other pools than their own."""
 
 from collections import Counter
 
@@ -6,11 +6,11 @@ from aischeduler.model.pod import PodSpec
 from aischeduler.model.resources import ResourceList
 
 Loan = tuple[str, str]
-"""Lender, home."""
+"""The lender and the home pool."""
 
 
 class Loans:
-    """Sums by lender and by home, counted as loans begin and end."""
+    """The sums of loans by lender and by home pool."""
 
     def __init__(self) -> None:
         self.version = 0
@@ -19,7 +19,7 @@ class Loans:
         self._pods: Counter[Loan] = Counter()
 
     def count(self, loan: Loan, spec: PodSpec, pods: int) -> None:
-        """Count so many more loans of pods of this spec, or fewer where `pods` is below zero."""
+        """Add this number of loans of pods of this spec; a negative number removes them."""
         self.version += 1
         lender, home = loan
         for sums, pool in ((self._lent, lender), (self._borrowed, home)):
@@ -35,7 +35,7 @@ class Loans:
             del self._pods[loan]
 
     def clear(self) -> None:
-        """Count no loan any more: all are counted anew."""
+        """Remove all loans, to count them again."""
         self.version += 1
         self._lent.clear()
         self._borrowed.clear()
@@ -50,14 +50,14 @@ class Loans:
         return self._borrowed.get(home, {})
 
     def pods(self) -> dict[Loan, int]:
-        """Return how many pods are on loan, by lender and home, sorted."""
+        """Return the number of pods on loan by lender and home pool, sorted."""
         return dict(sorted(self._pods.items()))
 
 
 def within(limit: ResourceList, sums: ResourceList, spec: PodSpec) -> str:
-    """Return the first resource, by name, of which the pod would exceed the limit; empty when there is none.
+    """Return the first resource, by name, of which the pod would exceed the limit; empty where it exceeds none.
 
-    What the limit does not name is unlimited, and so is what the pod does not ask for.
+    A resource is unlimited where the limit does not name it, or the pod does not request it.
     """
     asked = spec.request.taken
     for resource, most in sorted(limit.items()):

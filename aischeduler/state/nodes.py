@@ -1,13 +1,13 @@
-"""The node table: one row per node, one column per fact; nothing loops over nodes in Python.
+"""The node table: one row per node, numpy columns; nothing loops over nodes in Python.
 
-Laws:
-- Amounts are exact int64. Larger ones than `AMOUNT_MAX` count as that: no machine has them.
-- A resource has a column of its own once a node offers it or a pod that counts on a row asks for it. All others share
-  one in which nobody has anything: whoever asks for them fits nowhere, and costs nothing once it is gone.
-- `version` grows with every change; the journal names the rows that changed, so that readers catch up on those only.
-- `static_version` grows when labels, taints, cordons or membership change: what masks are built from;
-  `pool_version` when a node changes its pool.
-- A node that is gone while pods still count on it stays as a stub that no pod can be placed on.
+Invariants:
+- Amounts are exact int64. An amount above `AMOUNT_MAX` counts as that: no machine has more.
+- A resource has a column of its own once a node offers it, or a pod on a row requests it. All other resources share
+  one column of zeros: a pod that requests one fits nowhere, and leaves nothing behind.
+- `version` grows with every change; the journal has the rows that changed, so that readers read only those again.
+- `static_version` grows when labels, taints, cordons or the set of nodes change: masks are built from these.
+  `pool_version` grows when a node changes its pool.
+- A node that is gone while pods still count on it stays as a stub, on which no pod can be placed.
 """
 
 from collections.abc import Iterable
@@ -32,33 +32,33 @@ CPU_AND_MEMORY: Final = slice(0, 2)
 ALWAYS: Final = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 """The resources that have a column from the start."""
 UNOFFERED: Final = len(ALWAYS)
-"""The column in which all resources without one of their own are looked up; zero everywhere, for ever."""
+"""The column of all resources that have none of their own; always zero."""
 WIDTH_FIRST: Final = 64
 FEW_ROWS: Final = 16
-"""Rows that are sooner counted one by one than all at once."""
+"""Fewer rows than this are counted one by one, which is faster."""
 CHANGES_PER_ROW: Final = 4
-"""Changes that are remembered for those who catch up, for each row: after more, one pass over all is cheaper."""
+"""The changes that the journal keeps, per row of the table: for more, one pass over all rows is faster."""
 WANTED_MAX: Final = 4096
-"""Classes of which is remembered what they ask for; more are forgotten together and read again."""
+"""The most classes whose requests are kept; beyond that all are dropped and read again."""
 NODES_MAX: Final = 2**20
-"""Rows that a tie rank has room for."""
+"""The most rows: a tie rank has room for these."""
 
 
 class Change(IntFlag):
-    """What became different about a row, as far as it can help a waiting pod."""
+    """The changes of a row that may help a waiting pod."""
 
     NONE = 0
     ROOM = 1
-    """Something on the node went away, or more became allocatable."""
+    """More became allocatable."""
     LABELS = 2
     TAINTS = 4
     CORDON = 8
     JOINED = 16
-    """The node is new, or new in its pool."""
+    """The node is new."""
 
 
 class NodeTable:
-    """All nodes. Columns have `width` entries; rows in use are those of `rows` (name -> row)."""
+    """All nodes. A column has `width` entries; `rows` has the rows in use: name -> row."""
 
     def __init__(self) -> None:
         self.width = WIDTH_FIRST
@@ -66,17 +66,17 @@ class NodeTable:
         self.names: list[str] = [""] * self.width
         self.nodes: list[Node | None] = [None] * self.width
         self.columns: dict[str, int] = {name: i for i, name in enumerate(ALWAYS)}
-        """Resource -> its own column, of those that have one."""
+        """Resource -> its own column."""
         self.allocatable = np.zeros((UNOFFERED + 1, self.width), dtype=np.int64)
         self.capacity = np.zeros_like(self.allocatable)
         self.used = np.zeros_like(self.allocatable)
-        """What pods and claims ask for."""
+        """The requests of pods and claims."""
         self.scored = np.zeros((2, self.width), dtype=np.int64)
-        """CPU and memory used as scores count them: containers that ask for nothing count as small ones."""
+        """The CPU and memory in use as scores count them: a container without requests counts as a small one."""
         self.sized = np.zeros(self.width, dtype=np.int64)
-        """How many of CPU and memory the node has."""
+        """How many of CPU and memory the node offers: 0, 1 or 2."""
         self.twice: npt.NDArray[np.float64] = np.full((2, self.width), np.inf)
-        """Twice its CPU and memory, endless where it lacks one of them: so much in use is half a share of balance."""
+        """Twice its CPU and memory, infinite where it lacks one: the divisor of half shares in the balance score."""
         self.alive: Mask = np.zeros(self.width, dtype=np.bool_)
         self.cordoned: Mask = np.zeros(self.width, dtype=np.bool_)
         self.pool: npt.NDArray[np.int32] = np.full(self.width, NO_POOL, dtype=np.int32)
@@ -96,7 +96,7 @@ class NodeTable:
         self._wanted: dict[bytes, Wanted] = {}
 
     def see(self, node: Node) -> tuple[int, Change]:
-        """Take a node as it now is; return its row and what may help a waiting pod."""
+        """Store a node as it is now; return its row and the changes that may help a waiting pod."""
         row = self.row(node.name)
         old = self.nodes[row]
         if old == node:
@@ -115,11 +115,11 @@ class NodeTable:
         return row, change
 
     def has(self, name: str) -> bool:
-        """Say whether a node of this name is there."""
+        """Return whether a node of this name exists."""
         return name in self.rows and self.nodes[self.rows[name]] is not None
 
     def forget(self, name: str) -> int | None:
-        """Take a node out; return its row, or None if it was not known. Its pods keep counting on a stub."""
+        """Remove a node; return its row, or None if it was unknown. Its pods keep counting on a stub."""
         row = self.rows.get(name)
         if row is None or self.nodes[row] is None:
             return None
@@ -135,7 +135,7 @@ class NodeTable:
         return row
 
     def row(self, name: str) -> int:
-        """Return the row of this name, a stub's when no such node was seen yet."""
+        """Return the row of this name, a new stub where no such node was seen yet."""
         row = self.rows.get(name)
         if row is None:
             if not self._free:
@@ -147,36 +147,36 @@ class NodeTable:
         return row
 
     def add(self, spec: PodSpec, row: int) -> None:
-        """Count a pod on a row."""
+        """Add a pod to a row."""
         self._count(spec, row, 1)
         self.take_ports(spec, row)
 
     def remove(self, spec: PodSpec, row: int) -> None:
-        """Count a pod on a row no more."""
+        """Remove a pod from a row."""
         self._count(spec, row, -1)
         self.free_ports(spec, row)
 
     def add_all(self, spec: PodSpec, rows: list[int]) -> None:
-        """Count a pod like this on each of the rows, which may name a row twice."""
+        """Add a pod of this spec to each of the rows; a row may occur twice."""
         self._count_all(spec, rows, 1)
         for row in rows:
             self.take_ports(spec, row)
 
     def remove_all(self, spec: PodSpec, rows: list[int]) -> None:
-        """Count a pod like this on each of the rows no more."""
+        """Remove a pod of this spec from each of the rows; a row may occur twice."""
         self._count_all(spec, rows, -1)
         for row in rows:
             self.free_ports(spec, row)
 
     def take_ports(self, spec: PodSpec, row: int) -> None:
-        """Count the host ports of a pod on a row, and nothing else of it: what-ifs keep no journal."""
+        """Add the host ports of a pod to a row, and nothing else of it; the journal does not note it."""
         for port in spec.host_ports:
             counts = self.ports.setdefault(row, {})
             counts[port] = counts.get(port, 0) + 1
             self.port_rows.put((port.protocol, port.port), row)
 
     def free_ports(self, spec: PodSpec, row: int) -> None:
-        """Count the host ports of a pod on a row no more, as `take_ports` counted them."""
+        """Undo `take_ports` for a pod."""
         for port in spec.host_ports:
             counts = self.ports[row]
             counts[port] -= 1
@@ -188,7 +188,7 @@ class NodeTable:
                 del self.ports[row]
 
     def recount(self, row: int, specs: Iterable[PodSpec]) -> None:
-        """Let exactly these pods count on a row, whatever counted there; give it back if it is a stub and empty."""
+        """Let exactly these pods count on a row, and free the row if it is an empty stub."""
         for port in self.ports.pop(row, {}):
             self.port_rows.drop((port.protocol, port.port), row)
         self.used[:, row] = 0
@@ -199,7 +199,7 @@ class NodeTable:
         self.release_stub(row)
 
     def release_stub(self, row: int) -> None:
-        """Give the row of a gone node back once no pod counts on it."""
+        """Free the row of a node that is gone once no pod counts on it."""
         if self.nodes[row] is not None or self.used[self.columns[PODS], row]:
             return
         del self.rows[self.names[row]]
@@ -212,7 +212,7 @@ class NodeTable:
         return self.columns.get(resource, UNOFFERED)
 
     def named(self, amounts: Column) -> dict[str, int]:
-        """Return amounts by column as amounts by name, of the resources that have a column."""
+        """Return amounts by column as amounts by resource name."""
         by_column = amounts.tolist()
         return {resource: by_column[column] for resource, column in self.columns.items()}
 
@@ -222,7 +222,7 @@ class NodeTable:
         return self._journal.version
 
     def changed_since(self, version: int) -> list[int] | None:
-        """Return the rows that changed after this version, ascending; None when it is too long ago to tell."""
+        """Return the rows that changed after this version, ascending; None where the changes are no longer kept."""
         return self._journal.since(version)
 
     def touch(self, row: int) -> None:
@@ -230,7 +230,7 @@ class NodeTable:
         self._journal.note(row)
 
     def ranks(self) -> Column:
-        """Return per row the place of its node in the order of names: the last word in every tie."""
+        """Return per row the position of its node in the order of names, which decides every tie."""
         if self._ranks is None:
             ranks = np.zeros(self.width, dtype=np.int64)
             ranks[[self.rows[name] for name in sorted(self.rows)]] = np.arange(len(self.rows))
@@ -248,13 +248,13 @@ class NodeTable:
         return rows
 
     def by_pool(self) -> "PoolRows":
-        """Return all rows that are in a pool, grouped by pool."""
+        """Return all rows that belong to a pool, grouped by pool."""
         if self._grouped is None or self._grouped_version != self.pool_version:
             self._grouped, self._grouped_version = PoolRows(self.pool, self.alive), self.pool_version
         return self._grouped
 
     def wanted(self, spec: PodSpec) -> Wanted:
-        """Return what a pod of this class asks for."""
+        """Return the requests of a pod of this class, in the form of the table."""
         wanted = self._wanted.get(spec.key)
         if wanted is None:
             if len(self._wanted) >= WANTED_MAX:
@@ -263,7 +263,7 @@ class NodeTable:
         return wanted
 
     def request(self, spec: PodSpec) -> Column:
-        """Return what a pod asks for, by column; of what has none, the largest amount."""
+        """Return the requests of a pod by column; of resources without a column, the largest amount."""
         wanted = self.wanted(spec)
         asked = np.zeros(len(self.used), dtype=np.int64)
         for column, amount in wanted.each:
@@ -271,7 +271,7 @@ class NodeTable:
         return asked
 
     def room(self, row: int) -> Column:
-        """Return what is left on one row, by column; below zero where claims are counted beside those who leave."""
+        """Return what is free on one row, by column; below zero where claims count beside pods that are leaving."""
         left: Column = self.allocatable[:, row] - self.used[:, row]
         return left
 
@@ -299,7 +299,7 @@ class NodeTable:
         )
 
     def _counted(self, spec: PodSpec) -> Wanted:
-        """Return what a pod asks for that counts on a row: each resource has a column of its own."""
+        """Return the requests of a pod that counts on a row: each resource gets a column of its own."""
         wanted = self.wanted(spec)
         if not wanted.offered:
             self._give_columns(spec.request.amounts)
@@ -343,7 +343,7 @@ class NodeTable:
         return change
 
     def _set_allocatable(self, row: int, node: Node) -> bool:
-        """Write the allocatable amounts; say whether some grew."""
+        """Write the amounts of a node; return whether an allocatable amount grew."""
         self._give_columns((*node.allocatable, *node.capacity))
         old = self.allocatable[:, row].copy()
         for amounts, found in ((self.allocatable, node.allocatable), (self.capacity, node.capacity)):
@@ -356,7 +356,7 @@ class NodeTable:
         return bool((self.allocatable[:, row] > old).any())
 
     def _give_columns(self, resources: Iterable[str]) -> None:
-        """Give each of these resources a column of its own; what classes ask for is read anew where one had none."""
+        """Give each of these resources a column; drop the kept requests of classes that had none for a resource."""
         missing = sorted({resource for resource in resources if resource not in self.columns})
         if missing:
             self.columns.update((resource, len(self.used) + i) for i, resource in enumerate(missing))
@@ -367,7 +367,7 @@ class NodeTable:
             self._wanted = {key: wanted for key, wanted in self._wanted.items() if wanted.offered}
 
     def _rank_anew(self) -> None:
-        """Note that the order of names has changed, and with it every key that a class remembers."""
+        """Note that the order of names changed, and with it the keys of every class."""
         self._ranks = None
         self.static_version += 1
 

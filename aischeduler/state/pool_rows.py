@@ -1,4 +1,4 @@
-"""The rows of all pools, side by side: what sums over every pool's nodes are made from."""
+"""The rows of all pools, grouped, for sums over the nodes of every pool."""
 
 from typing import Final
 
@@ -9,11 +9,11 @@ from aischeduler.state.index import Mask, Rows
 from aischeduler.state.wanted import Amounts
 
 NO_POOL: Final = -1
-"""The number that stands for no pool."""
+"""The number of a row in no pool."""
 
 
 class PoolRows:
-    """The rows of all pools: `rows` grouped by pool, `numbers` the pools that have rows, ascending.
+    """The `rows` of all pools, grouped by pool; `numbers` are the pools that have rows, ascending.
 
     Sums over a pool's rows are exact int64.
     """
@@ -25,13 +25,13 @@ class PoolRows:
         self.places = {number: place for place, number in enumerate(self.numbers.tolist())}
 
     def sums(self, column: Amounts) -> Amounts:
-        """Sum a column (or each of several) over the rows of each pool; the last axis follows `numbers`."""
+        """Return the sums of a column (or of several) over the rows of each pool; the last axis follows `numbers`."""
         if not len(self.numbers):
             return np.zeros((*column.shape[:-1], 0), dtype=np.int64)
         return np.add.reduceat(column[..., self.rows], self._starts, axis=-1, dtype=np.int64)
 
     def any(self, mask: Mask) -> Mask:
-        """Say for each pool whether the mask is true on some of its rows."""
+        """Return for each pool whether the mask is True on one of its rows."""
         if not len(self.numbers):
             return np.zeros(0, dtype=np.bool_)
         return np.logical_or.reduceat(mask[self.rows], self._starts)

@@ -1,10 +1,10 @@
-"""Pools and which node belongs to which.
+"""Pools, and the nodes of each.
 
-Laws:
-- A node belongs to the one pool whose selector matches it; with none or several, to the default pool.
-- The default pool always exists; its object only carries flags, its selector is ignored.
-- Numbers are used again, the smallest first, once their pool is gone and none of its rows is left: so they stay as few
-  as there were pools at one time. Whoever keeps a number keeps it no longer than the pool is there.
+Invariants:
+- A node belongs to the pool whose selector matches it; where none or several match, to the default pool.
+- The default pool always exists; the selector of its object is ignored.
+- The number of a pool that is gone, and has no rows left, is used again, the smallest first: there are no more numbers
+  than there were pools at one time. Nothing keeps a number longer than its pool exists.
 - A pool that is refused (`invalid`) or has no selector owns no nodes.
 """
 
@@ -25,7 +25,7 @@ DEFAULT_ID = 0
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A row that went from one pool to another; `old` is NO_POOL for a row that was in none."""
+    """A row that changed its pool; `old` is NO_POOL for a row that was in no pool."""
 
     row: int
     old: int
@@ -33,9 +33,9 @@ class Moved:
 
 
 class PoolTable:
-    """All pools, each with a number that the node table's `pool` column holds.
+    """All pools, each with a number for the `pool` column of the node table.
 
-    `default` is the default pool as long as it has no object.
+    `default` is the default pool while it has no object.
     """
 
     def __init__(self, nodes: NodeTable, default: Pool) -> None:
@@ -44,10 +44,10 @@ class PoolTable:
         self._ids: dict[str, int] = {DEFAULT_POOL: DEFAULT_ID}
         self._names: dict[int, str] = {DEFAULT_ID: DEFAULT_POOL}
         self._free_ids: list[int] = []
-        """Numbers of pools that are gone, as a heap."""
+        """The numbers of pools that are gone, as a heap."""
         self._sorted: tuple[str, ...] | None = None
         self.conflicts: dict[int, tuple[str, ...]] = {}
-        """Row -> the pools that all claim it, sorted."""
+        """Row -> the pools that select it, sorted, where there are several."""
         self.conflicts_version = 0
         self.version = 0
         """Grows with every change of a pool."""
@@ -57,11 +57,11 @@ class PoolTable:
         return self._ids[name]
 
     def name(self, number: int) -> str:
-        """Return the pool of this number."""
+        """Return the name of the pool of this number."""
         return self._names[number]
 
     def names(self) -> tuple[str, ...]:
-        """Return all pools, sorted."""
+        """Return the names of all pools, sorted."""
         if self._sorted is None:
             self._sorted = tuple(sorted(self.pools))
         return self._sorted
@@ -71,7 +71,7 @@ class PoolTable:
         return asked if asked in self.pools else DEFAULT_POOL
 
     def see(self, pool: Pool) -> list[Moved]:
-        """Take a pool as it now is; return the rows that moved."""
+        """Store a pool as it is now; return the rows that moved."""
         self.version += 1
         before = self.pools.get(pool.name)
         if pool.name not in self._ids:
@@ -84,7 +84,7 @@ class PoolTable:
         return [] if same or pool.name == DEFAULT_POOL else self.assign()
 
     def forget(self, name: str) -> list[Moved]:
-        """Take a pool out; return the rows that moved; never the default pool."""
+        """Remove a pool other than the default pool; return the rows that moved."""
         assert name != DEFAULT_POOL, "the default pool has no end"
         self.version += 1
         self._sorted = None
@@ -96,7 +96,7 @@ class PoolTable:
         return moved
 
     def assign(self) -> list[Moved]:
-        """Give every node its pool anew; return the rows that moved, ascending."""
+        """Assign every node to its pool; return the rows that moved, ascending."""
         nodes = self._nodes
         owner = np.where(nodes.alive, DEFAULT_ID, NO_POOL).astype(np.int32)
         claims = np.zeros(nodes.width, dtype=np.int32)
@@ -116,7 +116,7 @@ class PoolTable:
         return moved
 
     def assign_row(self, row: int, node: Node | None) -> Moved | None:
-        """Give one node its pool anew; None when it stays where it is. A node that is gone is in no pool."""
+        """Assign one node to its pool; return None where it stays. A node that is gone is in no pool."""
         conflicts = {other: names for other, names in self.conflicts.items() if other != row}
         number = NO_POOL
         if node is not None:
@@ -133,16 +133,16 @@ class PoolTable:
         return moved
 
     def claimants(self, node: Node) -> list[str]:
-        """Return the names of the pools whose selector matches a node, sorted."""
+        """Return the names of the pools whose selector matches the node, sorted."""
         return [p.name for p in self._claiming() if p.selector is not None and p.selector.matches(node.labels)]
 
     def conflicting_nodes(self, name: str) -> tuple[str, ...]:
-        """Return the names of the nodes that this pool and another both claim, sorted."""
+        """Return the names of the nodes that this pool and another both select, sorted."""
         found = (self._nodes.nodes[row] for row, claimants in self.conflicts.items() if name in claimants)
         return tuple(sorted(node.name for node in found if node is not None))
 
     def rivals(self, name: str) -> tuple[str, ...]:
-        """Return the other pools that claim nodes which this one claims, sorted."""
+        """Return the other pools that select nodes of this pool's selector, sorted."""
         return tuple(sorted({pool for pools in self.conflicts.values() if name in pools for pool in pools} - {name}))
 
     def _claiming(self) -> list[Pool]:

@@ -1,15 +1,15 @@
-"""The queue of one pool: active, backoff, and the places of pods that wait for an event.
+"""The scheduling queue of one pool: active pods, pods in backoff, and pods that wait for an event.
 
-Laws:
-- Home pods come before borrowers; then priority, first-seen time, arrival, uid. A record's order never changes while
-  it is inside.
-- Parked pods are kept by class: what can help one can help all that are alike, so an event is judged once a class.
-- Of a class, one pod at a time is woken. Whoever gets room, or leaves, wakes the next; whoever parks again ends the
-  chain. So an event costs as many attempts as pods can use it, and one more.
-- A nominated pod is in no chain: it waits for its own room, and is woken by name.
-- While nothing is active, pods that only back off from a refusal are tried early; those that back off from an error
-  wait their time out. Source: kube-scheduler since 1.33 (KEP-5142).
-- The net brings back what has waited for an event for five minutes. It exists to be counted, not to be needed.
+Invariants:
+- The order: home pods before borrowers, then priority, creation time, arrival, uid. It does not change while a pod
+  waits.
+- Parked pods are kept by class: an event that can help a pod can help all pods of its class, and is checked once.
+- One pod of a class is woken at a time. A pod that gets room, or leaves, wakes the next pod of its class; a pod that is
+  parked again does not. So an event costs one attempt more than it helps pods.
+- A nominated pod is outside this chain: it waits for the room that it claims, and is woken by uid.
+- While no pod is active, a pod in backoff after a refusal is tried early; a pod in backoff after an error waits until
+  its backoff ends. Source: kube-scheduler since 1.33 (KEP-5142).
+- The five-minute flush brings back a pod that waited for an event for five minutes. It shows lost wake-ups.
 """
 
 from collections import Counter, OrderedDict
@@ -26,7 +26,7 @@ from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.unsupported_constraints import ConstraintKind
 from aischeduler.state.demand import Amounts, DemandTable
 from aischeduler.state.nodes import NodeTable
-from aischeduler.state.records import Backoff, OrderKey, Place, PodRecord
+from aischeduler.state.records import Backoff, OrderKey, PodRecord, PodState
 from aischeduler.state.waiting_class import WaitingClass, class_key
 
 NET_SECONDS: Final = 300.0
@@ -46,35 +46,35 @@ def _turn(alike: WaitingClass) -> OrderKey:
 
 @dataclass(slots=True)
 class Stir:
-    """What the queues share: which `pools` changed since somebody last took them out, and who waits abroad.
+    """The state that all queues share: the `pools` whose queue changed since the last read, and borrowers by home.
 
-    `version` grows with every change of any queue, `versions` with those of one.
+    `version` grows with every change of a queue, `versions` with those of one queue.
     """
 
     pools: set[str] = field(default_factory=set)
     version: int = 0
     versions: Counter[str] = field(default_factory=Counter)
     abroad: dict[str, dict[str, PodRecord]] = field(default_factory=dict)
-    """Home -> its pods, by uid, that wait in the queues of other pools."""
+    """Home pool -> its pods, by uid, that wait in the queues of other pools."""
 
     def forget_abroad(self, home: str, uid: str) -> None:
-        """Believe no more of a pod that it waits in the queue of another pool, if it did."""
+        """Remove a pod from the borrowers of its home pool, if it is one."""
         away = self.abroad.get(home, {})
         if away.pop(uid, None) is not None and not away:
             del self.abroad[home]
 
 
 class PoolQueue:
-    """One pool's waiting pods; what happens here is noted in `stir`."""
+    """The waiting pods of one pool; `stir` notes every change."""
 
     def __init__(self, pool: str, nodes: NodeTable, stir: Stir, backoff: Backoff) -> None:
         self.pool = pool
         self._terms = backoff
         self._stir = stir
         self.home_active = 0
-        """Home pods that are tried as soon as their turn comes."""
+        """The number of active home pods."""
         self.borrowers_ask: Counter[str] = Counter()
-        """What the borrowers that wait here ask for, by resource."""
+        """The requests of the borrowers in this queue, by resource."""
         self._records: dict[str, PodRecord] = {}
         self._active: SortedKeyList[PodRecord, OrderKey] = SortedKeyList(key=_order)
         self._backoff: SortedKeyList[PodRecord, tuple[float, OrderKey]] = SortedKeyList(key=_time)
@@ -85,51 +85,51 @@ class PoolQueue:
         self._usable = 0
         self._demand = DemandTable(nodes)
         self._since: OrderedDict[str, float] = OrderedDict()
-        self._counts: Counter[Place] = Counter()
-        self._named: dict[Place, dict[str, PodRecord]] = {Place.NOMINATED: {}, Place.HELD: {}}
+        self._counts: Counter[PodState] = Counter()
+        self._named: dict[PodState, dict[str, PodRecord]] = {PodState.NOMINATED: {}, PodState.HELD: {}}
 
     def __len__(self) -> int:
         return len(self._records)
 
     @property
     def version(self) -> int:
-        """Grows with every pod that comes, goes or changes its place, here or, of the pool's own, abroad."""
+        """Grows with every change of a pod in this queue, or of the pool's own pods in other queues."""
         return self._stir.versions[self.pool]
 
     def records(self) -> tuple[PodRecord, ...]:
-        """Return every waiting record, in the order in which they came in."""
+        """Return every record in the queue, in the order in which they came."""
         return tuple(self._records.values())
 
-    def counts(self) -> dict[Place, int]:
-        """Return how many wait in each place."""
-        return {place: self._counts[place] for place in Place}
+    def counts(self) -> dict[PodState, int]:
+        """Return the number of pods in each state."""
+        return {state: self._counts[state] for state in PodState}
 
     def held(self) -> Counter[ConstraintKind]:
-        """Return how many are held for each kind of constraint."""
-        kinds = (record.constraint for record in self._named[Place.HELD].values())
+        """Return the number of pods that each kind of constraint holds."""
+        kinds = (record.constraint for record in self._named[PodState.HELD].values())
         return Counter(kind for kind in kinds if kind is not None)
 
     def pending(self) -> tuple[tuple[PodSpec, int], ...]:
-        """Return how many pods of each class wait, gated ones not counted."""
+        """Return the number of pods of each class, without gated pods."""
         return tuple((alike.spec, alike.pending) for alike in self._classes.values() if alike.pending)
 
     def add(self, record: PodRecord, now: float) -> None:
-        """Let a pod in: one that is still backing off waits for time, others are active."""
+        """Add a pod: it is in backoff until its backoff ends, else active."""
         if record.backoff_until > now:
-            self._enter(record, Place.BACKOFF)
+            self._enter(record, PodState.BACKOFF)
             self._backoff.add(record)
             if not record.failed:
                 self._early.add(record)
         else:
-            self._enter(record, Place.ACTIVE)
+            self._enter(record, PodState.ACTIVE)
             self._active.add(record)
 
     def gate(self, record: PodRecord) -> None:
-        """Let a pod in that may not be tried: nothing but its own change moves it."""
-        self._enter(record, Place.GATED)
+        """Add a gated pod: only a change of the pod moves it."""
+        self._enter(record, PodState.GATED)
 
     def pop(self) -> PodRecord | None:
-        """Take the pod whose turn it is; None when none is ready. What time has released, `flush` moves."""
+        """Remove and return the first pod that is ready; None where there is none. `flush` ends backoffs."""
         if self._active:
             record = self._active.pop(0)
             del self._records[record.pod.uid]
@@ -142,8 +142,8 @@ class PoolQueue:
         return record
 
     def park(self, record: PodRecord, now: float) -> None:
-        """Let a refused pod wait for an event that can help."""
-        self._wait(record, Place.PARKED, now)
+        """Park a pod that no node fits: it waits for an event that can help it."""
+        self._wait(record, PodState.PARKED, now)
         record.back_off(now, self._terms)
         alike = self._classes[class_key(record.pod)]
         first = not alike.parked or record.order < alike.turn
@@ -155,67 +155,67 @@ class PoolQueue:
             self._heads.add(alike)
 
     def nominate(self, record: PodRecord, now: float) -> None:
-        """Let a pod wait for the room that it claims."""
-        self._wait(record, Place.NOMINATED, now)
+        """Add a nominated pod: it waits for the room that it claims."""
+        self._wait(record, PodState.NOMINATED, now)
 
     def hold(self, record: PodRecord, now: float) -> None:
-        """Let a pod wait for its own change."""
-        self._wait(record, Place.HELD, now)
+        """Hold a pod: it waits for a change of the pod, or of what holds it."""
+        self._wait(record, PodState.HELD, now)
         record.back_off(now, self._terms)
 
     def retry(self, record: PodRecord, now: float) -> None:
-        """Let a pod wait its backoff out after an error."""
+        """Add a pod after an error: it waits until its backoff ends."""
         record.failed = True
         record.back_off(now, self._terms)
         self.add(record, now)
 
     def holds(self, record: PodRecord) -> bool:
-        """Say whether the pod waits here."""
+        """Return whether the pod is in this queue."""
         return self._records.get(record.pod.uid) is record
 
     def remove(self, record: PodRecord) -> None:
-        """Take a pod out, wherever it waits here."""
+        """Remove a pod, whatever its state."""
         del self._records[record.pod.uid]
-        match record.place:
-            case Place.ACTIVE:
+        match record.state:
+            case PodState.ACTIVE:
                 self._active.remove(record)
-            case Place.BACKOFF:
+            case PodState.BACKOFF:
                 self._backoff.remove(record)
                 if not record.failed:
                     self._early.remove(record)
-            case Place.PARKED:
+            case PodState.PARKED:
                 alike = self._classes[class_key(record.pod)]
                 self._unpark(alike, record)
                 del self._since[record.pod.uid]
-            case Place.NOMINATED | Place.HELD:
+            case PodState.NOMINATED | PodState.HELD:
                 del self._since[record.pod.uid]
-            case Place.GATED | Place.ASSUMED | Place.BOUND:
+            case PodState.GATED | PodState.ASSUMED | PodState.BOUND:
                 pass
         self._leave(record)
 
     @property
     def has_parked(self) -> bool:
-        """Say whether some pod is parked."""
+        """Whether a pod is parked."""
         return bool(self._heads)
 
     @property
     def first_parked(self) -> PodRecord:
-        """The parked pod whose turn it is, of all classes; there must be one."""
+        """The first parked pod of all classes; there must be one."""
         return self._heads[0].head
 
     def parked(self, after: OrderKey | None = None) -> tuple[WaitingClass, ...]:
-        """Return the classes with parked pods, by whose turn it is; with `after` only those whose turn is later."""
+        """Return the classes with parked pods in queue order; with `after`, only those later in the order."""
         return tuple(self._heads if after is None else self._heads.irange_key(after, inclusive=(False, True)))
 
     def parked_first(self, most: int) -> list[PodRecord]:
-        """Return the first parked pods by whose turn it is, at most so many."""
-        classes = self._heads[:most]  # of the others, each head comes after as many
+        """Return the first parked pods in queue order, at most `most`."""
+        classes = self._heads[:most]  # every head of another class comes after all of these heads
         return list(islice(merge(*(alike.parked for alike in classes), key=_order), most))
 
     def parked_within(self, room: Amounts, after: OrderKey | None = None) -> Iterator[WaitingClass]:
-        """Yield the classes with parked pods whose request fits into `room`, by whose turn it is.
+        """Yield the classes with parked pods whose request fits into `room`, in queue order.
 
-        With `after` only those whose turn is later. The queue must not change meanwhile.
+        With `after`, only those later in the order. The queue must not change during the iteration.
         """
         if self._heads:
             fitting = self._demand.fitting(room)
@@ -223,40 +223,40 @@ class PoolQueue:
             yield from (alike for alike in later if fitting[alike.slot])
 
     def request(self, alike: WaitingClass) -> Amounts:
-        """Return what a pod of this class asks for, by column of the node table."""
+        """Return the request of a pod of this class, by column of the node table."""
         return self._demand.request(alike.slot)
 
     @property
     def has_usable(self) -> bool:
-        """Say whether some home pod waits, here or abroad, that could take room."""
+        """Whether a home pod that can take room waits in this queue or another."""
         return self._usable > 0 or self.pool in self._stir.abroad
 
     def usable_within(self, room: Amounts) -> tuple[PodSpec, ...]:
-        """Return what those home pods ask for that wait here and could take room, as far as it fits into `room`.
+        """Return the specs of the home pods in this queue that can take room and whose request fits into `room`.
 
-        Also of those who wait abroad, whatever they ask for; each class once.
+        The specs of home pods in other queues are added, whatever they request; each class once.
         """
         slots = np.flatnonzero(self._demand.fitting(room)).tolist()
         here = (self._slots[slot].spec for slot in slots if self._slots[slot].usable)
         away = (record.pod.spec for record in self._stir.abroad.get(self.pool, {}).values())
         return tuple({spec.key: spec for spec in chain(here, away)}.values())
 
-    def in_place(self, place: Place) -> tuple[PodRecord, ...]:
-        """Return the pods that wait in this place, by whose turn it is."""
-        if not self._counts[place]:
+    def in_state(self, state: PodState) -> tuple[PodRecord, ...]:
+        """Return the pods in this state, in queue order."""
+        if not self._counts[state]:
             return ()
-        found = self._named.get(place, self._records)
-        return tuple(sorted((record for record in found.values() if record.place is place), key=_order))
+        found = self._named.get(state, self._records)
+        return tuple(sorted((record for record in found.values() if record.state is state), key=_order))
 
     def nominated_within(self, room: Amounts) -> tuple[PodRecord, ...]:
-        """Return the nominated pods that ask for no more than `room`, by whose turn it is."""
-        if not self._counts[Place.NOMINATED]:
+        """Return the nominated pods whose request fits into `room`, in queue order."""
+        if not self._counts[PodState.NOMINATED]:
             return ()
         fitting = (self._slots[slot].nominated.values() for slot in np.flatnonzero(self._demand.fitting(room)).tolist())
         return tuple(sorted(chain.from_iterable(fitting), key=_order))
 
     def wake_next(self, pod: Pod, now: float, *, at_once: bool = False) -> None:
-        """Wake the first parked pod of this pod's class, if there is one; `at_once` without a backoff."""
+        """Wake the first parked pod of this pod's class, if there is one; `at_once` skips its backoff."""
         alike = self._classes.get(class_key(pod))
         if alike is not None and alike.parked:
             head = alike.head
@@ -265,15 +265,15 @@ class PoolQueue:
             self._wake(head, now)
 
     def wake_at_once(self, record: PodRecord, now: float) -> None:
-        """Wake this pod, whatever it waits for, without a backoff."""
+        """Wake this pod, whatever its state, without backoff."""
         record.backoff_until = now
         self._wake(record, now)
 
     def flush(self, now: float) -> list[PodRecord]:
-        """Move what time has released: backoffs that are over, and what the net catches.
+        """Wake the pods whose backoff ended, and the pods that waited for five minutes.
 
-        Return whom the net caught and no event was about to help: not those who are held, for they wait for themselves,
-        nor those of a class of which somebody is about to be tried, for they are next.
+        Return the latter, without held pods, which wait for a change of their own, and without pods of a class of which
+        another pod is about to be tried, because that pod wakes them.
         """
         caught: list[PodRecord] = []
         keys_away: set[bytes] | None = None
@@ -286,23 +286,23 @@ class PoolQueue:
             record = self._records[uid]
             if keys_away is None:
                 keys_away = {class_key(away.pod) for away in self._stir.abroad.get(self.pool, {}).values()}
-            if record.place is not Place.HELD and not self._is_next(record, keys_away):
+            if record.state is not PodState.HELD and not self._is_next(record, keys_away):
                 caught.append(record)
             self._wake(record, now)
         return caught
 
     def _is_next(self, record: PodRecord, keys_away: set[bytes]) -> bool:
-        """Say whether somebody alike is about to be tried here, or where classes of these keys wait abroad."""
+        """Return whether a pod of the same class is about to be tried in this queue, or waits in another queue."""
         key = class_key(record.pod)
         return key in keys_away or self._classes[key].moves
 
     @property
     def lively(self) -> bool:
-        """Say whether `pop` would return a pod without time passing."""
+        """Whether `pop` returns a pod now."""
         return bool(self._active or self._early)
 
     def next_wakeup(self) -> float | None:
-        """Return when time will move something here; None when nothing waits for time."""
+        """Return when `flush` has something to do; None where no pod waits for time."""
         times = [self._backoff[0].backoff_until] if self._backoff else []
         if self._since:
             times.append(next(iter(self._since.values())) + NET_SECONDS)
@@ -312,16 +312,16 @@ class PoolQueue:
         self.remove(record)
         self.add(record, now)
 
-    def _wait(self, record: PodRecord, place: Place, now: float) -> None:
+    def _wait(self, record: PodRecord, state: PodState, now: float) -> None:
         record.failed = False
         record.caught = None
-        self._enter(record, place)
+        self._enter(record, state)
         self._since[record.pod.uid] = now
 
-    def _enter(self, record: PodRecord, place: Place) -> None:
+    def _enter(self, record: PodRecord, state: PodState) -> None:
         self._records[record.pod.uid] = record
         record.queue = self.pool
-        record.place = place
+        record.state = state
         self._count(record, 1)
 
     def _leave(self, record: PodRecord) -> None:
@@ -339,27 +339,27 @@ class PoolQueue:
             self._heads.add(alike)
 
     def _count(self, record: PodRecord, sign: int) -> None:
-        stir, place = self._stir, record.place
+        stir, state = self._stir, record.state
         stir.version += 1
         stir.versions[self.pool] += 1
         stir.pools.add(self.pool)
-        self._counts[place] += sign
-        if place in self._named:
-            self._name(record, place, sign)
-        if place is Place.GATED:
+        self._counts[state] += sign
+        if state in self._named:
+            self._name(record, state, sign)
+        if state is PodState.GATED:
             return
         home = record.home == self.pool
         if not home:
             for resource, amount in record.pod.spec.request.amounts.items():
                 self.borrowers_ask[resource] += sign * amount
             self._note_abroad(record, sign)
-        if place is Place.ACTIVE and home:
+        if state is PodState.ACTIVE and home:
             self.home_active += sign
         alike = self._class(record.pod)
         alike.pending += sign
-        if place is Place.NOMINATED and sign > 0:
+        if state is PodState.NOMINATED and sign > 0:
             alike.nominated[record.pod.uid] = record
-        elif place is Place.NOMINATED:
+        elif state is PodState.NOMINATED:
             del alike.nominated[record.pod.uid]
         if home and record.usable:
             alike.usable += sign
@@ -376,11 +376,11 @@ class PoolQueue:
             return
         self._stir.forget_abroad(record.home, record.pod.uid)
 
-    def _name(self, record: PodRecord, place: Place, sign: int) -> None:
+    def _name(self, record: PodRecord, state: PodState, sign: int) -> None:
         if sign > 0:
-            self._named[place][record.pod.uid] = record
+            self._named[state][record.pod.uid] = record
         else:
-            del self._named[place][record.pod.uid]
+            del self._named[state][record.pod.uid]
 
     def _class(self, pod: Pod) -> WaitingClass:
         key = class_key(pod)

@@ -1,8 +1,8 @@
-"""Pod records: each pod that matters is in exactly one place.
+"""Pod records: the state of each pod that the engine tracks.
 
-Laws:
-- A record is keyed by uid; a pod made again under the same name is another pod.
-- `row` is set exactly while the pod counts in the node table, with the spec that was counted.
+Invariants:
+- A record is keyed by uid; a pod created again under the same name is another pod.
+- `row` is set exactly while the pod counts in the node table; `counted` is the spec that counts there.
 """
 
 from dataclasses import dataclass
@@ -14,15 +14,15 @@ from aischeduler.model.unsupported_constraints import ConstraintKind
 
 NOWHERE: Final = -1
 DOUBLINGS_MAX: Final = 10
-"""Doublings of a wait: from any first one that makes sense the longest is reached by then."""
+"""The most doublings of a backoff: the longest is reached by then."""
 
 OrderKey = tuple[bool, int, int, int, str]
-"""Borrower, priority (negated), first-seen unix seconds, arrival number, uid: whose turn it is, smallest first."""
+"""The queue order, smallest first: borrower, priority (negated), creation in unix seconds, arrival number, uid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """How long a pod waits after a failed attempt: at first so long, twice as long after each more, up to the longest.
+    """The backoff of a pod after a failed attempt: it doubles with each attempt, up to the longest.
 
     Source: `podInitialBackoffSeconds` and `podMaxBackoffSeconds` of kube-scheduler, and its defaults.
     """
@@ -31,49 +31,51 @@ class Backoff:
     longest_seconds: float = 10.0
 
     def seconds(self, attempts: int) -> float:
-        """Return how long to wait after one more failure than `attempts`."""
+        """Return the backoff after `attempts` + 1 failed attempts."""
         return min(self.first_seconds * (1 << min(attempts, DOUBLINGS_MAX)), self.longest_seconds)
 
 
-class Place(Enum):
-    """Where a pod is."""
+class PodState(Enum):
+    """The state of a pod in the scheduler."""
 
-    __hash__ = object.__hash__  # that of Enum is a function in Python: four calls of it for each pod
+    __hash__ = object.__hash__  # Enum's hash is Python code, and runs four times per pod
 
     GATED = auto()
-    """Its gates hold it; only its own change releases it."""
+    """Its scheduling gates hold it; only a change of the pod releases it."""
     ACTIVE = auto()
-    """It is tried as soon as its turn comes."""
+    """It is ready to be tried."""
     BACKOFF = auto()
-    """It waits for time to pass."""
+    """It waits until its backoff ends."""
     PARKED = auto()
-    """It waits for an event that can help."""
+    """It waits for an event that can help it."""
     NOMINATED = auto()
-    """It has a claim and waits for those whose room it gets."""
+    """It has a claim and waits until its victims are gone."""
     HELD = auto()
-    """It waits for a change: the API server, its pool, or its own spec or a constraint in it refuses it."""
+    """It waits for a change: the API server, its pool, its own spec or a constraint refuses it."""
     ASSUMED = auto()
-    """It was placed and counts on its node; the API server has not shown it there yet."""
+    """It counts on its node; the watch has not shown it there yet."""
     BOUND = auto()
-    """It is on its node."""
+    """The watch shows it on its node."""
 
 
-WAITING: Final = frozenset((Place.GATED, Place.ACTIVE, Place.BACKOFF, Place.PARKED, Place.NOMINATED, Place.HELD))
-USABLE: Final = frozenset((Place.ACTIVE, Place.BACKOFF, Place.PARKED, Place.NOMINATED))
-"""Where a waiting pod could take room if there were any."""
+WAITING: Final = frozenset(
+    (PodState.GATED, PodState.ACTIVE, PodState.BACKOFF, PodState.PARKED, PodState.NOMINATED, PodState.HELD)
+)
+USABLE: Final = frozenset((PodState.ACTIVE, PodState.BACKOFF, PodState.PARKED, PodState.NOMINATED))
+"""The states of waiting pods that can take room."""
 
 
 @dataclass(slots=True, eq=False)
 class PodRecord:
-    """One pod. `home` is its home pool and `queue` the pool in whose queue it waits, while it waits.
+    """One pod. `home` is its home pool, `queue` the pool in whose queue it waits, empty where it does not wait.
 
-    `since` is when it was first seen, on the engine's clock; `visited` are the pools of the borrowing trip that it is
-    on, its home among them.
+    `since` is when it was first seen, on the engine's clock; `visited` are the pools in whose queues it has been while
+    it borrows, its home pool first.
     """
 
     pod: Pod
     arrival: int
-    place: Place
+    state: PodState
     since: float = 0.0
     home: str = ""
     queue: str = ""
@@ -81,47 +83,47 @@ class PodRecord:
     attempts: int = 0
     backoff_until: float = 0.0
     failed: bool = False
-    """The last attempt ended in an error, not in a refusal: it waits its backoff out."""
+    """Its last attempt ended with an error, not a refusal: it waits until its backoff ends."""
     broken: bool = False
-    """That error was an exception of the scheduler: until it is tried again, no room is kept for the pod."""
+    """The error was an exception of the scheduler: until its next attempt, no room is kept for the pod."""
     caught: int | None = None
-    """How much news there had been when the net, not an event, brought it back into the queue."""
+    """The count of `News` when the five-minute flush brought it back; None where an event did."""
     message: str = ""
     missing_pool: tuple[str, float] | None = None
-    """The Pool that it names and when that was read, if it was read and does not exist."""
+    """The Pool that it names and when a read showed that it does not exist."""
     blocker: str = ""
-    """The pod on a node, by uid, whose anti-affinity holds this one."""
+    """The uid of the pod on a node whose anti-affinity holds this pod."""
     constraint: ConstraintKind | None = None
-    """Why it was held last: its hard constraint that is not supported, or something else."""
+    """The kind of the constraint that held it last, if one did."""
     protected: bool = False
-    """It was spared because a disruption budget forbade its eviction."""
+    """A disruption budget forbade its last eviction."""
     nominated: str = ""
-    """The node that its status was last told to name."""
+    """The nominatedNodeName that was written last."""
     decision: str = ""
     row: int = NOWHERE
     counted: PodSpec | None = None
     offered: int = NOWHERE
-    """The row for whose room it was woken, until it was tried."""
+    """The row for whose room it was woken, until its next attempt."""
     loan: tuple[str, str] | None = None
-    """Lender and home, while it counts as a loan."""
+    """The lender and the home pool, while it is on loan."""
 
     @property
     def borrower(self) -> bool:
-        """Say whether it waits in the queue of another pool than its own."""
+        """Whether it waits in the queue of another pool than its home pool."""
         return self.queue not in ("", self.home)
 
     @property
     def order(self) -> OrderKey:
-        """Return the place in the order of a queue: home pods before borrowers."""
+        """The position in the queue order."""
         pod = self.pod
         return (self.borrower, -pod.priority, pod.created_seconds, self.arrival, pod.uid)
 
     @property
     def usable(self) -> bool:
-        """Say whether it waits and could take room if there were any."""
-        return self.place in USABLE and not self.broken
+        """Whether it waits and can take room."""
+        return self.state in USABLE and not self.broken
 
     def back_off(self, now: float, backoff: Backoff) -> None:
-        """Note a failed attempt, and until when it is not tried again."""
+        """Count a failed attempt and set the end of its backoff."""
         self.backoff_until = now + backoff.seconds(self.attempts)
         self.attempts += 1

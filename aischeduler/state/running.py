@@ -1,9 +1,9 @@
-"""Pods that count on rows, as columns: what a choice of victims reads of thousands of pods at once.
+"""The pods that count on rows, as columns, so that a choice of victims reads thousands of pods at once.
 
-Laws:
-- A pod is here exactly while it counts in the node table, with the spec that was counted.
-- A slot is a pod's place for as long as it is here; afterwards another pod may get it.
-- What pods ask for is kept once per spec: pods of one spec share a kind.
+Invariants:
+- A pod is here exactly while it counts in the node table, with the spec that counts there.
+- A pod keeps its slot while it is here; afterwards another pod may get the slot.
+- The requests of pods are kept once per spec, under a number.
 """
 
 from collections.abc import Iterable
@@ -21,22 +21,22 @@ from aischeduler.state.records import NOWHERE
 from aischeduler.state.wanted import requested
 
 Slots = npt.NDArray[np.intp]
-"""Numbers of slots."""
+"""The numbers of slots."""
 RunningTable = npt.NDArray[np.void]
-"""Running pods, a field for each of `RunningFacts` and their rows and kinds."""
+"""Running pods: their row, the number of their spec, and a field for each of `RunningFacts`."""
 
 SLOTS_FIRST: Final = 64
 CHANGES_MAX: Final = 2**12
-"""Changes that are remembered for those who catch up."""
+"""The most changes that the journal keeps."""
 ROWS_ONE_BY_ONE: Final = 16
-"""So few rows are looked up one by one; for more, one pass over all slots is cheaper."""
+"""Up to this many rows are looked up one by one; for more, one pass over all slots is faster."""
 
 
 class RunningPod(NamedTuple):
-    """A pod on a row, as the table has it; of its facts only what they say of the pod by itself."""
+    """A pod on a row, as the table has it; `spec` is the number of its spec."""
 
     row: int
-    kind: int
+    spec: int
     priority: int
     started_seconds: int
     home: int
@@ -49,7 +49,7 @@ class RunningPod(NamedTuple):
 _FIELDS: Final = np.dtype(
     [
         ("row", np.int64),
-        ("kind", np.int64),
+        ("spec", np.int64),
         ("priority", np.int64),
         ("started_seconds", np.int64),
         ("home", np.int64),
@@ -63,11 +63,11 @@ _FIELDS: Final = np.dtype(
 
 
 class RunningFacts(Struct, frozen=True, gc=False):
-    """What a choice of victims knows of a pod beside its spec.
+    """What a choice of victims reads of a pod beside its spec.
 
-    `home` is the number of its home pool; `borrower`: that is another pool than its row's. `ours`: we schedule it.
-    `evictable`: ours, neither guarded nor critical.
-    `leaving`: terminating, or chosen as a victim before. `started_seconds` in unix seconds, 0 where unknown.
+    `home` is the number of its home pool; a `borrower` runs in another pool. `ours` pods are of this scheduler.
+    `evictable` pods are ours, neither guarded nor critical. `leaving` pods are terminating, or victims already.
+    `started_seconds` is in unix seconds, 0 where unknown.
     """
 
     priority: int
@@ -80,12 +80,12 @@ class RunningFacts(Struct, frozen=True, gc=False):
 
 
 class RunningPods:
-    """The table of pods on rows. Columns are read by slot: `pods.table["priority"][slots]`."""
+    """The table of the pods on rows. Columns are read by slot: `pods.table["priority"][slots]`."""
 
     def __init__(self) -> None:
         self.table = np.zeros(SLOTS_FIRST, dtype=_FIELDS)
         self.table["row"] = NOWHERE
-        self.kinds = Kinds()
+        self.specs = SpecTable()
         self._journal = Journal(CHANGES_MAX)
         self._slots: dict[str, int] = {}
         self._uids: list[str] = [""] * SLOTS_FIRST
@@ -104,11 +104,11 @@ class RunningPods:
         return self._journal.version
 
     def changed_since(self, version: int) -> list[int] | None:
-        """Return the rows whose pods changed after this version, ascending; None when it is too long ago to tell."""
+        """Return the rows whose pods changed after this version, ascending; None where they are no longer kept."""
         return self._journal.since(version)
 
     def add(self, uid: str, spec: PodSpec, row: int, facts: RunningFacts) -> None:
-        """Take a pod that begins to count on a row."""
+        """Add a pod to a row."""
         assert uid not in self._slots, "the pod counts on a row already"
         self._journal.note(row)
         if not self._free:
@@ -117,21 +117,21 @@ class RunningPods:
         self._slots[uid] = slot
         self._uids[slot] = uid
         self._put_on(uid, slot, row)
-        self._write(slot, row, self.kinds.hold(spec), facts)
+        self._write(slot, row, self.specs.hold(spec), facts)
 
     def remove(self, uid: str) -> None:
-        """Take out a pod that counts on its row no more."""
+        """Remove a pod from its row."""
         slot = self._slots.pop(uid)
         pod = self.table[slot]
         self._journal.note(int(pod["row"]))
         self._take_off(uid, int(pod["row"]))
-        self.kinds.release(int(pod["kind"]))
+        self.specs.release(int(pod["spec"]))
         pod["row"] = NOWHERE
         self._uids[slot] = ""
         self._free.append(slot)
 
     def move(self, uid: str, row: int) -> None:
-        """Count a pod on another row from now on."""
+        """Move a pod to another row."""
         slot = self._slots[uid]
         self._journal.note(int(self.table[slot]["row"]))
         self._journal.note(row)
@@ -140,43 +140,43 @@ class RunningPods:
         self.table[slot]["row"] = row
 
     def change(self, uid: str, facts: RunningFacts) -> None:
-        """Take what is now known of a pod."""
+        """Update the facts of a pod."""
         slot = self._slots[uid]
         pod = self.table[slot]
         self._journal.note(int(pod["row"]))
-        self._write(slot, int(pod["row"]), int(pod["kind"]), facts)
+        self._write(slot, int(pod["row"]), int(pod["spec"]), facts)
 
     def follow_pools(self, rows: Rows, pool: npt.NDArray[np.int32]) -> None:
-        """Take over which pools these rows now belong to: `pool` is the pool column of the node table."""
+        """Update who is a borrower on rows whose pool changed; `pool` is the pool column of the node table."""
         for row in rows.tolist():
             self._journal.note(row)
         slots = self.slots_on(rows)
         self.table["borrower"][slots] = self.table["home"][slots] != pool[self.table["row"][slots]]
 
     def uid_of(self, slot: int) -> str:
-        """Return the pod in a slot."""
+        """Return the uid of the pod in a slot."""
         return self._uids[slot]
 
     def uids_of(self, slots: Slots) -> list[str]:
-        """Return the pods in these slots, in their order."""
+        """Return the uids of the pods in these slots, in their order."""
         uids = self._uids
         return [uids[slot] for slot in slots.tolist()]
 
     def slots_of(self, uids: Iterable[str]) -> Slots:
-        """Return the slots of those of these pods that are here, ascending."""
+        """Return the slots of these pods, ascending, without pods that are not here."""
         return np.array(sorted(self._slots[uid] for uid in uids if uid in self._slots), dtype=np.intp)
 
     def on_row(self, row: int) -> tuple[str, ...]:
-        """Return the pods that count on a row, ordered by uid."""
+        """Return the uids of the pods on a row, sorted."""
         return tuple(sorted(self._on_row.get(row, ())))
 
     def pods_on(self, row: int) -> list[tuple[int, RunningPod]]:
-        """Return the pods that count on a row with their slots, in no order that means anything."""
+        """Return the pods on a row with their slots, unordered."""
         slots = list(self._on_row.get(row, {}).values())
         return [(slot, RunningPod._make(pod)) for slot, pod in zip(slots, self.table[slots].tolist(), strict=True)]
 
     def slots_on(self, rows: Rows) -> Slots:
-        """Return the slots of all pods that count on one of the rows, in no order that means anything."""
+        """Return the slots of all pods on the rows, unordered."""
         if len(rows) <= ROWS_ONE_BY_ONE:
             slots = [slot for row in rows.tolist() for slot in self._on_row.get(row, {}).values()]
             return np.array(slots, dtype=np.intp)
@@ -184,10 +184,10 @@ class RunningPods:
         on[rows] = True
         return np.flatnonzero(on[self.table["row"]])
 
-    def _write(self, slot: int, row: int, kind: int, facts: RunningFacts) -> None:
+    def _write(self, slot: int, row: int, number: int, facts: RunningFacts) -> None:
         self.table[slot] = (
             row,
-            kind,
+            number,
             facts.priority,
             facts.started_seconds,
             facts.home,
@@ -219,52 +219,52 @@ class RunningPods:
         self._free.extend(range(old * 2 - 1, old - 1, -1))
 
 
-class Kinds:
-    """What pods ask for, once per spec: `amounts` [kind, resource], as the node table counts them.
+class SpecTable:
+    """The requests of pods, once per spec: `amounts` [number, resource], as the node table counts them.
 
-    The resource `pods` is the one place that each pod takes.
+    Each pod takes one of the resource `pods`.
     """
 
     def __init__(self) -> None:
         self.resources: dict[str, int] = {PODS: 0}
         self.amounts = np.zeros((SLOTS_FIRST, 1), dtype=np.int64)
         self._with_ports: set[int] = set()
-        self._kinds: dict[bytes, int] = {}
+        self._numbers: dict[bytes, int] = {}
         self._specs: list[PodSpec | None] = [None] * SLOTS_FIRST
         self._pods = [0] * SLOTS_FIRST
         self._free = list(range(SLOTS_FIRST - 1, -1, -1))
 
     def hold(self, spec: PodSpec) -> int:
-        """Return the kind of this spec for one more pod."""
-        kind = self._kinds.get(spec.key)
-        if kind is None:
-            kind = self._new(spec)
-        self._pods[kind] += 1
-        return kind
+        """Return the number of this spec and count one more pod of it."""
+        number = self._numbers.get(spec.key)
+        if number is None:
+            number = self._new(spec)
+        self._pods[number] += 1
+        return number
 
-    def release(self, kind: int) -> None:
-        """Forget the kind once the last pod of it is gone."""
-        self._pods[kind] -= 1
-        if not self._pods[kind]:
-            del self._kinds[self.spec(kind).key]
-            self._specs[kind] = None
-            self._with_ports.discard(kind)
-            self._free.append(kind)
+    def release(self, number: int) -> None:
+        """Count one pod less, and free the number with the last pod."""
+        self._pods[number] -= 1
+        if not self._pods[number]:
+            del self._numbers[self.spec(number).key]
+            self._specs[number] = None
+            self._with_ports.discard(number)
+            self._free.append(number)
 
-    def spec(self, kind: int) -> PodSpec:
-        """Return what the pods of this kind ask for."""
-        spec = self._specs[kind]
-        assert spec is not None, "no pod is of this kind"
+    def spec(self, number: int) -> PodSpec:
+        """Return the spec of this number."""
+        spec = self._specs[number]
+        assert spec is not None, "no pod has a spec of this number"
         return spec
 
     def holding(self, ports: tuple[HostPort, ...]) -> Slots:
-        """Return the kinds whose pods take one of these ports, whatever its address, ascending."""
+        """Return the numbers of the specs that use one of these host ports, on any address, ascending."""
         wanted = {(port.protocol, port.port) for port in ports}
         return np.array(
             sorted(
-                kind
-                for kind in self._with_ports
-                if wanted & {(port.protocol, port.port) for port in self.spec(kind).host_ports}
+                number
+                for number in self._with_ports
+                if wanted & {(port.protocol, port.port) for port in self.spec(number).host_ports}
             ),
             dtype=np.intp,
         )
@@ -272,15 +272,15 @@ class Kinds:
     def _new(self, spec: PodSpec) -> int:
         if not self._free:
             self._widen()
-        kind = self._kinds[spec.key] = self._free.pop()
-        self._specs[kind] = spec
-        self.amounts[kind] = 0
+        number = self._numbers[spec.key] = self._free.pop()
+        self._specs[number] = spec
+        self.amounts[number] = 0
         for resource, amount in spec.request.taken.items():
             column = self._column(resource)
-            self.amounts[kind, column] = requested(amount)
+            self.amounts[number, column] = requested(amount)
         if spec.host_ports:
-            self._with_ports.add(kind)
-        return kind
+            self._with_ports.add(number)
+        return number
 
     def _column(self, resource: str) -> int:
         column = self.resources.get(resource)

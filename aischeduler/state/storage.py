@@ -1,35 +1,35 @@
-"""Volume claims and volumes that exist, and which of our pods use them.
+"""The volume claims and volumes of the cluster, and the pods of this scheduler that use them.
 
-Law: `use` and `drop` come in pairs, so that a change of a claim or a volume finds its pods without a search.
+Invariant: `use` and `drop` come in pairs, so that a change of a claim or volume finds its pods without a search.
 """
 
 from collections.abc import Iterator
 
-from aischeduler.model.volumes import ClaimKey, Volume, VolumeClaim
+from aischeduler.model.volumes import Volume, VolumeClaim, VolumeClaimKey
 from aischeduler.state.records import PodRecord
 
 
 class Storage:
-    """The claims and volumes of the cluster. What changes one returns the pods that use it."""
+    """The volume claims and volumes. A method that changes one returns the pods that use it."""
 
     def __init__(self) -> None:
-        self.claims: dict[ClaimKey, VolumeClaim] = {}
+        self.claims: dict[VolumeClaimKey, VolumeClaim] = {}
         self.volumes: dict[str, Volume] = {}
-        self._users: dict[ClaimKey, dict[str, PodRecord]] = {}
-        self._claims_of: dict[str, dict[ClaimKey, None]] = {}
+        self._users: dict[VolumeClaimKey, dict[str, PodRecord]] = {}
+        self._claims_of: dict[str, dict[VolumeClaimKey, None]] = {}
         """Volume -> the claims that name it."""
 
-    def users(self) -> dict[ClaimKey, tuple[str, ...]]:
+    def users(self) -> dict[VolumeClaimKey, tuple[str, ...]]:
         """Return the uids of the pods that use each claim, sorted."""
         return {key: tuple(sorted(users)) for key, users in self._users.items()}
 
     def use(self, record: PodRecord) -> None:
-        """Note the claims that a pod uses."""
+        """Add a pod to the users of its claims."""
         for key in _keys(record):
             self._users.setdefault(key, {})[record.pod.uid] = record
 
     def drop(self, record: PodRecord) -> None:
-        """Forget the claims that a pod uses."""
+        """Remove a pod from the users of its claims."""
         for key in _keys(record):
             users = self._users.get(key, {})
             users.pop(record.pod.uid, None)
@@ -37,7 +37,7 @@ class Storage:
                 self._users.pop(key, None)
 
     def see_claim(self, claim: VolumeClaim) -> tuple[PodRecord, ...]:
-        """Take a claim as it now is."""
+        """Store a claim as it is now."""
         before = self.claims.get(claim.key)
         if before == claim:
             return ()
@@ -48,8 +48,8 @@ class Storage:
             self._claims_of.setdefault(claim.volume, {})[claim.key] = None
         return self._using(claim.key)
 
-    def forget_claim(self, key: ClaimKey) -> tuple[PodRecord, ...]:
-        """Take out a claim that does not exist any more."""
+    def forget_claim(self, key: VolumeClaimKey) -> tuple[PodRecord, ...]:
+        """Remove a claim."""
         before = self.claims.pop(key, None)
         if before is None:
             return ()
@@ -57,18 +57,18 @@ class Storage:
         return self._using(key)
 
     def see_volume(self, volume: Volume) -> tuple[PodRecord, ...]:
-        """Take a volume as it now is."""
+        """Store a volume as it is now."""
         if self.volumes.get(volume.name) == volume:
             return ()
         self.volumes[volume.name] = volume
         return tuple(self._using_volume(volume.name))
 
     def forget_volume(self, name: str) -> tuple[PodRecord, ...]:
-        """Take out a volume that does not exist any more."""
+        """Remove a volume."""
         known = self.volumes.pop(name, None) is not None
         return tuple(self._using_volume(name)) if known else ()
 
-    def _using(self, key: ClaimKey) -> tuple[PodRecord, ...]:
+    def _using(self, key: VolumeClaimKey) -> tuple[PodRecord, ...]:
         return tuple(self._users.get(key, {}).values())
 
     def _using_volume(self, name: str) -> Iterator[PodRecord]:
@@ -82,5 +82,5 @@ class Storage:
             self._claims_of.pop(claim.volume, None)
 
 
-def _keys(record: PodRecord) -> Iterator[ClaimKey]:
-    return ((record.pod.namespace, use.name) for use in record.pod.claims)
+def _keys(record: PodRecord) -> Iterator[VolumeClaimKey]:
+    return ((record.pod.namespace, use.name) for use in record.pod.volume_claims)

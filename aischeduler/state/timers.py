@@ -1,6 +1,6 @@
-"""Moments to come, by key.
+"""Timers by key.
 
-Law: memory follows the keys that are there, however often their moments move.
+Invariant: memory grows with the number of keys, however often their times change.
 """
 
 from heapq import heapify, heappop, heappush
@@ -8,11 +8,11 @@ from typing import Final
 
 HEAP_SHARE: Final = 2
 HEAP_SPARE: Final = 64
-"""The heap may hold twice as many entries as there are keys, and these; then moments that have moved are left out."""
+"""The heap may have twice as many entries as there are keys, plus these; beyond that, old entries are dropped."""
 
 
 class Timers:
-    """One moment per key; what is due comes out in the order of time, then of keys."""
+    """One time per key; due keys come in the order of time, then of key."""
 
     def __init__(self) -> None:
         self._at: dict[str, float] = {}
@@ -29,7 +29,7 @@ class Timers:
         return tuple(sorted(self._at))
 
     def set(self, key: str, at: float) -> None:
-        """Set, or move, the moment of a key."""
+        """Set the time of a key."""
         if self._at.get(key) == at:
             return
         self._at[key] = at
@@ -40,17 +40,17 @@ class Timers:
             heappush(self._heap, (at, key))
 
     def drop(self, key: str) -> bool:
-        """Forget a key; say whether it was there."""
+        """Remove a key; return whether it was there."""
         return self._at.pop(key, None) is not None
 
     def next(self) -> float | None:
-        """Return the first moment; None where there is none."""
+        """Return the earliest time; None where there is none."""
         while self._heap and self._at.get(self._heap[0][1]) != self._heap[0][0]:
             heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self, now: float) -> list[str]:
-        """Take out the keys whose moment has come."""
+        """Remove and return the keys whose time has come."""
         due: list[str] = []
         while (first := self.next()) is not None and first <= now:
             _, key = heappop(self._heap)

@@ -1,9 +1,8 @@
-"""What-if on the live table: place, evict, then commit or put back.
+"""A trial on the live node table: place and evict pods, then commit or undo.
 
-Laws:
-- There is no other "does it fit": preemption, gangs, plan and explain all try here.
-- Amounts are exact integers, so taking a step back restores the row to the last bit.
-- A trial that is dropped without commit puts everything back (use it as a context manager).
+Invariants:
+- Amounts are exact integers, so that undoing a step restores the row exactly.
+- A trial that ends without commit undoes every step (use it as a context manager).
 """
 
 from collections.abc import Iterable
@@ -15,7 +14,7 @@ from aischeduler.state.nodes import NodeTable
 
 
 class Trial:
-    """One what-if. Nothing else may change the table while it is open."""
+    """One trial. Nothing else may change the table while it is open."""
 
     def __init__(self, nodes: NodeTable) -> None:
         self.nodes = nodes
@@ -30,17 +29,17 @@ class Trial:
         self.put_back()
 
     def place(self, spec: PodSpec, row: int) -> None:
-        """Count a pod on the row, as if it were bound there."""
+        """Add a pod to the row, as if it were bound there."""
         self.nodes.add(spec, row)
         self._steps.append((True, spec, [row]))
 
     def evict(self, spec: PodSpec, row: int) -> None:
-        """Count a pod on the row no more, as if it were gone."""
+        """Remove a pod from the row, as if it were gone."""
         self.nodes.remove(spec, row)
         self._steps.append((False, spec, [row]))
 
     def evict_all(self, pods: Iterable[tuple[PodSpec, int]]) -> None:
-        """Count many pods on their rows no more, those that are alike together."""
+        """Remove many pods from their rows, pods of one class in one step."""
         alike: dict[bytes, tuple[PodSpec, list[int]]] = {}
         for spec, row in pods:
             alike.setdefault(spec.key, (spec, []))[1].append(row)
@@ -49,11 +48,11 @@ class Trial:
             self._steps.append((False, spec, rows))
 
     def mark(self) -> int:
-        """Return a mark to which `put_back` can return."""
+        """Return a mark for `put_back`."""
         return len(self._steps)
 
     def put_back(self, mark: int = 0) -> None:
-        """Undo every step after the mark, the last one first."""
+        """Undo every step after the mark, the last step first."""
         while len(self._steps) > mark:
             placed, spec, rows = self._steps.pop()
             if placed:
@@ -62,5 +61,5 @@ class Trial:
                 self.nodes.add_all(spec, rows)
 
     def commit(self) -> None:
-        """Make the steps so far final."""
+        """Make all steps final."""
         self._steps.clear()

@@ -1,6 +1,6 @@
-"""What a class of pods asks for, as the node table counts it.
+"""The requests of a class of pods, in the form of the node table.
 
-Law: it is made once per class and read for each pod, so nothing here depends on the rows.
+Invariant: they are computed once per class and do not depend on rows.
 """
 
 from dataclasses import dataclass
@@ -12,22 +12,21 @@ import numpy.typing as npt
 Amounts = npt.NDArray[np.int64]
 
 ANY_AMOUNT: Final = int(np.iinfo(np.int64).min)
-"""No amount is below it."""
+"""Below every amount."""
 AMOUNT_MAX: Final = 2**53
-"""The largest allocatable amount; what nodes say beyond it counts as this."""
+"""The largest allocatable amount; a larger one counts as this."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Wanted:
-    """What one pod asks for.
+    """The requests of one pod. Arrays with a last axis of 1 broadcast over rows.
 
-    `each`: a column of the table and how much of it, for one place among the pods and each resource, in the order of
-    `Request.taken`; the same as vectors, `columns` [each] and `amounts` [each, 1] to be spread over rows.
-    `offered`: each resource has a column of its own.
-    `least` [column, 1], to be spread over rows: how much must be left of each column that there was when this was made;
-    of what it does not ask for, any amount will do.
-    `cpu_and_memory` and `scored` [2, 1], to be spread over rows: what it asks for, and what it counts as in scores.
-    `with_and_without` [2, 2, 1]: `cpu_and_memory`, and nothing.
+    `each` has the column and the amount of each resource, with one of `pods`, in the order of `PodRequest.taken`;
+    `columns` [each] and `amounts` [each, 1] are the same as vectors.
+    `offered` is True where each resource has a column of its own.
+    `least` [column, 1] is what must be free in each column; ANY_AMOUNT where the pod requests nothing of it.
+    `cpu_and_memory` and `scored` [2, 1] are the CPU and memory that it requests, and that scores count.
+    `with_and_without` [2, 2, 1] is `cpu_and_memory`, and zero.
     """
 
     each: tuple[tuple[int, int], ...]
@@ -43,5 +42,5 @@ class Wanted:
 
 
 def requested(amount: int) -> int:
-    """Return an asked amount as the table counts it: one beyond the largest allocatable stays beyond it."""
+    """Return a requested amount as the table counts it: an amount above AMOUNT_MAX stays above every allocatable."""
     return min(amount, AMOUNT_MAX + 1)

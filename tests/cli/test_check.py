@@ -129,7 +129,7 @@ def test_pools_that_share_a_node_are_told_where_nodes_are_given(checked: Checked
     assert checked(*pools) == []
     said = checked(*pools, a_node("n", "{gpu: 'true', zone: x}"))
     assert [line.partition(": ")[0] for line in said] == ["1 Pool/a", "2 Pool/b"]
-    assert said[0].endswith("it is not alone in selecting them, see pool b: n.")
+    assert said[0].endswith("Pool b also selects nodes, which belong to the pool default: n.")
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,7 @@ async def test_watch_of_json_is_one_line_for_every_change_and_what_nobody_change
 
 
 @pytest.mark.whole
-async def test_watch_on_a_terminal_redraws_in_place(tmp_path: Path) -> None:
+async def test_watch_on_a_terminal_redraws_in_state(tmp_path: Path) -> None:
     async with place(tmp_path) as (client, path, _):
         master, slave = pty.openpty()
         running = await asyncio.create_subprocess_exec(

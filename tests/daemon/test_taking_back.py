@@ -61,7 +61,7 @@ async def test_owner_takes_lent_room_back_from_one_guest_and_all_are_told(lines:
         assert marks(victim) == ["PreemptionByScheduler"]
         note = (await world.notes("Preempted"))[name]
         assert note.startswith("Preempted by default/owner (")
-        assert note.endswith(") on node n1: pool gpu took back lent room")
+        assert note.endswith(") on node n1: pool gpu reclaimed lent room")
         await world.until(lambda: nominated(world, "owner", "n1"))
         await finish(world, name)
         await world.until(world.all_placed)

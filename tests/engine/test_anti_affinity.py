@@ -6,7 +6,12 @@ from aischeduler.engine.profile import default_profile
 from aischeduler.model.events import NamespaceSeen, PodGone
 from aischeduler.model.pod import Pod
 from aischeduler.model.selectors import LabelSelector, Operator, Requirement, label_selector
-from aischeduler.model.unsupported_constraints import REQUIRED_ANTI_AFFINITY, Constraint, ConstraintKind, PodTerm
+from aischeduler.model.unsupported_constraints import (
+    REQUIRED_ANTI_AFFINITY,
+    Constraint,
+    ConstraintKind,
+    PodAffinityTerm,
+)
 from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session, binds, nominations, reports
 
@@ -18,11 +23,13 @@ def selector(**labels: str) -> LabelSelector:
     return label_selector("labelSelector", labels, ())
 
 
-def apart(*namespaces: str, matching: LabelSelector | None = None, among: LabelSelector | None = None) -> PodTerm:
-    return PodTerm(HOST, matching or selector(app="db"), namespaces, among)
+def apart(
+    *namespaces: str, matching: LabelSelector | None = None, among: LabelSelector | None = None
+) -> PodAffinityTerm:
+    return PodAffinityTerm(HOST, matching or selector(app="db"), namespaces, among)
 
 
-def guard(name: str, *terms: PodTerm, namespace: str = "default", scheduler_name: str = "other") -> Pod:
+def guard(name: str, *terms: PodAffinityTerm, namespace: str = "default", scheduler_name: str = "other") -> Pod:
     """A pod on the node `far` that keeps others away."""
     constraint = Constraint(ConstraintKind.POD_ANTI_AFFINITY, REQUIRED_ANTI_AFFINITY)
     return a_pod(
@@ -44,7 +51,7 @@ def test_pod_that_a_pod_on_a_node_keeps_away_waits_and_names_pod_and_field(sched
     session = nodes()
     session.see(guard("db-0", apart(), scheduler_name=scheduler_name), a_pod("p", labels=DB))
     said = session.decide()
-    why = f"The pod default/db-0 is on a node and keeps this pod away by its {REQUIRED_ANTI_AFFINITY}"
+    why = f"The pod default/db-0 is on a node and excludes this pod by its {REQUIRED_ANTI_AFFINITY}"
     how = f'with the topologyKey "{HOST}", which is not supported by ai-scheduler; the pod is held.'
     assert (binds(said), reports(said)) == ({}, {"p": f"{why} {how}"})
     assert session.scheduler.held() == {("default", ConstraintKind.ANTI_AFFINITY_OF_OTHERS): 1}
@@ -68,10 +75,10 @@ def test_pod_that_a_pod_on_a_node_keeps_away_waits_and_names_pod_and_field(sched
         (apart(among=selector(team="a")), True),
         (apart(among=selector(team="b")), False),
         (apart("default", among=selector(team="b")), True),
-        (PodTerm(HOST, None), False),
+        (PodAffinityTerm(HOST, None), False),
     ],
 )
-def test_terms_hold_the_pods_that_their_selectors_and_namespaces_match(term: PodTerm, waits: bool) -> None:
+def test_terms_hold_the_pods_that_their_selectors_and_namespaces_match(term: PodAffinityTerm, waits: bool) -> None:
     session = nodes()
     session.tell(NamespaceSeen("default", {"team": "a"}))
     session.see(guard("db-0", term), a_pod("p", labels=DB))

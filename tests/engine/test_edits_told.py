@@ -1,7 +1,7 @@
 """What the log is told of edits of Pools and of those whom they turn."""
 
 from aischeduler.engine.edits import NAMED_MAX
-from aischeduler.model.actions import Action, TellEdited, TellTurned
+from aischeduler.model.actions import Action, LogLoanChange, LogPoolEdit
 from aischeduler.model.pool import MakeRoom
 from tests.build import a_node, a_pod, a_pool
 from tests.engine.session import Session
@@ -17,12 +17,12 @@ def of_a() -> Session:
     return session
 
 
-def told(actions: list[Action]) -> list[TellTurned | TellEdited]:
-    return [action for action in actions if isinstance(action, TellTurned | TellEdited)]
+def told(actions: list[Action]) -> list[LogLoanChange | LogPoolEdit]:
+    return [action for action in actions if isinstance(action, LogLoanChange | LogPoolEdit)]
 
 
 def turned(actions: list[Action]) -> list[tuple[str, str, list[str], int]]:
-    found = [action for action in actions if isinstance(action, TellTurned)]
+    found = [action for action in actions if isinstance(action, LogLoanChange)]
     return [(one.pool, one.home_pool, [pod.name for pod in one.pods], one.count) for one in found]
 
 
@@ -64,10 +64,10 @@ def test_edits_of_a_pool_are_told_once_a_second_with_what_changed() -> None:
     for number in range(3):
         session.see(a_pool("b", labels={"pool": "b"}, disable_sharing=number % 2 == 0, generation=number))
     session.see(a_pool("a", labels={"pool": "x"}, make_room=MakeRoom.BORROW_THEN_PREEMPT))
-    edited = [one for one in told(session.decide(SECOND)) if isinstance(one, TellEdited)]
+    edited = [one for one in told(session.decide(SECOND)) if isinstance(one, LogPoolEdit)]
     assert edited == [
-        TellEdited("a", ("nodeSelector changed", "makeRoom: unset -> BorrowThenPreempt")),
-        TellEdited("b", ("disableSharing: false -> true",)),
+        LogPoolEdit("a", ("nodeSelector changed", "makeRoom: unset -> BorrowThenPreempt")),
+        LogPoolEdit("b", ("disableSharing: false -> true",)),
     ]
     session.see(a_pool("b", labels={"pool": "b"}, disable_sharing=True, generation=9))
     assert told(session.decide(SECOND)) == []

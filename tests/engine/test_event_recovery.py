@@ -11,13 +11,13 @@ from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import (
     BudgetGone,
     BudgetSeen,
-    ClaimGone,
-    ClaimSeen,
     Event,
     NamespaceGone,
     NamespaceSeen,
     PodGone,
     PoolGone,
+    VolumeClaimGone,
+    VolumeClaimSeen,
     VolumeGone,
     VolumeSeen,
 )
@@ -26,7 +26,7 @@ from aischeduler.model.selectors import label_selector
 from aischeduler.model.volumes import Volume, VolumeClaim
 from aischeduler.state.claims import Claim, Claims
 from aischeduler.state.nodes import NodeTable
-from aischeduler.state.records import Place
+from aischeduler.state.records import PodState
 from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.failing import fail_once
 from tests.engine.session import Session, evictions
@@ -51,8 +51,8 @@ def fail_at(monkeypatch: pytest.MonkeyPatch, session: Session, step: str, event:
         ((NamespaceSeen("team", {}),), NamespaceGone("team"), "namespace_gone", lambda c: c.namespaces == {}),
         ((BudgetSeen(BUDGET),), BudgetGone("default", "b"), "budget_gone", lambda c: not c.budgets.protects("uid-p")),
         ((), BudgetSeen(BUDGET), "budget_seen", lambda c: c.budgets.protects("uid-p")),
-        ((), ClaimSeen(CLAIM), "storage_changed", lambda c: list(c.storage.claims.values()) == [CLAIM]),
-        ((ClaimSeen(CLAIM),), ClaimGone(*CLAIM.key), "storage_changed", lambda c: not c.storage.claims),
+        ((), VolumeClaimSeen(CLAIM), "storage_changed", lambda c: list(c.storage.claims.values()) == [CLAIM]),
+        ((VolumeClaimSeen(CLAIM),), VolumeClaimGone(*CLAIM.key), "storage_changed", lambda c: not c.storage.claims),
         ((), VolumeSeen(VOLUME), "storage_changed", lambda c: list(c.storage.volumes.values()) == [VOLUME]),
         ((VolumeSeen(VOLUME),), VolumeGone("pv"), "storage_changed", lambda c: not c.storage.volumes),
     ],
@@ -95,7 +95,7 @@ def test_old_word_about_a_pod_that_is_bound_by_now_takes_it_off_no_node(monkeypa
     fail_once(monkeypatch, "pod_events", "_unbound")
     with pytest.raises(ValueError, match=BUG):
         session.see(replace(bound, node_name=""))
-    assert session.scheduler._cluster.records["uid-p"].place is Place.BOUND
+    assert session.scheduler._cluster.records["uid-p"].state is PodState.BOUND
 
 
 def test_row_that_was_counted_by_halves_ends_the_claim_on_it_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:

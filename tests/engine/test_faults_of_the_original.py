@@ -3,7 +3,7 @@
 from itertools import permutations
 
 from aischeduler.model.actions import Bind, Evict
-from aischeduler.model.events import BindRefusal, BindRefused, EvictRefused, PodGone, PodSeen, PoolGone, Spared
+from aischeduler.model.events import BindRefusal, BindRefused, EvictRefusal, EvictRefused, PodGone, PodSeen, PoolGone
 from aischeduler.model.names import CPU
 from aischeduler.model.pod import RUNNING, Pod
 from aischeduler.model.pool import Pool
@@ -99,7 +99,7 @@ def test_victim_that_could_not_be_evicted_costs_nobody_else_on_its_node() -> Non
     victims = [action.victim for action in session.decide() if isinstance(action, Evict)]
     assert {victim.name for victim in victims} == {"b0", "b1"}
     session.tell(PodGone(victims[0].uid))
-    session.tell(EvictRefused(victims[1].uid, Spared.UNAVAILABLE, "no answer"))
+    session.tell(EvictRefused(victims[1].uid, EvictRefusal.UNAVAILABLE, "no answer"))
     again = [action.victim.name for action in session.decide(30) if isinstance(action, Evict)]
     assert again == [victims[1].name]
     session.tell(PodGone(victims[1].uid))

@@ -91,7 +91,8 @@ def test_pod_is_told_what_keeps_the_view_from_being_fresh_and_asks_again(session
     assert refreshes(actions) == ["default"]
     assert evictions(actions) == {}
     assert reports(actions)["high"].endswith(
-        "preemption: waits until what is known of the pool is up to date: the watch of pods is more than 2 s behind."
+        "preemption: waits for up-to-date data about the pool before it evicts a pod: "
+        "the watch of pods is more than 2 s behind."
     )
 
 

@@ -1,8 +1,8 @@
 """Evictions of which nothing is heard: the victim is read, and only what was read lets anybody look elsewhere."""
 
 from aischeduler.engine.evictions import UNHEARD_SECONDS
-from aischeduler.model.actions import Settle
-from aischeduler.model.events import EvictRefused, PodGone, Spared
+from aischeduler.model.actions import ReadPod
+from aischeduler.model.events import EvictRefusal, EvictRefused, PodGone
 from aischeduler.model.pool import ReclaimPolicy
 from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session, binds, evictions
@@ -24,12 +24,12 @@ def reads(session: Session, seconds: float) -> list[tuple[str, str, bool]]:
     return [
         (action.pod.name, action.node, action.evicted)
         for action in session.decide(seconds)
-        if isinstance(action, Settle)
+        if isinstance(action, ReadPod)
     ]
 
 
 def lost(session: Session) -> None:
-    session.tell(EvictRefused("uid-guest", Spared.LOST, "nothing was heard"))
+    session.tell(EvictRefused("uid-guest", EvictRefusal.LOST, "nothing was heard"))
 
 
 def test_victim_of_which_nothing_is_heard_is_read_after_a_while_and_again() -> None:

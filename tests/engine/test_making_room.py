@@ -7,7 +7,7 @@ import pytest
 from aischeduler.engine.profile import default_profile
 from aischeduler.model.actions import Action, Evict
 from aischeduler.model.disruption_budget import DisruptionBudget
-from aischeduler.model.events import BudgetGone, BudgetSeen, EvictRefused, NodeGone, PodGone, Spared
+from aischeduler.model.events import BudgetGone, BudgetSeen, EvictRefusal, EvictRefused, NodeGone, PodGone
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import MakeRoom, ReclaimPolicy
 from aischeduler.model.selectors import label_selector
@@ -166,10 +166,10 @@ def test_victim_spared_by_a_budget_gives_way_to_the_next_candidate() -> None:
     session.see(*(a_pod(f"g{i}", cpu="4", pool="b", node=f"n{i}", labels={"app": f"g{i}"}) for i in (1, 2)))
     session.see(a_pod("owner", cpu="4", pool="a"))
     (first,) = victims(session.decide())
-    session.tell(EvictRefused(first.uid, Spared.BUDGET, "the budget"))
+    session.tell(EvictRefused(first.uid, EvictRefusal.BUDGET, "the budget"))
     (second,) = victims(session.decide())
     assert second.name != first.name
-    session.tell(EvictRefused(second.uid, Spared.BUDGET, "the budget"))
+    session.tell(EvictRefused(second.uid, EvictRefusal.BUDGET, "the budget"))
     assert victims(session.decide()) == []
     selector = label_selector("spec.selector", {"app": second.name}, ())
     session.tell(BudgetSeen(DisruptionBudget("default", "b", "u", selector, disruptions_allowed=1)))
@@ -182,7 +182,7 @@ def test_spared_victims_are_tried_again_after_a_while_without_any_event() -> Non
     session.see(a_node("n", cpu="4", labels=A), a_pod("guest", cpu="4", pool="b", node="n"))
     session.see(a_pod("owner", cpu="4", pool="a"))
     session.decide()
-    session.tell(EvictRefused("uid-guest", Spared.UNAVAILABLE, "x"))
+    session.tell(EvictRefused("uid-guest", EvictRefusal.UNAVAILABLE, "x"))
     assert evictions(session.decide(10)) == {}
     assert evictions(session.decide(21)) == {"guest": "Reclaimed"}
 
@@ -304,7 +304,7 @@ def test_victim_spared_by_a_budget_that_is_deleted_is_tried_again_at_once() -> N
     session.see(a_node("n", cpu="4", labels=A), a_pod("guest", cpu="4", pool="b", node="n", labels={"app": "guest"}))
     session.see(a_pod("owner", cpu="4", pool="a"))
     session.decide()
-    session.tell(EvictRefused("uid-guest", Spared.BUDGET, "x"))
+    session.tell(EvictRefused("uid-guest", EvictRefusal.BUDGET, "x"))
     assert evictions(session.decide(10)) == {}
     session.tell(BudgetGone("default", "b"))
     assert evictions(session.decide(1)) == {"guest": "Reclaimed"}
@@ -343,8 +343,8 @@ def test_pod_kept_waiting_by_a_budget_says_so_and_does_not_try_every_few_seconds
     session.see(a_node("n", cpu="4", labels=A), a_pod("guest", cpu="4", pool="b", node="n", labels={"app": "guest"}))
     session.see(a_pod("owner", cpu="4", pool="a"))
     session.decide()
-    session.tell(EvictRefused("uid-guest", Spared.BUDGET, "x"))
-    assert "Disruption budgets forbid to evict 1 pod now." in reports(session.decide())["owner"]
+    session.tell(EvictRefused("uid-guest", EvictRefusal.BUDGET, "x"))
+    assert "Disruption budgets forbid the eviction of 1 pod now." in reports(session.decide())["owner"]
     assert session.decide(290) == []
 
 

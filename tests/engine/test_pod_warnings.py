@@ -32,8 +32,8 @@ def test_unknown_pool_is_quoted_and_says_where_the_pod_belongs_and_what_was_mean
     session = Session(a_pool("cpu", labels={"cpu": "true"}), a_node("free", cpu="2"), a_pod("p", pool=name))
     said = session.decide()
     assert binds(said) == {"p": "free"}
-    there_is_none = f'There is no Pool "{name}" (annotation or label resource.aibee.cn/pool)'
-    until = "the pod belongs to the pool default until there is one."
+    there_is_none = f'The Pool "{name}" does not exist (annotation or label resource.aibee.cn/pool)'
+    until = "until it does, the pod belongs to the pool default."
     assert warned(said, "UnknownPool") == [f"{there_is_none}; {until}{hint}"]
 
 
@@ -43,7 +43,7 @@ def test_pod_whose_hard_constraint_is_ignored_is_placed_and_warned_once_by_field
     )
     said = session.decide()
     assert warned(said, "UnsupportedConstraint") == [
-        f"{APART} is not supported by ai-scheduler; the pod is placed as if it did not say so."
+        f"{APART} is not supported by ai-scheduler; the pod is scheduled as if this was not set."
     ]
     session.see(a_node("n", cpu="2"))
     again = session.decide(60)

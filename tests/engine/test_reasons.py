@@ -2,7 +2,7 @@
 
 from aischeduler.engine.reasons import REWORDED_AT_ONCE
 from aischeduler.engine.unrest import REST_SECONDS, UNREST_SECONDS_MAX
-from aischeduler.model.events import EvictRefused, PodGone, PoolGone, Spared
+from aischeduler.model.events import EvictRefusal, EvictRefused, PodGone, PoolGone
 from tests.build import a_node, a_pod, a_pool
 from tests.engine.session import Session, binds, evictions, reports
 
@@ -73,7 +73,7 @@ def test_pods_that_the_api_server_refused_to_evict_are_counted_in_the_reason() -
     session = Session(a_pool("default", disable_sharing=True), a_node("n", cpu="1"))
     session.see(a_pod("stays", cpu="1", node="n", started=1), a_pod("p", cpu="1", priority=9))
     assert evictions(session.decide()) == {"stays": "Preempted"}
-    session.tell(EvictRefused("uid-stays", Spared.FORBIDDEN, "no rights"))
+    session.tell(EvictRefused("uid-stays", EvictRefusal.FORBIDDEN, "no rights"))
     assert "The API server refused to evict 1 pod just now." in reports(session.decide())["p"]
 
 

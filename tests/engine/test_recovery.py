@@ -16,7 +16,7 @@ from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.state.excerpt import Excerpt
 from aischeduler.state.index import Mask
-from aischeduler.state.records import Place
+from aischeduler.state.records import PodState
 from tests.build import a_node, a_pod, a_pool
 from tests.engine.failing import fail_once
 from tests.engine.session import Session, binds, evictions, nominations, reports
@@ -102,7 +102,7 @@ def test_pod_is_tried_again_with_a_growing_backoff_and_told_once() -> None:
     told: list[str] = []
     for _ in range(6):
         told += reports(session.decide())
-        assert (record.place, record.queue) == (Place.BACKOFF, "default")
+        assert (record.state, record.queue) == (PodState.BACKOFF, "default")
         waits.append(record.backoff_until - session.now)
         session.now = record.backoff_until
     assert waits == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
@@ -164,7 +164,7 @@ def test_gate_that_raises_loses_no_pod_and_lets_none_through() -> None:
         session.see(poisoned("bad"))
     assert session.scheduler.tally.internal_errors == {Step.EVENT: 1}
     record = session.scheduler._cluster.records["uid-bad"]
-    assert (record.place, record.queue) == (Place.BACKOFF, "default")
+    assert (record.state, record.queue) == (PodState.BACKOFF, "default")
     assert binds(session.decide(1.0)) == {}
     poison.broken, session.scheduler.often = False, True
     assert binds(session.decide(60.0)) == {"bad": "n"}
@@ -279,7 +279,7 @@ def test_event_that_failed_is_raised_and_its_object_counts_as_it_shows(monkeypat
         session.see(a_pod("p", cpu="4", node="n", started=1))
     session.scheduler.look()
     record = session.scheduler._cluster.records["uid-p"]
-    assert (record.place, record.queue) == (Place.BOUND, "")
+    assert (record.state, record.queue) == (PodState.BOUND, "")
     session.tell(PodGone("uid-p"))
     assert session.scheduler._cluster.records == {}
 

@@ -1,7 +1,7 @@
 import pytest
 
 from aischeduler.engine.cycle import SETTLE_SECONDS
-from aischeduler.model.actions import Bind, CreatePool, Settle
+from aischeduler.model.actions import Bind, CreatePool, ReadPod
 from aischeduler.model.events import BindRefusal, BindRefused, NodeGone, PodGone, PoolGone
 from aischeduler.model.pod import Pod
 from aischeduler.state.queue import NET_SECONDS, PoolQueue
@@ -140,7 +140,7 @@ def test_a_node_in_two_pools_is_in_the_default_pool_and_both_are_told() -> None:
     for pool, other in (("a", "b"), ("b", "a")):
         status, message = conditions(session.said, pool)["Conflict"]
         assert status
-        assert message.endswith(f"see pool {other}: n.")
+        assert message == f"Pool {other} also selects nodes, which belong to the pool default: n."
     assert [name for name, reason in warnings(session.said) if reason == "NodesClaimedTwice"] == ["a", "b"]
     session.tell(PoolGone("b"))
     session.decide(1)
@@ -267,7 +267,7 @@ def test_an_assumed_pod_that_is_deleted_frees_its_room_at_once() -> None:
 def test_an_assumed_pod_is_read_when_nothing_is_heard_and_never_expires() -> None:
     session = Session(a_node("n", cpu="1"), a_pod("p", cpu="1"), a_pod("q", cpu="1"))
     session.decide()
-    settles = [a for a in session.decide(SETTLE_SECONDS) if isinstance(a, Settle)]
+    settles = [a for a in session.decide(SETTLE_SECONDS) if isinstance(a, ReadPod)]
     assert [(s.pod.name, s.node) for s in settles] == [("p", "n")]
     assert binds(session.decide(3600)) == {}
 

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.searches import find_victims
 from aischeduler.model.disruption_budget import DisruptionBudget
-from aischeduler.model.events import BudgetSeen, EvictRefused, PodGone, Spared
+from aischeduler.model.events import BudgetSeen, EvictRefusal, EvictRefused, PodGone
 from aischeduler.model.selectors import label_selector
-from aischeduler.policies.preemption import Chosen, Demand, choose_victims
-from aischeduler.state.records import Place, PodRecord
+from aischeduler.policies.preemption import Candidate, Preemptor, choose_victims
+from aischeduler.state.records import PodRecord, PodState
 from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session
 
@@ -32,14 +32,16 @@ def crowd() -> Session:
 
 
 def an_asker(cpu: int, priority: int) -> PodRecord:
-    return PodRecord(a_pod(f"asker-{cpu}-{priority}", cpu=str(cpu), priority=priority), 0, Place.ACTIVE, home="default")
+    return PodRecord(
+        a_pod(f"asker-{cpu}-{priority}", cpu=str(cpu), priority=priority), 0, PodState.ACTIVE, home="default"
+    )
 
 
 def agree(cluster: Cluster, asker: PodRecord) -> bool:
     """Say whether the search answers as one that remembers nothing, when asked twice."""
     rows = cluster.nodes.rows_of_pool(cluster.pools.id("default"))
-    demand = Demand(asker.pod.spec, asker.pod.priority)
-    whole = choose_victims(demand, cluster.runner, cluster.running, rows, cluster.budgets)
+    preemptor = Preemptor(asker.pod.spec, asker.pod.priority)
+    whole = choose_victims(preemptor, cluster.runner, cluster.running, rows, cluster.budgets)
     return [find_victims(cluster, asker, rows, ()) for _ in range(2)] == [whole, whole]
 
 
@@ -57,7 +59,7 @@ def happen(session: Session, what: str, number: int) -> None:
             session.see(a_pod(f"o{number}", cpu=str(1 + number % 3), priority=3 + number % 4))
             session.decide()
         case "spared":
-            session.tell(EvictRefused(f"uid-{name}", Spared.UNAVAILABLE, "x"))
+            session.tell(EvictRefused(f"uid-{name}", EvictRefusal.UNAVAILABLE, "x"))
         case "budget":
             session.tell(
                 BudgetSeen(DisruptionBudget("default", "b", "uid-b", label_selector("b", {"app": "x"}, ()), number % 3))
@@ -94,7 +96,7 @@ def test_search_is_not_made_whole_again_for_one_row_that_changed() -> None:
     first = find_victims(cluster, asker, rows, ())
     made = cluster.searches.made
     assert made
-    assert isinstance(first, Chosen)
+    assert isinstance(first, Candidate)
     session.tell(PodGone(f"uid-{cluster.records[first.victims[0]].pod.name}"))
     assert agree(cluster, asker)
     assert cluster.searches.made == made

@@ -13,7 +13,7 @@ from aischeduler.engine.stuck import stuck
 from aischeduler.model.events import PodSeen
 from aischeduler.model.pod import HostPort
 from aischeduler.state.nodes import UNOFFERED
-from aischeduler.state.records import Place
+from aischeduler.state.records import PodState
 from tests.build import a_node, a_pod, a_pool
 from tests.engine.session import Session
 
@@ -81,7 +81,7 @@ def test_pod_that_waits_in_vain_is_found() -> None:
     session = a_busy_cluster()
     cluster = session.scheduler._cluster
     cluster.nodes.allocatable[0, cluster.nodes.rows["n"]] = 20_000  # as if the wake-up had been lost
-    assert {(lost.uid, lost.place) for lost in stuck(cluster)} >= {("uid-large", Place.PARKED)}
+    assert {(lost.uid, lost.state) for lost in stuck(cluster)} >= {("uid-large", PodState.PARKED)}
 
 
 def test_broken_state_is_told_and_counted_at_the_next_check() -> None:

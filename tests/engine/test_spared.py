@@ -3,7 +3,7 @@
 import pytest
 
 from aischeduler.model.disruption_budget import DisruptionBudget
-from aischeduler.model.events import BudgetGone, BudgetSeen, EvictRefused, PodGone, Spared
+from aischeduler.model.events import BudgetGone, BudgetSeen, EvictRefusal, EvictRefused, PodGone
 from aischeduler.model.selectors import Operator, label_selector
 from tests.build import a_node, a_pod, a_pool, expression, replace
 from tests.engine.session import Session, evictions
@@ -24,7 +24,7 @@ def test_spared_pod_of_another_pool_does_not_make_searches_be_forgotten() -> Non
     session.see(a_node("n", cpu="4"), a_pod("peer", cpu="4", priority=5, node="n", started=1))
     session.see(a_pod("owner", cpu="4", pool="x"))
     assert evictions(session.decide()) == {"guest": "Reclaimed"}
-    session.tell(EvictRefused("uid-guest", Spared.BUDGET, "the budget"))
+    session.tell(EvictRefused("uid-guest", EvictRefusal.BUDGET, "the budget"))
     session.decide()
     made = session.scheduler._cluster.searches.made
     session.see(*(a_pod(f"p{i}", cpu="4", priority=5) for i in range(9)))
@@ -37,7 +37,7 @@ def test_search_that_found_only_a_spared_pod_is_made_again_when_it_is_spared_no_
     session.see(a_node("n", cpu="4", labels=A), a_pod("guest", cpu="4", pool="b", node="n", started=1))
     session.see(a_pod("owner", cpu="4", pool="a"))
     assert evictions(session.decide()) == {"guest": "Reclaimed"}
-    session.tell(EvictRefused("uid-guest", Spared.UNAVAILABLE, "x"))
+    session.tell(EvictRefused("uid-guest", EvictRefusal.UNAVAILABLE, "x"))
     assert evictions(session.decide(29)) == {}
     assert evictions(session.decide(1)) == {"guest": "Reclaimed"}
     assert session.scheduler.net_saves() == 0
@@ -48,7 +48,7 @@ def test_spared_pod_stays_spared_when_something_else_about_it_changes() -> None:
     session.see(a_node("n", cpu="4", labels=A), a_pod("guest", cpu="4", pool="b", node="n", started=1))
     session.see(a_pod("owner", cpu="4", pool="a"))
     assert evictions(session.decide()) == {"guest": "Reclaimed"}
-    session.tell(EvictRefused("uid-guest", Spared.FORBIDDEN, "x"))
+    session.tell(EvictRefused("uid-guest", EvictRefusal.FORBIDDEN, "x"))
     session.see(a_pod("guest", cpu="4", pool="b", node="n", started=2, priority=3))
     session.see(a_pod("next", cpu="4", pool="a"))
     assert evictions(session.decide(20)) == {}
@@ -61,7 +61,7 @@ def a_budget(name: str, app: str, allowed: int, disrupted: frozenset[str] = froz
     return BudgetSeen(DisruptionBudget("default", name, "u", label_selector("s", {app: "yes"}, ()), allowed, disrupted))
 
 
-def a_guest_is_refused(why: Spared, *labels: str, budgets: tuple[BudgetSeen, ...]) -> Session:
+def a_guest_is_refused(why: EvictRefusal, *labels: str, budgets: tuple[BudgetSeen, ...]) -> Session:
     """Return pool a, whose owner asked a guest with these labels to leave and got this answer."""
     session = two_pools()
     session.tell(*budgets)
@@ -73,8 +73,10 @@ def a_guest_is_refused(why: Spared, *labels: str, budgets: tuple[BudgetSeen, ...
     return session
 
 
-@pytest.mark.parametrize("why", [Spared.FORBIDDEN, Spared.UNAVAILABLE])
-def test_pod_spared_for_another_reason_than_a_budget_is_not_tried_again_because_a_budget_speaks(why: Spared) -> None:
+@pytest.mark.parametrize("why", [EvictRefusal.FORBIDDEN, EvictRefusal.UNAVAILABLE])
+def test_pod_spared_for_another_reason_than_a_budget_is_not_tried_again_because_a_budget_speaks(
+    why: EvictRefusal,
+) -> None:
     session = a_guest_is_refused(why, "g", budgets=(a_budget("b", "g", 3),))
     session.tell(a_budget("b", "g", 2))
     assert evictions(session.decide(1)) == {}
@@ -84,13 +86,17 @@ def test_pod_spared_for_another_reason_than_a_budget_is_not_tried_again_because_
 
 
 def test_pod_spared_by_its_budget_is_not_tried_again_because_that_of_others_speaks() -> None:
-    session = a_guest_is_refused(Spared.BUDGET, "g", budgets=(a_budget("strict", "g", 0), a_budget("lax", "t", 5)))
+    session = a_guest_is_refused(
+        EvictRefusal.BUDGET, "g", budgets=(a_budget("strict", "g", 0), a_budget("lax", "t", 5))
+    )
     session.tell(a_budget("lax", "t", 4))
     assert evictions(session.decide(1)) == {}
 
 
 def test_pod_spared_for_its_budget_is_not_tried_again_because_another_one_covers_it_too() -> None:
-    session = a_guest_is_refused(Spared.BUDGET, "g", "t", budgets=(a_budget("strict", "g", 0), a_budget("lax", "t", 5)))
+    session = a_guest_is_refused(
+        EvictRefusal.BUDGET, "g", "t", budgets=(a_budget("strict", "g", 0), a_budget("lax", "t", 5))
+    )
     session.tell(a_budget("lax", "t", 4))
     assert evictions(session.decide(1)) == {}
     session.tell(BudgetGone("default", "lax"))
@@ -99,7 +105,9 @@ def test_pod_spared_for_its_budget_is_not_tried_again_because_another_one_covers
 
 def test_pod_of_two_budgets_is_tried_again_once_it_has_one_that_allows_it() -> None:
     """The Eviction API never evicts a pod of several budgets, whatever they allow."""
-    session = a_guest_is_refused(Spared.BUDGET, "g", "t", budgets=(a_budget("one", "g", 1), a_budget("two", "t", 1)))
+    session = a_guest_is_refused(
+        EvictRefusal.BUDGET, "g", "t", budgets=(a_budget("one", "g", 1), a_budget("two", "t", 1))
+    )
     session.tell(a_budget("one", "g", 2))
     assert evictions(session.decide(1)) == {}
     session.tell(BudgetGone("default", "two"))
@@ -108,7 +116,7 @@ def test_pod_of_two_budgets_is_tried_again_once_it_has_one_that_allows_it() -> N
 
 def test_pod_spared_by_a_budget_is_tried_again_when_that_allows_it_or_looks_at_others() -> None:
     for news in (a_budget("b", "g", 1), a_budget("b", "other", 0), BudgetGone("default", "b")):
-        session = a_guest_is_refused(Spared.BUDGET, "g", budgets=(a_budget("b", "g", 0),))
+        session = a_guest_is_refused(EvictRefusal.BUDGET, "g", budgets=(a_budget("b", "g", 0),))
         session.tell(a_budget("b", "g", 0))
         assert evictions(session.decide(1)) == {}
         session.tell(news)
@@ -169,7 +177,7 @@ def test_net_that_is_due_with_the_end_of_a_sparing_catches_nobody() -> None:
     session.see(a_pod("owner", cpu="4", pool="a"))
     assert evictions(session.decide()) == {"guest": "Reclaimed"}
     session.see(a_pod("too-large", cpu="9", pool="a", priority=9))
-    session.tell(EvictRefused("uid-guest", Spared.BUDGET, "the budget"))
+    session.tell(EvictRefused("uid-guest", EvictRefusal.BUDGET, "the budget"))
     assert evictions(session.decide()) == {}
     assert evictions(session.decide(400)) == {"guest": "Reclaimed"}
     assert session.scheduler.net_saves() == 0

@@ -1,5 +1,5 @@
 from aischeduler.engine.tally import Result, Tally
-from aischeduler.model.actions import Cause
+from aischeduler.model.actions import EvictionCause
 from aischeduler.model.events import PoolGone
 from aischeduler.policies.borrowing import LenderRefusal
 from tests.build import a_pool
@@ -12,13 +12,13 @@ def test_a_pool_that_is_gone_is_named_by_no_counter() -> None:
         tally.attempts[pool, Result.BOUND] += 1
         tally.borrow_attempts[pool] += 1
         tally.borrow_refusals[pool, LenderRefusal.NO_ROOM] += 1
-        tally.evictions[pool, Cause.RECLAIMED] += 1
+        tally.evictions[pool, EvictionCause.RECLAIMED] += 1
         tally.net_saves[pool] += 1
     tally.forget("a")
     assert tally.attempts == {("b", Result.BOUND): 1}
     assert tally.borrow_attempts == {"b": 1}
     assert tally.borrow_refusals == {("b", LenderRefusal.NO_ROOM): 1}
-    assert tally.evictions == {("b", Cause.RECLAIMED): 1}
+    assert tally.evictions == {("b", EvictionCause.RECLAIMED): 1}
     assert tally.net_saves == {"b": 1}
 
 

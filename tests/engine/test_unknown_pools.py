@@ -80,7 +80,7 @@ def test_pods_are_told_when_their_pool_cannot_be_read() -> None:
     actions = said(session)
     assert [action for action in actions if isinstance(action, ReportWaiting)] != []
     assert reports(actions)["p"] == (
-        'It is not known yet whether there is a Pool "new". It could not be read: no answer within 30 s'
+        'It is not known yet whether the Pool "new" exists. It could not be read: no answer within 30 s'
     )
     session.tell(PoolRead("new", found=False))
     assert binds(said(session)) == {"p": "n"}

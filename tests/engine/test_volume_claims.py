@@ -4,22 +4,22 @@ import pytest
 
 from aischeduler.engine.constraints import RECHECKED_AT_ONCE
 from aischeduler.engine.profile import default_profile
-from aischeduler.model.events import ClaimGone, ClaimSeen, Event, PodGone, VolumeGone, VolumeSeen
+from aischeduler.model.events import Event, PodGone, VolumeClaimGone, VolumeClaimSeen, VolumeGone, VolumeSeen
 from aischeduler.model.unsupported_constraints import ConstraintKind
-from aischeduler.model.volumes import ClaimUse, Volume, VolumeClaim
+from aischeduler.model.volumes import Volume, VolumeClaim, VolumeClaimUse
 from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session, binds, nominations, reports, warnings
 
 FIELD = "spec.volumes[0].persistentVolumeClaim"
-DATA = ClaimUse(FIELD, "data")
+DATA = VolumeClaimUse(FIELD, "data")
 BOUND = VolumeClaim("default", "data", volume="pv", bound=True)
 VOLUME = Volume("pv")
-TIED = "spec.nodeAffinity.required ties to some nodes, and ai-scheduler does not support that"
+TIED = "spec.nodeAffinity.required limits to some nodes, and ai-scheduler does not support that"
 LEAD = f'{FIELD}: persistentvolumeclaim "data"'
 
 
-def claim(**fields: object) -> ClaimSeen:
-    return ClaimSeen(replace(VolumeClaim("default", "data"), **fields))
+def claim(**fields: object) -> VolumeClaimSeen:
+    return VolumeClaimSeen(replace(VolumeClaim("default", "data"), **fields))
 
 
 @pytest.mark.parametrize(
@@ -29,13 +29,13 @@ def claim(**fields: object) -> ClaimSeen:
         ((claim(),), "is not bound to a volume, and ai-scheduler does not bind claims"),
         ((claim(volume="pv"), VolumeSeen(VOLUME)), "is not bound to a volume, and ai-scheduler does not bind claims"),
         ((claim(lost=True, volume="pv"),), 'has lost its volume "pv"'),
-        ((ClaimSeen(replace(BOUND, terminating=True)), VolumeSeen(VOLUME)), "is being deleted"),
-        ((ClaimSeen(BOUND),), 'is bound to the persistentvolume "pv", which does not exist'),
+        ((VolumeClaimSeen(replace(BOUND, terminating=True)), VolumeSeen(VOLUME)), "is being deleted"),
+        ((VolumeClaimSeen(BOUND),), 'is bound to the persistentvolume "pv", which does not exist'),
         (
-            (ClaimSeen(BOUND), VolumeSeen(Volume("pv", "spec.nodeAffinity.required"))),
+            (VolumeClaimSeen(BOUND), VolumeSeen(Volume("pv", "spec.nodeAffinity.required"))),
             f'is bound to the persistentvolume "pv", which {TIED}',
         ),
-        ((ClaimSeen(replace(BOUND, namespace="other")), VolumeSeen(VOLUME)), "not found"),
+        ((VolumeClaimSeen(replace(BOUND, namespace="other")), VolumeSeen(VOLUME)), "not found"),
     ],
 )
 def test_pod_with_a_claim_that_cannot_be_used_everywhere_waits_and_names_the_claim(
@@ -52,7 +52,7 @@ def test_pod_with_a_claim_that_cannot_be_used_everywhere_waits_and_names_the_cla
 
 def test_pod_whose_claim_is_bound_to_a_volume_for_all_nodes_is_placed() -> None:
     session = Session(a_node("n"))
-    session.tell(ClaimSeen(BOUND), VolumeSeen(VOLUME))
+    session.tell(VolumeClaimSeen(BOUND), VolumeSeen(VOLUME))
     session.see(a_pod("p", claims=(DATA,)))
     said = session.decide()
     assert (binds(said), reports(said)) == ({"p": "n"}, {})
@@ -61,7 +61,7 @@ def test_pod_whose_claim_is_bound_to_a_volume_for_all_nodes_is_placed() -> None:
 def test_pod_is_placed_as_soon_as_its_claim_is_created_bound_and_has_its_volume() -> None:
     session = Session(a_node("n"), a_pod("p", claims=(DATA,)))
     reasons = [*reports(session.decide()).values()]
-    for event in (claim(), ClaimSeen(BOUND)):
+    for event in (claim(), VolumeClaimSeen(BOUND)):
         session.tell(event)
         reasons += reports(session.decide()).values()
     session.tell(VolumeSeen(VOLUME))
@@ -77,14 +77,14 @@ def test_claim_that_is_deleted_while_the_pod_waits_changes_its_reason_and_loses_
     session = Session(a_node("n"), a_pod("p", claims=(DATA,)))
     session.tell(claim())
     session.decide()
-    session.tell(ClaimGone("default", "data"))
+    session.tell(VolumeClaimGone("default", "data"))
     assert reports(session.decide()) == {"p": f"{LEAD} not found; the pod is held."}
-    session.tell(ClaimSeen(BOUND), VolumeSeen(VOLUME))
+    session.tell(VolumeClaimSeen(BOUND), VolumeSeen(VOLUME))
     assert binds(session.decide()) == {"p": "n"}
 
 
 def test_change_of_a_claim_wakes_only_the_pods_that_use_it() -> None:
-    session = Session(a_node("n"), a_pod("p", claims=(DATA,)), a_pod("q", claims=(ClaimUse(FIELD, "other"),)))
+    session = Session(a_node("n"), a_pod("p", claims=(DATA,)), a_pod("q", claims=(VolumeClaimUse(FIELD, "other"),)))
     session.see(a_pod("r", namespace="elsewhere", claims=(DATA,)))
     session.decide()
     before = sum(session.scheduler.tally.attempts.values())
@@ -98,37 +98,37 @@ def test_change_of_a_claim_that_many_wait_for_wakes_them_bit_by_bit() -> None:
     session = Session(a_node("n", cpu="1k", memory="1Ti", pods=1000))
     session.see(*(a_pod(f"p{number}", claims=(DATA,)) for number in range(count)))
     session.decide()
-    session.tell(ClaimSeen(BOUND), VolumeSeen(VOLUME))
+    session.tell(VolumeClaimSeen(BOUND), VolumeSeen(VOLUME))
     session.scheduler.decide("default", session.now, 1)
     assert session.scheduler.waiting()["default"]["held"] == count - RECHECKED_AT_ONCE
     assert len(binds(session.decide())) == count - 1
 
 
 def test_claim_of_an_ephemeral_volume_must_belong_to_the_pod() -> None:
-    use = ClaimUse("spec.volumes[0].ephemeral", "p-scratch", owned=True)
+    use = VolumeClaimUse("spec.volumes[0].ephemeral", "p-scratch", owned=True)
     session = Session(a_node("n"), a_pod("p", claims=(use,)))
     scratch = replace(BOUND, name="p-scratch")
-    session.tell(ClaimSeen(replace(scratch, controller="uid-of-another")), VolumeSeen(VOLUME))
+    session.tell(VolumeClaimSeen(replace(scratch, controller="uid-of-another")), VolumeSeen(VOLUME))
     (reason,) = reports(session.decide()).values()
     assert reason == f'{use.field}: persistentvolumeclaim "p-scratch" was not created for this pod; the pod is held.'
-    session.tell(ClaimSeen(replace(scratch, controller="uid-p")))
+    session.tell(VolumeClaimSeen(replace(scratch, controller="uid-p")))
     assert binds(session.decide()) == {"p": "n"}
 
 
 def test_every_claim_of_a_pod_has_to_be_usable() -> None:
-    second = ClaimUse("spec.volumes[3].persistentVolumeClaim", "more")
+    second = VolumeClaimUse("spec.volumes[3].persistentVolumeClaim", "more")
     session = Session(a_node("n"))
-    session.tell(ClaimSeen(BOUND), VolumeSeen(VOLUME))
+    session.tell(VolumeClaimSeen(BOUND), VolumeSeen(VOLUME))
     session.see(a_pod("p", claims=(DATA, second)))
     (reason,) = reports(session.decide()).values()
     assert reason.startswith(f'{second.field}: persistentvolumeclaim "more" not found')
 
 
-@pytest.mark.parametrize("event", [ClaimGone("default", "data"), VolumeGone("pv")])
+@pytest.mark.parametrize("event", [VolumeClaimGone("default", "data"), VolumeGone("pv")])
 def test_nominated_pod_gives_its_room_up_once_its_claim_holds_it(event: Event) -> None:
     pool = a_pool("a", labels={"team": "a"})
     session = Session(pool, a_node("n", cpu="1", labels={"team": "a"}), a_pod("low", pool="a", node="n"))
-    session.tell(ClaimSeen(BOUND), VolumeSeen(VOLUME))
+    session.tell(VolumeClaimSeen(BOUND), VolumeSeen(VOLUME))
     session.see(a_pod("high", pool="a", priority=10, claims=(DATA,)))
     assert nominations(session.decide()) == {"high": "n"}
     session.tell(event)
@@ -142,12 +142,12 @@ def test_nominated_pod_gives_its_room_up_once_its_claim_holds_it(event: Event) -
 def test_parked_pod_whose_claim_goes_is_held_and_stops_no_loan() -> None:
     lender = a_pool("lender", labels={"team": "lender"}, disable_preemption=True, disable_borrowing=True)
     session = Session(lender, a_pool("home"), a_node("n", cpu="1", labels={"team": "lender"}))
-    session.tell(ClaimSeen(BOUND), VolumeSeen(VOLUME))
+    session.tell(VolumeClaimSeen(BOUND), VolumeSeen(VOLUME))
     session.see(a_pod("own", pool="lender", node="n"), a_pod("parked", pool="lender", claims=(DATA,)))
     session.see(a_pod("guest", pool="home"))
     session.decide()
     assert session.scheduler.waiting()["lender"] == {"parked": 1}
-    session.tell(ClaimGone("default", "data"))
+    session.tell(VolumeClaimGone("default", "data"))
     session.decide()
     session.tell(PodGone("uid-own"))
     assert binds(session.decide(60)) == {"guest": "n"}
@@ -158,7 +158,7 @@ def test_pods_that_are_gone_leave_nothing_behind_at_their_claims() -> None:
     session.decide()
     session.tell(PodGone("uid-p"), claim())
     assert list(reports(session.decide())) == ["q"]
-    session.tell(PodGone("uid-q"), ClaimSeen(BOUND))
+    session.tell(PodGone("uid-q"), VolumeClaimSeen(BOUND))
     assert session.decide() == []
 
 

@@ -4,7 +4,7 @@ from aischeduler.engine.lending import JUDGED_MAX
 from aischeduler.engine.wakeups import OFFERED_MAX, WOKEN_MAX
 from aischeduler.model.events import BindRefusal, BindRefused, NamespaceSeen, PodGone
 from aischeduler.model.pod import Pod
-from aischeduler.model.pool import Placement
+from aischeduler.model.pool import PlacementStrategy
 from aischeduler.model.selectors import LabelSelector, Operator
 from tests.build import a_node, a_pod, a_pool, expression
 from tests.engine.session import Session, binds, evictions
@@ -50,7 +50,7 @@ def test_many_rows_and_a_freed_one_wake_all_who_can_use_them() -> None:
         return LabelSelector((expression("team", Operator.IN, *teams),))
 
     few, many = (
-        a_pool("a", selector=selector, disable_borrowing=True, placement=Placement.PACK, generation=generation)
+        a_pool("a", selector=selector, disable_borrowing=True, placement=PlacementStrategy.PACK, generation=generation)
         for generation, selector in enumerate((selecting("a"), selecting("a", "late")))
     )
     session = Session(a_pool("default", disable_sharing=True), few, a_node("n0", cpu="4", labels={"team": "a"}))

@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aischeduler.engine.profile import default_profile
-from aischeduler.framework.plugin import Ask, Filter
+from aischeduler.framework.plugin import Filter, PlacementRequest
 from aischeduler.framework.runner import Runner
 from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort, PodSpec
-from aischeduler.model.pool import Placement
-from aischeduler.model.selectors import Operator, PreferredTerm
+from aischeduler.model.pool import PlacementStrategy
+from aischeduler.model.selectors import Operator, PreferredSchedulingTerm
 from aischeduler.state.diagnosis import Diagnosis, diagnosis
 from aischeduler.state.excerpt import Excerpt
 from aischeduler.state.nodes import NodeTable
@@ -20,7 +20,7 @@ from tests.build import a_node, a_pod, a_taint, a_term, expression, tolerates
 
 PLUGINS = default_profile().plugins
 NAMES = [f"n{i}" for i in range(6)]
-ZONES = (PreferredTerm(5, a_term(expression("zone", Operator.IN, "a"))),)
+ZONES = (PreferredSchedulingTerm(5, a_term(expression("zone", Operator.IN, "a"))),)
 SPECS: list[PodSpec] = [
     a_pod(cpu="1", memory="1Gi").spec,
     a_pod(cpu="3", memory="1Gi", gpu=1).spec,
@@ -63,7 +63,7 @@ def _refuses(rule: Filter, spec: PodSpec, row: Excerpt) -> bool:
 STEPS = st.one_of(
     nodes(),
     st.sampled_from(NAMES),
-    st.tuples(st.sampled_from(SPECS), st.sampled_from(list(Placement))),
+    st.tuples(st.sampled_from(SPECS), st.sampled_from(list(PlacementStrategy))),
 )
 
 
@@ -91,7 +91,11 @@ def test_amounts_alone_decide_for_who_asks_for_no_port() -> None:
 def test_the_order_of_names_breaks_ties_also_after_names_came_and_went() -> None:
     table, spec = NodeTable(), a_pod(cpu="1").spec
     table_rows = [table.see(a_node(f"n{number:02}"))[0] for number in range(40, 0, -1)]
-    rows, ask, runner = np.array(sorted(table_rows), dtype=np.intp), Ask(spec, Placement.SPREAD), Runner(PLUGINS, table)
+    rows, ask, runner = (
+        np.array(sorted(table_rows), dtype=np.intp),
+        PlacementRequest(spec, PlacementStrategy.SPREAD),
+        Runner(PLUGINS, table),
+    )
     first = table.rows["n01"]
     assert runner.best(ask, rows) == (first, 40)
     stub = table.row("a-node-never-seen")
@@ -107,7 +111,7 @@ def test_the_order_of_names_breaks_ties_also_after_names_came_and_went() -> None
 @settings(max_examples=150, deadline=None)
 @given(st.lists(STEPS, min_size=5, max_size=40))
 def test_what_is_remembered_of_a_class_equals_a_fresh_look(
-    steps: list[Node | str | tuple[PodSpec, Placement]],
+    steps: list[Node | str | tuple[PodSpec, PlacementStrategy]],
 ) -> None:
     table = NodeTable()
     runner = Runner(PLUGINS, table)
@@ -119,7 +123,7 @@ def test_what_is_remembered_of_a_class_equals_a_fresh_look(
                 table.forget(step)
         else:
             spec, placement = step
-            ask, rows = Ask(spec, placement), np.array(sorted(table.rows.values()), dtype=np.intp)
+            ask, rows = PlacementRequest(spec, placement), np.array(sorted(table.rows.values()), dtype=np.intp)
             best = runner.best(ask, rows)
             fresh = Runner(PLUGINS, table)
             assert best == fresh.best(ask, rows), "at the first look, of which nothing is remembered"
@@ -142,7 +146,7 @@ def test_equal_nodes_are_taken_in_the_order_of_their_names() -> None:
     rows = np.array(sorted(table.rows.values()), dtype=np.intp)
     taken = []
     for _ in range(3):
-        best = runner.best(Ask(a_pod(cpu="1").spec, Placement.SPREAD), rows)
+        best = runner.best(PlacementRequest(a_pod(cpu="1").spec, PlacementStrategy.SPREAD), rows)
         assert best is not None
         table.add(a_pod(cpu="1").spec, best[0])
         taken.append(table.names[best[0]])
@@ -157,12 +161,13 @@ def test_a_diagnosis_counts_each_node_for_the_first_rule_that_refuses_it() -> No
         table.see(a_node(name, cpu="1"))
     runner = Runner(PLUGINS, table)
     refused = runner.diagnose(
-        Ask(a_pod(cpu="2").spec, Placement.SPREAD), np.array(sorted(table.rows.values()), dtype=np.intp)
+        PlacementRequest(a_pod(cpu="2").spec, PlacementStrategy.SPREAD),
+        np.array(sorted(table.rows.values()), dtype=np.intp),
     )
     assert refused.message() == ("0/5 nodes are available: 2 node(s) had untolerated taint(s), 3 Insufficient cpu.")
 
 
 def test_no_nodes_at_all_is_said_so() -> None:
     runner = Runner(PLUGINS, NodeTable())
-    refused = runner.diagnose(Ask(a_pod().spec, Placement.SPREAD), np.array([], dtype=np.intp))
+    refused = runner.diagnose(PlacementRequest(a_pod().spec, PlacementStrategy.SPREAD), np.array([], dtype=np.intp))
     assert refused.message() == "no nodes available to schedule pods"

@@ -23,9 +23,9 @@ from aischeduler.kube.refresher import Reflectors, Refresher
 from aischeduler.kube.reporter import EventSource, Reporter
 from aischeduler.model.actions import (
     Bind,
-    Cause,
     Condition,
     Evict,
+    EvictionCause,
 )
 from aischeduler.model.event_reasons import ConditionReason
 from aischeduler.model.events import (
@@ -40,7 +40,7 @@ EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 POOLS = "/apis/resource.aibee.cn/v1alpha1/pools"
 BIND = Bind(POD, "n1", "cpu", "home", "d-1", 12)
 OWNER = a_pod("owner", namespace="team-a", uid="uid-owner")
-EVICT = Evict(POD, "n1", "gpu", "cpu", Cause.RECLAIMED, OWNER, "d-7")
+EVICT = Evict(POD, "n1", "gpu", "cpu", EvictionCause.RECLAIMED, OWNER, "d-7")
 REFUSED = Condition("Accepted", status=False, reason=ConditionReason.INVALID_SPEC, message="no")
 EVICT_LINE = {
     "pod": "p",

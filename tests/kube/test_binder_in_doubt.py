@@ -9,7 +9,7 @@ from aischeduler.kube import connection_pool
 from aischeduler.kube.binder import READ_TRIES_MAX, Binder
 from aischeduler.kube.errors import RefusedError, UnreachableError
 from aischeduler.kube.pod_writes import BindAccepted
-from aischeduler.model.actions import Settle
+from aischeduler.model.actions import ReadPod
 from aischeduler.model.events import BindRefusal, BindRefused
 from tests.build import a_pod, replace
 from tests.kube.binder_world import BIND, BOUND, FREE, PATH, World, late_server, refusal
@@ -53,7 +53,7 @@ async def test_binding_of_a_decision_within_the_limit_is_sent_again_after_an_out
 
 
 FORBIDDEN = RefusedError(403, "Forbidden", 'cannot get resource "pods"')
-SETTLE = Settle(BIND.pod, "n1", "d1")
+SETTLE = ReadPod(BIND.pod, "n1", "d1")
 
 
 async def in_doubt(binder: Binder) -> None:

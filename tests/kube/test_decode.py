@@ -11,8 +11,8 @@ from aischeduler.kube.decode import read_node, read_pod
 from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.model.node import Node, Taint
 from aischeduler.model.pod import HostPort, Pod, Toleration
-from aischeduler.model.resources import Request
-from aischeduler.model.selectors import NodeTerm, Operator, PreferredTerm, Requirement
+from aischeduler.model.resources import PodRequest
+from aischeduler.model.selectors import NodeSelectorTerm, Operator, PreferredSchedulingTerm, Requirement
 from tests.kube import api_objects
 
 MEMORY_100M = 100_000_000
@@ -51,7 +51,7 @@ def test_pod_of_the_first_job_is_read() -> None:
     assert (found.namespace, found.name, found.uid) == ("default", "test-job-cpu-x", "uid-test-job-cpu-x")
     assert (found.pool, found.scheduler_name, found.priority) == ("cpu-pool", "ai-scheduler", 7)
     assert found.created_seconds == int(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC).timestamp())
-    assert found.spec.request == Request({"cpu": 1000, "memory": MEMORY_100M}, 1000, MEMORY_100M)
+    assert found.spec.request == PodRequest({"cpu": 1000, "memory": MEMORY_100M}, 1000, MEMORY_100M)
     assert found.spec.tolerations == (Toleration("a", "Exists", "", "NoExecute"),)
     assert found.spec.invalid == ""
     assert not found.terminating
@@ -219,7 +219,6 @@ def test_bad_quantity_names_the_field_and_the_rest_counts() -> None:
     assert found.spec.invalid.startswith("spec.containers[0].resources.requests.cpu: '1.5.3' is not a quantity")
     assert found.spec.request.amounts == {"memory": 2**30}
     assert found.node_name == "n1"
-    assert found.spec.node_name == ""
 
 
 def test_quantity_of_250_kilobytes_makes_a_short_reason() -> None:
@@ -268,12 +267,12 @@ def test_affinity_and_selector_are_read() -> None:
     ).spec
     assert found.node_selector == (("a", "1"), ("b", "2"))
     assert found.required == (
-        NodeTerm(
+        NodeSelectorTerm(
             (Requirement("gpu", Operator.IN, ("a100", "h100")),),
             (Requirement("metadata.name", Operator.IN, ("n1",)),),
         ),
     )
-    assert found.preferred == (PreferredTerm(5, NodeTerm((Requirement("zone", Operator.EXISTS),))),)
+    assert found.preferred == (PreferredSchedulingTerm(5, NodeSelectorTerm((Requirement("zone", Operator.EXISTS),))),)
     assert found.invalid == ""
 
 

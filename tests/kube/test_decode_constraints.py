@@ -7,7 +7,7 @@ import pytest
 from aischeduler.kube.decode_pod_spec import SpecCache
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.selectors import LabelSelector, Operator, Requirement
-from aischeduler.model.unsupported_constraints import REQUIRED_ANTI_AFFINITY, PodTerm
+from aischeduler.model.unsupported_constraints import REQUIRED_ANTI_AFFINITY, PodAffinityTerm
 from tests.kube import api_objects
 from tests.kube.test_decode import decode_pod
 
@@ -96,7 +96,7 @@ def test_required_anti_affinity_is_read_with_its_selectors_and_namespaces() -> N
     found = decode_pod(api_objects.pod(spec={"affinity": {"podAntiAffinity": {REQUIRED: terms, PREFERRED: []}}})).spec
     teams = LabelSelector((Requirement("team", Operator.EXISTS),))
     pods = LabelSelector((Requirement("app", Operator.IN, ("m",)),))
-    expected = (PodTerm(TERM["topologyKey"], pods, ("a", "b"), teams), PodTerm("zone", None))
+    expected = (PodAffinityTerm(TERM["topologyKey"], pods, ("a", "b"), teams), PodAffinityTerm("zone", None))
     assert (found.anti_affinity, found.invalid) == (expected, "")
 
 

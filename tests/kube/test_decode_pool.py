@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from aischeduler.kube.api_types import PoolDocument
 from aischeduler.kube.decode_pool import read_pool
 from aischeduler.kube.pool_schema import pool_schema
-from aischeduler.model.pool import MakeRoom, Placement, Pool, ReclaimPolicy
+from aischeduler.model.pool import MakeRoom, PlacementStrategy, Pool, ReclaimPolicy
 from aischeduler.model.selectors import Operator, Requirement
 from tests.kube import api_objects
 
@@ -35,7 +35,7 @@ def test_pool_is_read() -> None:
         Requirement("pool", Operator.IN, ("cpu",)),
         Requirement("spot", Operator.DOES_NOT_EXIST),
     )
-    assert (found.uid, found.generation, found.placement) == ("uid-cpu", 3, Placement.PACK)
+    assert (found.uid, found.generation, found.placement) == ("uid-cpu", 3, PlacementStrategy.PACK)
     assert (found.disable_preemption, found.disable_borrowing, found.disable_sharing) == (False, False, True)
     assert found.invalid == ""
 

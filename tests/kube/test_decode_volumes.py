@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from aischeduler.kube import watched_resources
-from aischeduler.model.events import ClaimGone, ClaimSeen, VolumeGone, VolumeSeen
-from aischeduler.model.volumes import ClaimUse, Volume, VolumeClaim
+from aischeduler.model.events import VolumeClaimGone, VolumeClaimSeen, VolumeGone, VolumeSeen
+from aischeduler.model.volumes import Volume, VolumeClaim, VolumeClaimUse
 from tests.kube import api_objects
 from tests.kube.api_objects import line, listing
 from tests.kube.reflector_world import World
@@ -44,11 +44,11 @@ async def test_claim_is_told_as_it_is_made_bound_deleted_and_gone() -> None:
     async with world.running(watched_resources.claims()):
         await until(lambda: len(world.events) == 5)
     assert world.events == [
-        ClaimSeen(VolumeClaim("team", "data")),
-        ClaimSeen(VolumeClaim("team", "data", volume="disk", bound=True)),
-        ClaimSeen(VolumeClaim("team", "data", volume="disk", bound=True, terminating=True)),
-        ClaimSeen(VolumeClaim("team", "data", volume="disk", lost=True)),
-        ClaimGone("team", "data"),
+        VolumeClaimSeen(VolumeClaim("team", "data")),
+        VolumeClaimSeen(VolumeClaim("team", "data", volume="disk", bound=True)),
+        VolumeClaimSeen(VolumeClaim("team", "data", volume="disk", bound=True, terminating=True)),
+        VolumeClaimSeen(VolumeClaim("team", "data", volume="disk", lost=True)),
+        VolumeClaimGone("team", "data"),
     ]
 
 
@@ -80,7 +80,7 @@ def test_claim_of_an_ephemeral_volume_tells_which_pod_controls_it() -> None:
     owners = [{"kind": "Pod", "uid": "u-other"}, {"kind": "Pod", "uid": "u-pod", "controller": True}]
     resource = watched_resources.claims()
     event = resource.seen_event(resource.object_decoder.decode(json.dumps(claim(ownerReferences=owners))))
-    assert event == ClaimSeen(VolumeClaim("team", "data", controller="u-pod"))
+    assert event == VolumeClaimSeen(VolumeClaim("team", "data", controller="u-pod"))
 
 
 @pytest.mark.parametrize(
@@ -90,13 +90,13 @@ def test_claim_of_an_ephemeral_volume_tells_which_pod_controls_it() -> None:
         ([{"name": "settings", "configMap": {"name": "volumeClaim"}}], ()),
         (
             [{"name": "a", "emptyDir": {}}, {"name": "b", "persistentVolumeClaim": {"claimName": "data-0"}}],
-            (ClaimUse("spec.volumes[1].persistentVolumeClaim", "data-0"),),
+            (VolumeClaimUse("spec.volumes[1].persistentVolumeClaim", "data-0"),),
         ),
         (
             [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}],
-            (ClaimUse("spec.volumes[0].ephemeral", "p-scratch", owned=True),),
+            (VolumeClaimUse("spec.volumes[0].ephemeral", "p-scratch", owned=True),),
         ),
     ],
 )
-def test_pod_tells_which_claims_it_uses(volumes: Any, claims: tuple[ClaimUse, ...]) -> None:
-    assert decode_pod(api_objects.pod("p", spec={"volumes": volumes})).claims == claims
+def test_pod_tells_which_claims_it_uses(volumes: Any, claims: tuple[VolumeClaimUse, ...]) -> None:
+    assert decode_pod(api_objects.pod("p", spec={"volumes": volumes})).volume_claims == claims

@@ -13,14 +13,14 @@ from aischeduler.kube.eviction_writes import (
     lost_eviction,
 )
 from aischeduler.kube.pod_writes import Throttled, Unauthenticated, Unknown
-from aischeduler.model.actions import Cause, Evict, Settle
-from aischeduler.model.events import EvictRefused, Spared
+from aischeduler.model.actions import Evict, EvictionCause, ReadPod
+from aischeduler.model.events import EvictRefusal, EvictRefused
 from tests.build import a_pod, replace
 
 NOW = "2026-01-02T03:04:05Z"
 VICTIM = a_pod("v", uid="u1", namespace="team-b")
 OWNER = a_pod("owner", uid="u2", namespace="team-a")
-EVICT = Evict(VICTIM, "n1", "gpu", "cpu", Cause.RECLAIMED, OWNER, "d-1")
+EVICT = Evict(VICTIM, "n1", "gpu", "cpu", EvictionCause.RECLAIMED, OWNER, "d-1")
 POD = "/api/v1/namespaces/team-b/pods/v"
 
 
@@ -66,7 +66,7 @@ def test_victim_is_marked_for_its_beneficiary_before_anything_else() -> None:
 
 
 def test_mark_of_a_loan_that_ends_names_the_lender() -> None:
-    ended = Evict(VICTIM, "n1", "gpu", "cpu", Cause.LOAN_ENDED, None, "d-1")
+    ended = Evict(VICTIM, "n1", "gpu", "cpu", EvictionCause.LOAN_ENDED, None, "d-1")
     write = Eviction(ended, "ai-scheduler", honour_budgets=False).request(NOW)
     (condition,) = json.loads(write.body)["status"]["conditions"]
     assert condition["message"] == "ai-scheduler: preempting because pool gpu no longer lends this room"
@@ -106,7 +106,7 @@ def test_victim_that_finished_meanwhile_is_left_after_its_mark_with_its_logs(pha
 
 def test_pod_that_the_eviction_api_never_evicts_is_refused_at_once_by_its_budgets() -> None:
     why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
-    assert by_eviction().read_answer(500, None, said(500, why)) == EvictRefused("u1", Spared.BUDGET, why)
+    assert by_eviction().read_answer(500, None, said(500, why)) == EvictRefused("u1", EvictRefusal.BUDGET, why)
 
 
 GONE = [
@@ -126,13 +126,13 @@ def test_victim_that_is_gone_is_left(eviction: Any, status: int, body: bytes) ->
 def test_budget_that_forbids_spares_the_victim() -> None:
     message = "Cannot evict pod as it would violate the pod's disruption budget."
     answer = by_eviction().read_answer(429, None, said(429, message, ("DisruptionBudget",)))
-    assert answer == EvictRefused("u1", Spared.BUDGET, message)
+    assert answer == EvictRefused("u1", EvictRefusal.BUDGET, message)
 
 
 def test_budget_that_is_still_being_counted_spares_the_victim() -> None:
     answer = by_eviction().read_answer(429, "10", said(429, "still being processed", ("DisruptionBudget",)))
     assert isinstance(answer, EvictRefused)
-    assert answer.why is Spared.BUDGET
+    assert answer.why is EvictRefusal.BUDGET
 
 
 @pytest.mark.parametrize(
@@ -144,8 +144,8 @@ def test_budget_that_is_still_being_counted_spares_the_victim() -> None:
         (401, None, said(401, "Unauthorized"), Unauthenticated()),
         (500, None, said(500, "etcdserver: request timed out"), Unknown("etcdserver: request timed out")),
         (409, None, said(409, "the object has been modified"), Unknown("the object has been modified")),
-        (403, None, said(403, "no"), EvictRefused("u1", Spared.FORBIDDEN, "no")),
-        (422, None, said(422, "bad"), EvictRefused("u1", Spared.UNAVAILABLE, "bad")),
+        (403, None, said(403, "no"), EvictRefused("u1", EvictRefusal.FORBIDDEN, "no")),
+        (422, None, said(422, "bad"), EvictRefused("u1", EvictRefusal.UNAVAILABLE, "bad")),
     ],
 )
 @pytest.mark.parametrize("eviction", [by_delete, marked, by_eviction])
@@ -166,7 +166,7 @@ def test_mark_that_cannot_be_written_leads_to_no_delete() -> None:
     eviction = by_delete()
     answers = [eviction.read_answer(500, None, said(500, "down")) for _ in range(EVICT_TRIES_MAX)]
     assert answers[:-1] == [Unknown("down")] * (EVICT_TRIES_MAX - 1)
-    assert answers[-1] == EvictRefused("u1", Spared.UNAVAILABLE, "down")
+    assert answers[-1] == EvictRefused("u1", EvictRefusal.UNAVAILABLE, "down")
     assert eviction.request(NOW).method == "PATCH"
 
 
@@ -180,14 +180,14 @@ def test_server_that_never_settles_it_is_given_up(status: int, retry_after: str 
         assert not isinstance(eviction.read_answer(status, retry_after, b""), EvictRefused)
     answer = eviction.read_answer(status, retry_after, b"")
     assert isinstance(answer, EvictRefused)
-    assert answer.why is Spared.UNAVAILABLE
+    assert answer.why is EvictRefusal.UNAVAILABLE
     assert words in answer.message
 
 
 def test_eviction_of_which_nothing_is_heard_is_lost_only_where_the_same_pod_was_read_and_does_not_go() -> None:
-    action = Settle(VICTIM, "n1", "d-1", evicted=True)
+    action = ReadPod(VICTIM, "n1", "d-1", evicted=True)
     assert lost_eviction(action, VICTIM) == EvictRefused(
-        VICTIM.uid, Spared.LOST, "no answer to the eviction arrived, and the pod still runs; decision d-1"
+        VICTIM.uid, EvictRefusal.LOST, "no answer to the eviction arrived, and the pod still runs; decision d-1"
     )
     assert lost_eviction(action, None) is None
     for other in (
@@ -196,4 +196,4 @@ def test_eviction_of_which_nothing_is_heard_is_lost_only_where_the_same_pod_was_
         replace(VICTIM, uid="another"),
     ):
         assert lost_eviction(action, other) is None
-    assert lost_eviction(Settle(VICTIM, "n1", "d-1"), VICTIM) is None
+    assert lost_eviction(ReadPod(VICTIM, "n1", "d-1"), VICTIM) is None

@@ -10,8 +10,8 @@ from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.errors import OnInternalError
 from aischeduler.kube.eviction_writes import EVICT_TRIES_MAX, Evicted, Eviction, EvictionOutcome, NotNeeded
 from aischeduler.kube.evictor import EVICTIONS_IN_FLIGHT, EvictionOptions, Evictor
-from aischeduler.model.actions import Cause, Evict
-from aischeduler.model.events import EvictRefused, Spared
+from aischeduler.model.actions import Evict, EvictionCause
+from aischeduler.model.events import EvictRefusal, EvictRefused
 from tests.build import a_pod
 from tests.kube.scripted_server import Answer, Script, Waits, broken, hang, reply, serving, slam, status, until
 
@@ -22,7 +22,7 @@ MARK = f"{POD}/status"
 
 def evict(name: str = "v", *, terminating: bool = False) -> Evict:
     victim = a_pod(name, uid=f"u-{name}", terminating=terminating)
-    return Evict(victim, "n1", "cpu", "cpu", Cause.PREEMPTED, OWNER, "d1")
+    return Evict(victim, "n1", "cpu", "cpu", EvictionCause.PREEMPTED, OWNER, "d1")
 
 
 @dataclass
@@ -117,7 +117,7 @@ async def test_delete_without_an_answer_is_sent_again_without_a_second_mark(lost
 async def test_mark_that_fails_for_ever_is_given_up_with_growing_waits_and_nothing_is_deleted() -> None:
     world = World()
     world.script.always["patch", MARK] = lambda _: status(500, "InternalError", "etcd is slow")
-    assert await world.evict() == EvictRefused("u-v", Spared.UNAVAILABLE, "etcd is slow")
+    assert await world.evict() == EvictRefused("u-v", EvictRefusal.UNAVAILABLE, "etcd is slow")
     assert world.sent == ["PATCH"] * EVICT_TRIES_MAX
     assert world.waits.seconds == [pytest.approx(s) for s in (1.2, 2.4, 4.8, 9.6, 19.2)]
 
@@ -171,7 +171,7 @@ async def test_bug_costs_one_eviction_and_not_the_evictor(monkeypatch: pytest.Mo
     world = World(failed=lambda job, error: bugs.append(f"{job}: {error}"))
     ended = await world.evict()
     assert isinstance(ended, EvictRefused)
-    assert ended.why is Spared.UNAVAILABLE
+    assert ended.why is EvictRefusal.UNAVAILABLE
     assert bugs == ["evictor: a bug"] * EVICT_TRIES_MAX
 
 
@@ -195,7 +195,7 @@ async def test_bug_in_an_eviction_is_told_as_refused(monkeypatch: pytest.MonkeyP
     world = World(failed=lambda job, error: bugs.append(f"{job}: {error}"))
     world.script.on("patch", MARK, reply(200))
     monkeypatch.setattr(Eviction, "read_answer", hear)
-    assert await world.evict() == EvictRefused("u-v", Spared.UNAVAILABLE, "an internal error of the scheduler")
+    assert await world.evict() == EvictRefused("u-v", EvictRefusal.UNAVAILABLE, "an internal error of the scheduler")
     assert bugs == ["evictor: a bug"]
 
 

@@ -6,22 +6,22 @@ from aischeduler.kube import evictor as evictor_module
 from aischeduler.kube.reporter import Reporter
 from aischeduler.model.actions import (
     Bind,
-    Cause,
     CreatePool,
     Evict,
+    EvictionCause,
+    LogLoanChange,
+    LogPoolEdit,
     Nominate,
     ObjectRef,
     ReportWaiting,
-    TellEdited,
-    TellTurned,
     Warn,
 )
 from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.events import (
     BindRefusal,
     BindRefused,
+    EvictRefusal,
     EvictRefused,
-    Spared,
 )
 from tests.build import a_pod
 from tests.kube.executor_world import BIND, EVENTS, EVICT, EVICT_LINE, PATH, POD, POOLS, REFUSED, World
@@ -76,7 +76,7 @@ async def test_victim_is_marked_deleted_told_of_and_logged_in_one_line() -> None
     (event,) = world.script.asked("post", EVENTS)
     assert (event.json["type"], event.json["reason"], event.json["action"]) == ("Normal", "Preempted", "Preempting")
     assert event.json["regarding"]["uid"] == "uid-p"
-    assert event.json["note"] == ("Preempted by team-a/owner (uid-owner) on node n1: pool gpu took back lent room")
+    assert event.json["note"] == ("Preempted by team-a/owner (uid-owner) on node n1: pool gpu reclaimed lent room")
     assert world.events == []
     assert world.logged() == [{"level": "info", "event": "evict", **EVICT_LINE, "reason": EVICT.message}]
     assert [(type(action), outcome) for action, outcome, _ in world.observed] == [(Evict, "Evicted")]
@@ -86,7 +86,7 @@ async def test_loan_that_ends_by_the_spec_has_no_beneficiary() -> None:
     world = World()
     world.script.on("delete", PATH, reply(200))
     async with world.running() as executor:
-        executor.perform([Evict(POD, "n1", "gpu", "cpu", Cause.LOAN_ENDED, None, "d-8")])
+        executor.perform([Evict(POD, "n1", "gpu", "cpu", EvictionCause.LOAN_ENDED, None, "d-8")])
         await until(lambda: world.script.asked("post", EVENTS))
     (line,) = world.logged()
     assert "beneficiary" not in line
@@ -99,7 +99,7 @@ async def test_refused_eviction_is_told_and_has_a_second_line() -> None:
     async with world.running() as executor:
         executor.perform([EVICT])
         await until(lambda: world.events)
-    assert world.events == [EvictRefused("uid-p", Spared.FORBIDDEN, "no right to delete pods")]
+    assert world.events == [EvictRefused("uid-p", EvictRefusal.FORBIDDEN, "no right to delete pods")]
     line = {"level": "warning", "event": "evict refused", **EVICT_LINE}
     assert world.logged()[1] == line | {"refusal": "Forbidden", "reason": "no right to delete pods"}
     assert world.script.asked("post", EVENTS) == []
@@ -121,7 +121,7 @@ async def test_eviction_beyond_the_limit_is_refused_at_once(monkeypatch: pytest.
     world = World()
     async with world.running() as executor:
         executor.perform([EVICT])
-    assert world.events == [EvictRefused("uid-p", Spared.UNAVAILABLE, "too many evictions are queued")]
+    assert world.events == [EvictRefused("uid-p", EvictRefusal.UNAVAILABLE, "too many evictions are queued")]
     assert world.script.requests == []
 
 
@@ -177,9 +177,9 @@ async def test_edits_and_whom_they_turned_are_logged() -> None:
     async with world.running() as executor:
         executor.perform(
             [
-                TellEdited("gpu", ("disableSharing: false -> true", "nodeSelector changed")),
-                TellTurned("gpu", "cpu", (pod,), 1),
-                TellTurned("cpu", "cpu", (), 8000),
+                LogPoolEdit("gpu", ("disableSharing: false -> true", "nodeSelector changed")),
+                LogLoanChange("gpu", "cpu", (pod,), 1),
+                LogLoanChange("cpu", "cpu", (), 8000),
             ]
         )
     edited, loan, home = world.logged()

@@ -6,7 +6,7 @@ import json
 from aischeduler.kube.binder import READ_TRIES_MAX
 from aischeduler.model.actions import (
     Bind,
-    Settle,
+    ReadPod,
 )
 from aischeduler.model.events import (
     BindRefusal,
@@ -23,7 +23,7 @@ async def test_settle_reads_the_pod_and_feeds_its_truth_back() -> None:
     world = World()
     world.script.on("get", PATH, reply(200, api_objects.pod("p", version=9, spec={"nodeName": "n1"})))
     async with world.running() as executor:
-        executor.perform([Settle(POD, "n1", "d-1")])
+        executor.perform([ReadPod(POD, "n1", "d-1")])
         await until(lambda: world.events)
     (event,) = world.events
     assert isinstance(event, PodSeen)
@@ -34,7 +34,7 @@ async def test_settle_of_a_pod_whose_binding_was_lost_frees_its_room() -> None:
     world = World()
     world.script.on("get", PATH, reply(200, api_objects.pod("p", version=9)))
     async with world.running() as executor:
-        executor.perform([Settle(POD, "n1", "d-1")])
+        executor.perform([ReadPod(POD, "n1", "d-1")])
         await until(lambda: len(world.events) == 2)
     assert world.events[1] == BindRefused(
         "uid-p", "n1", BindRefusal.UNAVAILABLE, "no Binding of this decision is in flight"
@@ -45,7 +45,7 @@ async def test_settle_of_a_pod_that_the_engine_no_longer_assumes_says_only_how_i
     world = World(engine=Counted(settled={"uid-p"}))
     world.script.on("get", PATH, reply(200, api_objects.pod("p", version=9)))
     async with world.running() as executor:
-        executor.perform([Settle(POD, "n1", "d-1")])
+        executor.perform([ReadPod(POD, "n1", "d-1")])
         await until(lambda: world.events)
         await asyncio.sleep(0.01)
     assert [type(event) for event in world.events] == [PodSeen]
@@ -60,7 +60,7 @@ async def test_pod_is_not_read_while_a_task_has_its_binding_in_hand() -> None:
 
     world.script.on("post", f"{PATH}/binding", late)
     async with world.running() as executor:
-        executor.perform([BIND, Settle(POD, "n1", "d-1")])
+        executor.perform([BIND, ReadPod(POD, "n1", "d-1")])
         await until(lambda: world.script.asked("post", PATH))
         await asyncio.sleep(0.01)
         release.set()
@@ -76,9 +76,9 @@ async def test_binding_in_doubt_is_settled_by_the_look_that_the_core_asks_for() 
     async with world.running() as executor:
         executor.perform([BIND])
         await until(lambda: executor._workers.binder.in_doubt)
-        executor.perform([Settle(POD, "n1", "d-1")])
+        executor.perform([ReadPod(POD, "n1", "d-1")])
         await until(lambda: executor.pod_read_failure == "403 Forbidden")
-        executor.perform([Settle(POD, "n1", "d-1")])
+        executor.perform([ReadPod(POD, "n1", "d-1")])
         await until(lambda: world.observed)
     assert executor.pod_read_failure == ""
     assert [(type(action), outcome) for action, outcome, _ in world.observed] == [(Bind, "Accepted")]
@@ -88,10 +88,10 @@ async def test_pods_that_are_not_read_are_told_once_a_minute_with_what_is_missin
     world = World()
     world.script.always["get", PATH] = lambda _: status(403, "Forbidden", 'cannot get resource "pods"')
     async with world.running() as executor:
-        executor.perform([Settle(POD, "n1", "d-1")] * 5)
+        executor.perform([ReadPod(POD, "n1", "d-1")] * 5)
         await until(lambda: len(world.script.asked("get")) == 5)
         world.waits.now += 60.0
-        executor.perform([Settle(POD, "n1", "d-1")])
+        executor.perform([ReadPod(POD, "n1", "d-1")])
         await until(lambda: len(world.logged()) == 2)
     assert [line["left_out"] for line in world.logged()] == [0, 4]
     assert 'cannot get resource "pods"' in world.logged()[0]["reason"]
@@ -101,9 +101,9 @@ async def test_settle_of_a_pod_that_is_gone_says_so() -> None:
     world = World(engine=Counted(settled={"uid-p"}))
     world.script.on("get", PATH, reply(200, api_objects.pod("p", version=9)), status(404, "NotFound"))
     async with world.running() as executor:
-        executor.perform([Settle(POD, "n1", "d-1")])
+        executor.perform([ReadPod(POD, "n1", "d-1")])
         await until(lambda: world.events)
-        executor.perform([Settle(POD, "n1", "d-1")])
+        executor.perform([ReadPod(POD, "n1", "d-1")])
         await until(lambda: len(world.events) == 2)
     assert world.events[1] == PodGone("uid-p")
 
@@ -112,9 +112,9 @@ async def test_settle_that_fails_is_logged_and_left_for_the_next_time() -> None:
     world = World()
     world.script.on("get", PATH, status(500, "InternalError"), reply(200, json.dumps({"spec": 1}).encode()))
     async with world.running() as executor:
-        executor.perform([Settle(POD, "n1", "d-1")])
+        executor.perform([ReadPod(POD, "n1", "d-1")])
         await until(lambda: len(world.logged()) == 1)
-        executor.perform([Settle(POD, "n1", "d-1")])
+        executor.perform([ReadPod(POD, "n1", "d-1")])
         await until(lambda: len(world.logged()) == 2)
     assert world.events == []
     assert [line["event"] for line in world.logged()] == ["pod not read"] * 2

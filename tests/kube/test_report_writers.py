@@ -7,7 +7,7 @@ import pytest
 from aischeduler.kube import report_queue, report_writers, reporter
 from aischeduler.kube.concurrency_limit import ConcurrencyLimit
 from aischeduler.kube.reporter import Reporter
-from aischeduler.model.actions import Cause, Evict, Nominate, ObjectRef, Warn
+from aischeduler.model.actions import Evict, EvictionCause, Nominate, ObjectRef, Warn
 from aischeduler.model.event_reasons import EventReason
 from tests.build import a_pod
 from tests.kube.pool_reports import a_report
@@ -15,7 +15,7 @@ from tests.kube.reporter_world import EVENTS, POD, POOL, World, a_bind, waiting,
 from tests.kube.scripted_server import Answer, Request, hang, reply, status, until
 
 BROKEN_NODE = Warn(ObjectRef("Node", "n1", "u-n"), EventReason.INVALID_NODE, "status.allocatable.cpu")
-PREEMPTED = Evict(a_pod("victim"), "n1", "cpu", "cpu", Cause.PREEMPTED, a_pod("owner"), "d")
+PREEMPTED = Evict(a_pod("victim"), "n1", "cpu", "cpu", EvictionCause.PREEMPTED, a_pod("owner"), "d")
 
 
 def tell_of(reports: Reporter, pods: int) -> None:

@@ -6,7 +6,7 @@ from aischeduler.kube import report_queue
 from aischeduler.kube import reporter as module
 from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.http_connection import Answer
-from aischeduler.model.actions import Cause, Evict, Nominate, ObjectRef, Warn
+from aischeduler.model.actions import Evict, EvictionCause, Nominate, ObjectRef, Warn
 from aischeduler.model.event_reasons import EventReason
 from tests.build import a_pod
 from tests.kube.reporter_world import EVENTS, POD, STATUS, World, a_bind, waiting, written
@@ -171,7 +171,7 @@ async def test_warning_is_put_on_its_object_once() -> None:
 
 async def test_evicted_pod_gets_a_preempted_event() -> None:
     world = World().accept_all()
-    evict = Evict(POD, "n1", "cpu", "cpu", Cause.PREEMPTED, a_pod("owner", uid="u2"), "d")
+    evict = Evict(POD, "n1", "cpu", "cpu", EvictionCause.PREEMPTED, a_pod("owner", uid="u2"), "d")
     async with world.running() as reports:
         reports.report_evicted(evict)
         await written(reports)

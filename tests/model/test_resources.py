@@ -3,14 +3,14 @@
 import pytest
 
 from aischeduler.model.quantity import QuantityError
-from aischeduler.model.resources import Container, parse_amounts, pod_request
+from aischeduler.model.resources import ContainerRequest, parse_resource_list, pod_request
 
 
-def cpu(milli: int, *, sidecar: bool = False) -> Container:
-    return Container({"cpu": milli}, sidecar)
+def cpu(milli: int, *, sidecar: bool = False) -> ContainerRequest:
+    return ContainerRequest({"cpu": milli}, sidecar)
 
 
-def needed(containers: list[Container], inits: list[Container]) -> int:
+def needed(containers: list[ContainerRequest], inits: list[ContainerRequest]) -> int:
     return pod_request(containers, inits, {}, {}).amounts["cpu"]
 
 
@@ -31,7 +31,7 @@ def test_a_sidecar_does_not_run_beside_the_inits_before_it() -> None:
 
 
 def test_pod_level_amounts_replace_the_sum_and_overhead_comes_on_top() -> None:
-    request = pod_request([Container({"cpu": 1000, "memory": 7}), cpu(1000)], [], {"cpu": 3000}, {"cpu": 500})
+    request = pod_request([ContainerRequest({"cpu": 1000, "memory": 7}), cpu(1000)], [], {"cpu": 3000}, {"cpu": 500})
     assert request.amounts == {"cpu": 3500, "memory": 7}
 
 
@@ -40,15 +40,15 @@ def test_zero_amounts_are_left_out() -> None:
 
 
 def test_scores_assume_something_of_a_container_that_asks_for_nothing() -> None:
-    request = pod_request([Container({}), Container({"cpu": 250, "memory": 1000})], [], {}, {})
+    request = pod_request([ContainerRequest({}), ContainerRequest({"cpu": 250, "memory": 1000})], [], {}, {})
     assert (request.score_cpu_milli, request.score_memory_bytes) == (350, 200 * 2**20 + 1000)
 
 
 def test_a_malformed_amount_names_field_and_resource() -> None:
     with pytest.raises(QuantityError, match=r"requests\.memory: '1\.5\.3' is not a quantity"):
-        parse_amounts("requests", {"cpu": "1", "memory": "1.5.3"})
+        parse_resource_list("requests", {"cpu": "1", "memory": "1.5.3"})
 
 
 def test_an_amount_below_zero_is_refused() -> None:
     with pytest.raises(QuantityError, match="below zero"):
-        parse_amounts("requests", {"cpu": "-1"})
+        parse_resource_list("requests", {"cpu": "-1"})

@@ -2,13 +2,13 @@ import pytest
 
 from aischeduler.model.selectors import (
     NAME_FIELD,
-    NodeTerm,
+    NodeSelectorTerm,
     Operator,
     Requirement,
     SelectorError,
     label_requirement,
     label_selector,
-    requirement,
+    node_requirement,
 )
 
 
@@ -35,11 +35,29 @@ def test_requirements_follow_label_algebra(
 
 def test_an_empty_selector_matches_everything_and_an_empty_term_nothing() -> None:
     assert label_selector("spec.nodeSelector", {}, ()).matches({})
-    assert not NodeTerm().matches("n", {})
+    assert not NodeSelectorTerm().matches("n", {})
+
+
+def test_a_selector_is_shown_as_kubectl_takes_it_and_of_much_the_first() -> None:
+    expressions = (
+        Requirement("a", Operator.IN, ("x", "y")),
+        Requirement("b", Operator.NOT_IN, ("x",)),
+        Requirement("c", Operator.NOT_IN, ("x", "y")),
+        Requirement("d", Operator.EXISTS),
+        Requirement("e", Operator.DOES_NOT_EXIST),
+        Requirement("f", Operator.IN, tuple("0123456789")),
+    )
+    text = "label=v,a in (x,y),b!=x,c notin (x,y),d,!e,f in (0,1,2,3,4,5,6,7 and 2 more)"
+    assert str(label_selector("spec.nodeSelector", {"label": "v"}, expressions)) == text
+    assert str(label_selector("spec.nodeSelector", {f"k{number}": "" for number in range(10)}, ())).endswith(
+        "k7= and 2 more"
+    )
+    assert str(label_selector("spec.nodeSelector", {}, ())) == "{}"
+    assert [str(Requirement("g", one, ("3",))) for one in (Operator.GT, Operator.LT)] == ["g>3", "g<3"]
 
 
 def test_a_term_ands_labels_and_the_name() -> None:
-    term = NodeTerm((Requirement("k", Operator.EXISTS),), (Requirement(NAME_FIELD, Operator.IN, ("n1",)),))
+    term = NodeSelectorTerm((Requirement("k", Operator.EXISTS),), (Requirement(NAME_FIELD, Operator.IN, ("n1",)),))
     assert term.matches("n1", {"k": "v"})
     assert not term.matches("n2", {"k": "v"})
     assert not term.matches("n1", {})
@@ -61,7 +79,7 @@ def test_a_bad_expression_is_refused_with_its_field(
     key: str, operator: str, values: tuple[str, ...], says: str
 ) -> None:
     with pytest.raises(SelectorError, match=says):
-        requirement("f", key, operator, values)
+        node_requirement("f", key, operator, values)
 
 
 def test_label_selectors_know_no_comparison() -> None:

@@ -10,7 +10,7 @@ from prometheus_client.openmetrics import parser as openmetrics_parser
 from aischeduler import __version__
 from aischeduler.engine.tally import Result
 from aischeduler.kube.watched_resources import ReflectorCounts
-from aischeduler.model.actions import Cause, Evict
+from aischeduler.model.actions import Evict, EvictionCause
 from aischeduler.model.names import CPU, MEMORY, PODS
 from aischeduler.model.pool_summary import GPU
 from aischeduler.observability.scrape_cache import Form, encode
@@ -51,7 +51,7 @@ def busy_world() -> World:
     tally.attempts["gpu", Result.BOUND] = 7
     tally.borrow_attempts["gpu"] = 4
     tally.borrow_refusals["gpu", LenderRefusal.NOT_SHARING] = 3
-    tally.evictions["gpu", Cause.RECLAIMED] = 2
+    tally.evictions["gpu", EvictionCause.RECLAIMED] = 2
     tally.net_saves["cpu"] = 1
     tally.violations["I1"] = 1
     world.engine.queues = {"gpu": {"parked": 2, "active": 1}}
@@ -61,7 +61,7 @@ def busy_world() -> World:
     action = bind("a", "cpu", home="gpu", waited_seconds=12.0)
     world.recorder.record_outcome(action, "Accepted", 0.25)
     world.recorder.record_outcome(action, "Taken", 0.25)
-    evictions = [Evict(pod(uid), "n", "gpu", "cpu", Cause.RECLAIMED, pod("owner"), "d1") for uid in ("x", "y")]
+    evictions = [Evict(pod(uid), "n", "gpu", "cpu", EvictionCause.RECLAIMED, pod("owner"), "d1") for uid in ("x", "y")]
     world.recorder.record_victims(evictions)
     world.recorder.record_outcome(evictions[0], "Evicted", 0.5)
     world.reports.written, world.reports.dropped, world.reports.refused = 5, 1, 2
@@ -184,7 +184,7 @@ def test_names_of_pools_that_do_not_exist_never_become_labels() -> None:
 
 def test_pods_evicted_for_nobody_are_nobodys_victims() -> None:
     world = World(summary("gpu"))
-    world.recorder.record_victims([Evict(pod("x"), "n", "gpu", "cpu", Cause.LOAN_ENDED, None, "d1")])
+    world.recorder.record_victims([Evict(pod("x"), "n", "gpu", "cpu", EvictionCause.LOAN_ENDED, None, "d1")])
     assert values(world, "ai_scheduler_preemption_victims_count") == {}
 
 

@@ -12,14 +12,14 @@ from aischeduler.model.actions import Bind
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.pool_summary import GPU, PoolSummary
-from aischeduler.model.resources import Request
+from aischeduler.model.resources import PodRequest
 from aischeduler.model.unsupported_constraints import ConstraintKind
 from aischeduler.observability.metrics import DaemonCollector, Sources
 from aischeduler.observability.metrics_recorder import MetricsRecorder, PoolLabels
 from aischeduler.observability.scrape_cache import Form, encode
 
 NOTHING: Mapping[str, int] = {CPU: 0, MEMORY: 0, EPHEMERAL_STORAGE: 0, PODS: 0, GPU: 0}
-SPEC = PodSpec(key=b"", request=Request({CPU: 100}, 100, 0))
+SPEC = PodSpec(key=b"", request=PodRequest({CPU: 100}, 100, 0))
 
 
 def summary(name: str, *, nodes: int = 0, sharing: bool = True, **amounts: Mapping[str, int]) -> PoolSummary:

@@ -4,11 +4,11 @@ from collections import Counter
 
 import numpy as np
 
-from aischeduler.framework.plugin import Ask, Filter, Score
+from aischeduler.framework.plugin import Filter, PlacementRequest, Score
 from aischeduler.framework.runner import normalized
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
-from aischeduler.model.pool import Placement
+from aischeduler.model.pool import PlacementStrategy
 from aischeduler.state.excerpt import Excerpt
 from aischeduler.state.nodes import NodeTable
 
@@ -37,10 +37,12 @@ def reasons(rule: Filter, pod: Pod, table: NodeTable) -> Counter[str]:
     return Counter() if mask is None else rule.reasons(pod.spec, Excerpt(table, rows[~mask]))
 
 
-def scores(rule: Score, pod: Pod, table: NodeTable, placement: Placement = Placement.SPREAD) -> list[int]:
+def scores(
+    rule: Score, pod: Pod, table: NodeTable, placement: PlacementStrategy = PlacementStrategy.SPREAD
+) -> list[int]:
     """Return the score of each node in the order of names, normalised where the rule wants it."""
     rows = np.array([table.rows[name] for name in sorted(table.rows)], dtype=np.intp)
-    raw = rule.score(Ask(pod.spec, placement), Excerpt(table, rows))
+    raw = rule.score(PlacementRequest(pod.spec, placement), Excerpt(table, rows))
     if raw is None:
         raw = np.zeros(len(rows), dtype=np.int64)
     final = normalized(raw, reverse=rule.reverse) if rule.normalize else raw

@@ -1,9 +1,7 @@
 """Rows N7-N10 of kube-scheduler's own cases."""
 
-from aischeduler.model.selectors import NAME_FIELD, Operator, PreferredTerm
-from aischeduler.plugins import node_affinity_names
-from aischeduler.plugins.node_affinity import REASON, NodeAffinity
-from aischeduler.plugins.node_affinity_names import NodeAffinityNames
+from aischeduler.model.selectors import NAME_FIELD, Operator, PreferredSchedulingTerm
+from aischeduler.plugins.node_affinity import NAMES_REASON, REASON, NodeAffinity, NodeAffinityNames
 from tests.build import a_node, a_pod, a_term, expression
 from tests.plugins.table import a_table, passing, reasons, scores
 
@@ -42,8 +40,8 @@ def test_match_fields_name_nodes() -> None:
 
 def test_preferred_weights_add_up() -> None:
     preferred = (
-        PreferredTerm(20, a_term(expression("zone", Operator.IN, "b"))),
-        PreferredTerm(20, a_term(expression("gen", Operator.EXISTS))),
+        PreferredSchedulingTerm(20, a_term(expression("zone", Operator.IN, "b"))),
+        PreferredSchedulingTerm(20, a_term(expression("gen", Operator.EXISTS))),
     )
     assert scores(AFFINITY, a_pod(preferred=preferred), a_table(*NODES)) == [50, 100, 0]
 
@@ -58,7 +56,7 @@ def test_terms_that_all_name_nodes_leave_the_others_out_first() -> None:
     other = a_term(fields=(expression(NAME_FIELD, Operator.IN, "n3"),))
     pod = a_pod(required=(both, other))
     assert passing(names, pod, a_table(*NODES)) == ["n1", "n3"]
-    assert reasons(names, pod, a_table(*NODES)) == {node_affinity_names.REASON: 1}
+    assert reasons(names, pod, a_table(*NODES)) == {NAMES_REASON: 1}
     assert passing(AFFINITY, pod, a_table(*NODES)) == ["n3"]
 
 

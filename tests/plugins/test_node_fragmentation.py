@@ -3,12 +3,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aischeduler.framework.plugin import Ask, Plugins
+from aischeduler.framework.plugin import PlacementRequest, Plugins
 from aischeduler.framework.runner import Runner
 from aischeduler.model.names import GPU_DEFAULT
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
-from aischeduler.model.pool import Placement
+from aischeduler.model.pool import PlacementStrategy
 from aischeduler.plugins.node_fragmentation import NodeFragmentation
 from aischeduler.plugins.node_resources_fit import NodeResourcesFit
 from aischeduler.state.excerpt import Excerpt
@@ -38,7 +38,7 @@ def with_free(*free: int) -> list[tuple[Node, tuple[Pod, ...]]]:
 def scored(pod: Pod, *free: int) -> list[int]:
     worlds = with_free(*free)
     table = a_table(*(node for node, _ in worlds), pods=tuple(pod for _, pods in worlds for pod in pods))
-    return scores(RULE, pod, table, Placement.FRAGMENTATION)
+    return scores(RULE, pod, table, PlacementStrategy.FRAGMENTATION)
 
 
 def expected(gpus: int, free: int) -> int:
@@ -63,27 +63,27 @@ def test_four_cards_take_the_half_node_before_the_whole_one() -> None:
 def test_a_pod_without_cards_strands_those_that_it_leaves_no_cpu_or_memory_for() -> None:
     all_cards = a_pod("all", cpu="1", memory="1Gi", gpu=8, node="full")
     table = a_table(a_node("cpu", cpu="64", memory="512Gi"), gpu_node("free"), gpu_node("full"), pods=(all_cards,))
-    assert scores(RULE, a_pod(cpu="16", memory="1Gi"), table, Placement.FRAGMENTATION) == [50, 50, 50]
+    assert scores(RULE, a_pod(cpu="16", memory="1Gi"), table, PlacementStrategy.FRAGMENTATION) == [50, 50, 50]
     # 32 CPUs are left: 5 GPUs are served, so that 3, 4, 4 and 8 are stranded for jobs of 1, 2, 4 and 8.
-    assert scores(RULE, a_pod(cpu="32", memory="1Gi"), table, Placement.FRAGMENTATION) == [50, 31, 50]
+    assert scores(RULE, a_pod(cpu="32", memory="1Gi"), table, PlacementStrategy.FRAGMENTATION) == [50, 31, 50]
     # 256Gi are left: 5 GPUs are served.
-    assert scores(RULE, a_pod(cpu="1", memory="256Gi"), table, Placement.FRAGMENTATION) == [50, 31, 50]
+    assert scores(RULE, a_pod(cpu="1", memory="256Gi"), table, PlacementStrategy.FRAGMENTATION) == [50, 31, 50]
 
 
 def test_daemons_beside_the_jobs_strand_nothing() -> None:
     table = a_table(gpu_node("n"), pods=(a_pod("daemon", cpu="2", memory="8Gi", node="n"),))
-    assert scores(RULE, job(1), table, Placement.FRAGMENTATION) == [39]
+    assert scores(RULE, job(1), table, PlacementStrategy.FRAGMENTATION) == [39]
 
 
-@pytest.mark.parametrize("placement", [Placement.SPREAD, Placement.PACK])
-def test_other_placements_are_not_scored(placement: Placement) -> None:
+@pytest.mark.parametrize("placement", [PlacementStrategy.SPREAD, PlacementStrategy.PACK])
+def test_other_placements_are_not_scored(placement: PlacementStrategy) -> None:
     table = a_table(gpu_node("n"))
-    assert RULE.score(Ask(job(1).spec, placement), Excerpt(table, np.array([0], dtype=np.intp))) is None
+    assert RULE.score(PlacementRequest(job(1).spec, placement), Excerpt(table, np.array([0], dtype=np.intp))) is None
 
 
 def test_a_node_that_tells_no_memory_is_judged_by_the_rest() -> None:
     table = a_table(a_node("n", cpu="64", memory="", gpu=8))
-    assert scores(RULE, a_pod(cpu="8", memory="", gpu=1), table, Placement.FRAGMENTATION) == [39]
+    assert scores(RULE, a_pod(cpu="8", memory="", gpu=1), table, PlacementStrategy.FRAGMENTATION) == [39]
 
 
 def placed(pod: Pod, *free: int) -> str:
@@ -92,7 +92,10 @@ def placed(pod: Pod, *free: int) -> str:
     table = a_table(*(node for node, _ in worlds), pods=tuple(pod for _, pods in worlds for pod in pods))
     fit = NodeResourcesFit((GPU_DEFAULT,))
     runner = Runner(Plugins((), (fit,), (fit, RULE)), table)
-    best = runner.best(Ask(pod.spec, Placement.FRAGMENTATION), np.array(sorted(table.rows.values()), dtype=np.intp))
+    best = runner.best(
+        PlacementRequest(pod.spec, PlacementStrategy.FRAGMENTATION),
+        np.array(sorted(table.rows.values()), dtype=np.intp),
+    )
     assert best is not None
     return table.names[best[0]]
 
@@ -126,4 +129,4 @@ def test_it_equals_counting_jobs_one_by_one(gpus: int, cpus: int, gib: int, aske
     if asked_gpus <= gpus and asked_cpus <= left[1]:
         pod = a_pod(cpu=str(asked_cpus), memory="", gpu=asked_gpus)
         more = stranded(gpus - asked_gpus, left[1] - asked_cpus, left[2]) - stranded(*left)
-        assert scores(RULE, pod, table, Placement.FRAGMENTATION) == [50 - more]
+        assert scores(RULE, pod, table, PlacementStrategy.FRAGMENTATION) == [50 - more]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from aischeduler.model.pool import Placement
+from aischeduler.model.pool import PlacementStrategy
 from aischeduler.plugins.node_resources_fit import NodeResourcesFit
 from aischeduler.state.nodes import NodeTable
 from tests.build import a_node, a_pod
@@ -72,8 +72,8 @@ def test_scores_are_those_of_kube_scheduler(
     table: NodeTable, cpu: int, memory: int, least: list[int], most: list[int]
 ) -> None:
     pod = a_pod(cpu=f"{cpu}m", memory=str(memory))
-    assert scores(FIT, pod, table, Placement.SPREAD) == least
-    assert scores(FIT, pod, table, Placement.PACK) == most
+    assert scores(FIT, pod, table, PlacementStrategy.SPREAD) == least
+    assert scores(FIT, pod, table, PlacementStrategy.PACK) == most
 
 
 def test_a_container_that_asks_for_nothing_is_scored_as_a_small_one() -> None:
@@ -87,7 +87,7 @@ def test_gpu_pods_that_pack_prefer_the_node_with_fewer_free_gpus() -> None:
         a_node("opened", cpu="64", memory="512Gi", gpu=8),
         pods=(a_pod("r", cpu="1", memory="1Gi", gpu=4, node="opened"), a_pod("c", cpu="60", gpu=0, node="empty")),
     )
-    empty, opened = scores(FIT, a_pod(cpu="1", memory="1Gi", gpu=1), table, Placement.PACK)
+    empty, opened = scores(FIT, a_pod(cpu="1", memory="1Gi", gpu=1), table, PlacementStrategy.PACK)
     assert opened > empty
 
 

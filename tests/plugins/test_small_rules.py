@@ -1,9 +1,8 @@
-"""NodePorts, NodeUnschedulable, NodeName and SchedulingGates: rows N11, N12 and Q6 of kube-scheduler's own cases."""
+"""NodePorts, NodeUnschedulable and SchedulingGates: rows N11, N12 and Q6 of kube-scheduler's own cases."""
 
 import pytest
 
 from aischeduler.model.pod import HostPort, Toleration
-from aischeduler.plugins.node_name import NodeName
 from aischeduler.plugins.node_ports import NodePorts
 from aischeduler.plugins.node_unschedulable import TAINT_KEY, NodeUnschedulable
 from aischeduler.plugins.scheduling_gates import SchedulingGates
@@ -51,13 +50,6 @@ def test_a_port_is_free_again_when_its_last_pod_is_gone() -> None:
 def test_a_cordoned_node_takes_only_pods_that_tolerate_it(tolerations: tuple[Toleration, ...], passes: bool) -> None:
     table = a_table(a_node("n", unschedulable=True))
     assert (passing(NodeUnschedulable(), a_pod(tolerations=tolerations), table) == ["n"]) is passes
-
-
-def test_a_pod_that_names_a_node_fits_only_there() -> None:
-    table = a_table(a_node("a"), a_node("b"))
-    assert passing(NodeName(), a_pod(wants_node="b"), table) == ["b"]
-    assert passing(NodeName(), a_pod(wants_node="gone"), table) == []
-    assert passing(NodeName(), a_pod(), table) == ["a", "b"]
 
 
 def test_gates_hold_and_are_named() -> None:

@@ -10,8 +10,8 @@ from aischeduler.framework.runner import Runner
 from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort, Pod
-from aischeduler.model.resources import Request
-from aischeduler.policies.preemption import Chosen, Demand, Unhelpful, choose_victims, viable
+from aischeduler.model.resources import PodRequest
+from aischeduler.policies.preemption import Candidate, NoCandidate, Preemptor, choose_victims, fits_after_departures
 from aischeduler.state.budgets import BudgetTable
 from aischeduler.state.nodes import NodeTable
 from aischeduler.state.running import RunningFacts, RunningPods
@@ -40,7 +40,7 @@ class Held:
 def held(
     name: str,
     node: str,
-    request: Request,
+    request: PodRequest,
     priority: int,
     *,
     started: int = 1,
@@ -61,7 +61,7 @@ def held(
     return Held(pod, node, borrower, evictable, leaving)
 
 
-def res(cpu_milli: int) -> Request:
+def res(cpu_milli: int) -> PodRequest:
     """Return a request of so much CPU and as many bytes of memory."""
     return a_request(cpu=f"{cpu_milli}m", memory=str(cpu_milli))
 
@@ -106,31 +106,31 @@ class Crowd:
         self.table.remove(one.pod.spec, self.table.rows[one.node])
         self.table.add(one.pod.spec, self.table.rows[node])
 
-    def choose(self, demand: Demand) -> Chosen | Unhelpful:
-        return choose_victims(demand, self.runner, self.running, self.rows, self.budgets)
+    def choose(self, preemptor: Preemptor) -> Candidate | NoCandidate:
+        return choose_victims(preemptor, self.runner, self.running, self.rows, self.budgets)
 
-    def victims(self, demand: Demand) -> tuple[str, tuple[str, ...]]:
+    def victims(self, preemptor: Preemptor) -> tuple[str, tuple[str, ...]]:
         """Return the chosen node and its victims."""
-        chosen = self.choose(demand)
-        assert isinstance(chosen, Chosen), chosen.message()
+        chosen = self.choose(preemptor)
+        assert isinstance(chosen, Candidate), chosen.message()
         return self.table.names[chosen.row], chosen.victims
 
-    def refusal(self, demand: Demand) -> str:
+    def refusal(self, preemptor: Preemptor) -> str:
         """Return why no eviction would help."""
-        answer = self.choose(demand)
-        assert isinstance(answer, Unhelpful)
+        answer = self.choose(preemptor)
+        assert isinstance(answer, NoCandidate)
         return answer.message()
 
-    def viable(self, demand: Demand, node: str) -> bool:
-        return viable(demand.spec, self.runner, self.running, self.table.rows[node])
+    def fits_after_departures(self, preemptor: Preemptor, node: str) -> bool:
+        return fits_after_departures(preemptor.spec, self.runner, self.running, self.table.rows[node])
 
 
-def demand(
-    request: Request,
+def preemptor(
+    request: PodRequest,
     priority: int,
     *,
     host_ports: tuple[HostPort, ...] = (),
     node_selector: dict[str, str] | None = None,
-) -> Demand:
+) -> Preemptor:
     """Return what a pod of this request asks for."""
-    return Demand(a_spec(request=request, host_ports=host_ports, node_selector=node_selector or {}), priority)
+    return Preemptor(a_spec(request=request, host_ports=host_ports, node_selector=node_selector or {}), priority)

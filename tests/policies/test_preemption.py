@@ -9,7 +9,7 @@ from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort
 from aischeduler.model.selectors import label_selector
-from aischeduler.policies.preemption import VICTIMS_MAX, Chosen
+from aischeduler.policies.preemption import VICTIMS_MAX, Candidate
 from tests.build import a_node, a_request
 from tests.policies.crowd import (
     HIGH,
@@ -23,8 +23,8 @@ from tests.policies.crowd import (
     WHOLE,
     Crowd,
     Held,
-    demand,
     held,
+    preemptor,
 )
 
 FREE_PODS = 32
@@ -52,13 +52,13 @@ APP = (("app", "web"),)
 class TestAsKubeScheduler:
     def test_pods_of_equal_priority_are_no_victims(self) -> None:
         crowd = Crowd([node("n1")], [held("a", "n1", WHOLE, MID)])
-        assert crowd.refusal(demand(WHOLE, MID)) == (
+        assert crowd.refusal(preemptor(WHOLE, MID)) == (
             "0/1 nodes are available: 1 No preemption victims found for incoming pod."
         )
 
     def test_no_eviction_helps_where_a_static_rule_refuses(self) -> None:
         crowd = Crowd([node("n1")], [held("a", "n1", WHOLE, LOW)])
-        assert crowd.refusal(demand(WHOLE, HIGH, node_selector={"zone": "z"})) == (
+        assert crowd.refusal(preemptor(WHOLE, HIGH, node_selector={"zone": "z"})) == (
             "0/1 nodes are available: 1 Preemption is not helpful for scheduling."
         )
 
@@ -66,17 +66,17 @@ class TestAsKubeScheduler:
         crowd = Crowd(
             [node("n1", pods=1), node("n2", pods=1)], [held("a", "n1", SMALL, HIGH), held("b", "n2", SMALL, LOW)]
         )
-        assert crowd.victims(demand(SMALL, MID)) == ("n2", ("b",))
+        assert crowd.victims(preemptor(SMALL, MID)) == ("n2", ("b",))
 
     def test_no_eviction_helps_on_a_node_that_is_too_small_when_empty(self) -> None:
         crowd = Crowd([node("n1", "200m")], [held("a", "n1", SMALL, LOW)])
-        assert crowd.refusal(demand(LARGE, HIGH)) == (
+        assert crowd.refusal(preemptor(LARGE, HIGH)) == (
             "0/1 nodes are available: 1 Preemption is not helpful for scheduling."
         )
 
     def test_node_where_too_much_must_stay_is_told_by_its_resource(self) -> None:
         crowd = Crowd([node("n1")], [held("a", "n1", SMALL, LOW), held("b", "n1", LARGE, HIGH)])
-        assert crowd.refusal(demand(LARGE, HIGH)) == (
+        assert crowd.refusal(preemptor(LARGE, HIGH)) == (
             "0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory."
         )
 
@@ -85,14 +85,14 @@ class TestAsKubeScheduler:
             [node("n1"), node("n2"), node("n3", "200m")],
             [held("a", "n1", SMALL, LOW), held("b", "n1", LARGE, HIGH), held("c", "n2", WHOLE, HIGH)],
         )
-        assert crowd.refusal(demand(LARGE, HIGH)) == (
+        assert crowd.refusal(preemptor(LARGE, HIGH)) == (
             "0/3 nodes are available: 1 Insufficient cpu, 1 Insufficient memory,"
             " 1 No preemption victims found for incoming pod, 1 Preemption is not helpful for scheduling."
         )
 
     def test_a_small_low_pod_stays_where_the_large_one_has_to_go_anyway(self) -> None:
         crowd = Crowd([node("n1")], [held("low", "n1", SMALL, LOW), held("mid", "n1", LARGE, MID)])
-        assert crowd.victims(demand(LARGE, HIGH)) == ("n1", ("mid",))
+        assert crowd.victims(preemptor(LARGE, HIGH)) == ("n1", ("mid",))
 
     def test_more_important_pods_stay_as_long_as_the_pod_fits_beside_them(self) -> None:
         crowd = Crowd(
@@ -104,7 +104,7 @@ class TestAsKubeScheduler:
                 held("high-small", "n1", SMALL, HIGH),
             ],
         )
-        assert crowd.victims(demand(LARGE, HIGH)) == ("n1", ("low-small", "mid-medium"))
+        assert crowd.victims(preemptor(LARGE, HIGH)) == ("n1", ("low-small", "mid-medium"))
 
     def test_of_equals_the_later_started_goes(self) -> None:
         crowd = Crowd(
@@ -116,21 +116,21 @@ class TestAsKubeScheduler:
                 held("high-small", "n1", SMALL, HIGH),
             ],
         )
-        assert crowd.victims(demand(LARGE, HIGH)) == ("n1", ("five", "mid-medium"))
+        assert crowd.victims(preemptor(LARGE, HIGH)) == ("n1", ("five", "mid-medium"))
 
     def test_lowest_highest_victim_decides(self) -> None:
         crowd = Crowd(
             [node("n1"), node("n2"), node("n3")],
             [*on("n1", (MID, 1), (MID, 1)), *on("n2", (MID, 1), (LOW, 1)), *on("n3", (LOW, 1), (LOW, 1))],
         )
-        assert crowd.victims(demand(WHOLE, HIGH))[0] == "n3"
+        assert crowd.victims(preemptor(WHOLE, HIGH))[0] == "n3"
 
     def test_then_the_lowest_sum_of_priorities(self) -> None:
         crowd = Crowd(
             [node("n1"), node("n2"), node("n3")],
             [*on("n1", (MID, 1), (MID, 1)), *on("n2", (MID, 1), (LOW, 1)), *on("n3", (MID, 1), (MID, 1))],
         )
-        assert crowd.victims(demand(WHOLE, HIGH))[0] == "n2"
+        assert crowd.victims(preemptor(WHOLE, HIGH))[0] == "n2"
 
     def test_then_the_fewest_victims_even_where_priorities_are_negative(self) -> None:
         quarter = a_request(cpu="125m", memory="125")
@@ -144,7 +144,7 @@ class TestAsKubeScheduler:
                 held("n3-2", "n3", quarter, LOW),
             ],
         )
-        assert crowd.victims(demand(WHOLE, HIGH))[0] == "n2"
+        assert crowd.victims(preemptor(WHOLE, HIGH))[0] == "n2"
 
     @pytest.mark.parametrize(
         ("starts", "expected"),
@@ -155,24 +155,24 @@ class TestAsKubeScheduler:
         pods = [
             one for name, pair in zip(names, starts, strict=True) for one in on(name, *((MID, start) for start in pair))
         ]
-        assert Crowd([node(name) for name in names], pods).victims(demand(WHOLE, HIGH))[0] == expected
+        assert Crowd([node(name) for name in names], pods).victims(preemptor(WHOLE, HIGH))[0] == expected
 
     def test_only_the_starts_of_the_highest_victims_count(self) -> None:
         crowd = Crowd(
             [node("n1"), node("n2"), node("n3")],
             [*on("n1", (MID, 2), (LOW, 9)), *on("n2", (MID, 6), (LOW, 1)), *on("n3", (MID, 5), (LOW, 8))],
         )
-        assert crowd.victims(demand(WHOLE, HIGH))[0] == "n2"
+        assert crowd.victims(preemptor(WHOLE, HIGH))[0] == "n2"
 
     def test_a_pod_that_no_status_says_started_counts_as_the_youngest(self) -> None:
         crowd = Crowd([node("n1")], [held("new", "n1", MEDIUM, LOW, started=0), held("old", "n1", MEDIUM, LOW)])
-        assert crowd.victims(demand(LARGE, HIGH)) == ("n1", ("new",))
+        assert crowd.victims(preemptor(LARGE, HIGH)) == ("n1", ("new",))
 
     @pytest.mark.parametrize(("disrupted", "violations"), [(frozenset[str](), 1), (frozenset(("a",)), 0)])
     def test_a_budget_breaks_once_its_disruptions_are_used_up(self, disrupted: frozenset[str], violations: int) -> None:
         pods = [held(name, "n1", MEDIUM, MID, labels=APP) for name in ("a", "b")]
-        chosen = Crowd([node("n1")], pods, [budget("web", "web", 1, disrupted)]).choose(demand(WHOLE, HIGH))
-        assert isinstance(chosen, Chosen)
+        chosen = Crowd([node("n1")], pods, [budget("web", "web", 1, disrupted)]).choose(preemptor(WHOLE, HIGH))
+        assert isinstance(chosen, Candidate)
         assert (chosen.victims, chosen.violations) == (("b", "a"), violations)
 
     def test_where_violations_are_equal_the_lower_highest_victim_decides(self) -> None:
@@ -185,7 +185,7 @@ class TestAsKubeScheduler:
             ],
             [budget("web", "web", 0)],
         )
-        assert crowd.victims(demand(WHOLE, TOP)) == ("n2", ("n2-mid",))
+        assert crowd.victims(preemptor(WHOLE, TOP)) == ("n2", ("n2-mid",))
 
     def test_a_protected_low_pod_stays_and_the_unprotected_higher_one_goes(self) -> None:
         crowd = Crowd(
@@ -193,7 +193,7 @@ class TestAsKubeScheduler:
             [held("low", "n1", MEDIUM, LOW, labels=APP), held("mid", "n1", MEDIUM, MID)],
             [budget("web", "web", 0)],
         )
-        assert crowd.victims(demand(LARGE, HIGH)) == ("n1", ("mid",))
+        assert crowd.victims(preemptor(LARGE, HIGH)) == ("n1", ("mid",))
 
     def test_fewest_violations_beat_fewer_and_lower_victims(self) -> None:
         crowd = Crowd(
@@ -206,7 +206,7 @@ class TestAsKubeScheduler:
             ],
             [budget("web", "web", 0)],
         )
-        node_name, victims = crowd.victims(demand(WHOLE, HIGH))
+        node_name, victims = crowd.victims(preemptor(WHOLE, HIGH))
         assert (node_name, len(victims)) == ("n3", 5)
 
     def test_a_budget_of_another_namespace_protects_nothing(self) -> None:
@@ -215,24 +215,24 @@ class TestAsKubeScheduler:
             [held("low", "n1", MEDIUM, LOW, labels=APP, namespace="other"), held("mid", "n1", MEDIUM, MID)],
             [budget("web", "web", 0)],
         )
-        assert crowd.victims(demand(LARGE, HIGH)) == ("n1", ("low",))
+        assert crowd.victims(preemptor(LARGE, HIGH)) == ("n1", ("low",))
 
 
 class TestInPools:
     def test_a_borrower_of_higher_priority_than_the_asker_goes(self) -> None:
         crowd = Crowd([node("n1")], [held("loan", "n1", WHOLE, TOP, borrower=True)])
-        assert crowd.victims(demand(WHOLE, LOW)) == ("n1", ("loan",))
+        assert crowd.victims(preemptor(WHOLE, LOW)) == ("n1", ("loan",))
 
     def test_a_borrower_of_any_priority_goes_before_any_home_pod(self) -> None:
         crowd = Crowd(
             [node("n1")], [held("loan", "n1", MEDIUM, TOP, borrower=True), held("home", "n1", MEDIUM, NEGATIVE)]
         )
-        assert crowd.victims(demand(LARGE, HIGH)) == ("n1", ("loan",))
+        assert crowd.victims(preemptor(LARGE, HIGH)) == ("n1", ("loan",))
 
     def test_a_node_with_borrowers_only_beats_one_with_the_lowest_home_pod(self) -> None:
         loans = [held(f"loan-{i}", "n2", SMALL, TOP, borrower=True) for i in range(5)]
         crowd = Crowd([node("n1"), node("n2")], [held("home", "n1", WHOLE, -(2**31)), *loans])
-        assert crowd.victims(demand(WHOLE, HIGH))[0] == "n2"
+        assert crowd.victims(preemptor(WHOLE, HIGH))[0] == "n2"
 
     def test_borrowers_leave_before_home_pods_and_the_least_important_first(self) -> None:
         crowd = Crowd(
@@ -244,7 +244,7 @@ class TestInPools:
                 held("loan-high", "n1", MEDIUM, HIGH, borrower=True),
             ],
         )
-        assert crowd.victims(demand(WHOLE, HIGH)) == ("n1", ("loan-low", "loan-high", "home-low", "home-mid"))
+        assert crowd.victims(preemptor(WHOLE, HIGH)) == ("n1", ("loan-low", "loan-high", "home-low", "home-mid"))
 
     def test_a_protected_borrower_stays_where_a_home_pod_can_go_instead(self) -> None:
         crowd = Crowd(
@@ -252,7 +252,7 @@ class TestInPools:
             [held("loan", "n1", MEDIUM, LOW, borrower=True, labels=APP), held("home", "n1", MEDIUM, LOW)],
             [budget("web", "web", 0)],
         )
-        assert crowd.victims(demand(LARGE, HIGH)) == ("n1", ("home",))
+        assert crowd.victims(preemptor(LARGE, HIGH)) == ("n1", ("home",))
 
     def test_pods_that_are_not_evictable_never_go(self) -> None:
         crowd = Crowd(
@@ -262,7 +262,7 @@ class TestInPools:
                 held("daemon", "n2", WHOLE, LOW, borrower=True, evictable=False),
             ],
         )
-        assert crowd.refusal(demand(WHOLE, HIGH)) == (
+        assert crowd.refusal(preemptor(WHOLE, HIGH)) == (
             "0/2 nodes are available: 2 No preemption victims found for incoming pod."
         )
 
@@ -271,7 +271,7 @@ class TestInPools:
             [node("n1"), node("n2")],
             [held("cheap", "n1", WHOLE, NEGATIVE), held("going", "n2", WHOLE, HIGH, leaving=True)],
         )
-        assert crowd.victims(demand(WHOLE, MID)) == ("n2", ())
+        assert crowd.victims(preemptor(WHOLE, MID)) == ("n2", ())
 
     def test_the_leaving_of_any_kind_make_room_and_are_not_chosen_again(self) -> None:
         crowd = Crowd(
@@ -282,19 +282,19 @@ class TestInPools:
                 held("home", "n1", MEDIUM, LOW),
             ],
         )
-        assert crowd.victims(demand(LARGE, HIGH)) == ("n1", ("loan",))
+        assert crowd.victims(preemptor(LARGE, HIGH)) == ("n1", ("loan",))
 
     def test_the_leaving_alone_are_no_victims(self) -> None:
         crowd = Crowd([node("n1")], [held("going", "n1", SMALL, LOW, leaving=True), held("home", "n1", LARGE, HIGH)])
-        assert crowd.refusal(demand(LARGE, HIGH)) == (
+        assert crowd.refusal(preemptor(LARGE, HIGH)) == (
             "0/1 nodes are available: 1 No preemption victims found for incoming pod."
         )
 
     def test_a_pod_that_may_not_go_stays_and_the_next_best_goes(self) -> None:
         others = (held("a", "n1", WHOLE, LOW), held("b", "n2", WHOLE, MID))
-        assert Crowd([node("n1"), node("n2")], others).victims(demand(WHOLE, HIGH)) == ("n1", ("a",))
+        assert Crowd([node("n1"), node("n2")], others).victims(preemptor(WHOLE, HIGH)) == ("n1", ("a",))
         stays = (held("a", "n1", WHOLE, LOW, evictable=False), held("b", "n2", WHOLE, MID))
-        assert Crowd([node("n1"), node("n2")], stays).victims(demand(WHOLE, HIGH)) == ("n2", ("b",))
+        assert Crowd([node("n1"), node("n2")], stays).victims(preemptor(WHOLE, HIGH)) == ("n2", ("b",))
 
     def test_the_holder_of_a_port_goes_when_the_asker_needs_it(self) -> None:
         port = HostPort("TCP", 80)
@@ -302,7 +302,7 @@ class TestInPools:
             [node("n1")],
             [held("cheap", "n1", SMALL, NEGATIVE), held("web", "n1", SMALL, MID, host_ports=(port,))],
         )
-        assert crowd.victims(demand(SMALL, HIGH, host_ports=(port,))) == ("n1", ("web",))
+        assert crowd.victims(preemptor(SMALL, HIGH, host_ports=(port,))) == ("n1", ("web",))
 
     def test_a_port_that_nobody_gives_up_is_the_reason(self) -> None:
         port = HostPort("TCP", 80)
@@ -313,7 +313,7 @@ class TestInPools:
                 held("web", "n1", SMALL, MID, host_ports=(port,), evictable=False),
             ],
         )
-        assert crowd.refusal(demand(SMALL, HIGH, host_ports=(port,))) == (
+        assert crowd.refusal(preemptor(SMALL, HIGH, host_ports=(port,))) == (
             "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports."
         )
 
@@ -322,31 +322,31 @@ class TestInPools:
         for order in permutations(pods):
             for names in (("n1", "n2"), ("n2", "n1")):
                 crowd = Crowd([node(name) for name in names], order)
-                assert crowd.victims(demand(LARGE, HIGH)) == ("n1", ("n1-b",))
+                assert crowd.victims(preemptor(LARGE, HIGH)) == ("n1", ("n1-b",))
 
     def test_no_rows_at_all_are_said_so(self) -> None:
-        assert Crowd([], []).refusal(demand(SMALL, HIGH)) == "no nodes available to schedule pods"
+        assert Crowd([], []).refusal(preemptor(SMALL, HIGH)) == "no nodes available to schedule pods"
 
     def test_only_the_given_rows_are_looked_at(self) -> None:
         crowd = Crowd([node("n1"), node("n2")], [held("a", "n1", WHOLE, LOW), held("b", "n2", WHOLE, MID)])
         crowd.rows = np.array([crowd.table.rows["n2"]], dtype=np.intp)
-        assert crowd.victims(demand(WHOLE, HIGH)) == ("n2", ("b",))
+        assert crowd.victims(preemptor(WHOLE, HIGH)) == ("n2", ("b",))
 
     def test_a_claim_is_viable_once_its_victims_are_gone(self) -> None:
         pods = [held("going", "n1", LARGE, LOW, leaving=True), held("stays", "n1", MEDIUM, LOW)]
         crowd = Crowd([node("n1")], pods)
-        assert crowd.viable(demand(LARGE, HIGH), "n1")
-        assert not crowd.viable(demand(WHOLE, HIGH), "n1")
-        assert not crowd.viable(demand(SMALL, HIGH, node_selector={"zone": "z"}), "n1")
+        assert crowd.fits_after_departures(preemptor(LARGE, HIGH), "n1")
+        assert not crowd.fits_after_departures(preemptor(WHOLE, HIGH), "n1")
+        assert not crowd.fits_after_departures(preemptor(SMALL, HIGH, node_selector={"zone": "z"}), "n1")
 
     def test_no_more_pods_of_a_node_than_the_limit_are_victims_the_least_important_ones(self) -> None:
         tiny = a_request(cpu="1m", memory="1")
         pods = [held(f"p{i:03}", "n1", tiny, LOW, started=1 + i) for i in range(VICTIMS_MAX + 10)]
         crowd = Crowd([node("n1", cpu=f"{len(pods)}m", pods=1_000)], pods)
-        node_name, victims = crowd.victims(demand(a_request(cpu=f"{VICTIMS_MAX}m"), HIGH))
+        node_name, victims = crowd.victims(preemptor(a_request(cpu=f"{VICTIMS_MAX}m"), HIGH))
         assert (node_name, len(victims)) == ("n1", VICTIMS_MAX)
         assert (victims[0], victims[-1]) == ("p521", "p010")
-        assert crowd.refusal(demand(a_request(cpu=f"{VICTIMS_MAX + 1}m"), HIGH)) == (
+        assert crowd.refusal(preemptor(a_request(cpu=f"{VICTIMS_MAX + 1}m"), HIGH)) == (
             "0/1 nodes are available: 1 Insufficient cpu."
         )
 
@@ -362,8 +362,8 @@ class TestInPools:
         table = crowd.table
         before = (table.used.copy(), table.scored.copy(), table.version, {r: dict(p) for r, p in table.ports.items()})
         held_ports = {port: table.port_rows.rows(port) for port in table.port_rows.values()}
-        crowd.choose(demand(a_request(cpu="400m", extended={"never/seen": "0"}), HIGH, host_ports=(port,)))
-        crowd.viable(demand(WHOLE, HIGH), "n1")
+        crowd.choose(preemptor(a_request(cpu="400m", extended={"never/seen": "0"}), HIGH, host_ports=(port,)))
+        crowd.fits_after_departures(preemptor(WHOLE, HIGH), "n1")
         assert np.array_equal(before[0], table.used)
         assert np.array_equal(before[1], table.scored)
         assert (table.version, table.ports) == before[2:]

@@ -8,10 +8,10 @@ from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort
 from aischeduler.model.selectors import label_selector
-from aischeduler.policies.preemption import Chosen, Demand, weigh
-from aischeduler.policies.preemption_bounds import LOOKS_MAX, NOBODY, LossBounds, Search
+from aischeduler.policies.preemption import Candidate, Preemptor, find_candidates
+from aischeduler.policies.preemption_bounds import NO_VICTIM, ROWS_EXAMINED_MAX, BoundedSearch, EvictionCostBounds
 from tests.build import a_node, a_request
-from tests.policies.crowd import HIGH, LARGE, LOW, MEDIUM, MID, SMALL, TOP, WHOLE, Crowd, Held, demand, held
+from tests.policies.crowd import HIGH, LARGE, LOW, MEDIUM, MID, SMALL, TOP, WHOLE, Crowd, Held, held, preemptor
 from tests.policies.test_preemption_reference import crowds
 
 
@@ -19,15 +19,15 @@ def node(name: str) -> Node:
     return a_node(name, cpu="500m", memory="500", pods=32)
 
 
-def floors_of(crowd: Crowd) -> LossBounds:
-    floors = LossBounds()
-    floors.catch_up(crowd.running, crowd.table)
-    return floors
+def bounds_of(crowd: Crowd) -> EvictionCostBounds:
+    bounds = EvictionCostBounds()
+    bounds.catch_up(crowd.running, crowd.table)
+    return bounds
 
 
-def looked_up(crowd: Crowd, asked: Demand, floors: LossBounds | None = None) -> Chosen | None:
-    floors = floors or floors_of(crowd)
-    return Search(asked, crowd.runner, crowd.running, crowd.budgets, floors).cheapest(crowd.rows)
+def looked_up(crowd: Crowd, asked: Preemptor, bounds: EvictionCostBounds | None = None) -> Candidate | None:
+    bounds = bounds or bounds_of(crowd)
+    return BoundedSearch(asked, crowd.runner, crowd.running, crowd.budgets, bounds).cheapest(crowd.rows)
 
 
 def protected(allowed: int) -> DisruptionBudget:
@@ -40,14 +40,14 @@ APP = (("app", "web"),)
 @settings(max_examples=400, deadline=None)
 @given(crowds())
 def test_what_few_looks_tell_is_the_choice_over_all_rows(
-    world: tuple[list[Node], list[Held], list[DisruptionBudget], Demand],
+    world: tuple[list[Node], list[Held], list[DisruptionBudget], Preemptor],
 ) -> None:
     nodes, pods, budgets, asked = world
     crowd = Crowd(nodes, pods, budgets)
     used = crowd.table.used.copy()
     expected = crowd.choose(asked)
     found = looked_up(crowd, asked)
-    if isinstance(expected, Chosen) and not asked.spec.host_ports:
+    if isinstance(expected, Candidate) and not asked.spec.host_ports:
         assert found == expected, "three rows are no more than are looked at"
     else:
         assert found is None
@@ -56,24 +56,26 @@ def test_what_few_looks_tell_is_the_choice_over_all_rows(
 
 @settings(max_examples=200, deadline=None)
 @given(crowds())
-def test_no_row_loses_less_than_its_floor(world: tuple[list[Node], list[Held], list[DisruptionBudget], Demand]) -> None:
+def test_no_row_loses_less_than_its_floor(
+    world: tuple[list[Node], list[Held], list[DisruptionBudget], Preemptor],
+) -> None:
     nodes, pods, budgets, asked = world
     crowd = Crowd(nodes, pods, budgets)
-    losses = weigh(asked, crowd.runner, crowd.running, crowd.rows, crowd.budgets).losses
-    floors, ranks = floors_of(crowd), crowd.table.ranks()
-    for place in np.flatnonzero(losses.helped).tolist():
-        row = int(losses.rows[place])
-        assert floors.of(row, int(ranks[row])) <= (*losses.columns[:, place].tolist(), int(ranks[row]))
+    costs = find_candidates(asked, crowd.runner, crowd.running, crowd.rows, crowd.budgets).costs
+    bounds, ranks = bounds_of(crowd), crowd.table.ranks()
+    for place in np.flatnonzero(costs.helped).tolist():
+        row = int(costs.rows[place])
+        assert bounds.of(row, int(ranks[row])) <= (*costs.columns[:, place].tolist(), int(ranks[row]))
 
 
 @settings(max_examples=100, deadline=None)
 @given(crowds(), st.lists(st.tuples(st.sampled_from(["gone", "leaving", "moved"]), st.integers(0, 99)), max_size=12))
 def test_floors_that_catch_up_equal_those_of_a_first_look(
-    world: tuple[list[Node], list[Held], list[DisruptionBudget], Demand], steps: list[tuple[str, int]]
+    world: tuple[list[Node], list[Held], list[DisruptionBudget], Preemptor], steps: list[tuple[str, int]]
 ) -> None:
     nodes, pods, budgets, asked = world
     crowd = Crowd(nodes, pods, budgets)
-    floors = floors_of(crowd)
+    bounds = bounds_of(crowd)
     for what, number in steps:
         there = sorted(crowd.pods)
         if not there:
@@ -87,67 +89,67 @@ def test_floors_that_catch_up_equal_those_of_a_first_look(
             case "moved":
                 crowd.move(one, nodes[number % len(nodes)].name)
         if number % 2:
-            floors.catch_up(crowd.running, crowd.table)
-            assert looked_up(crowd, asked, floors) == looked_up(crowd, asked)
-    floors.catch_up(crowd.running, crowd.table)
-    fresh = floors_of(crowd)
-    for mine, anew in ((floors.highest, fresh.highest), (floors.youth, fresh.youth), (floors.leaving, fresh.leaving)):
+            bounds.catch_up(crowd.running, crowd.table)
+            assert looked_up(crowd, asked, bounds) == looked_up(crowd, asked)
+    bounds.catch_up(crowd.running, crowd.table)
+    fresh = bounds_of(crowd)
+    for mine, anew in ((bounds.highest, fresh.highest), (bounds.youth, fresh.youth), (bounds.leaving, fresh.leaving)):
         assert np.array_equal(mine, anew)
-    assert np.array_equal(floors.last, fresh.last)
+    assert np.array_equal(bounds.last, fresh.last)
 
 
 def test_one_look_is_enough_where_the_last_of_a_row_is() -> None:
-    names = [f"n{i}" for i in range(LOOKS_MAX + 2)]
+    names = [f"n{i}" for i in range(ROWS_EXAMINED_MAX + 2)]
     pods = [held(f"{name}-{i}", name, MEDIUM, LOW + i, started=9 - i) for name in names for i in (0, 1)]
     crowd = Crowd([node(name) for name in names], pods)
-    assert looked_up(crowd, demand(MEDIUM, HIGH)) == Chosen(crowd.table.rows["n0"], ("n0-0",), 0)
+    assert looked_up(crowd, preemptor(MEDIUM, HIGH)) == Candidate(crowd.table.rows["n0"], ("n0-0",), 0)
 
 
 def test_few_looks_do_not_tell_where_each_row_loses_more_than_it_could() -> None:
-    names = [f"n{i}" for i in range(LOOKS_MAX + 1)]
+    names = [f"n{i}" for i in range(ROWS_EXAMINED_MAX + 1)]
     pods = [held(f"{name}-{i}", name, MEDIUM, LOW, started=i) for name in names for i in (1, 2)]
     crowd = Crowd([node(name) for name in names], pods)
-    assert looked_up(crowd, demand(WHOLE, HIGH)) is None
-    assert isinstance(crowd.choose(demand(WHOLE, HIGH)), Chosen)
+    assert looked_up(crowd, preemptor(WHOLE, HIGH)) is None
+    assert isinstance(crowd.choose(preemptor(WHOLE, HIGH)), Candidate)
 
 
 def test_row_that_loses_more_than_it_could_is_left_for_the_next() -> None:
     pods = [held("tiny", "n1", SMALL, LOW), held("large", "n1", LARGE, MID), held("whole", "n2", WHOLE, LOW + 1)]
     crowd = Crowd([node("n1"), node("n2")], pods)
-    assert looked_up(crowd, demand(LARGE, HIGH)) == Chosen(crowd.table.rows["n2"], ("whole",), 0)
+    assert looked_up(crowd, preemptor(LARGE, HIGH)) == Candidate(crowd.table.rows["n2"], ("whole",), 0)
 
 
 def test_the_last_of_a_row_stays_where_a_budget_protects_it() -> None:
     pods = [held("low", "n1", MEDIUM, LOW, labels=APP), held("mid", "n1", MEDIUM, MID)]
     crowd = Crowd([node("n1")], pods, [protected(0)])
-    assert looked_up(crowd, demand(LARGE, HIGH)) == Chosen(crowd.table.rows["n1"], ("mid",), 0)
+    assert looked_up(crowd, preemptor(LARGE, HIGH)) == Candidate(crowd.table.rows["n1"], ("mid",), 0)
 
 
 def test_where_borrowers_are_the_least_of_them_is_the_last() -> None:
     loans = [held("old-low", "n1", MEDIUM, LOW, started=1, borrower=True), held("new", "n1", LARGE, TOP, borrower=True)]
     crowd = Crowd([node("n1")], loans)
-    assert looked_up(crowd, demand(SMALL, LOW)) == Chosen(crowd.table.rows["n1"], ("old-low",), 0)
+    assert looked_up(crowd, preemptor(SMALL, LOW)) == Candidate(crowd.table.rows["n1"], ("old-low",), 0)
 
 
 def test_of_equals_the_last_by_uid_goes() -> None:
     crowd = Crowd([node("n1")], [held(uid, "n1", MEDIUM, LOW, started=0) for uid in ("b", "a")])
-    assert looked_up(crowd, demand(LARGE, HIGH)) == Chosen(crowd.table.rows["n1"], ("b",), 0)
+    assert looked_up(crowd, preemptor(LARGE, HIGH)) == Candidate(crowd.table.rows["n1"], ("b",), 0)
 
 
 def test_room_of_the_leaving_is_found_first() -> None:
     pods = [held("cheap", "n1", WHOLE, LOW), held("going", "n2", WHOLE, HIGH, leaving=True)]
     crowd = Crowd([node("n1"), node("n2")], pods)
-    assert looked_up(crowd, demand(WHOLE, MID)) == Chosen(crowd.table.rows["n2"], (), 0)
+    assert looked_up(crowd, preemptor(WHOLE, MID)) == Candidate(crowd.table.rows["n2"], (), 0)
 
 
 def test_who_asks_for_a_port_is_not_answered_by_amounts() -> None:
     port = HostPort("TCP", 80)
     crowd = Crowd([node("n1")], [held("web", "n1", WHOLE, LOW, host_ports=(port,))])
-    assert looked_up(crowd, demand(SMALL, HIGH, host_ports=(port,))) is None
-    assert looked_up(crowd, demand(SMALL, HIGH)) is not None
+    assert looked_up(crowd, preemptor(SMALL, HIGH, host_ports=(port,))) is None
+    assert looked_up(crowd, preemptor(SMALL, HIGH)) is not None
 
 
 def test_row_without_anybody_who_may_go_has_no_floor() -> None:
     crowd = Crowd([node("n1")], [held("stays", "n1", WHOLE, LOW, evictable=False)])
-    assert floors_of(crowd).highest[crowd.table.rows["n1"]] == NOBODY
-    assert looked_up(crowd, demand(a_request(cpu="1m"), HIGH)) is None
+    assert bounds_of(crowd).highest[crowd.table.rows["n1"]] == NO_VICTIM
+    assert looked_up(crowd, preemptor(a_request(cpu="1m"), HIGH)) is None

@@ -11,11 +11,11 @@ from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort
 from aischeduler.model.selectors import label_selector
-from aischeduler.policies.preemption import Chosen, Demand
+from aischeduler.policies.preemption import Candidate, Preemptor
 from aischeduler.state.excerpt import Excerpt
 from aischeduler.state.nodes import NodeTable
 from tests.build import a_node, a_request, a_taint, replace
-from tests.policies.crowd import HIGH, LOW, MID, NEGATIVE, PLUGINS, Crowd, Held, demand, held
+from tests.policies.crowd import HIGH, LOW, MID, NEGATIVE, PLUGINS, Crowd, Held, held, preemptor
 
 PORTS = (HostPort("TCP", 80), HostPort("TCP", 80, "10.0.0.1"), HostPort("UDP", 80))
 REQUESTS = (
@@ -27,7 +27,7 @@ REQUESTS = (
 NODES = ("n1", "n2", "n3")
 
 
-def fits(asked: Demand, node: Node, pods: Iterable[Held]) -> bool:
+def fits(asked: Preemptor, node: Node, pods: Iterable[Held]) -> bool:
     """Ask every filter about the one node with only these pods on it."""
     table = NodeTable()
     row, _ = table.see(node)
@@ -61,7 +61,7 @@ def split_by_budgets(pods: Sequence[Held], budgets: Sequence[DisruptionBudget]) 
 
 
 def on_node(
-    asked: Demand, node: Node, pods: Sequence[Held], budgets: Sequence[DisruptionBudget]
+    asked: Preemptor, node: Node, pods: Sequence[Held], budgets: Sequence[DisruptionBudget]
 ) -> tuple[list[Held], int] | None:
     """Return the victims on one node, the least important first, and how many break a budget."""
     staying = [one for one in pods if not one.leaving]
@@ -87,7 +87,7 @@ def on_node(
     return sorted(victims, key=importance, reverse=True), violations
 
 
-def loss(victims: Sequence[Held], violations: int) -> tuple[int, ...]:
+def cost(victims: Sequence[Held], violations: int) -> tuple[int, ...]:
     """Return what a node loses: the smallest is chosen."""
     if not victims:
         return (-1,)
@@ -98,7 +98,7 @@ def loss(victims: Sequence[Held], violations: int) -> tuple[int, ...]:
 
 
 def chosen(
-    asked: Demand, nodes: Sequence[Node], pods: Sequence[Held], budgets: Sequence[DisruptionBudget]
+    asked: Preemptor, nodes: Sequence[Node], pods: Sequence[Held], budgets: Sequence[DisruptionBudget]
 ) -> tuple[str, tuple[str, ...], int] | None:
     found = []
     for node in nodes:
@@ -106,7 +106,7 @@ def chosen(
         if answer is not None:
             victims, violations = answer
             uids = tuple(one.pod.uid for one in victims)
-            found.append((loss(victims, violations), node.name, uids, violations))
+            found.append((cost(victims, violations), node.name, uids, violations))
     return min(found)[1:] if found else None
 
 
@@ -127,7 +127,7 @@ def a_held(draw: st.DrawFn, number: int) -> Held:
 
 
 @st.composite
-def crowds(draw: st.DrawFn) -> tuple[list[Node], list[Held], list[DisruptionBudget], Demand]:
+def crowds(draw: st.DrawFn) -> tuple[list[Node], list[Held], list[DisruptionBudget], Preemptor]:
     nodes = [
         a_node(
             name,
@@ -152,7 +152,7 @@ def crowds(draw: st.DrawFn) -> tuple[list[Node], list[Held], list[DisruptionBudg
         )
         for name, value in draw(st.sampled_from(((), (("app", "a"),), (("app", "a"), ("tier", "b")))))
     ]
-    asked = demand(
+    asked = preemptor(
         draw(st.sampled_from(REQUESTS)),
         draw(st.sampled_from((LOW, MID, HIGH))),
         host_ports=draw(st.sampled_from(((), (), PORTS[:1]))),
@@ -163,21 +163,21 @@ def crowds(draw: st.DrawFn) -> tuple[list[Node], list[Held], list[DisruptionBudg
 @settings(max_examples=300, deadline=None)
 @given(crowds())
 def test_the_choice_equals_that_of_one_node_at_a_time(
-    world: tuple[list[Node], list[Held], list[DisruptionBudget], Demand],
+    world: tuple[list[Node], list[Held], list[DisruptionBudget], Preemptor],
 ) -> None:
     nodes, pods, budgets, asked = world
     crowd = Crowd(nodes, pods, budgets)
     used, ports = crowd.table.used.copy(), {row: dict(held) for row, held in crowd.table.ports.items()}
     answer = crowd.choose(asked)
     expected = chosen(asked, nodes, pods, budgets)
-    if isinstance(answer, Chosen):
+    if isinstance(answer, Candidate):
         assert (crowd.table.names[answer.row], answer.victims, answer.violations) == expected
     else:
         assert expected is None
         assert sum(answer.reasons.values()) >= len(nodes) == answer.nodes
     for node in nodes:
         there = [one for one in pods if one.node == node.name and not one.leaving]
-        assert crowd.viable(asked, node.name) == fits(asked, node, there)
+        assert crowd.fits_after_departures(asked, node.name) == fits(asked, node, there)
     assert (crowd.table.used[: len(used)] == used).all()
     assert crowd.table.ports == ports
 
@@ -185,7 +185,7 @@ def test_the_choice_equals_that_of_one_node_at_a_time(
 @settings(max_examples=60, deadline=None)
 @given(crowds(), st.randoms(use_true_random=False))
 def test_neither_the_order_of_pods_nor_earlier_ones_matter(
-    world: tuple[list[Node], list[Held], list[DisruptionBudget], Demand],
+    world: tuple[list[Node], list[Held], list[DisruptionBudget], Preemptor],
     chance: Random,
 ) -> None:
     nodes, pods, budgets, asked = world
@@ -200,7 +200,7 @@ def test_neither_the_order_of_pods_nor_earlier_ones_matter(
     answers = []
     for crowd in (first, second):
         answer = crowd.choose(asked)
-        if isinstance(answer, Chosen):
+        if isinstance(answer, Candidate):
             answers.append(str((crowd.table.names[answer.row], answer.victims, answer.violations)))
         else:
             answers.append(answer.message())

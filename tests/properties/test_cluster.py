@@ -13,7 +13,7 @@ from aischeduler.model.actions import Bind, Evict
 from aischeduler.model.names import POOL_KEY
 from aischeduler.sandbox.controllers.kubelet import STOP_SECONDS
 from aischeduler.sim.virtual_daemon import Network
-from aischeduler.state.records import Place
+from aischeduler.state.records import PodState
 from tests import seeds
 from tests.checked_scheduler import CheckedScheduler
 from tests.harness import Harness, Json
@@ -231,7 +231,7 @@ class Cluster(Days):
         assert scheduler.oracle.in_vain() == []
         cluster = scheduler._cluster
         for record in cluster.records.values():
-            assert record.place in (Place.PARKED, Place.HELD, Place.GATED, Place.BOUND), record
+            assert record.state in (PodState.PARKED, PodState.HELD, PodState.GATED, PodState.BOUND), record
         assert not len(cluster.claims)
         assert not cluster.victims
         assert scheduler.net_saves() == 0

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
 from aischeduler.engine.scheduler import Scheduler
-from aischeduler.model.actions import Cause
+from aischeduler.model.actions import EvictionCause
 from aischeduler.model.disruption_budget import DisruptionBudget
-from aischeduler.model.events import BindRefusal, Spared
+from aischeduler.model.events import BindRefusal, EvictRefusal
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import CRITICAL_PRIORITY, HostPort
-from aischeduler.model.pool import MakeRoom, Placement, ReclaimPolicy
+from aischeduler.model.pool import MakeRoom, PlacementStrategy, ReclaimPolicy
 from aischeduler.model.selectors import label_selector
-from aischeduler.state.records import Place
+from aischeduler.state.records import PodState
 from tests import seeds
 from tests.build import SpecFields, a_node, a_pod, a_pool, a_taint, replace, tolerates
 from tests.properties.playing import SHRINKING_SECONDS_MAX, Days, play
@@ -99,7 +99,7 @@ SPECS = st.fixed_dictionaries(
         "make_room": st.sampled_from([None, *MakeRoom]),
         "reclaim_policy": st.sampled_from(ReclaimPolicy),
         "allowed_namespaces": st.sampled_from([None, None, None, {"team": "yes"}]),
-        "placement": st.sampled_from([None, *Placement]),
+        "placement": st.sampled_from([None, *PlacementStrategy]),
         "invalid": st.sampled_from(["", "", "", "", "", "spec: broken"]),
     }
 )
@@ -283,8 +283,8 @@ class Engine(Days):
         self.world.lose(number)
         self.world.go_on()
 
-    @rule(number=NUMBER, wish=st.sampled_from([None, *Spared]), grace=st.sampled_from([0, 30]))
-    def an_eviction_has_its_outcome(self, number: int, wish: Spared | None, grace: int) -> None:
+    @rule(number=NUMBER, wish=st.sampled_from([None, *EvictRefusal]), grace=st.sampled_from([0, 30]))
+    def an_eviction_has_its_outcome(self, number: int, wish: EvictRefusal | None, grace: int) -> None:
         self.world.evict(number, wish, grace)
         self.world.go_on()
 
@@ -349,7 +349,7 @@ class Engine(Days):
         world.scheduler.look()
         assert world.scheduler.oracle.in_vain(world.given_up) == []
         for record in cluster.records.values():
-            assert record.place in (Place.PARKED, Place.HELD, Place.GATED, Place.BOUND), record
+            assert record.state in (PodState.PARKED, PodState.HELD, PodState.GATED, PodState.BOUND), record
         assert not len(cluster.claims)
         assert not cluster.victims
         assert world.scheduler.net_saves() == 0
@@ -362,7 +362,7 @@ class Engine(Days):
         ours, found = self.world.scheduler, []
         for uid, record in ours._cluster.records.items():
             told, tried = ours.why(uid), fresh.why(uid)
-            if record.place is Place.PARKED and uid not in self.world.given_up and clauses(told) != clauses(tried):
+            if record.state is PodState.PARKED and uid not in self.world.given_up and clauses(told) != clauses(tried):
                 found.append((uid, told, tried))
         return found
 
@@ -377,7 +377,7 @@ class TakingBack(Engine):
         self.world.settle()
         self.world.put(a_pod(self.world.next_pod_name(), pool="a", cpu=cpu, memory="1Gi"))
         self.world.decide(rounds=10)
-        assert [evict.cause for evict in self.world.evictions] == [Cause.RECLAIMED]
+        assert [evict.cause for evict in self.world.evictions] == [EvictionCause.RECLAIMED]
 
 
 def test_random_days_briefly() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from aischeduler.engine.profile import default_profile
-from aischeduler.model.actions import Action, Bind, CreatePool, Evict, ListPools, Nominate, ReadPool, Refresh, Settle
+from aischeduler.model.actions import Action, Bind, CreatePool, Evict, ListPools, Nominate, ReadPod, ReadPool, Refresh
 from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import (
     BindRefusal,
@@ -16,6 +16,7 @@ from aischeduler.model.events import (
     BudgetGone,
     BudgetSeen,
     Event,
+    EvictRefusal,
     EvictRefused,
     NamespaceGone,
     NamespaceSeen,
@@ -28,12 +29,11 @@ from aischeduler.model.events import (
     PoolSeen,
     PoolsListed,
     Refreshed,
-    Spared,
 )
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool
-from aischeduler.model.selectors import Labels, label_selector, requirement
+from aischeduler.model.selectors import Labels, label_selector, node_requirement
 from tests.build import replace
 from tests.checked_scheduler import CheckedScheduler, answers
 
@@ -207,7 +207,7 @@ class World:
             case CreatePool(name):
                 if name not in self.pools:
                     self.put(Pool(name, uid=f"uid-{name}", generation=1))
-            case ListPools() | ReadPool() | Refresh() | Settle():
+            case ListPools() | ReadPool() | Refresh() | ReadPod():
                 self._look(action)
             case Nominate(pod, node):
                 if pod.uid in self.pods and not self.pods[pod.uid].node_name:
@@ -215,7 +215,7 @@ class World:
             case _:
                 pass
 
-    def _look(self, action: ListPools | ReadPool | Refresh | Settle) -> None:
+    def _look(self, action: ListPools | ReadPool | Refresh | ReadPod) -> None:
         """Read what the engine asks for, past the watch."""
         match action:
             case ReadPool(name):
@@ -228,11 +228,11 @@ class World:
             case Refresh(pool):
                 self.hear()
                 self._tell(Refreshed(pool))
-            case Settle(pod, evicted=True):
+            case ReadPod(pod, evicted=True):
                 self._read(pod.uid)
                 if pod.uid in self.pods and not self.pods[pod.uid].terminating:
-                    self._tell(EvictRefused(pod.uid, Spared.LOST, "nothing was heard"))
-            case Settle(pod):
+                    self._tell(EvictRefused(pod.uid, EvictRefusal.LOST, "nothing was heard"))
+            case ReadPod(pod):
                 if all(bind.pod.uid != pod.uid for bind in self.binds):
                     self._read(pod.uid)
 
@@ -277,7 +277,7 @@ class World:
             else:
                 self.binds.append(bind)
 
-    def evict(self, number: int, wish: Spared | None, grace_seconds: int) -> None:
+    def evict(self, number: int, wish: EvictRefusal | None, grace_seconds: int) -> None:
         """Let an eviction that is in flight have its outcome."""
         if not self.evictions:
             return
@@ -321,7 +321,9 @@ class World:
 
     def _let_budgets_allow(self) -> None:
         """Tell that no budget stands against anybody any more; the pods that one spared are not spared for long."""
-        everybody = label_selector("spec.selector", {}, (requirement("key", "nobody-has-this", "DoesNotExist", ()),))
+        everybody = label_selector(
+            "spec.selector", {}, (node_requirement("key", "nobody-has-this", "DoesNotExist", ()),)
+        )
         for namespace in sorted({pod.namespace for pod in self.pods.values()}):
             self._tell(BudgetSeen(DisruptionBudget(namespace, "calm", "uid-calm", everybody, disruptions_allowed=1000)))
             self._tell(BudgetGone(namespace, "calm"))

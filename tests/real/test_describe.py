@@ -25,7 +25,7 @@ def test_describe_shows_the_numbers_the_conditions_and_the_events_of_a_pool(
 
     history.wait_until(lambda: "NodesClaimedTwice" in described().partition("Events:")[2], "a warning about the pool")
     text = described()
-    assert "In the default pool because it is not alone in selecting them, see pool second: both." in text
+    assert "Pool second also selects nodes, which belong to the pool default: both." in text
     assert "Type:                  Ready" in text
     assert text.index("Allocatable:") < text.index("Events:")
     assert "0/8" in text

@@ -15,8 +15,8 @@ from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.eviction_writes import Evicted, EvictionOutcome, NotNeeded
 from aischeduler.kube.evictor import EVICTIONS_IN_FLIGHT, EvictionOptions, Evictor
 from aischeduler.kube.server_access import connect
-from aischeduler.model.actions import Cause, Evict
-from aischeduler.model.events import EvictRefused, Spared
+from aischeduler.model.actions import Evict, EvictionCause
+from aischeduler.model.events import EvictRefusal, EvictRefused
 from aischeduler.model.pod import Pod
 from tests.build import a_pod
 from tests.controlplane.plane import ControlPlane
@@ -49,7 +49,7 @@ async def evict(connections: ConnectionPool, victim: Pod, *, honour_budgets: boo
     ends: list[EvictionOutcome] = []
     task = asyncio.create_task(evictor.run(lambda _, ended, __: ends.append(ended)))
     owner = a_pod("owner", uid="u-owner")
-    evictor.submit(Evict(victim, "n", "gpu", "cpu", Cause.RECLAIMED, owner, "d"))
+    evictor.submit(Evict(victim, "n", "gpu", "cpu", EvictionCause.RECLAIMED, owner, "d"))
     async with asyncio.timeout(30):
         await evictor.work_queue.wait_finished()
     task.cancel()
@@ -124,7 +124,7 @@ async def test_budget_spares_all_but_as_many_as_it_allows_and_whom_it_spares_bea
     assert await evict(connections, victims[0], honour_budgets=True) == Evicted()
     refused = await evict(connections, victims[1], honour_budgets=True)
     assert isinstance(refused, EvictRefused)
-    assert refused.why is Spared.BUDGET
+    assert refused.why is EvictRefusal.BUDGET
     assert refused.message == "Cannot evict pod as it would violate the pod's disruption budget."
     assert condition(pod(control_plane, namespace, "v"), "DisruptionTarget")["reason"] == "EvictionByEvictionAPI"
     assert condition(pod(control_plane, namespace, "w"), "DisruptionTarget") == {}

@@ -14,7 +14,7 @@ def test_pod_that_a_pod_on_a_node_keeps_away_waits_until_that_is_gone(stage: Sta
     stage.pod("free", on="near")
     stage.goes(free="near")
     stage.pod("p", labels={"app": "db"}, on="near")
-    stage.waits("p", "/db is on a node and keeps this pod away by its", f"podAntiAffinity.{REQUIRED}")
+    stage.waits("p", "/db is on a node and excludes this pod by its", f"podAntiAffinity.{REQUIRED}")
     stage.delete("Pod", "db", gracePeriodSeconds=0)
     stage.goes(p="near")
 

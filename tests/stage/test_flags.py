@@ -29,7 +29,7 @@ def test_sharing_that_is_switched_off_ends_every_loan_where_the_pool_says_so(sta
     stage.set_pool("b", disableSharing=True)
     stage.evicts("older", "newer")
     stage.until(lambda: len(stage.events("newer", "Preempted")) == 1)
-    assert "the pool b lends this room no more" in stage.events("newer", "Preempted")[0]
+    assert "the pool b no longer lends this room" in stage.events("newer", "Preempted")[0]
 
 
 def test_limit_that_is_lowered_ends_the_newest_loans(stage: Stage) -> None:

@@ -46,7 +46,7 @@ def test_home_pod_takes_lent_room_back_whatever_the_priority_of_the_borrower(sta
     assert stage.victims() == ["borrower"]
     stage.until(lambda: len(stage.events("borrower", "Preempted")) == 1)
     (note,) = stage.events("borrower", "Preempted")
-    assert all(part in note for part in ("ns/home", "node a1", "pool a", "took back lent room")), note
+    assert all(part in note for part in ("ns/home", "node a1", "pool a", "reclaimed lent room")), note
 
 
 def test_home_pod_of_equal_priority_is_never_evicted(stage: Stage) -> None:

@@ -75,6 +75,26 @@ def test_node_that_two_pools_select_is_the_default_pools_and_both_say_so(stage: 
     stage.goes(q="n1")
 
 
+def test_pool_whose_selector_matches_no_node_says_so_and_since_when(stage: Stage) -> None:
+    stage.create(pool_object(stage.own("typo"), labels={"gpu": "a100-typo"}))
+    stage.create(pool_object(stage.own("guest")))
+    stage.until(lambda: stage.condition("typo", "NodesMissing").get("status") == "True")
+    found = stage.condition("typo", "NodesMissing")
+    assert (found["reason"], found["message"]) == (
+        "NoNodeMatched",
+        "No node matches spec.nodeSelector: gpu=a100-typo",
+    )
+    stage.until(lambda: stage.condition("guest", "NodesMissing").get("status") == "False")
+    stage.until(lambda: stage.condition("default", "NodesMissing").get("status") == "False")
+    stage.node("other")
+    stage.set_pool("typo", nodeSelector={"matchLabels": {"gpu": "a100-slip"}})
+    stage.until(lambda: stage.condition("typo", "NodesMissing")["message"].endswith("gpu=a100-slip"))
+    assert stage.condition("typo", "NodesMissing")["lastTransitionTime"] == found["lastTransitionTime"]
+    stage.node("n1", labels={"gpu": "a100-slip"})
+    stage.until(lambda: stage.condition("typo", "NodesMissing")["status"] == "False")
+    stage.until(lambda: stage.status("typo")["nodes"] == 1)
+
+
 def test_pool_that_comes_later_takes_its_waiting_pods_home(stage: Stage) -> None:
     stage.pod("p", pool="late")
     stage.waits("p", "no nodes available to schedule pods")

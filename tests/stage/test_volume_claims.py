@@ -52,7 +52,7 @@ def test_pod_whose_volume_is_tied_to_nodes_waits_and_says_by_which_field(stage: 
     a_claim(stage, volume="disk")
     is_bound(stage)
     stage.pod("p", volumes=VOLUMES)
-    stage.waits("p", 'persistentvolumeclaim "data" is bound', "spec.nodeAffinity.required ties to some nodes")
+    stage.waits("p", 'persistentvolumeclaim "data" is bound', "spec.nodeAffinity.required limits to some nodes")
 
 
 def test_claim_that_is_deleted_while_its_pod_waits_is_told(stage: Stage) -> None:

@@ -1,6 +1,6 @@
 import numpy as np
 
-from aischeduler.model.resources import Request
+from aischeduler.model.resources import PodRequest
 from aischeduler.state.demand import SLOTS_FIRST, DemandTable
 from aischeduler.state.nodes import NodeTable
 from tests.build import a_node, a_request, a_spec
@@ -8,7 +8,7 @@ from tests.build import a_node, a_request, a_spec
 CARD = {"example.com/card": "1"}
 
 
-def room_of(nodes: NodeTable, request: Request) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def room_of(nodes: NodeTable, request: PodRequest) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     room = np.zeros(len(nodes.used), dtype=np.int64)
     for resource, amount in request.taken.items():
         if resource in nodes.columns:
@@ -29,7 +29,7 @@ def test_a_class_fits_nowhere_until_what_it_asks_for_is_offered() -> None:
     nodes = NodeTable()
     demand = DemandTable(nodes)
     request = a_request(cpu="1", memory="1Gi", extended=CARD)
-    slot, gone = demand.put(a_spec(request=request)), demand.put(a_spec(request=request, node_name="n"))
+    slot, gone = demand.put(a_spec(request=request)), demand.put(a_spec(request=request, node_selector={"zone": "z"}))
     demand.drop(gone)
     assert not demand.fitting(room_of(nodes, request)).any()
     nodes.see(a_node("n", extended={"example.com/other": "8"}))

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aischeduler.model.selectors import NAME_FIELD, NodeTerm, Operator, Requirement
+from aischeduler.model.selectors import NAME_FIELD, NodeSelectorTerm, Operator, Requirement
 from aischeduler.state.index import LabelIndex, RowIndex, term_mask
 
 WIDTH = 8
@@ -41,7 +41,7 @@ def test_a_built_mask_follows_its_rows() -> None:
 
 def test_a_term_may_name_nodes_that_do_not_exist() -> None:
     index = LabelIndex(3)
-    term = NodeTerm((), (Requirement(NAME_FIELD, Operator.IN, ("n1", "gone")),))
+    term = NodeSelectorTerm((), (Requirement(NAME_FIELD, Operator.IN, ("n1", "gone")),))
     assert term_mask(term, index, {"n0": 0, "n1": 1}).tolist() == [False, True, False]
-    excluded = NodeTerm((), (Requirement(NAME_FIELD, Operator.NOT_IN, ("n1",)),))
+    excluded = NodeSelectorTerm((), (Requirement(NAME_FIELD, Operator.NOT_IN, ("n1",)),))
     assert term_mask(excluded, index, {"n0": 0, "n1": 1}).tolist() == [True, False, True]

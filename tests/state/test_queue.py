@@ -2,7 +2,7 @@
 
 from aischeduler.state.nodes import NodeTable
 from aischeduler.state.queue import NET_SECONDS, PoolQueue, Stir
-from aischeduler.state.records import Backoff, Place, PodRecord
+from aischeduler.state.records import Backoff, PodRecord, PodState
 from tests.build import a_pod
 
 
@@ -15,7 +15,7 @@ class Arrivals:
     ) -> PodRecord:
         self.number += 1
         pod = a_pod(name, priority=priority, created=created, cpu=cpu)
-        return PodRecord(pod, self.number, Place.ACTIVE, home="q")
+        return PodRecord(pod, self.number, PodState.ACTIVE, home="q")
 
 
 def popped(queue: PoolQueue, now: float) -> list[str]:
@@ -182,7 +182,7 @@ def test_a_pod_woken_within_its_backoff_waits_behind_what_is_active() -> None:
     queue, new = PoolQueue("q", NodeTable(), Stir(), Backoff()), Arrivals()
     queue.park(new("refused", priority=9), 0)
     queue.wake_next(new("like it").pod, 0.5)
-    assert queue.counts()[Place.BACKOFF] == 1
+    assert queue.counts()[PodState.BACKOFF] == 1
     queue.add(new("fresh", cpu="2"), 0.5)
     assert popped(queue, 0.5) == ["fresh", "refused"]
 
@@ -200,7 +200,7 @@ def test_a_gated_pod_is_never_tried_and_never_netted() -> None:
     queue.gate(new("gated"))
     assert popped(queue, 10 * NET_SECONDS) == []
     assert queue.next_wakeup() is None
-    assert queue.counts()[Place.GATED] == 1
+    assert queue.counts()[PodState.GATED] == 1
 
 
 def test_a_removed_pod_is_nowhere() -> None:

@@ -23,7 +23,7 @@ def seen(pods: RunningPods) -> dict[str, tuple[int, PodSpec, RunningFacts]]:
     for slot in np.flatnonzero(pods.table["row"] != NOWHERE).tolist():
         pod = pods.table[slot]
         facts = RunningFacts(**{name: pod[name].item() for name in RunningFacts.__struct_fields__})
-        found[pods.uid_of(slot)] = (int(pod["row"]), pods.kinds.spec(int(pod["kind"])), facts)
+        found[pods.uid_of(slot)] = (int(pod["row"]), pods.specs.spec(int(pod["spec"])), facts)
     return found
 
 
@@ -87,20 +87,20 @@ def test_unknown_pods_have_no_slots() -> None:
     assert [pods.uid_of(slot) for slot in pods.slots_of(("b", "a")).tolist()] == ["a"]
 
 
-def test_a_kind_is_forgotten_with_its_last_pod() -> None:
+def test_a_spec_is_forgotten_with_its_last_pod() -> None:
     pods = RunningPods()
     for number in range(10 * SLOTS_FIRST):
         spec = a_spec(request=a_request(cpu=f"{number + 1}m", memory="1Gi"))
         pods.add("u", spec, 0, HOME)
         pods.remove("u")
-    assert len(pods.kinds.amounts) == SLOTS_FIRST
+    assert len(pods.specs.amounts) == SLOTS_FIRST
     assert len(pods.table) == SLOTS_FIRST
 
 
 def test_what_no_machine_has_is_counted_as_the_node_table_counts_it() -> None:
     pods = RunningPods()
     pods.add("a", a_spec(request=a_request(cpu="1", memory="8Ei")), 0, HOME)
-    assert pods.kinds.amounts.max() == AMOUNT_MAX + 1
+    assert pods.specs.amounts.max() == AMOUNT_MAX + 1
 
 
 @settings(max_examples=60, deadline=None)
@@ -129,12 +129,12 @@ def test_any_history_leaves_what_a_plain_dictionary_holds(steps: list[tuple[int,
         assert pods.on_row(row) == tuple(sorted(uid for uid, pod in expected.items() if pod[0] == row))
 
 
-def test_kinds_are_found_by_the_ports_that_they_take() -> None:
+def test_specs_are_found_by_the_ports_that_they_take() -> None:
     pods = RunningPods()
     for uid, spec in (("a", PLAIN), ("b", WEB)):
         pods.add(uid, spec, 0, HOME)
     elsewhere = HostPort("TCP", 80, "10.0.0.1")
-    assert [pods.kinds.spec(kind) for kind in pods.kinds.holding((elsewhere,)).tolist()] == [WEB]
-    assert pods.kinds.holding((HostPort("UDP", 80),)).tolist() == []
+    assert [pods.specs.spec(number) for number in pods.specs.holding((elsewhere,)).tolist()] == [WEB]
+    assert pods.specs.holding((HostPort("UDP", 80),)).tolist() == []
     pods.remove("b")
-    assert pods.kinds.holding((elsewhere,)).tolist() == []
+    assert pods.specs.holding((elsewhere,)).tolist() == []
