@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from aischeduler.cli.app import main
 from aischeduler.cli.demo_cluster import GOALS, NODES, cluster, jobs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,6 +30,11 @@ def test_every_package_that_is_named_exists(page: Path) -> None:
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.name)
 def test_example_is_yaml(path: Path) -> None:
     assert all(isinstance(document, dict) for document in yaml.safe_load_all(path.read_text()))
+
+
+def test_check_finds_nothing_in_the_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", *(str(path) for path in sorted((ROOT / "examples").glob("*.yaml")))]) == 0
+    assert "nothing found" in capsys.readouterr().err
 
 
 def test_demo_has_three_pools_and_twenty_nodes() -> None:

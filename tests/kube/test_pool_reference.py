@@ -30,8 +30,9 @@ def quoted() -> list[dict[str, Any]]:
 
 
 def examples() -> list[dict[str, Any]]:
-    """All Pools on the page and in the example files."""
-    files = [(ROOT / "examples" / name).read_text() for name in ("pools.yaml", "team-pools.yaml")]
+    """All Pools in the reference and in the example files."""
+    names = ("pools.yaml", "team-pools.yaml", "card-pools.yaml", "control-plane-pool.yaml")
+    files = [(ROOT / "examples" / name).read_text() for name in names]
     return [*quoted(), *(pool for text in files for pool in yaml.safe_load_all(text))]
 
 
