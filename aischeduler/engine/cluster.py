@@ -86,7 +86,7 @@ class Cluster:
         self.borrowing = BorrowingContext(
             self.pools, self.queues, self.claims, self.loans, self.runner, profile.preemption
         )
-        self.tally = Tally()
+        self.tally, self.searches = Tally(), Searches()
         self.unsettled: OrderedDict[str, float] = OrderedDict()
         """Uid of an assumed pod -> when to read it if nothing was heard by then; in order of time."""
         self.victims: OrderedDict[str, Asked] = OrderedDict()
@@ -106,14 +106,12 @@ class Cluster:
         """Uid of a running pod whose loan changed by an edit -> its loan when the log was written last."""
         self.reported: dict[str, ReportPool] = {}
         """Pool -> its last reported status."""
-        self.errands = Errands()
+        self.errands, self.news = Errands(), News()
         self.unknown_pools, self.freshness = UnknownPools(), Freshness()
-        self.news = News()
         self.offers: dict[int, dict[str, PodSpec]] = {}
         """Row -> the pods that were woken for its room and not tried yet, with their specs."""
         self.outbox: dict[str, list[Action]] = {}
         """Pool -> the actions that its next decision returns."""
-        self.searches = Searches()
         self._warned: LRUCache[str, str] = LRUCache(WARNINGS_MAX)
         self._run, self._arrivals = run, 0
 

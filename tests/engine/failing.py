@@ -1,4 +1,4 @@
-"""Exceptions at a step of the engine that a test chooses."""
+"""Exceptions at a chosen step of the engine."""
 
 from importlib import import_module
 from itertools import count

@@ -1,4 +1,4 @@
-"""A scheduler under test, spoken to in short words."""
+"""A scheduler under test, with short calls."""
 
 from aischeduler.engine.profile import Profile, default_profile
 from aischeduler.model.actions import (
@@ -47,9 +47,9 @@ class Session:
             self.scheduler.observe(event, self.now)
 
     def decide(self, seconds: float = 0.0) -> list[Action]:
-        """Let time pass, then let every pool decide until nothing is ready; return what was said of pods and nodes.
+        """Advance the clock, then decide for every pool until none is ready; return the actions on pods and nodes.
 
-        What pools are told of themselves, and what is read anew, is only in `said`.
+        Status reports and reads are only in `said`.
         """
         self.now += seconds
         said: list[Action] = []
@@ -79,7 +79,7 @@ def warnings(actions: list[Action]) -> list[tuple[str, str]]:
 
 
 def conditions(actions: list[Action], pool: str) -> dict[str, tuple[bool, str]]:
-    """Return type -> (status, message) of what the pool was told last."""
+    """Return type -> (status, message) of the conditions that were reported last."""
     told = [action for action in actions if isinstance(action, ReportPool) and action.name == pool]
     return {c.type: (c.status, c.message) for c in told[-1].conditions} if told else {}
 

@@ -1,4 +1,4 @@
-"""Pods may ask for anything: amounts that no machine has, and resources that nobody has heard of."""
+"""Pods may request anything: amounts that no machine has, and unknown resources."""
 
 import pytest
 

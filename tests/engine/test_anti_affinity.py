@@ -1,4 +1,4 @@
-"""Required anti-affinity of pods on nodes: which waiting pods it holds, in which words, and what wakes them."""
+"""Required anti-affinity of pods on nodes: the waiting pods that it holds, their message, and their wake-ups."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Pods with hard constraints that no rule looks at: they wait, say why, and stand in nobody's way."""
+"""Pods with unsupported hard constraints wait with a message and block no other pod."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What one call of `decide` said is judged after it; more may have been decided in it since."""
+"""The actions of one call of `decide` are checked after the call, in which later decisions may have been made."""
 
 from aischeduler.engine.invariants import judge
 from aischeduler.model.actions import Action, Evict

@@ -1,4 +1,4 @@
-"""What an edit of a Pool leaves for the pool's loop to do, and that it is done bit by bit and in order."""
+"""The deferred work of an edit of a Pool is done in parts and in order."""
 
 from aischeduler.engine.wakeups import FEW_ROWS, WOKEN_AT_ONCE
 from aischeduler.model.actions import Bind

@@ -1,4 +1,4 @@
-"""What the log is told of edits of Pools and of those whom they turn."""
+"""The log of edits of Pools and of the pods whose loan they change."""
 
 from aischeduler.engine.edits import NAMED_MAX
 from aischeduler.model.actions import Action, LogLoanChange, LogPoolEdit

@@ -1,4 +1,4 @@
-"""An event that could not be taken in for an exception of ours counts all the same: its object is as it says."""
+"""An event whose handling raised still counts: its object is as the event shows it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -37,7 +37,7 @@ CLAIM, VOLUME = VolumeClaim("default", "data"), Volume("pv")
 
 
 def fail_at(monkeypatch: pytest.MonkeyPatch, session: Session, step: str, event: Event) -> None:
-    """Let the engine raise while it takes the event in."""
+    """Let the engine raise while it handles the event."""
     fail_once(monkeypatch, "scheduler", step)
     with pytest.raises(ValueError, match=BUG):
         session.tell(event)

@@ -1,4 +1,4 @@
-"""Faults that the first implementation of pools had and that only the engine's own calls can show not to be here."""
+"""Faults of the first implementation of pools that only calls of the engine can rule out."""
 
 from itertools import permutations
 

@@ -1,4 +1,4 @@
-"""Nothing is evicted by a view that may be out of date."""
+"""No pod is evicted before the data of its pool was refreshed."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Borrowing: who lends, in which order, within which limits, and who is woken by room that others own."""
+"""Borrowing: which pool lends, in which order, within which limits, and which pods its room wakes."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Evictions of which nothing is heard: the victim is read, and only what was read lets anybody look elsewhere."""
+"""Evictions of which nothing is heard: the victim is read, and only the read ends the claim."""
 
 from aischeduler.engine.evictions import UNHEARD_SECONDS
 from aischeduler.model.actions import ReadPod
@@ -20,7 +20,7 @@ def asked() -> Session:
 
 
 def reads(session: Session, seconds: float) -> list[tuple[str, str, bool]]:
-    """Let time pass; return which pods are to be read: name, node, and whether for their eviction."""
+    """Advance the clock; return the pods to read: name, node, and whether for their eviction."""
     return [
         (action.pod.name, action.node, action.evicted)
         for action in session.decide(seconds)

@@ -1,4 +1,4 @@
-"""Preempting and taking back: claims, victims that leave slowly, and evictions that fail."""
+"""Preemption and reclaim: claims, victims that leave slowly, and evictions that fail."""
 
 import dataclasses
 

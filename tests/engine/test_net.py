@@ -1,4 +1,4 @@
-"""The five-minute net counts whom nothing else has helped, and nobody else: whoever counts is a lost wake-up."""
+"""The five-minute flush counts exactly the pods whose wake-up was lost."""
 
 from aischeduler.model.events import PodGone
 from aischeduler.state.queue import NET_SECONDS
@@ -12,7 +12,7 @@ def full(*, cpu: str) -> Session:
 
 
 def net_is_cast(session: Session, pool: str) -> None:
-    """Let the net catch whoever is due, before anybody is tried."""
+    """Flush the pods that are due, before any pod is tried."""
     session.now = NET_SECONDS
     session.scheduler.decide(pool, session.now, 0)
 

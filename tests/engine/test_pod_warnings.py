@@ -1,4 +1,4 @@
-"""What a pod is warned of, in which words, and how often."""
+"""The warnings about a pod: their messages, and how often they are written."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Pools that come and go leave nothing behind: what is kept and summed up is bounded by the pools that are there."""
+"""Pools that come and go leave nothing behind: what is kept is bounded by the pools that exist."""
 
 from typing import Any
 

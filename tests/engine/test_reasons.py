@@ -1,4 +1,4 @@
-"""What waiting pods are told stays true: after a while they are told anew, as a new engine would tell them."""
+"""The reasons of waiting pods stay true: after a while they equal those of a new engine."""
 
 from aischeduler.engine.reasons import REWORDED_AT_ONCE
 from aischeduler.engine.unrest import REST_SECONDS, UNREST_SECONDS_MAX

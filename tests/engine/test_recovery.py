@@ -1,4 +1,4 @@
-"""An exception of the scheduler itself costs one pod one attempt, or one step one turn, and nothing else."""
+"""An exception of the scheduler costs one attempt of one pod, or one step, and nothing else."""
 
 from collections import Counter
 from dataclasses import replace

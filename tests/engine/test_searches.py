@@ -1,4 +1,4 @@
-"""Searches that are made again for some rows only answer as a search over all rows does."""
+"""A search that is repeated for some rows returns the result of a search over all rows."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -38,7 +38,7 @@ def an_asker(cpu: int, priority: int) -> PodRecord:
 
 
 def agree(cluster: Cluster, asker: PodRecord) -> bool:
-    """Say whether the search answers as one that remembers nothing, when asked twice."""
+    """Return whether two searches return the result of a search without kept results."""
     rows = cluster.nodes.rows_of_pool(cluster.pools.id("default"))
     preemptor = Preemptor(asker.pod.spec, asker.pod.priority)
     whole = choose_victims(preemptor, cluster.runner, cluster.running, rows, cluster.budgets)

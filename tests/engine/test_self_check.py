@@ -1,4 +1,4 @@
-"""The engine judges itself: what is broken is found, counted and told; what is whole costs little and says nothing."""
+"""The self-check finds, counts and returns violations; on a sound state it costs little and returns none."""
 
 from collections import OrderedDict
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What waiting pods are told of preemption and of borrowing, whichever their pool tries first."""
+"""The clauses on preemption and borrowing in the messages of waiting pods, whichever the pool tries first."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def pool(name: str, **fields: object) -> Pool:
 
 
 def told(first: MakeRoom, borrowing: str) -> str:
-    """Return what a pod is told for whom no room can be made, with this said of borrowing."""
+    """Return the message of a pod that cannot preempt, with this clause on borrowing."""
     preempted_first = first is MakeRoom.PREEMPT_THEN_BORROW
     clauses = (NO_VICTIMS, borrowing) if preempted_first else (borrowing, NO_VICTIMS)
     return " ".join(("0/1 nodes are available: 1 Insufficient cpu.", *clauses))

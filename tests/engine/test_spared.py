@@ -1,4 +1,4 @@
-"""Pods that could not be evicted: who they are kept from, for how long, and what they cost the others."""
+"""Pods whose eviction was refused: how long they are spared, and what happens to the preemptors."""
 
 import pytest
 

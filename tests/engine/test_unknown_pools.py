@@ -1,4 +1,4 @@
-"""A Pool that we have not seen is not a Pool that does not exist."""
+"""A Pool that the watch has not shown may exist."""
 
 from aischeduler.engine.unknown_pools import LATE_SECONDS_MAX
 from aischeduler.model.actions import Action, Bind, Evict, ListPools, ReadPool, Refresh, ReportWaiting

@@ -1,4 +1,4 @@
-"""Pods that use volume claims: what holds them, in which words, and what wakes them."""
+"""Pods that use volume claims: what holds them, their message, and their wake-ups."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Wake-ups that were lost once: whoever is skipped, refused or away when the room comes still gets it."""
+"""Wake-ups that were lost once: a pod that is skipped, refused or at a lender when room comes still gets it."""
 
 from aischeduler.engine.lending import JUDGED_MAX
 from aischeduler.engine.wakeups import OFFERED_MAX, WOKEN_MAX

@@ -1,4 +1,4 @@
-"""The memory of classes never changes an answer."""
+"""The kept results of classes never change a result."""
 
 from collections import Counter
 
@@ -44,7 +44,7 @@ def nodes() -> st.SearchStrategy[Node]:
 
 
 def refused_one_by_one(spec: PodSpec, table: NodeTable) -> Diagnosis:
-    """Return why each row by itself would not do: what the first filter says that refuses it."""
+    """Return why each row by itself does not fit: the reason of the first filter that refuses it."""
     reasons = Counter[str]()
     rows = [row for row in sorted(table.rows.values()) if table.nodes[row] is not None]
     for row in rows:

@@ -1,4 +1,4 @@
-"""A node table for tests of single rules, and the questions that one asks a rule."""
+"""A node table for tests of one plugin, and calls of the plugin."""
 
 from collections import Counter
 
@@ -24,14 +24,14 @@ def a_table(*nodes: Node, pods: tuple[Pod, ...] = ()) -> NodeTable:
 
 
 def passing(rule: Filter, pod: Pod, table: NodeTable) -> list[str]:
-    """Return the names of the nodes on which the rule lets the pod run, sorted."""
+    """Return the names of the nodes that the filter passes, sorted."""
     rows = np.array(sorted(table.rows.values()), dtype=np.intp)
     mask = rule.filter(pod.spec, Excerpt(table, rows))
     return sorted(table.names[row] for i, row in enumerate(rows) if mask is None or mask[i])
 
 
 def reasons(rule: Filter, pod: Pod, table: NodeTable) -> Counter[str]:
-    """Return the rule's reasons for the nodes that it refuses."""
+    """Return the filter's reasons for the nodes that it refuses."""
     rows = np.array(sorted(table.rows.values()), dtype=np.intp)
     mask = rule.filter(pod.spec, Excerpt(table, rows))
     return Counter() if mask is None else rule.reasons(pod.spec, Excerpt(table, rows[~mask]))
@@ -40,7 +40,7 @@ def reasons(rule: Filter, pod: Pod, table: NodeTable) -> Counter[str]:
 def scores(
     rule: Score, pod: Pod, table: NodeTable, placement: PlacementStrategy = PlacementStrategy.SPREAD
 ) -> list[int]:
-    """Return the score of each node in the order of names, normalised where the rule wants it."""
+    """Return the score of each node in the order of names, normalised where the plugin is."""
     rows = np.array([table.rows[name] for name in sorted(table.rows)], dtype=np.intp)
     raw = rule.score(PlacementRequest(pod.spec, placement), Excerpt(table, rows))
     if raw is None:

@@ -1,4 +1,4 @@
-"""The rule that the documentation teaches does what the documentation says of it."""
+"""The example plugin of the documentation does what the documentation says."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Nodes full of pods, for tests of preemption: every pod says what a choice of victims knows of it."""
+"""Nodes full of pods, for tests of preemption."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -89,18 +89,18 @@ class Crowd:
         self.rows = np.array(sorted(self.table.rows.values()), dtype=np.intp)
 
     def forget(self, one: Held) -> None:
-        """Take a pod off its node."""
+        """Remove a pod from its node."""
         del self.pods[one.pod.uid]
         self.running.remove(one.pod.uid)
         self.table.remove(one.pod.spec, self.table.rows[one.node])
 
     def leave(self, one: Held) -> None:
-        """Let a pod be leaving."""
+        """Mark a pod as leaving."""
         self.pods[one.pod.uid] = replace(one, leaving=True)
         self.running.change(one.pod.uid, self.pods[one.pod.uid].facts)
 
     def move(self, one: Held, node: str) -> None:
-        """Let a pod be on another node."""
+        """Move a pod to another node."""
         self.pods[one.pod.uid] = replace(one, node=node)
         self.running.move(one.pod.uid, self.table.rows[node])
         self.table.remove(one.pod.spec, self.table.rows[one.node])
@@ -116,7 +116,7 @@ class Crowd:
         return self.table.names[chosen.row], chosen.victims
 
     def refusal(self, preemptor: Preemptor) -> str:
-        """Return why no eviction would help."""
+        """Return why no eviction helps."""
         answer = self.choose(preemptor)
         assert isinstance(answer, NoCandidate)
         return answer.message()
@@ -132,5 +132,5 @@ def preemptor(
     host_ports: tuple[HostPort, ...] = (),
     node_selector: dict[str, str] | None = None,
 ) -> Preemptor:
-    """Return what a pod of this request asks for."""
+    """Return a preemptor with this request."""
     return Preemptor(a_spec(request=request, host_ports=host_ports, node_selector=node_selector or {}), priority)

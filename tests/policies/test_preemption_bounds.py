@@ -1,4 +1,4 @@
-"""A close look at few rows, by the least that each could lose, answers as a choice over all rows."""
+"""A search of the rows with the lowest bounds returns the result of a search over all rows."""
 
 import numpy as np
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""The choice over all rows at once equals one that looks at one node at a time, in plain Python."""
+"""The search over all rows at once equals a search of one node at a time in plain Python."""
 
 from collections.abc import Iterable, Sequence
 from random import Random  # noqa: TID251 - Hypothesis hands over the chance that it chose
@@ -28,7 +28,7 @@ NODES = ("n1", "n2", "n3")
 
 
 def fits(asked: Preemptor, node: Node, pods: Iterable[Held]) -> bool:
-    """Ask every filter about the one node with only these pods on it."""
+    """Return whether every filter passes the one node with only these pods on it."""
     table = NodeTable()
     row, _ = table.see(node)
     for one in pods:
@@ -46,7 +46,7 @@ def importance(one: Held) -> tuple[bool, int, int, str]:
 
 
 def split_by_budgets(pods: Sequence[Held], budgets: Sequence[DisruptionBudget]) -> tuple[list[Held], list[Held]]:
-    """Return the pods whose eviction would break a budget, and the others."""
+    """Return the pods whose eviction breaks a budget, and the others."""
     left = {budget.name: budget.disruptions_allowed for budget in budgets}
     breaking: list[Held] = []
     others: list[Held] = []
@@ -88,7 +88,7 @@ def on_node(
 
 
 def cost(victims: Sequence[Held], violations: int) -> tuple[int, ...]:
-    """Return what a node loses: the smallest is chosen."""
+    """Return the cost of a node; the smallest is chosen."""
     if not victims:
         return (-1,)
     priorities = [-(2**40) if one.borrower else one.pod.priority for one in victims]

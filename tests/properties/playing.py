@@ -1,4 +1,4 @@
-"""How random days are played: by a seed that can be told, and worth nothing unless much has happened in them."""
+"""Random days: they run from a printed seed, and count only where enough has happened."""
 
 from collections import Counter
 from typing import ClassVar
@@ -12,7 +12,7 @@ STEPS = 100
 SHRINKING_SECONDS_MAX = 1800
 """A run that fails is made shorter before it is shown; a timeout meanwhile would be shown instead of what was found."""
 HAPPENS = (Bind, Evict, Nominate, ReportPool, ReportWaiting)
-"""What the scheduler must have asked for, or the days were empty ones."""
+"""The actions that must occur, or the days were empty."""
 
 
 class Days(RuleBasedStateMachine):

@@ -10,7 +10,7 @@ LOOKS: list[Labels] = []
 
 
 class CountedSelector(LabelSelector):
-    """A selector that notes whom it is asked about."""
+    """A selector that notes the objects it is matched against."""
 
     __slots__ = ()
 

@@ -18,7 +18,7 @@ SPECS = (PLAIN, CARD, WEB)
 
 
 def seen(pods: RunningPods) -> dict[str, tuple[int, PodSpec, RunningFacts]]:
-    """Return what the columns say of every pod: row, spec and facts."""
+    """Return row, spec and facts of every pod from the columns."""
     found = {}
     for slot in np.flatnonzero(pods.table["row"] != NOWHERE).tolist():
         pod = pods.table[slot]
