@@ -195,11 +195,8 @@ class Daemon:
             await finish(components.workers, self._log)
             executing.cancel()
             await asyncio.wait([starting, executing])
-            pods_seen = (
-                await newest_of_ours(components.workers, self.scheduler, self._timing)
-                if self._leadership.elects
-                else ""
-            )
+            elects = self._leadership.elects
+            pods_seen = await newest_of_ours(components.workers, self.scheduler, self._timing) if elects else ""
             for task in (*following, renewing):
                 task.cancel()
             await asyncio.wait([renewing])
@@ -340,9 +337,8 @@ class Daemon:
         )
         if found.name and found.uid and self._leadership.leads:
             about = ObjectRef(found.kind, found.name, found.uid, found.namespace)
-            reports.report_warning(
-                Warn(about, EventReason.UNREADABLE, f"The scheduler cannot read this object: {found.message}")
-            )
+            text = f"The scheduler cannot read this object: {found.message}"
+            reports.report_warning(Warn(about, EventReason.UNREADABLE, text))
 
     def _pages(self, components: Components) -> AbstractAsyncContextManager[None]:
         """Return a context in which metrics and health are served."""
