@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check real bench bench-full soak controlplane image crds chart manifests types lock clean
+.PHONY: help demo test check real bench bench-full soak controlplane image crds chart manifests lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -55,9 +55,6 @@ manifests: $(STAMP) crds chart ## write manifests from the chart
 
 image: $(STAMP) ## carry out the Dockerfile without a container engine, and start what it makes
 	@$(BIN)/python tools/image/check.py --build
-
-types: ## write the sandbox's table of API types from the Kubernetes modules
-	@$(PYTHON) tools/kubernetes_types.py --write
 
 lock: $(STAMP) ## pin the dependencies anew
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock' \

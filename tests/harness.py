@@ -7,7 +7,7 @@ from typing import Any
 from aischeduler.engine.profile import default_profile
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.actions import Action, Bind, Warn
-from aischeduler.sandbox.protocol import Response
+from aischeduler.sandbox.request import Response
 from aischeduler.sandbox.standins.kubelet import KubeletOptions
 from aischeduler.sim.virtual_cluster import VirtualCluster
 from aischeduler.sim.virtual_shell import Network, VirtualShell

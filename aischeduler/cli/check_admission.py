@@ -19,11 +19,10 @@ from aischeduler.config.spelling import nearest
 from aischeduler.kube.crds import pool_crd
 from aischeduler.kube.pool_schema import pool_schema
 from aischeduler.model.names import GROUP, VERSION
-from aischeduler.sandbox.apiserver import ApiServer
+from aischeduler.sandbox.api_server import ApiServer
 from aischeduler.sandbox.objects import encode
 from aischeduler.sandbox.patch import MERGE_PATCH
-from aischeduler.sandbox.protocol import JSON, Response, request
-from aischeduler.sandbox.rules import NOT_CHECKED
+from aischeduler.sandbox.request import JSON, Response, request
 from aischeduler.sandbox.watches import WatchStream
 
 POOL: Final = (f"{GROUP}/{VERSION}", "Pool")
@@ -149,7 +148,7 @@ def _created(answer: Response, document: Document, lead: str) -> Created:
     status = orjson.loads(answer.body)
     causes = mapping_at(status, "details").get("causes") or ()
     found = [(text_at(cause, "field"), text_at(cause, "message")) for cause in causes]
-    found = [(field, said) for field, said in found if field != NOT_CHECKED.field]
+    found = [(field, said) for field, said in found if field]
     message = _LEAD.sub("", text_at(status, "message"), count=1)
     unknown = _UNKNOWN.findall(message)
     found += [(field, f"is no field{_meant(document, field)}") for field in unknown]

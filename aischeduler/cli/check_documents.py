@@ -13,7 +13,6 @@ from typing import Any, Final
 import yaml
 
 from aischeduler.observability.logging import printable
-from aischeduler.sandbox.bodies import JsonLoader
 
 FILE_BYTES_MAX: Final = 16 * 1024 * 1024
 """A file beyond this is no manifest."""
@@ -23,6 +22,16 @@ SENTENCE_LENGTH_MAX: Final = 1000
 NAME_LENGTH_MAX: Final = 300
 
 Body = Mapping[str, Any]
+
+
+class JsonLoader(yaml.SafeLoader):
+    """YAML as JSON has it: a text that looks like a date stays a text."""
+
+
+JsonLoader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,7 @@ from pathlib import Path
 import yaml
 from typer import TyperException
 
-from aischeduler.sandbox.http import HttpSandbox
-from aischeduler.sandbox.kubeconfig import CONTEXT
+from aischeduler.sandbox.http_server import CONTEXT, HttpSandbox
 from aischeduler.sandbox.standins.kubelet import KubeletOptions
 
 

@@ -1,125 +1,89 @@
-"""What is particular to a kind when it is written: defaults, which fields a writer may change, and what is refused.
+"""The rules of nodes, namespaces, priority classes, budgets, leases, volumes and events, and the rules of each kind.
 
-Law: a strategy is a value made of plain functions; what all kinds share is in `writing.py` and `deleting.py`.
-Source: the `strategy.go` of each resource in the real server.
+Source: the strategies, validation and admission of these kinds in Kubernetes.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Mapping
 
-from aischeduler.sandbox.call import Call, Cluster
-from aischeduler.sandbox.objects import JsonObject
-from aischeduler.sandbox.status import Cause
-from aischeduler.sandbox.store import Entry
+from aischeduler.sandbox.api_resources import CollectionName, Resource
+from aischeduler.sandbox.custom_resources import CUSTOM, DEFINITIONS
+from aischeduler.sandbox.job_strategy import JOBS
+from aischeduler.sandbox.pod_strategy import PODS, store_quantities
+from aischeduler.sandbox.status_errors import Cause
+from aischeduler.sandbox.strategy import Strategy, Write, immutable, restore
 
-
-@dataclass(frozen=True, slots=True)
-class Write:
-    """One write on its way: `obj` may be changed, `old` (None for a new object) may not."""
-
-    call: Call
-    obj: JsonObject
-    old: JsonObject | None = None
+NOTE_BYTES_MAX = 1024
+SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+_NO_BUDGET = {"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0}
 
 
-def _nothing(_write: Write) -> None:
-    return None
+def _fill_node(write: Write) -> None:
+    write.obj.setdefault("spec", {})
+    status = write.obj.setdefault("status", {})
+    store_quantities(status, "capacity")
+    store_quantities(status, "allocatable")
+    if status.get("capacity"):
+        status.setdefault("allocatable", dict(status["capacity"]))
 
 
-def _no_causes(_write: Write) -> list[Cause]:
-    return []
+def _create_namespace(write: Write) -> None:
+    metadata = write.obj["metadata"]
+    metadata["labels"] = {**(metadata.get("labels") or {}), "kubernetes.io/metadata.name": metadata["name"]}
+    write.obj.update(spec={"finalizers": ["kubernetes"]}, status={"phase": "Active"})
 
 
-def _stored(_entry: Entry, _call: Call) -> None:
-    return None
+def _update_namespace(write: Write) -> None:
+    if write.old is not None and write.call.subresource != "finalize":
+        restore(write.obj, write.old, "spec")
 
 
-def _removed(_entry: Entry, _cluster: Cluster) -> None:
-    return None
+def _create_priority_class(write: Write) -> None:
+    write.obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
+    write.obj.setdefault("value", 0)
 
 
-def _no_grace(_obj: JsonObject, _asked: int | None) -> int:
-    return 0
+def _validate_priority_class(write: Write) -> list[Cause]:
+    obj, name = write.obj, write.obj["metadata"]["name"]
+    if name.startswith("system-") and SYSTEM_PRIORITIES.get(name) != obj["value"]:
+        return [Cause("metadata.name", "names with the prefix system- are reserved", "FieldValueForbidden")]
+    return immutable(obj, write.old or obj, ("value", "preemptionPolicy"))
 
 
-def _keeps_nothing(_obj: JsonObject) -> bool:
-    return False
+def _fill_budget(write: Write) -> None:
+    write.obj.setdefault("spec", {})
+    write.obj.setdefault("status", dict(_NO_BUDGET))
 
 
-def _begins(_obj: JsonObject) -> None:
-    return None
+def _create_storage(write: Write) -> None:
+    write.obj.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
+    write.obj["status"] = {"phase": "Pending"}
 
 
-@dataclass(frozen=True, slots=True)
-class Strategy:
-    """The rules of a kind.
-
-    `counts_generations`: the spec has a generation. `resets_status`: only the status subresource writes the status.
-    `unconditional_update`: a PUT may leave the resourceVersion out. `create_on_update`: it may make what is not there.
-    `shows_deleted`: a deletion answers with the
-    object.
-    `marks_first`: even an immediate deletion is seen as a marked object first.
-    `create`, `update` and `update_status` fill in and put back; `validate` names what is wrong with a complete object;
-    `stored` and `removed` follow a write up; `refuse_deletion` raises what admission would; `grace_seconds(object,
-    asked)` is how long an object stays after its deletion was asked for, `keeps` whether it stays for another reason,
-    and `deletion_begins` marks one that stays.
-    """
-
-    counts_generations: bool = False
-    resets_status: bool = False
-    unconditional_update: bool = True
-    create_on_update: bool = False
-    shows_deleted: bool = False
-    marks_first: bool = False
-    create: Callable[[Write], None] = _nothing
-    update: Callable[[Write], None] = _nothing
-    update_status: Callable[[Write], None] = _nothing
-    validate: Callable[[Write], list[Cause]] = _no_causes
-    stored: Callable[[Entry, Call], None] = _stored
-    removed: Callable[[Entry, Cluster], None] = _removed
-    refuse_deletion: Callable[[Write], None] = _nothing
-    keeps: Callable[[JsonObject], bool] = _keeps_nothing
-    deletion_begins: Callable[[JsonObject], None] = _begins
-    grace_seconds: Callable[[JsonObject, int | None], int] = _no_grace
+def _validate_event(write: Write) -> list[Cause]:
+    event = write.obj
+    if write.call.resource.group and not event.get("eventTime"):
+        return [Cause("eventTime", "is required", "FieldValueRequired")]
+    too_long = len(event.get("note", "").encode()) > NOTE_BYTES_MAX
+    return [Cause("message", f"can have at most {NOTE_BYTES_MAX} bytes")] if too_long else []
 
 
-def prepare_create(strategy: Strategy, write: Write) -> None:
-    """Fill in a new object."""
-    if strategy.resets_status:
-        write.obj.pop("status", None)
-    if strategy.counts_generations:
-        write.obj["metadata"]["generation"] = 1
-    strategy.create(write)
+_STRATEGIES: Mapping[str, Strategy] = {
+    CollectionName.BUDGETS: Strategy(
+        counts_generations=True, unconditional_update=False, create=_fill_budget, update=_fill_budget
+    ),
+    CollectionName.CLAIMS: Strategy(create=_create_storage),
+    CollectionName.DEFINITIONS: DEFINITIONS,
+    CollectionName.EVENTS: Strategy(validate=_validate_event),
+    CollectionName.JOBS: JOBS,
+    CollectionName.LEASES: Strategy(unconditional_update=False),
+    CollectionName.NAMESPACES: Strategy(create=_create_namespace, update=_update_namespace),
+    CollectionName.NODES: Strategy(keeps_first_status=True, create=_fill_node, update=_fill_node),
+    CollectionName.PODS: PODS,
+    CollectionName.PRIORITY_CLASSES: Strategy(create=_create_priority_class, validate=_validate_priority_class),
+    CollectionName.VOLUMES: Strategy(create=_create_storage),
+}
 
 
-def prepare_update(strategy: Strategy, write: Write) -> None:
-    """Put back what a writer of the whole object may not change, and count the generation."""
-    obj, old = write.obj, write.old or {}
-    if strategy.resets_status:
-        restore(obj, old, "status")
-    strategy.update(write)
-    if strategy.counts_generations:
-        changed = _wanted(obj) != _wanted(old)
-        obj["metadata"]["generation"] = old["metadata"].get("generation", 1) + (1 if changed else 0)
-
-
-def prepare_status_update(strategy: Strategy, write: Write) -> None:
-    """Put back what a writer of the status may not change: everything but status and most of the metadata."""
-    obj, old = write.obj, write.old or {}
-    for key in {**old, **obj}:
-        if key not in {"metadata", "status"}:
-            restore(obj, old, key)
-    restore(obj["metadata"], old["metadata"], "generation")
-    strategy.update_status(write)
-
-
-def _wanted(obj: JsonObject) -> JsonObject:
-    return {key: value for key, value in obj.items() if key not in {"metadata", "status"}}
-
-
-def restore(obj: JsonObject, old: JsonObject, key: str) -> None:
-    """Give a field back the value it had, or its absence."""
-    if key in old:
-        obj[key] = old[key]
-    else:
-        obj.pop(key, None)
+def strategy_of(resource: Resource) -> Strategy:
+    """Return the rules of a kind."""
+    return CUSTOM if resource.is_custom else _STRATEGIES.get(resource.collection, Strategy())

@@ -12,8 +12,8 @@ from aischeduler.kube.api_types import Envelope, Metadata, Named, Page
 from aischeduler.kube.known_objects import KnownObjects
 from aischeduler.kube.watched_resources import Counts, Document, Resource
 from aischeduler.model.events import Event
-from aischeduler.sandbox.apiserver import ApiServer
-from aischeduler.sandbox.protocol import Request
+from aischeduler.sandbox.api_server import ApiServer
+from aischeduler.sandbox.request import Request
 from aischeduler.sandbox.watches import WatchStream
 
 D = TypeVar("D", bound=Document)

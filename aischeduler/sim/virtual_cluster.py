@@ -13,8 +13,8 @@ import msgspec
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.kube.backoff import Chance
 from aischeduler.kube.crds import pool_crd
-from aischeduler.sandbox.apiserver import ApiServer, Options
-from aischeduler.sandbox.protocol import JSON, Response, request
+from aischeduler.sandbox.api_server import ApiServer, Options
+from aischeduler.sandbox.request import JSON, Response, request
 from aischeduler.sandbox.standins.cluster import StandIns
 from aischeduler.sandbox.standins.kubelet import KubeletOptions
 from aischeduler.sandbox.watches import WatchStream

@@ -21,7 +21,7 @@ from aischeduler.kube.pod_writes import MERGE_PATCH
 from aischeduler.kube.server_access import connect
 from aischeduler.model.quantity import parse_milli
 from aischeduler.observability.listener import listen
-from aischeduler.sandbox.http import HttpSandbox
+from aischeduler.sandbox.http_server import HttpSandbox
 from aischeduler.sandbox.standins.kubelet import KubeletOptions
 from tests.chance import random
 from tests.daemon.cluster import ALONE

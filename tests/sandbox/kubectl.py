@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from aischeduler.sandbox.http import HttpSandbox
+from aischeduler.sandbox.http_server import HttpSandbox
 from aischeduler.sandbox.standins.kubelet import KubeletOptions
 from tests.controlplane.absent import leave_out
 from tests.controlplane.binaries import find_binaries

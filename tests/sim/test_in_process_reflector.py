@@ -4,8 +4,8 @@ from typing import Any
 from aischeduler.kube.api_types import Metadata, NodeDocument
 from aischeduler.kube.watched_resources import nodes
 from aischeduler.model.events import Event, NodeGone, NodeSeen
-from aischeduler.sandbox.apiserver import ApiServer
-from aischeduler.sandbox.protocol import Response, request
+from aischeduler.sandbox.api_server import ApiServer
+from aischeduler.sandbox.request import Response, request
 from aischeduler.sim.in_process_reflector import Feed
 from tests.objects import node_object
 

@@ -21,7 +21,7 @@ from aischeduler.daemon.process import Daemon
 from aischeduler.kube.backoff import Timing
 from aischeduler.kube.crds import pool_crd
 from aischeduler.kube.server_access import Server
-from aischeduler.sandbox.http import HttpSandbox
+from aischeduler.sandbox.http_server import HttpSandbox
 from aischeduler.sandbox.standins.kubelet import KubeletOptions
 from tests.stage.ground import BUSY, RealTime
 from tests.worlds.over_http import HttpStream, HttpTransport

@@ -8,7 +8,7 @@ import msgspec
 from aischeduler.config.schema import Config, EvictionWay
 from aischeduler.engine.profile import default_profile
 from aischeduler.model.names import SCHEDULER_NAME
-from aischeduler.sandbox.protocol import Request, request
+from aischeduler.sandbox.request import Request, request
 from aischeduler.sandbox.standins.kubelet import KubeletOptions
 from aischeduler.sandbox.watches import WatchStream
 from aischeduler.sim.virtual_cluster import VirtualCluster

@@ -2,8 +2,8 @@
 
 import json
 
-from aischeduler.sandbox.apiserver import ApiServer
-from aischeduler.sandbox.protocol import Request, request
+from aischeduler.sandbox.api_server import ApiServer
+from aischeduler.sandbox.request import Request, request
 from aischeduler.sandbox.standins.cluster import StandIns
 from aischeduler.sandbox.watches import WatchStream
 from tests.worlds.world import SETTLE_SECONDS, Answer, Call, Json

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from aischeduler.sandbox.apiserver import ApiServer
+from aischeduler.sandbox.api_server import ApiServer
 from aischeduler.sandbox.standins.collectors import GarbageCollector, NamespaceController, PodCollector
 from aischeduler.sandbox.standins.disruption import DisruptionController
 from aischeduler.sandbox.standins.following import earliest

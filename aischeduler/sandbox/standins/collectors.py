@@ -1,8 +1,8 @@
 """What clears away: objects whose owner is gone, the content of deleted namespaces, pods on nodes that do not exist."""
 
-from aischeduler.sandbox.apiserver import ApiServer
+from aischeduler.sandbox.api_resources import CollectionName, Resource
+from aischeduler.sandbox.api_server import ApiServer
 from aischeduler.sandbox.deleting import FOREGROUND, ORPHAN
-from aischeduler.sandbox.kinds import Place, Resource
 from aischeduler.sandbox.objects import JsonObject
 from aischeduler.sandbox.standins.following import Follower, delete_pod, earliest, send
 from aischeduler.sandbox.store import Collection, Entry, is_going
@@ -11,7 +11,7 @@ from aischeduler.sandbox.store import Collection, Entry, is_going
 def _places(server: ApiServer) -> dict[str, Resource]:
     """Return one resource for each collection."""
     found: dict[str, Resource] = {}
-    for resource in server.cluster.kinds.all():
+    for resource in server.cluster.resources.all():
         found.setdefault(resource.collection, resource)
     return found
 
@@ -103,7 +103,7 @@ class NamespaceController:
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server
-        self._namespaces = server.cluster.store.collections[Place.NAMESPACES]
+        self._namespaces = server.cluster.store.collections[CollectionName.NAMESPACES]
         self._follower = Follower(self._namespaces)
         self._ending: dict[str, None] = {}
 
@@ -142,8 +142,8 @@ class PodCollector:
     def __init__(self, server: ApiServer, quarantine_seconds: float = 40.0) -> None:
         self._server = server
         self._quarantine_seconds = quarantine_seconds
-        self._pods = server.cluster.store.collections[Place.PODS]
-        self._nodes = server.cluster.store.collections[Place.NODES]
+        self._pods = server.cluster.store.collections[CollectionName.PODS]
+        self._nodes = server.cluster.store.collections[CollectionName.NODES]
         self._followers = (Follower(self._pods), Follower(self._nodes))
         self._lost: dict[str, float] = {}
 

@@ -4,10 +4,10 @@ Source: `pkg/controller/disruption`; of a stale mark: `syncStalePodDisruption`. 
 that are there as the number expected, since no controller here has a scale to ask.
 """
 
-from aischeduler.sandbox.apiserver import ApiServer
-from aischeduler.sandbox.kinds import Place
+from aischeduler.sandbox.api_resources import CollectionName
+from aischeduler.sandbox.api_server import ApiServer
 from aischeduler.sandbox.objects import JsonObject, condition_of, is_true, seconds, set_condition
-from aischeduler.sandbox.selectors import labels_match, selector_requirements
+from aischeduler.sandbox.selection import labels_match, selector_requirements
 from aischeduler.sandbox.standins.following import Follower, earliest, send
 from aischeduler.sandbox.store import Entry, StoreEvent
 
@@ -21,8 +21,8 @@ class DisruptionController:
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server
-        self._budgets = server.cluster.store.collections[Place.BUDGETS]
-        self._pods = server.cluster.store.collections[Place.PODS]
+        self._budgets = server.cluster.store.collections[CollectionName.BUDGETS]
+        self._pods = server.cluster.store.collections[CollectionName.PODS]
         self._followers = (Follower(self._budgets), Follower(self._pods))
         self._marked: dict[str, float] = {}
 

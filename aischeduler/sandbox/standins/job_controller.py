@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from aischeduler.sandbox.apiserver import ApiServer
-from aischeduler.sandbox.jobs import JOB_NAME
-from aischeduler.sandbox.kinds import Place
+from aischeduler.sandbox.api_resources import CollectionName
+from aischeduler.sandbox.api_server import ApiServer
+from aischeduler.sandbox.job_strategy import JOB_NAME
 from aischeduler.sandbox.objects import JsonObject, is_true, seconds, set_condition, timestamp
 from aischeduler.sandbox.standins.following import Follower, delete_pod, earliest, send
 from aischeduler.sandbox.standins.job_pods import COMPLETION_INDEX, free_indexes, pod_of, shown_indexes
@@ -72,8 +72,8 @@ class JobController:
     def __init__(self, server: ApiServer, retry_seconds: float = 1.0) -> None:
         self._server = server
         self._retry_seconds = retry_seconds
-        self._jobs = server.cluster.store.collections[Place.JOBS]
-        self._pods = server.cluster.store.collections[Place.PODS]
+        self._jobs = server.cluster.store.collections[CollectionName.JOBS]
+        self._pods = server.cluster.store.collections[CollectionName.PODS]
         self._job_follower = Follower(self._jobs)
         self._pod_follower = Follower(self._pods)
         self._counts: dict[str, _Counts] = {}

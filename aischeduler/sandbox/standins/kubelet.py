@@ -11,8 +11,8 @@ import heapq
 from dataclasses import dataclass
 from typing import TypeVar
 
-from aischeduler.sandbox.apiserver import ApiServer
-from aischeduler.sandbox.kinds import Place
+from aischeduler.sandbox.api_resources import CollectionName
+from aischeduler.sandbox.api_server import ApiServer
 from aischeduler.sandbox.objects import JsonObject, set_condition, timestamp
 from aischeduler.sandbox.standins.following import Follower, delete_pod
 from aischeduler.sandbox.store import Entry, is_going
@@ -51,8 +51,8 @@ class Kubelet:
     def __init__(self, server: ApiServer, options: KubeletOptions | None = None) -> None:
         self._server = server
         self._options = options or KubeletOptions()
-        self._pods = server.cluster.store.collections[Place.PODS]
-        self._nodes = server.cluster.store.collections[Place.NODES]
+        self._pods = server.cluster.store.collections[CollectionName.PODS]
+        self._nodes = server.cluster.store.collections[CollectionName.NODES]
         self._follower = Follower(self._pods)
         self._node_follower = Follower(self._nodes)
         self._due: list[_Due] = []

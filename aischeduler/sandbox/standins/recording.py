@@ -1,6 +1,6 @@
 """Events that stand-ins write about what they did."""
 
-from aischeduler.sandbox.apiserver import ApiServer
+from aischeduler.sandbox.api_server import ApiServer
 from aischeduler.sandbox.objects import JsonObject, timestamp
 from aischeduler.sandbox.standins.following import send
 

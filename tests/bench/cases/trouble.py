@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from aischeduler.sandbox.kubeconfig import kubeconfig
+from aischeduler.sandbox.http_server import kubeconfig
 from tests.bench.arena import Arena, Scene, arena, our_runner, wait_for_bound
 from tests.bench.processes import with_all_events
 from tests.bench.spec import OURS, Case, Goal, Measure, Measured

@@ -1,0 +1,187 @@
+"""The API server behind a socket: plain HTTP on loopback, real time, and the stand-ins that run the cluster.
+
+Laws: this shell translates and waits; what is answered is decided in `apiserver.py`; nothing it started outlives
+`stop`.
+"""
+
+import asyncio
+import contextlib
+import time
+from types import TracebackType
+from typing import Self
+
+import yaml
+from aiohttp import web
+
+from aischeduler.sandbox.api_server import ApiServer
+from aischeduler.sandbox.request import JSON, Request, Response
+from aischeduler.sandbox.standins.cluster import StandIns
+from aischeduler.sandbox.standins.kubelet import KubeletOptions
+from aischeduler.sandbox.watches import WatchStream
+
+SHUTDOWN_SECONDS = 1.0
+# A client that stands still for a while, as on a machine that is busy, finds its connection as it left it.
+IDLE_CONNECTION_SECONDS = 3600.0
+FOREVER_SECONDS = 3600.0
+# Between two looks of the stand-ins, so that a flood of requests costs few looks and most time is left for answers.
+STAND_IN_PAUSE_SECONDS = 0.005
+STAND_IN_PAUSE_FACTOR = 2.0
+
+
+CONTEXT = "sandbox"
+
+
+def kubeconfig(url: str) -> str:
+    """Return the text of a kubeconfig whose only context is the sandbox at `url`."""
+    context = {"cluster": CONTEXT, "user": CONTEXT, "namespace": "default"}
+    return yaml.safe_dump(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": CONTEXT,
+            "clusters": [{"name": CONTEXT, "cluster": {"server": url}}],
+            "users": [{"name": CONTEXT, "user": {}}],
+            "contexts": [{"name": CONTEXT, "context": context}],
+        },
+        sort_keys=False,
+    )
+
+
+class HttpSandbox:
+    """A running sandbox. `url` is known after `start`; also an async context.
+
+    The controllers of a cluster always run; kubelets only when `kubelet` says how fast they are: without them a bound
+    pod stays Pending, as on a control plane without nodes.
+    """
+
+    def __init__(
+        self,
+        server: ApiServer | None = None,
+        port: int = 0,
+        host: str = "127.0.0.1",
+        kubelet: KubeletOptions | None = None,
+    ) -> None:
+        self.server = server if server is not None else ApiServer(now=time.time())
+        self._stand_ins = StandIns(self.server, kubelet)
+        self._written = asyncio.Event()
+        self._stand_in_task: asyncio.Task[None] | None = None
+        self._host = host
+        self._port = port
+        self._runner: web.ServerRunner | None = None
+        self._streams: dict[int, WatchStream] = {}
+        self.url = ""
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    @property
+    def kubeconfig(self) -> str:
+        """The kubeconfig of this sandbox."""
+        return kubeconfig(self.url)
+
+    async def start(self) -> None:
+        """Listen; a port of 0 takes a free one. Raises OSError where the port cannot be used."""
+        server = web.Server(self._answer, handler_cancellation=True, keepalive_timeout=IDLE_CONNECTION_SECONDS)
+        self._runner = web.ServerRunner(server, shutdown_timeout=SHUTDOWN_SECONDS)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self._host, self._port)
+        try:
+            await site.start()
+        except OSError:
+            await self._runner.cleanup()
+            raise
+        self._port = self._runner.addresses[0][1]
+        self.url = f"http://{self._host}:{self._port}"
+        self.server.cluster.store.on_write = self._written.set
+        self._stand_in_task = asyncio.create_task(self._run_stand_ins(), name="stand-ins")
+
+    async def stop(self) -> None:
+        """End all watches, close the socket and end the stand-ins; raises what a stand-in failed of."""
+        self.server.cluster.store.on_write = None
+        for stream in list(self._streams.values()):
+            stream.close()
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+        task, self._stand_in_task = self._stand_in_task, None
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def _run_stand_ins(self) -> None:
+        while True:
+            self._written.clear()
+            begun = time.monotonic()
+            wake = self._stand_ins.pass_once(time.time())
+            spent = time.monotonic() - begun
+            await asyncio.sleep(max(STAND_IN_PAUSE_SECONDS, spent * STAND_IN_PAUSE_FACTOR))
+            await _wait(self._written, FOREVER_SECONDS if wake is None else wake - time.time())
+
+    def restart(self) -> None:
+        """Behave as a restarted API server: watches end, history is forgotten, objects stay."""
+        self.server.restart()
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        body = await request.content.read() if request.body_exists else b""
+        headers = request.headers
+        asked = Request(
+            request.method,
+            request.path,
+            dict(request.query),
+            headers.get("Accept", JSON),
+            headers.get("Content-Type", JSON),
+            body,
+        )
+        answer = self.server.handle(asked, time.time())
+        if isinstance(answer, WatchStream):
+            return await self._stream(request, answer)
+        return _whole(answer)
+
+    async def _stream(self, request: web.BaseRequest, stream: WatchStream) -> web.StreamResponse:
+        headers = {"Content-Type": JSON, "Cache-Control": "no-cache, private"}
+        response = web.StreamResponse(headers=headers)
+        response.enable_chunked_encoding()
+        ready = asyncio.Event()
+        stream.on_ready = ready.set
+        self._streams[id(stream)] = stream
+        try:
+            await response.prepare(request)
+            while True:
+                ready.clear()
+                lines = stream.read(time.time())
+                if lines:
+                    await response.write(b"".join(lines))
+                if stream.closed:
+                    break
+                await _wait(ready, stream.next_time - time.time())
+            await response.write_eof()
+        except ConnectionResetError:
+            pass
+        finally:
+            del self._streams[id(stream)]
+            stream.close()
+        return response
+
+
+async def _wait(ready: asyncio.Event, seconds: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(max(0.0, seconds)):
+            await ready.wait()
+
+
+def _whole(answer: Response) -> web.Response:
+    response = web.Response(status=answer.status, body=answer.body)
+    response.headers["Content-Type"] = answer.content_type
+    if answer.retry_after_seconds:
+        response.headers["Retry-After"] = str(answer.retry_after_seconds)
+    for warning in answer.warnings:
+        text = warning.replace("\\", "\\\\").replace('"', '\\"')
+        response.headers.add("Warning", f'299 - "{text}"')
+    return response
