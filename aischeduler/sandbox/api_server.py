@@ -16,11 +16,11 @@ from aischeduler.sandbox.objects import Ids, encode
 from aischeduler.sandbox.pod_subresources import bind, evict
 from aischeduler.sandbox.reading import TRUE, get, list_objects, watch
 from aischeduler.sandbox.request import Call, Cluster, Request, Response
-from aischeduler.sandbox.status_errors import Refusal, bad_request, method_not_allowed, no_such_path
-from aischeduler.sandbox.store import HISTORY_EVENTS, Store
+from aischeduler.sandbox.status_errors import Refusal, bad_request, failure
+from aischeduler.sandbox.store import HISTORY_EVENTS, Collection, Store
 from aischeduler.sandbox.strategies import SYSTEM_PRIORITIES
 from aischeduler.sandbox.watches import WatchStream
-from aischeduler.sandbox.writing import create, finalize, patch, replace
+from aischeduler.sandbox.writing import create, patch, replace
 
 _ANSWERS: Final[dict[tuple[str, str, bool], Callable[[Call], Response]]] = {
     ("GET", "", False): list_objects,
@@ -31,7 +31,7 @@ _ANSWERS: Final[dict[tuple[str, str, bool], Callable[[Call], Response]]] = {
     ("DELETE", "", True): delete,
     ("POST", "binding", True): bind,
     ("POST", "eviction", True): evict,
-    ("PUT", "finalize", True): finalize,
+    ("PUT", "finalize", True): replace,
 }
 """By method, subresource (the status is written and read like its object) and whether the path names an object."""
 FIRST_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
@@ -52,9 +52,9 @@ class ApiServer:
         options = options or Options()
         self.cluster = Cluster(Store(options.history_events), ResourceRegistry(), Ids(options.seed))
         for resource in built_in():
-            if resource.collection not in self.cluster.store.collections:
-                reader = fields_reader(resource.selectable.values())
-                self.cluster.store.add_collection(resource.collection, reader, INDEXED_FIELD.get(resource.collection))
+            name, reader = resource.collection, fields_reader(resource.selectable.values())
+            collection = Collection(self.cluster.store, reader, INDEXED_FIELD.get(name))
+            self.cluster.store.collections.setdefault(name, collection)
         for name in FIRST_NAMESPACES:
             body = encode({"metadata": {"name": name}})
             self.handle(Request("POST", "/api/v1/namespaces", body=body), now)
@@ -84,7 +84,7 @@ class ApiServer:
         if call is None:
             document = server_document(self.cluster.resources, request.path)
             if document is None:
-                raise no_such_path()
+                raise failure(404, "the server could not find the requested resource")
             return document
         if call.query.get("dryRun"):
             raise bad_request("the sandbox has no server-side dry run")
@@ -92,7 +92,7 @@ class ApiServer:
             return watch(call)
         answer = _ANSWERS.get((request.method, call.subresource.removesuffix("status"), bool(call.name)))
         if answer is None or (request.method == "DELETE" and call.subresource):
-            raise method_not_allowed()
+            raise failure(405, "the server does not allow this method on the requested resource")
         return answer(call)
 
     def _call(self, request: Request, now: float) -> Call | None:

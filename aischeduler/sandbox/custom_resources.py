@@ -13,8 +13,8 @@ from aischeduler.sandbox.objects import JsonObject, set_condition
 from aischeduler.sandbox.request import Cluster
 from aischeduler.sandbox.schema import errors, fill_defaults, prune
 from aischeduler.sandbox.status_errors import Cause, bad_request
-from aischeduler.sandbox.store import Entry
-from aischeduler.sandbox.strategy import Strategy, Write, immutable, restore
+from aischeduler.sandbox.store import Collection, Entry
+from aischeduler.sandbox.strategies import Strategy, Write, immutable, restore
 
 _CONDITIONS = (
     {"type": "NamesAccepted", "status": "True", "reason": "NoConflicts", "message": "no conflicts found"},
@@ -70,8 +70,7 @@ def _serve(entry: Entry, cluster: Cluster) -> None:
     resource = _resource_of(entry.decoded())
     cluster.resources.drop(resource.group, resource.plural)
     cluster.resources.add(resource)
-    if resource.collection not in cluster.store.collections:
-        cluster.store.add_collection(resource.collection, fields_reader(()))
+    cluster.store.collections.setdefault(resource.collection, Collection(cluster.store, fields_reader(()), None))
 
 
 def _withdraw(entry: Entry, cluster: Cluster) -> None:
@@ -103,15 +102,11 @@ def _body(obj: JsonObject) -> JsonObject:
 
 
 def _conform(write: Write) -> None:
-    """Prune and default the object; tell the client of unknown fields, or refuse them where it asks for that."""
+    """Prune and default the object; unknown fields are refused where the client asks for that, as kubectl does."""
     body = _body(write.obj)
-    unknown = [f'unknown field "{path}"' for path in prune(body, _schema(write))]
-    mode = write.call.query.get("fieldValidation")
-    if unknown and mode == "Strict":
-        resource = write.call.resource
-        lead = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}'
-        raise bad_request(f"{lead}: strict decoding error: {', '.join(unknown)}")
-    write.call.warnings.extend(unknown if mode != "Ignore" else ())
+    unknown = ", ".join(f'unknown field "{path}"' for path in prune(body, _schema(write)))
+    if unknown and write.call.query.get("fieldValidation") == "Strict":
+        raise bad_request(f"{write.call.resource.kind}: strict decoding error: {unknown}")
     fill_defaults(body, _schema(write))
     for key in _body(write.obj):
         restore(write.obj, body, key)

@@ -12,7 +12,7 @@ from aischeduler.sandbox.api_resources import CollectionName
 from aischeduler.sandbox.objects import JsonObject, encode, timestamp
 from aischeduler.sandbox.request import Call, Response
 from aischeduler.sandbox.request_body import parse_typed
-from aischeduler.sandbox.status_errors import bad_request, conflict, success
+from aischeduler.sandbox.status_errors import conflict, success
 from aischeduler.sandbox.store import Entry
 from aischeduler.sandbox.views import choose_view
 from aischeduler.sandbox.writing import remove
@@ -22,24 +22,11 @@ PERMANENT_NAMESPACES = frozenset({"default", "kube-system", "kube-public"})
 _MARKS = {"Orphan": ORPHAN, "Foreground": FOREGROUND}
 
 
-def _delete_options(call: Call) -> JsonObject:
-    """Return the options of a DELETE request: those of the body, and of the query where the body has none."""
-    options = parse_typed(call, "DeleteOptions") if call.asked.body else {}
-    query = call.query
-    if "gracePeriodSeconds" in query and not query["gracePeriodSeconds"].isdecimal():
-        raise bad_request(f"gracePeriodSeconds: {query['gracePeriodSeconds']!r} is not a number of seconds")
-    asked: JsonObject = (
-        {"gracePeriodSeconds": int(query["gracePeriodSeconds"])} if "gracePeriodSeconds" in query else {}
-    )
-    if query.get("propagationPolicy"):
-        asked["propagationPolicy"] = query["propagationPolicy"]
-    return {**asked, **options}
-
-
 def delete(call: Call) -> Response:
     """Answer DELETE of one object."""
     entry, resource = call.existing(), call.resource
-    last, gone = delete_entry(call, entry, _delete_options(call))
+    options = parse_typed(call, "DeleteOptions") if call.asked.body else {}
+    last, gone = delete_entry(call, entry, options)
     if gone and resource.collection != CollectionName.PODS:
         details = {"name": entry.name, "group": resource.group, "kind": resource.plural, "uid": entry.uid}
         return Response(200, encode(success({key: value for key, value in details.items() if value})))

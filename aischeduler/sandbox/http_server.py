@@ -1,7 +1,6 @@
-"""The API server behind a socket: plain HTTP on loopback, real time, and the stand-ins that run the cluster.
+"""The API server behind a socket: plain HTTP on loopback, real time, and the controllers that run the cluster.
 
-Laws: this shell translates and waits; what is answered is decided in `apiserver.py`; nothing it started outlives
-`stop`.
+Invariant: this shell translates and waits; `api_server` decides what is answered; no task outlives `stop`.
 """
 
 import asyncio
@@ -26,8 +25,6 @@ FOREVER_SECONDS = 3600.0
 # Between two looks of the stand-ins, so that a flood of requests costs few looks and most time is left for answers.
 STAND_IN_PAUSE_SECONDS = 0.005
 STAND_IN_PAUSE_FACTOR = 2.0
-
-
 CONTEXT = "sandbox"
 
 
@@ -130,23 +127,15 @@ class HttpSandbox:
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         body = await request.content.read() if request.body_exists else b""
-        headers = request.headers
-        asked = Request(
-            request.method,
-            request.path,
-            dict(request.query),
-            headers.get("Accept", JSON),
-            headers.get("Content-Type", JSON),
-            body,
-        )
+        accept, content_type = request.headers.get("Accept", JSON), request.headers.get("Content-Type", JSON)
+        asked = Request(request.method, request.path, dict(request.query), accept, content_type, body)
         answer = self.server.handle(asked, time.time())
         if isinstance(answer, WatchStream):
             return await self._stream(request, answer)
         return _whole(answer)
 
     async def _stream(self, request: web.BaseRequest, stream: WatchStream) -> web.StreamResponse:
-        headers = {"Content-Type": JSON, "Cache-Control": "no-cache, private"}
-        response = web.StreamResponse(headers=headers)
+        response = web.StreamResponse(headers={"Content-Type": JSON, "Cache-Control": "no-cache, private"})
         response.enable_chunked_encoding()
         ready = asyncio.Event()
         stream.on_ready = ready.set
@@ -177,11 +166,7 @@ async def _wait(ready: asyncio.Event, seconds: float) -> None:
 
 
 def _whole(answer: Response) -> web.Response:
-    response = web.Response(status=answer.status, body=answer.body)
-    response.headers["Content-Type"] = answer.content_type
+    headers = {"Content-Type": answer.content_type}
     if answer.retry_after_seconds:
-        response.headers["Retry-After"] = str(answer.retry_after_seconds)
-    for warning in answer.warnings:
-        text = warning.replace("\\", "\\\\").replace('"', '\\"')
-        response.headers.add("Warning", f'299 - "{text}"')
-    return response
+        headers["Retry-After"] = str(answer.retry_after_seconds)
+    return web.Response(status=answer.status, body=answer.body, headers=headers)

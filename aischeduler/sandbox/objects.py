@@ -22,7 +22,6 @@ CACHED_TEXTS = 4096
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_QUALIFIED = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]", re.ASCII)
 
 
 class Ids:
@@ -117,20 +116,3 @@ def name_error(name: str, *, dots: bool = True) -> str:
         return ""
     allowed = "lower case letters, digits, '-' and '.'" if dots else "lower case letters, digits and '-'"
     return f"must be up to {length} {allowed}, and start and end with a letter or digit"
-
-
-@lru_cache(maxsize=CACHED_TEXTS)
-def label_value_error(value: str) -> str:
-    """Say what is wrong with a label's value, empty where nothing is."""
-    if not value or (len(value) <= 63 and _QUALIFIED.fullmatch(value)):
-        return ""
-    return "must be up to 63 letters, digits, '-', '_' and '.', and start and end with a letter or digit"
-
-
-@lru_cache(maxsize=CACHED_TEXTS)
-def label_key_error(key: str) -> str:
-    """Say what is wrong with the key of a label, annotation, taint or gate, empty where nothing is."""
-    prefix, slash, name = key.rpartition("/")
-    if len(name) <= 63 and _QUALIFIED.fullmatch(name) and not (slash and name_error(prefix)):
-        return ""
-    return "must be a name of up to 63 letters, digits, '-', '_' and '.', with or without a DNS prefix and a '/'"

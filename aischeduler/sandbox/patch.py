@@ -50,7 +50,7 @@ def patch_format(call: Call) -> str:
     read = (JSON_PATCH, MERGE_PATCH) if call.resource.is_custom else (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH)
     if media == APPLY_PATCH:
         message = "the sandbox has no server-side apply: use kubectl apply without --server-side"
-        raise failure(415, "UnsupportedMediaType", message)
+        raise failure(415, message)
     if media not in read:
         raise unsupported_media_type(media, read)
     return media
@@ -119,13 +119,13 @@ def _merge_list(target: list[Any], change: list[Any], key: str | None) -> list[A
 
 def _json_patch(document: JsonObject, operations: list[Any]) -> Any:
     if len(operations) > OPERATIONS_MAX:
-        raise failure(413, "RequestEntityTooLarge", f"a JSON patch may have at most {OPERATIONS_MAX} operations")
+        raise failure(413, f"a JSON patch may have at most {OPERATIONS_MAX} operations")
     root: Any = {"": document}
     for number, operation in enumerate(operations):
         try:
             _operate(root, operation)
         except (KeyError, IndexError, ValueError, TypeError, AttributeError) as error:
-            raise failure(422, "Invalid", f"operation {number} of the JSON patch cannot be applied", {}) from error
+            raise failure(422, f"operation {number} of the JSON patch cannot be applied") from error
     return root[""]
 
 

@@ -26,7 +26,7 @@ def bind(call: Call) -> Response:
     _refuse_other_name(call, metadata)
     node = (binding.get("target") or {}).get("name", "")
     if not node:
-        raise failure(500, "", "target.name: Required value")
+        raise failure(500, "target.name: Required value")
     entry = call.existing()
     uid, revision = metadata.get("uid"), metadata.get("resourceVersion")
     if uid and uid != entry.uid:
@@ -95,7 +95,7 @@ def _budget_of(call: Call, pod: JsonObject) -> Entry | None:
             found.append(entry)
     if len(found) > 1:
         message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
-        raise failure(500, "", message)
+        raise failure(500, message)
     return found[0] if found else None
 
 
@@ -127,4 +127,4 @@ def _violation(why: str, retry_seconds: int) -> Refusal:
     details: JsonObject = {"causes": [{"reason": "DisruptionBudget", "message": why}]}
     if retry_seconds:
         details["retryAfterSeconds"] = retry_seconds
-    return failure(429, "TooManyRequests", VIOLATION, details)
+    return failure(429, VIOLATION, details)

@@ -12,7 +12,7 @@ from aischeduler.sandbox.api_resources import CollectionName
 from aischeduler.sandbox.objects import JsonObject
 from aischeduler.sandbox.request import Call, Response
 from aischeduler.sandbox.selection import Selection, parse_field_selector, parse_label_selector
-from aischeduler.sandbox.status_errors import Cause, bad_request, expired, invalid, too_large_resource_version
+from aischeduler.sandbox.status_errors import Cause, bad_request, failure, invalid
 from aischeduler.sandbox.store import SNAPSHOT_SECONDS, Entry, Snapshot
 from aischeduler.sandbox.views import choose_view
 from aischeduler.sandbox.watches import WatchStream
@@ -68,10 +68,15 @@ def list_objects(call: Call) -> Response:
     """Answer GET of a collection: one page at the revision of the first page."""
     store, selection = call.cluster.store, selection_of(call)
     limit, revision = _number(call, "limit"), _number(call, "resourceVersion")
+    page: Snapshot | None
     if call.query.get("continue"):
-        page = _kept_snapshot(call, call.query["continue"])
+        page = store.snapshot(call.query["continue"], call.now)
+        if page is None:
+            raise failure(410, "The provided continue parameter is too old: start a new list without it.")
     elif revision > store.revision:
-        raise too_large_resource_version(revision, store.revision)
+        cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+        message = f"Timeout: Too large resource version: {revision}, current: {store.revision}"
+        raise failure(504, message, {"causes": [cause], "retryAfterSeconds": 1})
     else:
         page = Snapshot(store.revision, _candidates(call, selection), call.now + SNAPSHOT_SECONDS)
     metadata: JsonObject = {"resourceVersion": str(page.revision)}
@@ -86,17 +91,6 @@ def list_objects(call: Call) -> Response:
     return Response(200, choose_view(call).listed(shown, metadata))
 
 
-def _kept_snapshot(call: Call, token: str) -> Snapshot:
-    try:
-        orjson.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-    except ValueError as error:
-        raise bad_request(f"continue key is not valid: {error}") from error
-    snapshot = call.cluster.store.snapshot(token, call.now)
-    if snapshot is None:
-        raise expired("The provided continue parameter is too old: start a new list without it.")
-    return snapshot
-
-
 def watch(call: Call) -> WatchStream:
     """Answer GET of a collection with `watch=true`; a client that wants the objects first has to list them."""
     if "sendInitialEvents" in call.query:
@@ -104,7 +98,7 @@ def watch(call: Call) -> WatchStream:
     selection, revision, collection = selection_of(call), _number(call, "resourceVersion"), call.collection
     stream = WatchStream(call.cluster.store, collection, selection, choose_view(call))
     if revision and revision < collection.floor_revision:
-        stream.fail(expired(f"too old resource version: {revision} ({collection.floor_revision})").status)
+        stream.fail(failure(410, f"too old resource version: {revision} ({collection.floor_revision})").status)
         return stream
     initial = () if revision else tuple(_candidates(call, selection))
     position = collection.position_after(revision) if revision else collection.history_end

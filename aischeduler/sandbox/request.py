@@ -35,13 +35,12 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """One whole answer. `retry_after_seconds` and `warnings` become headers of their name."""
+    """One whole answer. `retry_after_seconds` becomes the header of its name."""
 
     status: int
     body: bytes
     content_type: str = JSON
     retry_after_seconds: int = 0
-    warnings: tuple[str, ...] = ()
 
 
 def request(method: str, url: str, body: bytes = b"", content_type: str = JSON) -> Request:
@@ -61,7 +60,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request whose path is understood. `now` is unix seconds; `warnings` collects what the client is told."""
+    """A request whose path is understood. `now` is unix seconds."""
 
     cluster: Cluster
     resource: Resource
@@ -70,7 +69,6 @@ class Call:
     namespace: str = ""
     name: str = ""
     subresource: str = ""
-    warnings: list[str] = field(default_factory=list)
 
     @property
     def query(self) -> Mapping[str, str]:
@@ -93,7 +91,7 @@ class Call:
         """409 for an object of this resource; `terminating`: the existing one is being deleted."""
         lead = "object is being deleted: " if terminating else ""
         message = f"{lead}{qualified(self.resource.plural, self.resource.group, name)} already exists"
-        return failure(409, "AlreadyExists", message, details_of(name, self.resource.group, self.resource.plural))
+        return failure(409, message, details_of(name, self.resource.group, self.resource.plural), "AlreadyExists")
 
     def conflict(self, name: str, why: str) -> Refusal:
         """409 for an object of this resource."""
@@ -102,7 +100,7 @@ class Call:
     def forbidden(self, name: str, why: str) -> Refusal:
         """403 for an object of this resource, as admission answers."""
         message = f"{qualified(self.resource.plural, self.resource.group, name)} is forbidden: {why}"
-        return failure(403, "Forbidden", message, details_of(name, self.resource.group, self.resource.plural))
+        return failure(403, message, details_of(name, self.resource.group, self.resource.plural))
 
     def refuse_invalid(self, name: str, causes: Sequence[Cause]) -> None:
         """Raise 422 for an object of this resource where there are causes."""

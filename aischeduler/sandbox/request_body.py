@@ -16,7 +16,7 @@ def parse(call: Call, media: str = JSON) -> Any:
     """Return the JSON value of a body; text that is none is refused with 400, other formats with 415."""
     body = call.asked.body
     if len(body) > BODY_BYTES_MAX:
-        raise failure(413, "RequestEntityTooLarge", f"Request entity too large: limit is {BODY_BYTES_MAX}")
+        raise failure(413, f"Request entity too large: limit is {BODY_BYTES_MAX}")
     if (call.asked.content_type.partition(";")[0].strip() or JSON) != media:
         raise unsupported_media_type(call.asked.content_type, (media,))
     try:

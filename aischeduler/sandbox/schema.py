@@ -43,7 +43,9 @@ def schema_of(kind: str) -> JsonObject:
 
 def _inner(schema: JsonObject, key: str) -> JsonObject | None:
     """Return the schema of a field, None for a field that the schema does not know."""
-    found = (schema.get("properties") or {}).get(key, schema.get("additionalProperties"))
+    properties = schema.get("properties")
+    found = properties.get(key) if properties else None
+    found = schema.get("additionalProperties") if found is None else found
     return found if isinstance(found, dict) else None
 
 
@@ -89,8 +91,11 @@ def errors(value: Any, schema: JsonObject, path: str = "") -> list[Cause]:
             lead = f"{path}." if path else ""
             missing = [key for key in schema.get("required") or () if key not in value]
             causes = [Cause(lead + key, "is required", "FieldValueRequired") for key in missing]
-            known = [(key, one, inner) for key, one in value.items() if (inner := _inner(schema, key))]
-            return causes + [cause for key, one, inner in known for cause in errors(one, inner, lead + key)]
+            for key, one in value.items():
+                inner = _inner(schema, key)
+                if inner and not (len(inner) == 1 and "type" in inner and _TYPES[inner["type"]](one)):
+                    causes += errors(one, inner, lead + key)
+            return causes
         case list():
             items = schema.get("items") or {}
             causes = [cause for index, one in enumerate(value) for cause in errors(one, items, f"{path}[{index}]")]

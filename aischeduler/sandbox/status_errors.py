@@ -8,6 +8,20 @@ from dataclasses import dataclass
 
 from aischeduler.sandbox.objects import JsonObject
 
+_REASONS = {
+    400: "BadRequest",
+    403: "Forbidden",
+    404: "NotFound",
+    405: "MethodNotAllowed",
+    409: "Conflict",
+    410: "Expired",
+    413: "RequestEntityTooLarge",
+    415: "UnsupportedMediaType",
+    422: "Invalid",
+    429: "TooManyRequests",
+    504: "Timeout",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Cause:
@@ -32,12 +46,16 @@ class Refusal(Exception):  # noqa: N818  (the server refuses; the server has no 
         return code
 
 
-def failure(code: int, reason: str, message: str, details: JsonObject | None = None) -> Refusal:
-    """Return a refusal."""
+def failure(code: int, message: str, details: JsonObject | None = None, reason: str = "") -> Refusal:
+    """Return a refusal; the reason follows from the code where none is given."""
     body: JsonObject = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message}
-    body |= {"reason": reason} if reason else {}
-    body |= {"details": details} if details is not None else {}
-    return Refusal({**body, "code": code})
+    body["reason"] = reason or _REASONS.get(code, "")
+    return Refusal({**body, "details": details or {}, "code": code})
+
+
+def bad_request(message: str) -> Refusal:
+    """400 BadRequest."""
+    return failure(400, message)
 
 
 def success(details: JsonObject) -> JsonObject:
@@ -58,18 +76,13 @@ def details_of(name: str, group: str, kind: str) -> JsonObject:
 
 def not_found(plural: str, group: str, name: str) -> Refusal:
     """404 NotFound for an object of a known resource."""
-    return failure(404, "NotFound", f"{qualified(plural, group, name)} not found", details_of(name, group, plural))
-
-
-def no_such_path() -> Refusal:
-    """404 for a path that is no resource."""
-    return failure(404, "NotFound", "the server could not find the requested resource", {})
+    return failure(404, f"{qualified(plural, group, name)} not found", details_of(name, group, plural))
 
 
 def conflict(plural: str, group: str, name: str, why: str) -> Refusal:
     """409 Conflict: a precondition does not hold."""
     message = f"Operation cannot be fulfilled on {qualified(plural, group, name)}: {why}"
-    return failure(409, "Conflict", message, details_of(name, group, plural))
+    return failure(409, message, details_of(name, group, plural))
 
 
 def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> Refusal:
@@ -78,32 +91,10 @@ def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> Refusa
     text = sentences[0] if len(sentences) == 1 else f"[{', '.join(sentences)}]"
     details = details_of(name, group, kind)
     details["causes"] = [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes]
-    return failure(422, "Invalid", f"{qualified(kind, group, name)} is invalid: {text}", details)
-
-
-def bad_request(message: str) -> Refusal:
-    """400 BadRequest."""
-    return failure(400, "BadRequest", message)
-
-
-def expired(message: str) -> Refusal:
-    """410 Expired: history is gone, list again."""
-    return failure(410, "Expired", message)
-
-
-def too_large_resource_version(asked: int, current: int) -> Refusal:
-    """504 Timeout: this server has not seen that revision (yet)."""
-    cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
-    details = {"causes": [cause], "retryAfterSeconds": 1}
-    return failure(504, "Timeout", f"Timeout: Too large resource version: {asked}, current: {current}", details)
-
-
-def method_not_allowed() -> Refusal:
-    """405 MethodNotAllowed."""
-    return failure(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {})
+    return failure(422, f"{qualified(kind, group, name)} is invalid: {text}", details)
 
 
 def unsupported_media_type(given: str, supported: Sequence[str]) -> Refusal:
     """415 for a body in a format that the sandbox does not read."""
     message = f"the sandbox reads {', '.join(supported)}, not {given}: kubectl apply -f FILE sends JSON"
-    return failure(415, "UnsupportedMediaType", message)
+    return failure(415, message)

@@ -10,7 +10,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Protocol
 
 from sortedcontainers import SortedDict
 
@@ -82,18 +81,6 @@ class Snapshot:
     expires_at: float
 
 
-class Watcher(Protocol):
-    """A reader of a collection's history."""
-
-    def wake(self) -> None:
-        """Learn that something was written."""
-        ...
-
-    def close(self) -> None:
-        """End."""
-        ...
-
-
 class Collection:
     """The objects of one resource."""
 
@@ -106,7 +93,8 @@ class Collection:
         self.history: list[StoreEvent] = []
         self.history_start = 0
         self.floor_revision = store.revision
-        self.watchers: dict[int, Watcher] = {}
+        self.watchers: dict[int, tuple[Callable[[], None], Callable[[], None]]] = {}
+        """By identity, how each watch is woken after a write and how it is ended."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -173,15 +161,15 @@ class Collection:
             self.floor_revision = self.history[count - 1].revision
             self.history_start += count
             del self.history[:count]
-        for watcher in list(self.watchers.values()):
-            watcher.wake()
+        for wake, _ in list(self.watchers.values()):
+            wake()
         if self._store.on_write is not None:
             self._store.on_write()
 
     def end_watches(self) -> None:
         """Close every watch."""
-        for watcher in list(self.watchers.values()):
-            watcher.close()
+        for _, close in list(self.watchers.values()):
+            close()
 
     def forget_history(self) -> None:
         """Start anew at the present revision, as the watch cache of a restarted server does."""
@@ -214,10 +202,6 @@ class Store:
         """Return the next revision."""
         self.revision += 1
         return self.revision
-
-    def add_collection(self, name: str, fields_of: FieldsOf, index_field: str | None = None) -> None:
-        """Make an empty collection."""
-        self.collections[name] = Collection(self, fields_of, index_field)
 
     def reindex_owners(self, collection: Collection, previous: Entry | None, entry: Entry | None) -> None:
         """Keep the index from an owner's UID to what it owns."""

@@ -38,7 +38,7 @@ class WatchStream:
         self._pending = [self._line("ADDED", entry) for entry in initial]
         if bookmarks:
             self._bookmark_at = self._bookmark_after(now)
-        self._collection.watchers[id(self)] = self
+        self._collection.watchers[id(self)] = (self.wake, self.close)
 
     def fail(self, status: JsonObject) -> None:
         """Begin and end with an ERROR event."""

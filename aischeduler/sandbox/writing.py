@@ -8,13 +8,12 @@ Invariants:
 
 import dataclasses
 
-from aischeduler.sandbox.api_resources import CollectionName
+from aischeduler.sandbox.api_resources import CollectionName, Resource
+from aischeduler.sandbox.custom_resources import CUSTOM, DEFINITIONS
 from aischeduler.sandbox.objects import (
     GENERATE_NAME_MAX,
     JsonObject,
     encode,
-    label_key_error,
-    label_value_error,
     name_error,
     timestamp,
 )
@@ -24,21 +23,28 @@ from aischeduler.sandbox.request_body import as_object, parse
 from aischeduler.sandbox.schema import errors, schema_of
 from aischeduler.sandbox.status_errors import Cause, bad_request, not_found
 from aischeduler.sandbox.store import Entry, is_going
-from aischeduler.sandbox.strategies import strategy_of
-from aischeduler.sandbox.strategy import Write, restore
+from aischeduler.sandbox.strategies import STRATEGIES, Strategy, Write, restore
 from aischeduler.sandbox.views import choose_view, to_stored
 
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
-ANNOTATIONS_BYTES_MAX = 256 * 1024
+ANNOTATIONS_LENGTH_MAX = 256 * 1024
 SERVER_METADATA = (
     *("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"),
     *("generation", "selfLink", "managedFields"),
 )
 
 
+_PLAIN = Strategy()
+_STRATEGIES = {**STRATEGIES, CollectionName.DEFINITIONS: DEFINITIONS}
+
+
+def _strategy_of(resource: Resource) -> Strategy:
+    return CUSTOM if resource.is_custom else _STRATEGIES.get(resource.collection, _PLAIN)
+
+
 def answer(call: Call, entry: Entry, code: int = 200) -> Response:
     """Return one object as the client wants to see it."""
-    return Response(code, choose_view(call).shown(entry), warnings=tuple(call.warnings))
+    return Response(code, choose_view(call).shown(entry))
 
 
 def create(call: Call) -> Response:
@@ -56,7 +62,7 @@ def _create(call: Call, obj: JsonObject) -> Entry:
     for key in SERVER_METADATA:
         metadata.pop(key, None)
     metadata |= {"uid": call.cluster.ids.uid(), "creationTimestamp": timestamp(call.now)}
-    strategy = strategy_of(call.resource)
+    strategy = _strategy_of(call.resource)
     if "status" in call.resource.subresources and not strategy.keeps_first_status:
         obj.pop("status", None)
     if strategy.counts_generations:
@@ -90,18 +96,11 @@ def _settle_namespace(call: Call, metadata: JsonObject) -> None:
 
 
 def _metadata_errors(call: Call, metadata: JsonObject) -> list[Cause]:
-    """Say what is wrong with an object's name, labels and annotations."""
-    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
-    wrong = [
-        ("name", metadata.get("name", ""), name_error(metadata.get("name", ""), dots=call.resource.kind != "Namespace"))
-    ]
-    wrong += [("labels", key, label_key_error(key)) for key in labels]
-    wrong += [("labels", value, label_value_error(value)) for value in labels.values()]
-    wrong += [("annotations", key, label_key_error(key)) for key in annotations]
-    causes = [Cause(f"metadata.{field}", f'"{text}" {why}') for field, text, why in wrong if why]
-    if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > ANNOTATIONS_BYTES_MAX:
-        causes.append(Cause("metadata.annotations", f"may not be more than {ANNOTATIONS_BYTES_MAX} bytes"))
-    return causes
+    name, size = metadata.get("name", ""), sum(map(len, (metadata.get("annotations") or {}).values()))
+    wrong = name_error(name, dots=call.resource.kind != "Namespace")
+    causes = [Cause("metadata.name", f'"{name}" {wrong}')] if wrong else []
+    too_long = f"may not be more than {ANNOTATIONS_LENGTH_MAX} characters"
+    return [*causes, *([Cause("metadata.annotations", too_long)] if size > ANNOTATIONS_LENGTH_MAX else [])]
 
 
 def _check_schema(call: Call, obj: JsonObject) -> None:
@@ -111,7 +110,7 @@ def _check_schema(call: Call, obj: JsonObject) -> None:
 
 def _commit(call: Call, obj: JsonObject) -> Entry:
     entry = call.collection.put(obj)
-    strategy_of(call.resource).stored(entry, call.cluster)
+    _strategy_of(call.resource).stored(entry, call.cluster)
     return entry
 
 
@@ -138,23 +137,15 @@ def patch(call: Call) -> Response:
     return answer(call, _update(call, entry, obj))
 
 
-def finalize(call: Call) -> Response:
-    """Answer PUT of a namespace's finalizers; a namespace that is being deleted goes with the last of them."""
-    entry = call.existing()
-    spec, old = as_object(call, parse(call)).get("spec") or {}, entry.decoded()
-    if old["metadata"].get("deletionTimestamp") and not (isinstance(spec, dict) and spec.get("finalizers")):
-        return answer(call, remove(call, entry))
-    return answer(call, _update(call, entry, {**old, "metadata": dict(old["metadata"]), "spec": spec}))
-
-
 def _update(call: Call, entry: Entry, obj: JsonObject) -> Entry:
     """Store a changed object under the rules of its kind and return it."""
-    old, strategy = entry.decoded(), strategy_of(call.resource)
+    old, strategy = entry.decoded(), _strategy_of(call.resource)
     before: JsonObject = old["metadata"]
     _check_preconditions(call, entry, obj["metadata"])
-    if call.subresource == "status":
-        status = {"status": obj["status"]} if "status" in obj else {}
-        obj = {**{key: one for key, one in old.items() if key != "status"}, "metadata": dict(before), **status}
+    if call.subresource:
+        part = "status" if call.subresource == "status" else "spec"
+        given = {part: obj[part]} if part in obj else {}
+        obj = {**{key: one for key, one in old.items() if key != part}, "metadata": dict(before), **given}
     elif "status" in call.resource.subresources:
         restore(obj, old, "status")
     metadata: JsonObject = obj["metadata"]
@@ -163,7 +154,8 @@ def _update(call: Call, entry: Entry, obj: JsonObject) -> Entry:
     finalizers = before.get("finalizers") or ()
     if before.get("deletionTimestamp") and not {*(metadata.get("finalizers") or ())} <= {*finalizers}:
         call.refuse_invalid(call.name, [Cause("metadata.finalizers", "can only be removed from a deleted object")])
-    call.refuse_invalid(call.name, _metadata_errors(call, metadata))
+    if metadata != before:
+        call.refuse_invalid(call.name, _metadata_errors(call, metadata))
     _check_schema(call, obj)
     write = Write(call, obj, old)
     strategy.update(write)
@@ -172,8 +164,10 @@ def _update(call: Call, entry: Entry, obj: JsonObject) -> Entry:
         metadata["generation"] = before.get("generation", 1) + 1
     if obj == old:
         return entry
-    grace_over = before.get("deletionTimestamp") and not before.get("deletionGracePeriodSeconds")
-    if grace_over and finalizers and not metadata.get("finalizers"):
+    is_last = bool(finalizers) and not metadata.get("finalizers") and not before.get("deletionGracePeriodSeconds")
+    if call.subresource == "finalize":
+        is_last = not (obj.get("spec") or {}).get("finalizers")
+    if before.get("deletionTimestamp") and is_last:
         return dataclasses.replace(remove(call, entry), raw=encode(obj))
     return _commit(call, obj)
 
@@ -185,7 +179,7 @@ def _desired_state(obj: JsonObject) -> JsonObject:
 def remove(call: Call, entry: Entry) -> Entry:
     """Take an object away; returns its last state."""
     last = call.collection.remove(entry)
-    strategy_of(call.resource).removed(last, call.cluster)
+    _strategy_of(call.resource).removed(last, call.cluster)
     return last
 
 
@@ -195,7 +189,7 @@ def _check_preconditions(call: Call, entry: Entry, metadata: JsonObject) -> None
         raise call.conflict(entry.name, uid_mismatch(uid, entry.uid))
     if revision and revision != str(entry.revision):
         raise call.conflict(entry.name, MODIFIED)
-    if not revision and not strategy_of(call.resource).unconditional_update:
+    if not revision and not _strategy_of(call.resource).unconditional_update:
         call.refuse_invalid(entry.name, [Cause("metadata.resourceVersion", "must be specified for an update")])
 
 

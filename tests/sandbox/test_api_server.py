@@ -140,13 +140,6 @@ def test_new_definition_changes_the_schema_and_leaves_the_objects() -> None:
     assert (changed["spec"]["extra"], changed["metadata"]["generation"]) == (7, 2)
 
 
-def test_unknown_field_of_a_pool_warns_where_the_writer_does_not_say_what_to_do() -> None:
-    cluster = with_pools()
-    answer = cluster.call("POST", POOLS, pool_object("demo", disableSharring=True))
-    assert answer.warnings == ('unknown field "spec.disableSharring"',)
-    assert "disableSharring" not in cluster.ok("GET", f"{POOLS}/demo")["spec"]
-
-
 def test_pool_whose_cel_rules_are_broken_is_stored_for_the_scheduler_to_judge() -> None:
     assert with_pools().ok("POST", POOLS, pool_object("itself", borrowingPools=["itself"]))["spec"]["borrowingPools"]
 

@@ -47,7 +47,7 @@ class VirtualGround:
     def request(self, call: Call) -> Answer:
         answer = self._cluster.server.handle(_request(call), self._cluster.now)
         assert not isinstance(answer, WatchStream), call.url
-        return Answer(answer.status, json.loads(answer.body), answer.warnings)
+        return Answer(answer.status, json.loads(answer.body))
 
     def watch(self, url: str) -> "VirtualStream":
         answer = self._cluster.server.handle(_request(Call("GET", url)), self._cluster.now)

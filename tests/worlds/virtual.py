@@ -23,7 +23,7 @@ class VirtualTransport:
     def request(self, call: Call) -> Answer:
         answer = self._server.handle(_request(call), self.now)
         assert not isinstance(answer, WatchStream), call.url
-        return Answer(answer.status, json.loads(answer.body), answer.warnings, answer.retry_after_seconds)
+        return Answer(answer.status, json.loads(answer.body), answer.retry_after_seconds)
 
     def watch(self, url: str) -> "VirtualStream":
         answer = self._server.handle(_request(Call("GET", url)), self.now)

@@ -11,12 +11,12 @@ import orjson
 
 from aischeduler.sandbox.api_resources import CollectionName
 from aischeduler.sandbox.api_server import ApiServer
-from aischeduler.sandbox.job_strategy import JOB_NAME
 from aischeduler.sandbox.objects import JsonObject, is_true, seconds, set_condition, timestamp
 from aischeduler.sandbox.standins.following import Follower, delete_pod, earliest, send
 from aischeduler.sandbox.standins.job_pods import COMPLETION_INDEX, free_indexes, pod_of, shown_indexes
 from aischeduler.sandbox.standins.recording import record_event
 from aischeduler.sandbox.store import Entry, is_going
+from aischeduler.sandbox.strategies import JOB_NAME
 
 CREATIONS_PER_STEP = 100
 COMPONENT = "job-controller"
