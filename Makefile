@@ -8,7 +8,7 @@ IMAGE ?= aibee/ai-scheduler
 TAG ?= $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' aischeduler/__init__.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check real bench bench-full soak controlplane docker-engine images push crds chart manifests types lock clean
+.PHONY: help demo test check real bench bench-full soak controlplane docker-engine images push crds chart manifests lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -65,9 +65,6 @@ images: docker-engine ## build the image IMAGE:TAG with docker buildx, for this 
 
 push: docker-engine ## push the image IMAGE:TAG to its registry
 	@docker push $(IMAGE):$(TAG)
-
-types: ## write the sandbox's table of API types from the Kubernetes modules
-	@$(PYTHON) tools/kubernetes_types.py --write
 
 lock: $(STAMP) ## pin the dependencies anew
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock' \

@@ -8,7 +8,7 @@ from aischeduler.engine.profile import default_profile
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.actions import Action, Bind, Warn
 from aischeduler.sandbox.controllers.kubelet import KubeletOptions
-from aischeduler.sandbox.protocol import Response
+from aischeduler.sandbox.request import Response
 from aischeduler.sim.virtual_cluster import VirtualCluster
 from aischeduler.sim.virtual_daemon import Network, VirtualDaemon
 from tests import seeds

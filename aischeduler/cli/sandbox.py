@@ -11,8 +11,7 @@ import yaml
 from typer import TyperException
 
 from aischeduler.sandbox.controllers.kubelet import KubeletOptions
-from aischeduler.sandbox.http import HttpSandbox
-from aischeduler.sandbox.kubeconfig import CONTEXT
+from aischeduler.sandbox.http_server import CONTEXT, HttpSandbox
 
 
 async def run_sandbox(port: int, kubeconfig_out: Path | None) -> None:

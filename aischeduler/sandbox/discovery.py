@@ -1,131 +1,83 @@
-"""Discovery: the groups, versions and resources there are, in the aggregated form and in the old one."""
+"""The paths about the server itself: groups, versions and resources, the release, health, and the least of OpenAPI.
 
-from aischeduler.sandbox.kinds import Kinds, Resource
-from aischeduler.sandbox.objects import JsonObject
+The OpenAPI documents say which patches validate fields, which is what kubectl asks for before it applies an object,
+and hold the schemas of custom resources, which `kubectl explain` shows; built-in kinds have no schema.
+"""
+
+from aischeduler.sandbox.api_resources import Resource, ResourceRegistry
+from aischeduler.sandbox.objects import JsonObject, encode
+from aischeduler.sandbox.request import Response
 
 KUBERNETES_VERSION = "v1.36.3"
-AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-
 VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
-_SUBRESOURCE_KINDS = {
-    "binding": ("", "v1", "Binding"),
-    "eviction": ("policy", "v1", "Eviction"),
-    "scale": ("autoscaling", "v1", "Scale"),
-}
-_SUBRESOURCE_VERBS = {
-    "binding": ["create"],
-    "eviction": ["create"],
-    "finalize": ["update"],
-    "scale": ["get", "patch", "update"],
-    "status": ["get", "patch", "update"],
+_FIELD_VALIDATION = {"name": "fieldValidation", "in": "query", "schema": {"type": "string"}}
+_SUBRESOURCES: dict[str, JsonObject] = {
+    "binding": {"kind": "Binding", "verbs": ["create"]},
+    "eviction": {"group": "policy", "version": "v1", "kind": "Eviction", "verbs": ["create"]},
+    "finalize": {"verbs": ["update"]},
+    "status": {"verbs": ["get", "patch", "update"]},
 }
 
 
-def version() -> JsonObject:
-    """Return what /version says."""
-    _, minor, _ = KUBERNETES_VERSION.removeprefix("v").split(".")
-    return {
-        "major": "1",
-        "minor": minor,
-        "emulationMajor": "1",
-        "emulationMinor": minor,
-        "minCompatibilityMajor": "1",
-        "minCompatibilityMinor": str(int(minor) - 1),
-        "gitVersion": f"{KUBERNETES_VERSION}+sandbox",
-        "gitCommit": "",
-        "gitTreeState": "",
-        "buildDate": "1970-01-01T00:00:00Z",
-        "goVersion": "",
-        "compiler": "",
-        "platform": "linux/amd64",
-    }
+def server_document(resources: ResourceRegistry, path: str) -> Response | None:
+    """Return the answer to a path about the server itself, None for any other."""
+    match path.strip("/").split("/"):
+        case ["healthz" | "livez" | "readyz", *_]:
+            return Response(200, b"ok", "text/plain; charset=utf-8")
+        case ["version"]:
+            minor = KUBERNETES_VERSION.split(".")[1]
+            found: JsonObject | None = {"major": "1", "minor": minor, "gitVersion": f"{KUBERNETES_VERSION}+sandbox"}
+        case ["api"]:
+            found = {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
+        case ["apis"]:
+            names = dict.fromkeys(one.group for one in resources.all() if one.group)
+            found = {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(resources, name) for name in names]}
+        case ["apis", name] if any(one.group == name for one in resources.all()):
+            found = {"kind": "APIGroup", "apiVersion": "v1", **_group(resources, name)}
+        case ["api", version]:
+            found = _resource_list(resources.in_version("", version))
+        case ["apis", group, version]:
+            found = _resource_list(resources.in_version(group, version))
+        case ["openapi", "v3"]:
+            paths = dict.fromkeys(one.path for one in resources.all())
+            found = {"paths": {path[1:]: {"serverRelativeURL": f"/openapi/v3{path}"} for path in paths}}
+        case ["openapi", "v3", "api", version]:
+            found = _open_api(resources.in_version("", version))
+        case ["openapi", "v3", "apis", group, version]:
+            found = _open_api(resources.in_version(group, version))
+        case _:
+            found = None
+    return Response(200, encode(found)) if found is not None else None
 
 
-def aggregated(kinds: Kinds, *, core: bool) -> JsonObject:
-    """Return the aggregated document of /api (core) or /apis."""
-    items = [
-        {
-            "metadata": {"name": group} if group else {},
-            "versions": [
-                {
-                    "version": name,
-                    "resources": [_aggregated_resource(one) for one in kinds.in_version(group, name)],
-                    "freshness": "Current",
-                }
-                for name in versions
-            ],
-        }
-        for group, versions in kinds.groups().items()
-        if (group == "") is core
-    ]
-    return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
+def _group(resources: ResourceRegistry, name: str) -> JsonObject:
+    names = dict.fromkeys(one.version for one in resources.all() if one.group == name)
+    versions = [{"groupVersion": f"{name}/{one}", "version": one} for one in names]
+    return {"name": name, "versions": versions, "preferredVersion": versions[0]}
 
 
-def _aggregated_resource(resource: Resource) -> JsonObject:
-    entry: JsonObject = {
-        "resource": resource.plural,
-        "responseKind": {"group": resource.group, "version": resource.version, "kind": resource.kind},
-        "scope": "Namespaced" if resource.namespaced else "Cluster",
-        "singularResource": resource.singular_name,
-        "verbs": VERBS,
-    }
-    if resource.short_names:
-        entry["shortNames"] = list(resource.short_names)
-    if resource.categories:
-        entry["categories"] = list(resource.categories)
-    if resource.subresources:
-        entry["subresources"] = [
-            {"subresource": name, "responseKind": _response_kind(resource, name), "verbs": _SUBRESOURCE_VERBS[name]}
-            for name in resource.subresources
-        ]
-    return entry
-
-
-def _response_kind(resource: Resource, subresource: str) -> JsonObject:
-    group, version_name, kind = _SUBRESOURCE_KINDS.get(subresource, (resource.group, resource.version, resource.kind))
-    return {"group": group, "version": version_name, "kind": kind}
-
-
-def api_versions() -> JsonObject:
-    """Return /api in the old form."""
-    return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
-
-
-def group_list(kinds: Kinds) -> JsonObject:
-    """Return /apis in the old form."""
-    groups = [_group(name, versions) for name, versions in kinds.groups().items() if name]
-    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
-
-
-def group(kinds: Kinds, name: str) -> JsonObject | None:
-    """Return /apis/GROUP."""
-    versions = kinds.groups().get(name)
-    return {"kind": "APIGroup", "apiVersion": "v1", **_group(name, versions)} if versions else None
-
-
-def _group(name: str, versions: list[str]) -> JsonObject:
-    found = [{"groupVersion": f"{name}/{one}", "version": one} for one in versions]
-    return {"name": name, "versions": found, "preferredVersion": found[0]}
-
-
-def resource_list(kinds: Kinds, group_name: str, version_name: str) -> JsonObject | None:
-    """Return /api/v1 or /apis/GROUP/VERSION."""
-    resources = kinds.in_version(group_name, version_name)
-    if not resources:
-        return None
+def _resource_list(resources: list[Resource]) -> JsonObject | None:
     entries: list[JsonObject] = []
     for one in resources:
-        entry = {"name": one.plural, "singularName": one.singular_name, "namespaced": one.namespaced, "kind": one.kind}
-        extra = {"shortNames": list(one.short_names), "categories": list(one.categories)}
-        entries.append({**entry, "verbs": VERBS, **{key: value for key, value in extra.items() if value}})
-        entries += [_old_subresource(one, name) for name in one.subresources]
-    where = f"{group_name}/{version_name}" if group_name else version_name
-    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": where, "resources": entries}
+        entry = {"name": one.plural, "singularName": one.kind.lower(), "namespaced": one.namespaced, "kind": one.kind}
+        entries.append({**entry, "verbs": VERBS, **({"shortNames": one.short_names} if one.short_names else {})})
+        for name in one.subresources:
+            shared = {"name": f"{one.plural}/{name}", "singularName": "", "namespaced": one.namespaced}
+            entries.append({**shared, "kind": one.kind, **_SUBRESOURCES[name]})
+    lead = {"kind": "APIResourceList", "apiVersion": "v1"}
+    return {**lead, "groupVersion": resources[0].api_version, "resources": entries} if resources else None
 
 
-def _old_subresource(resource: Resource, name: str) -> JsonObject:
-    kind = _response_kind(resource, name)
-    entry: JsonObject = {"name": f"{resource.plural}/{name}", "singularName": "", "namespaced": resource.namespaced}
-    if kind["group"] != resource.group:
-        entry |= {"group": kind["group"], "version": kind["version"]}
-    return {**entry, "kind": kind["kind"], "verbs": _SUBRESOURCE_VERBS[name]}
+def _open_api(resources: list[Resource]) -> JsonObject | None:
+    paths: JsonObject = {}
+    schemas: JsonObject = {}
+    for one in resources:
+        kind = {"group": one.group, "version": one.version, "kind": one.kind}
+        marked = {"parameters": [_FIELD_VALIDATION], "x-kubernetes-group-version-kind": kind, "responses": {}}
+        space = "/namespaces/{namespace}" if one.namespaced else ""
+        paths[f"{one.path}{space}/{one.plural}/{{name}}"] = {"patch": marked}
+        if one.schema is not None:
+            schemas[f"{one.group}.{one.kind}"] = {**one.schema, "x-kubernetes-group-version-kind": [kind]}
+    info = {"title": "Kubernetes", "version": "unversioned"}
+    document = {"openapi": "3.0.0", "info": info, "paths": paths, "components": {"schemas": schemas}}
+    return document if resources else None

@@ -1,7 +1,8 @@
-"""What every Kubernetes object has: names, identities, timestamps, and cheap copies.
+"""What every Kubernetes object has: names, identities, timestamps, conditions, and cheap copies.
 
-Laws: an object is a `dict` as JSON gives it; a stored object is never changed in place; identities come from a seeded
-counter, so that the same calls give the same bytes.
+Invariants:
+- An object is a `dict` as JSON gives it; a stored object is never changed in place.
+- UIDs and generated names come from a seeded counter, so that the same calls give the same bytes.
 """
 
 import hashlib
@@ -17,16 +18,14 @@ JsonObject = dict[str, Any]
 SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 SUFFIX_LENGTH = 5
 GENERATE_NAME_MAX = 63 - SUFFIX_LENGTH
-
 CACHED_TEXTS = 4096
 
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z")
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z")
-_QUALIFIED = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]\Z")
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
 class Ids:
-    """Identities that look like chance and are none: a seed and a counter, hashed."""
+    """Identities that look random: a seed and a counter, hashed."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -73,6 +72,13 @@ def encode(value: Any) -> bytes:
     return orjson.dumps(value)
 
 
+def without_nulls(value: Any) -> Any:
+    """Return a value without the fields that are null: a null means an absent field."""
+    if isinstance(value, dict):
+        return {key: without_nulls(one) for key, one in value.items() if one is not None}
+    return [without_nulls(one) for one in value] if isinstance(value, list) else value
+
+
 def condition_of(status: JsonObject, kind: str) -> JsonObject | None:
     """Return the condition of that type."""
     for condition in status.get("conditions") or ():
@@ -90,9 +96,11 @@ def is_true(status: JsonObject, kind: str) -> bool:
 
 def set_condition(status: JsonObject, condition: JsonObject, now: float) -> None:
     """Put a condition in its place; `lastTransitionTime` moves only when its status does."""
+    condition = {key: value for key, value in condition.items() if value is not None}
     old = condition_of(status, condition["type"])
     if old is not None and old.get("status") == condition["status"]:
-        condition.setdefault("lastTransitionTime", old.get("lastTransitionTime"))
+        if "lastTransitionTime" in old:
+            condition.setdefault("lastTransitionTime", old["lastTransitionTime"])
     else:
         condition["lastTransitionTime"] = timestamp(now)
     conditions = [one for one in status.get("conditions") or () if one.get("type") != condition["type"]]
@@ -101,61 +109,10 @@ def set_condition(status: JsonObject, condition: JsonObject, now: float) -> None
     status["conditions"] = conditions
 
 
-def name_errors(name: str) -> str | None:
-    """Say what is wrong with an object's name as a DNS subdomain, in the server's words."""
-    if len(name) > 253:
-        return "must be no more than 253 bytes"
-    if not _SUBDOMAIN.match(name):
-        return (
-            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must "
-            "start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
-            "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
-        )
-    return None
-
-
-def dns_label_errors(name: str) -> str | None:
-    """Say what is wrong with a DNS label (a namespace's or a container's name)."""
-    if len(name) > 63:
-        return "must be no more than 63 bytes"
-    if "." in name and _SUBDOMAIN.match(name):
-        return "must not contain dots"
-    if not _LABEL.match(name):
-        return (
-            "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and "
-            "end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
-            "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
-        )
-    return None
-
-
-@lru_cache(maxsize=CACHED_TEXTS)
-def label_value_errors(value: str) -> str | None:
-    """Say what is wrong with a label's value."""
-    if len(value) > 63:
-        return "must be no more than 63 bytes"
-    if value and not _QUALIFIED.match(value):
-        return (
-            "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must "
-            "start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for "
-            "validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
-        )
-    return None
-
-
-@lru_cache(maxsize=CACHED_TEXTS)
-def qualified_name_errors(key: str) -> str | None:
-    """Say what is wrong with a label's or annotation's key."""
-    prefix, slash, name = key.rpartition("/")
-    if slash and name_errors(prefix) is not None:
-        return f"prefix part {name_errors(prefix)}"
-    if len(name) > 63:
-        return "name part must be no more than 63 bytes"
-    if not _QUALIFIED.match(name):
-        lead = "name part must be non-empty; " if not name else ""
-        return (
-            f"{lead}name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
-            "alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
-            "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
-        )
-    return None
+def name_error(name: str, *, dots: bool = True) -> str:
+    """Say what is wrong with an object's name, empty where nothing is; without `dots` it is one DNS label."""
+    pattern, length = (_SUBDOMAIN, 253) if dots else (_LABEL, 63)
+    if len(name) <= length and pattern.fullmatch(name):
+        return ""
+    allowed = "lower case letters, digits, '-' and '.'" if dots else "lower case letters, digits and '-'"
+    return f"must be up to {length} {allowed}, and start and end with a letter or digit"

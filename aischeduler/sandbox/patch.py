@@ -1,140 +1,158 @@
-"""The patch formats: which one a request speaks, and the two that know no types: JSON patch and JSON merge patch.
+"""The three patch formats: JSON patch, JSON merge patch, and strategic merge patch, which merges lists by key.
 
-Source: RFC 6902 and RFC 7386.
+Sources: RFC 6902 (without move and copy), RFC 7386, `k8s.io/apimachinery/pkg/util/strategicpatch` and the patch keys in
+`k8s.io/api`.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
-from aischeduler.sandbox.applying import applied
-from aischeduler.sandbox.bodies import as_object, parse
-from aischeduler.sandbox.call import Call
-from aischeduler.sandbox.objects import JsonObject
-from aischeduler.sandbox.status import bad_request, failure, unsupported_media_type
+from aischeduler.sandbox.objects import JsonObject, without_nulls
+from aischeduler.sandbox.request import Call
+from aischeduler.sandbox.request_body import as_object, parse
+from aischeduler.sandbox.status_errors import bad_request, failure, unsupported_media_type
 from aischeduler.sandbox.store import Entry
-from aischeduler.sandbox.strategic import strategic_merge
-from aischeduler.sandbox.types import type_of_kind
-from aischeduler.sandbox.versions import from_stored
+from aischeduler.sandbox.views import from_stored
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
-OPERATIONS_MAX = 10_000
+OPERATIONS_MAX = 1_000
+
+MERGE_KEYS: Mapping[str, str] = {
+    "addresses": "type",
+    "conditions": "type",
+    "containers": "name",
+    "env": "name",
+    "ephemeralContainers": "name",
+    "hostAliases": "ip",
+    "imagePullSecrets": "name",
+    "initContainers": "name",
+    "ownerReferences": "uid",
+    "ports": "containerPort",
+    "resourceClaims": "name",
+    "schedulingGates": "name",
+    "topologySpreadConstraints": "topologyKey",
+    "volumeDevices": "devicePath",
+    "volumeMounts": "mountPath",
+    "volumes": "name",
+}
+"""By which key a strategic merge patch merges a list; other lists, such as taints and tolerations, are replaced."""
+SETS = frozenset({"finalizers"})
+"""Lists that a strategic merge patch adds to."""
+_DELETE_FROM_SET = "$deleteFromPrimitiveList/"
 
 
-def patched(call: Call, entry: Entry | None) -> JsonObject:
-    """Return what a patch request makes of an object (None: it does not exist)."""
-    media = call.content_type.partition(";")[0].strip()
-    current = from_stored(call.resource, entry.decoded()) if entry is not None else {}
-    custom = call.resource.custom is not None
-    if media == JSON_PATCH:
-        result = json_patch(current, parse(call.body, call.content_type))
-    elif media == MERGE_PATCH:
-        result = merge_patch(current, _as_map(parse(call.body, call.content_type)))
-    elif media == APPLY_PATCH:
-        result = applied(call, entry)
-    elif media == STRATEGIC_PATCH and not custom:
-        change = _as_map(parse(call.body, call.content_type))
-        result = strategic_merge(current, change, type_of_kind(call.resource.kind, call.resource.group))
-    else:
-        if custom:
-            raise unsupported_media_type(media, (JSON_PATCH, MERGE_PATCH, APPLY_PATCH))
-        raise failure(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
-    return as_object(call, result)
+def patch_format(call: Call) -> str:
+    """Return the format of a patch request; 415 for one that the sandbox does not read."""
+    media = call.asked.content_type.partition(";")[0].strip()
+    read = (JSON_PATCH, MERGE_PATCH) if call.resource.is_custom else (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH)
+    if media == APPLY_PATCH:
+        message = "the sandbox has no server-side apply: use kubectl apply without --server-side"
+        raise failure(415, message)
+    if media not in read:
+        raise unsupported_media_type(media, read)
+    return media
 
 
-def _as_map(value: Any) -> JsonObject:
-    if not isinstance(value, dict):
-        raise bad_request("error decoding patch: json: cannot unmarshal into an object")
-    return value
+def patched(call: Call, entry: Entry, media: str) -> JsonObject:
+    """Return what a patch request of this format makes of an object."""
+    current = from_stored(call.resource, entry.decoded())
+    change = parse(call, media)
+    if media == JSON_PATCH and isinstance(change, list):
+        return as_object(call, without_nulls(_json_patch(current, change)))
+    if media == JSON_PATCH or not isinstance(change, dict):
+        raise bad_request(f"the body is no patch of the format {media}")
+    return as_object(call, without_nulls(_merge(current, change, strategic=media == STRATEGIC_PATCH)))
 
 
-def merge_patch(target: Any, change: Any) -> Any:
-    """Return a JSON merge patch applied: null removes, maps merge, anything else replaces."""
-    if not isinstance(change, dict):
-        return change
-    result = dict(target) if isinstance(target, dict) else {}
+def _merge(target: Any, change: JsonObject, *, strategic: bool) -> JsonObject:
+    """Apply a merge patch to an object: null removes, maps merge, anything else replaces."""
+    result: JsonObject = dict(target) if isinstance(target, dict) else {}
+    if strategic and change.get("$patch") in {"replace", "delete"}:
+        result = {}
     for key, value in change.items():
-        if value is None:
+        if strategic and key.startswith("$"):
+            _direct(result, key, value)
+        elif value is None:
             result.pop(key, None)
+        elif isinstance(value, dict):
+            result[key] = _merge(result.get(key), value, strategic=strategic)
+        elif strategic and isinstance(value, list) and (key in MERGE_KEYS or key in SETS):
+            old = result.get(key)
+            result[key] = _merge_list(old if isinstance(old, list) else [], value, MERGE_KEYS.get(key))
         else:
-            result[key] = merge_patch(result.get(key), value)
+            result[key] = value
     return result
 
 
-def json_patch(document: Any, operations: Any) -> Any:
-    """Return a JSON patch applied in place; an operation that cannot be done is refused with 422."""
-    if not isinstance(operations, list):
-        raise bad_request("error decoding patch: json: cannot unmarshal object into Go value of type jsonpatch.Patch")
+def _direct(result: JsonObject, directive: str, value: Any) -> None:
+    """Follow a directive about this map; the order of list items (`$setElementOrder`) is not followed."""
+    if directive == "$retainKeys" and isinstance(value, list):
+        for key in [key for key in result if key not in value]:
+            del result[key]
+    elif directive.startswith(_DELETE_FROM_SET) and isinstance(value, list):
+        key = directive.removeprefix(_DELETE_FROM_SET)
+        if isinstance(result.get(key), list):
+            result[key] = [one for one in result[key] if one not in value]
+
+
+def _merge_list(target: list[Any], change: list[Any], key: str | None) -> list[Any]:
+    if key is None:
+        return [*target, *(one for one in change if one not in target)]
+    if any(isinstance(one, dict) and one.get("$patch") == "replace" for one in change):
+        return [one for one in change if one.get("$patch") != "replace"]
+    result = list(target)
+    for one in change:
+        if not isinstance(one, dict) or key not in one:
+            raise bad_request(f"an item of the patch does not contain the merge key {key}")
+        place = next((at for at, old in enumerate(result) if old.get(key) == one[key]), None)
+        if one.get("$patch") == "delete":
+            result[slice(place, None if place is None else place + 1)] = [] if place is not None else result[:]
+        elif place is None:
+            result.append(_merge({}, one, strategic=True))
+        else:
+            result[place] = _merge(result[place], one, strategic=True)
+    return result
+
+
+def _json_patch(document: JsonObject, operations: list[Any]) -> Any:
     if len(operations) > OPERATIONS_MAX:
-        message = f"The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {len(operations)}"
-        raise failure(413, "RequestEntityTooLarge", message)
-    for operation in operations:
+        raise failure(413, f"a JSON patch may have at most {OPERATIONS_MAX} operations")
+    root: Any = {"": document}
+    for number, operation in enumerate(operations):
         try:
-            document = _operate(document, operation)
-        except (KeyError, IndexError, ValueError, TypeError) as error:
-            message = "the server rejected our request due to an error in our request"
-            raise failure(422, "Invalid", message, {}) from error
-    return document
+            _operate(root, operation)
+        except (KeyError, IndexError, ValueError, TypeError, AttributeError) as error:
+            raise failure(422, f"operation {number} of the JSON patch cannot be applied") from error
+    return root[""]
 
 
-def _operate(document: Any, operation: JsonObject) -> Any:
-    steps = _steps(operation["path"])
-    match operation["op"]:
-        case "add":
-            return _add(document, steps, operation["value"])
-        case "remove":
-            return _remove(document, steps)
-        case "replace":
-            _find(document, steps)
-            return _put(document, steps, operation["value"])
-        case "test":
-            if _find(document, steps) != operation["value"]:
-                raise ValueError("test failed")
-            return document
-        case "move" | "copy" as verb:
-            source = _steps(operation["from"])
-            value = _find(document, source)
-            if verb == "move":
-                document = _remove(document, source)
-            return _add(document, steps, value)
-        case other:
-            raise ValueError(f"unexpected kind: {other}")
-
-
-def _steps(pointer: str) -> list[str]:
-    return [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
-
-
-def _find(document: Any, steps: list[str]) -> Any:
-    for step in steps:
-        document = document[int(step)] if isinstance(document, list) else document[step]
-    return document
-
-
-def _add(document: Any, steps: list[str], value: Any) -> Any:
-    if not steps:
-        return value
-    parent = _find(document, steps[:-1])
+def _operate(root: JsonObject, operation: JsonObject) -> None:
+    verb = operation["op"]
+    steps = [step.replace("~1", "/").replace("~0", "~") for step in operation["path"].split("/")]
+    parent: Any = root
+    for step in steps[:-1]:
+        parent = parent[int(step) if isinstance(parent, list) else step]
+    last: Any = steps[-1]
     if isinstance(parent, list):
-        position = len(parent) if steps[-1] == "-" else int(steps[-1])
-        if position > len(parent):
-            raise IndexError("index out of bounds")
-        parent.insert(position, value)
-    else:
-        parent[steps[-1]] = value
-    return document
-
-
-def _put(document: Any, steps: list[str], value: Any) -> Any:
-    if not steps:
-        return value
-    parent = _find(document, steps[:-1])
-    parent[int(steps[-1]) if isinstance(parent, list) else steps[-1]] = value
-    return document
-
-
-def _remove(document: Any, steps: list[str]) -> Any:
-    parent = _find(document, steps[:-1])
-    del parent[int(steps[-1]) if isinstance(parent, list) else steps[-1]]
-    return document
+        last = len(parent) if last == "-" else int(last)
+        if not 0 <= last <= len(parent):
+            raise IndexError(last)
+    match verb:
+        case "add" if isinstance(parent, list):
+            parent.insert(last, operation["value"])
+        case "add":
+            parent[last] = operation["value"]
+        case "remove":
+            del parent[last]
+        case "replace":
+            parent[last]
+            parent[last] = operation["value"]
+        case "test" if parent[last] != operation["value"]:
+            raise ValueError("test failed")
+        case "test":
+            pass
+        case _:
+            raise ValueError(f"{verb} is not a supported operation")

@@ -1,14 +1,15 @@
 """Objects, their revisions and their history: what etcd and the watch cache are to a real server.
 
-Laws: the encoded bytes of an object are its truth and are made once for each revision; one counter gives every
-revision; history is bounded and what fell out of it answers 410; lists are ordered by namespace and name.
+Invariants:
+- The encoded bytes of an object are its truth; they are made once for each revision.
+- One counter gives every revision; lists are ordered by namespace and name.
+- History is bounded; a watch from a revision that fell out of it gets 410.
 """
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Protocol
 
 from sortedcontainers import SortedDict
 
@@ -43,7 +44,7 @@ class Entry:
 
 
 def is_going(entry: Entry) -> bool:
-    """Say whether an object was asked to go; bytes that do not mention it are not decoded."""
+    """Say whether an object is being deleted; bytes that do not mention it are not decoded."""
     return b'"deletionTimestamp"' in entry.raw and bool(entry.decoded()["metadata"].get("deletionTimestamp"))
 
 
@@ -61,11 +62,14 @@ class StoreEvent:
         return self.entry.revision
 
     def before(self) -> Entry:
-        """Return the state before the write, at the revision of the write, as a watch that loses it shows it."""
-        previous = self.previous or self.entry
-        obj = previous.decoded()
-        obj["metadata"]["resourceVersion"] = str(self.revision)
-        return replace(previous, revision=self.revision, raw=encode(obj))
+        """Return the state before the write at the write's revision, as a watch that loses the object shows it."""
+        return _at_revision(self.previous or self.entry, self.revision)
+
+
+def _at_revision(entry: Entry, revision: int) -> Entry:
+    obj = entry.decoded()
+    obj["metadata"]["resourceVersion"] = str(revision)
+    return replace(entry, revision=revision, raw=encode(obj))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,23 +79,6 @@ class Snapshot:
     revision: int
     entries: list[Entry]
     expires_at: float
-
-
-class Watcher(Protocol):
-    """Who is told of writes."""
-
-    def wake(self) -> None:
-        """Learn that something was written."""
-        ...
-
-    def close(self) -> None:
-        """End."""
-        ...
-
-
-def object_key(namespace: str, name: str) -> str:
-    """Return the key of an object inside its collection."""
-    return f"{namespace}/{name}"
 
 
 class Collection:
@@ -106,14 +93,15 @@ class Collection:
         self.history: list[StoreEvent] = []
         self.history_start = 0
         self.floor_revision = store.revision
-        self.watchers: dict[int, Watcher] = {}
+        self.watchers: dict[int, tuple[Callable[[], None], Callable[[], None]]] = {}
+        """By identity, how each watch is woken after a write and how it is ended."""
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def get(self, namespace: str, name: str) -> Entry | None:
         """Return the latest revision of an object."""
-        return self._entries.get(object_key(namespace, name))
+        return self._entries.get(f"{namespace}/{name}")
 
     def in_order(self, namespace: str | None = None) -> Iterator[Entry]:
         """Give the objects of one namespace, or of all, by namespace and name."""
@@ -132,20 +120,11 @@ class Collection:
         revision = self._store.next_revision()
         metadata["resourceVersion"] = str(revision)
         namespace, name = metadata.get("namespace", ""), metadata["name"]
-        key = object_key(namespace, name)
+        key = f"{namespace}/{name}"
         previous = self._entries.get(key)
-        owners = metadata.get("ownerReferences") or ()
-        entry = Entry(
-            key,
-            namespace,
-            name,
-            metadata["uid"],
-            revision,
-            encode(obj),
-            metadata.get("labels") or {},
-            self._fields_of(obj),
-            tuple(owner["uid"] for owner in owners),
-        )
+        owners = tuple(owner["uid"] for owner in metadata.get("ownerReferences") or ())
+        fields, labels = self._fields_of(obj), metadata.get("labels") or {}
+        entry = Entry(key, namespace, name, metadata["uid"], revision, encode(obj), labels, fields, owners)
         self._entries[key] = entry
         self._reindex(previous, entry)
         self._record(StoreEvent("MODIFIED" if previous else "ADDED", entry, previous))
@@ -154,10 +133,7 @@ class Collection:
     def remove(self, entry: Entry) -> Entry:
         """Take an object away; returns its last state at the revision of the removal."""
         previous = self._entries.pop(entry.key)
-        obj = entry.decoded()
-        revision = self._store.next_revision()
-        obj["metadata"]["resourceVersion"] = str(revision)
-        last = replace(entry, revision=revision, raw=encode(obj))
+        last = _at_revision(entry, self._store.next_revision())
         self._reindex(previous, None)
         self._record(StoreEvent("DELETED", last, previous))
         return last
@@ -181,27 +157,30 @@ class Collection:
         self.history.append(event)
         limit = self._store.history_events
         if len(self.history) > limit + limit // 4:
-            self._forget_oldest(len(self.history) - limit)
-        for watcher in list(self.watchers.values()):
-            watcher.wake()
+            count = len(self.history) - limit
+            self.floor_revision = self.history[count - 1].revision
+            self.history_start += count
+            del self.history[:count]
+        for wake, _ in list(self.watchers.values()):
+            wake()
         if self._store.on_write is not None:
             self._store.on_write()
 
-    def _forget_oldest(self, count: int) -> None:
-        self.floor_revision = self.history[count - 1].revision
-        self.history_start += count
-        del self.history[:count]
-
     def end_watches(self) -> None:
         """Close every watch."""
-        for watcher in list(self.watchers.values()):
-            watcher.close()
+        for _, close in list(self.watchers.values()):
+            close()
 
     def forget_history(self) -> None:
         """Start anew at the present revision, as the watch cache of a restarted server does."""
         self.history_start += len(self.history)
         self.history.clear()
         self.floor_revision = self._store.revision
+
+    @property
+    def history_end(self) -> int:
+        """The position in history behind the last event."""
+        return self.history_start + len(self.history)
 
     def position_after(self, revision: int) -> int:
         """Return the position in history of the first event after a revision."""
@@ -224,19 +203,13 @@ class Store:
         self.revision += 1
         return self.revision
 
-    def add_collection(self, name: str, fields_of: FieldsOf, index_field: str | None = None) -> Collection:
-        """Make an empty collection."""
-        collection = Collection(self, fields_of, index_field)
-        self.collections[name] = collection
-        return collection
-
     def reindex_owners(self, collection: Collection, previous: Entry | None, entry: Entry | None) -> None:
         """Keep the index from an owner's UID to what it owns."""
         old = previous.owner_uids if previous else ()
         new = entry.owner_uids if entry else ()
         if old == new:
             return
-        for uid in old:
+        for uid in dict.fromkeys(old):
             if previous:
                 self._dependents[uid].pop((id(collection), previous.key))
                 if not self._dependents[uid]:
@@ -246,7 +219,7 @@ class Store:
                 self._dependents.setdefault(uid, {})[(id(collection), entry.key)] = (collection, entry.key)
 
     def dependents(self, uid: str) -> list[tuple[Collection, Entry]]:
-        """Return what names this UID as an owner, in the order it came."""
+        """Return the objects with this UID among their owners, in the order of their creation."""
         found = []
         for collection, key in self._dependents.get(uid, {}).values():
             namespace, _, name = key.partition("/")

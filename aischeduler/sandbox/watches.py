@@ -1,66 +1,20 @@
 """A watch: a place in a collection's history that is read forward.
 
-Laws: a watch holds no events of its own, so a slow reader costs nothing and is closed when history has run past it; an
-event is shown as what it is to this watch's selection (a change of labels can make it ADDED or DELETED); a bookmark is
-given only when everything before it was read.
+Invariants:
+- A watch holds no events, so a slow reader costs nothing; a watch ends when history has run past it.
+- An event is shown as what it is to the watch's selection: a change of labels can make it ADDED or DELETED.
+- A bookmark is given only when everything before it was read.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from aischeduler.sandbox.objects import JsonObject, encode
-from aischeduler.sandbox.selectors import FieldTerm, Requirements, fields_match, labels_match
+from aischeduler.sandbox.selection import Selection
 from aischeduler.sandbox.store import Collection, Entry, Store, StoreEvent
 from aischeduler.sandbox.views import View
 
 BOOKMARK_SECONDS = 60.0
 BOOKMARK_BEFORE_END_SECONDS = 2.0
-INITIAL_EVENTS_END = "k8s.io/initial-events-end"
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """What a list or a watch asks for."""
-
-    namespace: str | None = None
-    labels: Requirements = ()
-    fields: tuple[FieldTerm, ...] = ()
-
-    @property
-    def everything(self) -> bool:
-        """Whether neither labels nor fields narrow it."""
-        return not self.labels and not self.fields
-
-    def matches(self, entry: Entry) -> bool:
-        """Say whether an object is asked for."""
-        if self.namespace is not None and entry.namespace != self.namespace:
-            return False
-        if self.everything:
-            return True
-        if not labels_match(self.labels, entry.labels):
-            return False
-        return all(self._field_holds(term, entry) for term in self.fields)
-
-    @staticmethod
-    def _field_holds(term: FieldTerm, entry: Entry) -> bool:
-        match term.field:
-            case "metadata.name":
-                return (entry.name == term.value) is term.equal
-            case "metadata.namespace":
-                return (entry.namespace == term.value) is term.equal
-            case _:
-                return fields_match((term,), entry.fields)
-
-
-@dataclass(frozen=True, slots=True)
-class WatchPlan:
-    """Where a watch starts and what it wants besides events."""
-
-    position: int
-    initial: tuple[Entry, ...] = ()
-    end_bookmark: bool = False
-    bookmarks: bool = False
-    timeout_seconds: float = 1800.0
 
 
 class WatchStream:
@@ -78,28 +32,18 @@ class WatchStream:
         self.closed = False
         self.on_ready: Callable[[], None] | None = None
 
-    def start(self, plan: WatchPlan, now: float) -> None:
-        """Begin: initial objects first, then history from the plan's position."""
-        self._position = plan.position
-        self._pending = [self._line("ADDED", entry) for entry in plan.initial]
-        if plan.end_bookmark:
-            annotations = {INITIAL_EVENTS_END: "true"}
-            self._pending.append(_event_line("BOOKMARK", self._view.bookmark(self._store.revision, annotations)))
-        self._ends_at = now + plan.timeout_seconds
-        if plan.bookmarks:
-            early = self._ends_at - BOOKMARK_BEFORE_END_SECONDS
-            self._bookmark_at = min(now + BOOKMARK_SECONDS, early) if early > now else float("inf")
-        self._collection.watchers[id(self)] = self
+    def start(self, position: int, initial: tuple[Entry, ...], now: float, ends_at: float, *, bookmarks: bool) -> None:
+        """Begin: initial objects first, then the history from a position."""
+        self._position, self._ends_at = position, ends_at
+        self._pending = [self._line("ADDED", entry) for entry in initial]
+        if bookmarks:
+            self._bookmark_at = self._bookmark_after(now)
+        self._collection.watchers[id(self)] = (self.wake, self.close)
 
     def fail(self, status: JsonObject) -> None:
         """Begin and end with an ERROR event."""
         self._pending = [_event_line("ERROR", encode(status))]
         self._ends_at = float("-inf")
-
-    @property
-    def content_type(self) -> str:
-        """The media type of the stream."""
-        return self._view.content_type
 
     @property
     def next_time(self) -> float:
@@ -123,9 +67,9 @@ class WatchStream:
             line = self._seen(history[index])
             if line is not None:
                 lines.append(line)
-        self._position = self._collection.history_start + len(history)
+        self._position = self._collection.history_end
         if now >= self._bookmark_at:
-            lines.append(_event_line("BOOKMARK", self._view.bookmark(self._store.revision, {})))
+            lines.append(_event_line("BOOKMARK", self._view.bookmark(self._store.revision)))
             self._bookmark_at = self._bookmark_after(now)
         if now >= self._ends_at:
             self.close()

@@ -12,8 +12,8 @@ from aischeduler.kube.known_objects import KnownObjects
 from aischeduler.kube.meta_types import Metadata, Page, PartialObjectMetadata, RawWatchEvent
 from aischeduler.kube.watched_resources import ApiObject, ReflectorCounts, WatchedResource
 from aischeduler.model.events import Event
-from aischeduler.sandbox.apiserver import ApiServer
-from aischeduler.sandbox.protocol import Request
+from aischeduler.sandbox.api_server import ApiServer
+from aischeduler.sandbox.request import Request
 from aischeduler.sandbox.watches import WatchStream
 
 D = TypeVar("D", bound=ApiObject)

@@ -13,10 +13,10 @@ import msgspec
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.kube.backoff import RandomSource
 from aischeduler.kube.pool_crd import pool_crd
-from aischeduler.sandbox.apiserver import ApiServer, Options
+from aischeduler.sandbox.api_server import ApiServer, Options
 from aischeduler.sandbox.controllers.controller_manager import ControllerManager
 from aischeduler.sandbox.controllers.kubelet import KubeletOptions
-from aischeduler.sandbox.protocol import JSON, Response, request
+from aischeduler.sandbox.request import JSON, Response, request
 from aischeduler.sandbox.watches import WatchStream
 from aischeduler.sim.timer_heap import TimerHeap
 from aischeduler.sim.virtual_daemon import Network, VirtualDaemon

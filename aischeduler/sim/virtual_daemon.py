@@ -39,8 +39,8 @@ from aischeduler.model.actions import (
 )
 from aischeduler.model.events import BindRefused, Event, EvictRefused, PoolRead, PoolsListed, Refreshed
 from aischeduler.model.pod import Pod
-from aischeduler.sandbox.apiserver import ApiServer
-from aischeduler.sandbox.protocol import JSON, Request, Response
+from aischeduler.sandbox.api_server import ApiServer
+from aischeduler.sandbox.request import JSON, Request, Response
 from aischeduler.sandbox.watches import WatchStream
 from aischeduler.sim.in_process_reflector import InProcessReflector
 from aischeduler.sim.timer_heap import TimerHeap

@@ -14,7 +14,7 @@ import yaml
 
 from aischeduler import __version__
 from aischeduler.cli.app import kubectl_pool, main
-from aischeduler.sandbox.http import HttpSandbox
+from aischeduler.sandbox.http_server import HttpSandbox
 from tests.cli.test_pools import place
 
 AI_SCHEDULER = (sys.executable, "-m", "aischeduler")

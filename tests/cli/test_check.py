@@ -11,7 +11,7 @@ from aischeduler.cli.app import main
 from aischeduler.cli.demo_cluster import cluster, create
 from aischeduler.kube.client import Client
 from aischeduler.kube.server_access import connect
-from aischeduler.sandbox.http import HttpSandbox
+from aischeduler.sandbox.http_server import HttpSandbox
 
 ROOT = Path(__file__).resolve().parents[2]
 EVERY_NODE = "every node that it selects is also selected by the Pool"

@@ -18,7 +18,7 @@ from aischeduler.cli.demo_progress import JobProgress
 from aischeduler.cli.demo_view import ProgressView, summary
 from aischeduler.kube.client import Client
 from aischeduler.kube.server_access import connect
-from aischeduler.sandbox.http import HttpSandbox
+from aischeduler.sandbox.http_server import HttpSandbox
 
 pytestmark = pytest.mark.whole
 

@@ -27,7 +27,7 @@ from aischeduler.kube.client import Client
 from aischeduler.kube.errors import ApiError, MalformedAnswerError, RefusedError, UnreachableError
 from aischeduler.kube.pool_crd import NOT_INSTALLED
 from aischeduler.kube.server_access import Server, connect
-from aischeduler.sandbox.http import HttpSandbox
+from aischeduler.sandbox.http_server import HttpSandbox
 
 POOLS = (sys.executable, "-m", "aischeduler", "pools")
 MEMBERS = ["name", "nodes", "pods", "pendingPods", "preemption", "borrowing", "sharing"]

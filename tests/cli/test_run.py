@@ -20,7 +20,7 @@ from aischeduler.cli.run import RunOptions, effective_config
 from aischeduler.config.schema import Http, LogFormat, Logging, LogLevel
 from aischeduler.kube.client import Client
 from aischeduler.kube.server_access import connect
-from aischeduler.sandbox.http import HttpSandbox
+from aischeduler.sandbox.http_server import HttpSandbox
 from tests.cli.test_app import assert_told
 from tests.kube.scripted_server import Script, reply, serving, status
 

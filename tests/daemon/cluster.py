@@ -18,7 +18,7 @@ from aischeduler.kube.credentials import CredentialSource
 from aischeduler.kube.pod_writes import STRATEGIC_PATCH
 from aischeduler.kube.pool_crd import pool_crd
 from aischeduler.kube.server_access import Server
-from aischeduler.sandbox.http import HttpSandbox
+from aischeduler.sandbox.http_server import HttpSandbox
 from tests.daemon.between import Between, between
 from tests.kube.scripted_server import Half
 

@@ -10,8 +10,7 @@ import yaml
 
 from aischeduler.kube import pool_crd
 from aischeduler.kube.pool_writes import pool_status
-from aischeduler.sandbox.rules import definition_errors
-from aischeduler.sandbox.structural import errors, prune
+from aischeduler.sandbox.schema import errors, prune
 from tests.build import replace
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.sweep import sweep
@@ -68,7 +67,6 @@ def test_every_rule_has_words_for_people() -> None:
     rules = [rule for _, field in fields("pool", schema()) for rule in field.get("x-kubernetes-validations", ())]
     assert len(rules) > 5
     assert [rule["rule"] for rule in rules if not rule.get("message")] == []
-    assert definition_errors(schema(), "schema") == []
 
 
 def test_rules_of_amounts_are_within_what_the_oldest_api_server_allows() -> None:
@@ -184,3 +182,17 @@ def test_kubectl_shows_which_field_of_a_pool_is_wrong(plane: ControlPlane) -> No
     shown = re.sub(r'Invalid value: ("[^"]*": )?', "", said.stderr)  # the shown values differ between versions
     assert "spec.borrowingPools: a pool cannot borrow from itself" in shown
     assert "spec.lendingLimit[cpu]: must not be below zero" in shown
+
+
+def test_refusals_in_the_reference_are_quoted_as_they_are(plane: ControlPlane) -> None:
+    gpu = {"matchExpressions": [{"key": "gpu", "operator": "In"}]}
+    wrong = [
+        pool_object("speech", borrowingPools=["speech"]),
+        pool_object("vision", lendingLimit={"cpu": "-1"}),
+        pool_object("vision", lendingLimit={"memory": "64 GB"}),
+        pool_object("vision", lendingLimit={"gpu": 8}),
+        pool_object("training", nodeSelector=gpu),
+    ]
+    said = [plane.kubectl("create", "-f", "-", stdin=json.dumps(pool)).stderr.strip() for pool in wrong]
+    text = (ROOT / "docs" / "pools.md").read_text()
+    assert re.findall(r"^The Pool .*$", text, re.MULTILINE) == said

@@ -22,7 +22,7 @@ from aischeduler.kube.server_access import connect
 from aischeduler.model.quantity import parse_milli
 from aischeduler.observability.listener import listen
 from aischeduler.sandbox.controllers.kubelet import KubeletOptions
-from aischeduler.sandbox.http import HttpSandbox
+from aischeduler.sandbox.http_server import HttpSandbox
 from tests.daemon.cluster import ALONE
 from tests.objects import node_object, pod_object, pool_object
 from tests.seeds import random

@@ -4,8 +4,8 @@ from typing import Any
 
 import orjson
 
-from aischeduler.sandbox.apiserver import ApiServer, Options
-from aischeduler.sandbox.protocol import JSON, Response, request
+from aischeduler.sandbox.api_server import ApiServer, Options
+from aischeduler.sandbox.request import JSON, Response, request
 from aischeduler.sandbox.watches import WatchStream
 
 T0 = 1_800_000_000.0

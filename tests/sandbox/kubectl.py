@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from aischeduler.sandbox.controllers.kubelet import KubeletOptions
-from aischeduler.sandbox.http import HttpSandbox
+from aischeduler.sandbox.http_server import HttpSandbox
 from tests.controlplane.absent import leave_out
 from tests.controlplane.binaries import find_binaries
 

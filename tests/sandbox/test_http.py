@@ -5,7 +5,7 @@ import orjson
 import pytest
 import yaml
 
-from aischeduler.sandbox.http import HttpSandbox
+from aischeduler.sandbox.http_server import HttpSandbox
 from tests.sandbox.cluster import a_pod
 
 PODS = "/api/v1/namespaces/default/pods"

@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pytest
 
-import aischeduler.sandbox.apiserver as anchor
+import aischeduler.sandbox.api_server as anchor
 
 PACKAGE = Path(anchor.__file__).parent
 WORLD = {"asyncio", "time", "random", "threading", "socket", "aiohttp", "structlog"}
-SHELLS = {"http.py"}
+SHELLS = {"http_server.py"}
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))

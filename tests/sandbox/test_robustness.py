@@ -9,29 +9,14 @@ import pytest
 from aischeduler.kube.pool_crd import pool_crd
 from aischeduler.sandbox.controllers.controller_manager import ControllerManager
 from aischeduler.sandbox.controllers.kubelet import KubeletOptions
-from aischeduler.sandbox.protocol import Request, Response, request
+from aischeduler.sandbox.request import Request, Response, request
 from tests.build import replace
 from tests.sandbox.cluster import PODS, Cluster
 
-JUNK: tuple[Any, ...] = (
-    None,
-    True,
-    -1,
-    1.5,
-    2**70,
-    "",
-    "x\ny",
-    "1.5.3",
-    [],
-    [1],
-    [None],
-    {},
-    {"": None},
-    {"a": {"b": []}},
-)
+JUNK: tuple[Any, ...] = (None, True, -1, 2**62, "", "x\ny", [None], {"": None}, {"a": {"b": []}})
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
-APPLY = "application/apply-patch+yaml"
+JSON_PATCH = "application/json-patch+json"
 POOLS = "/apis/resource.aibee.cn/v1alpha1/pools"
 DEFINITION = "pools.resource.aibee.cn"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
@@ -75,12 +60,6 @@ SCHEMA = {
                 "tags": {"type": "object", "additionalProperties": {"type": "integer", "minimum": 1}},
                 "amount": {"x-kubernetes-int-or-string": True, "maxLength": 9},
             },
-            "x-kubernetes-validations": [
-                {"rule": "!has(self.parts) || self.parts.all(one, size(one) > 0)", "fieldPath": ".parts"},
-                {"rule": "isQuantity(self.amount) && quantity(self.amount).isLessThan(quantity('5'))", "message": "m"},
-                {"rule": "oldSelf.hasValue() || self.tags['a'] / self.tags.b > 1", "optionalOldSelf": True},
-                {"rule": "self.disableSharing || self.nodeSelector == oldSelf.nodeSelector"},
-            ],
         },
     },
 }
@@ -89,9 +68,8 @@ VERSION = {
     "served": True,
     "storage": True,
     "schema": {"openAPIV3Schema": SCHEMA},
-    "subresources": {"status": {}, "scale": {"specReplicasPath": ".spec.a", "statusReplicasPath": ".status.a"}},
+    "subresources": {"status": {}},
     "additionalPrinterColumns": [{"name": "A", "type": "string", "jsonPath": ".spec.parts[0]"}],
-    "selectableFields": [{"jsonPath": ".spec.disableSharing"}],
 }
 OBJECTS: dict[str, tuple[str, Any]] = {
     "pod": (
@@ -154,13 +132,6 @@ def with_junk(document: Any, path: tuple[Any, ...], junk: Any) -> Any:
     return copied
 
 
-def encoded(document: Any) -> bytes:
-    try:
-        return orjson.dumps(document)
-    except TypeError:
-        return orjson.dumps(document, default=str).replace(str(2**70).encode(), b"0")
-
-
 @pytest.mark.parametrize("kind", sorted(OBJECTS))
 def test_junk_anywhere_is_answered_and_controllers_live_with_what_was_taken(kind: str) -> None:
     collection, body = OBJECTS[kind]
@@ -172,18 +143,17 @@ def test_junk_anywhere_is_answered_and_controllers_live_with_what_was_taken(kind
     controllers = ControllerManager(cluster.server, KubeletOptions(0, 0))
     for number, path in enumerate(places(document)):
         for junk in JUNK:
-            changed = with_junk(document, path, junk if junk != 2**70 else 2**62)
+            changed = with_junk(document, path, junk)
             name = f"x{number}" if kind != "definition" else DEFINITION
             if path[0] != "metadata":
                 changed["metadata"] = {**METADATA, "name": name}
-            raw = encoded(changed)
+            raw = orjson.dumps(changed)
             one = f"{collection}/{name}"
             for method, url, content_type in (
                 ("POST", collection, "application/json"),
                 ("PUT", f"{one}/status", "application/json"),
                 ("PATCH", one, MERGE),
                 ("PATCH", f"{one}/status", STRATEGIC),
-                ("PATCH", f"{one}?fieldManager=m", APPLY),
                 ("POST", POOLS, "application/json"),
                 ("GET", POOLS, "application/json"),
                 ("POST", f"{one}/eviction", "application/json"),
@@ -204,3 +174,26 @@ def test_junk_anywhere_is_answered_and_controllers_live_with_what_was_taken(kind
     table = cluster.server.handle(Request("GET", collection, accept=TABLE), cluster.now)
     assert isinstance(table, Response)
     assert table.status in {200, 404}
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body"),
+    [
+        ("application/json", b"[" * 900 + b"]" * 900),
+        ("application/json", b'{"a":' * 900 + b"1" + b"}" * 900),
+        ("application/json", b"\xff"),
+        ("", b"{}"),
+        (MERGE, b'{"metadata":{"annotations":' + b'{"a":' * 900 + b"1" + b"}" * 902),
+        (STRATEGIC, b'{"status":{"conditions":[7,{"type":[]},{"$patch":"delete"}]}}'),
+        (STRATEGIC, b'{"$retainKeys":7,"$deleteFromPrimitiveList/x":[1],"$setElementOrder/y":null}'),
+        (JSON_PATCH, b'[{"op":"add","path":"/metadata/labels/a/b/c","value":1}]'),
+        (JSON_PATCH, b'[{"op":7},{},null]'),
+        (JSON_PATCH, b'[{"op":"add","path":"","value":7}]'),
+    ],
+)
+def test_body_of_any_form_is_answered(content_type: str, body: bytes) -> None:
+    cluster = Cluster()
+    cluster.add_pod("x")
+    for method, url in (("POST", PODS), ("PUT", f"{PODS}/x"), ("PATCH", f"{PODS}/x"), ("DELETE", f"{PODS}/x")):
+        answer = cluster.call(method, url, body, content_type)
+        assert answer.status in {200, 400, 404, 413, 415, 422}, (method, answer)

@@ -5,8 +5,8 @@ from aischeduler.kube.api_types import NodeDocument
 from aischeduler.kube.meta_types import Metadata
 from aischeduler.kube.watched_resources import nodes
 from aischeduler.model.events import Event, NodeGone, NodeSeen
-from aischeduler.sandbox.apiserver import ApiServer
-from aischeduler.sandbox.protocol import Response, request
+from aischeduler.sandbox.api_server import ApiServer
+from aischeduler.sandbox.request import Response, request
 from aischeduler.sim.in_process_reflector import InProcessReflector
 from tests.objects import node_object
 

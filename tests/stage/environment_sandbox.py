@@ -22,7 +22,7 @@ from aischeduler.kube.backoff import Timing
 from aischeduler.kube.pool_crd import pool_crd
 from aischeduler.kube.server_access import Server
 from aischeduler.sandbox.controllers.kubelet import KubeletOptions
-from aischeduler.sandbox.http import HttpSandbox
+from aischeduler.sandbox.http_server import HttpSandbox
 from tests.stage.environment import BUSY, RealTime
 from tests.worlds.over_http import HttpStream, HttpTransport
 from tests.worlds.world import Answer, Call, encode

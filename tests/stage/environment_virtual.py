@@ -9,7 +9,7 @@ from aischeduler.config.schema import Config, EvictionWay
 from aischeduler.engine.profile import default_profile
 from aischeduler.model.names import SCHEDULER_NAME
 from aischeduler.sandbox.controllers.kubelet import KubeletOptions
-from aischeduler.sandbox.protocol import Request, request
+from aischeduler.sandbox.request import Request, request
 from aischeduler.sandbox.watches import WatchStream
 from aischeduler.sim.virtual_cluster import VirtualCluster
 from aischeduler.sim.virtual_daemon import Network, VirtualDaemon
@@ -47,7 +47,7 @@ class VirtualEnvironment:
     def request(self, call: Call) -> Answer:
         answer = self._cluster.server.handle(_request(call), self._cluster.now)
         assert not isinstance(answer, WatchStream), call.url
-        return Answer(answer.status, json.loads(answer.body), answer.warnings)
+        return Answer(answer.status, json.loads(answer.body))
 
     def watch(self, url: str) -> "VirtualStream":
         answer = self._cluster.server.handle(_request(Call("GET", url)), self._cluster.now)

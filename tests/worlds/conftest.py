@@ -1,15 +1,16 @@
-"""One suite, three worlds: each scenario gets `world` and cannot tell which it is."""
+"""One suite, two worlds: each scenario gets `world` and cannot tell which it is.
 
-import asyncio
+The sandbox over HTTP runs the same server code as the virtual world; what its transport adds is in
+`tests/sandbox/test_http.py`.
+"""
+
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from itertools import count
-from threading import Thread
 
 import pytest
 
 from aischeduler.kube.pool_crd import pool_crd
-from aischeduler.sandbox.http import HttpSandbox
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.sweep import sweep
 from tests.worlds.over_http import HttpTransport
@@ -18,24 +19,17 @@ from tests.worlds.world import Call, Transport, World, condition, encode
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
-WORLDS = [
-    "virtual",
-    pytest.param("sandbox", marks=pytest.mark.whole),
-    pytest.param("real", marks=pytest.mark.real),
-]
+WORLDS = ["virtual", pytest.param("real", marks=pytest.mark.real)]
 
 _numbers = count(1)
 
 
 @pytest.fixture(scope="package", params=WORLDS)
 def transport(request: pytest.FixtureRequest) -> Iterator[Transport]:
-    """The way to one of the three, with Pools served."""
+    """The way to one of the two, with Pools served."""
     match request.param:
         case "virtual":
             yield with_pools(VirtualTransport())
-        case "sandbox":
-            with sandbox_in_a_thread() as sandbox_transport:
-                yield with_pools(sandbox_transport)
         case _:
             plane: ControlPlane = request.getfixturevalue("control_plane")
             with closing(HttpTransport(plane.url, lambda: plane.restart("kube-apiserver"), plane.tls)) as real:
@@ -61,24 +55,3 @@ def with_pools(transport: Transport) -> Transport:
     world.until(lambda: condition(world.send(Call("GET", crd)).body, "Established").get("status") == "True")
     world.until(lambda: world.listed("Pool").status == 200)
     return transport
-
-
-@contextmanager
-def sandbox_in_a_thread() -> Iterator[HttpTransport]:
-    """The sandbox's HTTP server on an event loop of its own."""
-    loop = asyncio.new_event_loop()
-    thread = Thread(target=loop.run_forever, daemon=True)
-    thread.start()
-    sandbox = HttpSandbox()
-
-    async def restart() -> None:
-        sandbox.restart()
-
-    asyncio.run_coroutine_threadsafe(sandbox.start(), loop).result()
-    transport = HttpTransport(sandbox.url, lambda: asyncio.run_coroutine_threadsafe(restart(), loop).result())
-    yield transport
-    transport.close()
-    asyncio.run_coroutine_threadsafe(sandbox.stop(), loop).result()
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    loop.close()

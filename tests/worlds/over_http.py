@@ -5,7 +5,6 @@ Laws: one connection for requests, one and a thread for each watch; after a rest
 
 import http.client
 import json
-import re
 import socket
 import ssl
 import time
@@ -35,9 +34,7 @@ class HttpTransport:
         self._connection.request(call.method, call.url, call.body or None, headers)
         response = self._connection.getresponse()
         raw = response.read()
-        warnings = response.headers.get_all("Warning") or []
-        texts = tuple(re.sub(r'^299 - "(.*)"$', r"\1", one).replace('\\"', '"') for one in warnings)
-        return Answer(response.status, _decode(raw), texts, int(response.headers.get("Retry-After") or 0))
+        return Answer(response.status, _decode(raw), int(response.headers.get("Retry-After") or 0))
 
     def watch(self, url: str) -> "HttpStream":
         return HttpStream(self._connect(), url)

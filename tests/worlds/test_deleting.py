@@ -98,14 +98,6 @@ def test_finalizer_keeps_an_object_until_it_is_removed(world: World) -> None:
     assert world.try_get("Pod", "a").status == 404
 
 
-def test_collection_is_deleted_as_far_as_it_is_selected(world: World) -> None:
-    for name, tier in (("a", "gold"), ("b", "gold"), ("c", "tin")):
-        world.create(pod_object(name, namespace=world.namespace, labels={"tier": tier}))
-    answer = world.send(Call("DELETE", world.url("Pod", labelSelector="tier=gold")))
-    assert (answer.status, answer.body["kind"]) == (200, "PodList")
-    assert world.names("Pod") == ["c"]
-
-
 def test_namespace_takes_its_objects_with_it_and_nothing_new(world: World) -> None:
     name = world.named("doomed")
     world.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})

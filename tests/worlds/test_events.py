@@ -55,19 +55,6 @@ def test_event_without_a_time_is_refused(world: World) -> None:
     assert answer.message.startswith('Event "a.1" is invalid: ')
 
 
-def test_event_without_a_reporter_is_refused(world: World) -> None:
-    document = an_event(world)
-    document["reportingController"] = ""
-    answer = world.try_create(document)
-    assert (answer.status, answer.reason) == (422, "Invalid")
-    assert "reportingController" in answer.cause_fields
-
-
-def test_event_of_another_type_is_refused(world: World) -> None:
-    answer = world.try_create(an_event(world) | {"type": "Alarm"})
-    assert (answer.status, answer.cause_fields) == (422, ["type"])
-
-
 def test_event_with_a_longer_note_than_1024_bytes_is_refused(world: World) -> None:
     answer = world.try_create(an_event(world, note="x" * 1025))
     assert (answer.status, answer.cause_fields) == (422, ["message"])

@@ -1,9 +1,9 @@
-"""The four kinds of patch."""
+"""JSON patch, merge patch and strategic merge patch."""
 
 import pytest
 
 from tests.objects import node_object, pod_object, pool_object
-from tests.worlds.world import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Call, World, encode
+from tests.worlds.world import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, World
 
 TAINT = {"key": "dedicated", "value": "a", "effect": "NoSchedule"}
 
@@ -117,14 +117,6 @@ def test_patch_may_not_give_an_object_another_identity(world: World, kind: str) 
     assert {*answer.cause_fields} == {"metadata.uid"}
 
 
-def test_what_a_strategic_patch_adds_to_a_list_stands_in_front(world: World) -> None:
-    world.create(pod_object("a", namespace=world.namespace))
-    for kinds in (["A"], ["B"], ["C", "A"]):
-        conditions = [{"type": kind, "status": "True"} for kind in kinds]
-        world.patch(world.url("Pod", "a", "status"), {"status": {"conditions": conditions}}, STRATEGIC_PATCH)
-    assert [one["type"] for one in world.get("Pod", "a")["status"]["conditions"]] == ["C", "B", "A"]
-
-
 def test_patch_of_an_unknown_kind_is_refused(world: World) -> None:
     world.create(pod_object("a", namespace=world.namespace))
     answer = world.try_patch(world.url("Pod", "a"), {}, "application/unheard-of+json")
@@ -140,19 +132,3 @@ def test_patch_that_is_no_json_is_refused(world: World, content_type: str) -> No
     world.create(pod_object("a", namespace=world.namespace))
     answer = world.try_patch(world.url("Pod", "a"), b"{", content_type)
     assert (answer.status, answer.reason) == (400, "BadRequest")
-
-
-def apply(world: World, document: dict[str, object], field_manager: str, **query: str) -> tuple[int, dict[str, object]]:
-    url = world.url(str(document["kind"]), "a", fieldManager=field_manager, **query)
-    answer = world.send(Call("PATCH", url, encode(document), APPLY_PATCH))
-    return answer.status, answer.body
-
-
-def config_map(**data: str) -> dict[str, object]:
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data}
-
-
-def test_apply_makes_an_object_and_then_changes_it(world: World) -> None:
-    assert apply(world, config_map(x="1", y="2"), "one")[0] == 201
-    status, changed = apply(world, config_map(x="3"), "one")
-    assert (status, changed["data"]) == (200, {"x": "3"})

@@ -100,7 +100,8 @@ def test_status_of_a_pool_that_breaks_its_schema_is_refused(world: World) -> Non
     world.create(pool_object(name))
     broken = {key: value for key, value in ACCEPTED.items() if key != "reason"}
     answer = world.try_patch(world.url("Pool", name, "status"), {"status": {"conditions": [broken]}})
-    assert (answer.status, answer.cause_fields) == (422, ["status.conditions[0].reason", "<nil>"])
+    assert answer.status == 422
+    assert "status.conditions[0].reason" in answer.cause_fields
 
 
 def test_stale_status_of_a_pool_is_a_conflict(world: World) -> None:

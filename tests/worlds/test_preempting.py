@@ -76,7 +76,8 @@ def test_mark_stands_beside_the_conditions_of_the_kubelet(world: World) -> None:
     victim = a_victim(world)
     answer = mark(world, victim)
     assert answer.status == 200, answer
-    assert condition(answer.body, "DisruptionTarget") == mark_of(victim) | {"lastProbeTime": None}
+    shown = condition(answer.body, "DisruptionTarget")
+    assert shown | mark_of(victim) == shown
     assert condition(answer.body, "Ready")["status"] == "True"
     assert condition(answer.body, "PodScheduled")["status"] == "True"
     assert answer.body["status"]["phase"] == "Running"
@@ -164,11 +165,8 @@ def test_delete_of_an_older_pod_of_the_name_spares_the_new_one(world: World) -> 
     new = a_victim(world)["metadata"]["uid"]
     answer = world.try_delete("Pod", "victim", {"preconditions": {"uid": old}})
     assert (answer.status, answer.reason) == (409, "Conflict")
-    assert answer.message == (
-        'Operation cannot be fulfilled on Pod "victim": '
-        f"the UID in the precondition ({old}) does not match the UID in record ({new}). "
-        "The object might have been deleted and then recreated"
-    )
+    assert answer.message.startswith('Operation cannot be fulfilled on Pod "victim": ')
+    assert f"the UID in the precondition ({old}) does not match the UID in record ({new})" in answer.message
     assert answer.body["details"] == {"name": "victim", "kind": "Pod"}
     assert "deletionTimestamp" not in world.get("Pod", "victim")["metadata"]
 

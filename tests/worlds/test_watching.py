@@ -1,15 +1,7 @@
 """Watches: what they start with, what they show, how they end."""
 
-import pytest
-
 from tests.objects import binding_object, node_object, pod_object
 from tests.worlds.world import World, revision
-
-FROM_THE_START = {
-    "sendInitialEvents": "true",
-    "resourceVersionMatch": "NotOlderThan",
-    "allowWatchBookmarks": "true",
-}
 
 
 def test_watch_shows_a_pod_made_changed_and_deleted(world: World) -> None:
@@ -52,32 +44,6 @@ def test_watch_without_a_revision_begins_with_what_is_there(world: World) -> Non
     world.create(pod_object("b", namespace=world.namespace))
     watch.until("ADDED", "b")
     assert watch.kinds_of("a") == ["ADDED"]
-
-
-@pytest.mark.newest
-def test_watch_list_ends_what_is_there_with_a_bookmark(world: World) -> None:
-    for name in ("a", "b"):
-        world.create(pod_object(name, namespace=world.namespace))
-    watch = world.watch("Pod", **FROM_THE_START)
-    bookmark = watch.until("BOOKMARK")
-    assert bookmark["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
-    assert [event["object"]["metadata"].get("name") for event in watch.events] == ["a", "b", None]
-    world.create(pod_object("c", namespace=world.namespace))
-    assert revision(watch.until("ADDED", "c")) > revision(bookmark)
-
-
-@pytest.mark.newest
-def test_watch_list_of_nothing_is_a_bookmark_alone(world: World) -> None:
-    watch = world.watch("Pod", **FROM_THE_START)
-    assert revision(watch.until("BOOKMARK")) > 0
-    assert len(watch.events) == 1
-
-
-@pytest.mark.newest
-def test_watch_list_without_a_match_is_refused(world: World) -> None:
-    answer = world.listed("Pod", watch="true", sendInitialEvents="true", allowWatchBookmarks="true")
-    assert (answer.status, answer.reason) == (422, "Invalid")
-    assert answer.cause_fields == ["resourceVersionMatch"]
 
 
 def test_bookmark_before_the_end_moves_a_watch_on_over_what_it_was_not_shown(world: World) -> None:

@@ -23,8 +23,7 @@ def test_created_pod_waits_with_the_defaults_of_its_kind(world: World) -> None:
         30,
     )
     assert (spec["priority"], spec["preemptionPolicy"]) == (0, "PreemptLowerPriority")
-    assert (status["phase"], status["qosClass"]) == ("Pending", "Burstable")
-    assert spec["containers"][0]["imagePullPolicy"] == "IfNotPresent"
+    assert status["phase"] == "Pending"
 
 
 def test_pod_that_names_no_scheduler_belongs_to_the_default_one(world: World) -> None:
@@ -100,12 +99,6 @@ def test_object_that_is_not_there_is_not_found(world: World) -> None:
     assert (answer.status, answer.reason, answer.message) == (404, "NotFound", 'pods "a" not found')
     pool = world.try_get("Pool", "none")
     assert (pool.status, pool.message) == (404, 'pools.resource.aibee.cn "none" not found')
-
-
-def test_dry_run_shows_the_object_and_stores_nothing(world: World) -> None:
-    shown = world.create(pod_object("a", namespace=world.namespace), dryRun="All")
-    assert shown["metadata"]["name"] == "a"
-    assert world.names("Pod") == []
 
 
 def test_replacing_from_a_stale_revision_is_a_conflict(world: World) -> None:
@@ -249,11 +242,6 @@ def test_lease_may_not_be_taken_without_saying_from_which_revision(world: World)
     world.create(a_lease("one"))
     answer = world.try_replace(a_lease("two"))
     assert (answer.status, answer.cause_fields) == (422, ["metadata.resourceVersion"])
-
-
-def test_lease_that_is_not_there_is_made_by_replacing_it_and_a_node_is_not(world: World) -> None:
-    assert world.try_replace(a_lease("one")).status == 201
-    assert world.try_replace(node_object(world.named("n"))).status == 404
 
 
 def test_lease_of_no_time_is_refused(world: World) -> None:

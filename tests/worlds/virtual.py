@@ -2,9 +2,9 @@
 
 import json
 
-from aischeduler.sandbox.apiserver import ApiServer
+from aischeduler.sandbox.api_server import ApiServer
 from aischeduler.sandbox.controllers.controller_manager import ControllerManager
-from aischeduler.sandbox.protocol import Request, request
+from aischeduler.sandbox.request import Request, request
 from aischeduler.sandbox.watches import WatchStream
 from tests.worlds.world import SETTLE_SECONDS, Answer, Call, Json
 
@@ -23,7 +23,7 @@ class VirtualTransport:
     def request(self, call: Call) -> Answer:
         answer = self._server.handle(_request(call), self.now)
         assert not isinstance(answer, WatchStream), call.url
-        return Answer(answer.status, json.loads(answer.body), answer.warnings, answer.retry_after_seconds)
+        return Answer(answer.status, json.loads(answer.body), answer.retry_after_seconds)
 
     def watch(self, url: str) -> "VirtualStream":
         answer = self._server.handle(_request(Call("GET", url)), self.now)

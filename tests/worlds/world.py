@@ -20,9 +20,7 @@ JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
-APPLY_PATCH = "application/apply-patch+yaml"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
-METADATA_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 
 PATIENCE_SECONDS = 30.0
 """How long a scenario waits for what must come."""
@@ -50,11 +48,10 @@ CLUSTER_SCOPED = ("Namespace", "Node", "PersistentVolume", "Pool", "PriorityClas
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back: the HTTP status, the document, the texts of Warning headers, and of Retry-After its number."""
+    """What came back: the HTTP status, the document, and of Retry-After its number."""
 
     status: int
     body: Json
-    warnings: tuple[str, ...] = ()
     retry_after_seconds: int = 0
 
     @property

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from aischeduler.sandbox.apiserver import ApiServer
+from aischeduler.sandbox.api_server import ApiServer
 from aischeduler.sandbox.controllers.disruption_controller import DisruptionController
 from aischeduler.sandbox.controllers.garbage_collector import (
     GarbageCollector,

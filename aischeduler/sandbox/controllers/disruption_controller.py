@@ -3,11 +3,11 @@
 Unlike the real controller it takes the number of pods that exist as the number expected: no workload has a scale here.
 """
 
-from aischeduler.sandbox.apiserver import ApiServer
+from aischeduler.sandbox.api_resources import CollectionName
+from aischeduler.sandbox.api_server import ApiServer
 from aischeduler.sandbox.controllers.informer import Informer, send
-from aischeduler.sandbox.kinds import Place
 from aischeduler.sandbox.objects import JsonObject, is_true, set_condition
-from aischeduler.sandbox.selectors import labels_match, selector_requirements
+from aischeduler.sandbox.selection import labels_match, selector_requirements
 from aischeduler.sandbox.store import Entry
 
 
@@ -16,8 +16,8 @@ class DisruptionController:
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server
-        self._budgets = server.cluster.store.collections[Place.BUDGETS]
-        self._pods = server.cluster.store.collections[Place.PODS]
+        self._budgets = server.cluster.store.collections[CollectionName.BUDGETS]
+        self._pods = server.cluster.store.collections[CollectionName.PODS]
         self._informers = (Informer(self._budgets), Informer(self._pods))
 
     def step(self, now: float) -> float | None:

@@ -1,9 +1,9 @@
 """The controllers that delete: objects whose owner is gone, the content of namespaces, pods of missing nodes."""
 
-from aischeduler.sandbox.apiserver import ApiServer
+from aischeduler.sandbox.api_resources import CollectionName, Resource
+from aischeduler.sandbox.api_server import ApiServer
 from aischeduler.sandbox.controllers.informer import Informer, delete_pod, earliest, send
 from aischeduler.sandbox.deleting import FOREGROUND, ORPHAN
-from aischeduler.sandbox.kinds import Place, Resource
 from aischeduler.sandbox.objects import JsonObject
 from aischeduler.sandbox.store import Collection, Entry, is_going
 
@@ -12,7 +12,7 @@ POD_QUARANTINE_SECONDS = 40.0
 
 def _resources(server: ApiServer) -> dict[str, Resource]:
     """Return one served resource for each collection, by the collection's name."""
-    return {resource.collection: resource for resource in reversed(list(server.cluster.kinds.all()))}
+    return {resource.collection: resource for resource in reversed(list(server.cluster.resources.all()))}
 
 
 def _path(resource: Resource, entry: Entry) -> str:
@@ -94,7 +94,7 @@ class NamespaceController:
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server
-        self._namespaces = server.cluster.store.collections[Place.NAMESPACES]
+        self._namespaces = server.cluster.store.collections[CollectionName.NAMESPACES]
         self._informer = Informer(self._namespaces)
         self._terminating: dict[str, None] = {}
 
@@ -129,8 +129,8 @@ class PodGarbageCollector:
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server
-        self._pods = server.cluster.store.collections[Place.PODS]
-        self._nodes = server.cluster.store.collections[Place.NODES]
+        self._pods = server.cluster.store.collections[CollectionName.PODS]
+        self._nodes = server.cluster.store.collections[CollectionName.NODES]
         self._informers = (Informer(self._pods), Informer(self._nodes))
         self._due: dict[str, float] = {}
 

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from aischeduler.sandbox.apiserver import ApiServer
+from aischeduler.sandbox.api_server import ApiServer
 from aischeduler.sandbox.objects import JsonObject, encode
-from aischeduler.sandbox.protocol import Request, Response
+from aischeduler.sandbox.request import Request, Response
 from aischeduler.sandbox.store import Collection, Entry, StoreEvent
 from aischeduler.sandbox.watches import WatchStream
 

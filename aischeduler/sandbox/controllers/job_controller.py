@@ -10,12 +10,12 @@ from itertools import islice
 
 import orjson
 
-from aischeduler.sandbox.apiserver import ApiServer
+from aischeduler.sandbox.api_resources import CollectionName
+from aischeduler.sandbox.api_server import ApiServer
 from aischeduler.sandbox.controllers.informer import Informer, delete_pod, earliest, send
-from aischeduler.sandbox.jobs import JOB_NAME
-from aischeduler.sandbox.kinds import Place
 from aischeduler.sandbox.objects import JsonObject, copy_object, encode, is_true, seconds, set_condition, timestamp
 from aischeduler.sandbox.store import Entry, is_going
+from aischeduler.sandbox.strategies import JOB_NAME
 
 BACKOFF_SECONDS = 1.0
 CREATIONS_PER_STEP = 100
@@ -44,8 +44,8 @@ class JobController:
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server
-        self._jobs = server.cluster.store.collections[Place.JOBS]
-        self._pods = server.cluster.store.collections[Place.PODS]
+        self._jobs = server.cluster.store.collections[CollectionName.JOBS]
+        self._pods = server.cluster.store.collections[CollectionName.PODS]
         self._job_informer = Informer(self._jobs)
         self._pod_informer = Informer(self._pods)
         self._ended: dict[str, _EndedPods] = {}

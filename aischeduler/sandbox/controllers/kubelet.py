@@ -9,9 +9,9 @@ Invariants:
 import heapq
 from dataclasses import dataclass
 
-from aischeduler.sandbox.apiserver import ApiServer
+from aischeduler.sandbox.api_resources import CollectionName
+from aischeduler.sandbox.api_server import ApiServer
 from aischeduler.sandbox.controllers.informer import Informer, delete_pod
-from aischeduler.sandbox.kinds import Place
 from aischeduler.sandbox.objects import JsonObject, set_condition, timestamp
 from aischeduler.sandbox.store import Entry, is_going
 
@@ -46,8 +46,8 @@ class Kubelet:
     def __init__(self, server: ApiServer, options: KubeletOptions) -> None:
         self._server = server
         self._options = options
-        self._pods = server.cluster.store.collections[Place.PODS]
-        self._nodes = server.cluster.store.collections[Place.NODES]
+        self._pods = server.cluster.store.collections[CollectionName.PODS]
+        self._nodes = server.cluster.store.collections[CollectionName.NODES]
         self._pod_informer = Informer(self._pods)
         self._node_informer = Informer(self._nodes)
         self._changes: list[_Change] = []

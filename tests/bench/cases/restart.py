@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from aischeduler.sandbox.kubeconfig import kubeconfig
+from aischeduler.sandbox.http_server import kubeconfig
 from tests.bench.arena import PEER, Arena, full_arena, wait_for_bound
 from tests.bench.documents import CLASSES_MAX
 from tests.bench.processes import compile_ours, cpu_of, peak_bytes, program, wait_quiet, with_all_events

@@ -1,7 +1,6 @@
-"""The API server behind a socket: plain HTTP on loopback, real time, and the stand-ins that run the cluster.
+"""The API server behind a socket: plain HTTP on loopback, real time, and the controllers that run the cluster.
 
-Laws: this shell translates and waits; what is answered is decided in `apiserver.py`; nothing it started outlives
-`stop`.
+Invariant: this shell translates and waits; `api_server` decides what is answered; no task outlives `stop`.
 """
 
 import asyncio
@@ -10,22 +9,39 @@ import time
 from types import TracebackType
 from typing import Self
 
+import yaml
 from aiohttp import web
 
-from aischeduler.sandbox.apiserver import ApiServer
+from aischeduler.sandbox.api_server import ApiServer
 from aischeduler.sandbox.controllers.controller_manager import ControllerManager
 from aischeduler.sandbox.controllers.kubelet import KubeletOptions
-from aischeduler.sandbox.kubeconfig import kubeconfig
-from aischeduler.sandbox.protocol import JSON, Request, Response
+from aischeduler.sandbox.request import JSON, Request, Response
 from aischeduler.sandbox.watches import WatchStream
 
 SHUTDOWN_SECONDS = 1.0
 # A client that stands still for a while, as on a machine that is busy, finds its connection as it left it.
 IDLE_CONNECTION_SECONDS = 3600.0
 FOREVER_SECONDS = 3600.0
-# Between two looks of the stand-ins, so that a flood of requests costs few looks and most time is left for answers.
-STAND_IN_PAUSE_SECONDS = 0.005
-STAND_IN_PAUSE_FACTOR = 2.0
+# The pause between two passes of the controllers: many requests cost few passes, and most time is left for answers.
+CONTROLLERS_PAUSE_SECONDS = 0.005
+CONTROLLERS_PAUSE_FACTOR = 2.0
+CONTEXT = "sandbox"
+
+
+def kubeconfig(url: str) -> str:
+    """Return the text of a kubeconfig whose only context is the sandbox at `url`."""
+    context = {"cluster": CONTEXT, "user": CONTEXT, "namespace": "default"}
+    return yaml.safe_dump(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": CONTEXT,
+            "clusters": [{"name": CONTEXT, "cluster": {"server": url}}],
+            "users": [{"name": CONTEXT, "user": {}}],
+            "contexts": [{"name": CONTEXT, "context": context}],
+        },
+        sort_keys=False,
+    )
 
 
 class HttpSandbox:
@@ -45,7 +61,7 @@ class HttpSandbox:
         self.server = server if server is not None else ApiServer(now=time.time())
         self._stand_ins = ControllerManager(self.server, kubelet)
         self._written = asyncio.Event()
-        self._stand_in_task: asyncio.Task[None] | None = None
+        self._controllers_task: asyncio.Task[None] | None = None
         self._host = host
         self._port = port
         self._runner: web.ServerRunner | None = None
@@ -80,29 +96,29 @@ class HttpSandbox:
         self._port = self._runner.addresses[0][1]
         self.url = f"http://{self._host}:{self._port}"
         self.server.cluster.store.on_write = self._written.set
-        self._stand_in_task = asyncio.create_task(self._run_stand_ins(), name="stand-ins")
+        self._controllers_task = asyncio.create_task(self._run_controllers(), name="controllers")
 
     async def stop(self) -> None:
-        """End all watches, close the socket and end the stand-ins; raises what a stand-in failed of."""
+        """End all watches, close the socket and end the controllers; raises the exception that ended a controller."""
         self.server.cluster.store.on_write = None
         for stream in list(self._streams.values()):
             stream.close()
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
-        task, self._stand_in_task = self._stand_in_task, None
+        task, self._controllers_task = self._controllers_task, None
         if task is not None:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
-    async def _run_stand_ins(self) -> None:
+    async def _run_controllers(self) -> None:
         while True:
             self._written.clear()
             begun = time.monotonic()
             wake = self._stand_ins.pass_once(time.time())
             spent = time.monotonic() - begun
-            await asyncio.sleep(max(STAND_IN_PAUSE_SECONDS, spent * STAND_IN_PAUSE_FACTOR))
+            await asyncio.sleep(max(CONTROLLERS_PAUSE_SECONDS, spent * CONTROLLERS_PAUSE_FACTOR))
             await _wait(self._written, FOREVER_SECONDS if wake is None else wake - time.time())
 
     def restart(self) -> None:
@@ -111,23 +127,15 @@ class HttpSandbox:
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         body = await request.content.read() if request.body_exists else b""
-        headers = request.headers
-        asked = Request(
-            request.method,
-            request.path,
-            dict(request.query),
-            headers.get("Accept", JSON),
-            headers.get("Content-Type", JSON),
-            body,
-        )
+        accept, content_type = request.headers.get("Accept", JSON), request.headers.get("Content-Type", JSON)
+        asked = Request(request.method, request.path, dict(request.query), accept, content_type, body)
         answer = self.server.handle(asked, time.time())
         if isinstance(answer, WatchStream):
             return await self._stream(request, answer)
         return _whole(answer)
 
     async def _stream(self, request: web.BaseRequest, stream: WatchStream) -> web.StreamResponse:
-        headers = {"Content-Type": stream.content_type, "Cache-Control": "no-cache, private"}
-        response = web.StreamResponse(headers=headers)
+        response = web.StreamResponse(headers={"Content-Type": JSON, "Cache-Control": "no-cache, private"})
         response.enable_chunked_encoding()
         ready = asyncio.Event()
         stream.on_ready = ready.set
@@ -158,11 +166,7 @@ async def _wait(ready: asyncio.Event, seconds: float) -> None:
 
 
 def _whole(answer: Response) -> web.Response:
-    response = web.Response(status=answer.status, body=answer.body)
-    response.headers["Content-Type"] = answer.content_type
+    headers = {"Content-Type": answer.content_type}
     if answer.retry_after_seconds:
-        response.headers["Retry-After"] = str(answer.retry_after_seconds)
-    for warning in answer.warnings:
-        text = warning.replace("\\", "\\\\").replace('"', '\\"')
-        response.headers.add("Warning", f'299 - "{text}"')
-    return response
+        headers["Retry-After"] = str(answer.retry_after_seconds)
+    return web.Response(status=answer.status, body=answer.body, headers=headers)
