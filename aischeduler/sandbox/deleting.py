@@ -12,7 +12,7 @@ from aischeduler.sandbox.api_resources import CollectionName
 from aischeduler.sandbox.objects import JsonObject, encode, timestamp
 from aischeduler.sandbox.request import Call, Response
 from aischeduler.sandbox.request_body import parse_typed
-from aischeduler.sandbox.status_errors import conflict, success
+from aischeduler.sandbox.status_errors import object_failure, success
 from aischeduler.sandbox.store import Entry
 from aischeduler.sandbox.views import choose_view
 from aischeduler.sandbox.writing import remove
@@ -92,4 +92,5 @@ def check_preconditions(call: Call, entry: Entry, options: JsonObject) -> None:
         if asked and asked != found:
             why = f"the {what} in the precondition ({asked}) does not match the {what} in record ({found})"
             # The server names the kind here where it names the resource elsewhere.
-            raise conflict(call.resource.kind, call.resource.group, entry.name, why)
+            subject = (call.resource.kind, call.resource.group, entry.name)
+            raise object_failure(409, subject, f"Operation cannot be fulfilled on {{}}: {why}")

@@ -9,7 +9,7 @@ from aischeduler.sandbox.objects import JsonObject, encode, is_true, set_conditi
 from aischeduler.sandbox.request import Call, Response
 from aischeduler.sandbox.request_body import parse_typed
 from aischeduler.sandbox.selection import labels_match, selector_requirements
-from aischeduler.sandbox.status_errors import Refusal, bad_request, conflict, failure, success
+from aischeduler.sandbox.status_errors import Refusal, bad_request, failure, object_failure, success
 from aischeduler.sandbox.store import Entry
 from aischeduler.sandbox.writing import uid_mismatch
 
@@ -61,7 +61,7 @@ def _refuse_unbindable(call: Call, pod: JsonObject) -> None:
         why = f"pod {call.name} has non-empty .spec.schedulingGates"
     else:
         return
-    raise conflict("pods/binding", "", call.name, why)
+    raise object_failure(409, ("pods/binding", "", call.name), f"Operation cannot be fulfilled on {{}}: {why}")
 
 
 def evict(call: Call) -> Response:

@@ -6,16 +6,7 @@ from urllib.parse import parse_qsl
 
 from aischeduler.sandbox.api_resources import Resource, ResourceRegistry
 from aischeduler.sandbox.objects import Ids
-from aischeduler.sandbox.status_errors import (
-    Cause,
-    Refusal,
-    conflict,
-    details_of,
-    failure,
-    invalid,
-    not_found,
-    qualified,
-)
+from aischeduler.sandbox.status_errors import Cause, Refusal, invalid, object_failure
 from aischeduler.sandbox.store import Collection, Entry, Store
 
 JSON = "application/json"
@@ -84,23 +75,20 @@ class Call:
         """Return the object that the path names; 404 when there is none."""
         entry = self.collection.get(self.namespace, self.name)
         if entry is None:
-            raise not_found(self.resource.plural, self.resource.group, self.name)
+            raise self.failure(404, self.name, "{} not found")
         return entry
 
-    def already_exists(self, name: str, *, terminating: bool) -> Refusal:
-        """409 for an object of this resource; `terminating`: the existing one is being deleted."""
-        lead = "object is being deleted: " if terminating else ""
-        message = f"{lead}{qualified(self.resource.plural, self.resource.group, name)} already exists"
-        return failure(409, message, details_of(name, self.resource.group, self.resource.plural), "AlreadyExists")
+    def failure(self, code: int, name: str, sentence: str, reason: str = "") -> Refusal:
+        """Return a refusal about an object of this resource, which stands for `{}` in the sentence."""
+        return object_failure(code, (self.resource.plural, self.resource.group, name), sentence, reason)
 
     def conflict(self, name: str, why: str) -> Refusal:
         """409 for an object of this resource."""
-        return conflict(self.resource.plural, self.resource.group, name, why)
+        return self.failure(409, name, f"Operation cannot be fulfilled on {{}}: {why}")
 
     def forbidden(self, name: str, why: str) -> Refusal:
         """403 for an object of this resource, as admission answers."""
-        message = f"{qualified(self.resource.plural, self.resource.group, name)} is forbidden: {why}"
-        return failure(403, message, details_of(name, self.resource.group, self.resource.plural))
+        return self.failure(403, name, f"{{}} is forbidden: {why}")
 
     def refuse_invalid(self, name: str, causes: Sequence[Cause]) -> None:
         """Raise 422 for an object of this resource where there are causes."""

@@ -8,19 +8,9 @@ from dataclasses import dataclass
 
 from aischeduler.sandbox.objects import JsonObject
 
-_REASONS = {
-    400: "BadRequest",
-    403: "Forbidden",
-    404: "NotFound",
-    405: "MethodNotAllowed",
-    409: "Conflict",
-    410: "Expired",
-    413: "RequestEntityTooLarge",
-    415: "UnsupportedMediaType",
-    422: "Invalid",
-    429: "TooManyRequests",
-    504: "Timeout",
-}
+_CODES = (400, 403, 404, 405, 409, 410, 413, 415, 422, 429, 504)
+_WORDS = "BadRequest Forbidden NotFound MethodNotAllowed Conflict Expired RequestEntityTooLarge UnsupportedMediaType"
+_REASONS = dict(zip(_CODES, f"{_WORDS} Invalid TooManyRequests Timeout".split(), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,38 +53,25 @@ def success(details: JsonObject) -> JsonObject:
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
 
 
-def qualified(plural: str, group: str, name: str) -> str:
-    """Return how refusals name an object: `pools.resource.aibee.cn "gpu"`."""
-    subject = f"{plural}.{group}" if group else plural
-    return f'{subject} "{name}"' if name else subject
-
-
-def details_of(name: str, group: str, kind: str) -> JsonObject:
-    """Return the details by which a client recognizes the object."""
-    return {key: value for key, value in (("name", name), ("group", group), ("kind", kind)) if value}
-
-
-def not_found(plural: str, group: str, name: str) -> Refusal:
-    """404 NotFound for an object of a known resource."""
-    return failure(404, f"{qualified(plural, group, name)} not found", details_of(name, group, plural))
-
-
-def conflict(plural: str, group: str, name: str, why: str) -> Refusal:
-    """409 Conflict: a precondition does not hold."""
-    message = f"Operation cannot be fulfilled on {qualified(plural, group, name)}: {why}"
-    return failure(409, message, details_of(name, group, plural))
+def object_failure(code: int, subject: tuple[str, str, str], sentence: str, reason: str = "") -> Refusal:
+    """Return a refusal about an object: its kind or resource, its group and its name stand for `{}` in the sentence."""
+    kind, group, name = subject
+    shown = " ".join(filter(None, (f"{kind}.{group}" if group else kind, f'"{name}"' if name else "")))
+    details = {key: value for key, value in (("name", name), ("group", group), ("kind", kind)) if value}
+    return failure(code, sentence.replace("{}", shown, 1), details, reason)
 
 
 def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> Refusal:
     """422 Invalid with one cause for each field."""
     sentences = [f"{cause.field}: {cause.message}" for cause in causes]
     text = sentences[0] if len(sentences) == 1 else f"[{', '.join(sentences)}]"
-    details = details_of(name, group, kind)
-    details["causes"] = [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes]
-    return failure(422, f"{qualified(kind, group, name)} is invalid: {text}", details)
+    refusal = object_failure(422, (kind, group, name), f"{{}} is invalid: {text}")
+    refusal.status["details"]["causes"] = [
+        {"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes
+    ]
+    return refusal
 
 
 def unsupported_media_type(given: str, supported: Sequence[str]) -> Refusal:
     """415 for a body in a format that the sandbox does not read."""
-    message = f"the sandbox reads {', '.join(supported)}, not {given}: kubectl apply -f FILE sends JSON"
-    return failure(415, message)
+    return failure(415, f"the sandbox reads {', '.join(supported)}, not {given}: kubectl apply -f FILE sends JSON")

@@ -21,7 +21,7 @@ from aischeduler.sandbox.patch import patch_format, patched
 from aischeduler.sandbox.request import Call, Response
 from aischeduler.sandbox.request_body import as_object, parse
 from aischeduler.sandbox.schema import errors, schema_of
-from aischeduler.sandbox.status_errors import Cause, bad_request, not_found
+from aischeduler.sandbox.status_errors import Cause, bad_request, object_failure
 from aischeduler.sandbox.store import Entry, is_going
 from aischeduler.sandbox.strategies import STRATEGIES, Strategy, Write, restore
 from aischeduler.sandbox.views import choose_view, to_stored
@@ -75,7 +75,8 @@ def _create(call: Call, obj: JsonObject) -> Entry:
     call.refuse_invalid(name, strategy.validate(write))
     existing = call.collection.get(metadata.get("namespace", ""), name)
     if existing is not None:
-        raise call.already_exists(name, terminating=is_going(existing))
+        lead = "object is being deleted: " if is_going(existing) else ""
+        raise call.failure(409, name, f"{lead}{{}} already exists", "AlreadyExists")
     return _commit(call, obj)
 
 
@@ -89,7 +90,7 @@ def _settle_namespace(call: Call, metadata: JsonObject) -> None:
     metadata["namespace"] = call.namespace
     space = call.cluster.store.collections[CollectionName.NAMESPACES].get("", call.namespace)
     if space is None:
-        raise not_found("namespaces", "", call.namespace)
+        raise object_failure(404, ("namespaces", "", call.namespace), "{} not found")
     if is_going(space):
         why = f"unable to create new content in namespace {call.namespace} because it is being terminated"
         raise call.forbidden(metadata.get("name", ""), why)
