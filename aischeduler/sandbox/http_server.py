@@ -59,7 +59,7 @@ class HttpSandbox:
         kubelet: KubeletOptions | None = None,
     ) -> None:
         self.server = server if server is not None else ApiServer(now=time.time())
-        self._stand_ins = ControllerManager(self.server, kubelet)
+        self._controllers = ControllerManager(self.server, kubelet)
         self._written = asyncio.Event()
         self._controllers_task: asyncio.Task[None] | None = None
         self._host = host
@@ -116,7 +116,7 @@ class HttpSandbox:
         while True:
             self._written.clear()
             begun = time.monotonic()
-            wake = self._stand_ins.pass_once(time.time())
+            wake = self._controllers.pass_once(time.time())
             spent = time.monotonic() - begun
             await asyncio.sleep(max(CONTROLLERS_PAUSE_SECONDS, spent * CONTROLLERS_PAUSE_FACTOR))
             await _wait(self._written, FOREVER_SECONDS if wake is None else wake - time.time())

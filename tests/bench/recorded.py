@@ -1,4 +1,4 @@
-"""A stand-in for the API server of a large cluster: it serves generated lists in pages at little cost.
+"""An API server of a large cluster for benchmarks: it serves generated lists in pages at little cost.
 
 It accepts Bindings, sends them to the watches of pods, and accepts every other write without effect.
 
