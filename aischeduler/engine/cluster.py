@@ -75,17 +75,14 @@ class Cluster:
         """Pool name -> the records of the pods that name it, by uid."""
         self.queues: dict[str, PoolQueue] = {}
         self.add_queue(DEFAULT_POOL)
-        self.running = RunningPods()
-        self.claims = Claims(self.nodes)
-        self.loans = Loans()
+        self.running, self.claims, self.loans = RunningPods(), Claims(self.nodes), Loans()
         self.ended_loans: set[Loan] = set()
         """The loans that ended since `limits_freed` ran."""
         self.budgets = BudgetTable(lambda uid: self.records[uid].pod)
         self.namespaces: dict[str, Labels] = {}
         self.storage, self.anti_affinity = Storage(), AntiAffinity()
-        self.borrowing = BorrowingContext(
-            self.pools, self.queues, self.claims, self.loans, self.runner, profile.preemption
-        )
+        parts = self.pools, self.queues, self.claims, self.loans, self.runner
+        self.borrowing = BorrowingContext(*parts, profile.preemption)
         self.tally, self.searches = Tally(), Searches()
         self.unsettled: OrderedDict[str, float] = OrderedDict()
         """Uid of an assumed pod -> when to read it if nothing was heard by then; in order of time."""

@@ -43,7 +43,7 @@ WIDE_COLUMNS: Final[dict[str, Column]] = {
     "System": ("string", ".status.columns.system"),
     "Free": ("string", ".status.columns.free"),
     "Pods": ("integer", ".status.pods"),
-    "PlacementStrategy": ("string", ".spec.placement"),
+    "Placement": ("string", ".spec.placement"),
     "Make-Room": ("string", ".spec.makeRoom"),
     "Reclaim": ("string", ".spec.reclaimPolicy"),
     "Conflict": ("string", '.status.conditions[?(@.type=="Conflict")].status'),

@@ -74,7 +74,7 @@ def test_victim_gets_its_condition_then_its_deletion_and_an_event() -> None:
     cluster.run(2.0)
     assert is_terminating(cluster)
     (note,) = notes(cluster, "Preempted")
-    assert note.endswith("on node n: pool gpu took back lent room")
+    assert note.endswith("on node n: pool gpu reclaimed lent room")
     assert pod(cluster, "owner")["status"]["nominatedNodeName"] == "n"
     assert (action_count(daemon, Evict), action_count(daemon, Nominate)) == (1, 1)
     cluster.request("DELETE", f"{PODS}/guest", {"gracePeriodSeconds": 0})
