@@ -10,8 +10,7 @@ from typing import Any
 
 from aischeduler.sandbox.api_resources import CollectionName
 from aischeduler.sandbox.objects import JsonObject, encode, timestamp
-from aischeduler.sandbox.request import Call, Response
-from aischeduler.sandbox.request_body import parse_typed
+from aischeduler.sandbox.request import Call, Response, parse_typed
 from aischeduler.sandbox.status_errors import object_failure, success
 from aischeduler.sandbox.store import Entry
 from aischeduler.sandbox.views import choose_view

@@ -6,14 +6,13 @@ Invariant: this shell translates and waits; `api_server` decides what is answere
 import asyncio
 import contextlib
 import time
-from types import TracebackType
 from typing import Self
 
 import yaml
 from aiohttp import web
 
 from aischeduler.sandbox.api_server import ApiServer
-from aischeduler.sandbox.request import JSON, Request, Response
+from aischeduler.sandbox.request import JSON, Request
 from aischeduler.sandbox.standins.cluster import StandIns
 from aischeduler.sandbox.standins.kubelet import KubeletOptions
 from aischeduler.sandbox.watches import WatchStream
@@ -72,9 +71,7 @@ class HttpSandbox:
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
     @property
@@ -132,7 +129,10 @@ class HttpSandbox:
         answer = self.server.handle(asked, time.time())
         if isinstance(answer, WatchStream):
             return await self._stream(request, answer)
-        return _whole(answer)
+        headers = {"Content-Type": answer.content_type}
+        if answer.retry_after_seconds:
+            headers["Retry-After"] = str(answer.retry_after_seconds)
+        return web.Response(status=answer.status, body=answer.body, headers=headers)
 
     async def _stream(self, request: web.BaseRequest, stream: WatchStream) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": JSON, "Cache-Control": "no-cache, private"})
@@ -163,10 +163,3 @@ async def _wait(ready: asyncio.Event, seconds: float) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(max(0.0, seconds)):
             await ready.wait()
-
-
-def _whole(answer: Response) -> web.Response:
-    headers = {"Content-Type": answer.content_type}
-    if answer.retry_after_seconds:
-        headers["Retry-After"] = str(answer.retry_after_seconds)
-    return web.Response(status=answer.status, body=answer.body, headers=headers)

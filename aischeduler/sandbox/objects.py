@@ -81,11 +81,7 @@ def without_nulls(value: Any) -> Any:
 
 def condition_of(status: JsonObject, kind: str) -> JsonObject | None:
     """Return the condition of that type."""
-    for condition in status.get("conditions") or ():
-        if condition.get("type") == kind:
-            found: JsonObject = condition
-            return found
-    return None
+    return next((one for one in status.get("conditions") or () if one.get("type") == kind), None)
 
 
 def is_true(status: JsonObject, kind: str) -> bool:

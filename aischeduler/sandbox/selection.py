@@ -1,7 +1,4 @@
-"""What a list or a watch selects: a namespace, labels, and fields.
-
-Sources: `k8s.io/apimachinery/pkg/labels` and `pkg/fields`; the fields of a resource are in `api_resources`.
-"""
+"""What a list or a watch selects: a namespace, labels, and fields; each resource says by which fields."""
 
 import re
 from collections.abc import Mapping

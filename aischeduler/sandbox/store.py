@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
+from cachetools import LRUCache
 from sortedcontainers import SortedDict
 
 from aischeduler.sandbox.objects import JsonObject, copy_object, encode
@@ -196,7 +197,7 @@ class Store:
     collections: dict[str, Collection] = field(default_factory=dict)
     on_write: Callable[[], None] | None = None
     _dependents: dict[str, dict[tuple[int, str], tuple[Collection, str]]] = field(default_factory=dict)
-    _snapshots: dict[str, Snapshot] = field(default_factory=dict)
+    snapshots: LRUCache[str, Snapshot] = field(default_factory=lambda: LRUCache(SNAPSHOTS_KEPT))
 
     def next_revision(self) -> int:
         """Return the next revision."""
@@ -227,15 +228,3 @@ class Store:
             if entry is not None:
                 found.append((collection, entry))
         return found
-
-    def keep_snapshot(self, token: str, snapshot: Snapshot) -> None:
-        """Remember the rest of a list in pages; the oldest goes when there are too many."""
-        self._snapshots.pop(token, None)
-        self._snapshots[token] = snapshot
-        while len(self._snapshots) > SNAPSHOTS_KEPT:
-            del self._snapshots[next(iter(self._snapshots))]
-
-    def snapshot(self, token: str, now: float) -> Snapshot | None:
-        """Return the rest of a list in pages, None when it is forgotten."""
-        found = self._snapshots.get(token)
-        return found if found is not None and found.expires_at > now else None

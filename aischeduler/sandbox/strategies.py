@@ -141,7 +141,7 @@ def _admit_priority(write: Write) -> None:
     spec.setdefault("preemptionPolicy", found.get("preemptionPolicy", "PreemptLowerPriority"))
 
 
-def _create_pod(write: Write) -> None:
+def _new_pod(write: Write) -> None:
     spec = write.obj["spec"]
     _fill_pod(spec)
     _admit_priority(write)
@@ -151,7 +151,7 @@ def _create_pod(write: Write) -> None:
     write.obj["status"] = status
 
 
-def _update_pod(write: Write) -> None:
+def _changed_pod(write: Write) -> None:
     write.obj.setdefault("status", {})
     if write.call.subresource:
         return
@@ -172,7 +172,7 @@ def _pod_spec_errors(spec: JsonObject, path: str) -> list[Cause]:
     ]
 
 
-def _validate_pod(write: Write) -> list[Cause]:
+def _pod_errors(write: Write) -> list[Cause]:
     if write.call.subresource:
         return []
     spec = write.obj["spec"]
@@ -200,7 +200,7 @@ def _fixed(spec: JsonObject, *, gated: bool) -> JsonObject:
     return fixed
 
 
-def _create_job(write: Write) -> None:
+def _new_job(write: Write) -> None:
     metadata, spec = write.obj["metadata"], write.obj["spec"]
     if "completions" not in spec and "parallelism" not in spec:
         spec["completions"] = 1
@@ -217,13 +217,13 @@ def _create_job(write: Write) -> None:
     write.obj["status"] = {}
 
 
-def _update_job(write: Write) -> None:
+def _changed_job(write: Write) -> None:
     _fill_pod_spec(write.obj["spec"]["template"]["spec"])
     for key, value in _JOB_DEFAULTS.items():
         write.obj["spec"].setdefault(key, value)
 
 
-def _validate_job(write: Write) -> list[Cause]:
+def _job_errors(write: Write) -> list[Cause]:
     spec, old = write.obj["spec"], (write.old or write.obj)["spec"]
     pod = spec["template"]["spec"]
     causes = _pod_spec_errors(pod, "spec.template.spec")
@@ -293,15 +293,11 @@ STRATEGIES: Mapping[str, Strategy] = {
     ),
     CollectionName.CLAIMS: Strategy(create=_create_storage),
     CollectionName.EVENTS: Strategy(validate=_validate_event),
-    CollectionName.JOBS: Strategy(
-        counts_generations=True, create=_create_job, update=_update_job, validate=_validate_job
-    ),
+    CollectionName.JOBS: Strategy(counts_generations=True, create=_new_job, update=_changed_job, validate=_job_errors),
     CollectionName.LEASES: Strategy(unconditional_update=False),
     CollectionName.NAMESPACES: Strategy(create=_create_namespace, update=_update_namespace),
     CollectionName.NODES: Strategy(keeps_first_status=True, create=_fill_node, update=_fill_node),
-    CollectionName.PODS: Strategy(
-        counts_generations=True, create=_create_pod, update=_update_pod, validate=_validate_pod
-    ),
+    CollectionName.PODS: Strategy(counts_generations=True, create=_new_pod, update=_changed_pod, validate=_pod_errors),
     CollectionName.PRIORITY_CLASSES: Strategy(create=_create_priority_class, validate=_validate_priority_class),
     CollectionName.VOLUMES: Strategy(create=_create_storage),
 }
