@@ -1,9 +1,7 @@
 """Deletion: preconditions, grace, finalizers and what becomes of owned objects.
 
-Invariants:
-- An object with finalizers stays until they are gone.
-- A pod with a node stays until its kubelet deletes it without grace.
-- Owned objects are deleted later, by the garbage collector.
+Invariants: an object with finalizers stays until they are gone; a pod with a node stays until its kubelet deletes it
+without grace; the garbage collector deletes owned objects later.
 """
 
 from typing import Any

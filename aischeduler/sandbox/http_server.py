@@ -17,6 +17,7 @@ from aischeduler.sandbox.standins.cluster import StandIns
 from aischeduler.sandbox.standins.kubelet import KubeletOptions
 from aischeduler.sandbox.watches import WatchStream
 
+HOST = "127.0.0.1"
 SHUTDOWN_SECONDS = 1.0
 # A client that stands still for a while, as on a machine that is busy, finds its connection as it left it.
 IDLE_CONNECTION_SECONDS = 3600.0
@@ -50,18 +51,11 @@ class HttpSandbox:
     pod stays Pending, as on a control plane without nodes.
     """
 
-    def __init__(
-        self,
-        server: ApiServer | None = None,
-        port: int = 0,
-        host: str = "127.0.0.1",
-        kubelet: KubeletOptions | None = None,
-    ) -> None:
+    def __init__(self, server: ApiServer | None = None, port: int = 0, kubelet: KubeletOptions | None = None) -> None:
         self.server = server if server is not None else ApiServer(now=time.time())
         self._stand_ins = StandIns(self.server, kubelet)
         self._written = asyncio.Event()
         self._stand_in_task: asyncio.Task[None] | None = None
-        self._host = host
         self._port = port
         self._runner: web.ServerRunner | None = None
         self._streams: dict[int, WatchStream] = {}
@@ -84,14 +78,14 @@ class HttpSandbox:
         server = web.Server(self._answer, handler_cancellation=True, keepalive_timeout=IDLE_CONNECTION_SECONDS)
         self._runner = web.ServerRunner(server, shutdown_timeout=SHUTDOWN_SECONDS)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, self._host, self._port)
+        site = web.TCPSite(self._runner, HOST, self._port)
         try:
             await site.start()
         except OSError:
             await self._runner.cleanup()
             raise
         self._port = self._runner.addresses[0][1]
-        self.url = f"http://{self._host}:{self._port}"
+        self.url = f"http://{HOST}:{self._port}"
         self.server.cluster.store.on_write = self._written.set
         self._stand_in_task = asyncio.create_task(self._run_stand_ins(), name="stand-ins")
 

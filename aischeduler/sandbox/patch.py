@@ -1,8 +1,4 @@
-"""The three patch formats: JSON patch, JSON merge patch, and strategic merge patch, which merges lists by key.
-
-Sources: RFC 6902 (without move and copy), RFC 7386, `k8s.io/apimachinery/pkg/util/strategicpatch` and the patch keys in
-`k8s.io/api`.
-"""
+"""JSON patch (RFC 6902 without move and copy), JSON merge patch (RFC 7386), and strategic merge patch."""
 
 from typing import Any
 

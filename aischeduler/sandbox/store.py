@@ -1,9 +1,7 @@
 """Objects, their revisions and their history: what etcd and the watch cache are to a real server.
 
-Invariants:
-- The encoded bytes of an object are its truth; they are made once for each revision.
-- One counter gives every revision; lists are ordered by namespace and name.
-- History is bounded; a watch from a revision that fell out of it gets 410.
+Invariants: the bytes of an object are encoded once for each revision; one counter gives every revision; history is
+bounded, and a watch from a revision that fell out of it gets 410.
 """
 
 from bisect import bisect_right

@@ -1,7 +1,4 @@
-"""What is particular to a built-in kind when it is written: what the server fills in, and what it refuses.
-
-Source: the `strategy.go`, defaults and validation of each kind in Kubernetes; admission plugin Priority.
-"""
+"""What is particular to a built-in kind when it is written: what the server fills in, and what it refuses."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -275,7 +272,6 @@ def _fill_budget(write: Write) -> None:
 
 
 def _create_storage(write: Write) -> None:
-    write.obj.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
     write.obj["status"] = {"phase": "Pending"}
 
 

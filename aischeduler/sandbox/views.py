@@ -4,8 +4,6 @@ Invariants:
 - A whole object costs no encoding: its stored bytes are sent.
 - Events are stored as events.k8s.io/v1; the core group shows them under its own field names.
 - The heads of a Table go with a list and with the first event of a watch.
-
-Sources: `pkg/printers/internalversion`, `additionalPrinterColumns`, `pkg/apis/events/v1/conversion.go`.
 """
 
 import re

@@ -1,22 +1,14 @@
 """create, update and patch of whole objects and of their status.
 
-Invariants:
-- An update that changes nothing writes nothing.
-- A stale `resourceVersion` is a conflict.
-- An object that is being deleted goes when its last finalizer goes.
+Invariants: an update that changes nothing writes nothing; a stale `resourceVersion` is a conflict; an object that is
+being deleted goes with its last finalizer.
 """
 
 import dataclasses
 
 from aischeduler.sandbox.api_resources import CollectionName, Resource
 from aischeduler.sandbox.custom_resources import CUSTOM, DEFINITIONS
-from aischeduler.sandbox.objects import (
-    GENERATE_NAME_MAX,
-    JsonObject,
-    encode,
-    name_error,
-    timestamp,
-)
+from aischeduler.sandbox.objects import GENERATE_NAME_MAX, JsonObject, encode, name_error, timestamp
 from aischeduler.sandbox.patch import patch_format, patched
 from aischeduler.sandbox.request import Call, Response, as_object, parse
 from aischeduler.sandbox.schema import errors, schema_of
@@ -27,10 +19,8 @@ from aischeduler.sandbox.views import choose_view, to_stored
 
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 ANNOTATIONS_LENGTH_MAX = 256 * 1024
-SERVER_METADATA = (
-    *("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"),
-    *("generation", "selfLink", "managedFields"),
-)
+DELETION_METADATA = ("deletionTimestamp", "deletionGracePeriodSeconds")
+SERVER_METADATA = ("uid", "creationTimestamp", "generation", "managedFields", *DELETION_METADATA)
 
 
 _PLAIN = Strategy()
