@@ -108,7 +108,5 @@ def set_condition(status: JsonObject, condition: JsonObject, now: float) -> None
 def name_error(name: str, *, dots: bool = True) -> str:
     """Say what is wrong with an object's name, empty where nothing is; without `dots` it is one DNS label."""
     pattern, length = (_SUBDOMAIN, 253) if dots else (_LABEL, 63)
-    wrong = (
-        f"must be up to {length} of a-z, 0-9, '-'{' and .' if dots else ''} with a letter or digit at both ends"
-    )
+    wrong = f"must be up to {length} of a-z, 0-9, '-'{' and .' if dots else ''} with a letter or digit at both ends"
     return "" if len(name) <= length and pattern.fullmatch(name) else wrong
