@@ -1,6 +1,6 @@
 """The resources that the sandbox serves: their names, scopes, subresources, selectable fields and printer columns."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
@@ -40,15 +40,15 @@ class Resource:
     `selectable` maps the field that a selector names to the field as it is stored.
     """
 
-    group: str
     version: str
     kind: str
     plural: str
-    namespaced: bool
-    short_names: tuple[str, ...]
-    subresources: tuple[str, ...]
-    columns: tuple[JsonObject, ...]
+    group: str = ""
+    namespaced: bool = True
+    short_names: Sequence[str] = ()
+    subresources: Sequence[str] = ()
     selectable: Mapping[str, str] = field(default_factory=dict)
+    columns: Sequence[JsonObject] = (AGE_COLUMN,)
     schema: JsonObject | None = None
 
     @property
@@ -76,25 +76,7 @@ class Resource:
 def built_in() -> tuple[Resource, ...]:
     """Return the resources of `api_resources.yaml`."""
     text = files(__package__).joinpath("api_resources.yaml").read_text(encoding="utf-8")
-    return tuple(_resource(one) for one in yaml.safe_load(text))
-
-
-def _resource(row: JsonObject) -> Resource:
-    columns = [{"name": name, "type": "string", "jsonPath": path} for name, path in row.get("columns", {}).items()]
-    wide = [
-        {"name": name, "type": "string", "jsonPath": path, "priority": 1} for name, path in row.get("wide", {}).items()
-    ]
-    return Resource(
-        row.get("group", ""),
-        row["version"],
-        row["kind"],
-        row["plural"],
-        row.get("scope") != "Cluster",
-        tuple(row.get("short", ())),
-        tuple(row.get("subresources", ())),
-        (*columns, *([] if row["kind"] == "Event" else [AGE_COLUMN]), *wide),
-        row.get("fields", {}),
-    )
+    return tuple(Resource(**one) for one in yaml.safe_load(text))
 
 
 def _field_text(obj: JsonObject, path: tuple[str, ...]) -> str:
@@ -125,14 +107,15 @@ class ResourceRegistry:
     def __init__(self) -> None:
         self._by_path = {(one.group, one.version, one.plural): one for one in built_in()}
 
-    def add(self, resource: Resource) -> None:
-        """Serve a resource."""
-        self._by_path[resource.group, resource.version, resource.plural] = resource
-
     def drop(self, group: str, plural: str) -> None:
         """Serve a resource no longer, in any version."""
         for key in [key for key in self._by_path if key[0] == group and key[2] == plural]:
             del self._by_path[key]
+
+    def serve(self, resource: Resource) -> None:
+        """Serve a resource, in this version alone."""
+        self.drop(resource.group, resource.plural)
+        self._by_path[resource.group, resource.version, resource.plural] = resource
 
     def all(self) -> list[Resource]:
         """Return every resource, built-in ones first."""

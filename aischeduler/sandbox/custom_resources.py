@@ -4,8 +4,6 @@ Invariants:
 - A definition is accepted and established in the write that brings it; a real server takes a moment for that.
 - A resource is served in its storage version alone.
 - CEL rules are stored with the definition and not evaluated: the scheduler judges Pools by itself.
-
-Source: `k8s.io/apiextensions-apiserver`.
 """
 
 from aischeduler.sandbox.api_resources import AGE_COLUMN, Resource, built_in, fields_reader
@@ -26,24 +24,20 @@ def _resource_of(definition: JsonObject) -> Resource:
     spec, names = definition["spec"], definition["spec"]["names"]
     version = next(one for one in spec["versions"] if one.get("storage"))
     return Resource(
-        spec["group"],
         version["name"],
         names["kind"],
         names["plural"],
+        spec["group"],
         spec["scope"] == "Namespaced",
-        tuple(names.get("shortNames") or ()),
+        names.get("shortNames") or (),
         ("status",) if "status" in (version.get("subresources") or {}) else (),
-        tuple(version.get("additionalPrinterColumns") or (AGE_COLUMN,)),
+        columns=version.get("additionalPrinterColumns") or (AGE_COLUMN,),
         schema=version["schema"]["openAPIV3Schema"],
     )
 
 
 def _accept(write: Write) -> None:
     spec, status = write.obj["spec"], dict(write.obj.get("status") or {})
-    spec["names"] = {"singular": spec["names"]["kind"].lower(), "listKind": f"{spec['names']['kind']}List"} | spec[
-        "names"
-    ]
-    spec.setdefault("conversion", {"strategy": "None"})
     for condition in _CONDITIONS:
         set_condition(status, condition, write.call.now)
     stored = [one["name"] for one in spec["versions"] if one.get("storage")]
@@ -55,31 +49,26 @@ def _validate_definition(write: Write) -> list[Cause]:
     causes = immutable(spec, old, ("group", "scope", "names"), "spec.")
     if "." not in spec["group"] or spec["group"] in {one.group for one in built_in()}:
         causes.append(Cause("spec.group", "must be a domain that the server does not serve itself"))
-    if write.obj["metadata"]["name"] != _collection_of(spec):
+    if write.obj["metadata"]["name"] != f"{spec['names']['plural']}.{spec['group']}":
         causes.append(Cause("metadata.name", 'must be spec.names.plural+"."+spec.group'))
     if sum(1 for one in spec["versions"] if one.get("storage")) != 1:
         causes.append(Cause("spec.versions", "must have exactly one version marked as storage version"))
     return causes
 
 
-def _collection_of(spec: JsonObject) -> str:
-    return f"{spec['names']['plural']}.{spec['group']}"
-
-
 def _serve(entry: Entry, cluster: Cluster) -> None:
     resource = _resource_of(entry.decoded())
-    cluster.resources.drop(resource.group, resource.plural)
-    cluster.resources.add(resource)
+    cluster.resources.serve(resource)
     cluster.store.collections.setdefault(resource.collection, Collection(cluster.store, fields_reader(()), None))
 
 
 def _withdraw(entry: Entry, cluster: Cluster) -> None:
-    spec = entry.decoded()["spec"]
-    collection = cluster.store.collections.pop(_collection_of(spec))
+    resource = _resource_of(entry.decoded())
+    collection = cluster.store.collections.pop(resource.collection)
     for one in list(collection.in_order()):
         collection.remove(one)
     collection.end_watches()
-    cluster.resources.drop(spec["group"], spec["names"]["plural"])
+    cluster.resources.drop(resource.group, resource.plural)
 
 
 DEFINITIONS = Strategy(

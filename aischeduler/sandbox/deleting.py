@@ -1,17 +1,14 @@
 """Deletion: preconditions, grace, finalizers and what becomes of owned objects.
 
-Invariants:
-- An object with finalizers stays until they are gone.
-- A pod with a node stays until its kubelet deletes it without grace.
-- Owned objects are deleted later, by the garbage collector.
+Invariants: an object with finalizers stays until they are gone; a pod with a node stays until its kubelet deletes it
+without grace; the garbage collector deletes owned objects later.
 """
 
 from typing import Any
 
 from aischeduler.sandbox.api_resources import CollectionName
 from aischeduler.sandbox.objects import JsonObject, encode, timestamp
-from aischeduler.sandbox.request import Call, Response
-from aischeduler.sandbox.request_body import parse_typed
+from aischeduler.sandbox.request import Call, Response, parse_typed
 from aischeduler.sandbox.status_errors import object_failure, success
 from aischeduler.sandbox.store import Entry
 from aischeduler.sandbox.views import choose_view

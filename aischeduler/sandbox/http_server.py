@@ -6,7 +6,6 @@ Invariant: this shell translates and waits; `api_server` decides what is answere
 import asyncio
 import contextlib
 import time
-from types import TracebackType
 from typing import Self
 
 import yaml
@@ -15,9 +14,10 @@ from aiohttp import web
 from aischeduler.sandbox.api_server import ApiServer
 from aischeduler.sandbox.controllers.controller_manager import ControllerManager
 from aischeduler.sandbox.controllers.kubelet import KubeletOptions
-from aischeduler.sandbox.request import JSON, Request, Response
+from aischeduler.sandbox.request import JSON, Request
 from aischeduler.sandbox.watches import WatchStream
 
+HOST = "127.0.0.1"
 SHUTDOWN_SECONDS = 1.0
 # A client that stands still for a while, as on a machine that is busy, finds its connection as it left it.
 IDLE_CONNECTION_SECONDS = 3600.0
@@ -51,18 +51,11 @@ class HttpSandbox:
     pod stays Pending, as on a control plane without nodes.
     """
 
-    def __init__(
-        self,
-        server: ApiServer | None = None,
-        port: int = 0,
-        host: str = "127.0.0.1",
-        kubelet: KubeletOptions | None = None,
-    ) -> None:
+    def __init__(self, server: ApiServer | None = None, port: int = 0, kubelet: KubeletOptions | None = None) -> None:
         self.server = server if server is not None else ApiServer(now=time.time())
         self._controllers = ControllerManager(self.server, kubelet)
         self._written = asyncio.Event()
         self._controllers_task: asyncio.Task[None] | None = None
-        self._host = host
         self._port = port
         self._runner: web.ServerRunner | None = None
         self._streams: dict[int, WatchStream] = {}
@@ -72,9 +65,7 @@ class HttpSandbox:
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
     @property
@@ -87,14 +78,14 @@ class HttpSandbox:
         server = web.Server(self._answer, handler_cancellation=True, keepalive_timeout=IDLE_CONNECTION_SECONDS)
         self._runner = web.ServerRunner(server, shutdown_timeout=SHUTDOWN_SECONDS)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, self._host, self._port)
+        site = web.TCPSite(self._runner, HOST, self._port)
         try:
             await site.start()
         except OSError:
             await self._runner.cleanup()
             raise
         self._port = self._runner.addresses[0][1]
-        self.url = f"http://{self._host}:{self._port}"
+        self.url = f"http://{HOST}:{self._port}"
         self.server.cluster.store.on_write = self._written.set
         self._controllers_task = asyncio.create_task(self._run_controllers(), name="controllers")
 
@@ -132,7 +123,10 @@ class HttpSandbox:
         answer = self.server.handle(asked, time.time())
         if isinstance(answer, WatchStream):
             return await self._stream(request, answer)
-        return _whole(answer)
+        headers = {"Content-Type": answer.content_type}
+        if answer.retry_after_seconds:
+            headers["Retry-After"] = str(answer.retry_after_seconds)
+        return web.Response(status=answer.status, body=answer.body, headers=headers)
 
     async def _stream(self, request: web.BaseRequest, stream: WatchStream) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": JSON, "Cache-Control": "no-cache, private"})
@@ -163,10 +157,3 @@ async def _wait(ready: asyncio.Event, seconds: float) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(max(0.0, seconds)):
             await ready.wait()
-
-
-def _whole(answer: Response) -> web.Response:
-    headers = {"Content-Type": answer.content_type}
-    if answer.retry_after_seconds:
-        headers["Retry-After"] = str(answer.retry_after_seconds)
-    return web.Response(status=answer.status, body=answer.body, headers=headers)

@@ -81,11 +81,7 @@ def without_nulls(value: Any) -> Any:
 
 def condition_of(status: JsonObject, kind: str) -> JsonObject | None:
     """Return the condition of that type."""
-    for condition in status.get("conditions") or ():
-        if condition.get("type") == kind:
-            found: JsonObject = condition
-            return found
-    return None
+    return next((one for one in status.get("conditions") or () if one.get("type") == kind), None)
 
 
 def is_true(status: JsonObject, kind: str) -> bool:
@@ -112,7 +108,5 @@ def set_condition(status: JsonObject, condition: JsonObject, now: float) -> None
 def name_error(name: str, *, dots: bool = True) -> str:
     """Say what is wrong with an object's name, empty where nothing is; without `dots` it is one DNS label."""
     pattern, length = (_SUBDOMAIN, 253) if dots else (_LABEL, 63)
-    if len(name) <= length and pattern.fullmatch(name):
-        return ""
-    allowed = "lower case letters, digits, '-' and '.'" if dots else "lower case letters, digits and '-'"
-    return f"must be up to {length} {allowed}, and start and end with a letter or digit"
+    wrong = f"must be up to {length} of a-z, 0-9, '-'{' and .' if dots else ''} with a letter or digit at both ends"
+    return "" if len(name) <= length and pattern.fullmatch(name) else wrong

@@ -1,15 +1,9 @@
-"""The three patch formats: JSON patch, JSON merge patch, and strategic merge patch, which merges lists by key.
+"""JSON patch (RFC 6902 without move and copy), JSON merge patch (RFC 7386), and strategic merge patch."""
 
-Sources: RFC 6902 (without move and copy), RFC 7386, `k8s.io/apimachinery/pkg/util/strategicpatch` and the patch keys in
-`k8s.io/api`.
-"""
-
-from collections.abc import Mapping
 from typing import Any
 
 from aischeduler.sandbox.objects import JsonObject, without_nulls
-from aischeduler.sandbox.request import Call
-from aischeduler.sandbox.request_body import as_object, parse
+from aischeduler.sandbox.request import Call, as_object, parse
 from aischeduler.sandbox.status_errors import bad_request, failure, unsupported_media_type
 from aischeduler.sandbox.store import Entry
 from aischeduler.sandbox.views import from_stored
@@ -20,24 +14,17 @@ STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 OPERATIONS_MAX = 1_000
 
-MERGE_KEYS: Mapping[str, str] = {
-    "addresses": "type",
-    "conditions": "type",
-    "containers": "name",
-    "env": "name",
-    "ephemeralContainers": "name",
-    "hostAliases": "ip",
-    "imagePullSecrets": "name",
-    "initContainers": "name",
-    "ownerReferences": "uid",
-    "ports": "containerPort",
-    "resourceClaims": "name",
-    "schedulingGates": "name",
-    "topologySpreadConstraints": "topologyKey",
-    "volumeDevices": "devicePath",
-    "volumeMounts": "mountPath",
-    "volumes": "name",
+_FIELDS_BY_KEY = {
+    "name": "containers initContainers ephemeralContainers env imagePullSecrets resourceClaims schedulingGates volumes",
+    "type": "conditions addresses",
+    "uid": "ownerReferences",
+    "containerPort": "ports",
+    "mountPath": "volumeMounts",
+    "devicePath": "volumeDevices",
+    "ip": "hostAliases",
+    "topologyKey": "topologySpreadConstraints",
 }
+MERGE_KEYS = {field: key for key, fields in _FIELDS_BY_KEY.items() for field in fields.split()}
 """By which key a strategic merge patch merges a list; other lists, such as taints and tolerations, are replaced."""
 SETS = frozenset({"finalizers"})
 """Lists that a strategic merge patch adds to."""

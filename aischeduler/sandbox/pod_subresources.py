@@ -6,12 +6,11 @@ Source: `BindingREST` and `eviction.go` in `pkg/registry/core/pod/storage` of Ku
 from aischeduler.sandbox.api_resources import CollectionName
 from aischeduler.sandbox.deleting import check_preconditions, delete_entry
 from aischeduler.sandbox.objects import JsonObject, encode, is_true, set_condition, timestamp
-from aischeduler.sandbox.request import Call, Response
-from aischeduler.sandbox.request_body import parse_typed
+from aischeduler.sandbox.request import Call, Response, parse_typed
 from aischeduler.sandbox.selection import labels_match, selector_requirements
 from aischeduler.sandbox.status_errors import Refusal, bad_request, failure, object_failure, success
 from aischeduler.sandbox.store import Entry
-from aischeduler.sandbox.writing import uid_mismatch
+from aischeduler.sandbox.writing import refuse_other_name, uid_mismatch
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 VIOLATION = "Cannot evict pod as it would violate the pod's disruption budget."
@@ -23,16 +22,13 @@ def bind(call: Call) -> Response:
     """Answer POST of a Binding: all checks, then node, marks and condition in one write."""
     binding = parse_typed(call, "Binding")
     metadata = binding.get("metadata") or {}
-    _refuse_other_name(call, metadata)
+    refuse_other_name(call, metadata)
     node = (binding.get("target") or {}).get("name", "")
     if not node:
         raise failure(500, "target.name: Required value")
     entry = call.existing()
-    uid, revision = metadata.get("uid"), metadata.get("resourceVersion")
-    if uid and uid != entry.uid:
-        raise call.conflict(call.name, uid_mismatch(uid, entry.uid))
-    if revision and revision != str(entry.revision):
-        raise call.conflict(call.name, "Precondition failed: the object has another ResourceVersion")
+    if metadata.get("uid", entry.uid) != entry.uid:
+        raise call.conflict(call.name, uid_mismatch(metadata["uid"], entry.uid))
     pod = entry.decoded()
     _refuse_unbindable(call, pod)
     pod["spec"]["nodeName"] = node
@@ -43,13 +39,6 @@ def bind(call: Call) -> Response:
     set_condition(pod["status"], {"type": "PodScheduled", "status": "True"}, call.now)
     call.collection.put(pod)
     return Response(201, _DONE)
-
-
-def _refuse_other_name(call: Call, metadata: JsonObject) -> None:
-    if metadata.get("name", call.name) != call.name:
-        raise bad_request(
-            f"the name of the object ({metadata['name']}) does not match the name on the URL ({call.name})"
-        )
 
 
 def _refuse_unbindable(call: Call, pod: JsonObject) -> None:
@@ -71,7 +60,7 @@ def evict(call: Call) -> Response:
     if is_protobuf and b"All" in call.asked.body:
         raise bad_request("the sandbox has no server-side dry run")
     eviction = {} if is_protobuf else parse_typed(call, "Eviction")
-    _refuse_other_name(call, eviction.get("metadata") or {})
+    refuse_other_name(call, eviction.get("metadata") or {})
     entry = call.existing()
     pod = entry.decoded()
     options: JsonObject = eviction.get("deleteOptions") or {}

@@ -1,7 +1,4 @@
-"""get, list and watch: pages, revisions, and lists that ask for a revision that is too old or too new.
-
-Source: the server's list semantics by `resourceVersion`; every list shows the newest state.
-"""
+"""get, list and watch: pages, revisions that are too old or too new; every list shows the newest state."""
 
 import base64
 
@@ -70,8 +67,8 @@ def list_objects(call: Call) -> Response:
     limit, revision = _number(call, "limit"), _number(call, "resourceVersion")
     page: Snapshot | None
     if call.query.get("continue"):
-        page = store.snapshot(call.query["continue"], call.now)
-        if page is None:
+        page = store.snapshots.get(call.query["continue"])
+        if page is None or page.expires_at <= call.now:
             raise failure(410, "The provided continue parameter is too old: start a new list without it.")
     elif revision > store.revision:
         cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
@@ -84,7 +81,7 @@ def list_objects(call: Call) -> Response:
     if rest:
         key = {"v": "meta.k8s.io/v1", "rv": page.revision, "start": f"{call.resource.collection}/{rest[0].key}"}
         token = base64.urlsafe_b64encode(orjson.dumps(key)).decode().rstrip("=")
-        store.keep_snapshot(token, Snapshot(page.revision, rest, call.now + SNAPSHOT_SECONDS))
+        store.snapshots[token] = Snapshot(page.revision, rest, call.now + SNAPSHOT_SECONDS)
         metadata["continue"] = token
         if selection.everything:
             metadata["remainingItemCount"] = len(rest)

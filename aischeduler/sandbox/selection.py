@@ -1,7 +1,4 @@
-"""What a list or a watch selects: a namespace, labels, and fields.
-
-Sources: `k8s.io/apimachinery/pkg/labels` and `pkg/fields`; the fields of a resource are in `api_resources`.
-"""
+"""What a list or a watch selects: a namespace, labels, and fields; each resource says by which fields."""
 
 import re
 from collections.abc import Mapping
@@ -15,15 +12,9 @@ from aischeduler.sandbox.store import Entry
 _SET = re.compile(r"\s*(?P<key>[^\s!=<>(),]+)\s+(?P<operator>in|notin)\s*\((?P<values>[^()]*)\)\s*(,|\Z)")
 _EQUAL = re.compile(r"\s*(?P<key>[^\s!=<>(),]+)\s*(?P<operator>==|=|!=)\s*(?P<values>[^\s!=<>(),]*)\s*(,|\Z)")
 _EXISTS = re.compile(r"\s*(?P<operator>!?)\s*(?P<key>[^\s!=<>(),]+)\s*(,|\Z)")
-_OPERATORS = {
-    "in": Operator.IN,
-    "notin": Operator.NOT_IN,
-    "=": Operator.IN,
-    "==": Operator.IN,
-    "!=": Operator.NOT_IN,
-    "": Operator.EXISTS,
-    "!": Operator.DOES_NOT_EXIST,
-}
+_IN, _NOT_IN = Operator.IN, Operator.NOT_IN
+_EQUALITY = {"=": _IN, "==": _IN, "!=": _NOT_IN}
+_OPERATORS = {"in": _IN, "notin": _NOT_IN, "": Operator.EXISTS, "!": Operator.DOES_NOT_EXIST, **_EQUALITY}
 _FIELD_TERM = re.compile(r"([^=!]+)(==|=|!=)(.*)")
 
 Requirements = tuple[Requirement, ...]
@@ -67,7 +58,7 @@ def parse_field_selector(text: str) -> Requirements:
         if match is None:
             raise bad_request(f"fieldSelector: {part!r} is not of the form field=value or field!=value")
         value = re.sub(r"\\([\\,=])", r"\1", match[3])
-        terms.append(Requirement(match[1], _OPERATORS[match[2]], (value,)))
+        terms.append(Requirement(match[1], _EQUALITY[match[2]], (value,)))
     return tuple(terms)
 
 
@@ -97,4 +88,4 @@ def _holds(term: Requirement, entry: Entry) -> bool:
     key = term.key
     stored = entry.fields.get(key, "")
     value = entry.name if key == "metadata.name" else entry.namespace if key == "metadata.namespace" else stored
-    return (value == term.values[0]) is (term.operator is Operator.IN)
+    return (value == term.values[0]) is (term.operator is _IN)

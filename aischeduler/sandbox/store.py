@@ -1,9 +1,7 @@
 """Objects, their revisions and their history: what etcd and the watch cache are to a real server.
 
-Invariants:
-- The encoded bytes of an object are its truth; they are made once for each revision.
-- One counter gives every revision; lists are ordered by namespace and name.
-- History is bounded; a watch from a revision that fell out of it gets 410.
+Invariants: the bytes of an object are encoded once for each revision; one counter gives every revision; history is
+bounded, and a watch from a revision that fell out of it gets 410.
 """
 
 from bisect import bisect_right
@@ -11,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
+from cachetools import LRUCache
 from sortedcontainers import SortedDict
 
 from aischeduler.sandbox.objects import JsonObject, copy_object, encode
@@ -196,7 +195,7 @@ class Store:
     collections: dict[str, Collection] = field(default_factory=dict)
     on_write: Callable[[], None] | None = None
     _dependents: dict[str, dict[tuple[int, str], tuple[Collection, str]]] = field(default_factory=dict)
-    _snapshots: dict[str, Snapshot] = field(default_factory=dict)
+    snapshots: LRUCache[str, Snapshot] = field(default_factory=lambda: LRUCache(SNAPSHOTS_KEPT))
 
     def next_revision(self) -> int:
         """Return the next revision."""
@@ -227,15 +226,3 @@ class Store:
             if entry is not None:
                 found.append((collection, entry))
         return found
-
-    def keep_snapshot(self, token: str, snapshot: Snapshot) -> None:
-        """Remember the rest of a list in pages; the oldest goes when there are too many."""
-        self._snapshots.pop(token, None)
-        self._snapshots[token] = snapshot
-        while len(self._snapshots) > SNAPSHOTS_KEPT:
-            del self._snapshots[next(iter(self._snapshots))]
-
-    def snapshot(self, token: str, now: float) -> Snapshot | None:
-        """Return the rest of a list in pages, None when it is forgotten."""
-        found = self._snapshots.get(token)
-        return found if found is not None and found.expires_at > now else None

@@ -1,7 +1,4 @@
-"""What is particular to a built-in kind when it is written: what the server fills in, and what it refuses.
-
-Source: the `strategy.go`, defaults and validation of each kind in Kubernetes; admission plugin Priority.
-"""
+"""What is particular to a built-in kind when it is written: what the server fills in, and what it refuses."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -141,7 +138,7 @@ def _admit_priority(write: Write) -> None:
     spec.setdefault("preemptionPolicy", found.get("preemptionPolicy", "PreemptLowerPriority"))
 
 
-def _create_pod(write: Write) -> None:
+def _new_pod(write: Write) -> None:
     spec = write.obj["spec"]
     _fill_pod(spec)
     _admit_priority(write)
@@ -151,7 +148,7 @@ def _create_pod(write: Write) -> None:
     write.obj["status"] = status
 
 
-def _update_pod(write: Write) -> None:
+def _changed_pod(write: Write) -> None:
     write.obj.setdefault("status", {})
     if write.call.subresource:
         return
@@ -172,7 +169,7 @@ def _pod_spec_errors(spec: JsonObject, path: str) -> list[Cause]:
     ]
 
 
-def _validate_pod(write: Write) -> list[Cause]:
+def _pod_errors(write: Write) -> list[Cause]:
     if write.call.subresource:
         return []
     spec = write.obj["spec"]
@@ -200,7 +197,7 @@ def _fixed(spec: JsonObject, *, gated: bool) -> JsonObject:
     return fixed
 
 
-def _create_job(write: Write) -> None:
+def _new_job(write: Write) -> None:
     metadata, spec = write.obj["metadata"], write.obj["spec"]
     if "completions" not in spec and "parallelism" not in spec:
         spec["completions"] = 1
@@ -217,13 +214,13 @@ def _create_job(write: Write) -> None:
     write.obj["status"] = {}
 
 
-def _update_job(write: Write) -> None:
+def _changed_job(write: Write) -> None:
     _fill_pod_spec(write.obj["spec"]["template"]["spec"])
     for key, value in _JOB_DEFAULTS.items():
         write.obj["spec"].setdefault(key, value)
 
 
-def _validate_job(write: Write) -> list[Cause]:
+def _job_errors(write: Write) -> list[Cause]:
     spec, old = write.obj["spec"], (write.old or write.obj)["spec"]
     pod = spec["template"]["spec"]
     causes = _pod_spec_errors(pod, "spec.template.spec")
@@ -275,7 +272,6 @@ def _fill_budget(write: Write) -> None:
 
 
 def _create_storage(write: Write) -> None:
-    write.obj.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
     write.obj["status"] = {"phase": "Pending"}
 
 
@@ -293,15 +289,11 @@ STRATEGIES: Mapping[str, Strategy] = {
     ),
     CollectionName.CLAIMS: Strategy(create=_create_storage),
     CollectionName.EVENTS: Strategy(validate=_validate_event),
-    CollectionName.JOBS: Strategy(
-        counts_generations=True, create=_create_job, update=_update_job, validate=_validate_job
-    ),
+    CollectionName.JOBS: Strategy(counts_generations=True, create=_new_job, update=_changed_job, validate=_job_errors),
     CollectionName.LEASES: Strategy(unconditional_update=False),
     CollectionName.NAMESPACES: Strategy(create=_create_namespace, update=_update_namespace),
     CollectionName.NODES: Strategy(keeps_first_status=True, create=_fill_node, update=_fill_node),
-    CollectionName.PODS: Strategy(
-        counts_generations=True, create=_create_pod, update=_update_pod, validate=_validate_pod
-    ),
+    CollectionName.PODS: Strategy(counts_generations=True, create=_new_pod, update=_changed_pod, validate=_pod_errors),
     CollectionName.PRIORITY_CLASSES: Strategy(create=_create_priority_class, validate=_validate_priority_class),
     CollectionName.VOLUMES: Strategy(create=_create_storage),
 }

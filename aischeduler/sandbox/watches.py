@@ -1,9 +1,7 @@
 """A watch: a place in a collection's history that is read forward.
 
-Invariants:
-- A watch holds no events, so a slow reader costs nothing; a watch ends when history has run past it.
-- An event is shown as what it is to the watch's selection: a change of labels can make it ADDED or DELETED.
-- A bookmark is given only when everything before it was read.
+Invariants: a watch holds no events and ends when history has run past it; a change that moves an object into or out of
+the selection is shown as ADDED or DELETED; a bookmark comes only after everything before it.
 """
 
 from collections.abc import Callable

@@ -1,25 +1,16 @@
 """create, update and patch of whole objects and of their status.
 
-Invariants:
-- An update that changes nothing writes nothing.
-- A stale `resourceVersion` is a conflict.
-- An object that is being deleted goes when its last finalizer goes.
+Invariants: an update that changes nothing writes nothing; a stale `resourceVersion` is a conflict; an object that is
+being deleted goes with its last finalizer.
 """
 
 import dataclasses
 
 from aischeduler.sandbox.api_resources import CollectionName, Resource
 from aischeduler.sandbox.custom_resources import CUSTOM, DEFINITIONS
-from aischeduler.sandbox.objects import (
-    GENERATE_NAME_MAX,
-    JsonObject,
-    encode,
-    name_error,
-    timestamp,
-)
+from aischeduler.sandbox.objects import GENERATE_NAME_MAX, JsonObject, encode, name_error, timestamp
 from aischeduler.sandbox.patch import patch_format, patched
-from aischeduler.sandbox.request import Call, Response
-from aischeduler.sandbox.request_body import as_object, parse
+from aischeduler.sandbox.request import Call, Response, as_object, parse
 from aischeduler.sandbox.schema import errors, schema_of
 from aischeduler.sandbox.status_errors import Cause, bad_request, object_failure
 from aischeduler.sandbox.store import Entry, is_going
@@ -28,10 +19,8 @@ from aischeduler.sandbox.views import choose_view, to_stored
 
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 ANNOTATIONS_LENGTH_MAX = 256 * 1024
-SERVER_METADATA = (
-    *("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"),
-    *("generation", "selfLink", "managedFields"),
-)
+DELETION_METADATA = ("deletionTimestamp", "deletionGracePeriodSeconds")
+SERVER_METADATA = ("uid", "creationTimestamp", "generation", "managedFields", *DELETION_METADATA)
 
 
 _PLAIN = Strategy()
@@ -118,12 +107,13 @@ def _commit(call: Call, obj: JsonObject) -> Entry:
 def replace(call: Call) -> Response:
     """Answer PUT of an object or of its status."""
     obj = to_stored(call.resource, as_object(call, parse(call)))
-    _refuse_other_name(call, obj)
+    refuse_other_name(call, obj["metadata"])
     return answer(call, _update(call, call.existing(), obj))
 
 
-def _refuse_other_name(call: Call, obj: JsonObject) -> None:
-    name = obj["metadata"].get("name", "")
+def refuse_other_name(call: Call, metadata: JsonObject) -> None:
+    """Refuse a body that names another object than the path."""
+    name = metadata.get("name", call.name)
     if name != call.name:
         raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
 
@@ -132,7 +122,7 @@ def patch(call: Call) -> Response:
     """Answer PATCH of an object or of its status."""
     media, entry = patch_format(call), call.existing()
     obj = to_stored(call.resource, patched(call, entry, media))
-    _refuse_other_name(call, obj)
+    refuse_other_name(call, obj["metadata"])
     if obj["metadata"].get("uid", entry.uid) != entry.uid:  # clients match on these words
         call.refuse_invalid(call.name, [Cause("metadata.uid", "Invalid value: field is immutable")])
     return answer(call, _update(call, entry, obj))
@@ -150,7 +140,7 @@ def _update(call: Call, entry: Entry, obj: JsonObject) -> Entry:
     elif "status" in call.resource.subresources:
         restore(obj, old, "status")
     metadata: JsonObject = obj["metadata"]
-    for key in ("namespace", "resourceVersion", *SERVER_METADATA):
+    for key in ("name", "namespace", "resourceVersion", *SERVER_METADATA):
         restore(metadata, before, key)
     finalizers = before.get("finalizers") or ()
     if before.get("deletionTimestamp") and not {*(metadata.get("finalizers") or ())} <= {*finalizers}:
