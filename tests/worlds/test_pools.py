@@ -141,7 +141,7 @@ def test_columns_of_a_pool_show_what_its_status_says(world: World) -> None:
     heads = [column["name"] for column in answer.body["columnDefinitions"]]
     cells = dict(zip(heads, answer.body["rows"][0]["cells"], strict=True))
     shown = {"Nodes": 2, "Pending": 0, "CPU": "3/8", "GPU": "1/4", "Flags": "p✓ b✓ s✗", "Ready": "True"}
-    wide = {"Own": "3 cpu, 1 gpu", "Pods": 4, "PlacementStrategy": "Pack", "Make-Room": "BorrowThenPreempt"}
+    wide = {"Own": "3 cpu, 1 gpu", "Pods": 4, "Placement": "Pack", "Make-Room": "BorrowThenPreempt"}
     assert cells | shown | wide == cells
     assert (cells["Shared"], cells["Free"], cells["Conflict"]) == (None, None, None)
 
