@@ -7,7 +7,7 @@ Invariants:
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -141,15 +141,21 @@ def choose_view(call: Call) -> View:
     return View(call.resource)
 
 
+def _columns(resource: Resource) -> Sequence[JsonObject]:
+    """Return all columns; the name is the first one unless the resource has a column for it, as events do."""
+    named = any(one.get("format") == "name" for one in resource.columns)
+    return resource.columns if named else (_NAME, *resource.columns)
+
+
 def _table_heads(resource: Resource) -> list[JsonObject]:
     """Return the column definitions of a Table."""
-    heads = [{"format": "", "description": "", "priority": 0, **one} for one in (_NAME, *resource.columns)]
+    heads = [{"format": "", "description": "", "priority": 0, **one} for one in _columns(resource)]
     return [{**head, "type": "string" if head["type"] == "date" else head["type"]} for head in heads]
 
 
 def _table_cells(resource: Resource, obj: JsonObject, now: float) -> list[Any]:
     """Return the cells of one object in the order of the heads."""
-    return [_cell(one, obj, now, absent=None if resource.is_custom else NONE) for one in (_NAME, *resource.columns)]
+    return [_cell(one, obj, now, absent=None if resource.is_custom else NONE) for one in _columns(resource)]
 
 
 def _cell(column: JsonObject, obj: JsonObject, now: float, absent: str | None) -> Any:
