@@ -156,22 +156,25 @@ class Daemon:
         job_tasks = [begin(name, job) for name, job in jobs.items()]
         lease_task = begin("lease", self._leadership.keep)
         start_task = begin("start", partial(self._start, client, components, loops, begin))
-        async with self._pages(components):
-            await self._stop.wait()
-            binds, evictions = workers.binder.work_queue.unfinished, workers.evictor.work_queue.unfinished
-            self._log.info("stopping", in_flight=binds, evictions=evictions)
-            start_task.cancel()
-            loops.end()
-            await finish(workers, self._log)
-            executor_task.cancel()
-            await asyncio.wait([start_task, executor_task])
-            elects = self._leadership.elects
-            pods_seen = await newest_of_ours(workers, self.scheduler, self._timing) if elects else ""
-            for task in (*job_tasks, lease_task):
-                task.cancel()
-            await asyncio.wait([lease_task])
-            # Before the pages end: a client that still reads one delays no standby.
-            await self._release_lease(pods_seen)
+        try:
+            async with self._pages(components):
+                await self._stop.wait()
+                binds, evictions = workers.binder.work_queue.unfinished, workers.evictor.work_queue.unfinished
+                self._log.info("stopping", in_flight=binds, evictions=evictions)
+                start_task.cancel()
+                loops.end()
+                await finish(workers, self._log)
+                executor_task.cancel()
+                await asyncio.wait([start_task, executor_task])
+                elects = self._leadership.elects
+                pods_seen = await newest_of_ours(workers, self.scheduler, self._timing) if elects else ""
+                for task in (*job_tasks, lease_task):
+                    task.cancel()
+                await asyncio.wait([lease_task])
+                # Before the pages end: a client that still reads one delays no standby.
+                await self._release_lease(pods_seen)
+        finally:
+            loops.end()  # a cancelled daemon leaves no timer that searches for work
 
     def _busy(self, loops: PoolLoops) -> bool:
         """Return whether there is something to observe or to decide."""

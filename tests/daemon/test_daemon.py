@@ -1,9 +1,12 @@
 import asyncio
 import gc
+import json
 import os
 import signal
+import time
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -11,6 +14,9 @@ from aischeduler.daemon import shutdown as module
 from aischeduler.daemon.process import Daemon
 from aischeduler.daemon.reload import Source
 from aischeduler.daemon.service import serve
+from aischeduler.kube.client import Client
+from aischeduler.kube.server_access import Server
+from aischeduler.sandbox.http_server import HttpSandbox
 from tests.daemon.cluster import (
     ALONE,
     BUDGETS,
@@ -26,6 +32,7 @@ from tests.daemon.cluster import (
     schemaless_crd,
 )
 from tests.kube.scripted_server import Script, hang, reply, serving, status, until
+from tests.objects import pod_object
 
 
 async def test_pods_are_bound_in_their_pool_and_the_user_is_told(lines: Callable[[], list[dict[str, Any]]]) -> None:
@@ -55,6 +62,7 @@ async def told(world: Cluster, reason: str, count: int) -> bool:
 async def test_pod_that_fits_nowhere_is_explained_and_bound_when_room_appears() -> None:
     async with cluster() as world:
         await world.node("small", cpu="1")
+        await until(lambda: sum(summary.nodes for summary in world.daemon.scheduler.summary()) == 1)
         await world.pod("large", cpu="4")
         await world.until(lambda: told(world, "FailedScheduling", 1))
         note = (await world.notes("FailedScheduling"))["large"]
@@ -252,3 +260,24 @@ def scripted_cluster(*more: dict[str, Any]) -> Script:
 
 def listing(*items: dict[str, Any]) -> Any:
     return reply(200, {"metadata": {"resourceVersion": "5"}, "items": list(items)})
+
+
+async def test_cancelled_daemon_leaves_no_timer_of_its_pool_loops() -> None:
+    async with HttpSandbox() as sandbox:
+        address = urlsplit(sandbox.url)
+        server = Server(address.hostname or "", address.port or 0, time.monotonic)
+        async with Client(server) as client:
+            pod = pod_object("waits", cpu="1")
+            await client.post(PODS, json.dumps(pod).encode())
+        daemon = Daemon(server, ALONE, asyncio.Event())
+        task = asyncio.create_task(daemon.run())
+        await until(lambda: pool_loop_timers() != [])
+        task.cancel()
+        await asyncio.wait([task])
+        assert pool_loop_timers() == []
+
+
+def pool_loop_timers() -> list[asyncio.TimerHandle]:
+    """The timers of this event loop that wake pool loops."""
+    handles: list[asyncio.TimerHandle] = asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]
+    return [one for one in handles if not one.cancelled() and "PoolLoops" in repr(one)]
