@@ -1,6 +1,6 @@
 """Runs all tests as parts that run at the same time: `python -m tests [options of pytest]`.
 
-Each part is one run of pytest. The tests on the real API server mostly wait, so three parts fill two cores. Each part
+Each part is one run of pytest. The tests on the real API server wait often, so four parts fill two cores. Each part
 starts a control plane of its own, where it needs one. A part's output appears when the part ends; a line on standard
 error shows how far the others are. The exit status is 0 only if every part passed.
 """
@@ -20,14 +20,17 @@ import pytest
 from tests import seeds
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-SHARED_SCENARIOS: Final = ("tests/stage", "tests/worlds")
+SCENARIOS: Final = ("tests/stage", "tests/worlds")
 """The suites whose scenarios run on several API servers, the real one among them."""
+LONG: Final = tuple(f"tests/real/test_{name}.py" for name in ("churn", "crowd", "handover", "lending_crowd", "release"))
+"""The modules with the longest tests on the real API server."""
 PARTS: Final = {
-    "programs on the real API server": (
+    "crowds on the real API server": ("-m", "real and not soak", *LONG),
+    "scenarios on the real API server": ("-m", "real and not soak", *SCENARIOS),
+    "everything else on the real API server": (
         *("-m", "real and not soak"),
-        *(f"--ignore={suite}" for suite in SHARED_SCENARIOS),
+        *(f"--ignore={path}" for path in (*LONG, *SCENARIOS)),
     ),
-    "scenarios on the real API server": ("-m", "real and not soak", *SHARED_SCENARIOS),
     "everything else": ("-m", "not real and not soak"),
 }
 """The options of pytest that select the tests of each part. Together the parts select each test exactly once."""
