@@ -27,7 +27,7 @@ def bind(call: Call) -> Response:
     if not node:
         raise failure(500, "target.name: Required value")
     entry = call.existing()
-    if metadata.get("uid", entry.uid) != entry.uid:
+    if metadata.get("uid") not in (None, "", entry.uid):
         raise call.conflict(call.name, uid_mismatch(metadata["uid"], entry.uid))
     pod = entry.decoded()
     _refuse_unbindable(call, pod)
