@@ -1,6 +1,6 @@
 """Runs all tests as parts that run at the same time: `python -m tests [options of pytest]`.
 
-Each part is one run of pytest. The tests on the real API server wait often, so four parts fill two cores. Each part
+Each part is one run of pytest. The tests on the real API server wait often, so these parts fill two cores. Each part
 starts a control plane of its own, where it needs one. A part's output appears when the part ends; a line on standard
 error shows how far the others are. The exit status is 0 only if every part passed.
 """
@@ -31,7 +31,8 @@ PARTS: Final = {
         *("-m", "real and not soak"),
         *(f"--ignore={path}" for path in (*LONG, *SCENARIOS)),
     ),
-    "everything else": ("-m", "not real and not soak"),
+    "whole programs": ("-m", "whole and not real and not soak"),
+    "everything else": ("-m", "not whole and not real and not soak"),
 }
 """The options of pytest that select the tests of each part. Together the parts select each test exactly once."""
 PROGRESS_SECONDS: Final = 30.0
