@@ -193,6 +193,7 @@ class Cluster:
         pod = record.pod
         del self.records[pod.uid]
         self._unname(pod)
+        self.unknown_pools.missing.pop(pod.uid, None)
         if pod.volume_claims:
             self.storage.drop(record)
         if record.blocker:

@@ -18,7 +18,8 @@ from aischeduler.state.records import PodRecord
 def warn_pod(cluster: Cluster, record: PodRecord, actions: list[Action]) -> None:
     """Add the new warnings about this pod to `actions`."""
     pod = record.pod
-    missing = record.missing_pool is not None and record.missing_pool[0] == pod.pool not in cluster.pools.pools
+    known = cluster.unknown_pools.missing.get(pod.uid)
+    missing = known is not None and known[0] == pod.pool not in cluster.pools.pools
     if missing and cluster.warned(pod.uid, pod.pool):
         actions.append(_warning(pod, EventReason.UNKNOWN_POOL, _no_such_pool(pod.pool, cluster.pools.names())))
     if pod.spec.unsupported_constraints and not cluster.profile.hold_unsupported:

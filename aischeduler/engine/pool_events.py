@@ -124,7 +124,7 @@ def _rehome(cluster: Cluster, name: str, now: float) -> None:
     cluster.errands.review.update(pool for pool in map(cluster.pool_of, rows) if pool)
     for record in followers:
         if name in cluster.pools.pools:
-            record.missing_pool = None
+            cluster.unknown_pools.missing.pop(record.pod.uid, None)
         if record.queue:
             _go_home(cluster, record, now)
     rows_changed(cluster, rows, now)  # own and lent room may have changed there

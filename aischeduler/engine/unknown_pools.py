@@ -39,10 +39,11 @@ def is_known(cluster: Cluster, record: PodRecord, now: float) -> bool:
     name = record.pod.pool
     if not name or name in cluster.pools.pools:
         return True
-    if record.missing_pool is None or record.missing_pool[0] != name:
+    missing = cluster.unknown_pools.missing.get(record.pod.uid)
+    if missing is None or missing[0] != name:
         return False
     return (
-        now - record.missing_pool[1] <= MISSING_SECONDS
+        now - missing[1] <= MISSING_SECONDS
         or is_fresh(cluster, record.home, now)
         or cluster.claims.of(record.pod.uid) is not None
     )
@@ -138,7 +139,7 @@ def pool_read(cluster: Cluster, event: PoolRead, now: float) -> None:
     """Wake the pods that waited for this answer. Where the Pool was found, its event has moved them already."""
     for record in _waiting(cluster, event.name, cluster.unknown_pools.reading.pop(event.name, {})):
         if not event.found:
-            record.missing_pool = (event.name, now)
+            cluster.unknown_pools.missing[record.pod.uid] = (event.name, now)
         if record.state is PodState.HELD:
             cluster.queue_of(record).wake_at_once(record, now)
     for action in begin_reads(cluster):

@@ -22,6 +22,8 @@ class UnknownPools:
 
     reading: dict[str, dict[str, PodRecord]] = field(default_factory=dict)
     wanted: dict[str, dict[str, PodRecord]] = field(default_factory=dict)
+    missing: dict[str, tuple[str, float]] = field(default_factory=dict)
+    """Uid of a pod -> the Pool that it names and that a read did not find, and when it was read."""
     late: dict[str, LateNode] = field(default_factory=dict)
     """New nodes by name."""
     listing: bool = False

@@ -89,8 +89,6 @@ class PodRecord:
     caught: int | None = None
     """The count of `News` when the five-minute flush brought it back; None where an event did."""
     message: str = ""
-    missing_pool: tuple[str, float] | None = None
-    """The Pool that it names and when a read showed that it does not exist."""
     blocker: str = ""
     """The uid of the pod on a node whose anti-affinity holds this pod."""
     constraint: ConstraintKind | None = None
