@@ -3,7 +3,7 @@
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -48,10 +48,10 @@ def test_module_fits_on_a_few_screens(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= MODULE_LINES_MAX
 
 
-def functions(path: Path) -> Iterator[FunctionNode]:
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node
+@cache
+def functions(path: Path) -> tuple[FunctionNode, ...]:
+    nodes = ast.walk(ast.parse(path.read_text()))
+    return tuple(node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
 def length(function: FunctionNode) -> int:
