@@ -387,7 +387,7 @@ def test_random_days_briefly() -> None:
 @pytest.mark.whole
 @pytest.mark.timeout(SHRINKING_SECONDS_MAX)
 def test_random_days() -> None:
-    play(Engine, seeds.number("engine"), runs=160)
+    play(Engine, seeds.number("engine"), runs=280)
 
 
 @pytest.mark.soak

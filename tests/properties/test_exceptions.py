@@ -62,7 +62,7 @@ def play_exceptions(monkeypatch: pytest.MonkeyPatch, runs: int) -> None:
 
 
 def test_exceptions_cost_one_attempt_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
-    play_exceptions(monkeypatch, runs=6)
+    play_exceptions(monkeypatch, runs=10)
 
 
 @pytest.mark.whole

@@ -13,7 +13,7 @@ from tests.objects import node_object, pod_object, pool_object
 from tests.seeds import number as number_of
 
 WHILES = 40
-SEEDS = 6
+SEEDS = 10
 SEEDS_OF_A_SOAK = 500
 QUIET_SECONDS = 100.0
 """Lost answers of a few tries, the longest backoff, and pods that are going are over after this."""
