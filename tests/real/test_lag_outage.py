@@ -26,9 +26,8 @@ NEW_POOLS = 8
 APART_SECONDS = 0.1
 HIGH = "high-after-outage"
 LABEL = "outage.example/pool"
-WATCHES_BACK_SECONDS = 200.0
-"""After etcd was away, the API server dials etcd again for each kind of objects, with gRPC's backoff of up to 144 s,
-and then with the backoff of its watch cache. The scheduler has no part in this wait."""
+WATCHES_BACK_SECONDS = 150.0
+"""After etcd was away, the API server dials it anew for each kind of objects, with a backoff of its own."""
 
 
 class Newcomers:
