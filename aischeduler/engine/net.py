@@ -17,7 +17,7 @@ def flush_queue(cluster: Cluster, queue: PoolQueue, now: float) -> None:
 
 def count_saved(cluster: Cluster, queue: PoolQueue, record: PodRecord, row: int) -> None:
     """Count the pod as saved if it gets this row only because of the flush."""
-    if record.caught is None or row in cluster.offers:
+    if record.caught is None:
         return
     pools = (record.home, queue.pool)
     if not cluster.errands.concern(pools) and not cluster.news.since(record.caught, row, pools):

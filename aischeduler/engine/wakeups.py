@@ -159,7 +159,7 @@ def _offer_at_home(cluster: Cluster, room: RowRoom, node: Node, now: float) -> N
             return False
         room.take(request)
         cluster.offer(head, room.row)
-        queue.wake_next(head.pod, now)
+        queue.wake_next(head.pod, now, at_once=True)  # a newcomer behind it must not take the room
         return True
 
     rest = walk([queue], room.most, guarded(cluster, wake), most=OFFERED_MAX)

@@ -50,13 +50,14 @@ def test_two_alike_whom_one_event_helps_while_the_net_holds_them_are_not_saved_b
     assert session.scheduler.net_saves() == 0
 
 
-def test_pod_that_takes_room_offered_to_another_is_not_saved_by_the_net() -> None:
+def test_pod_that_gets_what_is_left_of_room_offered_to_another_is_not_saved_by_the_net() -> None:
     session = full(cpu="2")
     session.see(a_pod("old", cpu="1"))
     session.decide()
     session.see(a_pod("urgent", cpu="2", priority=5, preempts=False))
     assert binds(session.decide(NET_SECONDS - 0.1)) == {}
     session.tell(PodGone("uid-big"))
+    session.see(a_pod("foreign", cpu="1", node="n", scheduler_name="other"))
     assert binds(session.decide(0.1)) == {"old": "n"}
     assert session.scheduler.net_saves() == 0
 

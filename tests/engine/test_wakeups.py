@@ -225,3 +225,21 @@ def test_owner_of_a_claim_takes_room_before_a_later_pod_that_was_woken_while_it_
     session.see(a_pod("leaver", cpu="4", pool="a", priority=20, node="m", terminating=True))
     session.tell(PodGone("uid-leaver"))
     assert binds(session.decide()) == {"high": "m"}
+
+
+def test_pod_in_backoff_for_which_room_comes_takes_it_before_a_newcomer_of_lower_priority() -> None:
+    session = Session(a_pool("a", labels={"pool": "a"}), a_node("n", cpu="1", labels={"pool": "a"}))
+    session.see(a_pod("running", cpu="1", pool="a", priority=20, node="n"))
+    session.see(*(a_pod(name, cpu="1", pool="a", priority=9) for name in ("first", "second")))
+    session.decide()
+    session.tell(PodGone("uid-running"))
+    session.see(a_pod("foreign", cpu="1", node="n", scheduler_name="other"))
+    session.decide(5)  # the first finds the room taken, and backs off for two seconds
+    session.see(a_pod("newcomer", cpu="1", pool="a"))
+    session.tell(PodGone("uid-foreign"))
+    said = session.decide(0.5)
+    assert (binds(said), evictions(said)) == ({"first": "n"}, {})
+    for name in ("first", "second"):
+        session.tell(PodGone(f"uid-{name}"))
+        session.decide(5)
+    assert list(binds(session.said)) == ["first", "second", "newcomer"]
