@@ -35,7 +35,6 @@ class Readiness:
     def ready(self, cluster: Cluster, now: float) -> tuple[str, ...]:
         """Return the pools for which `decide` has something to do, sorted."""
         self._look(cluster)
-        cluster.errands.unrest.note(cluster.versions(), now)
         self._lively.update(self._wakeups.pop_due(now))
         due = self._due_at(cluster)
         found = {pool for pool, actions in cluster.outbox.items() if actions} | self._lively

@@ -122,6 +122,7 @@ class Scheduler:
             raise
         if cluster.errands.to_mend:
             mend_after(cluster, self._whole)
+        cluster.errands.unrest.note(cluster.versions(), now)
 
     def _take(self, event: Event, now: float) -> None:
         cluster = self._cluster
@@ -159,9 +160,14 @@ class Scheduler:
             self._step(SETTLING, pool, actions, partial(self._settle, actions, now))
             if not self._step(TELLING, pool, actions, partial(self._status.report, cluster, now)):
                 self._status.again()
-        queue = cluster.queues.get(pool)
-        if queue is None:
-            return actions
+        if pool in cluster.queues:
+            self._work(pool, actions, limit)
+        cluster.errands.unrest.note(cluster.versions(), now)
+        return actions
+
+    def _work(self, pool: str, actions: list[Action], limit: int) -> None:
+        """Do the deferred work of a pool and try pods of its queue up to the cost `limit`."""
+        cluster, now, queue = self._cluster, self._cluster.now, self._cluster.queues[pool]
         actions += cluster.outbox.pop(pool, [])
         if limit:
             self._look_after(pool, actions, now)
@@ -171,7 +177,6 @@ class Scheduler:
             self._step(READING, pool, actions, partial(want_again, cluster))
         self._step(LENDING, pool, actions, partial(self._lend, pool, now))
         self._readiness.decided(pool)
-        return actions
 
     def stand_by(self, now: float) -> list[ReportInternalError]:
         """Do what is due without deciding, because another scheduler leads; few actions are kept.
@@ -183,6 +188,7 @@ class Scheduler:
         actions: list[Action] = []
         self._step(READING, DEFAULT_POOL, actions, partial(stop_reads, cluster))
         self._let_time_act(actions, now)
+        cluster.errands.unrest.note(cluster.versions(), now)
         cluster.turned.clear()
         for said in cluster.outbox.values():
             actions += [action for action in said if isinstance(action, ReportInternalError)]
@@ -191,7 +197,6 @@ class Scheduler:
 
     def ready(self, now: float) -> tuple[str, ...]:
         """Return the pools for which `decide` has something to do, sorted."""
-        self._cluster.now = now
         return self._readiness.ready(self._cluster, now)
 
     def next_wakeup(self) -> float | None:
@@ -295,13 +300,7 @@ class Scheduler:
             case RefreshFailed(pool, message):
                 refresh_failed(cluster, pool, message, now)
 
-    def _step(
-        self,
-        what: tuple[Step, str],
-        pool: str,
-        actions: list[Action],
-        step: Callable[[], None],
-    ) -> bool:
+    def _step(self, what: tuple[Step, str], pool: str, actions: list[Action], step: Callable[[], None]) -> bool:
         """Run one step of a decision, with recovery from an exception; return whether it succeeded."""
         cluster = self._cluster
         before = mark(cluster)

@@ -125,3 +125,21 @@ def test_other_numbers_alone_are_no_news() -> None:
     session.see(a_node("n3", cpu="1"), a_node("n2", cpu="1"))
     session.decide()
     assert "0/3 nodes are available: 3 Insufficient cpu" in reports(session.decide(REST_SECONDS))["p"]
+
+
+def test_reading_which_pools_are_ready_changes_no_later_report() -> None:
+    def report_seconds(*, read_often: bool) -> float:
+        session = Session(a_pool("a", labels=A, borrowing_limit={"cpu": 1000}), a_pool("b", labels=B))
+        session.see(a_node("n", cpu="1", labels=B), a_pod("loan", cpu="1", pool="a", node="n"))
+        session.see(a_pod("p", cpu="1", pool="a"))
+        session.decide()
+        session.see(a_pod("own", cpu="1", pool="b", node="n"))
+        session.tell(PodGone("uid-loan"))
+        session.now += 3
+        if read_often:
+            session.scheduler.ready(session.now)
+        while not reports(session.decide(0.5)):
+            pass
+        return session.now
+
+    assert report_seconds(read_often=True) == report_seconds(read_often=False)
