@@ -1,0 +1,241 @@
+"""The journal of an engine: every call that changes it, with the actions that each call returned, one line a call.
+
+Invariants:
+- The calls of a journal give the same actions in a new engine, in any process. A difference is a bug of the engine, or
+  shows that the engine that replays decides otherwise.
+- The first line has the format, the name of the run and the profile; every other line is one call.
+- A line has the objects as the engine was told them, and of the objects in actions only the uid.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final, get_args
+
+import msgspec
+
+from aischeduler.engine.profile import Profile, default_profile
+from aischeduler.engine.scheduler import Scheduler
+from aischeduler.model.actions import Action, ReportInternalError
+from aischeduler.model.events import Event
+from aischeduler.model.pod import Pod
+from aischeduler.model.pool import MakeRoom, Pool
+from aischeduler.state.records import Backoff
+
+FORMAT: Final = 1
+OBSERVE, DECIDE, STAND_BY = "observe", "decide", "standBy"
+
+
+class JournalError(ValueError):
+    """A journal that cannot be replayed; the message names the line."""
+
+
+class Header(msgspec.Struct, frozen=True):
+    """The first line of a journal: all that makes an engine."""
+
+    journal: int
+    run: str
+    scheduler_name: str
+    gpu_resources: tuple[str, ...]
+    preemption: bool
+    make_room: MakeRoom
+    hold_unsupported: bool
+    backoff: Backoff
+    default_pool: Pool
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """A call of `observe`."""
+
+    now: float
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A call of `decide`, and its actions as their lines in the journal."""
+
+    now: float
+    pool: str
+    limit: int
+    actions: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StoodBy:
+    """A call of `stand_by`."""
+
+    now: float
+    actions: tuple[bytes, ...]
+
+
+Call = Observed | Decided | StoodBy
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first call of a journal whose actions differ in a new engine; an action that one side lacks is empty."""
+
+    line: int
+    now: float
+    pool: str
+    recorded: str
+    replayed: str
+
+
+class JournaledScheduler(Scheduler):
+    """A scheduler that gives every line of its journal to `write`, before the call returns."""
+
+    def __init__(self, profile: Profile, run: str, write: Callable[[bytes], None]) -> None:
+        super().__init__(profile, run)
+        self._write = write
+        write(_ENCODER.encode(_header(profile, run)))
+
+    def observe(self, event: Event, now: float) -> None:
+        """Handle an event; it is written first, because the call may raise."""
+        self._write(_ENCODER.encode((OBSERVE, now, type(event).__name__, event)))
+        super().observe(event, now)
+
+    def decide(self, pool: str, now: float, limit: int) -> list[Action]:
+        """Decide for a pool, and write the call with its actions."""
+        actions = super().decide(pool, now, limit)
+        self._write(_ENCODER.encode((DECIDE, now, pool, limit, [_told(action) for action in actions])))
+        return actions
+
+    def stand_by(self, now: float) -> list[ReportInternalError]:
+        """Stand by, and write the call with its actions."""
+        actions = super().stand_by(now)
+        self._write(_ENCODER.encode((STAND_BY, now, [_told(action) for action in actions])))
+        return actions
+
+
+def replay(lines: Iterable[bytes]) -> Difference | None:
+    """Make the calls of a journal in a new engine; return the first difference, None where there is none.
+
+    Raises JournalError for a journal of another format, and for a line that cannot be read.
+    """
+    numbered = enumerate(lines, 1)
+    scheduler = _scheduler(next(numbered, (1, b""))[1])
+    for number, line in numbered:
+        call = read_call(number, line)
+        found = _difference(number, call, make_call(scheduler, call))
+        if found is not None:
+            return found
+    return None
+
+
+def make_call(scheduler: Scheduler, call: Call) -> list[Action]:
+    """Make a call; an event that the engine fails to handle has no actions, as in the run that was recorded."""
+    match call:
+        case Observed(now, event):
+            try:
+                scheduler.observe(event, now)
+            except Exception:  # noqa: BLE001 - the engine has noted it, and its next decision reports it
+                return []
+            return []
+        case Decided(now, pool, limit, _):
+            return scheduler.decide(pool, now, limit)
+        case StoodBy(now, _):
+            return list(scheduler.stand_by(now))
+
+
+def read_call(number: int, line: bytes) -> Call:
+    """Read one line after the first; raises JournalError with its number."""
+    try:
+        kind, now, *rest = _LINE.decode(line)
+        at = _FLOAT.decode(now)
+        match msgspec.json.decode(kind):
+            case "observe":
+                return Observed(at, _EVENTS[msgspec.json.decode(rest[0])].decode(rest[1]))
+            case "decide":
+                pool, limit, actions = rest
+                return Decided(at, msgspec.json.decode(pool), msgspec.json.decode(limit), _each(actions))
+            case "standBy":
+                return StoodBy(at, _each(rest[0]))
+            case other:
+                raise JournalError(f"line {number}: {other!r} is no call")
+    except (msgspec.DecodeError, KeyError, ValueError, IndexError) as error:
+        if isinstance(error, JournalError):
+            raise
+        raise JournalError(f"line {number}: it is cut off or is no line of a journal: {error}") from error
+
+
+def _scheduler(line: bytes) -> Scheduler:
+    """Make the engine of a journal from its first line."""
+    try:
+        told = msgspec.json.decode(line)
+        found = told.get("journal") if isinstance(told, dict) else None
+        if found != FORMAT:
+            raise JournalError(f"line 1: the journal has the format {found}, and this version reads format {FORMAT}")
+        header = msgspec.json.decode(line, type=Header)
+    except msgspec.DecodeError as error:
+        raise JournalError(f"line 1: it is not the first line of a journal: {error}") from error
+    profile = default_profile(header.scheduler_name, header.gpu_resources, preemption=header.preemption)
+    settings = replace(
+        profile,
+        make_room=header.make_room,
+        hold_unsupported=header.hold_unsupported,
+        backoff=header.backoff,
+        default_pool=header.default_pool,
+    )
+    return Scheduler(settings, header.run)
+
+
+def _header(profile: Profile, run: str) -> Header:
+    return Header(
+        FORMAT,
+        run,
+        profile.scheduler_name,
+        profile.gpu_resources,
+        profile.preemption,
+        profile.make_room,
+        profile.hold_unsupported,
+        profile.backoff,
+        profile.default_pool,
+    )
+
+
+def _difference(number: int, call: Call, actions: list[Action]) -> Difference | None:
+    if isinstance(call, Observed):
+        return None
+    replayed = [_ENCODER.encode(_told(action)) for action in actions]
+    recorded = call.actions
+    if list(recorded) == replayed:
+        return None
+    at = next((i for i, (a, b) in enumerate(zip(recorded, replayed, strict=False)) if a != b), None)
+    at = min(len(recorded), len(replayed)) if at is None else at
+    pool = call.pool if isinstance(call, Decided) else ""
+    return Difference(number, call.now, pool, _at(recorded, at), _at(replayed, at))
+
+
+def _at(lines: Iterable[bytes], number: int) -> str:
+    return next((line.decode() for i, line in enumerate(lines) if i == number), "")
+
+
+def _told(action: Action) -> tuple[Any, ...]:
+    """Return an action as it stands in a journal: its type and the values of its fields, of a pod the uid."""
+    return (type(action).__name__, *map(_short, _values(action)))
+
+
+def _values(action: Action) -> Iterator[Any]:
+    names = action.__struct_fields__ if isinstance(action, msgspec.Struct) else type(action).__slots__
+    return (getattr(action, name) for name in names)
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, Pod):
+        return value.uid
+    if isinstance(value, tuple) and value and isinstance(value[0], Pod):
+        return [pod.uid for pod in value]
+    return value
+
+
+def _each(actions: msgspec.Raw) -> tuple[bytes, ...]:
+    return tuple(bytes(action) for action in _LINE.decode(actions))
+
+
+_ENCODER: Final = msgspec.json.Encoder()
+_LINE: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_FLOAT: Final = msgspec.json.Decoder(float)
+_EVENTS: Final = {event.__name__: msgspec.json.Decoder(event) for event in get_args(Event)}
+"""Name of an event -> its decoder."""

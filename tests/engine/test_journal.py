@@ -1,0 +1,164 @@
+"""A journal has every call of an engine, and a new engine that makes the calls returns the same actions."""
+
+from collections.abc import Callable
+from typing import get_args
+
+import pytest
+
+from aischeduler.engine.journal import JournaledScheduler, JournalError, Observed, read_call, replay
+from aischeduler.engine.profile import default_profile
+from aischeduler.model.disruption_budget import DisruptionBudget
+from aischeduler.model.events import (
+    BindRefusal,
+    BindRefused,
+    BudgetGone,
+    BudgetSeen,
+    Event,
+    EvictRefusal,
+    EvictRefused,
+    NamespaceGone,
+    NamespaceSeen,
+    NodeGone,
+    NodeSeen,
+    PodGone,
+    PodSeen,
+    PoolGone,
+    PoolRead,
+    PoolSeen,
+    PoolsListed,
+    PoolUnread,
+    Refreshed,
+    RefreshFailed,
+    VolumeClaimGone,
+    VolumeClaimSeen,
+    VolumeGone,
+    VolumeSeen,
+)
+from aischeduler.model.names import SCHEDULER_NAME
+from aischeduler.model.pod import HostPort
+from aischeduler.model.selectors import NodeSelectorTerm, Operator, label_selector
+from aischeduler.model.volumes import Volume, VolumeClaim
+from tests.build import a_node, a_pod, a_pool, a_taint, expression, tolerates
+from tests.corpus.record import journals
+
+POD = a_pod(
+    "p",
+    cpu="1",
+    memory="1Gi",
+    gpu=1,
+    pool="a",
+    labels={"app": "x"},
+    gates=("wait",),
+    host_ports=(HostPort("TCP", 80),),
+    tolerations=(tolerates("t"),),
+    node_selector={"disk": "ssd"},
+    required=(NodeSelectorTerm((expression("zone", Operator.IN, "z1"),)),),
+)
+EVENTS: list[Event] = [
+    PodSeen(POD),
+    PodGone("uid-p"),
+    NodeSeen(a_node("n", cpu="4", labels={"pool": "a"}, taints=(a_taint("t"),))),
+    NodeGone("n"),
+    PoolSeen(a_pool("a", labels={"pool": "a"}, lending_limit={"cpu": 1000}, allowed_namespaces={"team": "a"})),
+    PoolGone("a"),
+    BudgetSeen(DisruptionBudget("default", "b", "uid-b", label_selector("spec.selector", {"app": "x"}, ()), 1)),
+    BudgetGone("default", "b"),
+    NamespaceSeen("default", {"team": "a"}),
+    NamespaceGone("default"),
+    VolumeClaimSeen(VolumeClaim("default", "c", "v", bound=True)),
+    VolumeClaimGone("default", "c"),
+    VolumeSeen(Volume("v", tied_by="spec.nodeAffinity")),
+    VolumeGone("v"),
+    BindRefused("uid-p", "n", BindRefusal.TAKEN, "no"),
+    EvictRefused("uid-p", EvictRefusal.BUDGET, "no"),
+    PoolRead("a", found=True),
+    PoolUnread("a", "no rights"),
+    PoolsListed(),
+    Refreshed("a"),
+    RefreshFailed("a", "timeout"),
+]
+
+
+def journal_of_a_session() -> list[bytes]:
+    """Return the journal of an engine that binds two pods and parks one."""
+    lines: list[bytes] = []
+    scheduler = JournaledScheduler(default_profile(), "run", lines.append)
+    scheduler.observe(NodeSeen(a_node("n", cpu="2")), 0.0)
+    for name in ("p1", "p2", "p3"):
+        scheduler.observe(PodSeen(a_pod(name, cpu="1")), 0.0)
+    while pools := scheduler.ready(0.0):
+        for pool in pools:
+            scheduler.decide(pool, 0.0, 1)
+    scheduler.stand_by(1.0)
+    return lines
+
+
+def test_every_kind_of_event_has_an_example_here() -> None:
+    assert [type(event) for event in EVENTS] == list(get_args(Event))
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+def test_event_is_read_as_it_was_written(event: Event) -> None:
+    lines: list[bytes] = []
+    JournaledScheduler(default_profile(), "run", lines.append).observe(event, 1.5)
+    assert read_call(2, lines[1]) == Observed(1.5, event)
+
+
+def test_replay_of_a_session_has_no_difference() -> None:
+    lines = journal_of_a_session()
+    assert [line[:9] for line in lines[1:5]] == [b'["observe'] * 4
+    assert sum(line.count(b'["Bind"') for line in lines) == 2
+    assert replay(lines) is None
+
+
+def test_difference_names_the_call_and_both_actions() -> None:
+    lines = [line.replace(b'["Bind","uid-p2","n"', b'["Bind","uid-p2","m"') for line in journal_of_a_session()]
+    found = replay(lines)
+    assert found is not None
+    assert b'"uid-p2","m"' in lines[found.line - 1]
+    assert (found.now, found.pool) == (0.0, "default")
+    assert found.recorded.startswith('["Bind","uid-p2","m","default"')
+    assert found.replayed.startswith('["Bind","uid-p2","n","default"')
+
+
+def test_action_that_only_one_side_has_is_a_difference() -> None:
+    lines = journal_of_a_session()
+    decided = next(i for i, line in enumerate(lines) if b'"Bind"' in line)
+    del lines[decided]
+    found = replay(lines)
+    assert found is not None
+    assert found.recorded != found.replayed
+
+
+Change = Callable[[list[bytes]], list[bytes]]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda lines: lines[:0], "line 1: it is not the first line of a journal"),
+        (lambda lines: [lines[0].replace(b'"journal":1', b'"journal":9'), *lines[1:]], "has the format 9"),
+        (lambda lines: [*lines[:-1], lines[-1][:10]], "line 9: it is cut off or is no line of a journal"),
+        (lambda lines: [*lines, b'["sing",1.0,[]]'], "'sing' is no call"),
+        (lambda lines: [*lines, b'["observe",1.0,"PodSung",{}]'], "is cut off or is no line of a journal"),
+    ],
+)
+def test_journal_that_cannot_be_read_is_refused_by_line(change: Change, message: str) -> None:
+    with pytest.raises(JournalError, match=message):
+        replay(change(journal_of_a_session()))
+
+
+def test_profile_of_the_journal_decides() -> None:
+    lines: list[bytes] = []
+    scheduler = JournaledScheduler(default_profile(SCHEDULER_NAME, preemption=False), "run", lines.append)
+    scheduler.observe(NodeSeen(a_node("n", cpu="1")), 0.0)
+    scheduler.observe(PodSeen(a_pod("low", cpu="1", node="n")), 0.0)
+    scheduler.observe(PodSeen(a_pod("high", cpu="1", priority=9)), 0.0)
+    actions = scheduler.decide("default", 0.0, 1)
+    assert any("switched off for the whole scheduler" in str(action) for action in actions)
+    assert replay(lines) is None
+
+
+def test_engine_decides_as_the_one_that_recorded_the_corpus() -> None:
+    differences = {number: found for number, lines in enumerate(journals()) if (found := replay(lines)) is not None}
+    assert differences == {}
