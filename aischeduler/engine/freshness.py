@@ -79,6 +79,9 @@ def go_on(cluster: Cluster, pool: str, now: float) -> None:
     if pool in freshness.loans:
         freshness.loans.discard(pool)
         cluster.errands.review.add(pool)
-    for uid, record in freshness.waiting.pop(pool, {}).items():
-        if cluster.records.get(uid) is record and record.state is PodState.PARKED and record.queue == pool:
-            cluster.queues[pool].wake_at_once(record, now)
+    queue = cluster.queues[pool]
+    for record in freshness.waiting.pop(pool, {}).values():
+        if record.state is PodState.PARKED and queue.holds(record):
+            queue.wake_at_once(record, now)
+        else:  # it left or was placed meanwhile: the next pod of its class may evict now
+            queue.wake_next(record.pod, now, at_once=True)

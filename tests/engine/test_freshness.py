@@ -7,7 +7,7 @@ from aischeduler.model.actions import Action, Refresh
 from aischeduler.model.events import NodeSeen, PodGone, PoolGone, PoolSeen, PoolsListed, Refreshed, RefreshFailed
 from aischeduler.model.pool import ReclaimPolicy
 from tests.build import a_node, a_pod, a_pool, replace
-from tests.engine.session import Session, binds, evictions, reports
+from tests.engine.session import Session, binds, evictions, nominations, reports
 from tests.engine.test_unknown_pools import said
 
 
@@ -125,3 +125,32 @@ def test_answer_for_a_pool_that_is_gone_changes_nothing() -> None:
     assert refreshes(said(session)) == ["team"]
     session.tell(PoolGone("team"), Refreshed("team"), RefreshFailed("team", "gone"))
     assert evictions(said(session)) == {}
+
+
+@pytest.fixture
+def two_wait() -> Session:
+    """Return two pods of one class, of which the first waits for a refresh to evict a pod that has taken the room."""
+    top = a_pod("top", cpu="4", node="n", priority=200)
+    high = [a_pod(name, cpu="4", priority=100) for name in ("first", "second")]
+    session = Session(a_node("n", cpu="4"), top, *high)
+    assert evictions(said(session)) == {}
+    session.tell(PodGone("uid-top"))
+    session.see(a_pod("low", cpu="4", node="n"))
+    assert refreshes(said(session)) == ["default"]
+    return session
+
+
+def test_next_pod_of_the_class_evicts_where_the_one_that_waits_for_the_refresh_has_left(two_wait: Session) -> None:
+    two_wait.tell(PodGone("uid-first"), Refreshed("default"))
+    actions = said(two_wait)
+    assert (evictions(actions), nominations(actions)) == ({"low": "Preempted"}, {"second": "n"})
+
+
+def test_next_pod_of_the_class_evicts_where_the_one_that_waits_for_the_refresh_found_room(two_wait: Session) -> None:
+    two_wait.see(a_node("m", cpu="4"))
+    said(two_wait)
+    two_wait.tell(PoolsListed())
+    assert binds(said(two_wait)) == {"first": "m"}
+    two_wait.tell(Refreshed("default"))
+    actions = said(two_wait)
+    assert (evictions(actions), nominations(actions)) == ({"low": "Preempted"}, {"second": "n"})
