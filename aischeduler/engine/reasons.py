@@ -48,7 +48,6 @@ def reword(cluster: Cluster, pool: str, actions: list[Action]) -> None:
     """Report the new reasons of the parked pods of the next classes."""
     work = cluster.errands.rewording.pop(pool)
     queue, after, left = cluster.queues[pool], work.after, work.left
-    before = cluster.versions()
     for alike in queue.parked(after)[: min(REWORDED_AT_ONCE, left)]:
         after, left = alike.turn, left - 1
         messages: dict[tuple[int, bool], str] = {}
@@ -60,8 +59,6 @@ def reword(cluster: Cluster, pool: str, actions: list[Action]) -> None:
             if message and _is_news(message, record.message, work.counts):
                 record.message = message
                 actions.append(ReportWaiting(record.pod, pool, pool, message, record.decision))
-    if cluster.errands.unrest.versions == before:
-        cluster.errands.unrest.versions = cluster.versions()  # the trials above change versions, but nothing else
     if left and queue.parked(after):
         cluster.errands.rewording[pool] = Rewording(left, work.counts, after)
 

@@ -17,12 +17,13 @@ SEARCHES_MAX: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class KnownCosts:
-    """The costs of a search, and the versions of what the search read."""
+    """The costs of a search, and the versions of what the search read; on `tentative` rows it read what a trial had."""
 
     costs: EvictionCosts
     rules: tuple[int, int]
     nodes: int
     running: int
+    tentative: tuple[int, ...]
 
 
 class Searches:

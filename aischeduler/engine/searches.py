@@ -35,8 +35,8 @@ def find_victims(cluster: Cluster, record: PodRecord, rows: Rows, claims: tuple[
     """Search for victims on the rows of the pod's home pool as if these claims did not exist."""
     spec, priority = record.pod.spec, record.pod.priority
     key, versions = (record.home, spec.key), (cluster.nodes.version, cluster.running.version)
-    known = cluster.searches.victims.get(key)
-    if not claims and known is not None and known[0] == versions and priority <= known[1]:
+    known, keeps = cluster.searches.victims.get(key), not claims and not cluster.nodes.tentative
+    if keeps and known is not None and known[0] == versions and priority <= known[1]:
         return known[2]
     with without(cluster, claims):
         chosen = _found_again(cluster, record, rows) or _found_by_bounds(cluster, record, rows)
@@ -47,7 +47,7 @@ def find_victims(cluster: Cluster, record: PodRecord, rows: Rows, claims: tuple[
         found = select_candidate(candidates, cluster.runner, cluster.running)
         if isinstance(found, Candidate):
             cluster.searches.costs[record.home, spec.key, priority] = _standing(cluster, candidates.costs)
-    if not claims and not isinstance(found, Candidate):
+    if keeps and not isinstance(found, Candidate):
         cluster.searches.victims[key] = (versions, priority, found)
     return found
 
@@ -65,7 +65,7 @@ def _found_again(cluster: Cluster, record: PodRecord, rows: Rows) -> Candidate |
     changed = (cluster.nodes.changed_since(known.nodes), cluster.running.changed_since(known.running))
     if changed[0] is None or changed[1] is None:
         return None
-    anew = np.array(sorted({*changed[0], *changed[1]}), dtype=np.intp)
+    anew = np.array(sorted({*changed[0], *changed[1], *known.tentative, *cluster.nodes.tentative}), dtype=np.intp)
     anew = anew[np.isin(anew, rows)]
     if len(anew) * WHOLE_SHARE > len(rows):
         return None
@@ -94,7 +94,8 @@ def _rules(cluster: Cluster) -> tuple[int, int]:
 
 
 def _standing(cluster: Cluster, costs: EvictionCosts) -> KnownCosts:
-    return KnownCosts(costs, _rules(cluster), cluster.nodes.version, cluster.running.version)
+    nodes, running = cluster.nodes, cluster.running
+    return KnownCosts(costs, _rules(cluster), nodes.version, running.version, tuple(nodes.tentative))
 
 
 def find_lender(cluster: Cluster, record: PodRecord, visited: tuple[str, ...]) -> Lender | NoLender:
@@ -102,11 +103,11 @@ def find_lender(cluster: Cluster, record: PodRecord, visited: tuple[str, ...]) -
     spec = record.pod.spec
     key = (spec.key, visited)
     versions = (cluster.nodes.version, cluster.pools.version, cluster.loans.version)
-    known = cluster.searches.lenders.get(key)
-    if known is not None and known[0] == versions:
+    known, keeps = cluster.searches.lenders.get(key), not cluster.nodes.tentative
+    if keeps and known is not None and known[0] == versions:
         return known[1]
     cluster.searches.made += 1
     found = choose_lender(cluster.borrowing, record.home, cluster.ask(spec, record.home), visited)
-    if isinstance(found, NoLender) and not found.blocked:
+    if keeps and isinstance(found, NoLender) and not found.blocked:
         cluster.searches.lenders[key] = (versions, found)
     return found

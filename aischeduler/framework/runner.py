@@ -3,6 +3,7 @@
 Invariants:
 - Every result equals a run of all plugins over all rows; kept results only save the rows that did not change.
 - The row with the largest key is the best: the score, then the order of node names, so that there is no tie.
+- Kept results are those of the table without open trials; the rows that a trial changed are read again in each call.
 """
 
 from collections import Counter
@@ -51,13 +52,14 @@ class Runner:
         if not self._classes.meets(ask.spec, ask.placement):
             return self._best_once(ask, rows)
         view = self._view(ask)
-        keys = view.keys.take(rows)
+        every = self._keys_now(view, ask)
+        keys = every.take(rows)
         feasible = int(np.count_nonzero(keys != INFEASIBLE))
         if not feasible:
             return None
         if view.preferences:
             candidates = rows[keys != INFEASIBLE]
-            keys = view.keys[candidates]
+            keys = every[candidates]
             for weight, reverse, raw in view.preferences:
                 keys = keys + weight * NODES_MAX * normalized(raw[candidates], reverse=reverse)
             return int(candidates[int(keys.argmax())]), feasible
@@ -80,7 +82,7 @@ class Runner:
 
     def feasible(self, ask: PlacementRequest) -> Mask:
         """Return a mask over all rows of the table, True where the pod passes every filter."""
-        mask: Mask = self._view(ask).keys != INFEASIBLE
+        mask: Mask = self._keys_now(self._view(ask), ask) != INFEASIBLE
         return mask
 
     def allowed(self, spec: PodSpec, rows: Rows) -> Mask:
@@ -120,6 +122,8 @@ class Runner:
     def diagnose(self, ask: PlacementRequest, rows: Rows) -> Diagnosis:
         """Return why no row fits: each row counts for the first filter that refuses it."""
         nodes = self.nodes
+        if nodes.tentative:
+            return self._refusals(self.plugins.filters, ask.spec, rows)
         view = self._classes.view(ask.spec, ask.placement, nodes.width)
         if view.static_version != nodes.static_version:
             view = self._view(ask)
@@ -146,22 +150,36 @@ class Runner:
         return diagnosis(len(rows), reasons)
 
     def _view(self, ask: PlacementRequest) -> ClassView:
+        """Return the kept results of a class, up to date but for tentative rows."""
         nodes = self.nodes
         view = self._classes.view(ask.spec, ask.placement, nodes.width)
         if view.static_version != nodes.static_version:
             self._read_static(view, ask)
             changed = None
-        elif view.version == nodes.version:
+        elif view.version == nodes.version and not view.behind:
             return view
         else:
             changed = nodes.changed_since(view.version)
         if changed is None or len(changed) * FULL_PASS_SHARE > len(nodes.rows):
             view.keys[:] = INFEASIBLE
-            self._score(view, ask, np.flatnonzero(view.static))
+            rows = np.flatnonzero(view.static)
         else:
-            self._score(view, ask, np.array(changed, dtype=np.intp))
+            rows = np.array(sorted({*changed, *view.behind}) if view.behind else changed, dtype=np.intp)
+        view.behind = set()
+        if nodes.tentative:
+            tentative = np.isin(rows, list(nodes.tentative))
+            view.behind, rows = set(rows[tentative].tolist()), rows[~tentative]
+        self._score(view.keys, view.static, ask, rows)
         view.version = nodes.version
         return view
+
+    def _keys_now(self, view: ClassView, ask: PlacementRequest) -> Column:
+        """Return the keys of all rows as open trials have them."""
+        if not self.nodes.tentative:
+            return view.keys
+        keys = view.keys.copy()
+        self._score(keys, view.static, ask, np.array(sorted(self.nodes.tentative), dtype=np.intp))
+        return keys
 
     def _read_static(self, view: ClassView, ask: PlacementRequest) -> None:
         rows = np.arange(self.nodes.width, dtype=np.intp)
@@ -172,14 +190,15 @@ class Runner:
         )
         view.static_version = self.nodes.static_version
 
-    def _score(self, view: ClassView, ask: PlacementRequest, rows: Rows) -> None:
+    def _score(self, keys: Column, static: Mask, ask: PlacementRequest, rows: Rows) -> None:
+        """Write the keys of these rows."""
         at = Excerpt(self.nodes, rows)
-        feasible = view.static.take(rows) & _passing(self._live_filters, ask.spec, at)
+        feasible = static.take(rows) & _passing(self._live_filters, ask.spec, at)
         if np.count_nonzero(feasible) < len(rows):
-            view.keys[rows] = INFEASIBLE
+            keys[rows] = INFEASIBLE
             at = Excerpt(self.nodes, rows[feasible])
         if len(at):
-            view.keys[at.rows] = self._keys(ask, at)
+            keys[at.rows] = self._keys(ask, at)
 
     def _keys(self, ask: PlacementRequest, at: Excerpt) -> Column:
         """Return the keys of rows: the score without normalised scores, and the tie rank, as one number."""

@@ -40,6 +40,8 @@ class ClassView:
         self.preferences: tuple[tuple[int, bool, npt.NDArray[np.int64]], ...] = ()
         self.refusal: tuple[int, Rows, Diagnosis] | None = None
         """Why no row of a pool fits: table version, the pool's rows, the diagnosis."""
+        self.behind: set[int] = set()
+        """The rows that were tentative when they were to be read: their keys are older than `version`."""
         self.static_version = -1
         self.version = -1
 

@@ -10,6 +10,7 @@ Invariants:
 - A node that is gone while pods still count on it stays as a stub, on which no pod can be placed.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from enum import IntFlag
 from typing import Final
@@ -84,6 +85,8 @@ class NodeTable:
         self.taints: RowIndex[Taint] = RowIndex(self.width)
         self.port_rows: RowIndex[tuple[str, int]] = RowIndex(self.width)
         self.ports: dict[int, dict[HostPort, int]] = {}
+        self.tentative: Counter[int] = Counter()
+        """The rows that open trials changed: the versions and the journal tell nothing of these changes."""
         self.static_version = 0
         self.pool_version = 0
         self._pool_rows: dict[int, Rows] = {}
@@ -156,17 +159,14 @@ class NodeTable:
         self._count(spec, row, -1)
         self.free_ports(spec, row)
 
-    def add_all(self, spec: PodSpec, rows: list[int]) -> None:
-        """Add a pod of this spec to each of the rows; a row may occur twice."""
-        self._count_all(spec, rows, 1)
-        for row in rows:
-            self.take_ports(spec, row)
-
-    def remove_all(self, spec: PodSpec, rows: list[int]) -> None:
-        """Remove a pod of this spec from each of the rows; a row may occur twice."""
-        self._count_all(spec, rows, -1)
-        for row in rows:
-            self.free_ports(spec, row)
+    def count_tentatively(self, spec: PodSpec, rows: list[int], sign: int) -> None:
+        """Add (1) or remove (-1) a pod of this spec on each of the rows for a trial: no version changes."""
+        self._sum(spec, rows, sign)
+        for row in rows if spec.host_ports else ():
+            if sign > 0:
+                self.take_ports(spec, row)
+            else:
+                self.free_ports(spec, row)
 
     def take_ports(self, spec: PodSpec, row: int) -> None:
         """Add the host ports of a pod to a row, and nothing else of it; the journal does not note it."""
@@ -307,24 +307,26 @@ class NodeTable:
         return wanted
 
     def _count(self, spec: PodSpec, row: int, sign: int) -> None:
-        wanted = self._counted(spec)
-        for column, amount in wanted.each:
-            self.used[column, row] += sign * amount
-        self.scored[0, row] += sign * wanted.scored_cpu_milli
-        self.scored[1, row] += sign * wanted.scored_memory_bytes
+        self._sum_one(spec, row, sign)
         self.touch(row)
 
-    def _count_all(self, spec: PodSpec, rows: list[int], sign: int) -> None:
+    def _sum(self, spec: PodSpec, rows: list[int], sign: int) -> None:
+        """Add the requests of a pod to the rows, or subtract them."""
         if len(rows) < FEW_ROWS:
             for row in rows:
-                self._count(spec, row, sign)
+                self._sum_one(spec, row, sign)
             return
         wanted, pods = self._counted(spec), sign * np.bincount(rows, minlength=self.width)
         for column, amount in wanted.each:
             self.used[column] += amount * pods
         self.scored += wanted.scored * pods
-        for row in rows:
-            self.touch(row)
+
+    def _sum_one(self, spec: PodSpec, row: int, sign: int) -> None:
+        wanted = self._counted(spec)
+        for column, amount in wanted.each:
+            self.used[column, row] += sign * amount
+        self.scored[0, row] += sign * wanted.scored_cpu_milli
+        self.scored[1, row] += sign * wanted.scored_memory_bytes
 
     def _static_change(self, row: int, old: Node, new: Node) -> Change:
         change = Change.NONE

@@ -1,8 +1,11 @@
 """A trial on the live node table: place and evict pods, then commit or undo.
 
 Invariants:
-- Amounts are exact integers, so that undoing a step restores the row exactly.
-- A trial that ends without commit undoes every step (use it as a context manager).
+- A trial that ends without commit leaves no trace: amounts, versions, journals and kept results are as before. It is
+  used as a context manager.
+- While a trial is open, the rows that it changed are `tentative`: nothing is kept of what is read on them.
+- Trials nest; only the outer one may be committed.
+- Where an exception ends a trial, the changed rows count as changed, so that recovery counts them again.
 """
 
 from collections.abc import Iterable
@@ -18,7 +21,7 @@ class Trial:
 
     def __init__(self, nodes: NodeTable) -> None:
         self.nodes = nodes
-        self._steps: list[tuple[bool, PodSpec, list[int]]] = []
+        self._steps: list[tuple[int, PodSpec, list[int]]] = []
 
     def __enter__(self) -> Self:
         return self
@@ -26,17 +29,15 @@ class Trial:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.put_back()
+        self.put_back(failed=error is not None)
 
     def place(self, spec: PodSpec, row: int) -> None:
         """Add a pod to the row, as if it were bound there."""
-        self.nodes.add(spec, row)
-        self._steps.append((True, spec, [row]))
+        self._step(1, spec, [row])
 
     def evict(self, spec: PodSpec, row: int) -> None:
         """Remove a pod from the row, as if it were gone."""
-        self.nodes.remove(spec, row)
-        self._steps.append((False, spec, [row]))
+        self._step(-1, spec, [row])
 
     def evict_all(self, pods: Iterable[tuple[PodSpec, int]]) -> None:
         """Remove many pods from their rows, pods of one class in one step."""
@@ -44,22 +45,36 @@ class Trial:
         for spec, row in pods:
             alike.setdefault(spec.key, (spec, []))[1].append(row)
         for spec, rows in alike.values():
-            self.nodes.remove_all(spec, rows)
-            self._steps.append((False, spec, rows))
+            self._step(-1, spec, rows)
 
-    def mark(self) -> int:
-        """Return a mark for `put_back`."""
-        return len(self._steps)
-
-    def put_back(self, mark: int = 0) -> None:
-        """Undo every step after the mark, the last step first."""
-        while len(self._steps) > mark:
-            placed, spec, rows = self._steps.pop()
-            if placed:
-                self.nodes.remove_all(spec, rows)
-            else:
-                self.nodes.add_all(spec, rows)
+    def put_back(self, *, failed: bool = False) -> None:
+        """Undo every step, the last step first; with `failed`, the rows count as changed."""
+        steps, self._steps = self._steps, []
+        try:
+            for sign, spec, rows in reversed(steps):
+                self.nodes.count_tentatively(spec, rows, -sign)
+        except BaseException:
+            failed = True
+            raise
+        finally:
+            self._end(steps, changed=failed)
 
     def commit(self) -> None:
         """Make all steps final."""
-        self._steps.clear()
+        steps, self._steps = self._steps, []
+        self._end(steps, changed=True)
+
+    def _step(self, sign: int, spec: PodSpec, rows: list[int]) -> None:
+        self._steps.append((sign, spec, rows))
+        self.nodes.tentative.update(rows)
+        self.nodes.count_tentatively(spec, rows, sign)
+
+    def _end(self, steps: list[tuple[int, PodSpec, list[int]]], *, changed: bool) -> None:
+        tentative = self.nodes.tentative
+        for _, _, rows in steps:
+            tentative.subtract(rows)
+            for row in rows:
+                if not tentative[row]:
+                    del tentative[row]
+                if changed:
+                    self.nodes.touch(row)

@@ -104,14 +104,14 @@ def test_row_that_was_counted_by_halves_ends_the_claim_on_it_and_nothing_else(mo
     session.see(a_pod("small", cpu="1", pool="b", node="n"))
     session.see(a_pod("owner", cpu="4", pool="a", host_ports=(HostPort("TCP", 80, "0.0.0.0"),)))
     assert evictions(session.decide()) != {}
-    removed = NodeTable.remove_all
+    counted = NodeTable.count_tentatively
 
     def failing(table: NodeTable, *args: Any) -> None:
         monkeypatch.undo()
-        removed(table, *args)
+        counted(table, *args)
         raise ValueError(BUG)
 
-    monkeypatch.setattr(NodeTable, "remove_all", failing)
+    monkeypatch.setattr(NodeTable, "count_tentatively", failing)
     session.tell(PodGone("uid-small"))
     session.scheduler.look()
     assert session.scheduler._cluster.claims.of("uid-owner") is None

@@ -15,7 +15,9 @@ from aischeduler.model.pool import PlacementStrategy
 from aischeduler.model.selectors import Operator, PreferredSchedulingTerm
 from aischeduler.state.diagnosis import Diagnosis, diagnosis
 from aischeduler.state.excerpt import Excerpt
+from aischeduler.state.index import Rows
 from aischeduler.state.nodes import NodeTable
+from aischeduler.state.trial import Trial
 from tests.build import a_node, a_pod, a_taint, a_term, expression, tolerates
 
 PLUGINS = default_profile().plugins
@@ -124,18 +126,38 @@ def test_what_is_remembered_of_a_class_equals_a_fresh_look(
         else:
             spec, placement = step
             ask, rows = PlacementRequest(spec, placement), np.array(sorted(table.rows.values()), dtype=np.intp)
-            best = runner.best(ask, rows)
-            fresh = Runner(PLUGINS, table)
-            assert best == fresh.best(ask, rows), "at the first look, of which nothing is remembered"
-            assert best == fresh.best(ask, rows)
-            assert int(runner.passes(spec, rows).sum()) == (best[1] if best else 0)
-            assert int(runner.feasible(ask).sum()) == (best[1] if best else 0)
-            if best is None:
-                refused = runner.diagnose(ask, rows)
-                assert refused == Runner(PLUGINS, table).diagnose(ask, rows)
-                assert refused == refused_one_by_one(spec, table)
-            else:
+            best = look(runner, table, ask, rows)
+            for row in rows[:: max(1, len(rows) // 3)].tolist():
+                table.add(SPECS[0], row)
+                version = table.version
+                with Trial(table) as trial:
+                    trial.place(spec, row)
+                    look(runner, table, ask, rows)
+                    with Trial(table) as inner:
+                        inner.evict(spec, row)
+                        inner.place(spec, int(rows[0]))
+                        look(runner, table, ask, rows)
+                assert table.version == version
+                look(runner, table, ask, rows)
+                table.remove(SPECS[0], row)
+            assert look(runner, table, ask, rows) == best
+            if best is not None:
                 table.add(spec, best[0])
+
+
+def look(runner: Runner, table: NodeTable, ask: PlacementRequest, rows: Rows) -> tuple[int, int] | None:
+    """Return the best row after a check of every result against one of which nothing is kept."""
+    best = runner.best(ask, rows)
+    fresh = Runner(PLUGINS, table)
+    assert best == fresh.best(ask, rows), "at the first look, of which nothing is remembered"
+    assert best == fresh.best(ask, rows)
+    assert int(runner.passes(ask.spec, rows).sum()) == (best[1] if best else 0)
+    assert int(runner.feasible(ask).sum()) == (best[1] if best else 0)
+    if best is None:
+        refused = runner.diagnose(ask, rows)
+        assert refused == Runner(PLUGINS, table).diagnose(ask, rows)
+        assert refused == refused_one_by_one(ask.spec, table)
+    return best
 
 
 def test_equal_nodes_are_taken_in_the_order_of_their_names() -> None:

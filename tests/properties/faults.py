@@ -47,7 +47,7 @@ METHODS: Final[dict[type, tuple[str, ...]]] = {
     Cluster: ("adopt", "book", "count", "enroll", "leave_queue", "offer", "refresh", "rename", "strike", "uncount"),
     Claims: ("end", "forget", "make"),
     Loans: ("count",),
-    NodeTable: ("add", "add_all", "remove", "remove_all"),
+    NodeTable: ("add", "remove", "count_tentatively"),
     PoolQueue: ("add", "flush", "gate", "hold", "next_wakeup", "nominate", "park", "pop", "remove", "retry"),
     RunningPods: ("add", "change", "remove"),
 }

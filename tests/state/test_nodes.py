@@ -1,3 +1,4 @@
+from contextlib import suppress
 from copy import deepcopy
 
 import numpy as np
@@ -124,10 +125,11 @@ def test_a_trial_puts_back_every_bit() -> None:
     before = (table.used.copy(), table.scored.copy())
     with Trial(table) as trial:
         trial.evict(resident, row)
-        mark = trial.mark()
-        trial.place(a_pod(cpu="4", gpu=1).spec, row)
-        trial.put_back(mark)
+        with Trial(table) as inner:
+            inner.place(a_pod(cpu="4", gpu=1).spec, row)
+            assert free(table, row)["cpu"] == 0
         assert free(table, row)["cpu"] == 4000
+        assert list(table.tentative) == [row]
     after = (table.used, table.scored)
     assert all(np.array_equal(b, a[..., : b.shape[-1]]) for b, a in zip(before, after, strict=True))
 
@@ -148,23 +150,34 @@ def test_pods_taken_off_together_count_as_if_one_by_one_and_come_back_to_the_bit
     with Trial(table) as trial:
         version = table.version
         trial.evict_all(gone)
-        assert table.changed_since(version) == rows
-        version = table.version
+        assert sorted(table.tentative) == rows
         found = (table.used, table.scored, table.ports)
         assert all(np.array_equal(a, b) for a, b in zip(found[:2], expected[:2], strict=True))
         assert found[2] == expected[2]
     assert all(np.array_equal(a, b) for a, b in zip((table.used, table.scored), before[:2], strict=True))
     assert table.ports == before[2]
-    assert table.changed_since(version) == rows, "scores of all these rows are to be read again"
+    assert (table.version, table.tentative) == (version, {}), "a trial leaves no trace"
+
+
+def test_rows_of_a_trial_that_an_exception_ends_count_as_changed() -> None:
+    table = NodeTable()
+    row, _ = table.see(a_node("n", cpu="4"))
+    version = table.version
+    with suppress(ValueError), Trial(table) as trial:
+        trial.place(a_pod(cpu="1").spec, row)
+        raise ValueError
+    assert (free(table, row)["cpu"], table.changed_since(version), table.tentative) == (4000, [row], {})
 
 
 def test_a_committed_trial_stays() -> None:
     table = NodeTable()
     row, _ = table.see(a_node("n", cpu="4"))
     with Trial(table) as trial:
+        version = table.version
         trial.place(a_pod(cpu="1").spec, row)
         trial.commit()
     assert free(table, row)["cpu"] == 3000
+    assert (table.changed_since(version), table.tentative) == ([row], {})
 
 
 def test_a_node_without_allocatable_has_nothing() -> None:
@@ -200,7 +213,7 @@ def test_what_counts_on_a_row_has_a_column_whether_one_pod_or_many_come() -> Non
     rows = [table.see(a_node(f"n{number}"))[0] for number in range(2)]
     one, many = a_pod(extended={"example.com/x": "1"}).spec, a_pod(extended={"example.com/y": "1"}).spec
     table.add(one, rows[0])
-    table.add_all(many, rows * FEW_ROWS)
+    table.count_tentatively(many, rows * FEW_ROWS, 1)
     assert int(table.used[table.columns["example.com/x"], rows[0]]) == 1
     assert table.used[table.columns["example.com/y"], rows].tolist() == [FEW_ROWS, FEW_ROWS]
     assert not table.used[UNOFFERED].any()
