@@ -26,6 +26,7 @@ from aischeduler.engine.row_room import RowRoom
 from aischeduler.model.node import Node
 from aischeduler.policies.borrowing import may_borrow, wanted_by_home_pods
 from aischeduler.policies.preemption import Candidate, Preemptor, choose_victims
+from aischeduler.state.demand import Amounts
 from aischeduler.state.index import Rows
 from aischeduler.state.records import NOWHERE, PodRecord, PodState
 from aischeduler.state.trial import Trial
@@ -176,16 +177,16 @@ def _offer_to_nominated(cluster: Cluster, room: RowRoom, now: float) -> None:
     ]
     too_large: set[bytes] = set()
     for record in queue.nominated_within(sum((request for _, request in offered), room.free)):
-        if _is_behind(cluster, record, room, now):
+        # A pod behind this one that was woken for less room of the row finds it taken.
+        free = np.maximum(sum((behind for order, behind in offered if order > record.order), room.free), 0)
+        if _is_behind(cluster, record, room, free, now):
             return
         spec = record.pod.spec
         claim = None if spec.key in too_large else cluster.claims.of(record.pod.uid)
         if claim is None or claim.row == room.row:
             continue
         request = cluster.nodes.request(spec)
-        # A pod behind this one that was woken for less room of the row finds it taken.
-        free = sum((behind for order, behind in offered if order > record.order), room.free)
-        if (request > np.maximum(free, 0)).any():
+        if (request > free).any():
             too_large.add(spec.key)
             continue
         try:
@@ -199,9 +200,9 @@ def _offer_to_nominated(cluster: Cluster, room: RowRoom, now: float) -> None:
             queue.wake_at_once(record, now)
 
 
-def _is_behind(cluster: Cluster, record: PodRecord, room: RowRoom, now: float) -> bool:
-    """Return whether a parked pod ahead of this one, outside its backoff, fits into the free room."""
-    for alike in islice(cluster.queues[room.pool].parked_within(room.free), OFFERED_MAX):
+def _is_behind(cluster: Cluster, record: PodRecord, room: RowRoom, free: Amounts, now: float) -> bool:
+    """Return whether a parked pod ahead of this one, outside its backoff, fits into this free room of the row."""
+    for alike in islice(cluster.queues[room.pool].parked_within(free), OFFERED_MAX):
         if record.order < alike.turn:
             return False
         head = alike.head

@@ -243,3 +243,17 @@ def test_pod_in_backoff_for_which_room_comes_takes_it_before_a_newcomer_of_lower
         session.tell(PodGone(f"uid-{name}"))
         session.decide(5)
     assert list(binds(session.said)) == ["first", "second", "newcomer"]
+
+
+def test_owner_of_a_claim_leaves_room_offered_to_a_borrower_to_a_parked_pod_that_comes_first() -> None:
+    labels = {"pool": "h"}
+    session = Session(a_pool("a", labels={"pool": "a"}), a_pool("h", labels=labels))
+    session.see(*(a_node(name, cpu="4", labels=labels) for name in ("n", "m")))
+    session.see(a_pod("victim", cpu="4", pool="h", node="n"))
+    session.see(*(a_pod(f"stays{cpu}{i}", cpu=cpu, pool="h", priority=20, node="m") for cpu, i in ("11", "12", "23")))
+    session.see(a_pod("patient", cpu="2", pool="h", priority=10, preempts=False))
+    session.see(a_pod("low", cpu="2", pool="h", priority=5), a_pod("guest", cpu="1", pool="a"))
+    assert evictions(session.decide()) == {"victim": "Preempted"}
+    session.decide(20)
+    session.tell(PodGone("uid-stays11"), PodGone("uid-stays12"))
+    assert binds(session.decide()) == {"patient": "m"}, "low has a claim on n"
