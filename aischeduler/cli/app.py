@@ -69,7 +69,7 @@ def run(
     ] = None,
 ) -> None:
     """Run the scheduler until SIGTERM or Ctrl-C."""
-    gc.disable()  # imported modules and listed objects stay: collecting meanwhile takes a tenth of the start
+    gc.disable()  # imported modules and listed objects stay, and collecting takes a tenth of the start
     try:
         from aischeduler.cli.run import RunOptions, run_daemon  # noqa: PLC0415
         from aischeduler.daemon.service import loop_factory  # noqa: PLC0415
