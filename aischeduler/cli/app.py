@@ -30,7 +30,7 @@ _SETTINGS: Final = {"help_option_names": ["-h", "--help"]}
 
 app = Typer(
     name="ai-scheduler",
-    help="A scheduler for Kubernetes clusters that run AI training and inference.",
+    help="A Kubernetes scheduler for AI training and inference.",
     no_args_is_help=True,
     context_settings=_SETTINGS,
     pretty_exceptions_enable=False,

@@ -23,7 +23,7 @@ BACKOFF_SECONDS_MAX: Final = 300
 EVENTS_PER_SECOND_MAX: Final = 10_000
 EVENTS_BURST_MAX: Final = 100_000
 LOG_VALUE_LENGTH_MIN: Final = 200
-"""Reasons are sentences; a shorter one says nothing."""
+"""A smaller limit would cut the sentences of reasons."""
 LOG_VALUE_LENGTH_MAX: Final = 100_000
 HTTP_OFF: Final = "none"
 """The address that turns metrics and health off."""
