@@ -30,7 +30,7 @@ _SETTINGS: Final = {"help_option_names": ["-h", "--help"]}
 
 app = Typer(
     name="ai-scheduler",
-    help="A scheduler for Kubernetes clusters that train and serve AI.",
+    help="A Kubernetes scheduler for AI training and inference.",
     no_args_is_help=True,
     context_settings=_SETTINGS,
     pretty_exceptions_enable=False,
@@ -69,7 +69,7 @@ def run(
     ] = None,
 ) -> None:
     """Run the scheduler until SIGTERM or Ctrl-C."""
-    gc.disable()  # imported modules and listed objects stay: collecting meanwhile takes a tenth of the start
+    gc.disable()  # imported modules and listed objects stay, and collecting takes a tenth of the start
     try:
         from aischeduler.cli.run import RunOptions, run_daemon  # noqa: PLC0415
         from aischeduler.daemon.service import loop_factory  # noqa: PLC0415
@@ -85,7 +85,7 @@ def run(
 def demo(
     keep: Annotated[bool, Option("--keep", help="Keep the cluster running for kubectl until Ctrl-C.")] = False,
 ) -> None:
-    """Schedule two Jobs on three pools in a cluster in memory, and show the result."""
+    """Schedule two Jobs in three Pools of a cluster in memory, and show the result."""
     from aischeduler.cli.demo import run_demo  # noqa: PLC0415
 
     asyncio.run(run_demo(keep=keep))
@@ -108,12 +108,14 @@ def sandbox(
 def pools(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
-    output: Annotated[Output, Option("-o", "--output", help="wide adds columns, json is for programs.")] = "table",
+    output: Annotated[
+        Output, Option("-o", "--output", help="Output format: wide adds columns, json is for programs.")
+    ] = "table",
     watch: Annotated[
         bool, Option("-w", "--watch", help="Show the pools again on every change, at most once a second.")
     ] = False,
 ) -> None:
-    """Print the resources of every pool: allocatable, used, lent to other pools, pending."""
+    """Print the amounts of every Pool: capacity, allocatable, used, lent to other Pools, pending."""
     from aischeduler.cli.pools import PoolsOptions, print_pools  # noqa: PLC0415
 
     options = PoolsOptions(kubeconfig, context, wide=output == "wide", json=output == "json", watch=watch)
@@ -130,17 +132,17 @@ def check(
         list[str] | None, Option("-f", "--file", metavar="FILE", help="YAML file to check; - is standard input.")
     ] = None,
     kubeconfig: Annotated[
-        Path | None, Option(metavar="FILE", help="Kubeconfig of a cluster whose nodes and Pools count too.")
+        Path | None, Option(metavar="FILE", help="Kubeconfig of a cluster. The checks use its nodes and Pools too.")
     ] = None,
     context: Annotated[
-        str | None, Option(metavar="NAME", help="Context of a cluster whose nodes and Pools count too.")
+        str | None, Option(metavar="NAME", help="Context of a cluster. The checks use its nodes and Pools too.")
     ] = None,
     config: Annotated[
         Path | None,
         Option(metavar="FILE", help="Configuration of the scheduler. Default: the first configuration in the files."),
     ] = None,
 ) -> int:
-    """Find mistakes in configurations, Pools and pods before they are applied; exit status 1 with findings."""
+    """Find mistakes in configurations, Pools and pods before you apply them. Exit status 1: there are findings."""
     from aischeduler.cli.check import CheckOptions  # noqa: PLC0415
     from aischeduler.cli.check import check as check_files  # noqa: PLC0415
 
@@ -152,7 +154,7 @@ def config_print(
     config: ConfigFile = None,
     defaults: Annotated[bool, Option("--defaults", help="Print the defaults and ignore --config.")] = False,
 ) -> None:
-    """Print every field with its value, and its default where the value differs."""
+    """Print every field with its value, and the default of each value that differs from it."""
     from aischeduler.config.load import load_config  # noqa: PLC0415
     from aischeduler.config.render import as_yaml  # noqa: PLC0415
     from aischeduler.config.schema import Config  # noqa: PLC0415

@@ -2,9 +2,9 @@
 
 Invariants:
 - A finding is one line on standard output: `FILE:DOCUMENT KIND/NAME: FIELD: sentence`, in the order of the files.
-- What may keep a pod waiting and is not known from files is a note on standard error, not a finding.
+- A reason to wait that files do not show is a note on standard error, not a finding.
 - Exit status 0: no finding. 1: findings. 2: the check itself failed.
-- The scheduler's own readers and its engine judge: what they accept is not a finding.
+- The scheduler's own readers and its engine decide: what they accept is not a finding.
 """
 
 import sys
@@ -50,7 +50,7 @@ FOUND: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class CheckOptions:
-    """The command line; with a `kubeconfig` or a `context`, nodes and Pools of that cluster count too."""
+    """The command line; with a `kubeconfig` or a `context`, the checks use nodes and Pools of that cluster too."""
 
     files: Sequence[str]
     kubeconfig: Path | None
@@ -160,7 +160,7 @@ def _mounted(document: Document) -> Iterator[tuple[str, str]]:
 def _object_findings(
     documents: Sequence[Document], config: Config, cluster: list[Event], notes: list[Finding]
 ) -> Iterator[Finding]:
-    """Yield the findings about each object and about all objects together; append what is not known to `notes`."""
+    """Yield the findings about each object and about all objects together; append the notes to `notes`."""
     objects = read_objects(documents)
     yield from objects.findings
     empty = EmptyCluster(replace(profile_of(config), hold_unsupported=False), [*cluster, *objects.events])

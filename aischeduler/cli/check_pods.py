@@ -1,7 +1,7 @@
 """Checks of pods and pod templates: the scheduler's name, the pool's name, unsupported constraints, and room.
 
 Invariants:
-- A template is found by its shape, so that Jobs of unknown kinds count too.
+- A template is found by its shape, so templates in objects of unknown kinds are found too.
 - Whether a pod fits is the engine's answer for a cluster of empty nodes, and the reason is the engine's sentence.
 """
 
@@ -38,11 +38,11 @@ from aischeduler.model.unsupported_constraints import ConstraintKind
 DEPTH_MAX: Final = 12
 """How deep in an object a template may be."""
 SCHEDULER_LIKENESS: Final = 0.9
-"""How alike a misspelt name of a scheduler is: all these names end in the same word."""
+"""How alike a misspelt name of a scheduler is: all names of schedulers end in the same word."""
 TEMPLATES_MAX: Final = 64
 """Templates of one object that are checked."""
 DECISIONS_MAX: Final = 10_000
-"""Decisions after which the engine is taken to be stuck: a pod tries each pool once."""
+"""The limit of decisions: a pod tries each pool once, so more decisions mean a stuck engine."""
 CONFLICT: Final = "Conflict"
 _OF_A_RUNNING_POD: Final = frozenset(("creationTimestamp", "deletionTimestamp"))
 
@@ -190,7 +190,7 @@ def unknown_pool(template: Template, pools: tuple[str, ...]) -> Iterator[Finding
 
 
 def unsupported(template: Template, pod: Pod, rule: ConstraintRule) -> Iterator[Finding]:
-    """Find hard constraints that are not supported; claims are left to `unknown_claims`."""
+    """Find hard constraints that are not supported, except volume claims, which `unknown_claims` finds."""
     outcome = "wait" if rule is ConstraintRule.HOLD else "are placed as if it were absent"
     for one in pod.spec.unsupported_constraints:
         if one.kind is not ConstraintKind.VOLUME_CLAIM:
@@ -199,8 +199,8 @@ def unsupported(template: Template, pod: Pod, rule: ConstraintRule) -> Iterator[
 
 
 def unknown_claims(template: Template, pod: Pod) -> Iterator[Finding]:
-    """Name every volume claim that the pods wait for; files do not tell whether it gets bound."""
-    rest = "bound to a volume that every node can use; files do not tell whether that is so"
+    """Name every volume claim that the pods wait for; the files do not show whether it will be bound."""
+    rest = "bound to a volume that every node can use; the files do not show the volume"
     for use in pod.volume_claims:
         claim = "the claim of each pod" if use.owned else f'persistentvolumeclaim "{use.name}"'
         yield template.finding(use.field, f"the pods wait until {claim} is {rest}")

@@ -107,4 +107,8 @@ def _differences(value: Any, schema: Schema, path: str) -> Iterator[tuple[str, s
         for index, inner in enumerate(value):
             yield from _differences(inner, schema["items"], f"{path}[{index}]")
     elif value not in schema.get("enum", (value,)):
-        yield path, f"must be {' or '.join(schema['enum'])}, not {shorten(value)}{meant(value, schema['enum'])}"
+        yield path, f"must be {_choice(schema['enum'])}, not {shorten(value)}{meant(value, schema['enum'])}"
+
+
+def _choice(values: Sequence[str]) -> str:
+    return " or ".join(part for part in (", ".join(values[:-1]), values[-1]) if part)

@@ -38,7 +38,7 @@ async def run_demo(*, keep: bool) -> None:
     """Run the demo; raises TyperException where it misses a goal."""
     console = Console()
     count = sum(nodes.count for nodes in NODES)
-    console.print(f"{count} nodes in three pools. One Job fits its pool, the other is larger.\n")
+    console.print(f"{count} nodes in three Pools and the Pool default. One Job is larger than its Pool.\n")
     async with running_sandbox(0) as sandbox:
         with kubeconfig_file(sandbox, None) as path, log_file(path.with_name("scheduler.log")) as log:
             server = await connect(str(path), None, time.monotonic)

@@ -1,7 +1,7 @@
 """The numbers of all pools, read from the statuses of the Pools.
 
 Invariants:
-- Only Pools are read, so the right to list Pools is enough.
+- Only Pools are read, so the permission to list Pools is enough.
 - A status that is missing, not renewed or unreadable gives a note, and does not hide the other pools.
 - A cluster that does not serve Pools is an error, not a cluster without pools.
 """

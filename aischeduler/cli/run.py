@@ -44,7 +44,7 @@ class RunOptions:
 
 
 async def run_daemon(options: RunOptions) -> None:
-    """Schedule until SIGTERM or SIGINT; raises ConfigError or AccessError, and logs it, where that is impossible.
+    """Schedule until SIGTERM or SIGINT; logs and raises ConfigError or AccessError where the daemon cannot run.
 
     Raises SystemExit with status 4, and logs the traceback, where a bug ends the scheduler.
     """
@@ -55,7 +55,7 @@ async def run_daemon(options: RunOptions) -> None:
     except (ConfigError, AccessError) as error:
         structlog.get_logger().error("cannot run", reason=str(error), exit_status=CANNOT_RUN)
         raise
-    except Exception as error:  # noqa: BLE001 - it is logged, and the status says so
+    except Exception as error:  # noqa: BLE001 - the log has the traceback
         structlog.get_logger().error("ended by a bug", exit_status=BUG, exc_info=error)
         raise SystemExit(BUG) from None
 

@@ -1,4 +1,4 @@
-"""Every field of the configuration by its path in the file, and whether a running scheduler takes a change over.
+"""Every field of the configuration by its path in the file, and whether a running scheduler reloads it.
 
 Invariant: the schema is the only source of fields.
 """
@@ -63,7 +63,7 @@ def _fields(kind: Type, lead: str, names: tuple[str, ...]) -> Iterator[Field]:
 
 
 def taken_over(running: Config, read: Config) -> Config:
-    """Return the running configuration with the fields of the new one that a running scheduler takes over."""
+    """Return the running configuration with the reloaded fields of the new configuration."""
     merged = msgspec.to_builtins(running)
     for field in values():
         if field.reloaded:

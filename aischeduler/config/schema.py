@@ -1,7 +1,7 @@
 """The fields of the configuration file, with their types, bounds and defaults.
 
 Invariants:
-- A field is declared here only, and so is whether a running scheduler takes a change over (`RELOADED`).
+- A field is declared here only, and so is whether a running scheduler reloads it (`RELOADED`).
 - Each field has a `description` of what it must be, and errors quote it.
 - Values are frozen; an unknown field is refused.
 """
@@ -19,11 +19,11 @@ BIND_IN_FLIGHT_MAX: Final = 256
 GPU_RESOURCES_MAX: Final = 16
 REQUEST_SECONDS_MAX: Final = 120
 BACKOFF_SECONDS_MAX: Final = 300
-"""A waiting pod is tried again after five minutes at the latest, which would end a longer backoff early."""
+"""The retry of waiting pods after five minutes would end a longer backoff early."""
 EVENTS_PER_SECOND_MAX: Final = 10_000
 EVENTS_BURST_MAX: Final = 100_000
 LOG_VALUE_LENGTH_MIN: Final = 200
-"""Reasons are sentences; a shorter one says nothing."""
+"""A smaller limit would cut the sentences of reasons."""
 LOG_VALUE_LENGTH_MAX: Final = 100_000
 HTTP_OFF: Final = "none"
 """The address that turns metrics and health off."""
@@ -32,7 +32,7 @@ RETRY_SLACK: Final = 1.2
 """How much longer than the retry period the renew deadline is, as in client-go."""
 
 RELOADED: Final = {"reloaded": True}
-"""Marks a field (`Meta.extra`) whose change a running scheduler takes over; other fields need a restart."""
+"""Marks a field (`Meta.extra`) that a running scheduler reloads; other fields need a restart."""
 
 _PORT: Final = r"([0-9]{1,4}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 _SUBDOMAIN: Final = r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
@@ -65,7 +65,7 @@ class EvictionWay(StrEnum):
 
 
 class RoomOrder(StrEnum):
-    """What is tried first for a pod that fits on no node of its pool, where its Pool has no `makeRoom`."""
+    """What is tried first for a pod that fits on no node of its Pool; `makeRoom` of the Pool overrides it."""
 
     PREEMPT_THEN_BORROW = "PreemptThenBorrow"
     BORROW_THEN_PREEMPT = "BorrowThenPreempt"

@@ -304,7 +304,7 @@ def test_pool_is_told_all_that_is_wrong_with_it_at_once(checked: Checked) -> Non
     assert checked(a_pool("a", spec)) == [
         "1 Pool/a: spec.disableSharing: must be true or false, not 1",
         "1 Pool/a: spec.nodeSelector.matchLabels.gpu: must be a string, not true",
-        "1 Pool/a: spec.placement: must be Spread or Pack or Fragmentation, not 'pack'; did you mean Pack?",
+        "1 Pool/a: spec.placement: must be Spread, Pack or Fragmentation, not 'pack'; did you mean Pack?",
     ]
 
 

@@ -98,7 +98,7 @@ def test_missing_kubeconfig_is_one_sentence_that_names_it(control_plane: Control
 
 def rights() -> list[Json]:
     """Return the rules that the documentation says the daemon needs."""
-    section = (ROOT / "docs" / "debugging.md").read_text().partition("## The rights that the daemon needs")[2]
+    section = (ROOT / "docs" / "debugging.md").read_text().partition("## Permissions of the daemon")[2]
     table = section.partition("\nWithout one of")[0]
     rows = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("| ") and "`" in line]
     return [
