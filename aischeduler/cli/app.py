@@ -67,6 +67,9 @@ def run(
         str | None,
         Option(metavar="HOST:PORT", help="Address for metrics and health, or none. Overrides the configuration."),
     ] = None,
+    journal: Annotated[
+        Path | None, Option(metavar="DIR", help="Directory for a journal of all decisions, which replay reads.")
+    ] = None,
 ) -> None:
     """Run the scheduler until SIGTERM or Ctrl-C."""
     gc.disable()  # imported modules and listed objects stay, and collecting takes a tenth of the start
@@ -74,7 +77,7 @@ def run(
         from aischeduler.cli.run import RunOptions, run_daemon  # noqa: PLC0415
         from aischeduler.daemon.service import loop_factory  # noqa: PLC0415
 
-        options = RunOptions(kubeconfig, context, config, log_format, log_level, http_address, no_leader_elect)
+        options = RunOptions(kubeconfig, context, config, log_format, log_level, http_address, no_leader_elect, journal)
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(run_daemon(options))
     finally:
@@ -147,6 +150,14 @@ def check(
     from aischeduler.cli.check import check as check_files  # noqa: PLC0415
 
     return asyncio.run(check_files(CheckOptions([*(file or ()), *(files or ())], kubeconfig, context, config)))
+
+
+@app.command()
+def replay(file: Annotated[Path, Argument(metavar="FILE", help="A file that run --journal wrote.")]) -> int:
+    """Repeat the decisions of a journal and show the first that differs. Exit status 1: a decision differs."""
+    from aischeduler.cli.replay import replay_file  # noqa: PLC0415
+
+    return replay_file(file)
 
 
 @config_app.command("print")

@@ -5,6 +5,7 @@ import gc
 import sys
 import time
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -14,6 +15,8 @@ import structlog
 
 from aischeduler.config.load import ConfigError, load_config
 from aischeduler.config.schema import ADDRESS_FORM, Config, Http, LogFormat, Logging, LogLevel
+from aischeduler.daemon.journal_file import JournalFile
+from aischeduler.daemon.process import Outputs
 from aischeduler.daemon.reload import Source
 from aischeduler.daemon.service import serve
 from aischeduler.kube.errors import AccessError
@@ -41,6 +44,7 @@ class RunOptions:
     log_level: LogLevel | None
     http_address: str | None
     no_leader_elect: bool = False
+    journal: Path | None = None
 
 
 async def run_daemon(options: RunOptions) -> None:
@@ -67,7 +71,19 @@ async def _serve(options: RunOptions) -> None:
     listener = listen(config.http.address)
     if listener is not None:
         structlog.get_logger().info("serving metrics and health", port=listener.getsockname()[1])
-    await serve(server, config, Source(options.config, partial(effective_config, options)), configure_logs, listener)
+    outputs = Outputs(listener, open_journal(options.journal) if options.journal is not None else None)
+    await serve(server, config, Source(options.config, partial(effective_config, options)), configure_logs, outputs)
+
+
+def open_journal(directory: Path) -> JournalFile:
+    """Create the journal in a directory; raises ConfigError."""
+    log = structlog.get_logger()
+    try:
+        journal = JournalFile(directory, log.bind(), time.monotonic, datetime.fromtimestamp(time.time(), UTC))
+    except OSError as error:
+        raise ConfigError(f"--journal: {error.filename}: {error.strerror}") from error
+    log.info("writing a journal", file=str(journal.path))
+    return journal
 
 
 def configure_logs(config: Config) -> None:

@@ -17,7 +17,7 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -28,10 +28,12 @@ from aischeduler import __version__
 from aischeduler.config.schema import Config
 from aischeduler.daemon.answer_batching import batch_answers
 from aischeduler.daemon.components import Components, Context, build, profile_of, writes_max
+from aischeduler.daemon.journal_file import JournalFile
 from aischeduler.daemon.leadership import elected
 from aischeduler.daemon.pool_loops import SLICE_SECONDS, Job, Perform, PoolLoops, Spawn
 from aischeduler.daemon.shutdown import finish, in_hand, newest_of_ours
 from aischeduler.daemon.startup import check_server, wait_for_sync
+from aischeduler.engine.journal import JournaledScheduler
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.kube.backoff import ExponentialBackoff, Timing
 from aischeduler.kube.binder import Binder
@@ -60,10 +62,18 @@ RESTART_FIRST_SECONDS: Final = 0.5
 RESTART_LONGEST_SECONDS: Final = 30.0
 
 
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """Where a daemon serves metrics and health, and the file of its journal; None where there is none."""
+
+    listener: socket.socket | None = None
+    journal: JournalFile | None = None
+
+
 class Daemon:
     """One scheduler for one cluster, until `stop` is set; `deciding` is set once decisions are made.
 
-    `components` is set from the start of `run` on. Metrics and health are served on `listener`, where there is one.
+    `components` is set from the start of `run` on.
     """
 
     def __init__(
@@ -72,12 +82,13 @@ class Daemon:
         config: Config,
         stop: asyncio.Event,
         timing: Timing | None = None,
-        listener: socket.socket | None = None,
+        outputs: Outputs | None = None,
     ) -> None:
         self.standing_by = asyncio.Event()
         self.deciding = asyncio.Event()
         self.components: Components | None = None
-        self.scheduler = Scheduler(profile_of(config), run=secrets.token_hex(3))
+        outputs = outputs or Outputs()
+        self.scheduler = _scheduler(config, outputs.journal)
         self._refused = ""
         """Why the API server cannot be used."""
         self._server = server
@@ -86,7 +97,7 @@ class Daemon:
         self._log: FilteringBoundLogger = structlog.get_logger().bind()
         self._event_queue = EventQueue()
         self._timing = timing or Timing(time.monotonic, asyncio.sleep, secrets.SystemRandom())
-        self._listener = listener
+        self._listener, self._journal = outputs.listener, outputs.journal
         refusals = RefusalLog(self._log, self._timing.clock)
         server.on_intercepted, server.on_credential_failure = refusals.intercepted, refusals.credential_failure
         self._seldom = LogSampler(self._timing.clock)
@@ -116,6 +127,8 @@ class Daemon:
             await connections.close()
             await self._leadership.close()
             await self._server.close()
+            if self._journal is not None:
+                self._journal.close()
             gc.unfreeze()
         if self._refused:
             raise AccessError(self._refused)
@@ -153,6 +166,8 @@ class Daemon:
             "renewals": partial(self._renew_statuses, workers.reporter),
             "pool status log": partial(telemetry.pool_status_log.run, self._timing.sleep),
         }
+        if self._journal is not None:
+            jobs["journal"] = self._journal.run
         job_tasks = [begin(name, job) for name, job in jobs.items()]
         lease_task = begin("lease", self._leadership.keep)
         start_task = begin("start", partial(self._start, client, components, loops, begin))
@@ -308,3 +323,8 @@ class Daemon:
         left_out = self._seldom.sample((job, type(error)))
         if left_out is not None:
             self._log.error("failed", job=job, left_out=left_out, **more, exc_info=error)
+
+
+def _scheduler(config: Config, journal: JournalFile | None) -> Scheduler:
+    profile, run = profile_of(config), secrets.token_hex(3)
+    return Scheduler(profile, run) if journal is None else JournaledScheduler(profile, run, journal.write)

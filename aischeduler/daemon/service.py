@@ -2,14 +2,13 @@
 
 import asyncio
 import signal
-import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import structlog
 
 from aischeduler.config.schema import Config
-from aischeduler.daemon.process import Daemon
+from aischeduler.daemon.process import Daemon, Outputs
 from aischeduler.daemon.reload import Apply, Reload, Source
 from aischeduler.kube.server_access import Server
 
@@ -24,16 +23,14 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return factory
 
 
-async def serve(
-    server: Server, config: Config, source: Source, logs: Apply, listener: socket.socket | None = None
-) -> None:
-    """Schedule until SIGTERM or SIGINT; metrics and health are served on `listener`.
+async def serve(server: Server, config: Config, source: Source, logs: Apply, outputs: Outputs | None = None) -> None:
+    """Schedule until SIGTERM or SIGINT.
 
     On SIGHUP, and when its file changes, the configuration is read from `source` again; `logs` applies its logging
     settings. Raises AccessError where the API server cannot be used.
     """
     stop = asyncio.Event()
-    daemon = Daemon(server, config, stop, listener=listener)
+    daemon = Daemon(server, config, stop, outputs=outputs)
 
     def apply(config: Config) -> None:
         logs(config)

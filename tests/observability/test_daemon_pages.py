@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from aischeduler.config.schema import Config
 from aischeduler.daemon import process, shutdown
-from aischeduler.daemon.process import Daemon
+from aischeduler.daemon.process import Daemon, Outputs
 from aischeduler.kube.backoff import Timing
 from aischeduler.observability import scrape_cache
 from aischeduler.observability.listener import listen
@@ -50,7 +50,7 @@ async def pages(script: Script, config: Config = ALONE) -> AsyncIterator[Pages]:
     assert listener is not None
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     async with serving(script) as server, aiohttp.ClientSession(url) as http:
-        daemon = Daemon(server, config, stop, Timing(time.monotonic, brief, Half()), listener)
+        daemon = Daemon(server, config, stop, Timing(time.monotonic, brief, Half()), Outputs(listener))
         task = asyncio.create_task(daemon.run())
         try:
             await until(lambda: daemon.components is not None)
