@@ -71,9 +71,9 @@ class CheckedScheduler(Scheduler):
             self.look()
 
     def decide(self, pool: str, now: float, limit: int) -> list[Action]:
-        not_in_line = self._not_in_line(now)
+        not_in_line = self._not_in_line()
         actions = super().decide(pool, now, limit)
-        not_in_line |= self._not_in_line(now)
+        not_in_line |= self._not_in_line()
         violations = judge(self._cluster, actions)
         assert not violations, violations
         self._release_edits()
@@ -91,22 +91,14 @@ class CheckedScheduler(Scheduler):
             self.look()
         return actions
 
-    def _not_in_line(self, now: float) -> set[str]:
+    def _not_in_line(self) -> set[str]:
         """Return the pods that may be overtaken, as "Home pool" in docs/concepts.md says.
 
-        They back off, or would if they were woken, and those alike behind them with them; or they are held, among
-        others while their Pool is read. Of a pool that is to be looked at anew after an exception, any may have missed
-        what would have put it in line.
+        They back off, or they are held, among others while their Pool is read. A pod of a pool that is to be checked
+        again after an exception may have missed what would have put it in line.
         """
         doubts, queues = self._cluster.errands.doubts.due, self._cluster.queues.values()
-        backing_off = {
-            record.pod.uid
-            for queue in queues
-            for alike in queue.parked()
-            if alike.head.backoff_until > now
-            for record in alike.parked
-        }
-        return backing_off | {
+        return {
             record.pod.uid
             for queue in queues
             for record in queue.records()

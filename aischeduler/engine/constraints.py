@@ -49,10 +49,9 @@ def held_by(cluster: Cluster, pod: Pod) -> Held | None:
     return _kept_away(cluster, pod) if cluster.anti_affinity.terms else None
 
 
-def note_held(cluster: Cluster, record: PodRecord, held: Held | None) -> None:
-    """Set the constraint that holds a pod; None where it is tried."""
-    record.constraint = held.kind if held is not None else None
-    blocker = held.blocker if held is not None else ""
+def note_held(cluster: Cluster, record: PodRecord, constraint: ConstraintKind | None, blocker: str) -> None:
+    """Set the constraint that holds a pod and the pod that excludes it; None and empty where the pod is tried."""
+    record.constraint = constraint
     if blocker != record.blocker:
         cluster.anti_affinity.block(record, blocker)
 

@@ -115,7 +115,7 @@ def replay(lines: Iterable[bytes]) -> Difference | None:
     Raises JournalError for a journal of another format, and for a line that cannot be read.
     """
     numbered = enumerate(lines, 1)
-    scheduler = _scheduler(next(numbered, (1, b""))[1])
+    scheduler = new_scheduler(next(numbered, (1, b""))[1])
     for number, line in numbered:
         call = read_call(number, line)
         found = _difference(number, call, make_call(scheduler, call))
@@ -139,6 +139,11 @@ def make_call(scheduler: Scheduler, call: Call) -> list[Action]:
             return list(scheduler.stand_by(now))
 
 
+def as_lines(actions: Iterable[Action]) -> tuple[bytes, ...]:
+    """Return actions as they stand in a journal."""
+    return tuple(_ENCODER.encode(_told(action)) for action in actions)
+
+
 def read_call(number: int, line: bytes) -> Call:
     """Read one line after the first; raises JournalError with its number."""
     try:
@@ -160,8 +165,8 @@ def read_call(number: int, line: bytes) -> Call:
         raise JournalError(f"line {number}: it is cut off or is no line of a journal: {error}") from error
 
 
-def _scheduler(line: bytes) -> Scheduler:
-    """Make the engine of a journal from its first line."""
+def new_scheduler(line: bytes) -> Scheduler:
+    """Return a new engine for a journal with this first line."""
     try:
         told = msgspec.json.decode(line)
         found = told.get("journal") if isinstance(told, dict) else None
@@ -198,9 +203,8 @@ def _header(profile: Profile, run: str) -> Header:
 def _difference(number: int, call: Call, actions: list[Action]) -> Difference | None:
     if isinstance(call, Observed):
         return None
-    replayed = [_ENCODER.encode(_told(action)) for action in actions]
-    recorded = call.actions
-    if list(recorded) == replayed:
+    recorded, replayed = call.actions, as_lines(actions)
+    if recorded == replayed:
         return None
     at = next((i for i, (a, b) in enumerate(zip(recorded, replayed, strict=False)) if a != b), None)
     at = min(len(recorded), len(replayed)) if at is None else at

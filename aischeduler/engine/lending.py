@@ -16,7 +16,8 @@ import numpy as np
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.recovery import judging_failed
 from aischeduler.model.names import PODS
-from aischeduler.policies.borrowing import Lender, choose_lender, may_borrow, wanted_by_home_pods
+from aischeduler.model.proposal import Lender
+from aischeduler.policies.borrowing import choose_lender, may_borrow, wanted_by_home_pods
 from aischeduler.state.demand import Amounts
 from aischeduler.state.nodes import UNOFFERED
 from aischeduler.state.queue import PoolQueue

@@ -8,15 +8,12 @@ Invariants:
 
 from typing import Final
 
-from aischeduler.engine.claiming import lifted_for
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.errands import Rewording
-from aischeduler.engine.searches import find_lender, find_victims
-from aischeduler.engine.sentences import BORROWING, PREEMPTION, same_but_for_counts, sentence
+from aischeduler.engine.propose import propose
+from aischeduler.engine.sentences import same_but_for_counts
 from aischeduler.model.actions import Action, ReportWaiting
-from aischeduler.model.pool import MakeRoom
-from aischeduler.policies.borrowing import Lender
-from aischeduler.policies.preemption import Candidate, NoCandidate
+from aischeduler.model.proposal import Wait, WaitFor
 from aischeduler.state.records import PodRecord
 
 REWORDED_AT_ONCE: Final = 2
@@ -54,7 +51,7 @@ def reword(cluster: Cluster, pool: str, actions: list[Action]) -> None:
         for record in alike.parked[:REWORDED_MAX]:
             rank = (record.pod.priority, record.pod.preempts)  # beside its class, this decides its victims
             if rank not in messages and len(messages) < RANKS_MAX:
-                messages[rank] = reason(cluster, record)
+                messages[rank] = reason(cluster, record, cluster.now)
             message = messages.get(rank)
             if message and _is_news(message, record.message, work.counts):
                 record.message = message
@@ -67,46 +64,7 @@ def _is_news(message: str, before: str, counts: bool) -> bool:
     return message != before if counts else not same_but_for_counts(message, before)
 
 
-def reason(cluster: Cluster, record: PodRecord) -> str:
+def reason(cluster: Cluster, record: PodRecord, now: float) -> str:
     """Return the message of the pod if an attempt now would park it; empty where it would not."""
-    home = cluster.pools.pools[record.home]
-    rows, ask = cluster.nodes.rows_of_pool(cluster.pools.id(home.name)), cluster.ask(record.pod.spec, home.name)
-    lender = find_lender(cluster, record, (home.name,))
-    preemption = may_not_evict(cluster, record)
-    if not preemption and len(rows):
-        found = find_victims(cluster, record, rows, lifted_for(cluster, record, home.name))
-        if isinstance(found, Candidate):
-            return ""
-        preemption = unhelpful(cluster, home.name, found)
-    if isinstance(lender, Lender) or cluster.runner.best(ask, rows) is not None:
-        return ""
-    clauses = {PREEMPTION: preemption if len(rows) else "", BORROWING: lender.message()}
-    preempts_first = cluster.profile.first_room(home) is MakeRoom.PREEMPT_THEN_BORROW
-    order = (PREEMPTION, BORROWING) if preempts_first else (BORROWING, PREEMPTION)
-    return sentence(cluster.runner.diagnose(ask, rows).message(), {kind: clauses[kind] for kind in order})
-
-
-def may_not_evict(cluster: Cluster, record: PodRecord) -> str:
-    """Return why the pod may not preempt; empty where it may."""
-    if not cluster.profile.preemption:
-        return "switched off for the whole scheduler"
-    if cluster.pools.pools[record.home].disable_preemption:
-        return f"switched off for the pool {record.home}"
-    return "" if record.pod.preempts else "not eligible due to preemptionPolicy=Never."
-
-
-def unhelpful(cluster: Cluster, pool: str, found: NoCandidate) -> str:
-    """Return why no eviction helps, with the number of pods of the pool that are spared."""
-    spared = [cluster.records[uid] for uid in cluster.spared.names()]
-    here = [record for record in spared if cluster.pool_of(record.row) == pool]
-    protected = sum(record.protected for record in here)
-    text = found.message()
-    if protected:
-        text += f" Disruption budgets forbid the eviction of {_pods(protected)} now."
-    if len(here) > protected:
-        text += f" The API server refused to evict {_pods(len(here) - protected)} just now."
-    return text
-
-
-def _pods(count: int) -> str:
-    return f"{count} pod{'s' * (count > 1)}"
+    found = propose(cluster, record, record.home, now, known=True)
+    return found.message if isinstance(found, Wait) and found.waits_for is WaitFor.ROOM else ""

@@ -5,7 +5,7 @@ from typing import Final
 
 from cachetools import LRUCache
 
-from aischeduler.policies.borrowing import NoLender
+from aischeduler.model.proposal import NoLender
 from aischeduler.policies.preemption import EvictionCosts, NoCandidate
 from aischeduler.policies.preemption_bounds import EvictionCostBounds
 

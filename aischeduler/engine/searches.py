@@ -13,7 +13,8 @@ import numpy as np
 from aischeduler.engine.claiming import without
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.search_cache import KnownCosts
-from aischeduler.policies.borrowing import Lender, NoLender, choose_lender
+from aischeduler.model.proposal import Lender, NoLender
+from aischeduler.policies.borrowing import choose_lender
 from aischeduler.policies.preemption import (
     Candidate,
     EvictionCosts,

@@ -17,7 +17,8 @@ import numpy as np
 
 from aischeduler.engine.claiming import lifted_for, without
 from aischeduler.engine.cluster import Cluster
-from aischeduler.policies.borrowing import Lender, choose_lender
+from aischeduler.model.proposal import Lender
+from aischeduler.policies.borrowing import choose_lender
 from aischeduler.policies.preemption import Candidate, Preemptor, choose_victims
 from aischeduler.state.claims import Claim
 from aischeduler.state.index import Rows

@@ -4,7 +4,7 @@ from collections import Counter
 from enum import StrEnum
 
 from aischeduler.model.actions import EvictionCause, Step
-from aischeduler.policies.borrowing import LenderRefusal
+from aischeduler.model.proposal import LenderRefusal
 
 
 class Result(StrEnum):

@@ -7,9 +7,8 @@ Invariants:
 - Nothing here changes state.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
 import numpy as np
@@ -20,6 +19,7 @@ from aischeduler.framework.runner import Runner
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.pool import Pool
+from aischeduler.model.proposal import Lender, LenderRefusal, NoLender
 from aischeduler.state.claims import Claims
 from aischeduler.state.index import Mask, Rows
 from aischeduler.state.loans import Loans, within
@@ -28,34 +28,8 @@ from aischeduler.state.pools import PoolTable
 from aischeduler.state.queue import PoolQueue
 from aischeduler.state.wanted import requested
 
-LENDERS_NAMED_MAX: Final = 8
-"""The most lenders that a message names for one reason; the others are counted."""
 PLENTIFUL: Final = frozenset((CPU, MEMORY, EPHEMERAL_STORAGE, PODS))
 """The resources that every node has; all others are scarce."""
-
-
-class LenderRefusal(StrEnum):
-    """Why a pool does not lend to a pod; the value is a label of metrics."""
-
-    NOT_ACCEPTED = "NotAccepted"
-    NOT_BORROWING = "NotBorrowing"
-    NOT_SHARING = "NotSharing"
-    NOT_LISTED = "NotListed"
-    BORROWING_LIMIT = "BorrowingLimit"
-    LENDING_LIMIT = "LendingLimit"
-    NO_ROOM = "NoRoom"
-    HOME_PODS = "HomePods"
-    VISITED = "Visited"
-
-
-_TEXTS: Final = {
-    LenderRefusal.NOT_SHARING: "not sharing",
-    LenderRefusal.NOT_LISTED: "not in borrowingPools",
-    LenderRefusal.LENDING_LIMIT: "over its lending limit",
-    LenderRefusal.NO_ROOM: "no node fits",
-    LenderRefusal.HOME_PODS: "own pods wait for that room",
-    LenderRefusal.VISITED: "tried",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,52 +51,6 @@ class BorrowingContext:
     def may_evict(self, pool: Pool) -> bool:
         """Return whether pods of this pool may preempt."""
         return self.preemption and not pool.disable_preemption
-
-
-@dataclass(frozen=True, slots=True)
-class Lender:
-    """The pool that lends; `refused` are the pools that do not, with the reason."""
-
-    name: str
-    refused: tuple[tuple[str, LenderRefusal], ...]
-
-    @property
-    def blocked(self) -> tuple[str, ...]:
-        """The pools whose own pods wait for the room."""
-        return _blocked(self.refused)
-
-
-@dataclass(frozen=True, slots=True)
-class NoLender:
-    """No pool lends: `refused` has the reasons by pool.
-
-    `home` is set where the home pool may not borrow at all; `resource` is the one that its borrowingLimit excludes.
-    """
-
-    refused: tuple[tuple[str, LenderRefusal], ...]
-    home: LenderRefusal | None = None
-    resource: str = ""
-
-    @property
-    def blocked(self) -> tuple[str, ...]:
-        """The pools whose own pods wait for the room."""
-        return _blocked(self.refused)
-
-    def message(self) -> str:
-        """Return the clause of the pod's message; empty where there is no other pool."""
-        match self.home:
-            case LenderRefusal.NOT_ACCEPTED:
-                return "the spec of its pool is refused; see the condition Accepted"
-            case LenderRefusal.NOT_BORROWING:
-                return "its pool does not borrow"
-            case LenderRefusal.BORROWING_LIMIT:
-                return f"its pool has reached its borrowing limit of {self.resource}"
-        groups: dict[LenderRefusal, list[str]] = {}
-        for name, refusal in self.refused:
-            groups.setdefault(refusal, []).append(name)
-        return "; ".join(
-            f"{_TEXTS[refusal]}: {_names(groups[refusal])}" for refusal in LenderRefusal if refusal in groups
-        )
 
 
 def choose_lender(
@@ -252,13 +180,3 @@ def _scarce(nodes: NodeTable, spec: PodSpec) -> npt.NDArray[np.int64]:
         if resource not in PLENTIFUL and resource not in spec.request.amounts:
             total += grouped.sums(nodes.allocatable[column]) - grouped.sums(nodes.used[column])
     return total
-
-
-def _blocked(refused: tuple[tuple[str, LenderRefusal], ...]) -> tuple[str, ...]:
-    return tuple(name for name, refusal in refused if refusal is LenderRefusal.HOME_PODS)
-
-
-def _names(names: Iterable[str]) -> str:
-    found = sorted(names)
-    more = f" and {len(found) - LENDERS_NAMED_MAX} more" if len(found) > LENDERS_NAMED_MAX else ""
-    return ", ".join(found[:LENDERS_NAMED_MAX]) + more

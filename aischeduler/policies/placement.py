@@ -1,31 +1,7 @@
-"""PlacementStrategy: choose the best node of a pool for one pod."""
+"""PlacementStrategy: which nodes a pool prefers for a pod."""
 
-from dataclasses import dataclass
-
-from aischeduler.framework.plugin import PlacementRequest
-from aischeduler.framework.runner import Runner
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.pool import PlacementStrategy, Pool
-from aischeduler.state.index import Rows
-from aischeduler.state.trial import Trial
-
-
-@dataclass(frozen=True, slots=True)
-class BestNode:
-    """The row of the best node, out of `feasible` rows that fit."""
-
-    row: int
-    feasible: int
-
-
-def place(runner: Runner, ask: PlacementRequest, rows: Rows, trial: Trial) -> BestNode | None:
-    """Place the pod on the best of the rows in the trial; return None where no row passes every filter."""
-    found = runner.best(ask, rows)
-    if found is None:
-        return None
-    row, feasible = found
-    trial.place(ask.spec, row)
-    return BestNode(row, feasible)
 
 
 def placement_strategy(pool: Pool, spec: PodSpec, gpu_resources: tuple[str, ...]) -> PlacementStrategy:

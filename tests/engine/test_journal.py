@@ -39,7 +39,6 @@ from aischeduler.model.pod import HostPort
 from aischeduler.model.selectors import NodeSelectorTerm, Operator, label_selector
 from aischeduler.model.volumes import Volume, VolumeClaim
 from tests.build import a_node, a_pod, a_pool, a_taint, expression, tolerates
-from tests.corpus.record import journals
 
 POD = a_pod(
     "p",
@@ -157,8 +156,3 @@ def test_profile_of_the_journal_decides() -> None:
     actions = scheduler.decide("default", 0.0, 1)
     assert any("switched off for the whole scheduler" in str(action) for action in actions)
     assert replay(lines) is None
-
-
-def test_engine_decides_as_the_one_that_recorded_the_corpus() -> None:
-    differences = {number: found for number, lines in enumerate(journals()) if (found := replay(lines)) is not None}
-    assert differences == {}

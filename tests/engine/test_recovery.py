@@ -301,7 +301,7 @@ def test_long_traceback_is_cut_and_ends_with_the_exception(monkeypatch: pytest.M
         return endless(*args)
 
     session = Session(a_node("n"), a_pod("p"))
-    monkeypatch.setattr("aischeduler.engine.cycle.place", endless)
+    monkeypatch.setattr("aischeduler.engine.cycle.propose", endless)
     (error,) = errors(session.decide())
     assert len(error.traceback) <= 8000
     assert error.traceback.rstrip().splitlines()[-1].startswith("RecursionError")

@@ -1,7 +1,7 @@
 from aischeduler.engine.tally import Result, Tally
 from aischeduler.model.actions import EvictionCause
 from aischeduler.model.events import PoolGone
-from aischeduler.policies.borrowing import LenderRefusal
+from aischeduler.model.proposal import LenderRefusal
 from tests.build import a_pool
 from tests.engine.session import Session
 

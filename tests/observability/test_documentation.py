@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
+from aischeduler.model import proposal
 from aischeduler.observability.logging import printable
-from aischeduler.policies import borrowing, preemption
+from aischeduler.policies import preemption
 from tests.observability.test_metrics import busy_world, scraped
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,7 +84,7 @@ def test_every_decision_and_its_refusal_has_an_example_that_is_a_line_of_log() -
 @pytest.mark.parametrize(
     "text",
     [
-        *sorted(set(borrowing._TEXTS.values())),
+        *sorted(set(proposal._TEXTS.values())),
         preemption.NO_VICTIMS,
         preemption.NOT_HELPFUL,
         *sorted(

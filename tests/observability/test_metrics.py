@@ -13,8 +13,8 @@ from aischeduler.kube.watched_resources import ReflectorCounts
 from aischeduler.model.actions import Evict, EvictionCause
 from aischeduler.model.names import CPU, MEMORY, PODS
 from aischeduler.model.pool_summary import GPU
+from aischeduler.model.proposal import LenderRefusal
 from aischeduler.observability.scrape_cache import Form, encode
-from aischeduler.policies.borrowing import LenderRefusal
 from tests.observability.world import StillReflector, World, bind, pod, summary
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"

@@ -28,7 +28,7 @@ from tests.properties.world import World
 
 MODULES: Final = (
     *("bind_events", "claiming", "cycle", "evictions", "lending", "net", "node_events", "pod_events", "pod_warnings"),
-    *("pool_events", "readiness", "reasons", "scheduler", "searches", "status", "wakeups"),
+    *("pool_events", "propose", "readiness", "reasons", "scheduler", "searches", "status", "wakeups"),
 )
 """Modules of the engine in which every call of a function of the engine or of a policy may raise."""
 RECOVERY: Final = (

@@ -1,0 +1,248 @@
+"""What an attempt would do with a pod: `propose` looks and changes nothing; `cycle.apply` does it.
+
+Invariants:
+- The order of an attempt stands here and nowhere else: hold, place, keep the claim, make room, borrow, wait.
+- The state after `propose` is the state before it: amounts, versions, queues, claims, counters. Only results of
+  searches are kept, and they change no later proposal.
+- A claim that its owner can no longer use does not count in the rest of its attempt.
+"""
+
+from dataclasses import dataclass, field
+
+from aischeduler.engine.claiming import lifted_for, without
+from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.constraints import held_by
+from aischeduler.engine.freshness import is_fresh
+from aischeduler.engine.searches import find_lender, find_victims
+from aischeduler.engine.sentences import BORROWING, PREEMPTION, sentence
+from aischeduler.engine.unknown_pools import is_known, unknown_pool_message
+from aischeduler.framework.plugin import PlacementRequest
+from aischeduler.model.pool import MakeRoom as RoomOrder
+from aischeduler.model.pool import Pool
+from aischeduler.model.proposal import (
+    Borrow,
+    Hold,
+    Lender,
+    MakeRoom,
+    NoLender,
+    Place,
+    Proposal,
+    Search,
+    Wait,
+    WaitFor,
+)
+from aischeduler.policies.borrowing import may_borrow, wanted_by_home_pods
+from aischeduler.policies.preemption import Candidate, NoCandidate, fits_after_departures
+from aischeduler.state.claims import Claim
+from aischeduler.state.index import Rows
+from aischeduler.state.records import PodRecord
+
+
+@dataclass(slots=True)
+class _Look:
+    """A look for one pod in one pool, and what it has found so far."""
+
+    cluster: Cluster
+    record: PodRecord
+    pool: Pool
+    now: float
+    made_before: int
+    clauses: dict[str, str] = field(default_factory=dict)
+    """The clauses of the message by kind, in the order tried."""
+    lenders: list[Lender | NoLender] = field(default_factory=list)
+    blocked: list[str] = field(default_factory=list)
+
+    @property
+    def ask(self) -> PlacementRequest:
+        """The placement request of the pod in this pool."""
+        return self.cluster.ask(self.record.pod.spec, self.pool.name)
+
+    @property
+    def rows(self) -> Rows:
+        """The rows of the pool."""
+        return self.cluster.nodes.rows_of_pool(self.cluster.pools.id(self.pool.name))
+
+    def search(self) -> Search:
+        """Return how this was found."""
+        made = self.cluster.searches.made - self.made_before
+        return Search(tuple(self.lenders), tuple(self.blocked), made)
+
+    def message(self, clauses: dict[str, str]) -> str:
+        """Return why the pool's nodes refuse the pod, and these clauses."""
+        return sentence(self.cluster.runner.diagnose(self.ask, self.rows).message(), clauses)
+
+
+def propose(cluster: Cluster, record: PodRecord, pool: str, now: float, *, known: bool = False) -> Proposal:
+    """Return what an attempt to schedule the pod from the queue of this pool would do now.
+
+    With `known`, a Pool that the pod names and that was not seen counts as missing, as after a read.
+    """
+    made = cluster.searches.made
+    look = _Look(cluster, record, cluster.pools.pools[pool], now, made)
+    try:
+        return _held(look, known=known) or (_at_home(look) if record.home == pool else _abroad(look))
+    finally:
+        cluster.searches.made = made
+
+
+def _held(look: _Look, *, known: bool) -> Hold | None:
+    """Hold a pod that may not be tried."""
+    cluster, record = look.cluster, look.record
+    refused = record.pod.spec.invalid or not_allowed(cluster, record)
+    held = None if refused else held_by(cluster, record.pod)
+    constraint, blocker = (held.kind, held.blocker) if held is not None else (None, "")
+    if not known and not is_known(cluster, record, look.now):
+        return Hold(unknown_pool_message(record.pod.pool), constraint, blocker, unknown_pool=True)
+    if refused or held is not None:
+        return Hold(held.message if held is not None else refused, constraint, blocker)
+    return None
+
+
+def not_allowed(cluster: Cluster, record: PodRecord) -> str:
+    """Return why the home pool takes no pods from this namespace; empty where it does."""
+    allowed = cluster.pools.pools[record.home].allowed_namespaces
+    namespace = record.pod.namespace
+    labels = cluster.namespaces.get(namespace)
+    if allowed is None or (labels is not None and allowed.matches(labels)):
+        return ""
+    return f"The pool {record.home} takes no pods from the namespace {namespace}: its allowedNamespaces do not match."
+
+
+def _at_home(look: _Look) -> Proposal:
+    """Place the pod in its home pool, keep its claim, make room, borrow, or wait."""
+    cluster = look.cluster
+    own = cluster.claims.of(look.record.pod.uid)
+    placed = _place(look, (own,) if own is not None else ()) or _place_over_claims(look)
+    if placed is not None:
+        return placed
+    if own is not None and _keeps(look, own):
+        return Wait(WaitFor.CLAIM, search=look.search())
+    with without(cluster, (own,) if own is not None else ()):
+        if cluster.profile.first_room(look.pool) is RoomOrder.PREEMPT_THEN_BORROW:
+            return _make_room(look) or _borrow(look) or _wait(look)
+        return _borrow(look) or _make_room(look) or _wait(look)
+
+
+def _abroad(look: _Look) -> Proposal:
+    """Place the pod on a node that the lender does not need, try the next lender, or go home."""
+    cluster, record, lender = look.cluster, look.record, look.pool.name
+    if may_borrow(cluster.borrowing, record.home, lender, record.pod.spec):
+        rows = look.rows
+        if cluster.queues[lender].has_usable:
+            rows = rows[cluster.runner.feasible(look.ask)[rows]]
+            wanted = wanted_by_home_pods(cluster.borrowing, lender, rows)
+            if len(rows) and wanted.all():
+                look.blocked.append(lender)
+            rows = rows[~wanted]
+        found = cluster.runner.best(look.ask, rows)
+        if found is not None:
+            return Place(cluster.nodes.names[found[0]], found[1], (), look.search())
+    return _borrow(look) or Wait(WaitFor.HOME, search=look.search())
+
+
+def _place(look: _Look, lifted: tuple[Claim, ...]) -> Place | None:
+    """Place the pod as if these claims did not exist; those on its node end for it."""
+    cluster = look.cluster
+    with without(cluster, lifted):
+        found = cluster.runner.best(look.ask, look.rows)
+    if found is None:
+        return None
+    return Place(cluster.nodes.names[found[0]], found[1], _others_on(look, lifted, found[0]), look.search())
+
+
+def _place_over_claims(look: _Look) -> Place | None:
+    """Place the pod on a node that only pods behind it claim."""
+    claims = lifted_for(look.cluster, look.record, look.pool.name)
+    return None if all(claim.owner is look.record for claim in claims) else _place(look, claims)
+
+
+def _others_on(look: _Look, claims: tuple[Claim, ...], row: int) -> tuple[str, ...]:
+    return tuple(claim.owner.pod.uid for claim in claims if claim.row == row and claim.owner is not look.record)
+
+
+def _keeps(look: _Look, claim: Claim) -> bool:
+    """Return whether the claimed room will still be enough once the pods that are leaving are gone."""
+    cluster = look.cluster
+    with without(cluster, lifted_for(cluster, look.record, claim.pool)):
+        return fits_after_departures(claim.spec, cluster.runner, cluster.running, claim.row)
+
+
+def _make_room(look: _Look) -> MakeRoom | Wait | None:
+    """Choose victims whose eviction makes room; the pod's own claim does not count already."""
+    cluster, record, pool = look.cluster, look.record, look.pool
+    if not len(look.rows):
+        return None
+    refusal = may_not_evict(cluster, record)
+    if refusal:
+        look.clauses[PREEMPTION] = refusal
+        return None
+    claims = tuple(claim for claim in lifted_for(cluster, record, pool.name) if claim.owner is not record)
+    chosen = find_victims(cluster, record, look.rows, claims)
+    if not isinstance(chosen, Candidate):
+        look.clauses[PREEMPTION] = unhelpful(cluster, pool.name, chosen)
+        return None
+    if chosen.victims and not is_fresh(cluster, pool.name, look.now):
+        return Wait(WaitFor.REFRESH, _not_fresh(look), look.search())
+    node, count = cluster.nodes.names[chosen.row], len(chosen.victims)
+    waits = f"{count} evicted pod{'s' * (count > 1)}" if count else "pods that are leaving"
+    message = look.message({PREEMPTION: f"nominated to node {node}, waits for {waits}"})
+    displaced = _others_on(look, claims, chosen.row)
+    return MakeRoom(node, chosen.victims, chosen.violations, displaced, message, look.search())
+
+
+def _not_fresh(look: _Look) -> str:
+    """Return the message of a pod for which the refresh failed; empty where the answer is to come soon."""
+    problem = look.cluster.freshness.problems.get(look.pool.name)
+    if not problem:
+        return ""
+    why = f"waits for up-to-date data about the pool before it evicts a pod: {problem}"
+    return look.message({PREEMPTION: why})
+
+
+def _borrow(look: _Look) -> Borrow | None:
+    """Choose the best lender that the pod has not visited yet."""
+    record = look.record
+    found = find_lender(look.cluster, record, record.visited or (record.home,))
+    look.lenders.append(found)
+    look.blocked += found.blocked
+    if isinstance(found, NoLender):
+        look.clauses[BORROWING] = found.message()
+        return None
+    return Borrow(found.name, look.search())
+
+
+def _wait(look: _Look) -> Wait:
+    """Wait in the home queue until an event can help the pod."""
+    cluster, record = look.cluster, look.record
+    found = find_lender(cluster, record, (record.home,)) if record.visited else None
+    if isinstance(found, NoLender):
+        look.blocked += found.blocked
+        look.clauses[BORROWING] = found.message()
+    waits_for = WaitFor.BACKOFF if isinstance(found, Lender) else WaitFor.ROOM
+    return Wait(waits_for, look.message(look.clauses), look.search())
+
+
+def may_not_evict(cluster: Cluster, record: PodRecord) -> str:
+    """Return why the pod may not preempt; empty where it may."""
+    if not cluster.profile.preemption:
+        return "switched off for the whole scheduler"
+    if cluster.pools.pools[record.home].disable_preemption:
+        return f"switched off for the pool {record.home}"
+    return "" if record.pod.preempts else "not eligible due to preemptionPolicy=Never."
+
+
+def unhelpful(cluster: Cluster, pool: str, found: NoCandidate) -> str:
+    """Return why no eviction helps, with the number of pods of the pool that are spared."""
+    spared = [cluster.records[uid] for uid in cluster.spared.names()]
+    here = [record for record in spared if cluster.pool_of(record.row) == pool]
+    protected = sum(record.protected for record in here)
+    text = found.message()
+    if protected:
+        text += f" Disruption budgets forbid the eviction of {_pods(protected)} now."
+    if len(here) > protected:
+        text += f" The API server refused to evict {_pods(len(here) - protected)} just now."
+    return text
+
+
+def _pods(count: int) -> str:
+    return f"{count} pod{'s' * (count > 1)}"

@@ -1,0 +1,187 @@
+"""Proposals: what an attempt to schedule a pod would do, as a closed union of values. Nothing of it is done yet.
+
+Invariants:
+- A proposal has everything that its explanation needs, and names objects by name or uid.
+- It holds for the state of the moment at which it was made.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from aischeduler.model.unsupported_constraints import ConstraintKind
+
+LENDERS_NAMED_MAX: Final = 8
+"""The most lenders that a message names for one reason; the others are counted."""
+
+
+class LenderRefusal(StrEnum):
+    """Why a pool does not lend to a pod; the value is a label of metrics."""
+
+    NOT_ACCEPTED = "NotAccepted"
+    NOT_BORROWING = "NotBorrowing"
+    NOT_SHARING = "NotSharing"
+    NOT_LISTED = "NotListed"
+    BORROWING_LIMIT = "BorrowingLimit"
+    LENDING_LIMIT = "LendingLimit"
+    NO_ROOM = "NoRoom"
+    HOME_PODS = "HomePods"
+    VISITED = "Visited"
+
+
+_TEXTS: Final = {
+    LenderRefusal.NOT_SHARING: "not sharing",
+    LenderRefusal.NOT_LISTED: "not in borrowingPools",
+    LenderRefusal.LENDING_LIMIT: "over its lending limit",
+    LenderRefusal.NO_ROOM: "no node fits",
+    LenderRefusal.HOME_PODS: "own pods wait for that room",
+    LenderRefusal.VISITED: "tried",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Lender:
+    """The pool that lends; `refused` are the pools that do not, with the reason."""
+
+    name: str
+    refused: tuple[tuple[str, LenderRefusal], ...]
+
+    @property
+    def blocked(self) -> tuple[str, ...]:
+        """The pools whose own pods wait for the room."""
+        return _blocked(self.refused)
+
+
+@dataclass(frozen=True, slots=True)
+class NoLender:
+    """No pool lends: `refused` has the reasons by pool.
+
+    `home` is set where the home pool may not borrow at all; `resource` is the one that its borrowingLimit excludes.
+    """
+
+    refused: tuple[tuple[str, LenderRefusal], ...]
+    home: LenderRefusal | None = None
+    resource: str = ""
+
+    @property
+    def blocked(self) -> tuple[str, ...]:
+        """The pools whose own pods wait for the room."""
+        return _blocked(self.refused)
+
+    def message(self) -> str:
+        """Return the clause of the pod's message; empty where there is no other pool."""
+        match self.home:
+            case LenderRefusal.NOT_ACCEPTED:
+                return "the spec of its pool is refused; see the condition Accepted"
+            case LenderRefusal.NOT_BORROWING:
+                return "its pool does not borrow"
+            case LenderRefusal.BORROWING_LIMIT:
+                return f"its pool has reached its borrowing limit of {self.resource}"
+        groups: dict[LenderRefusal, list[str]] = {}
+        for name, refusal in self.refused:
+            groups.setdefault(refusal, []).append(name)
+        return "; ".join(
+            f"{_TEXTS[refusal]}: {_names(groups[refusal])}" for refusal in LenderRefusal if refusal in groups
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """How a proposal was found: the searches for a lender, in their order.
+
+    `blocked` are the lenders whose own pods wait for room that the pod could use. `made` counts full searches;
+    results that are kept make it smaller, so it does not count in a comparison.
+    """
+
+    lenders: tuple[Lender | NoLender, ...] = ()
+    blocked: tuple[str, ...] = ()
+    made: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Bind the pod to this node, the best of `feasible` nodes.
+
+    `displaced` are the pods behind it (uids, in queue order) whose claims on the node end for it.
+    """
+
+    node: str
+    feasible: int
+    displaced: tuple[str, ...]
+    search: Search = Search()
+
+
+@dataclass(frozen=True, slots=True)
+class MakeRoom:
+    """Evict the victims (uids, the least important first) from this node, and hold their room for the pod.
+
+    Without victims, pods that are leaving already make the room. `violations` victims are protected by a budget.
+    """
+
+    node: str
+    victims: tuple[str, ...]
+    violations: int
+    displaced: tuple[str, ...]
+    message: str
+    search: Search = Search()
+
+
+@dataclass(frozen=True, slots=True)
+class Borrow:
+    """Join the queue of a lender."""
+
+    lender: str
+    search: Search = Search()
+
+
+class WaitFor(StrEnum):
+    """What a pod that waits waits for."""
+
+    ROOM = "Room"
+    """An event that can help it."""
+    CLAIM = "Claim"
+    """The room that it claims."""
+    REFRESH = "Refresh"
+    """A refresh of its pool: an unseen change may make an eviction unnecessary."""
+    BACKOFF = "Backoff"
+    """The end of its backoff: a lender that it has already left has room now, and no event announces that."""
+    HOME = "Home"
+    """Its turn in its home pool: no other pool lends to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """No node for now. `message` is why, where the pod is told."""
+
+    waits_for: WaitFor
+    message: str = ""
+    search: Search = Search()
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Not to be tried until what holds it changes: its spec, a constraint, its namespace.
+
+    With `unknown_pool` it waits for a read of the Pool that it names. `blocker` is the uid of the pod on a node that
+    excludes it, if one does.
+    """
+
+    message: str
+    constraint: ConstraintKind | None = None
+    blocker: str = ""
+    unknown_pool: bool = False
+    search: Search = Search()
+
+
+Proposal = Place | MakeRoom | Borrow | Wait | Hold
+
+
+def _blocked(refused: tuple[tuple[str, LenderRefusal], ...]) -> tuple[str, ...]:
+    return tuple(name for name, refusal in refused if refusal is LenderRefusal.HOME_PODS)
+
+
+def _names(names: Iterable[str]) -> str:
+    found = sorted(names)
+    more = f" and {len(found) - LENDERS_NAMED_MAX} more" if len(found) > LENDERS_NAMED_MAX else ""
+    return ", ".join(found[:LENDERS_NAMED_MAX]) + more

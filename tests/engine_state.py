@@ -1,0 +1,80 @@
+"""All that an engine keeps, for tests that nothing changed: every attribute of every object, in order.
+
+Left out are kept results, whose loss changes no decision: `CACHES`.
+"""
+
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from aischeduler.engine.cluster import Cluster
+
+CACHES: Final = frozenset(
+    {
+        "Cluster.searches",
+        "Runner._classes",
+        "NodeTable._wanted",
+        "NodeTable._pool_rows",
+        "NodeTable._pool_rows_version",
+        "NodeTable._grouped",
+        "NodeTable._grouped_version",
+        "NodeTable._ranks",
+        "RowIndex._masks",
+        "BudgetTable._covered",
+        "BudgetTable._by_label",
+        "PoolTable._sorted",
+    }
+)
+"""Type and attribute."""
+UNORDERED: Final = frozenset({"NodeTable.ports", "RowIndex._rows"})
+"""Mappings by row or value, in which nothing depends on the order."""
+
+
+def state(cluster: Cluster) -> list[bytes]:
+    """Return the state of an engine as a list of its parts: equal states have equal lists."""
+    return list(_parts(cluster, {}))
+
+
+def change(before: list[bytes], after: list[bytes]) -> str:
+    """Return where two states differ first, with the parts before it; empty where they are equal."""
+    at = next((i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), min(len(before), len(after)))
+    if before == after:
+        return ""
+    return f"{before[max(0, at - 8) : at + 1]} -> {after[at : at + 1]}"
+
+
+def _parts(value: Any, seen: dict[int, int], *, ordered: bool = True) -> Iterator[bytes]:
+    if value is None or isinstance(value, str | int | float | bytes | Enum):
+        yield repr(value).encode()
+        return
+    if id(value) in seen:
+        yield b"again %d" % seen[id(value)]
+        return
+    seen[id(value)] = len(seen)
+    yield type(value).__name__.encode()
+    if isinstance(value, np.ndarray):
+        yield repr((value.dtype.str, value.shape)).encode()
+        yield value.tobytes()
+    elif isinstance(value, set | frozenset):
+        yield from (part for one in sorted(value, key=repr) for part in _parts(one, seen))
+    elif isinstance(value, Mapping):
+        pairs = value.items() if ordered else sorted(value.items(), key=repr)
+        yield from (part for pair in pairs for one in pair for part in _parts(one, seen, ordered=ordered))
+    elif hasattr(value, "__iter__") and not isinstance(value, msgspec.Struct):
+        yield from (part for one in value for part in _parts(one, seen))
+    for name in () if callable(value) else _attributes(value):
+        path = f"{type(value).__name__}.{name}"
+        if path not in CACHES:
+            yield name.encode()
+            yield from _parts(getattr(value, name), seen, ordered=path not in UNORDERED)
+
+
+def _attributes(value: Any) -> list[str]:
+    if not type(value).__module__.startswith("aischeduler"):
+        return []
+    slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
+    fields = getattr(value, "__struct_fields__", ())
+    return [name for name in (*getattr(value, "__dict__", ()), *slots, *fields) if hasattr(value, name)]
