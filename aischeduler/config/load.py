@@ -15,11 +15,10 @@ import yaml
 
 from aischeduler.config.fields import fields
 from aischeduler.config.schema import Config
-from aischeduler.config.spelling import nearest
+from aischeduler.config.spelling import QUOTE_LENGTH_MAX, nearest, quoted, shown
 
 FILE_BYTES_MAX: Final = 256 * 1024
 """A configuration has a few hundred bytes; a larger file is another file."""
-QUOTE_LENGTH_MAX: Final = 60
 
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$\.?(.*)`)?", re.DOTALL)
 _WRONG = re.compile(r".* - at `\$\.([A-Za-z.]+).*`", re.DOTALL)
@@ -120,7 +119,7 @@ def _unknown(name: str, parent: str) -> str:
     known = [field for field in siblings if "." not in field]
     near = nearest(name, known)
     hint = f"did you mean {near}?" if near else _known(known)
-    return f"{_quoted(prefix + name)} is not a field; {hint}"
+    return f"{quoted(prefix + name)} is not a field; {hint}"
 
 
 def _known(fields: list[str]) -> str:
@@ -141,32 +140,3 @@ def _value(document: Mapping[str, Any], path: str) -> object:
     for name in path.split("."):
         value = value[name]
     return value
-
-
-def shown(value: object) -> str:
-    """Return a value for a message; a collection is not spelled out."""
-    match value:
-        case None:
-            return "empty"
-        case bool():
-            return str(value).lower()
-        case int() if value.bit_length() > 64:
-            return "a number of more than 64 bits"
-        case int() | float():
-            return str(value)
-        case str():
-            return _quoted(value)
-        case []:
-            return "an empty list"
-        case [str() as first]:
-            return f"[{_quoted(first)}]"
-        case list():
-            return f"a list of {len(value)}"
-        case dict():
-            return "a mapping"
-        case _:
-            return f"a {type(value).__name__}"
-
-
-def _quoted(text: str) -> str:
-    return ascii(text if len(text) <= QUOTE_LENGTH_MAX else text[:QUOTE_LENGTH_MAX] + "...")

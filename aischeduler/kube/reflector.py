@@ -27,6 +27,7 @@ from aischeduler.kube.errors import (
     RefusedError,
     ResourceNotServedError,
     UnreachableError,
+    decode_problem,
 )
 from aischeduler.kube.known_objects import KnownObjects, VersionWaiters, object_key, version_number
 from aischeduler.kube.list_pager import pages, read_raw
@@ -355,7 +356,7 @@ class Reflector(Generic[D]):
         try:
             document = self.resource.object_decoder.decode(raw)
         except UNREADABLE as error:
-            self._skip_object(read_metadata(raw), str(error))
+            self._skip_object(read_metadata(raw), decode_problem(error))
         else:
             self._observe_document(document)
 

@@ -137,10 +137,10 @@ def test_failures_of_different_loops_do_not_add_up() -> None:
 def test_failures_are_forgiven_after_a_healthy_while() -> None:
     _, health, _, clock = instrumented(StillDecider())
     for _ in range(FAILURES_MAX):
-        health.failed("intake")
+        health.failed("watch events")
     clock.now += HEALTHY_SECONDS + 1
     assert health.problem() == ""
-    health.failed("intake")
+    health.failed("watch events")
     assert health.problem() == ""
 
 

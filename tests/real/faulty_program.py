@@ -13,7 +13,7 @@ SETTLE_SECONDS = 1.0
 BUGS_MAX = 3
 """Bugs in each place: what is in doubt after one takes its time to be settled."""
 BUGGED = (
-    "outcome of a binding",
+    "outcome of a Binding",
     "action",
     "line of a binding",
     "binding",

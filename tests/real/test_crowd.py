@@ -182,7 +182,7 @@ def test_events_of_a_crowd_come_at_their_rate_and_hold_back_neither_condition_no
         said = wait_for_event(control_plane, history, namespace, "FailedScheduling", "vast")
         history.wait_until(lambda: why_waiting(control_plane, namespace, "vast") == said, "its condition")
         assert daemon.stop() == 0
-        (left,) = daemon.said("events left unwritten")
+        (left,) = daemon.said("events not written")
     moments = event_moments(control_plane, namespace)
     assert len(moments) + left["count"] == len(backlog(namespace)) + 1
     at_once = BURST + WRITERS  # each writer may hold a turn while Bindings go first

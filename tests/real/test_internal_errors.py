@@ -40,7 +40,7 @@ def test_bugs_in_many_places_cost_no_pod_its_node_and_the_lease_is_given_back(
         history.wait_for_bound(namespace, PODS, BOUND_WITHIN_SECONDS)
         wait(lambda: all(pod.node for pod in history.pods(namespace)), "every pod on a node")
         assert scheduler.running()
-        assert scheduler.counted().keys() >= {"attempt", "binder", "outcome of a binding", "reports"}
+        assert scheduler.counted().keys() >= {"attempt", "binder", "outcome of a Binding", "reporter"}
         assert len(scheduler.told()) >= len(scheduler.counted())
         assert scheduler.stop() == 0
         assert scheduler.said("lease released") != []
