@@ -8,7 +8,7 @@ import pytest
 
 
 def fail_once(monkeypatch: pytest.MonkeyPatch, module: str, step: str) -> None:
-    """Let a step of the engine raise the first time that this module calls it."""
+    """Make a step of the engine raise the first time that this module calls it."""
     path = f"aischeduler.engine.{module}"
     function, calls = getattr(import_module(path), step), count()
 

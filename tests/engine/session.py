@@ -1,4 +1,4 @@
-"""A scheduler under test, with short calls."""
+"""A scheduler under test, with short methods."""
 
 from aischeduler.engine.profile import Profile, default_profile
 from aischeduler.model.actions import (
@@ -22,7 +22,7 @@ from tests.checked_scheduler import CheckedScheduler, answers
 
 
 class Session:
-    """An engine under watch and its clock; `said` holds every action so far."""
+    """A checked engine and its clock; `said` has every action so far."""
 
     def __init__(self, *objects: Node | Pod | Pool, profile: Profile | None = None) -> None:
         self.scheduler = CheckedScheduler(profile or default_profile(), "run")
@@ -31,7 +31,7 @@ class Session:
         self.see(*objects)
 
     def see(self, *objects: Node | Pod | Pool) -> None:
-        """Let the engine see objects as they now are."""
+        """Let the engine observe objects as they are now."""
         for thing in objects:
             match thing:
                 case Node():
