@@ -38,7 +38,7 @@ class PoolStatusLog:
         self._pools = pools
         self._clock = clock
         self._reported: dict[str, PoolSummary] = {}
-        """The newest report of each pool that has none of it in its last line."""
+        """The newest status of each pool with a status that its last line does not show."""
         self._last: dict[str, tuple[float, Fields]] = {}
         """When the last line of each pool was written, and its fields."""
         self._period_began = float("-inf")

@@ -54,5 +54,5 @@ class Telemetry:
     def problem(self, leads: Callable[[], bool]) -> str:
         """Return what is wrong as one plain line, or nothing."""
         if leads() and not self._unready():
-            self.scheduler.ready(self._clock())  # asks the engine again: a lost wake-up has to show
+            self.scheduler.ready(self._clock())  # reads the engine again, so that a lost wake-up is reported
         return self.health.problem()
