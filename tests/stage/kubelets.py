@@ -21,7 +21,7 @@ STOP_SECONDS = 0.05
 LOOK_SECONDS = 0.02
 PODS = "/api/v1/pods"
 HOLD = "stage.example/hold"
-"""The finalizer of a pod that takes its time: it runs on after its deletion until the finalizer is taken off."""
+"""The finalizer of a held pod: the pod keeps running after its deletion until the finalizer is removed."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -44,7 +44,7 @@ class Kubelets:
         self._planned: set[tuple[str, str]] = set()
         self._stopped = False
         self.ending = Event()
-        """While it is cleared, pods that were deleted run on."""
+        """While it is cleared, deleted pods keep running."""
         self.ending.set()
         self._thread = Thread(target=self._run, daemon=True)
         self._thread.start()
