@@ -1,8 +1,9 @@
-"""Reads the configuration file.
+"""Reads the configuration file, and writes a configuration as YAML.
 
 Invariants:
 - A file that cannot be used raises ConfigError, whose text is one sentence that names the file and the field.
 - A user's text is quoted, escaped and cut in a message.
+- The YAML of a configuration reads back as the same configuration.
 """
 
 import re
@@ -140,3 +141,26 @@ def _value(document: Mapping[str, Any], path: str) -> object:
     for name in path.split("."):
         value = value[name]
     return value
+
+
+def as_yaml(config: Config) -> str:
+    """Return every field with its value; a value that is not the default has the default in a comment."""
+    return "".join(f"{line}\n" for line in _lines(msgspec.to_builtins(config), msgspec.to_builtins(Config()), ""))
+
+
+def _lines(values: Mapping[str, object], defaults: Mapping[str, object], indent: str) -> list[str]:
+    lines = []
+    for name, value in values.items():
+        default = defaults[name]
+        if isinstance(value, dict) and isinstance(default, dict):
+            lines += [f"{indent}{name}:", *_lines(value, default, indent + "  ")]
+        else:
+            note = f"  # default: {_scalar(default)}" if value != default else ""
+            lines.append(f"{indent}{name}: {_scalar(value)}{note}")
+    return lines
+
+
+def _scalar(value: object) -> str:
+    """Return a value on one line."""
+    text: str = yaml.safe_dump(value, default_flow_style=True, width=float("inf"))
+    return text.removesuffix("\n").removesuffix("\n...")

@@ -37,7 +37,7 @@ CATCH_UP_SECONDS_MAX: Final = 1.0
 """Longest that a new leader waits for its watch to show the last leader's Bindings before it lists all pods again."""
 REOPEN_SECONDS_MAX: Final = 1.0
 """Longest that a new leader waits until all its watches are open again."""
-LOOK_SECONDS: Final = 0.02
+POLL_SECONDS: Final = 0.02
 HELD_SECONDS: Final = 0.1
 """How long a write waits before the next try while it may not be sent."""
 CONNECTIONS_MAX: Final = 2
@@ -180,7 +180,7 @@ class Leadership:
                 return
             if self._timing.clock() >= end:
                 break
-            await self._timing.sleep(LOOK_SECONDS)
+            await self._timing.sleep(POLL_SECONDS)
         self._log.info(
             "listing pods again", shown=pods.watch_version, due=version, reason="the last leader may have bound more"
         )

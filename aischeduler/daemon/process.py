@@ -128,26 +128,18 @@ class Daemon:
             self.components.apply(config)
 
     async def _run(self, client: Client, connections: ConnectionPool, tasks: asyncio.TaskGroup) -> None:
-        """Run all jobs until told to stop, then end them in an order that loses no request and no report."""
+        """Run all jobs until told to stop; then finish the requests in flight, end the jobs, and release the Lease."""
+        on_error, timing = self._on_internal_error, self._timing
         context = Context(
-            self._config,
-            self._timing,
-            self._log,
-            self._event_queue,
-            self.scheduler,
-            self._leadership,
-            self._on_internal_error,
+            self._config, timing, self._log, self._event_queue, self.scheduler, self._leadership, on_error
         )
         components = self.components = build(client, connections, context)
         components.apply(self._config)
         workers, telemetry = components.workers, self._telemetry
-        instruments = Instruments(self._on_internal_error, telemetry.recorder.record_outcome, self._timing.clock)
+        instruments = Instruments(on_error, telemetry.recorder.record_outcome, timing.clock)
         executor = self._executor = Executor(workers, self._event_queue.put, self._log, instruments)
         wait_for_room = partial(self._wait_for_room, workers.binder)
-        loops = PoolLoops(
-            telemetry.scheduler, executor.perform, wait_for_room, self._timing.clock, self._on_loops_failure
-        )
-        times = Times(time.time, workers.reporter.waiting_since)
+        loops = PoolLoops(telemetry.scheduler, executor.perform, wait_for_room, timing.clock, self._on_loops_failure)
 
         def begin(name: str, job: Job) -> asyncio.Task[None]:
             return tasks.create_task(self._restarting(name, job), name=name)
@@ -155,12 +147,12 @@ class Daemon:
         executor_task = begin("executor", executor.run)
         jobs: dict[str, Job] = {f"reflector of {one.resource.kind}": one.run for one in components.reflectors}
         jobs |= {
-            "refresher": partial(workers.refresher.run, times, self._on_internal_error),
+            "refresher": partial(workers.refresher.run, Times(time.time, workers.reporter.waiting_since), on_error),
             "watch events": partial(self._observe_events, loops, executor.perform),
             "answer batching": partial(batch_answers, workers.binder, partial(self._busy, loops)),
             "self-check": self._check,
             "pool status renewal": partial(self._renew_statuses, workers.reporter),
-            "pool status log": partial(telemetry.pool_status_log.run, self._timing.sleep),
+            "pool status log": partial(telemetry.pool_status_log.run, timing.sleep),
         }
         job_tasks = [begin(name, job) for name, job in jobs.items()]
         lease_task = begin("lease renewal", self._leadership.renew)
@@ -176,7 +168,7 @@ class Daemon:
                 executor_task.cancel()
                 await asyncio.wait([start_task, executor_task])
                 elects = self._leadership.elects
-                pods_seen = await newest_own_version(workers, self.scheduler, self._timing) if elects else ""
+                pods_seen = await newest_own_version(workers, self.scheduler, timing) if elects else ""
                 for task in (*job_tasks, lease_task):
                     task.cancel()
                 await asyncio.wait([lease_task])

@@ -22,7 +22,7 @@ REPORTS_GRACE_SECONDS: Final = 5.0
 """How long reports may take to be written, within the time for requests."""
 SHOWN_SECONDS_MAX: Final = 1.0
 """Longest that a leader that ends waits for its own watch to show its last Bindings."""
-LOOK_SECONDS: Final = 0.01
+POLL_SECONDS: Final = 0.01
 
 
 class Assuming(Protocol):
@@ -60,7 +60,7 @@ async def newest_own_version(workers: Workers, engine: Assuming, timing: Timing)
     """Return a version of pods that includes all accepted requests of this process; empty where none is known."""
     end = timing.clock() + SHOWN_SECONDS_MAX
     while engine.assumed() and timing.clock() < end:
-        await timing.sleep(LOOK_SECONDS)
+        await timing.sleep(POLL_SECONDS)
     if engine.assumed():  # the watch lags behind
         try:
             return await workers.reader.version()

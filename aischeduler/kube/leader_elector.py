@@ -22,7 +22,7 @@ from structlog.typing import FilteringBoundLogger
 from aischeduler.kube.backoff import Timing
 from aischeduler.kube.client import refusal
 from aischeduler.kube.connection_pool import ConnectionPool
-from aischeduler.kube.errors import ApiError, MalformedAnswerError, RefusedError
+from aischeduler.kube.errors import ApiError, MalformedAnswerError, RefusedError, decode_problem
 from aischeduler.kube.http_connection import Answer
 from aischeduler.kube.lease_lock import (
     Lease,
@@ -271,4 +271,4 @@ def _decoded(body: bytes) -> Lease:
     try:
         return read_lease(body)
     except UNREADABLE as error:
-        raise MalformedAnswerError(f"the lease cannot be read: {error}") from error
+        raise MalformedAnswerError(f"the lease cannot be read: {decode_problem(error)}") from error

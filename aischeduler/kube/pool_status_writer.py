@@ -20,7 +20,7 @@ from structlog.typing import FilteringBoundLogger
 from aischeduler.kube import pod_writes, pool_writes
 from aischeduler.kube.api_types import PoolDocument
 from aischeduler.kube.client import Client
-from aischeduler.kube.errors import MalformedAnswerError, RefusedError
+from aischeduler.kube.errors import MalformedAnswerError, RefusedError, decode_problem
 from aischeduler.kube.known_objects import version_number
 from aischeduler.kube.meta_types import UNREADABLE
 from aischeduler.kube.pool_writes import StatusWriter, status_holder
@@ -138,4 +138,4 @@ def _decoded(path: str, body: bytes) -> dict[str, Any]:
     try:
         return msgspec.json.decode(body, type=dict[str, Any])
     except UNREADABLE as error:
-        raise MalformedAnswerError(f"{path}: {error}") from error
+        raise MalformedAnswerError(f"{path}: {decode_problem(error)}") from error

@@ -334,7 +334,8 @@ class Reflector(Generic[D]):
             event = msgspec.json.decode(line, type=RawWatchEvent)
         except UNREADABLE as error:
             self.counts.unreadable_lines += 1
-            raise MalformedAnswerError(f"GET {self.resource.path}: a line cannot be read: {error}") from error
+            problem = decode_problem(error)
+            raise MalformedAnswerError(f"GET {self.resource.path}: a line cannot be read: {problem}") from error
         if event.type == "ERROR":
             status = read_status(bytes(event.object))
             raise RefusedError(status.code, status.reason, status.message)

@@ -25,6 +25,7 @@ from aischeduler.kube.errors import (
     OnInternalError,
     RefusedError,
     WatchLagError,
+    decode_problem,
     raise_internal_error,
 )
 from aischeduler.kube.meta_types import UNREADABLE, PartialObjectMetadata
@@ -165,7 +166,9 @@ class Refresher:
             try:
                 return msgspec.json.decode(answer, type=PartialObjectMetadata).metadata.resource_version
             except UNREADABLE as error:
-                raise MalformedAnswerError(f"PATCH {path.decode()}: the answer is not a pod: {error}") from error
+                raise MalformedAnswerError(
+                    f"PATCH {path.decode()}: the answer is not a pod: {decode_problem(error)}"
+                ) from error
         return ""
 
     def _probe_time(self, pod: Pod, wall: Callable[[], float]) -> int:

@@ -19,7 +19,7 @@ PERIOD_SECONDS: Final = 60.0
 """Shortest time between two lines of a pool, and the time in which `LINES_MAX` lines are written."""
 LINES_MAX: Final = 100
 """Lines of all pools together in one period."""
-LOOK_SECONDS: Final = 1.0
+POLL_SECONDS: Final = 1.0
 """How often the task looks for lines that are due."""
 _KINDS: Final = ("used", "allocatable", "shared", "borrowed", "pending")
 _RESOURCES: Final = (("cpu", CPU, 1000), ("memory_gib", MEMORY, 2**30), ("gpu", GPU, 1))
@@ -55,7 +55,7 @@ class PoolStatusLog:
     async def run(self, sleep: Callable[[float], Awaitable[None]]) -> NoReturn:
         """Write the lines that are due until cancelled."""
         while True:
-            await sleep(LOOK_SECONDS)
+            await sleep(POLL_SECONDS)
             self.write()
 
     def write(self) -> None:

@@ -1,4 +1,10 @@
-"""A scheduler under test, with short methods."""
+"""A scheduler under test, with short methods, and exceptions at a chosen step of the engine."""
+
+from importlib import import_module
+from itertools import count
+from typing import Any
+
+import pytest
 
 from aischeduler.engine.profile import Profile, default_profile
 from aischeduler.model.actions import (
@@ -92,3 +98,16 @@ def evictions(actions: list[Action]) -> dict[str, str]:
 def nominations(actions: list[Action]) -> dict[str, str]:
     """Return pod -> node (empty where cleared) of the last nominations among the actions."""
     return {action.pod.name: action.node for action in actions if isinstance(action, Nominate)}
+
+
+def fail_once(monkeypatch: pytest.MonkeyPatch, module: str, step: str) -> None:
+    """Make a step of the engine raise the first time that this module calls it."""
+    path = f"aischeduler.engine.{module}"
+    function, calls = getattr(import_module(path), step), count()
+
+    def failing(*args: Any, **kwargs: Any) -> Any:
+        if next(calls) == 0:
+            raise ValueError("a bug in a step")
+        return function(*args, **kwargs)
+
+    monkeypatch.setattr(f"{path}.{step}", failing)

@@ -28,8 +28,7 @@ from aischeduler.state.claims import Claim, Claims
 from aischeduler.state.nodes import NodeTable
 from aischeduler.state.records import PodState
 from tests.build import a_node, a_pod, a_pool, replace
-from tests.engine.failing import fail_once
-from tests.engine.session import Session, evictions
+from tests.engine.session import Session, evictions, fail_once
 
 BUG = "a bug in a step"
 BUDGET = DisruptionBudget("default", "b", "u", label_selector("spec.selector", {"app": "p"}, ()), disruptions_allowed=0)

@@ -18,8 +18,7 @@ from aischeduler.state.excerpt import Excerpt
 from aischeduler.state.index import Mask
 from aischeduler.state.records import PodState
 from tests.build import a_node, a_pod, a_pool
-from tests.engine.failing import fail_once
-from tests.engine.session import Session, binds, evictions, nominations, reports
+from tests.engine.session import Session, binds, evictions, fail_once, nominations, reports
 
 A, B = {"pool": "a"}, {"pool": "b"}
 

@@ -20,7 +20,7 @@ from aischeduler.kube.pod_writes import MERGE_PATCH
 from aischeduler.kube.pool_crd import pool_crd
 from aischeduler.kube.server_access import connect
 from aischeduler.model.quantity import parse_milli
-from aischeduler.observability.listener import listen
+from aischeduler.observability.telemetry import listen
 from aischeduler.sandbox.controllers.kubelet import KubeletOptions
 from aischeduler.sandbox.http_server import HttpSandbox
 from tests.daemon.cluster import ALONE

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from aischeduler.observability.connection_limit import OPEN_MAX, PAUSE_SECONDS, accept_connections, close_after_answer
-from aischeduler.observability.listener import listen
+from aischeduler.observability.telemetry import listen
 
 LARGE = 8 << 20
 """Bytes: more than the buffers of both ends of a connection hold."""

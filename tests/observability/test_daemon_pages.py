@@ -16,7 +16,7 @@ from aischeduler.daemon import process, shutdown
 from aischeduler.daemon.process import Daemon
 from aischeduler.kube.backoff import Timing
 from aischeduler.observability import scrape_cache
-from aischeduler.observability.listener import listen
+from aischeduler.observability.telemetry import listen
 from tests.daemon.cluster import ALONE, PODS, POOLS, brief
 from tests.daemon.test_daemon import listing, scripted_cluster
 from tests.daemon.test_leadership import ELECTED

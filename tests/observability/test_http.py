@@ -10,8 +10,8 @@ import pytest
 
 from aischeduler.config.load import ConfigError
 from aischeduler.observability.http import serving
-from aischeduler.observability.listener import listen
 from aischeduler.observability.scrape_cache import ScrapeCache
+from aischeduler.observability.telemetry import listen
 from tests.observability.world import World, summary
 
 
