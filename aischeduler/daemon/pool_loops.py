@@ -41,7 +41,7 @@ class Decider(Protocol):
         """Return the pools with something to decide."""
 
     def next_wakeup(self) -> float | None:
-        """Return the time at which something changes by itself."""
+        """Return the earliest time at which a pool becomes ready by time alone; None if none does."""
 
     def pools(self) -> tuple[str, ...]:
         """Return all pools."""

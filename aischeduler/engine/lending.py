@@ -165,7 +165,7 @@ Wake = Callable[[WaitingClass], bool | None]
 
 
 def guarded(cluster: Cluster, wake: Wake) -> Wake:
-    """Return `wake` with recovery: a pod whose check raises is tried by itself."""
+    """Return `wake` with recovery: a pod whose check raises is tried separately."""
 
     def guard(alike: WaitingClass) -> bool | None:
         head = alike.head

@@ -138,7 +138,7 @@ def step_failed(cluster: Cluster, doing: Doing, before: Mark, kept: Iterable[Act
 
 
 def judging_failed(cluster: Cluster, record: PodRecord, words: str, error: Exception) -> None:
-    """Have a waiting pod tried by itself whose check with others raised, so that the bug costs this pod alone.
+    """Have a waiting pod tried separately after its check with other pods raised, so that only this pod is affected.
 
     The step continues; incomplete changes of the check are repaired at the end of the step.
     """

@@ -194,7 +194,7 @@ async def test_pool_that_was_read_is_emitted_before_the_answer() -> None:
         assert [event.pool.name for event in scene.events if isinstance(event, PoolSeen)] == ["new"]
 
 
-async def test_pool_is_missing_only_when_an_api_server_that_serves_pools_says_so() -> None:
+async def test_pool_is_missing_only_by_the_answer_of_an_api_server_that_serves_pools() -> None:
     scene = Scene()
     unready = status(404, "NotFound", "the server could not find the requested resource")
     proxy = reply(404, {"error": "no route"})
