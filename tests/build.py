@@ -46,7 +46,7 @@ def amounts(*, cpu: str = "", memory: str = "", gpu: int = 0, extended: Mapping[
 
 
 def a_request(*, cpu: str = "", memory: str = "", gpu: int = 0, extended: Mapping[str, str] = NOTHING) -> PodRequest:
-    """Return what a pod of one container asks for."""
+    """Return the requests of a pod of one container."""
     return pod_request([ContainerRequest(amounts(cpu=cpu, memory=memory, gpu=gpu, extended=extended))], (), {}, {})
 
 
@@ -79,7 +79,7 @@ def a_spec(
 
 
 class SpecFields(TypedDict, total=False):
-    """What of a pod's spec a test may set beside its requests; see `a_spec`."""
+    """The fields of a pod's spec that a test may set beside its requests; see `a_spec`."""
 
     node_selector: Mapping[str, str]
     required: tuple[NodeSelectorTerm, ...] | None
@@ -156,7 +156,7 @@ def a_node(
     capacity: ResourceList | None = None,
     invalid: str = "",
 ) -> Node:
-    """Return a node; its capacity is what is allocatable unless said otherwise."""
+    """Return a node; its capacity equals its allocatable unless `capacity` is given."""
     allocatable = amounts(
         cpu=cpu, memory=memory, gpu=gpu, extended={PODS: str(pods), EPHEMERAL_STORAGE: storage, **extended}
     )

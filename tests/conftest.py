@@ -1,4 +1,4 @@
-"""What holds for every test: no asyncio task outlives it, no error is in its log, and chance is a seed."""
+"""Rules of every test: no asyncio task outlives it, its log has no error, and random values come from the seed."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ LOG_ERRORS = pytest.StashKey[LogErrors]()
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Follow the log from the start, and let Hypothesis draw from the seed of this run."""
+    """Record errors of the log from the start, and seed Hypothesis with the seed of this run."""
     if config.getoption("--hypothesis-seed", None) is None:
         config.option.hypothesis_seed = str(seeds.seed())
     config.addinivalue_line("markers", "expects_errors(*parts): the test provokes these errors in the log")
@@ -31,13 +31,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header() -> str:
-    """Tell the seed."""
+    """Return the line with the seed."""
     return f"seed: {seeds.VARIABLE}={seeds.seed()}"
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Tell of each failure how to repeat it."""
+    """Add to each failure the command that repeats it."""
     report = yield
     if report.failed:
         report.sections.append(("Seed", seeds.repeat(item.nodeid)))
@@ -46,9 +46,9 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture(autouse=True)
 def no_error_is_logged(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fail a test in which an error is logged that it does not expect, or not one that it expects.
+    """Fail a test if an error is logged that it does not expect, or an expected error is not logged.
 
-    What fixtures of a wider scope log between two tests counts for the next one.
+    Errors that fixtures of a wider scope log between two tests count for the next test.
     """
     marks = request.node.iter_markers("expects_errors")
     expected = [part for mark in marks for part in mark.args]
@@ -59,7 +59,7 @@ def no_error_is_logged(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def no_task_is_left_behind(request: pytest.FixtureRequest) -> None:
-    """Have the tasks counted at the end of every test that runs on an event loop."""
+    """Check the remaining tasks at the end of every test that runs on an event loop."""
     if request.node.get_closest_marker("asyncio") is not None:
         request.getfixturevalue("task_census")
 
@@ -74,7 +74,7 @@ async def task_census() -> AsyncIterator[None]:
 
 @pytest.fixture
 def logging_as_it_was() -> Iterator[None]:
-    """Undo for the next test what a test set up for the logs of its process."""
+    """Restore the logging configuration of the process after each test."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     yield

@@ -1,7 +1,7 @@
 """The production engine in a virtual cluster, with short methods for scenarios: create objects, run, read results."""
 
 import json
-from random import Random  # noqa: TID251 - here the seed becomes chance
+from random import Random  # noqa: TID251 - the generator is made from the seed
 from typing import Any
 
 from aischeduler.engine.profile import default_profile
@@ -28,7 +28,7 @@ PATHS = {
 
 
 class Harness:
-    """A cluster with one scheduler. Objects are API documents; pods live in the namespace `default`."""
+    """A cluster with one scheduler. Objects are API documents; pods are in the namespace `default`."""
 
     def __init__(self, *documents: Json, seed: int | None = None, network: Network | None = None) -> None:
         seed = seeds.number("harness") if seed is None else seed
@@ -59,7 +59,7 @@ class Harness:
         self.cluster.run(seconds)
 
     def get(self, kind: str, name: str) -> Json:
-        """Return an object as it now is."""
+        """Return an object as it is now."""
         return self._ask("GET", f"{PATHS[kind]}/{name}")
 
     def all(self, kind: str) -> list[Json]:
@@ -68,20 +68,20 @@ class Harness:
         return items
 
     def node_of(self, pod: str) -> str:
-        """Return where a pod is bound, empty while it waits."""
+        """Return the node of a pod; empty while it waits."""
         node: str = self.get("Pod", pod)["spec"].get("nodeName", "")
         return node
 
     def nodes_of_pods(self) -> dict[str, str]:
-        """Return where every pod is bound."""
+        """Return the node of every pod."""
         return {pod["metadata"]["name"]: pod["spec"].get("nodeName", "") for pod in self.all("Pod")}
 
     def why(self, pod: str) -> str:
-        """Return what the scheduler says a waiting pod waits for."""
+        """Return the reason of a waiting pod."""
         return self.scheduler.why(self.get("Pod", pod)["metadata"]["uid"])
 
     def refusal(self, pod: str) -> str:
-        """Return the part of it that speaks of the nodes of the pool, without what was tried after that."""
+        """Return the part of the reason about the nodes of the pool, without the clauses after it."""
         return self.why(pod).partition(" preemption: ")[0].partition(" borrowing: ")[0]
 
     def marks(self, pod: str) -> dict[str, str]:
@@ -90,7 +90,7 @@ class Harness:
         return annotations
 
     def condition(self, kind: str, name: str, condition: str) -> Json:
-        """Return one condition of an object, empty where it has none of that type."""
+        """Return one condition of an object; empty if it has none of that type."""
         found = [
             one for one in self.get(kind, name).get("status", {}).get("conditions", []) if one["type"] == condition
         ]
@@ -109,7 +109,7 @@ class Harness:
 
     @property
     def actions(self) -> list[Action]:
-        """Everything that schedulers have asked for so far, in order."""
+        """All actions of the schedulers so far, in order."""
         return self._earlier + [logged.action for logged in self.daemon.log]
 
     @property
@@ -123,13 +123,13 @@ class Harness:
         return [(action.about.name, action.reason) for action in self.actions if isinstance(action, Warn)]
 
     def restart_scheduler(self) -> None:
-        """End the scheduler as a SIGKILL would, and start a new one on the same cluster."""
+        """End the scheduler as SIGKILL does, and start a new one in the same cluster."""
         self.cluster.stop(self.daemon)
         self._earlier = self.actions
         self.daemon = self._start()
 
     def restart_server(self) -> None:
-        """Restart the API server: every watch ends and must list anew."""
+        """Restart the API server: every watch ends, and the clients list again."""
         self.cluster.restart_server()
 
     def _start(self) -> VirtualDaemon:

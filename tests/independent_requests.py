@@ -24,12 +24,12 @@ SUFFIXES = {
 }
 MILLI_RESOURCES = ("cpu",)
 POD_LEVEL = ("cpu", "memory", "hugepages-")
-"""The resources, or beginnings of their names, that requests of the whole pod may name."""
+"""The resources, or prefixes of their names, that pod-level requests may have."""
 
 
 @cache
 def amount(quantity: str) -> Fraction:
-    """Return the exact number that a quantity stands for."""
+    """Return a quantity as an exact number."""
     digits = quantity.rstrip("numkMGTPEiK")
     suffix = quantity[len(digits) :]
     if suffix in SUFFIXES:
@@ -48,7 +48,7 @@ def amounts(quantities: Mapping[str, Any] | None) -> Counter[str]:
 
 
 def requests(spec: Mapping[str, Any]) -> Counter[str]:
-    """Return what a pod of this spec asks for, itself as one of `pods`."""
+    """Return the requests of a pod of this spec, with one of `pods`."""
     sidecars: Counter[str] = Counter()
     most: Counter[str] = Counter()
     for container in spec.get("initContainers") or ():

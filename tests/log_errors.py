@@ -1,10 +1,10 @@
-"""Errors in the log fail the test that causes them: each is a bug, or the last word of a process that gives up.
+"""An error in the log fails the test that causes it: it is a bug, or the last line of a process that gives up.
 
-Laws:
+Invariants:
 - Every logger counts, however a test or a command configures the logs, and in every thread of this process.
-- A test that provokes an error says so: `@pytest.mark.expects_errors("event not processed")`. A part of the line is
-  enough, as in `"failed job=reports"`; each part must occur, and no other error may.
-- A daemon that is a process of its own is asked for its log by those that start it (`tests/real/daemon.py`).
+- A test that provokes an error is marked: `@pytest.mark.expects_errors("event not processed")`. A part of the line is
+  enough, as in `"job failed job=reporter"`; each part must occur, and no other error may occur.
+- The log of a daemon in a process of its own is checked by the code that starts it (`tests/real/daemon.py`).
 """
 
 import logging
@@ -17,11 +17,11 @@ from structlog import BoundLoggerBase
 
 ERRORS = ("error", "exception", "critical", "fatal")
 LIBRARIES = ("asyncio", "aiohttp")
-"""Loggers of the standard library that tell of exceptions that were swallowed."""
+"""Loggers of the standard library that log swallowed exceptions."""
 
 
 class LogErrors(logging.Handler):
-    """Notes what is logged as an error, from construction on."""
+    """Records the errors that are logged after its construction."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -32,18 +32,18 @@ class LogErrors(logging.Handler):
         self._follow_structlog()
 
     def take(self) -> list[str]:
-        """Return what was noted since the last call."""
+        """Return the errors since the last call."""
         with self._adding:
             lines, self._lines = self._lines, []
         return lines
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Note an error of a library."""
+        """Record an error of a library."""
         error = record.exc_info[1] if record.exc_info else None
         self._add(line_of(record.getMessage(), {"logger": record.name, "exc_info": error}))
 
     def _follow_structlog(self) -> None:
-        """Note the errors of all loggers of structlog, also of those that exist; no setting reaches these."""
+        """Record the errors of all loggers of structlog; existing loggers follow no new setting."""
         passed_on = BoundLoggerBase._proxy_to_logger
 
         def noted(bound: BoundLoggerBase, method: str, event: str | None = None, /, **values: Any) -> Any:
@@ -66,7 +66,7 @@ def line_of(event: str, values: dict[str, Any]) -> str:
 
 
 def verdict(lines: Iterable[str], expected: Iterable[str]) -> list[str]:
-    """Return what is wrong with these errors: those that nobody expects, and those that did not occur."""
+    """Return the errors that the test does not expect, and the expected errors that did not occur."""
     found, parts = list(lines), list(expected)
     return [
         *(f"error in the log: {line}" for line in found if not any(part in line for part in parts)),

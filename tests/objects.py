@@ -1,4 +1,4 @@
-"""Builders of API documents for tests: what a user would write in YAML; what matters is written in the test."""
+"""Builders of API documents for tests, as a user writes them in YAML; the test writes the fields that matter."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ NO_POOL_NOWHERE = (
     'The Pool "nowhere" does not exist (annotation or label resource.aibee.cn/pool); '
     "until it does, the pod belongs to the pool default."
 )
-"""What a pod that names the pool `nowhere` is warned of."""
+"""The warning of a pod that names the pool `nowhere`."""
 
 
 def pod_object(
@@ -53,7 +53,7 @@ def pod_object(
 
 
 def pod_spec(*, cpu: str = "1", memory: str = "1Gi", gpu: int = 0, scheduler_name: str = SCHEDULER_NAME) -> Json:
-    """Return the spec of a pod that runs once; devices stand in limits too, as the API server demands."""
+    """Return the spec of a pod that runs once; devices are in the limits too, as the API server requires."""
     requests = present(cpu=cpu, memory=memory)
     resources: Json = {}
     if gpu:
@@ -75,7 +75,7 @@ def node_object(
     labels: Mapping[str, str] = NOTHING,
     taints: Sequence[Json] = (),
 ) -> Json:
-    """Return a node; what it has is its capacity and allocatable alike."""
+    """Return a node whose capacity equals its allocatable."""
     amounts = {"cpu": cpu, "memory": memory, "pods": str(pods)}
     if gpu:
         amounts[GPU_DEFAULT] = str(gpu)
@@ -89,7 +89,7 @@ def node_object(
 
 
 def pool_object(name: str = "pool", *, labels: Mapping[str, str] | None = None, **spec: Any) -> Json:
-    """Return a pool of the nodes with these labels; `spec` gives further fields as the API names them."""
+    """Return a pool of the nodes with these labels; `spec` has further fields with their API names."""
     selector = {} if labels is None else {"nodeSelector": {"matchLabels": dict(labels)}}
     return {"apiVersion": POOL_API, "kind": "Pool", "metadata": {"name": name}, "spec": {**selector, **spec}}
 
@@ -158,7 +158,7 @@ def priority_class_object(name: str, *, value: int) -> Json:
 
 
 def event_object(name: str, *, namespace: str, regarding: Json, reason: str, note: str) -> Json:
-    """Return a Warning event as a scheduler writes it; `regarding` is the object it speaks of."""
+    """Return a Warning event as a scheduler writes it; `regarding` is its object."""
     metadata = regarding["metadata"]
     return {
         "apiVersion": "events.k8s.io/v1",
@@ -187,7 +187,7 @@ def present(**fields: Any) -> Json:
 
 
 def claim_object(name: str, *, namespace: str, volume: str = "") -> Json:
-    """Return a PersistentVolumeClaim of no class; with a `volume` it names the one it is for."""
+    """Return a PersistentVolumeClaim without a class; `volume` is the name of its volume."""
     spec = {
         "accessModes": ["ReadWriteMany"],
         "storageClassName": "",
@@ -199,7 +199,7 @@ def claim_object(name: str, *, namespace: str, volume: str = "") -> Json:
 
 
 def volume_object(name: str, *, node: str = "", labels: Mapping[str, str] = NOTHING) -> Json:
-    """Return a PersistentVolume on a file server; with a `node` it can be used there alone."""
+    """Return a PersistentVolume on a file server; with a `node` it can be used only there."""
     term = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]}
     spec = {
         "accessModes": ["ReadWriteMany"],

@@ -1,4 +1,4 @@
-"""Quantities as users write them and the form in which an API server stores them, for every test that needs both."""
+"""Quantities as users write them, and the form in which an API server stores them."""
 
 CANONICAL: dict[str, str] = {
     "0": "0",

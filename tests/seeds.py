@@ -6,24 +6,24 @@
 import os
 import time
 from functools import cache
-from random import Random  # noqa: TID251 - here the seed becomes chance
+from random import Random  # noqa: TID251 - the generator is made from the seed
 
 VARIABLE = "AI_SCHEDULER_SEED"
 
 
 @cache
 def seed() -> int:
-    """Return the seed of this run. It stays the same past midnight, and child processes inherit it."""
+    """Return the seed of this run. It does not change at midnight, and child processes inherit it."""
     return int(os.environ.setdefault(VARIABLE, time.strftime("%Y%m%d", time.gmtime())))
 
 
 def random(name: str) -> Random:
-    """Return a generator of chance for one test or case: another one for each name."""
+    """Return a random number generator for one test or case: a different one for each name."""
     return Random(f"{seed()} {name}")
 
 
 def number(name: str) -> int:
-    """Return a seed for one test or case: another one for each name."""
+    """Return a seed for one test or case: a different one for each name."""
     return random(name).getrandbits(32)
 
 

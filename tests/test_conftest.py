@@ -1,4 +1,4 @@
-"""The promises about every test, kept on tests that break them."""
+"""The rules of `conftest.py` fail tests that break them."""
 
 import subprocess
 import sys
@@ -75,7 +75,7 @@ SAID = {
 
 
 def run(directory: Path, suite: str) -> str:
-    """Return what pytest says of this suite under the promises."""
+    """Return the output of pytest for this suite with the rules."""
     path = directory / "test_suite.py"
     path.write_text(suite)
     (directory / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\n")
@@ -99,7 +99,7 @@ def test_test_in_which_an_error_is_logged_fails_unless_it_expects_it(tmp_path: P
     assert any("logger=asyncio ZeroDivisionError" in line for line in told)
 
 
-def test_failure_tells_the_command_that_repeats_it_and_hypothesis_draws_from_the_seed(tmp_path: Path) -> None:
+def test_failure_has_the_command_that_repeats_it_and_hypothesis_uses_the_seed(tmp_path: Path) -> None:
     said = run(tmp_path, CHANCE)
     assert "1 passed, 1 failed" in said or "1 failed, 1 passed" in said
     assert f"seed: AI_SCHEDULER_SEED={seeds.seed()}" in said

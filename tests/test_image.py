@@ -1,4 +1,4 @@
-"""The promises of the Dockerfile that need no container engine. The workflow image.yaml lints and builds it."""
+"""The checks of the Dockerfile that need no container engine. The workflow image.yaml lints and builds it."""
 
 import json
 import re
@@ -36,7 +36,7 @@ def run(*command: str | Path, cwd: Path = ROOT) -> str:
 
 
 def copied() -> list[str]:
-    """The names that the build stage copies from the repository."""
+    """Return the names that the build stage copies from the repository."""
     return [name for line in re.findall(r"^COPY (.+)$", BUILD, re.MULTILINE) for name in line.split()[:-1]]
 
 
@@ -99,11 +99,11 @@ def test_pip_installs_only_locked_wheels_and_the_package() -> None:
     assert all("--require-hashes --only-binary :all: " in command for command in fetching)
 
 
-def test_image_runs_as_a_user_by_number_who_is_not_root() -> None:
+def test_image_runs_as_a_numeric_user_other_than_root() -> None:
     assert re.findall(r"^USER (.+)$", RUNTIME, re.MULTILINE) == ["65532:65532"]
 
 
-def test_image_copies_nothing_but_the_package_and_what_builds_it() -> None:
+def test_image_copies_only_the_package_and_the_files_that_build_it() -> None:
     admitted = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if not line.startswith("#")]
     assert admitted[0] == "*"
     assert sorted(admitted[1:]) == sorted(["**/__pycache__", *(f"!{name}" for name in copied())])

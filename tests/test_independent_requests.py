@@ -10,7 +10,7 @@ from tests.independent_requests import amount, amounts, requests
 from tests.quantities import REFUSED
 
 NO_NUMBER = sorted({*REFUSED} - {"\uff11", " 1", "1 Gi", "1\n"})
-"""What is refused; a number in other digits or with blanks around it never comes back from a server."""
+"""The refused texts without those that a server never returns: other digits, and blanks around a number."""
 
 
 def container(cpu: str = "", memory: str = "", *, always: bool = False) -> dict[str, Any]:
@@ -45,12 +45,12 @@ def spec(*containers: Mapping[str, Any], init: tuple[Mapping[str, Any], ...] = (
         ("0.5u", Fraction(1, 2 * 10**6)),
     ],
 )
-def test_quantity_stands_for_an_exact_number(quantity: str, number: Fraction) -> None:
+def test_quantity_is_an_exact_number(quantity: str, number: Fraction) -> None:
     assert amount(quantity) == number
 
 
 @pytest.mark.parametrize("text", NO_NUMBER)
-def test_text_that_is_no_quantity_is_an_error(text: str) -> None:
+def test_text_that_is_not_a_quantity_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"is no quantity|Invalid literal"):
         amount(text)
 
@@ -79,7 +79,7 @@ def test_cpu_is_counted_in_thousandths_and_the_rest_in_ones_rounded_up() -> None
     ],
     ids=str,
 )
-def test_pod_asks_for_what_runs_at_once(asked: dict[str, Any], cpu_milli: int) -> None:
+def test_pod_requests_the_sum_of_containers_that_run_at_the_same_time(asked: dict[str, Any], cpu_milli: int) -> None:
     assert requests(asked)["cpu"] == cpu_milli
     assert requests(asked)["pods"] == 1
 
@@ -89,6 +89,6 @@ def test_resources_are_compared_one_by_one() -> None:
     assert (asked["cpu"], asked["memory"]) == (2000, 3 * 2**30)
 
 
-def test_field_that_is_null_asks_for_nothing() -> None:
+def test_null_field_requests_nothing() -> None:
     nothing = {"containers": [{"resources": {"requests": None}}], "initContainers": None, "overhead": None}
     assert requests(nothing) == {"pods": 1}

@@ -13,7 +13,7 @@ from tests.pool_rules_oracle import Oracle
 
 
 def game(*pods: Pod, a: dict[str, Any] | None = None, b: dict[str, Any] | None = None) -> Oracle:
-    """Two pools with a node of four CPUs each, and these pods."""
+    """Return an oracle with two pools of one node of four CPUs each, and these pods."""
     oracle = Oracle("ai-scheduler", preemption=True)
     oracle.observe(PoolSeen(a_pool("default")))
     for name, spec in (("a", a or {}), ("b", b or {})):
@@ -37,7 +37,7 @@ WAITS = a_pod("waits", pool="a", cpu="2")
 LOAN = a_pod("loan", pool="a", cpu="2", node="b1")
 
 
-def test_bind_that_keeps_to_the_rules_is_right() -> None:
+def test_bind_within_the_rules_is_right() -> None:
     assert game(WAITS).judge([bind(WAITS, "a1")]) == []
     assert game(WAITS, LOAN).judge([bind(WAITS, "b1")]) == []
 
@@ -69,7 +69,7 @@ def test_loan_up_to_the_limit_is_right() -> None:
     assert oracle.judge([bind(WAITS, "b1")]) == []
 
 
-def test_pod_of_lower_priority_does_not_go_first() -> None:
+def test_pod_of_lower_priority_is_not_bound_first() -> None:
     high = a_pod("high", pool="a", cpu="2", priority=10)
     assert game(WAITS, high).judge([bind(WAITS, "a1")]) == ["waits is bound to a1: ['high'] are like it and come first"]
     assert game(WAITS, high).judge([bind(high, "a1"), bind(WAITS, "a1")]) == []
@@ -96,7 +96,7 @@ OWNER = a_pod("owner", pool="b", cpu="4")
 LOW = a_pod("low", pool="a", cpu="2", node="a1")
 
 
-def test_eviction_that_keeps_to_the_rules_is_right() -> None:
+def test_eviction_within_the_rules_is_right() -> None:
     assert game(HIGH, LOW).judge([evict(LOW, HIGH)]) == []
     assert game(OWNER, LOAN).judge([evict(LOAN, OWNER)]) == []
 
@@ -111,18 +111,18 @@ def test_eviction_that_keeps_to_the_rules_is_right() -> None:
     ],
     ids=["equal priority", "Never", "switched off", "a borrower"],
 )
-def test_pod_without_the_right_to_it_has_nobody_evicted(asker: Pod, victim: Pod, a: dict[str, Any]) -> None:
+def test_pod_that_may_not_preempt_evicts_no_pod(asker: Pod, victim: Pod, a: dict[str, Any]) -> None:
     found = game(asker, victim, a=a).judge([evict(victim, asker)])
     assert found == [f"low is evicted: {asker.name} has no right to its room"]
 
 
 @pytest.mark.parametrize("more", [{"guarded": True}, {"priority": 2_000_000_000}, {"scheduler_name": "other"}], ids=str)
-def test_some_pods_are_never_to_be_evicted(more: dict[str, Any]) -> None:
+def test_some_pods_must_never_be_evicted(more: dict[str, Any]) -> None:
     victim = a_pod("low", pool="b", cpu="2", node="a1", **more)
     assert "low is evicted: it is never to be evicted" in game(HIGH, victim).judge([evict(victim, HIGH)])
 
 
-def test_loan_ends_only_where_the_lender_takes_it_back() -> None:
+def test_loan_ends_only_where_the_lender_reclaims_it() -> None:
     assert game(LOAN).judge([evict(LOAN, None)]) == ["loan is evicted: b still lends this room"]
     takes_back = {"reclaim_policy": ReclaimPolicy.EVICT, "disable_sharing": True}
     assert game(LOAN, b=takes_back).judge([evict(LOAN, None)]) == []
@@ -142,11 +142,11 @@ def test_loan_ends_only_where_the_lender_takes_it_back() -> None:
     ],
     ids=["room", "eviction", "loan", "loan without eviction"],
 )
-def test_pod_that_waits_in_vain_is_found(others: tuple[Pod, ...], a: dict[str, Any], way: str) -> None:
+def test_pod_that_waits_without_a_reason_is_found(others: tuple[Pod, ...], a: dict[str, Any], way: str) -> None:
     assert f"waits waits and {way}" in game(WAITS, *others, a=a).in_vain()
 
 
-def test_pod_that_nobody_can_help_does_not_wait_in_vain() -> None:
+def test_pod_that_fits_nowhere_waits_with_a_reason() -> None:
     full = a_pod("full", pool="a", cpu="4", node="a1")
     assert game(WAITS, full, b={"disable_sharing": True}).in_vain() == []
     assert game(WAITS, full, b={"lending_limit": {"cpu": 1999}}).in_vain() == []

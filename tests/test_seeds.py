@@ -24,13 +24,13 @@ def test_child_processes_have_the_seed_of_the_run() -> None:
     assert said("") == said(seed)
 
 
-def test_same_seed_gives_the_same_chance_and_another_one_does_not() -> None:
+def test_same_seed_gives_the_same_random_values_and_another_one_does_not() -> None:
     assert said("17") == said("17")
     first, second = said("17"), said("18")
     assert [one == other for one, other in zip(first, second, strict=True)] == [False, False, False]
 
 
-def test_each_name_has_its_own_chance() -> None:
+def test_each_name_has_its_own_random_values() -> None:
     assert seeds.number("a") != seeds.number("b")
     assert seeds.random("a").random() == seeds.random("a").random()
 

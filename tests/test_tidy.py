@@ -1,4 +1,4 @@
-"""The promises about the code itself: layers, types, lint, sizes. Plain pytest is the one command."""
+"""The gates of the code: layers, types, lint, format and sizes."""
 
 import ast
 import subprocess
@@ -35,16 +35,16 @@ def test_types_are_strict() -> None:
     run(sys.executable, "-m", "mypy")
 
 
-def test_ruff_is_content() -> None:
+def test_ruff_finds_nothing() -> None:
     run(sys.executable, "-m", "ruff", "check", ".")
 
 
-def test_format_is_ruffs() -> None:
+def test_format_is_that_of_ruff() -> None:
     run(sys.executable, "-m", "ruff", "format", "--check", ".")
 
 
 @pytest.mark.parametrize("path", EVERYTHING, ids=lambda path: str(path.relative_to(ROOT)))
-def test_module_fits_on_a_few_screens(path: Path) -> None:
+def test_module_has_at_most_400_lines(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= MODULE_LINES_MAX
 
 
@@ -55,7 +55,7 @@ def functions(path: Path) -> tuple[FunctionNode, ...]:
 
 
 def length(function: FunctionNode) -> int:
-    """Lines from the signature to the end, the docstring not counted."""
+    """Return the number of lines from the signature to the end, without the docstring."""
     lines = (function.end_lineno or function.lineno) - function.lineno + 1
     first = function.body[0]
     if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
@@ -68,7 +68,7 @@ def parameters(function: FunctionNode) -> int:
     return len([name for name in names if name not in ("self", "cls")])
 
 
-def test_functions_fit_on_one_screen() -> None:
+def test_functions_have_at_most_50_lines() -> None:
     long = [
         f"{path.relative_to(ROOT)}:{function.lineno} {function.name} has {length(function)} lines"
         for path in EVERYTHING
@@ -79,7 +79,7 @@ def test_functions_fit_on_one_screen() -> None:
 
 
 def test_functions_take_at_most_five_parameters() -> None:
-    """Not the builders of tests, which name every argument that matters, nor commands, whose options are parameters."""
+    """Builders of tests, which name every argument, and commands, whose options are parameters, are not checked."""
     wide = [
         f"{path.relative_to(ROOT)}:{function.lineno} {function.name} takes {parameters(function)}"
         for path in PACKAGE
@@ -102,7 +102,7 @@ def test_only_the_command_line_prints() -> None:
 
 
 @pytest.mark.parametrize("path", [p for p in PACKAGE if p.name == "__init__.py"], ids=lambda p: p.parent.name)
-def test_package_says_its_purpose_and_holds_no_code(path: Path) -> None:
+def test_package_has_a_docstring_and_no_code(path: Path) -> None:
     tree = ast.parse(path.read_text())
-    assert ast.get_docstring(tree), f"{path} needs one sentence of purpose"
+    assert ast.get_docstring(tree), f"{path} needs a docstring of one sentence"
     assert all(isinstance(node, ast.Expr | ast.Assign) for node in tree.body)

@@ -166,8 +166,7 @@ def config_print(
     defaults: Annotated[bool, Option("--defaults", help="Print the defaults and ignore --config.")] = False,
 ) -> None:
     """Print every field with its value, and the default of each value that differs from it."""
-    from aischeduler.config.load import load_config  # noqa: PLC0415
-    from aischeduler.config.render import as_yaml  # noqa: PLC0415
+    from aischeduler.config.load import as_yaml, load_config  # noqa: PLC0415
     from aischeduler.config.schema import Config  # noqa: PLC0415
 
     print(as_yaml(Config() if defaults else load_config(config)), end="")

@@ -5,7 +5,6 @@ Invariants:
 - An object is read as the API server stores it: with the defaults that the scheduler relies on.
 """
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -19,6 +18,7 @@ from aischeduler.config.schema import API_VERSION, KIND
 from aischeduler.config.spelling import nearest
 from aischeduler.kube import watched_resources
 from aischeduler.kube.decode_pod_spec import SpecCache
+from aischeduler.kube.errors import decode_finding
 from aischeduler.kube.meta_types import UNREADABLE
 from aischeduler.model.events import Event, NodeSeen, PodSeen, PoolSeen
 from aischeduler.model.names import GROUP, VERSION
@@ -40,9 +40,6 @@ READERS: Final[dict[tuple[str, str], watched_resources.WatchedResource[Any]]] = 
     ("policy/v1", "PodDisruptionBudget"): watched_resources.budgets(),
 }
 """How the scheduler reads each kind of objects except pods."""
-
-_DECODE_ERROR: Final = re.compile(r"(.*?)(?: - at (?:`key` in )?`\$\.?(.*)`)?", re.DOTALL)
-"""What msgspec says: the problem, and its path in the object."""
 
 
 @dataclass(slots=True)
@@ -136,8 +133,7 @@ def _decoded(
     except TypeError as error:
         return None, [Finding(document, lead.removesuffix("."), f"cannot be written as JSON: {error}")]
     except UNREADABLE as error:
-        found = _DECODE_ERROR.fullmatch(str(error))
-        field, sentence = (found[2] or "", found[1]) if found else ("", str(error))
+        field, sentence = decode_finding(error)
         return None, [Finding(document, f"{lead}{field}", sentence)]
     findings = []
     if not lead and not document.name:

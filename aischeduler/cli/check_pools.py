@@ -9,8 +9,7 @@ from itertools import combinations
 from typing import Any, Final
 
 from aischeduler.cli.check_documents import Document, Finding, items_at, mapping_at, text_at
-from aischeduler.config.load import shown
-from aischeduler.config.spelling import nearest
+from aischeduler.config.spelling import nearest, shown
 from aischeduler.kube.pool_schema import pool_schema
 from aischeduler.kube.schema_types import NAME_PATTERN, Schema
 from aischeduler.model.names import DEFAULT_POOL, POOL_NAME_LENGTH_MAX

@@ -19,6 +19,7 @@ from aischeduler.kube import watched_resources
 from aischeduler.kube.api_types import PoolDocument
 from aischeduler.kube.client import Client
 from aischeduler.kube.decode_pool import read_pool
+from aischeduler.kube.errors import decode_problem
 from aischeduler.kube.list_pager import pages
 from aischeduler.kube.pool_writes import AMOUNTS, STATUS_EXPIRY_SECONDS
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
@@ -97,7 +98,9 @@ def snapshot_of(documents: Iterable[PoolDocument], now: float) -> Snapshot:
             status = msgspec.convert(document.status or {}, _Status)
             pools.append(_summary(document, status))
         except (msgspec.ValidationError, QuantityError) as error:
-            unreadable.append(f"the pool {name} is not shown, because its status cannot be read: {error}")
+            unreadable.append(
+                f"the pool {name} is not shown, because its status cannot be read: {decode_problem(error)}"
+            )
             continue
         if not document.status:
             without_status.append(name)

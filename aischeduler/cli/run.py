@@ -22,8 +22,8 @@ from aischeduler.daemon.service import serve
 from aischeduler.kube.errors import AccessError
 from aischeduler.kube.server_access import connect
 from aischeduler.model.quantity import shorten
-from aischeduler.observability.listener import listen
 from aischeduler.observability.logging import configure
+from aischeduler.observability.telemetry import listen
 
 CANNOT_RUN: Final = 1
 """Exit status of a scheduler that cannot use its configuration, its credentials or the API server."""

@@ -1,8 +1,9 @@
-"""Reads the configuration file.
+"""Reads the configuration file, and writes a configuration as YAML.
 
 Invariants:
 - A file that cannot be used raises ConfigError, whose text is one sentence that names the file and the field.
 - A user's text is quoted, escaped and cut in a message.
+- The YAML of a configuration reads back as the same configuration.
 """
 
 import re
@@ -15,11 +16,10 @@ import yaml
 
 from aischeduler.config.fields import fields
 from aischeduler.config.schema import Config
-from aischeduler.config.spelling import nearest
+from aischeduler.config.spelling import QUOTE_LENGTH_MAX, nearest, quoted, shown
 
 FILE_BYTES_MAX: Final = 256 * 1024
 """A configuration has a few hundred bytes; a larger file is another file."""
-QUOTE_LENGTH_MAX: Final = 60
 
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$\.?(.*)`)?", re.DOTALL)
 _WRONG = re.compile(r".* - at `\$\.([A-Za-z.]+).*`", re.DOTALL)
@@ -120,7 +120,7 @@ def _unknown(name: str, parent: str) -> str:
     known = [field for field in siblings if "." not in field]
     near = nearest(name, known)
     hint = f"did you mean {near}?" if near else _known(known)
-    return f"{_quoted(prefix + name)} is not a field; {hint}"
+    return f"{quoted(prefix + name)} is not a field; {hint}"
 
 
 def _known(fields: list[str]) -> str:
@@ -143,30 +143,24 @@ def _value(document: Mapping[str, Any], path: str) -> object:
     return value
 
 
-def shown(value: object) -> str:
-    """Return a value for a message; a collection is not spelled out."""
-    match value:
-        case None:
-            return "empty"
-        case bool():
-            return str(value).lower()
-        case int() if value.bit_length() > 64:
-            return "a number of more than 64 bits"
-        case int() | float():
-            return str(value)
-        case str():
-            return _quoted(value)
-        case []:
-            return "an empty list"
-        case [str() as first]:
-            return f"[{_quoted(first)}]"
-        case list():
-            return f"a list of {len(value)}"
-        case dict():
-            return "a mapping"
-        case _:
-            return f"a {type(value).__name__}"
+def as_yaml(config: Config) -> str:
+    """Return every field with its value; a value that is not the default has the default in a comment."""
+    return "".join(f"{line}\n" for line in _lines(msgspec.to_builtins(config), msgspec.to_builtins(Config()), ""))
 
 
-def _quoted(text: str) -> str:
-    return ascii(text if len(text) <= QUOTE_LENGTH_MAX else text[:QUOTE_LENGTH_MAX] + "...")
+def _lines(values: Mapping[str, object], defaults: Mapping[str, object], indent: str) -> list[str]:
+    lines = []
+    for name, value in values.items():
+        default = defaults[name]
+        if isinstance(value, dict) and isinstance(default, dict):
+            lines += [f"{indent}{name}:", *_lines(value, default, indent + "  ")]
+        else:
+            note = f"  # default: {_scalar(default)}" if value != default else ""
+            lines.append(f"{indent}{name}: {_scalar(value)}{note}")
+    return lines
+
+
+def _scalar(value: object) -> str:
+    """Return a value on one line."""
+    text: str = yaml.safe_dump(value, default_flow_style=True, width=float("inf"))
+    return text.removesuffix("\n").removesuffix("\n...")

@@ -1,6 +1,8 @@
-"""Spelling suggestions for messages.
+"""What a user wrote, for messages: spelling suggestions for names, and values in quotes.
 
-Invariant: many wrong names cost little: a name is compared with a limited number of names, and answers are cached.
+Invariants:
+- Many wrong names cost little: a name is compared with a limited number of names, and suggestions are cached.
+- A user's text is quoted, escaped and cut.
 """
 
 import difflib
@@ -17,6 +19,8 @@ LIKENESS_MIN: Final = 0.75
 """How alike two names have to be; cpu and gpu are not alike enough."""
 ANSWERS_MAX: Final = 1024
 """Answers in the cache."""
+QUOTE_LENGTH_MAX: Final = 60
+"""Longest quoted text."""
 
 
 def nearest(name: str, known: Iterable[str], likeness: float = LIKENESS_MIN) -> str:
@@ -32,3 +36,33 @@ def _nearest(name: str, known: tuple[str, ...], likeness: float) -> str:
     plain = name.strip().casefold()
     same = [one for one in known if one.casefold() == plain]
     return next(iter(same or difflib.get_close_matches(name, known, n=1, cutoff=likeness)), "")
+
+
+def shown(value: object) -> str:
+    """Return a value for a message; a collection is not spelled out."""
+    match value:
+        case None:
+            return "empty"
+        case bool():
+            return str(value).lower()
+        case int() if value.bit_length() > 64:
+            return "a number of more than 64 bits"
+        case int() | float():
+            return str(value)
+        case str():
+            return quoted(value)
+        case []:
+            return "an empty list"
+        case [str() as first]:
+            return f"[{quoted(first)}]"
+        case list():
+            return f"a list of {len(value)}"
+        case dict():
+            return "a mapping"
+        case _:
+            return f"a {type(value).__name__}"
+
+
+def quoted(text: str) -> str:
+    """Return a text in quotes, escaped, and cut where it is long."""
+    return ascii(text if len(text) <= QUOTE_LENGTH_MAX else text[:QUOTE_LENGTH_MAX] + "...")

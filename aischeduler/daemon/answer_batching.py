@@ -2,11 +2,11 @@
 
 Invariants:
 - The event loop pauses only after an answer, and only while more Bindings wait to be sent, others are unanswered, the
-  API server has not asked us to wait, and nothing else is to be done. Without answers there are no pauses.
-- A pause delays only answers and watch events, and by less than two slices of decisions take.
+  API server has not asked the client to wait, and no event and no pool waits. Without answers there are no pauses.
+- A pause delays only answers and watch events, by less than the duration of two slices of decisions.
 
-Source: interrupt coalescing. A process that is woken for each answer finds the CPU caches filled by other processes:
-answers that are handled together cost a third less, and an API server on the same machine is disturbed less.
+Source: interrupt coalescing. A process that wakes up for each answer finds the CPU caches filled by other processes.
+Answers that are handled together cost a third less CPU time, and leave more of it to an API server on the same machine.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ class Answers(Protocol):
 
     @property
     def throttled(self) -> bool:
-        """Return whether the API server has asked us to wait."""
+        """Return whether the API server has asked the client to wait."""
 
 
 async def batch_answers(

@@ -38,7 +38,7 @@ from aischeduler.state.records import Backoff
 
 @dataclass(frozen=True, slots=True)
 class Components:
-    """The components; `pods` is the one of the reflectors that watches pods."""
+    """The components; `pods` is the reflector of pods, which is also in `reflectors`."""
 
     reflectors: tuple[Reflector[Any], ...]
     pods: Reflector[PodDocument]
@@ -56,7 +56,7 @@ class Components:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the components are made from; `failed` is called with the exceptions of the scheduler itself."""
+    """What the components are built from; `on_internal_error` is called with each exception of the scheduler."""
 
     config: Config
     timing: Timing
@@ -64,7 +64,7 @@ class Context:
     event_queue: EventQueue
     scheduler: Scheduler
     leadership: Leadership
-    failed: OnInternalError
+    on_internal_error: OnInternalError
 
 
 def build(client: Client, connections: ConnectionPool, context: Context) -> Components:
@@ -84,15 +84,15 @@ def build(client: Client, connections: ConnectionPool, context: Context) -> Comp
     nodes = reflector(watched_resources.nodes())
     budgets = reflector(watched_resources.budgets())
     reader = PodReader(client, pods, specs)
-    bind_terms = BinderOptions(config.bind_in_flight, context.scheduler, context.leadership.epoch)
-    eviction = EvictionOptions(config.scheduler_name, config.eviction is EvictionWay.EVICT, time.time)
-    watches = Reflectors(pods, nodes, pools, budgets, namespaces)
+    binder_options = BinderOptions(config.bind_in_flight, context.scheduler, context.leadership.epoch)
+    eviction_options = EvictionOptions(config.scheduler_name, config.eviction is EvictionWay.EVICT, time.time)
+    reflectors = Reflectors(pods, nodes, pools, budgets, namespaces)
     workers = Workers(
-        Binder(connections, reader.read, timing, bind_terms, context.failed),
-        Evictor(connections, timing, eviction, context.failed),
+        Binder(connections, reader.read, timing, binder_options, context.on_internal_error),
+        Evictor(connections, timing, eviction_options, context.on_internal_error),
         reports,
         reader,
-        Refresher(client, watches, timing, queue.put, log),
+        Refresher(client, reflectors, timing, queue.put, log),
     )
     holds = config.unsupported_constraints is ConstraintRule.HOLD
     storage = (reflector(watched_resources.claims()), reflector(watched_resources.volumes())) if holds else ()

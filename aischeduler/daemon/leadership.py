@@ -1,11 +1,11 @@
-"""Leadership: whether this process may write. Without leader election it always may, else only while it leads.
+"""Leadership: whether this process may write. With leader election it may write only while it leads, without it always.
 
 Invariants:
 - A write that is due too long after the last renewal of the Lease waits for the next renewal. Once another scheduler
   may have taken the Lease, such a write ends the process, at once and without another write.
-- A new leader begins once it has seen every Binding that the last leader may have sent: its watch has reached the
-  resource version that the last leader left in the Lease, or the version of the pods when it took the Lease; else it
-  has listed all pods again.
+- A new leader begins to decide once it has seen every Binding that the last leader may have sent. For that its watch
+  reaches the resource version that the last leader wrote into the Lease, or the version that the pods had when the new
+  leader took the Lease; if the watch does not reach it in time, the new leader lists all pods again.
 - The Lease is released only when no request that was sent may still take effect; else it expires.
 """
 
@@ -35,11 +35,11 @@ LOST_LEASE: Final = 3
 """Exit status of a scheduler that led and lost its Lease."""
 CATCH_UP_SECONDS_MAX: Final = 1.0
 """Longest that a new leader waits for its watch to show the last leader's Bindings before it lists all pods again."""
-WATCH_ANEW_SECONDS_MAX: Final = 1.0
+REOPEN_SECONDS_MAX: Final = 1.0
 """Longest that a new leader waits until all its watches are open again."""
-LOOK_SECONDS: Final = 0.02
+POLL_SECONDS: Final = 0.02
 HELD_SECONDS: Final = 0.1
-"""How long a write that may not be sent waits before the next try."""
+"""How long a write waits before the next try while it may not be sent."""
 CONNECTIONS_MAX: Final = 2
 """Connections of the election: one is enough, the second serves while the first hangs."""
 HOME_NAMESPACE: Final = "kube-system"
@@ -49,11 +49,11 @@ End = Callable[[], NoReturn]
 
 
 class Pods(Protocol):
-    """The resource versions of the pods; see `kube.pod_reader.PodReader`."""
+    """The resource versions of pods; see `kube.pod_reader.PodReader`."""
 
     @property
     def watch_version(self) -> str:
-        """The version up to which the watch has shown all pods; empty while they are listed."""
+        """The version up to which the watch has shown all pods; empty while a list is under way."""
 
     async def version(self) -> str:
         """Return the version of the pods as they are now; raises ApiError."""
@@ -136,7 +136,7 @@ class Leadership:
         return self._elector is None or self._elector.may_write
 
     def fence(self) -> Awaitable[None] | None:
-        """Return None if a write may be sent now; else what to await before the next call."""
+        """Return None if a write may be sent now; else an awaitable to await before the next call."""
         elector = self._elector
         if elector is None or elector.may_write:
             return None
@@ -150,43 +150,43 @@ class Leadership:
         """Return once this process leads and has seen all pods that the last leader may have bound."""
         if self._elector is not None:
             await self._elector.acquire()
-            await self._watch_anew(watches)
+            await self._reopen(watches)
             if self._elector.has_predecessor:
                 await self._catch_up(pods, self._elector.pods_seen or await self._version_of(pods))
 
-    async def _watch_anew(self, watches: Collection[Watch]) -> None:
-        """Open all watches again: the fault that ended the last leader may have ended their API server too."""
+    async def _reopen(self, watches: Collection[Watch]) -> None:
+        """Open all watches again: the fault that ended the last leader may have ended the API server of a watch too."""
         for watch in watches:
             watch.reopen_watch()
         with suppress(TimeoutError):
-            async with asyncio.timeout(WATCH_ANEW_SECONDS_MAX):
+            async with asyncio.timeout(REOPEN_SECONDS_MAX):
                 for watch in watches:
                     if not watch.not_served:
                         await watch.watching.wait()
 
     async def _version_of(self, pods: Pods) -> str:
-        """Return the version of the pods as they are now; empty where it cannot be read."""
+        """Return the current version of the pods; empty where it cannot be read."""
         try:
             return await pods.version()
         except ApiError as error:
             self._log.warning("version of the pods unknown", reason=str(error))
             return ""
 
-    async def _catch_up(self, pods: Pods, told: str) -> None:
+    async def _catch_up(self, pods: Pods, version: str) -> None:
         """Wait until the watch has shown this version; list all pods again if that takes too long or it is empty."""
-        due, end = version_number(told), self._timing.clock() + CATCH_UP_SECONDS_MAX
+        due, end = version_number(version), self._timing.clock() + CATCH_UP_SECONDS_MAX
         while due is not None:
             if (version_number(pods.watch_version) or 0) >= due:
                 return
             if self._timing.clock() >= end:
                 break
-            await self._timing.sleep(LOOK_SECONDS)
+            await self._timing.sleep(POLL_SECONDS)
         self._log.info(
-            "listing pods again", shown=pods.watch_version, due=told, reason="the last leader may have bound more"
+            "listing pods again", shown=pods.watch_version, due=version, reason="the last leader may have bound more"
         )
         await pods.relist()
 
-    async def keep(self) -> None:
+    async def renew(self) -> None:
         """Renew the Lease until cancelled."""
         if self._elector is None:
             return
@@ -196,19 +196,19 @@ class Leadership:
         except LostLeaseError as error:
             self._lost(str(error))
 
-    async def give_back(self, left: Mapping[str, int], pods_seen: str) -> None:
-        """Release the Lease, so that another scheduler leads at once; let it expire if requests are `left` in flight.
+    async def release(self, in_flight: Mapping[str, int], pods_seen: str) -> None:
+        """Release the Lease, so that another scheduler leads at once; let it expire if requests are `in_flight`.
 
         `pods_seen` is a version of pods that includes all Bindings of this process; empty where none is known.
         """
         elector = self._elector
         if elector is None:
             return
-        if not any(left.values()):
+        if not any(in_flight.values()):
             await elector.release(pods_seen)
         elif elector.holds_lease:
-            seconds, reason = elector.config.lease_duration_seconds, "what is in flight may still take effect"
-            self._log.warning("lease not given back", **left, another_leads_after_seconds=seconds, reason=reason)
+            seconds, reason = elector.config.lease_duration_seconds, "requests in flight may still take effect"
+            self._log.warning("lease not released", **in_flight, another_leads_after_seconds=seconds, reason=reason)
             elector.leading.clear()
 
     async def close(self) -> None:

@@ -3,7 +3,7 @@
 Invariants:
 - Every pool that exists has exactly one loop; a deleted pool has none.
 - A slice of decisions is about 5 ms long; the number of attempts in it follows from the duration of the last slice.
-- An exception never ends the search for work: it is reported, and the search is repeated after a while.
+- An exception never ends the search for pools with work: it is reported, and the search is repeated after a while.
 - Pools take turns, and all other tasks that are due run between two slices.
 """
 
@@ -41,7 +41,7 @@ class Decider(Protocol):
         """Return the pools with something to decide."""
 
     def next_wakeup(self) -> float | None:
-        """Return the time at which something changes by itself."""
+        """Return the earliest time at which a pool becomes ready by time alone; None if none does."""
 
     def pools(self) -> tuple[str, ...]:
         """Return all pools."""
@@ -50,23 +50,23 @@ class Decider(Protocol):
 class PoolLoops:
     """The loops of all pools.
 
-    `perform` receives the actions; `room` waits while too many Bindings of a pool are in flight. `failed` receives the
-    exceptions of the search for work.
+    `perform` receives the actions; `wait_for_room` waits while too many Bindings of a pool are in flight. `on_failure`
+    receives the exceptions of the search for pools with work.
     """
 
     def __init__(
         self,
         scheduler: Decider,
         perform: Perform,
-        room: Callable[[str], Awaitable[None]],
+        wait_for_room: Callable[[str], Awaitable[None]],
         clock: Callable[[], float],
-        failed: Callable[[str, Exception], None],
+        on_failure: Callable[[str, Exception], None],
     ) -> None:
-        self._failed = failed
+        self._on_failure = on_failure
         self._retry_seconds = RETRY_FIRST_SECONDS
         self._scheduler = scheduler
         self._perform = perform
-        self._room = room
+        self._wait_for_room = wait_for_room
         self._clock = clock
         self._spawn: Spawn | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -76,17 +76,17 @@ class PoolLoops:
         self._search_is_due = False
         self._due: set[str] = set()
         self._held: set[str] = set()
-        """The pools whose loop waits for room."""
+        """The pools whose loops wait for room."""
         self._turn = asyncio.Lock()
         """Held for one slice and until all other due tasks have run; loops get it in the order of their requests."""
 
     def begin(self, spawn: Spawn) -> None:
-        """Start to decide."""
+        """Start to search for work and to decide."""
         self._spawn = spawn
         self.wake_soon()
 
     def end(self) -> None:
-        """Stop to decide."""
+        """Stop deciding: cancel all loops and the timer."""
         self._spawn = None
         for task in self._tasks.values():
             task.cancel()
@@ -95,11 +95,11 @@ class PoolLoops:
 
     @property
     def busy(self) -> bool:
-        """Return whether some pool has something to decide and has room."""
+        """Return whether a pool has something to decide and has room, or a search for work is due."""
         return self._search_is_due or bool(self._due)
 
     def wake_soon(self) -> None:
-        """Search for work once, after all tasks that are due now."""
+        """Search for work once all tasks that are due now have run."""
         if not self._search_is_due:
             self._search_is_due = True
             asyncio.get_running_loop().call_soon(self._wake)
@@ -112,8 +112,8 @@ class PoolLoops:
         try:
             self._search_for_work(self._spawn)
             self._retry_seconds = RETRY_FIRST_SECONDS
-        except Exception as error:  # noqa: BLE001 - without another search nothing would ever be decided again
-            self._failed("looking for work", error)
+        except Exception as error:  # noqa: BLE001 - without another search no pool would ever decide again
+            self._on_failure("search for work", error)
             self._search_in(self._retry_seconds)
             self._retry_seconds = min(self._retry_seconds * 2, RETRY_LONGEST_SECONDS)
 
@@ -128,7 +128,7 @@ class PoolLoops:
         self._set_timer()
 
     def _start_and_cancel_loops(self, pools: Mapping[str, None], spawn: Spawn) -> None:
-        """Start and cancel loops so that exactly these pools have one, in their order."""
+        """Start and cancel loops so that exactly these pools have one, in the order of the pools."""
         for name in [name for name in self._tasks if name not in pools]:
             self._tasks.pop(name).cancel()
             del self._wakes[name]
@@ -156,7 +156,7 @@ class PoolLoops:
         self._timer_at = at
 
     def _search_in(self, seconds: float) -> None:
-        """Search for work after so many seconds, whatever time was set before."""
+        """Search for work after so many seconds, and not at the time that was set before."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = None
@@ -164,14 +164,14 @@ class PoolLoops:
 
     async def _run_loop(self, pool: str) -> None:
         wake = self._wakes[pool]
-        wake.set()  # after a failure there may be work of which no event comes
+        wake.set()  # after a failure there may be work that no event announces
         attempts = 1
         while True:
             await wake.wait()
             wake.clear()
             self._due.discard(pool)
             self._held.add(pool)
-            await self._room(pool)
+            await self._wait_for_room(pool)
             self._held.discard(pool)
             self._due.add(pool)
             async with self._turn:

@@ -1,13 +1,13 @@
 """The scheduler as a process: connects the engine to an API server and runs until it is told to stop.
 
 Invariants:
-- Nothing is decided before everything was listed once, and, with leader election, before this scheduler leads.
+- The scheduler decides only after all resources were listed once and, with leader election, only while it leads.
 - Engine calls follow each other in one thread, in slices of about 5 ms; there is no await between a decision and its
   assumption.
-- A job that fails by a bug is started again after a while; the other jobs go on.
-- An API server that is too old is refused: the process exits with 1.
-- On SIGTERM no new decision is made, requests in flight are finished, and the process exits with 0.
-- At every end the Lease is released if no request that was sent may still take effect.
+- A job that an exception ends is started again after a while; the other jobs continue.
+- If the API server is too old, the process exits with status 1.
+- On SIGTERM no new decision is made, requests in flight are finished, and the process exits with status 0.
+- Whatever ends the process in order, it releases the Lease unless a request that was sent may still take effect.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from aischeduler.daemon.components import Components, Context, build, profile_of
 from aischeduler.daemon.journal_file import JournalFile
 from aischeduler.daemon.leadership import elected
 from aischeduler.daemon.pool_loops import SLICE_SECONDS, Job, Perform, PoolLoops, Spawn
-from aischeduler.daemon.shutdown import finish, in_hand, newest_of_ours
+from aischeduler.daemon.shutdown import finish, newest_own_version, requests_in_flight
 from aischeduler.daemon.startup import check_server, wait_for_sync
 from aischeduler.engine.journal import JournaledScheduler
 from aischeduler.engine.scheduler import Scheduler
@@ -54,9 +54,9 @@ from aischeduler.observability.metrics import Sources
 from aischeduler.observability.telemetry import Telemetry
 
 CHECK_SECONDS: Final = 2.0
-"""How often the engine checks its invariants; while it decides it does so less often."""
+"""How often the engine checks its invariants; while pools have something to decide, it checks them less often."""
 NO_OUTCOME_SECONDS: Final = 120.0
-"""Bindings make no progress when one has had no outcome for so long."""
+"""The scheduler is not ready once the oldest Binding has had no outcome for so long."""
 POOL_LOOP: Final = pool_loop("").strip()
 RESTART_FIRST_SECONDS: Final = 0.5
 RESTART_LONGEST_SECONDS: Final = 30.0
@@ -89,7 +89,7 @@ class Daemon:
         self.components: Components | None = None
         outputs = outputs or Outputs()
         self.scheduler = _scheduler(config, outputs.journal)
-        self._refused = ""
+        self._unusable = ""
         """Why the API server cannot be used."""
         self._server = server
         self._config = config
@@ -100,7 +100,7 @@ class Daemon:
         self._listener, self._journal = outputs.listener, outputs.journal
         refusals = RefusalLog(self._log, self._timing.clock)
         server.on_intercepted, server.on_credential_failure = refusals.intercepted, refusals.credential_failure
-        self._seldom = LogSampler(self._timing.clock)
+        self._sampler = LogSampler(self._timing.clock)
         self._executor: Executor | None = None
         self._leadership = elected(server, config, self._timing, self._log)
         self._telemetry = Telemetry(self.scheduler, self._timing.clock, self._log, self._unready)
@@ -130,8 +130,8 @@ class Daemon:
             if self._journal is not None:
                 self._journal.close()
             gc.unfreeze()
-        if self._refused:
-            raise AccessError(self._refused)
+        if self._unusable:
+            raise AccessError(self._unusable)
         self._log.info("stopped")
 
     def apply(self, config: Config) -> None:
@@ -141,17 +141,18 @@ class Daemon:
             self.components.apply(config)
 
     async def _run(self, client: Client, connections: ConnectionPool, tasks: asyncio.TaskGroup) -> None:
-        """Run all jobs until told to stop, then shut them down in the order that loses nothing."""
+        """Run all jobs until told to stop; then finish the requests in flight, end the jobs, and release the Lease."""
+        on_error, timing = self._on_internal_error, self._timing
         context = Context(
-            self._config, self._timing, self._log, self._event_queue, self.scheduler, self._leadership, self._bug
+            self._config, timing, self._log, self._event_queue, self.scheduler, self._leadership, on_error
         )
         components = self.components = build(client, connections, context)
         components.apply(self._config)
         workers, telemetry = components.workers, self._telemetry
-        instruments = Instruments(self._bug, telemetry.recorder.record_outcome, self._timing.clock)
+        instruments = Instruments(on_error, telemetry.recorder.record_outcome, timing.clock)
         executor = self._executor = Executor(workers, self._event_queue.put, self._log, instruments)
-        room = partial(self._room, workers.binder)
-        loops = PoolLoops(telemetry.scheduler, executor.perform, room, self._timing.clock, self._loops_failed)
+        wait_for_room = partial(self._wait_for_room, workers.binder)
+        loops = PoolLoops(telemetry.scheduler, executor.perform, wait_for_room, timing.clock, self._on_loops_failure)
 
         def begin(name: str, job: Job) -> asyncio.Task[None]:
             return tasks.create_task(self._restarting(name, job), name=name)
@@ -159,17 +160,17 @@ class Daemon:
         executor_task = begin("executor", executor.run)
         jobs: dict[str, Job] = {f"reflector of {one.resource.kind}": one.run for one in components.reflectors}
         jobs |= {
-            "refresher": partial(workers.refresher.run, Times(time.time, workers.reporter.waiting_since), self._bug),
-            "intake": partial(self._observe_events, loops, executor.perform),
+            "refresher": partial(workers.refresher.run, Times(time.time, workers.reporter.waiting_since), on_error),
+            "watch events": partial(self._observe_events, loops, executor.perform),
             "answer batching": partial(batch_answers, workers.binder, partial(self._busy, loops)),
             "self-check": self._check,
-            "renewals": partial(self._renew_statuses, workers.reporter),
-            "pool status log": partial(telemetry.pool_status_log.run, self._timing.sleep),
+            "pool status renewal": partial(self._renew_statuses, workers.reporter),
+            "pool status log": partial(telemetry.pool_status_log.run, timing.sleep),
         }
         if self._journal is not None:
             jobs["journal"] = self._journal.run
         job_tasks = [begin(name, job) for name, job in jobs.items()]
-        lease_task = begin("lease", self._leadership.keep)
+        lease_task = begin("lease renewal", self._leadership.renew)
         start_task = begin("start", partial(self._start, client, components, loops, begin))
         try:
             async with self._pages(components):
@@ -182,27 +183,27 @@ class Daemon:
                 executor_task.cancel()
                 await asyncio.wait([start_task, executor_task])
                 elects = self._leadership.elects
-                pods_seen = await newest_of_ours(workers, self.scheduler, self._timing) if elects else ""
+                pods_seen = await newest_own_version(workers, self.scheduler, timing) if elects else ""
                 for task in (*job_tasks, lease_task):
                     task.cancel()
                 await asyncio.wait([lease_task])
-                # Before the pages end: a client that still reads one delays no standby.
+                # Before the HTTP server ends: a client that still reads a page must not delay a standby.
                 await self._release_lease(pods_seen)
         finally:
             loops.end()  # a cancelled daemon leaves no timer that searches for work
 
     def _busy(self, loops: PoolLoops) -> bool:
-        """Return whether there is something to observe or to decide."""
+        """Return whether an event waits to be observed, or a pool has something to decide."""
         return loops.busy or bool(len(self._event_queue))
 
-    async def _room(self, binder: Binder, pool: str) -> None:
-        """Wait until the pool may decide more."""
+    async def _wait_for_room(self, binder: Binder, pool: str) -> None:
+        """Wait until few enough Bindings of the pool are in flight."""
         await self._telemetry.health.wait_for_room(partial(binder.work_queue.wait_for_room, pool))
 
     async def _start(self, client: Client, components: Components, loops: PoolLoops, begin: Spawn) -> None:
-        """Begin to decide once everything was listed and this scheduler leads; stop where the API server is too old."""
-        self._refused = await check_server(client, self._server.url, self._timing, self._log)
-        if self._refused:
+        """Begin to decide once all resources are listed and this scheduler leads; stop if the API server is too old."""
+        self._unusable = await check_server(client, self._server.url, self._timing, self._log)
+        if self._unusable:
             self._stop.set()
             return
         await wait_for_sync(components.reflectors, self._event_queue, self._log)
@@ -230,21 +231,21 @@ class Daemon:
     def _observe(self, event: Event) -> None:
         try:
             self.scheduler.observe(event, self._timing.clock())
-        except Exception as error:  # noqa: BLE001 - an event that fails in the engine must not stop the others
+        except Exception as error:  # noqa: BLE001 - an exception about one event must not stop the others
             kind = type(event).__name__  # the engine has counted the error
-            left_out = self._seldom.sample((kind, type(error)))
+            left_out = self._sampler.sample((kind, type(error)))
             if left_out is not None:
                 self._log.error("event not processed", kind=kind, left_out=left_out, exc_info=error)
 
     def _stand_by(self, perform: Perform) -> None:
-        """Let the engine of a scheduler that does not lead act on the time that passed."""
+        """Let the engine of a standby do what is due."""
         try:
             perform(self.scheduler.stand_by(self._timing.clock()))
         except Exception as error:  # noqa: BLE001 - a bug must not stop the watch events
-            self._bug("standby", error)
+            self._on_internal_error("standby", error)
 
     async def _check(self) -> None:
-        """Let the engine check its invariants from time to time; a broken one is a bug."""
+        """Let the engine check its invariants from time to time; a violation is a bug."""
         while True:
             await self._timing.sleep(CHECK_SECONDS)
             violations = self.scheduler.self_check(self._timing.clock())
@@ -259,24 +260,24 @@ class Daemon:
             reports.renew_statuses()
 
     async def _release_lease(self, pods_seen: str) -> None:
-        """Release the Lease, unless a request of ours may still take effect; a second call changes nothing."""
+        """Release the Lease, unless a request that was sent may still take effect; a second call changes nothing."""
         if self.components is not None:
-            await self._leadership.give_back(in_hand(self.components.workers), pods_seen)
+            await self._leadership.release(requests_in_flight(self.components.workers), pods_seen)
 
     async def _restarting(self, name: str, job: Job) -> None:
-        """Run a job to its end; a job that fails is started again after a while."""
+        """Run a job to its end; start it again after a while if an exception ends it."""
         backoff = ExponentialBackoff(self._timing, RESTART_FIRST_SECONDS, RESTART_LONGEST_SECONDS)
         while True:
             try:
                 return await job()
-            except Exception as error:  # noqa: BLE001 - a bug in one loop must not stop the others
+            except Exception as error:  # noqa: BLE001 - a bug in one job must not stop the others
                 seconds = backoff.next_seconds()
                 self._telemetry.health.failed(name)
-                self._bug(name, error, again_in_seconds=round(seconds, 1))
+                self._on_internal_error(name, error, again_in_seconds=round(seconds, 1))
                 await self._timing.sleep(seconds)
 
     def _pages(self, components: Components) -> AbstractAsyncContextManager[None]:
-        """Return a context in which metrics and health are served."""
+        """Return a context during which metrics and health are served."""
         workers = components.workers
         backlogs: dict[str, Callable[[], int]] = {
             "events": lambda: len(self._event_queue),
@@ -294,7 +295,7 @@ class Daemon:
         return self._telemetry.serving(self._listener, sources)
 
     def _unready(self) -> str:
-        """Return why no decisions are made, or why they may be wrong, or nothing."""
+        """Return why the daemon makes no decisions, or why they may be wrong; empty if it is ready."""
         if self._stop.is_set():
             return "stopping"
         reflectors = self.components.reflectors if self.components is not None else ()
@@ -303,12 +304,12 @@ class Daemon:
         missing = [reflector.resource.kind for reflector in reflectors if not reflector.synced.is_set()]
         return f"not listed yet: {', '.join(missing)}" if missing else "the listed objects are not processed yet"
 
-    def _loops_failed(self, job: str, error: Exception) -> None:
+    def _on_loops_failure(self, job: str, error: Exception) -> None:
         self._telemetry.health.failed(job)
-        self._bug(job, error)
+        self._on_internal_error(job, error)
 
     def _no_progress(self) -> str:
-        """Return that Bindings have had no outcome for long, and the known cause, or nothing."""
+        """Return that a Binding has had no outcome for long, with the known cause; empty if none has waited long."""
         components = self.components
         seconds = components.workers.binder.oldest_seconds() if components is not None else 0.0
         if components is None or self._executor is None or seconds <= NO_OUTCOME_SECONDS:
@@ -317,12 +318,12 @@ class Daemon:
         why = f"; pods cannot be read: {unreadable}" if unreadable else ""
         return f"Bindings make no progress: the oldest has had no outcome for {seconds:.0f} seconds{why}"
 
-    def _bug(self, job: str, error: Exception, **more: Any) -> None:
-        """Count a bug and log its traceback: once a minute for each type of exception in each job."""
+    def _on_internal_error(self, job: str, error: Exception, **more: Any) -> None:
+        """Count an exception, and log its traceback: once a minute for each type of exception in each job."""
         self._telemetry.recorder.internal_errors[POOL_LOOP if job.startswith(f"{POOL_LOOP} ") else job] += 1
-        left_out = self._seldom.sample((job, type(error)))
+        left_out = self._sampler.sample((job, type(error)))
         if left_out is not None:
-            self._log.error("failed", job=job, left_out=left_out, **more, exc_info=error)
+            self._log.error("job failed", job=job, left_out=left_out, **more, exc_info=error)
 
 
 def _scheduler(config: Config, journal: JournalFile | None) -> Scheduler:

@@ -2,8 +2,8 @@
 
 Invariants:
 - Fields in `RELOADED` of the schema are applied at once; a log line names the others, which wait for the next start.
-- A file that cannot be used changes nothing, and is logged once.
-- A file counts as changed when another file is behind its name, as with a mounted ConfigMap, or when it was written.
+- A file that cannot be used changes nothing; the log names the error once.
+- A file counts as changed when it was written, or when its path leads to another file, as with a mounted ConfigMap.
 """
 
 import asyncio
@@ -28,14 +28,14 @@ Apply = Callable[[Config], None]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where the configuration came from: its file, if any, and a function that reads it again or raises ConfigError."""
+    """The file of the configuration, if any, and a function that reads it again or raises ConfigError."""
 
     path: Path | None
     read: Callable[[], Config]
 
 
 class Reload:
-    """Reloads the configuration from its source; `config` is the one in force."""
+    """Reloads the configuration from its source; `config` is the configuration in force."""
 
     def __init__(self, source: Source, config: Config, apply: Apply, log: FilteringBoundLogger) -> None:
         self.config = config
@@ -80,7 +80,7 @@ class Reload:
 
 
 def _stamp(path: Path | None) -> tuple[int, ...]:
-    """Return what differs from one state of a file to the next; empty where there is no file."""
+    """Return numbers that differ once the file was written or replaced; empty where there is no file."""
     if path is None:
         return ()
     try:

@@ -1,9 +1,9 @@
 """The start of a daemon: the check of the API server's version, and the wait for the first lists.
 
 Invariants:
-- An API server that cannot be reached is waited for, as kube-scheduler does: control planes start in any order, and a
-  scheduler that ended would be started again only after ever longer waits.
-- Nothing is decided before the API server's version is known to be new enough, or is known to be unavailable.
+- The scheduler waits for an API server that cannot be reached, as kube-scheduler does: control planes start in any
+  order, and the kubelet restarts a container that exits only after ever longer waits.
+- The scheduler decides only once it knows that the API server's version is new enough, or that it cannot be read.
 """
 
 import gc
@@ -42,10 +42,10 @@ async def check_server(client: Client, url: str, timing: Timing, log: FilteringB
 async def wait_for_sync(
     reflectors: Collection[Reflector[Any]], event_queue: EventQueue, log: FilteringBoundLogger
 ) -> None:
-    """Wait until every kind was listed and the engine knows all listed objects."""
+    """Return once every kind is listed and the engine has observed all listed objects."""
     for reflector in reflectors:
         await reflector.synced.wait()
     await event_queue.wait_empty()
-    gc.freeze()  # listed objects stay: garbage collections need not visit them
+    gc.freeze()  # listed objects stay, so the garbage collector need not visit them
     gc.enable()
     log.info("synced", **{reflector.resource.kind.lower() + "s": len(reflector) for reflector in reflectors})

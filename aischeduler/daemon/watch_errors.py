@@ -1,4 +1,4 @@
-"""Logs the errors of lists and watches; a user sees an object that cannot be read by a Warning event on it."""
+"""Logs the errors of lists and watches, and writes a Warning event on each object that cannot be read."""
 
 from http import HTTPStatus
 
@@ -6,6 +6,7 @@ from structlog.typing import FilteringBoundLogger
 
 from aischeduler.daemon.leadership import Leadership
 from aischeduler.kube.errors import ApiError, RefusedError, ResourceNotServedError
+from aischeduler.kube.executor import object_fields
 from aischeduler.kube.pool_crd import NOT_INSTALLED
 from aischeduler.kube.reporter import Reporter
 from aischeduler.kube.watched_resources import UnreadableObject
@@ -14,11 +15,11 @@ from aischeduler.model.event_reasons import EventReason
 
 
 class WatchErrors:
-    """The errors of all reflectors; events are written by `reports`, and only while this scheduler leads."""
+    """Handles the errors of all reflectors; `reporter` writes the events, only while this scheduler leads."""
 
-    def __init__(self, log: FilteringBoundLogger, reports: Reporter, leadership: Leadership) -> None:
+    def __init__(self, log: FilteringBoundLogger, reporter: Reporter, leadership: Leadership) -> None:
         self._log = log
-        self._reports = reports
+        self._reporter = reporter
         self._leadership = leadership
 
     def list_or_watch_failed(self, kind: str, error: ApiError) -> None:
@@ -36,15 +37,8 @@ class WatchErrors:
 
     def object_unreadable(self, found: UnreadableObject) -> None:
         """Log that an object cannot be read, and write the event."""
-        self._log.warning(
-            "object not readable",
-            kind=found.kind,
-            name=found.name,
-            namespace=found.namespace,
-            uid=found.uid,
-            reason=found.message,
-        )
+        about = ObjectRef(found.kind, found.name, found.uid, found.namespace)
+        self._log.warning("object not readable", **object_fields(about), reason=found.message)
         if found.name and found.uid and self._leadership.leads:
-            about = ObjectRef(found.kind, found.name, found.uid, found.namespace)
             message = f"The scheduler cannot read this object: {found.message}"
-            self._reports.report_warning(Warn(about, EventReason.UNREADABLE, message))
+            self._reporter.report_warning(Warn(about, EventReason.UNREADABLE, message))

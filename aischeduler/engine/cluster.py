@@ -3,7 +3,7 @@
 Invariants:
 - Every pool has exactly one queue; a waiting pod is in exactly one.
 - A pod counts in the node table, and among the running pods, exactly while its record has a row.
-- A loan is counted exactly while a pod of ours counts on a row of a pool that is not its home.
+- A loan is counted exactly while a pod of this scheduler counts on a row of a pool that is not its home pool.
 """
 
 from collections import Counter, OrderedDict
@@ -49,7 +49,7 @@ WARNINGS_MAX: Final = 10_000
 class Asked:
     """A requested eviction: its decision, and its beneficiary (uid, empty where a loan ended).
 
-    `number` is the number of the decision, and `read_at` when to read the victim if nothing was heard by then.
+    `number` is the number of the decision. `read_at` is when to read the victim if the watch shows no effect by then.
     """
 
     beneficiary: str
@@ -85,13 +85,13 @@ class Cluster:
         self.borrowing = BorrowingContext(*parts, profile.preemption)
         self.tally, self.searches = Tally(), Searches()
         self.unsettled: OrderedDict[str, float] = OrderedDict()
-        """Uid of an assumed pod -> when to read it if nothing was heard by then; in order of time."""
+        """Uid of an assumed pod -> when to read it if the watch has not shown it bound by then; in order of time."""
         self.victims: OrderedDict[str, Asked] = OrderedDict()
         """Pods with a requested eviction that are not terminating yet; in the order of `read_at`."""
         self.departures = Timers()
         """Terminating pods on nodes, and until when they count as leaving."""
         self.overstayed: set[str] = set()
-        """Terminating pods on nodes that were not gone by then."""
+        """Terminating pods on nodes that no longer count as leaving, because they outlived their grace period."""
         self.spared = Timers()
         """Pods whose eviction was refused, and until when they are no victims again."""
         self.edits: dict[str, Pool] = {}
@@ -137,7 +137,7 @@ class Cluster:
         return news
 
     def ask(self, spec: PodSpec, pool: str) -> PlacementRequest:
-        """Return the placement request of a pod of this class in this pool."""
+        """Return the placement request for a pod of this class in this pool."""
         return PlacementRequest(spec, placement_strategy(self.pools.pools[pool], spec, self.profile.gpu_resources))
 
     def gate_of(self, pod: Pod) -> str:
@@ -164,7 +164,7 @@ class Cluster:
         return "" if number == NO_POOL else self.pools.name(number)
 
     def review_loans(self, row: int) -> None:
-        """Note that loans of the row's pool changed."""
+        """Note that the loans on the row changed: the next decision of its pool checks them."""
         pool = self.pool_of(row)
         if pool:
             self.errands.review.add(pool)

@@ -57,7 +57,7 @@ def note_held(cluster: Cluster, record: PodRecord, constraint: ConstraintKind | 
 
 
 def newly_held(cluster: Cluster, pod: Pod) -> Iterator[PodRecord]:
-    """Yield the nominated pods that a pod excludes which came to a node, where its term is new on nodes."""
+    """Yield the nominated pods that the anti-affinity of a pod excludes, if the pod brought a new term to the nodes."""
     terms = cluster.anti_affinity.terms
     if cluster.profile.hold_unsupported and any(len(terms[term]) == 1 for term in terms_of(pod, pod.spec)):
         for queue in cluster.queues.values():
@@ -94,7 +94,7 @@ def storage_changed(cluster: Cluster, event: VolumeClaimSeen | VolumeClaimGone |
 
 
 def recheck_later(cluster: Cluster, records: Iterable[PodRecord]) -> None:
-    """Note the pods among these that wait for an event; the next decisions of their pools wake them."""
+    """Have those of these pods that wait for an event woken by the next decisions of their pools."""
     for record in records:
         if record.state in RECHECKED:
             cluster.errands.rechecking.setdefault(record.queue, OrderedDict())[record.pod.uid] = record

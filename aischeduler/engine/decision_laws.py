@@ -1,8 +1,8 @@
 """The invariants of decisions, checked right after the call of `decide` that returned them.
 
-Invariant: what a call does after a decision can only make the checks easier to pass, because no pod comes or leaves
-during the call. So a fault found here was wrong when it was decided. One exception: a pod that lost its claim to a pod
-ahead and was tried again has another claim by then.
+Invariant: the rest of the call can only make the checks easier to pass, because no pod comes or leaves during the call.
+So a decision that fails a check was wrong when it was made. One exception: a pod that lost its claim to a pod ahead,
+and was tried again in the same call, has another claim by then.
 """
 
 from collections.abc import Iterable, Iterator
@@ -46,13 +46,13 @@ def _bind_faults(cluster: Cluster, bind: Bind) -> Faults:
         yield "I2", f"{uid}: bound to {bind.node}, where {sorted(over)} are overbooked: {taken}"
     others = [port for r in cluster.on_row(record.row) if r is not record for port in _ports(r)]
     if any(conflict(wanted, other) for wanted in bind.pod.spec.host_ports for other in others):
-        yield "I2", f"{uid}: bound to {bind.node}, where a port of it is taken"
+        yield "I2", f"{uid}: bound to {bind.node}, where one of its host ports is taken"
     if not cluster.runner.allowed(bind.pod.spec, np.array([record.row], dtype=np.intp))[0]:
-        yield "I2", f"{uid}: bound to {bind.node}, which its spec rules out"
+        yield "I2", f"{uid}: bound to {bind.node}, which its spec excludes"
     if bind.pod.spec.invalid or bind.pod.gates:
-        yield "I14", f"{uid}: bound though it is gated or its spec is invalid"
+        yield "I14", f"{uid}: bound although it is gated or its spec is invalid"
     if (held := held_by(cluster, bind.pod)) is not None:
-        yield "I14", f"{uid}: bound though it is to be held: {held.message}"
+        yield "I14", f"{uid}: bound although its constraint holds it: {held.message}"
     if bind.home_pool != bind.pool:
         yield from _loan_faults(cluster, bind, record)
 
@@ -69,7 +69,7 @@ def _loan_faults(cluster: Cluster, bind: Bind, record: PodRecord) -> Faults:
     if lender.disable_sharing or lender.invalid:
         yield "I8", f"{uid}: borrows from {lender.name}, which does not share"
     if home.borrowing_pools is not None and lender.name not in home.borrowing_pools:
-        yield "I8", f"{uid}: borrows from {lender.name}, but {home.name} only from {home.borrowing_pools}"
+        yield "I8", f"{uid}: borrows from {lender.name}, but {home.name} may borrow only from {home.borrowing_pools}"
     asked = {*bind.pod.spec.request.amounts, PODS}
     loans = cluster.loans
     for kind, limit, sums in (
@@ -83,7 +83,7 @@ def _loan_faults(cluster: Cluster, bind: Bind, record: PodRecord) -> Faults:
         trial.evict(bind.pod.spec, record.row)
         wanting = _who_want(cluster, bind.pool, record.row)
     if wanting:
-        yield "I8", f"{uid}: borrows {bind.node} of {lender.name}, which {wanting} of its own could use"
+        yield "I8", f"{uid}: borrows {bind.node} of {lender.name}, which the pods {wanting} of the lender could use"
 
 
 def _who_want(cluster: Cluster, lender: str, row: int) -> list[str]:
@@ -104,7 +104,7 @@ def _evict_faults(cluster: Cluster, evict: Evict) -> Faults:
     pool, owner = cluster.pool_of(victim.row), cluster.records.get(asker.uid)
     spec = cluster.pools.pools[evict.pool]
     if owner is None or owner.home != pool or evict.pool != pool:
-        yield "I7", f"{uid}: is to leave {pool} for {asker.uid}, whose home that is not"
+        yield "I7", f"{uid}: is evicted from {pool} for {asker.uid}, which has another home pool"
     if not cluster.ours(victim.pod) or victim.pod.guarded or victim.pod.critical or victim.pod.terminating:
         yield "I7", f"{uid}: may not be evicted"
     borrower = victim.home != pool
@@ -113,11 +113,11 @@ def _evict_faults(cluster: Cluster, evict: Evict) -> Faults:
     if evict.cause is not (EvictionCause.RECLAIMED if borrower else EvictionCause.PREEMPTED):
         yield "I7", f"{uid}: is {evict.cause}, borrower {borrower}"
     if not cluster.profile.preemption or spec.disable_preemption or not asker.preempts:
-        yield "I7", f"{uid}: is evicted for {asker.uid}, for which nobody may be"
+        yield "I7", f"{uid}: is evicted for {asker.uid}, for which no pod may be evicted"
     noted = cluster.victims.get(uid)
     if noted is None or noted.beneficiary != asker.uid or uid in cluster.spared:
         yield "I7", f"{uid}: is evicted for {asker.uid}, noted is {noted}"
     claim = cluster.claims.of(asker.uid)
     tried_again = owner is not None and owner.decision != evict.decision
     if claim is not None and not tried_again and (claim.row != victim.row or uid not in claim.victims):
-        yield "I7", f"{uid}: is evicted for {asker.uid}, who claims room elsewhere"
+        yield "I7", f"{uid}: is evicted for {asker.uid}, which claims room on another row"

@@ -2,7 +2,7 @@
 
 Invariants:
 - It is written with the status of Pools, so at most once a second, and many pods share a line.
-- The state at the first call is no edit: the scheduler found the cluster so.
+- The first call logs nothing: the state that the scheduler finds at its start is no edit.
 """
 
 from dataclasses import fields
@@ -15,7 +15,7 @@ from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool
 
 NAMED_MAX: Final = 10
-"""The most pods of one lender and home pool that are named; more are only counted."""
+"""The most pods of one lender and home pool that are named; if there are more, only their number is logged."""
 
 _SPEC_FIELDS: Final = {
     "selector": "nodeSelector",

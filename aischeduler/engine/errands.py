@@ -1,4 +1,4 @@
-"""Deferred work: what events leave to the decisions of pools, so that handling an event stays cheap."""
+"""Deferred work: the decisions of pools do work that events cause, so that handling an event stays cheap."""
 
 from collections import OrderedDict
 from dataclasses import dataclass, field

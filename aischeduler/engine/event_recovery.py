@@ -64,7 +64,7 @@ def event_failed(cluster: Cluster, event: Event, before: Mark, error: Exception)
     """Repair the state after an event whose handling failed; return the actions."""
     name = type(event).__name__
     pod = event.pod if isinstance(event, PodSeen) else None
-    told: list[Action] = [internal_error(cluster, Doing(Step.EVENT, f"taking in {name}", pod=pod), error)]
+    told: list[Action] = [internal_error(cluster, Doing(Step.EVENT, f"handling {name}", pod=pod), error)]
     repairs = (partial(_believe, cluster, event), partial(mend, cluster, before), partial(find_lost, cluster))
     attempt_each(cluster, told, *repairs)
     doubt(cluster, tuple(cluster.queues))

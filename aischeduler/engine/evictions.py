@@ -3,7 +3,7 @@
 Invariants:
 - A pod whose eviction is requested, or that is terminating, is leaving: claims count on its room, and it is no victim
   again. Its room is free when it is gone.
-- A pod of whose eviction nothing is heard is read. Only where the read shows that it does not terminate, the claims on
+- A pod whose eviction shows no effect is read. Only if the read shows that the pod is not terminating, the claims on
   its room are checked again. Time alone causes no further eviction.
 - A terminating pod that outlives its grace period no longer counts as leaving.
 - A pod whose eviction was refused is spared for a while, and the claims on its room are checked again.
@@ -28,7 +28,7 @@ from aischeduler.state.records import PodRecord
 LEAVING_SLACK_SECONDS: Final = 60.0
 """How long after its grace period a terminating pod still counts as leaving."""
 UNHEARD_SECONDS: Final = 60.0
-"""A pod of whose eviction nothing was heard for this long is read, and again after the same time."""
+"""A pod whose eviction shows no effect for this long is read, and again after the same time."""
 SPARED_SECONDS: Final = 30.0
 """How long a pod whose eviction was refused is no victim."""
 PROTECTED_SECONDS: Final = 300.0
@@ -140,7 +140,7 @@ def flush(cluster: Cluster, now: float) -> None:
 
 
 def unheard(cluster: Cluster, most: int) -> list[ReadPod]:
-    """Return the requests to read pods of whose evictions nothing is heard, at most `most`."""
+    """Return the requests to read pods whose evictions show no effect, at most `most`."""
     settles: list[ReadPod] = []
     while cluster.victims and len(settles) < most:
         uid, asked = next(iter(cluster.victims.items()))

@@ -78,7 +78,7 @@ def _waits(cluster: Cluster, record: PodRecord) -> Faults:
     if record.row != NOWHERE or record.counted is not None or record.loan is not None:
         yield "I1", f"{uid}: waits in {record.queue} and counts on {cluster.nodes.names[record.row]}"
     if queue is None or queue._records.get(uid) is not record:
-        yield "I3", f"{uid}: waits in {record.queue}, which does not know it"
+        yield "I3", f"{uid}: waits in {record.queue}, whose queue does not have it"
     held_by_gate = any(gate.holds(record.pod) for gate in cluster.profile.plugins.gates)
     if held_by_gate != (record.state is PodState.GATED):
         yield "I3", f"{uid}: {record.state.name} with the gates {record.pod.gates}"
@@ -86,7 +86,7 @@ def _waits(cluster: Cluster, record: PodRecord) -> Faults:
         if record.state not in (PodState.ACTIVE, PodState.BACKOFF):
             yield "I3", f"{uid}: {record.state.name} in {record.queue}, which is not its home"
         if record.visited[:1] != (record.home,) or record.queue not in record.visited:
-            yield "I3", f"{uid}: in {record.queue} on a trip that went to {record.visited}"
+            yield "I3", f"{uid}: waits in {record.queue}, but its trip went to {record.visited}"
     if len(set(record.visited)) != len(record.visited):
         yield "I3", f"{uid}: its trip visits a pool twice: {record.visited}"
     if record.visited and record.state not in (PodState.ACTIVE, PodState.BACKOFF):
@@ -94,7 +94,7 @@ def _waits(cluster: Cluster, record: PodRecord) -> Faults:
     if record.pod.spec.invalid and record.state in (PodState.PARKED, PodState.NOMINATED):
         yield "I14", f"{uid}: its spec is invalid and it is {record.state.name}"
     if uid in cluster.unsettled or cluster.leaving(uid) or uid in cluster.overstayed or uid in cluster.spared:
-        yield "I5", f"{uid}: waits, but is believed to be on a node"
+        yield "I5", f"{uid}: waits, but is kept as a pod on a node"
     yield from _claims_while_waiting(cluster, record)
 
 
@@ -127,7 +127,7 @@ def _runs(cluster: Cluster, record: PodRecord) -> Faults:
     ):
         yield "I5", f"{uid}: terminating {record.pod.terminating}, leaving {departing}, overstayed {overstayed}"
     if uid in cluster.victims and (departing or overstayed):
-        yield "I7", f"{uid}: is to be evicted though it terminates"
+        yield "I7", f"{uid}: its eviction is requested although it is terminating"
     yield from _running_faults(cluster, record)
 
 
@@ -157,7 +157,7 @@ def _running_faults(cluster: Cluster, record: PodRecord) -> Faults:
     if record.counted is not None and running.specs.spec(int(running.table["spec"][slot])).key != record.counted.key:
         yield "I5", f"{uid}: among the running pods with another spec than it is counted with"
     if uid in cluster.victims and (not ours or pod.guarded or pod.critical):
-        yield "I7", f"{uid}: may not be evicted, but is to be"
+        yield "I7", f"{uid}: may not be evicted, but its eviction is requested"
 
 
 def rows_faults(cluster: Cluster, rows: Iterable[int]) -> Faults:
@@ -234,7 +234,7 @@ def pool_faults(cluster: Cluster, name: str) -> Faults:
     if rows != fresh:
         yield "I4", f"{name}: its rows are {fresh}, remembered are {rows}"
     if name != DEFAULT_POOL and rows and (pool.invalid or pool.selector is None):
-        yield "I14", f"{name}: owns nodes though its spec is refused or selects nothing"
+        yield "I14", f"{name}: owns nodes although its spec is refused or selects nothing"
 
 
 def _ports_index_faults(cluster: Cluster) -> Faults:
@@ -269,7 +269,7 @@ def claims_faults(cluster: Cluster) -> Faults:
         elif claim.spec.key != owner.pod.spec.key:
             yield "claims", f"{uid}: claims room for another spec than its own"
         elif not _can_come_true(cluster, claim):
-            yield "claims", f"{uid}: its claim on {cluster.nodes.names[claim.row]} can come to nothing"
+            yield "claims", f"{uid}: its claim on {cluster.nodes.names[claim.row]} can never be used"
 
 
 def _can_come_true(cluster: Cluster, claim: Claim) -> bool:
@@ -354,12 +354,12 @@ def check_reports(cluster: Cluster) -> tuple[Violation, ...]:
         if not pool.uid:
             continue
         if told is None or (told.uid, told.generation, told.summary) != (pool.uid, pool.generation, summary):
-            found.append(Violation("I13", f"{name}: was told {told}, it is {summary}"))
+            found.append(Violation("I13", f"{name}: its reported status is {told}, it is {summary}"))
         elif {c.type: c.status for c in told.conditions} != {
             "Ready": not pool.invalid,
             "Accepted": not pool.invalid,
             "Conflict": conflict,
             "NodesMissing": selected == 0,
         }:
-            found.append(Violation("I13", f"{name}: was told the conditions {told.conditions}"))
+            found.append(Violation("I13", f"{name}: its reported conditions are {told.conditions}"))
     return tuple(found)

@@ -2,8 +2,8 @@
 
 Invariants:
 - Borrowers are sent into the lender's queue, where the queue order decides between pools.
-- While a home pod of the lender can use the room they wait; the lender is checked again when its queue changed.
-- Each decision checks a few classes; the next decision continues there, and a new search waits for the end.
+- Borrowers wait while a home pod of the lender can use the room; the lender is checked again when its queue changed.
+- Each decision checks a few classes; the next decision continues there, and a new search begins after the last class.
 """
 
 from collections.abc import Callable, Sequence
@@ -49,7 +49,7 @@ def lend(cluster: Cluster, lender: str, now: float) -> None:
     left = np.maximum(nodes.allocatable[:, rows] - nodes.used[:, rows], 0)
     room, largest = left.sum(axis=1), left.max(axis=1)
     for resource, amount in cluster.queues[lender].borrowers_ask.items():
-        room[nodes.column(resource)] -= amount  # these borrowers are in its queue already
+        room[nodes.column(resource)] -= amount  # these borrowers are in the lender's queue already
 
     def wake(alike: WaitingClass) -> bool | None:
         home = alike.head.home
@@ -166,7 +166,7 @@ Wake = Callable[[WaitingClass], bool | None]
 
 
 def guarded(cluster: Cluster, wake: Wake) -> Wake:
-    """Return `wake` with recovery: a pod whose check raises is tried by itself."""
+    """Return `wake` with recovery: a pod whose check raises is tried separately."""
 
     def guard(alike: WaitingClass) -> bool | None:
         head = alike.head

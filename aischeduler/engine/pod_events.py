@@ -1,7 +1,7 @@
 """Handling of pod events.
 
 Invariants:
-- Every unfinished pod on a node counts there, whoever scheduled it.
+- Every unfinished pod on a node counts there, whichever scheduler placed it.
 - A pod of this scheduler without a node waits in the queue of its home pool until it is placed, finished or gone.
 - An event older than the state (an assumed pod that is still shown without its node) changes nothing.
 """
@@ -146,7 +146,7 @@ def _unbound(cluster: Cluster, pod: Pod, now: float) -> None:
 
 
 def _same_to_us(old: Pod, new: Pod) -> bool:
-    """Return whether nothing changed that decides where the pod waits or may run."""
+    """Return whether no field changed that decides where the pod waits or may run."""
     return _fate(old) == _fate(new)
 
 

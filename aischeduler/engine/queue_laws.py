@@ -42,9 +42,9 @@ def _list_faults(queue: PoolQueue, records: list[PodRecord]) -> Iterator[str]:
     if times != sorted(times):
         yield f"backing off are out of order: {_uids(queue._backoff)}"
     if set(queue._since) != {record.pod.uid for record in records if record.state in TIMED}:
-        yield f"the net watches over {sorted(queue._since)}"
+        yield f"waiting times are kept for {sorted(queue._since)}"
     if list(queue._since.values()) != sorted(queue._since.values()):
-        yield f"the net is out of order: {queue._since}"
+        yield f"the waiting times are out of order: {queue._since}"
 
 
 def _counter_faults(queue: PoolQueue, records: list[PodRecord]) -> Iterator[str]:
@@ -87,7 +87,7 @@ def _class_faults(cluster: Cluster, queue: PoolQueue) -> Iterator[str]:
         row = queue._demand._amounts[kept.slot]
         asked, columns = recount.amounts(kept.spec), cluster.nodes.columns
         if len(row) == len(cluster.nodes.used) and bool(row[UNOFFERED]) != any(name not in columns for name in asked):
-            yield f"the class of {_uids(records)} asks for {asked}, of what nobody offers {row[UNOFFERED]} is kept"
+            yield f"the class of {_uids(records)} asks for {asked}, unoffered kept is {row[UNOFFERED]}"
         if queue._slots.get(kept.slot) is not kept or any(
             row[column] != asked[name] for name, column in columns.items() if column < len(row)
         ):

@@ -59,7 +59,7 @@ class Readiness:
         for pool in sorted(changed):  # sorted: the order of reports must not depend on a set
             try:
                 self._look_at(cluster, pool)
-            except Exception as error:  # noqa: BLE001 - a bug costs one queue its places, not the others their wake-ups
+            except Exception as error:  # noqa: BLE001 - a bug in one queue must not stop the wake-ups of the others
                 doing = Doing(Step.QUEUE, "reading when a queue has something to decide", pool)
                 for report in step_failed(cluster, doing, mark(cluster), (), error):
                     cluster.say(pool, report)

@@ -1,4 +1,4 @@
-"""Recovery from an exception of the scheduler: what the failed step left half done is undone.
+"""Recovery from an exception of the scheduler: the incomplete changes of the failed step are undone.
 
 Invariants:
 - No policy and no search is called here, and of the plugins only gates: they may fail again. Pods that may have missed
@@ -94,7 +94,7 @@ def attempt_failed(
 ) -> list[Action]:
     """Undo a failed attempt, whose actions are dropped, put the pod into backoff, and return the actions."""
     record, now = doing.record, cluster.now
-    assert record is not None, "an attempt is that of a pod"
+    assert record is not None, "every attempt is that of a pod"
     told: list[Action] = [internal_error(cluster, doing, error)]
     row = record.offered
     cluster.withdraw(record)
@@ -138,9 +138,9 @@ def step_failed(cluster: Cluster, doing: Doing, before: Mark, kept: Iterable[Act
 
 
 def judging_failed(cluster: Cluster, record: PodRecord, words: str, error: Exception) -> None:
-    """Have a waiting pod tried by itself whose check with others raised, so that the bug costs this pod alone.
+    """Have a waiting pod tried separately after its check with other pods raised, so that only this pod is affected.
 
-    The step continues; what the check left half done is repaired at the end of the step.
+    The step continues; incomplete changes of the check are repaired at the end of the step.
     """
     told: list[Action] = [internal_error(cluster, Doing(Step.WAKING, words, record.home, record), error)]
     attempt_each(
@@ -157,7 +157,7 @@ def judging_failed(cluster: Cluster, record: PodRecord, words: str, error: Excep
 
 
 def mend_after(cluster: Cluster, before: Mark) -> None:
-    """Repair what a check left half done in a step that reached its end."""
+    """Repair the incomplete changes of a check, in a step that reached its end."""
     told: list[Action] = []
     attempt_each(cluster, told, partial(mend, cluster, before), partial(find_lost, cluster))
     for report in told:
@@ -353,5 +353,5 @@ def attempt_each(cluster: Cluster, told: list[Action], *repairs: Callable[[], No
     for repair in repairs:
         try:
             repair()
-        except Exception as error:  # noqa: BLE001 - a recovery goes as far as it can
+        except Exception as error:  # noqa: BLE001 - one failed repair must not stop the others
             told.append(internal_error(cluster, Doing(Step.RECOVERY, "recovering from an exception"), error))

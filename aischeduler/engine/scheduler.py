@@ -87,10 +87,10 @@ UNSAID_MAX: Final = 100
 """The most actions of a pool's outbox that are kept while another scheduler leads."""
 
 SETTLING: Final = (Step.SETTLE, "choosing pods to read")
-TELLING: Final = (Step.STATUS, "making the statuses of Pools")
-MOVING: Final = (Step.QUEUE, "moving pods whose time has come")
-TAKING: Final = (Step.QUEUE, "taking pods out of the queue")
-READING: Final = (Step.SETTLE, "choosing Pools that are to be read")
+TELLING: Final = (Step.STATUS, "computing the statuses of Pools")
+MOVING: Final = (Step.QUEUE, "moving pods whose backoff ended")
+TAKING: Final = (Step.QUEUE, "popping pods from the queue")
+READING: Final = (Step.SETTLE, "choosing Pools to read")
 LENDING: Final = (Step.LENDING, "offering room to other pools")
 
 
@@ -348,12 +348,12 @@ class Scheduler:
         """Do a part of the pool's deferred work."""
         cluster, errands = self._cluster, self._cluster.errands
         for waits, what, step in (
-            (errands.sought, (Step.LENDING, "ending a search"), lambda: leave_to_others(cluster, pool)),
+            (errands.sought, (Step.LENDING, "ending a search for lenders"), lambda: leave_to_others(cluster, pool)),
             (errands.review, (Step.LOANS, "ending loans"), lambda: end_loans(cluster, pool, actions, now)),
-            (errands.rechecking, (Step.WAKING, "looking at held pods again"), lambda: recheck_some(cluster, pool, now)),
+            (errands.rechecking, (Step.WAKING, "checking held pods again"), lambda: recheck_some(cluster, pool, now)),
             (errands.waking, (Step.WAKING, "waking pods"), lambda: wake_some(cluster, pool, now)),
-            (errands.seeking, (Step.LENDING, "seeking lenders"), lambda: seek_lenders(cluster, pool, now)),
-            (errands.rewording, (Step.REASONS, "telling why pods wait"), lambda: reword(cluster, pool, actions)),
+            (errands.seeking, (Step.LENDING, "searching for lenders"), lambda: seek_lenders(cluster, pool, now)),
+            (errands.rewording, (Step.REASONS, "updating reasons"), lambda: reword(cluster, pool, actions)),
         ):
             if pool in waits:
                 self._step(what, pool, actions, step)
@@ -361,7 +361,7 @@ class Scheduler:
     def _let_time_act(self, actions: list[Action], now: float) -> None:
         """Do what is due, before the queue is flushed: the five-minute flush must not count pods that this wakes."""
         cluster = self._cluster
-        time = partial(self._step, (Step.TIME, "doing what was put off"), DEFAULT_POOL, actions)
+        time = partial(self._step, (Step.TIME, "doing deferred work"), DEFAULT_POOL, actions)
         time(partial(end_windows, cluster, now))
         for name in [name for name in cluster.edits if name not in cluster.windows]:
             before, pool = mark(cluster), cluster.edits.pop(name)

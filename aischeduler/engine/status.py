@@ -62,7 +62,7 @@ class StatusReports:
     def report(self, cluster: Cluster, now: float) -> None:
         """Put a report into the outbox of each pool whose status changed."""
         if cluster.pools.pools[DEFAULT_POOL].uid:
-            self._ask_at = float("-inf")  # once it is deleted, at once
+            self._ask_at = float("-inf")  # if the object is deleted later, its creation is requested at once
         elif self._ask_at <= now:
             self._ask_at = now + CREATE_SECONDS
             cluster.say(DEFAULT_POOL, CreatePool(DEFAULT_POOL, switched_on(cluster.profile.default_pool)))
@@ -169,6 +169,6 @@ def _nodes_missing(cluster: Cluster, pool: Pool, nodes: int) -> Condition:
 
 
 def _matches_some(cluster: Cluster, name: str, selector: LabelSelector) -> bool:
-    """Return whether the selector of a Pool without nodes matches a contested node, or one not taken in yet."""
+    """Return whether the selector of a Pool without nodes matches a contested node, or a new node that is kept back."""
     contested = any(name in claimants for claimants in cluster.pools.conflicts.values())
     return contested or any(selector.matches(late.node.labels) for late in cluster.unknown_pools.late.values())

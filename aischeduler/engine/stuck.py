@@ -1,9 +1,9 @@
 """Waiting pods that a new trial would place: each shows a lost wake-up.
 
 Invariants:
-- A pod that is about to be tried is not stuck, nor is one whose class and home pool another such pod has: that pod
-  wakes it. Nor is a pod whose lender is about to be checked, nor one that fits on a row that is offered to another pod:
-  a row that is not taken is offered again.
+- A pod that is about to be tried is not stuck. Neither is a pod of the same class and home pool as a pod that is about
+  to be tried: the latter wakes the former. Neither is a pod whose lender is about to be checked, nor a pod that fits on
+  a row that is offered to another pod: a row that is not taken is offered again.
 - A pod that would only wait for leaving pods is not stuck: it is woken when they are gone.
 - A nominated pod waits for its own room; it is stuck where there is unclaimed room, not where it could take the room of
   an owner behind it.
@@ -27,7 +27,7 @@ from aischeduler.state.records import PodRecord, PodState
 
 @dataclass(frozen=True, slots=True)
 class Stuck:
-    """A pod that waits in `state` and could be placed, preempt or borrow now, `by` one of these."""
+    """A pod that waits in `state` although it could be placed, preempt or borrow now; `by` says which."""
 
     uid: str
     state: PodState

@@ -35,7 +35,7 @@ class Tally:
         self.net_saves: Counter[str] = Counter()
         """Pods that were placed only because the five-minute flush brought them back, by pool of the queue."""
         self.net_saves_forgotten = 0
-        """The same in pools that are gone."""
+        """The number of such pods in pools that are gone."""
         self.violations: Counter[str] = Counter()
         """Violations by the name of the invariant."""
         self.internal_errors: Counter[Step] = Counter()

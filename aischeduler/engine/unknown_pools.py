@@ -32,9 +32,9 @@ LATE_SECONDS_MAX: Final = 5.0
 def is_known(cluster: Cluster, record: PodRecord, now: float) -> bool:
     """Return whether it is known that the pod's Pool exists, or does not.
 
-    That it does not exist is known for a moment after the read, after a fresh refresh of the home pool, which has shown
-    every Pool, and while the pod has a claim. Without the latter two, a pod could request reads and refreshes in turn
-    for ever, where each takes longer than the other counts.
+    The scheduler knows that a Pool does not exist for a moment after the read, after a recent refresh of the home pool,
+    which has shown every Pool, and while the pod has a claim. Without the latter two, a pod could request reads and
+    refreshes in turn for ever, if each takes longer than the result of the other is valid.
     """
     name = record.pod.pool
     if not name or name in cluster.pools.pools:

@@ -1,4 +1,4 @@
-"""The data of `unknown_pools` and `freshness`: what waits for reads of objects that a watch has not shown."""
+"""The data of `unknown_pools` and `freshness`: pods and nodes that wait for reads of objects that no watch showed."""
 
 from dataclasses import dataclass, field
 

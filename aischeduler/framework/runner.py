@@ -47,7 +47,7 @@ class Runner:
     def best(self, ask: PlacementRequest, rows: Rows) -> tuple[int, int] | None:
         """Return the best of `rows` for the pod and the number of rows that fit; None where no row fits.
 
-        Results are kept only for a class that comes a second time: they never pay where no two pods are alike.
+        Results are kept only for a class that comes a second time: where all pods differ, no kept result is read again.
         """
         if not self._classes.meets(ask.spec, ask.placement):
             return self._best_once(ask, rows)

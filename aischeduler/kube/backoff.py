@@ -18,7 +18,7 @@ BACKOFF_SECONDS_MAX: Final = 30.0
 BACKOFF_RESET_SECONDS: Final = 120.0
 """After this long without a failure, the next failure counts as the first."""
 RETRY_AFTER_SECONDS_MAX: Final = 60.0
-"""The longest Retry-After that is obeyed."""
+"""The longest Retry-After that the client obeys."""
 JITTER_SECONDS_MAX: Final = 2.0
 """After a pause, tasks continue within as long as the pause lasted, but at most within this time."""
 

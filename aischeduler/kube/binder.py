@@ -42,7 +42,7 @@ from aischeduler.model.events import BindRefused
 from aischeduler.model.pod import Pod
 
 QUEUED_PER_IN_FLIGHT: Final = 4
-"""How many Bindings of a pool may be queued per Binding in flight; a pool with more decides nothing."""
+"""How many Bindings of a pool may be queued per Binding in flight; a pool with more queued Bindings decides nothing."""
 QUEUED_MAX: Final = 128
 STALE_SECONDS: Final = 30.0
 """A Binding that was decided longer ago than this is not sent; the engine decides again."""
@@ -145,7 +145,7 @@ class Binder:
 
     @property
     def throttled(self) -> bool:
-        """Say whether the API server has asked us to wait."""
+        """Say whether the API server has asked the client to wait."""
         return self._throttle.active
 
     @property
@@ -174,12 +174,12 @@ class Binder:
             if id(pending) not in waiting:
                 self._put_in_doubt(pending)
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._recheck(), name="binder review")
+            group.create_task(self._recheck(), name="binder recheck")
             for number in range(BIND_IN_FLIGHT_MAX):
                 group.create_task(self._bind_all(number, on_outcome), name=f"binder {number}")
 
     def settle(self, action: ReadPod, pod: Pod | None, on_outcome: OnOutcome) -> None:
-        """ReadPod the Binding in doubt of a pod that was just read."""
+        """Settle the Binding in doubt of a pod that was just read."""
         pending = self._in_doubt.get(action.pod.uid)
         if pending is None or pending.action.decision != action.decision:
             return
@@ -209,7 +209,7 @@ class Binder:
         try:
             on_outcome(pending.action, outcome, self._timing.clock() - pending.submitted_at)
         except Exception as error:  # noqa: BLE001 - an error costs one outcome, not the binder
-            self._on_internal_error("outcome of a binding", error)
+            self._on_internal_error("outcome of a Binding", error)
             self._put_in_doubt(pending)
         else:
             self._forget(pending)

@@ -29,6 +29,7 @@ from aischeduler.kube.api_types import (
 )
 from aischeduler.kube.decode_constraints import claims_used, read_selector
 from aischeduler.kube.decode_pod_spec import INVALID_LENGTH_MAX, SpecCache
+from aischeduler.kube.errors import decode_problem
 from aischeduler.kube.meta_types import UNREADABLE
 from aischeduler.kube.pod_writes import POD_SCHEDULED
 from aischeduler.model.disruption_budget import DisruptionBudget
@@ -139,7 +140,7 @@ def budget_problem(document: BudgetDocument) -> str:
     except SelectorError as error:
         return str(error)
     except UNREADABLE as error:
-        return f"{SELECTOR}: {error}"
+        return decode_problem(error, SELECTOR)
     return ""
 
 
@@ -193,7 +194,7 @@ def _amounts(path: str, raw: bytes) -> tuple[dict[str, int], str]:
     try:
         quantities = (msgspec.json.decode(raw, type=Quantities | None) if raw else None) or {}
     except UNREADABLE as error:
-        return {}, f"{path}: {error}"
+        return {}, decode_problem(error, path)
     amounts: dict[str, int] = {}
     problems: list[str] = []
     for name, text in quantities.items():

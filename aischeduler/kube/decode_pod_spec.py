@@ -31,6 +31,7 @@ from aischeduler.kube.api_types import (
     TolerationPart,
 )
 from aischeduler.kube.decode_constraints import pod_term, unsupported_constraints
+from aischeduler.kube.errors import decode_problem
 from aischeduler.kube.meta_types import ABSENT, UNREADABLE, OwnerReference
 from aischeduler.model.pod import HostPort, PodSpec, Toleration
 from aischeduler.model.quantity import QuantityError, shorten
@@ -182,7 +183,7 @@ class _Reader:
         try:
             return msgspec.json.decode(raw, type=kind | None)
         except UNREADABLE as error:
-            self._record(f"{path}: {error}")
+            self._record(decode_problem(error, path))
             return None
 
     def _amounts(self, path: str, quantities: Quantities) -> dict[str, int]:

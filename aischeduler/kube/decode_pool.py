@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final, TypeVar
 
+from aischeduler.config.spelling import shown
 from aischeduler.kube.api_types import PoolDocument
 from aischeduler.kube.decode_pod_spec import INVALID_LENGTH_MAX
 from aischeduler.kube.meta_types import Metadata
@@ -92,7 +93,7 @@ def _limit(path: str, value: Any) -> ResourceList:
         if isinstance(quantity, float):
             raise _FieldError(f'{path}.{name}: a fraction must be in quotes: "{quantity}"')
         if isinstance(quantity, bool) or not isinstance(quantity, int | str):
-            raise _FieldError(f"{path}.{name}: {_shown(quantity)} is not a quantity")
+            raise _FieldError(f"{path}.{name}: must be a quantity such as 8, 500m or 64Gi, not {shown(quantity)}")
         amounts |= parse_resource_list(path, {name: str(quantity)})
     return amounts
 
@@ -133,19 +134,19 @@ def _choice(path: str, value: Any, choices: type[Choice]) -> Choice | None:
 
 def _switch(path: str, value: Any) -> bool:
     if value is not None and not isinstance(value, bool):
-        raise _FieldError(f"{path}: {_shown(value)} is not true or false")
+        raise _FieldError(f"{path}: must be true or false, not {shown(value)}")
     return bool(value)
 
 
 def _text(path: str, value: Any) -> str:
     if value is not None and not isinstance(value, str):
-        raise _FieldError(f"{path}: {_shown(value)} is not a text")
+        raise _FieldError(f"{path}: must be a string, not {shown(value)}")
     return value or ""
 
 
 def _list(path: str, value: Any, items_max: int) -> list[Any]:
     if value is not None and not isinstance(value, list):
-        raise _FieldError(f"{path}: {_shown(value)} is not a list")
+        raise _FieldError(f"{path}: must be a list, not {shown(value)}")
     if value is not None and len(value) > items_max:
         raise _FieldError(f"{path}: has {len(value)} items, which is more than {items_max}")
     return value or []
@@ -153,22 +154,7 @@ def _list(path: str, value: Any, items_max: int) -> list[Any]:
 
 def _object(path: str, value: Any, properties_max: int | None = None) -> dict[str, Any]:
     if value is not None and not isinstance(value, dict):
-        raise _FieldError(f"{path}: {_shown(value)} is not an object")
+        raise _FieldError(f"{path}: must be a mapping, not {shown(value)}")
     if value is not None and properties_max is not None and len(value) > properties_max:
         raise _FieldError(f"{path}: has {len(value)} names, which is more than {properties_max}")
     return value or {}
-
-
-def _shown(value: Any) -> str:
-    """Return a value for a message, with a type name in place of an object or a list."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "true" if value else "false"
-        case dict():
-            return "an object"
-        case list():
-            return "a list"
-        case _:
-            return shorten(str(value))

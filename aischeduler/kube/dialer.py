@@ -2,7 +2,7 @@
 
 Invariants:
 - An address that does not answer delays the next one by HAPPY_EYEBALLS_DELAY_SECONDS, not by the whole timeout.
-- A dead peer is detected within about PEER_TIMEOUT_SECONDS, whether we wait for data or send it.
+- A dead peer is detected within about PEER_TIMEOUT_SECONDS, while the client waits for data and while it sends data.
 - `proxy-url` of a kubeconfig wins and has no exceptions; NO_PROXY applies to proxies of the environment.
 - Only http:// proxies are supported, by CONNECT. Any other proxy is rejected with a sentence that names the field, but
   neither user nor password.
@@ -104,7 +104,7 @@ async def _tunnel(sock: socket.socket, proxy: Proxy, host: str, port: int) -> No
     loop, target = asyncio.get_running_loop(), f"{f'[{host}]' if ':' in host else host}:{port}"
     await loop.sock_sendall(sock, proxy.request(target))
     head = b""
-    while b"\r\n\r\n" not in head:  # the server sends nothing before our first bytes
+    while b"\r\n\r\n" not in head:  # the server sends nothing before the client's first bytes
         piece = await loop.sock_recv(sock, PROXY_ANSWER_BYTES_MAX)
         head += piece
         if not piece or len(head) > PROXY_ANSWER_BYTES_MAX:

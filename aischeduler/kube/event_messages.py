@@ -26,7 +26,7 @@ EVENT_NAMESPACE: Final = "default"
 """The namespace of Events about objects without a namespace."""
 
 _ABOUT_NODES: Final = ("0/", "no nodes available")
-"""How kube-scheduler's messages about nodes begin. They speak of all nodes of the cluster, ours of the pool's nodes."""
+"""How kube-scheduler's messages about nodes begin. There they count all nodes of the cluster, here the pool's nodes."""
 _API_VERSIONS: Final = {"Pool": f"{GROUP}/{VERSION}", "PodDisruptionBudget": "policy/v1"}
 
 

@@ -91,7 +91,7 @@ class Evictor:
         try:
             on_outcome(action, outcome, self._timing.clock() - since)
         except Exception as error:  # noqa: BLE001 - an error costs one outcome, not the evictor
-            self._on_internal_error("end of an eviction", error)
+            self._on_internal_error("outcome of an eviction", error)
 
     async def _evict(self, action: Evict) -> EvictionOutcome:
         """Return the outcome of an eviction."""

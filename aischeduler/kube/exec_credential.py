@@ -26,7 +26,7 @@ import msgspec
 from msgspec import Struct
 
 from aischeduler.kube.credentials import Credential, bearer
-from aischeduler.kube.errors import AccessError, one_line
+from aischeduler.kube.errors import AccessError, decode_problem, one_line
 
 PLUGIN_TIMEOUT_SECONDS: Final = 30.0
 """The timeout of a plugin; without a valid credential all requests wait for it."""
@@ -40,7 +40,7 @@ RERUN_SECONDS: Final = 10.0
 KILL_WAIT_SECONDS: Final = 1.0
 """How long a killed plugin may take to exit."""
 OUTPUT_BYTES_MAX: Final = 1024 * 1024
-"""Far above a token (kilobytes) and a certificate chain (tens of kilobytes)."""
+"""The longest output of a plugin: far above a token (kilobytes) and a certificate chain (tens of kilobytes)."""
 STDERR_BYTES_MAX: Final = 4096
 """How much of the end of stderr is kept."""
 GROUP: Final = "client.authentication.k8s.io"
@@ -52,7 +52,7 @@ _NEVER: Final = float("-inf")
 class ExecPlugin:
     """A plugin to run; `where` names file and user, `exec_info` is the value of KUBERNETES_EXEC_INFO.
 
-    With `shows_stderr` its stderr is ours; if `interactive`, its stdin is our terminal too.
+    With `shows_stderr` the plugin inherits stderr; if `interactive`, it inherits the terminal as stdin too.
     """
 
     where: str
@@ -215,7 +215,7 @@ async def _run_plugin(plugin: ExecPlugin) -> bytes:
 
 async def _start(plugin: ExecPlugin) -> tuple[asyncio.SubprocessTransport, _PluginProtocol]:
     environment = os.environ | dict(plugin.environment) | {"KUBERNETES_EXEC_INFO": plugin.exec_info}
-    program = shutil.which(plugin.command) or plugin.command  # found in our PATH, not in the plugin's
+    program = shutil.which(plugin.command) or plugin.command  # found in the PATH of this process, not in the plugin's
     try:
         return await asyncio.get_running_loop().subprocess_exec(
             _PluginProtocol,
@@ -250,7 +250,7 @@ def _parse(plugin: ExecPlugin, printed: bytes) -> tuple[Credential, float]:
     try:
         document = msgspec.json.decode(printed, type=_ExecCredential)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise AccessError(f"{plugin.name} printed no ExecCredential: {one_line(str(error))}") from error
+        raise AccessError(f"{plugin.name} printed no ExecCredential: {decode_problem(error)}") from error
     if document.kind != "ExecCredential" or document.api_version != plugin.version:
         kind = one_line(f"{document.api_version or 'nothing'} {document.kind}")
         raise AccessError(f"{plugin.name} printed {kind} instead of {plugin.version} ExecCredential")

@@ -37,6 +37,7 @@ from aischeduler.model.actions import (
     LogLoanChange,
     LogPoolEdit,
     Nominate,
+    ObjectRef,
     ReadPod,
     ReadPool,
     Refresh,
@@ -164,9 +165,10 @@ class Executor:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._workers.binder.run(self._bound), name="binder")
             group.create_task(self._workers.evictor.run(self._evicted), name="evictor")
-            group.create_task(self._workers.reporter.run(self._decisions_sent, self._on_internal_error), name="reports")
+            reporting = self._workers.reporter.run(self._decisions_sent, self._on_internal_error)
+            group.create_task(reporting, name="reporter")
             for number in range(SETTLERS):
-                group.create_task(self._settle_all(), name=f"settler {number}")
+                group.create_task(self._settle_all(), name=f"pod reader {number}")
 
     async def _decisions_sent(self) -> None:
         """Return once neither a Binding nor an eviction is queued."""
@@ -208,7 +210,7 @@ class Executor:
                 if not self._workers.binder.is_in_progress(action.pod.uid):
                     await self._settle(action)
             except Exception as error:  # noqa: BLE001 - an error costs one read; the engine asks again
-                self._on_internal_error("settler", error)
+                self._on_internal_error("pod reader", error)
 
     async def _settle(self, action: ReadPod) -> None:
         """Read a pod and settle its Binding or eviction; if the read fails, the engine asks again later."""
@@ -311,16 +313,7 @@ class Executor:
         )
 
     def _log_warning(self, action: Warn) -> None:
-        about = action.about
-        self._log.warning(
-            "warned",
-            kind=about.kind,
-            name=about.name,
-            namespace=about.namespace,
-            uid=about.uid,
-            reason=action.reason,
-            message=action.message,
-        )
+        self._log.warning("warned", **object_fields(action.about), reason=action.reason, message=action.message)
 
     def _log_pool(self, action: ReportPool) -> None:
         """Log the changed conditions of a Pool; its numbers change all the time."""
@@ -361,6 +354,11 @@ def _eviction_fields(action: Evict) -> dict[str, str]:
         "cause": str(action.cause),
         **benefit,
     }
+
+
+def object_fields(about: ObjectRef) -> dict[str, str]:
+    """Return the log fields that identify an object."""
+    return {"kind": about.kind, "name": about.name, "namespace": about.namespace, "uid": about.uid}
 
 
 def _pod_fields(pod: Pod) -> dict[str, str]:

@@ -19,7 +19,7 @@ import yaml
 from msgspec import Struct
 
 from aischeduler.config.spelling import nearest
-from aischeduler.kube.errors import AccessError, one_line
+from aischeduler.kube.errors import AccessError, decode_problem
 
 FILE_BYTES_MAX: Final = 4 * 1024 * 1024
 """Far above any real kubeconfig, which has some kilobytes per cluster; a larger file would take long to parse."""
@@ -196,7 +196,7 @@ def _document(file: Path) -> _Document:
     try:
         document = msgspec.yaml.decode(text, type=_Document | None) or _Document()
     except (msgspec.MsgspecError, yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
-        raise AccessError(f"{file}: is not a kubeconfig: {one_line(str(error))}") from error
+        raise AccessError(f"{file}: is not a kubeconfig: {decode_problem(error)}") from error
     if document.kind not in (None, "", "Config"):
         raise AccessError(f"{file}: is not a kubeconfig: its kind is {document.kind}")
     return document
@@ -213,7 +213,7 @@ def _entry(parts: Sequence[_KubeconfigFile], kind: Kind, name: str, fields: type
             try:
                 return Entry(part.file, where, msgspec.convert({} if found[0] is None else found[0], fields))
             except (msgspec.ValidationError, RecursionError) as error:
-                raise AccessError(f"{where}: {one_line(str(error))}") from error
+                raise AccessError(f"{where}: {decode_problem(error)}") from error
     near = nearest(name, (one.name for part in parts for one in _LISTS[kind](part.document)))
     files = os.pathsep.join(str(part.file) for part in parts)
     raise AccessError(f"{files}: there is no {kind} {name!r}" + (f"; did you mean {near}?" if near else ""))

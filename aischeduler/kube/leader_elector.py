@@ -3,8 +3,8 @@
 Invariants:
 - A term is valid for `renew_deadline_seconds` from before the last successful acquire or renew request was sent, on a
   monotonic clock. After that no write is sent until the Lease is renewed.
-- A renewal patches the known version of the Lease, so it succeeds only if nobody else led in between. It is retried
-  until `lease_duration_seconds` are over, when others may take the Lease.
+- A renewal patches the known version of the Lease, so it succeeds only if no other candidate led in between. It is
+  retried until `lease_duration_seconds` are over, when others may take the Lease.
 - A write and the check of that clock are one step of the event loop: nothing runs between them.
 - A leader that lost the Lease ends: its requests in flight may conflict with the next leader's.
 - The Lease has its own connections: queued Bindings must not delay it.
@@ -22,7 +22,7 @@ from structlog.typing import FilteringBoundLogger
 from aischeduler.kube.backoff import Timing
 from aischeduler.kube.client import refusal
 from aischeduler.kube.connection_pool import ConnectionPool
-from aischeduler.kube.errors import ApiError, MalformedAnswerError, RefusedError
+from aischeduler.kube.errors import ApiError, MalformedAnswerError, RefusedError, decode_problem
 from aischeduler.kube.http_connection import Answer
 from aischeduler.kube.lease_lock import (
     Lease,
@@ -46,11 +46,11 @@ NOT_FOUND: Final = 404
 
 @dataclass(frozen=True, slots=True)
 class LeaderElectionConfig:
-    """The Lease, our identity, and the times as client-go names them.
+    """The Lease, the identity of the candidate, and the times as client-go names them.
 
-    Other candidates wait `lease_duration_seconds` after our last renewal, and so long we try to renew; we write for
-    `renew_deadline_seconds` after it; `retry_period_seconds` is the time between two tries. Each is larger than the
-    next.
+    Other candidates may take the Lease `lease_duration_seconds` after the leader's last renewal; until then the leader
+    tries to renew it. The leader writes for `renew_deadline_seconds` after the last renewal. `retry_period_seconds` is
+    the time between two tries. Each of these times is longer than the next one.
     """
 
     namespace: str
@@ -62,7 +62,7 @@ class LeaderElectionConfig:
 
 
 class LostLeaseError(Exception):
-    """We were the leader and lost the Lease."""
+    """The leader lost the Lease."""
 
 
 class LeaderElector:
@@ -97,17 +97,17 @@ class LeaderElector:
 
     @property
     def epoch(self) -> int:
-        """The number of our term; as a follower, the number of the last term seen."""
+        """The number of the leader's own term; for a standby, the number of the last term that it saw."""
         return self._observed.lease.transitions if self._observed.lease is not None else 0
 
     @property
     def may_write(self) -> bool:
-        """Say whether we may send a write now."""
+        """Say whether this candidate may send a write now."""
         return self.leading.is_set() and self._unrenewed_seconds < self.config.renew_deadline_seconds
 
     @property
     def holds_lease(self) -> bool:
-        """Say whether we led last and nobody else may have taken the Lease yet."""
+        """Say whether this candidate led last and no other candidate may have taken the Lease yet."""
         return self.leading.is_set() and self._unrenewed_seconds < self.config.lease_duration_seconds
 
     @property
@@ -115,7 +115,7 @@ class LeaderElector:
         return self._timing.clock() - self._renewed_at
 
     async def acquire(self) -> None:
-        """Return once we lead."""
+        """Return once this candidate leads."""
         while not await self._try_acquire():
             remaining = self._observed.expires_at(self.config.lease_duration_seconds) - self._timing.clock()
             soon = self._retry_seconds()
@@ -141,9 +141,9 @@ class LeaderElector:
                     self._log.warning("the lease could not be renewed", lease=self._lease_name, reason=str(error))
 
     async def release(self, pods_seen: str) -> None:
-        """Release the Lease if it is ours, so that another candidate can lead at once; no write may be in flight.
+        """Release the Lease if this candidate holds it: another one can lead at once, and no write may be in flight.
 
-        Called after `acquire` and `renew` have ended: a request of theirs may have made the Lease ours without an
+        Called after `acquire` and `renew` have ended: one of their requests may have acquired the Lease without an
         answer.
         """
         if not self.holds_lease and not self._acquiring:
@@ -166,13 +166,13 @@ class LeaderElector:
         await self._connections.close()
 
     async def _try_acquire(self) -> bool:
-        """Read the Lease and acquire it if it is free; return whether it is ours now."""
+        """Read the Lease and acquire it if it is free; return whether this candidate holds it now."""
         try:
             lease = await self._read()
             if lease is not None:
                 self._observed.observe(lease, self._timing.clock())
-                ours = lease.holder == self.config.identity  # the answer to an earlier try was lost
-                if not ours and self._timing.clock() < self._observed.expires_at(self.config.lease_duration_seconds):
+                own = lease.holder == self.config.identity  # the answer to an earlier try was lost
+                if not own and self._timing.clock() < self._observed.expires_at(self.config.lease_duration_seconds):
                     if self._is_new(lease.holder):
                         self._log.info("standing by", lease=self._lease_name, leader=lease.holder)
                     return False
@@ -204,7 +204,7 @@ class LeaderElector:
 
     async def _try_renew(self) -> None:
         lease, config, sent_at = self._observed.lease, self.config, self._timing.clock()
-        assert lease is not None, "renews what was never taken"
+        assert lease is not None, "only a candidate that acquired the Lease renews it"
         try:
             answer = await self._patch(renew_patch(lease, config.identity, config.lease_duration_seconds, self._wall()))
         except RefusedError as error:
@@ -271,4 +271,4 @@ def _decoded(body: bytes) -> Lease:
     try:
         return read_lease(body)
     except UNREADABLE as error:
-        raise MalformedAnswerError(f"the lease cannot be read: {error}") from error
+        raise MalformedAnswerError(f"the lease cannot be read: {decode_problem(error)}") from error

@@ -1,7 +1,7 @@
 """A Lease as a lock: its fields, the patches of a holder, and when another holder's Lease expires.
 
 Invariants:
-- No clock of another machine counts: a Lease expires a duration after we last saw it change.
+- No clock of another machine counts: a Lease expires its duration after this candidate last saw it change.
 - A patch names the resource version that was read; of two candidates the API server refuses one.
 - `transitions` increases whenever the holder changes, and never decreases: it numbers the terms.
 
@@ -22,7 +22,7 @@ PODS_SEEN_KEY: Final = MARK_PREFIX + "pods-seen"
 RELEASED_SECONDS: Final = 1
 """The duration in a released Lease; the API does not allow zero."""
 LEASE_SECONDS_MAX: Final = 3600
-"""A longer duration in a Lease is not believed."""
+"""The longest duration of a Lease; a longer one counts as this."""
 
 Json = dict[str, object]
 
@@ -68,7 +68,7 @@ class Lease(Struct):
 
 @dataclass(slots=True)
 class ObservedLease:
-    """The Lease as last seen, and since when it is unchanged on our clock."""
+    """The Lease as last seen, and since when it is unchanged on the candidate's clock."""
 
     lease: Lease | None = None
     since: float = 0.0
@@ -93,7 +93,7 @@ def read_lease(body: bytes) -> Lease:
 
 
 def new_lease(name: str, namespace: str, holder: str, seconds: int, wall: float) -> bytes:
-    """Return a new Lease held by us; `wall` is unix time, for people only."""
+    """Return a new Lease that `holder` holds; `wall` is unix time, for people only."""
     spec = {**_holder_fields(holder, seconds, wall), "acquireTime": _time(wall), "leaseTransitions": 0}
     metadata = {"name": name, "namespace": namespace}
     document = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
@@ -101,18 +101,18 @@ def new_lease(name: str, namespace: str, holder: str, seconds: int, wall: float)
 
 
 def acquire_patch(lease: Lease, holder: str, seconds: int, wall: float) -> bytes:
-    """Return the patch that acquires a Lease from another holder or from nobody, and begins a term."""
+    """Return the patch that acquires a Lease, whether or not it has another holder, and begins a term."""
     term = {"acquireTime": _time(wall), "leaseTransitions": lease.transitions + 1}
     return _patch(lease, {**_holder_fields(holder, seconds, wall), **term}, {PODS_SEEN_KEY: None})
 
 
 def renew_patch(lease: Lease, holder: str, seconds: int, wall: float) -> bytes:
-    """Return the patch that renews our Lease."""
+    """Return the patch that renews the Lease of its holder."""
     return _patch(lease, _holder_fields(holder, seconds, wall))
 
 
 def release_patch(lease: Lease, pods_seen: str, wall: float) -> bytes:
-    """Return the patch that releases our Lease and names the version of pods that contains all our Bindings."""
+    """Return the patch that releases the Lease; `pods_seen` is the version of pods with all Bindings of its holder."""
     return _patch(lease, _holder_fields("", RELEASED_SECONDS, wall), {PODS_SEEN_KEY: pods_seen or None})
 
 

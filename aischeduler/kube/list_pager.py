@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from aischeduler.kube.client import LIST_SECONDS, Client
-from aischeduler.kube.errors import MalformedAnswerError
+from aischeduler.kube.errors import MalformedAnswerError, decode_problem
 from aischeduler.kube.meta_types import UNREADABLE, ListMetadata, Page
 from aischeduler.kube.watched_resources import WatchedResource
 
@@ -54,7 +54,9 @@ async def pages(
             try:
                 page = decode(answer.body)
             except UNREADABLE as error:
-                raise MalformedAnswerError(f"GET {resource.path}: the list cannot be read: {error}") from error
+                raise MalformedAnswerError(
+                    f"GET {resource.path}: the list cannot be read: {decode_problem(error)}"
+                ) from error
             yield page
     finally:
         while fetch is not None:

@@ -12,7 +12,7 @@ from aischeduler.kube.api_types import PodDocument
 from aischeduler.kube.client import Client
 from aischeduler.kube.decode import read_pod
 from aischeduler.kube.decode_pod_spec import SpecCache
-from aischeduler.kube.errors import MalformedAnswerError, RefusedError
+from aischeduler.kube.errors import MalformedAnswerError, RefusedError, decode_problem
 from aischeduler.kube.meta_types import UNREADABLE, Metadata, Page
 from aischeduler.kube.pod_writes import pod_path
 from aischeduler.kube.reflector import Reflector
@@ -57,7 +57,9 @@ class PodReader:
         try:
             return _PAGE.decode(body).metadata.resource_version
         except UNREADABLE as error:
-            raise MalformedAnswerError(f"GET {resource.path}: the list cannot be read: {error}") from error
+            raise MalformedAnswerError(
+                f"GET {resource.path}: the list cannot be read: {decode_problem(error)}"
+            ) from error
 
     async def read(self, pod: Pod) -> Pod | None:
         """Return the pod of this name now; None if there is none. Raises ApiError."""
@@ -73,6 +75,6 @@ class PodReader:
         try:
             document = _DOCUMENT.decode(body)
         except UNREADABLE as error:
-            raise MalformedAnswerError(f"GET {path}: the pod cannot be read: {error}") from error
+            raise MalformedAnswerError(f"GET {path}: the pod cannot be read: {decode_problem(error)}") from error
         self._pods.observe(body)
         return read_pod(document, self._specs)

@@ -91,7 +91,7 @@ class _Binding(Struct):
 
 
 def binding(action: Bind, epoch: int | None = None) -> tuple[bytes, bytes]:
-    """Return path and body of a Binding with our annotations; `epoch` is the leader's term."""
+    """Return path and body of a Binding with the scheduler's annotations; `epoch` is the leader's term."""
     pod = action.pod
     annotations = {MARK_POOL: action.pool, MARK_HOME_POOL: action.home_pool, MARK_DECISION: action.decision}
     if action.borrowed:

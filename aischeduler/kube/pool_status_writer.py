@@ -3,7 +3,7 @@
 Invariants:
 - A status is written only if it differs from the stored one, and only at the resource version that was read.
 - The answer to a write is the stored status; a newer watch event with another status means another client wrote it.
-- While nobody else writes, reports of unchanged Pools cost no request.
+- While no other client writes, reports of unchanged Pools cost no request.
 - A status that another scheduler holds is not written and costs no request; the log says so once.
 
 Source: resource versions, which every write increases; Leases, which belong to their holder until they expire.
@@ -20,7 +20,7 @@ from structlog.typing import FilteringBoundLogger
 from aischeduler.kube import pod_writes, pool_writes
 from aischeduler.kube.api_types import PoolDocument
 from aischeduler.kube.client import Client
-from aischeduler.kube.errors import MalformedAnswerError, RefusedError
+from aischeduler.kube.errors import MalformedAnswerError, RefusedError, decode_problem
 from aischeduler.kube.known_objects import version_number
 from aischeduler.kube.meta_types import UNREADABLE
 from aischeduler.kube.pool_writes import StatusWriter, status_holder
@@ -38,11 +38,11 @@ class _Stored:
     version: str
     status: Any
 
-    def overwrites(self, ours: "_Stored") -> bool:
-        """Say whether this status is newer than ours and differs from it."""
-        mine, other = version_number(ours.version), version_number(self.version)
-        older = mine is not None and other is not None and other <= mine
-        return not older and self.status != ours.status
+    def overwrites(self, other: "_Stored") -> bool:
+        """Say whether this status is newer than the other one and differs from it."""
+        own_version, other_version = version_number(self.version), version_number(other.version)
+        older = own_version is not None and other_version is not None and own_version <= other_version
+        return not older and self.status != other.status
 
 
 class PoolStatusWriter:
@@ -77,10 +77,15 @@ class PoolStatusWriter:
 
     def overwritten(self, name: str) -> ReportPool | None:
         """Return the report whose status another client overwrote; None if it is intact or was never written."""
-        seen, ours = self._observed.get(name), self._written.get(name)
-        if seen is None or ours is None or not seen.overwrites(ours[1]) or self._held_by_another(name, seen.status):
+        seen, written = self._observed.get(name), self._written.get(name)
+        if (
+            seen is None
+            or written is None
+            or not seen.overwrites(written[1])
+            or self._held_by_another(name, seen.status)
+        ):
             return None
-        return ours[0]
+        return written[0]
 
     async def write(self, report: ReportPool, wanted: IsNewest) -> None:
         """Write the status unless it is unchanged, another scheduler holds it, or `wanted` rejects the report.
@@ -133,4 +138,4 @@ def _decoded(path: str, body: bytes) -> dict[str, Any]:
     try:
         return msgspec.json.decode(body, type=dict[str, Any])
     except UNREADABLE as error:
-        raise MalformedAnswerError(f"{path}: {error}") from error
+        raise MalformedAnswerError(f"{path}: {decode_problem(error)}") from error

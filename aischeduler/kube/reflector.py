@@ -27,6 +27,7 @@ from aischeduler.kube.errors import (
     RefusedError,
     ResourceNotServedError,
     UnreachableError,
+    decode_problem,
 )
 from aischeduler.kube.known_objects import KnownObjects, VersionWaiters, object_key, version_number
 from aischeduler.kube.list_pager import pages, read_raw
@@ -333,7 +334,8 @@ class Reflector(Generic[D]):
             event = msgspec.json.decode(line, type=RawWatchEvent)
         except UNREADABLE as error:
             self.counts.unreadable_lines += 1
-            raise MalformedAnswerError(f"GET {self.resource.path}: a line cannot be read: {error}") from error
+            problem = decode_problem(error)
+            raise MalformedAnswerError(f"GET {self.resource.path}: a line cannot be read: {problem}") from error
         if event.type == "ERROR":
             status = read_status(bytes(event.object))
             raise RefusedError(status.code, status.reason, status.message)
@@ -355,7 +357,7 @@ class Reflector(Generic[D]):
         try:
             document = self.resource.object_decoder.decode(raw)
         except UNREADABLE as error:
-            self._skip_object(read_metadata(raw), str(error))
+            self._skip_object(read_metadata(raw), decode_problem(error))
         else:
             self._observe_document(document)
 

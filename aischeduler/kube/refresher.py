@@ -2,8 +2,8 @@
 
 Invariants:
 - `Refreshed` is emitted after all events of the refresh, so the engine has processed them before it.
-- The watch of pods has reached the version of our own patch of a pod; other resources are listed, or their watch has
-  reached that version too.
+- The watch of pods has reached the version of the patch that the refresher sent; other resources are listed, or their
+  watch has reached that version too.
 - Every request gets an answer. A failure is emitted, and the next try follows after a backoff.
 """
 
@@ -25,6 +25,7 @@ from aischeduler.kube.errors import (
     OnInternalError,
     RefusedError,
     WatchLagError,
+    decode_problem,
     raise_internal_error,
 )
 from aischeduler.kube.meta_types import UNREADABLE, PartialObjectMetadata
@@ -111,7 +112,7 @@ class Refresher:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._refresh_all(times), name="refresher")
             for number in range(READERS):
-                group.create_task(self._read_pools(), name=f"pool reader {number}")
+                group.create_task(self._read_pools(), name=f"Pool reader {number}")
 
     async def _refresh_all(self, times: Times) -> None:
         backoff = ExponentialBackoff(self._timing, INITIAL_RETRY_SECONDS, RETRY_SECONDS_MAX)
@@ -165,7 +166,9 @@ class Refresher:
             try:
                 return msgspec.json.decode(answer, type=PartialObjectMetadata).metadata.resource_version
             except UNREADABLE as error:
-                raise MalformedAnswerError(f"PATCH {path.decode()}: the answer is not a pod: {error}") from error
+                raise MalformedAnswerError(
+                    f"PATCH {path.decode()}: the answer is not a pod: {decode_problem(error)}"
+                ) from error
         return ""
 
     def _probe_time(self, pod: Pod, wall: Callable[[], float]) -> int:

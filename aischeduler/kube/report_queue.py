@@ -124,7 +124,7 @@ class ReportQueue(ABC):
         """
         if not self.late_due(late_in_flight) or self._ready.locked():
             return None
-        await self._ready.acquire()  # never waits, because nobody else acquires it
+        await self._ready.acquire()  # never waits, because no other task acquires it
         return self._pop(self._droppable)
 
     def late_due(self, late_in_flight: int) -> int:

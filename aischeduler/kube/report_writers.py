@@ -62,7 +62,7 @@ class ReportWriters:
             try:
                 await self._write_next(wait_for_binds, group)
             except Exception as error:  # noqa: BLE001 - an error costs one report, not those that follow
-                on_internal_error("reports", error)
+                on_internal_error("reporter", error)
 
     async def _write_next(self, wait_for_binds: Callable[[], Awaitable[None]], group: asyncio.TaskGroup) -> None:
         await self.rate.wait()

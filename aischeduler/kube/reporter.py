@@ -247,7 +247,7 @@ class Reporter:
             for name, writers in (("events", self._event_writers), ("statuses", self._status_writers)):
                 group.create_task(writers.run(wait_for_binds, on_internal_error), name=name)
             for delayed in (self._refused, self._overwritten):
-                group.create_task(self._retry_delayed(delayed), name="reports again")
+                group.create_task(self._retry_delayed(delayed), name="delayed reports")
 
     def _enqueue_event(self, message: EventMessage) -> None:
         key = report_key(message)
@@ -286,7 +286,7 @@ class Reporter:
         try:
             await self._send_until_done(report)
         except Exception as error:  # noqa: BLE001 - an error costs one report, not those that follow
-            self._on_internal_error("reports", error)
+            self._on_internal_error("reporter", error)
             self._drop(report)
         self._queue(report).finish()
 

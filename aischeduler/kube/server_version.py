@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct, field
 
 from aischeduler.kube.client import Client
-from aischeduler.kube.errors import MalformedAnswerError, RefusedError
+from aischeduler.kube.errors import MalformedAnswerError, RefusedError, decode_problem
 from aischeduler.kube.meta_types import UNREADABLE
 
 OLDEST_VERSION: Final = (1, 31)
@@ -49,7 +49,7 @@ async def read_version(client: Client) -> tuple[int, int]:
     try:
         found = msgspec.json.decode(body, type=_Version)
     except UNREADABLE as error:
-        raise MalformedAnswerError(f"GET /version: {error}") from error
+        raise MalformedAnswerError(f"GET /version: {decode_problem(error)}") from error
     major, minor = _NUMBER.match(found.major), _NUMBER.match(found.minor)
     if major is None or minor is None:
         raise MalformedAnswerError("GET /version: the answer names no release")

@@ -177,18 +177,18 @@ class PoolObserver(Protocol):
         """Observe that a Pool was deleted."""
 
 
-def pools(witness: PoolObserver | None = None) -> WatchedResource[PoolDocument]:
+def pools(observer: PoolObserver | None = None) -> WatchedResource[PoolDocument]:
     """All Pools; none before the resource is defined. `observer` is called before the engine."""
 
     def seen(document: PoolDocument) -> Event:
         pool = read_pool(document)
-        if witness is not None:
-            witness.pool_seen(document)
+        if observer is not None:
+            observer.pool_seen(document)
         return PoolSeen(pool)
 
     def gone(_namespace: str, name: str, _uid: str) -> Event:
-        if witness is not None:
-            witness.pool_gone(name)
+        if observer is not None:
+            observer.pool_gone(name)
         return PoolGone(name)
 
     return WatchedResource(

@@ -17,7 +17,7 @@ from aischeduler.model.selectors import LabelSelector
 
 
 class Bind(msgspec.Struct, frozen=True):
-    """Bind the pod to the node by a Binding with the pod's uid and our annotations.
+    """Bind the pod to the node by a Binding with the pod's uid and the scheduler's annotations.
 
     `pool` is the pool of the node, `home_pool` the pod's own pool: where they differ, the pod is on loan. The pod
     counts on the node from now on. `waited_seconds` is the time since the pod was first seen, over `attempts`.
@@ -106,8 +106,8 @@ class Nominate:
 class ReadPod:
     """Read this pod: its Binding was sent long ago, and the watch has not shown the pod on its node.
 
-    With `evicted` its eviction was requested long ago, and nothing was heard of it. If the pod does not terminate, the
-    answer is `EvictRefused`.
+    With `evicted` its eviction was requested long ago, and the watch has not shown its effect. If the pod is not
+    terminating, the answer is `EvictRefused`.
     """
 
     pod: Pod

@@ -158,7 +158,7 @@ class EvictRefusal(StrEnum):
     UNAVAILABLE = "Unavailable"
     """Every try of the request failed."""
     LOST = "Lost"
-    """Nothing was heard of the eviction, and a read long after shows that the pod does not terminate."""
+    """The eviction had no outcome, and a later read shows that the pod is not terminating."""
 
 
 @dataclass(frozen=True, slots=True)

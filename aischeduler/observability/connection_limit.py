@@ -1,4 +1,4 @@
-"""A limit on the connections to the HTTP port, so that no flood of clients and no slow client costs the daemon much.
+"""A limit on the connections to the HTTP port, so that neither many clients nor slow clients cost the daemon much.
 
 Invariants:
 - Connections are accepted one by one with a pause after each; the others wait in the listener's backlog.
@@ -15,7 +15,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 OPEN_MAX: Final = 64
-"""Connections that are open at once: kubelet, Prometheus and people need a handful."""
+"""Connections that are open at once: the kubelet, Prometheus and people need only a few."""
 PAUSE_SECONDS: Final = 0.02
 """The pause after each connection: fifty are accepted in a second, at some 0.3 ms each."""
 
@@ -31,7 +31,7 @@ async def accept_connections(
             connection, _ = await loop.sock_accept(listener)
             await loop.connect_accepted_socket(server, connection)
         except OSError:
-            pass  # the client has closed already, or no file descriptor is left: the next try follows the pause
+            pass  # the client has closed already, or no file descriptor is left; the next try follows the pause
         _close_longest_open(server)
         await sleep(PAUSE_SECONDS)
 

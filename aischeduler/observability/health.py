@@ -1,7 +1,7 @@
 """Liveness: whether every loop of the daemon makes progress, as one plain line.
 
 Invariants:
-- A state that a restart cannot mend is not reported: an API server that does not answer, a full queue of Bindings.
+- A state that a restart cannot repair is not reported: an API server that does not answer, a full queue of Bindings.
 - A line names no object of the cluster; the log does.
 """
 
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Final
 
 STUCK_SECONDS: Final = 60.0
-"""A loop is stuck that has had something to decide for so long and decided nothing."""
+"""A loop is stuck if it has had something to decide for so long and decided nothing."""
 FAILURES_MAX: Final = 5
-"""A loop that failed so often in a row keeps failing."""
+"""This many failures in a row are reported."""
 HEALTHY_SECONDS: Final = 120.0
-"""A row of failures ends when so much time passes without one."""
+"""After so much time without a failure, the next failure counts as the first."""
 HOLD_SECONDS: Final = 1.0
-"""After a longer wait for room, the time of all pools with something to decide starts anew."""
+"""After a longer wait for room, the time of all pools with something to decide starts again."""
 
 Problem = Callable[[], str]
 """Returns what is wrong as one plain line, or nothing."""

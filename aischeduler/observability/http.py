@@ -2,7 +2,7 @@
 
 Invariants:
 - Everything is read-only, and health answers name no object of the cluster.
-- However many clients ask, and however slowly they read: pages cost a bounded share of the daemon's time and memory.
+- Pages cost a bounded share of the daemon's time and memory, however many clients there are and however slow they are.
 """
 
 import asyncio

@@ -51,7 +51,7 @@ class InstrumentedScheduler:
         return pools
 
     def next_wakeup(self) -> float | None:
-        """Return the time at which something changes by itself."""
+        """Return the earliest time at which a pool becomes ready by time alone; None if none does."""
         return self._engine.next_wakeup()
 
     def pools(self) -> tuple[str, ...]:

@@ -2,8 +2,8 @@
 
 Invariants:
 - An event is one line: every character that is not printable is written as an escape, in values of any depth.
-- Values are short: long texts are cut, and a value that is no text, number or boolean is written as its `repr`.
-- A line that cannot be written (a full disk, a closed pipe) is lost, and nothing else is.
+- Values are short: long strings are cut, and a value that is not a string, number or boolean is written as its `repr`.
+- A line that cannot be written (a full disk, a closed pipe) is lost; the program continues.
 - Warnings and errors are flushed at once; other lines before the event loop runs anything else.
 - Lines of libraries (asyncio, aiohttp) are written in the same form, from WARNING on.
 - New settings apply to existing loggers too.
@@ -103,7 +103,7 @@ class _Lines:
     def __init__(self, out: BinaryIO) -> None:
         self._out = out
         self._flushing: asyncio.AbstractEventLoop | None = None
-        """The event loop in which a flush is due."""
+        """The event loop in which a flush is due; None if none is."""
 
     def info(self, line: bytes) -> None:
         """Write one line, or lose it; in an event loop, lines that follow each other directly are flushed together."""

@@ -151,7 +151,7 @@ class DaemonCollector(Collector):
         age = sources.oldest_binding()
         yield _gauge("oldest_binding_seconds", "Age of the oldest Binding without an outcome", (), [((), age)])
         for name, number, text in (
-            ("watched_objects", len, "Objects that are known"),
+            ("watched_objects", len, "Known objects"),
             (
                 "watch_open_seconds",
                 attrgetter("watch_open_seconds"),

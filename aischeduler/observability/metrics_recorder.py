@@ -1,7 +1,7 @@
-"""Records what only the shell can measure: durations of attempts, Bindings and evictions, waits, victims, bugs.
+"""Records what only the shell can measure: durations of attempts, Bindings and evictions, waits, victims, exceptions.
 
 Invariants:
-- Recording changes nothing of what passes between engine and shell.
+- Recording changes no event and no action.
 - Every series is bounded by the labels of pools; a deleted pool has no series from the next scrape on.
 """
 
@@ -114,7 +114,7 @@ class MetricsRecorder:
     def record_attempts(self, pool: str, attempts: int, seconds: float) -> None:
         """Record attempts of a pool that took so long together.
 
-        `attempts` is below 0 for a pool that was deleted meanwhile: its counters were dropped.
+        `attempts` is below 0 for a pool that was deleted during the call: its counters were dropped.
         """
         if attempts > 0:
             self._attempts.of(self.labels.of(pool)).record(seconds / attempts, attempts)

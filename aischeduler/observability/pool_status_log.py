@@ -19,7 +19,7 @@ PERIOD_SECONDS: Final = 60.0
 """Shortest time between two lines of a pool, and the time in which `LINES_MAX` lines are written."""
 LINES_MAX: Final = 100
 """Lines of all pools together in one period."""
-LOOK_SECONDS: Final = 1.0
+POLL_SECONDS: Final = 1.0
 """How often the task looks for lines that are due."""
 _KINDS: Final = ("used", "allocatable", "shared", "borrowed", "pending")
 _RESOURCES: Final = (("cpu", CPU, 1000), ("memory_gib", MEMORY, 2**30), ("gpu", GPU, 1))
@@ -38,7 +38,7 @@ class PoolStatusLog:
         self._pools = pools
         self._clock = clock
         self._reported: dict[str, PoolSummary] = {}
-        """The newest report of each pool that has none of it in its last line."""
+        """The newest status of each pool with a status that its last line does not show."""
         self._last: dict[str, tuple[float, Fields]] = {}
         """When the last line of each pool was written, and its fields."""
         self._period_began = float("-inf")
@@ -55,7 +55,7 @@ class PoolStatusLog:
     async def run(self, sleep: Callable[[float], Awaitable[None]]) -> NoReturn:
         """Write the lines that are due until cancelled."""
         while True:
-            await sleep(LOOK_SECONDS)
+            await sleep(POLL_SECONDS)
             self.write()
 
     def write(self) -> None:

@@ -1,4 +1,4 @@
-"""The text of `/metrics`: encoded in a thread, and shared, so that a flood of scrapes costs little.
+"""The text of `/metrics`: encoded in a thread, and shared by clients, so that many scrapes cost little.
 
 Invariants:
 - The numbers of a page are taken in the event loop, at one moment after the request for the page.
@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, exposition
 from prometheus_client.openmetrics import exposition as openmetrics
 
 SHARE: Final = 10
-"""A page that took a millisecond is followed by the next one ten milliseconds after it was begun, at the earliest."""
+"""After a page that took a millisecond, the next one begins ten milliseconds after the first began, at the earliest."""
 _OPENMETRICS: Final = "application/openmetrics-text"
 
 

@@ -6,14 +6,18 @@ Invariants:
 """
 
 import asyncio
+import errno
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib import import_module
+from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
+from aischeduler.config.load import ConfigError
+from aischeduler.config.schema import HTTP_OFF
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.observability.health import LoopHealth, Problem
 from aischeduler.observability.instrumented_scheduler import InstrumentedScheduler, Recorders
@@ -21,6 +25,8 @@ from aischeduler.observability.metrics import DaemonCollector, Sources
 from aischeduler.observability.metrics_recorder import MetricsRecorder, PoolLabels
 from aischeduler.observability.pool_status_log import PoolStatusLog
 from aischeduler.observability.scrape_cache import ScrapeCache
+
+_NO_IPV6: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 
 
 class Telemetry:
@@ -54,5 +60,28 @@ class Telemetry:
     def problem(self, leads: Callable[[], bool]) -> str:
         """Return what is wrong as one plain line, or nothing."""
         if leads() and not self._unready():
-            self.scheduler.ready(self._clock())  # asks the engine again: a lost wake-up has to show
+            self.scheduler.ready(self._clock())  # reads the engine again, so that a lost wake-up is reported
         return self.health.problem()
+
+
+def listen(address: str) -> socket.socket | None:
+    """Take the port of `host:port`; None if the address is `none`. Raises ConfigError if it cannot be taken."""
+    if address == HTTP_OFF:
+        return None
+    host, _, port = address.rpartition(":")
+    try:
+        return _bind(host.strip("[]"), int(port))
+    except OSError as error:
+        why = (error.strerror or str(error)).partition(" (while")[0]
+        raise ConfigError(f"http.address: cannot listen on {address}: {why}") from error
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    if not host and socket.has_dualstack_ipv6():
+        try:
+            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+        except OSError as error:
+            if error.errno not in _NO_IPV6:
+                raise
+    family = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
+    return socket.create_server((host, port), family=family)

@@ -211,9 +211,9 @@ def find_candidates(
 
 
 def _without_victims(costs: EvictionCosts, running: RunningPods, refusal: NoCandidate | None) -> Candidates:
-    nobody: Slots = np.zeros(0, dtype=np.intp)
+    none: Slots = np.zeros(0, dtype=np.intp)
     nothing: Mask = np.zeros(0, dtype=np.bool_)
-    return Candidates(costs, _grouped(running, nobody), nothing, nothing, nobody, refusal)
+    return Candidates(costs, _grouped(running, none), nothing, nothing, none, refusal)
 
 
 def fits_after_departures(spec: PodSpec, runner: Runner, running: RunningPods, row: int) -> bool:

@@ -1,1 +1,1 @@
-"""An API server in memory that speaks Kubernetes; it decides nothing about scheduling and imports nothing that does."""
+"""An API server in memory; it decides nothing about scheduling and imports no package that does."""

@@ -102,13 +102,13 @@ def fields_reader(names: Iterable[str]) -> Callable[[JsonObject], Mapping[str, s
 
 
 class ResourceRegistry:
-    """Which resources are served now: the built-in ones and those of CRDs."""
+    """The resources that are served now: the built-in ones and those of CRDs."""
 
     def __init__(self) -> None:
         self._by_path = {(one.group, one.version, one.plural): one for one in built_in()}
 
     def drop(self, group: str, plural: str) -> None:
-        """Serve a resource no longer, in any version."""
+        """Stop serving a resource in all versions."""
         for key in [key for key in self._by_path if key[0] == group and key[2] == plural]:
             del self._by_path[key]
 

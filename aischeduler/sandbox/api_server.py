@@ -1,4 +1,4 @@
-"""The API server as a pure object: requests in, answers out, and time as an argument.
+"""The API server as an object without a socket and a clock: requests in, answers out, time as an argument.
 
 Invariant: no clock, no socket, no randomness; the same requests at the same times give the same bytes.
 """
@@ -33,13 +33,13 @@ _ANSWERS: Final[dict[tuple[str, str, bool], Callable[[Call], Response]]] = {
     ("POST", "eviction", True): evict,
     ("PUT", "finalize", True): replace,
 }
-"""By method, subresource (the status is written and read like its object) and whether the path names an object."""
+"""The handlers by method, subresource (the status is handled like its object), and whether the path has a name."""
 FIRST_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a server is made: the seed of its identities and how many events each collection remembers."""
+    """The options of a server: the seed of its UIDs, and how many events each collection remembers."""
 
     seed: int = 0
     history_events: int = HISTORY_EVENTS
@@ -96,7 +96,7 @@ class ApiServer:
         return answer(call)
 
     def _call(self, request: Request, now: float) -> Call | None:
-        """Return what a resource path is about: /api/v1/… or /apis/GROUP/VERSION/…."""
+        """Return the resource request of a path /api/v1/… or /apis/GROUP/VERSION/…; None for other paths."""
         match request.path.strip("/").split("/"):
             case ["api", version, *rest] if rest:
                 group = ""

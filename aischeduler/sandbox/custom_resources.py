@@ -1,9 +1,9 @@
-"""CustomResourceDefinitions and their resources: creating a definition serves its resource, deleting it takes both.
+"""CustomResourceDefinitions: a created definition serves its resource, a deleted one removes resource and objects.
 
 Invariants:
-- A definition is accepted and established in the write that brings it; a real server takes a moment for that.
-- A resource is served in its storage version alone.
-- CEL rules are stored with the definition and not evaluated: the scheduler judges Pools by itself.
+- A definition is accepted and established in the write that creates it; a real server needs a moment for that.
+- A resource is served in its storage version only.
+- CEL rules are stored with the definition and not evaluated: the scheduler validates Pools itself.
 """
 
 from aischeduler.sandbox.api_resources import AGE_COLUMN, Resource, built_in, fields_reader
@@ -91,7 +91,7 @@ def _body(obj: JsonObject) -> JsonObject:
 
 
 def _conform(write: Write) -> None:
-    """Prune and default the object; unknown fields are refused where the client asks for that, as kubectl does."""
+    """Prune and default the object; refuse unknown fields if the client asks for that, as kubectl does."""
     body = _body(write.obj)
     unknown = ", ".join(f'unknown field "{path}"' for path in prune(body, _schema(write)))
     if unknown and write.call.query.get("fieldValidation") == "Strict":
@@ -103,7 +103,7 @@ def _conform(write: Write) -> None:
 
 
 def _validate_custom(write: Write) -> list[Cause]:
-    """Say what is wrong; a part that was stored wrong and does not change is let through."""
+    """Return the invalid fields; a part that is stored invalid and does not change is accepted."""
     body, old = _body(write.obj), write.old or {}
     return [
         cause

@@ -1,4 +1,4 @@
-"""Deletion: preconditions, grace, finalizers and what becomes of owned objects.
+"""Deletion: preconditions, grace periods, finalizers and the propagation to owned objects.
 
 Invariants: an object with finalizers stays until they are gone; a pod with a node stays until its kubelet deletes it
 without grace; the garbage collector deletes owned objects later.
@@ -50,7 +50,7 @@ def delete_entry(call: Call, entry: Entry, options: JsonObject) -> tuple[Entry, 
     stays = bool(finalizers) or bool(grace) or (is_namespace and bool(obj["spec"].get("finalizers")))
     if not stays and not is_pod:
         return remove(call, entry), True
-    # Even a pod that goes at once is shown as a terminating pod first, as the real server does.
+    # A pod that is deleted at once is shown as terminating first, as a real server does.
     if _mark(obj, grace, call.now) or finalizers != before:
         if is_namespace:
             obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
@@ -59,7 +59,7 @@ def delete_entry(call: Call, entry: Entry, options: JsonObject) -> tuple[Entry, 
 
 
 def _grace_seconds(obj: JsonObject, asked: int | None, *, is_pod: bool) -> int:
-    """Return how long an object stays; a pod without a node, or one that has ended, goes at once."""
+    """Return the grace period of an object; it is 0 for a pod without a node and for a pod that has ended."""
     metadata = obj["metadata"]
     if metadata.get("deletionTimestamp"):
         said: int = metadata.get("deletionGracePeriodSeconds", 0)
@@ -71,7 +71,7 @@ def _grace_seconds(obj: JsonObject, asked: int | None, *, is_pod: bool) -> int:
 
 
 def _mark(obj: JsonObject, grace: int, now: float) -> bool:
-    """Set when the object is to go; a later deletion can only bring that forward. Says whether anything changed."""
+    """Set the time of the deletion; a later request can only make it earlier. Return whether the object changed."""
     metadata = obj["metadata"]
     if metadata.get("deletionTimestamp") and grace >= metadata.get("deletionGracePeriodSeconds", 0):
         return False
@@ -82,12 +82,12 @@ def _mark(obj: JsonObject, grace: int, now: float) -> bool:
 
 
 def check_preconditions(call: Call, entry: Entry, options: JsonObject) -> None:
-    """Refuse the deletion of another object, or of another revision, than the options mean."""
+    """Refuse the deletion if the object has another UID or revision than the preconditions."""
     wanted = options.get("preconditions") or {}
     for field, what, found in (("uid", "UID", entry.uid), ("resourceVersion", "ResourceVersion", str(entry.revision))):
         asked = wanted.get(field)
         if asked and asked != found:
             why = f"the {what} in the precondition ({asked}) does not match the {what} in record ({found})"
-            # The server names the kind here where it names the resource elsewhere.
+            # Here the server names the kind, elsewhere the resource.
             subject = (call.resource.kind, call.resource.group, entry.name)
             raise object_failure(409, subject, f"Operation cannot be fulfilled on {{}}: {why}")

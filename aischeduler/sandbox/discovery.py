@@ -1,7 +1,7 @@
-"""The paths about the server itself: groups, versions and resources, the release, health, and the least of OpenAPI.
+"""The paths about the server itself: groups, versions and resources, the release, health, and minimal OpenAPI.
 
-The OpenAPI documents say which patches validate fields, which is what kubectl asks for before it applies an object,
-and hold the schemas of custom resources, which `kubectl explain` shows; built-in kinds have no schema.
+The OpenAPI documents say which patches validate fields, which kubectl reads before it applies an object. They have the
+schemas of custom resources, which `kubectl explain` shows; built-in kinds have no schema.
 """
 
 from aischeduler.sandbox.api_resources import Resource, ResourceRegistry

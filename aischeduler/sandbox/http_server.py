@@ -1,6 +1,6 @@
 """The API server behind a socket: plain HTTP on loopback, real time, and the controllers that run the cluster.
 
-Invariant: this shell translates and waits; `api_server` decides what is answered; no task outlives `stop`.
+Invariant: this module reads and writes HTTP; `api_server` makes the answers; no task outlives `stop`.
 """
 
 import asyncio
@@ -19,10 +19,10 @@ from aischeduler.sandbox.watches import WatchStream
 
 HOST = "127.0.0.1"
 SHUTDOWN_SECONDS = 1.0
-# A client that stands still for a while, as on a machine that is busy, finds its connection as it left it.
+# Idle connections stay open for a long time: a client on a busy machine may pause between two requests.
 IDLE_CONNECTION_SECONDS = 3600.0
 FOREVER_SECONDS = 3600.0
-# The pause between two passes of the controllers: many requests cost few passes, and most time is left for answers.
+# The pause between two passes of the controllers, so that many requests cause few passes.
 CONTROLLERS_PAUSE_SECONDS = 0.005
 CONTROLLERS_PAUSE_FACTOR = 2.0
 CONTEXT = "sandbox"

@@ -1,4 +1,4 @@
-"""What every Kubernetes object has: names, identities, timestamps, conditions, and cheap copies.
+"""The parts that every Kubernetes object has: names, UIDs, timestamps, conditions; and copies of objects.
 
 Invariants:
 - An object is a `dict` as JSON gives it; a stored object is never changed in place.
@@ -25,7 +25,7 @@ _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
 class Ids:
-    """Identities that look random: a seed and a counter, hashed."""
+    """UIDs and name suffixes that look random: hashes of a seed and a counter."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -85,13 +85,13 @@ def condition_of(status: JsonObject, kind: str) -> JsonObject | None:
 
 
 def is_true(status: JsonObject, kind: str) -> bool:
-    """Say whether the condition of that type is there and True."""
+    """Say whether the object has the condition of that type with the status True."""
     condition = condition_of(status, kind)
     return condition is not None and condition.get("status") == "True"
 
 
 def set_condition(status: JsonObject, condition: JsonObject, now: float) -> None:
-    """Put a condition in its place; `lastTransitionTime` moves only when its status does."""
+    """Add or replace a condition; `lastTransitionTime` changes only with its status."""
     condition = {key: value for key, value in condition.items() if value is not None}
     old = condition_of(status, condition["type"])
     if old is not None and old.get("status") == condition["status"]:
@@ -106,7 +106,7 @@ def set_condition(status: JsonObject, condition: JsonObject, now: float) -> None
 
 
 def name_error(name: str, *, dots: bool = True) -> str:
-    """Say what is wrong with an object's name, empty where nothing is; without `dots` it is one DNS label."""
+    """Return why a name is invalid; empty if it is valid. Without `dots` it must be one DNS label."""
     pattern, length = (_SUBDOMAIN, 253) if dots else (_LABEL, 63)
     wrong = f"must be up to {length} of a-z, 0-9, '-'{' and .' if dots else ''} with a letter or digit at both ends"
     return "" if len(name) <= length and pattern.fullmatch(name) else wrong

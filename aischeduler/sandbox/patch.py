@@ -25,7 +25,7 @@ _FIELDS_BY_KEY = {
     "topologyKey": "topologySpreadConstraints",
 }
 MERGE_KEYS = {field: key for key, fields in _FIELDS_BY_KEY.items() for field in fields.split()}
-"""By which key a strategic merge patch merges a list; other lists, such as taints and tolerations, are replaced."""
+"""The key by which a strategic merge patch merges each list; other lists, such as taints, are replaced."""
 SETS = frozenset({"finalizers"})
 """Lists that a strategic merge patch adds to."""
 _DELETE_FROM_SET = "$deleteFromPrimitiveList/"
@@ -44,7 +44,7 @@ def patch_format(call: Call) -> str:
 
 
 def patched(call: Call, entry: Entry, media: str) -> JsonObject:
-    """Return what a patch request of this format makes of an object."""
+    """Return the object after a patch request of this format."""
     current = from_stored(call.resource, entry.decoded())
     change = parse(call, media)
     if media == JSON_PATCH and isinstance(change, list):
@@ -75,7 +75,7 @@ def _merge(target: Any, change: JsonObject, *, strategic: bool) -> JsonObject:
 
 
 def _direct(result: JsonObject, directive: str, value: Any) -> None:
-    """Follow a directive about this map; the order of list items (`$setElementOrder`) is not followed."""
+    """Apply a directive about this map; `$setElementOrder`, the order of list items, is ignored."""
     if directive == "$retainKeys" and isinstance(value, list):
         for key in [key for key in result if key not in value]:
             del result[key]

@@ -19,7 +19,7 @@ _DONE = encode({**success({}), "code": 201})
 
 
 def bind(call: Call) -> Response:
-    """Answer POST of a Binding: all checks, then node, marks and condition in one write."""
+    """Answer POST of a Binding: all checks, then node, annotations and condition in one write."""
     binding = parse_typed(call, "Binding")
     metadata = binding.get("metadata") or {}
     refuse_other_name(call, metadata)
@@ -55,7 +55,7 @@ def _refuse_unbindable(call: Call, pod: JsonObject) -> None:
 
 def evict(call: Call) -> Response:
     """Answer POST of an Eviction."""
-    # kubectl drain sends protobuf: the path names the pod, and options are read of JSON alone.
+    # kubectl drain sends protobuf: the path names the pod, and options are read from JSON only.
     is_protobuf = call.asked.content_type == PROTOBUF
     if is_protobuf and b"All" in call.asked.body:
         raise bad_request("the sandbox has no server-side dry run")

@@ -25,7 +25,7 @@ def get(call: Call) -> Response:
 
 
 def selection_of(call: Call) -> Selection:
-    """Return what the query selects; 400 for a field that this kind is not selected by."""
+    """Return the selection of the query; 400 for a field that cannot be selected."""
     labels = parse_label_selector(call.query.get("labelSelector", ""))
     terms = tuple(_stored_term(call, term) for term in parse_field_selector(call.query.get("fieldSelector", "")))
     return Selection(call.namespace or None, labels, terms)
@@ -41,7 +41,7 @@ def _stored_term(call: Call, term: Requirement) -> Requirement:
 
 
 def _number(call: Call, name: str) -> int:
-    """Return a number of the query, 0 for none; 400 for text that is none."""
+    """Return a number of the query, 0 if it is absent; 400 for text that is not a number."""
     text = call.query.get(name) or "0"
     if not (text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX):
         raise bad_request(f'{name}: Invalid value: "{text}" is not a number')

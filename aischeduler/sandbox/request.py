@@ -1,4 +1,4 @@
-"""Requests and answers as values that know nothing of sockets; a request whose path is understood, and its body."""
+"""Requests and answers as values without sockets; a request to a resource, and its body."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ BODY_BYTES_MAX = 3 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One HTTP request, taken apart. `query` has one value for each parameter; `path` is decoded."""
+    """One parsed HTTP request. `query` has one value for each parameter; `path` is decoded."""
 
     method: str
     path: str
@@ -39,7 +39,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """One whole answer. `retry_after_seconds` becomes the header of its name."""
+    """One complete answer. `retry_after_seconds` becomes the header Retry-After."""
 
     status: int
     body: bytes
@@ -48,7 +48,7 @@ class Response:
 
 
 def request(method: str, url: str, body: bytes = b"", content_type: str = JSON) -> Request:
-    """Return a request for a path with its query, as callers in process write it."""
+    """Return a request for a path with its query, for callers in this process."""
     path, _, query = url.partition("?")
     return Request(method, path, dict(parse_qsl(query, keep_blank_values=True)), JSON, content_type, body)
 
@@ -64,7 +64,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request whose path is understood. `now` is unix seconds."""
+    """A request to a resource. `now` is unix seconds."""
 
     cluster: Cluster
     resource: Resource
@@ -81,7 +81,7 @@ class Call:
 
     @property
     def collection(self) -> Collection:
-        """Where the resource's objects lie."""
+        """The collection of the resource's objects."""
         return self.cluster.store.collections[self.resource.collection]
 
     def existing(self) -> Entry:
@@ -92,26 +92,26 @@ class Call:
         return entry
 
     def failure(self, code: int, name: str, sentence: str, reason: str = "") -> Refusal:
-        """Return a refusal about an object of this resource, which stands for `{}` in the sentence."""
+        """Return a refusal about an object of this resource; `{}` in the sentence is replaced by the object."""
         return object_failure(code, (self.resource.plural, self.resource.group, name), sentence, reason)
 
     def conflict(self, name: str, why: str) -> Refusal:
-        """409 for an object of this resource."""
+        """Return a refusal with 409 for an object of this resource."""
         return self.failure(409, name, f"Operation cannot be fulfilled on {{}}: {why}")
 
     def forbidden(self, name: str, why: str) -> Refusal:
-        """403 for an object of this resource, as admission answers."""
+        """Return a refusal with 403 for an object of this resource, as admission answers."""
         return self.failure(403, name, f"{{}} is forbidden: {why}")
 
     def refuse_invalid(self, name: str, causes: Sequence[Cause]) -> None:
-        """Raise 422 for an object of this resource where there are causes."""
+        """Raise a refusal with 422 for an object of this resource if there are causes."""
         if causes:
             group = "" if self.resource.kind == "Event" else self.resource.group
             raise invalid(self.resource.kind, group, name, causes)
 
 
 def parse(call: Call, media: str = JSON) -> Any:
-    """Return the JSON value of a body; text that is none is refused with 400, other formats with 415."""
+    """Return the JSON value of a body; a body that is not JSON is refused with 400, another format with 415."""
     body = call.asked.body
     if len(body) > BODY_BYTES_MAX:
         raise failure(413, f"Request entity too large: limit is {BODY_BYTES_MAX}")
@@ -125,7 +125,7 @@ def parse(call: Call, media: str = JSON) -> Any:
 
 
 def parse_typed(call: Call, kind: str) -> JsonObject:
-    """Return the body as a value that is no resource: a Binding, an Eviction, the options of a deletion."""
+    """Return a body that is not an object of a resource: a Binding, an Eviction, the options of a deletion."""
     value = parse(call)
     causes = errors(value, schema_of(kind))
     if causes:

@@ -1,4 +1,4 @@
-"""Structural schemas: what an object may hold, what the server prunes and what it fills in.
+"""Structural schemas: the fields of an object, what the server prunes, and the defaults that it sets.
 
 Built-in kinds have short schemas of the fields that the sandbox reads (`object_schemas.yaml`); a custom resource has
 the schema of its definition. Checked are types, required fields, enums and bounds; CEL rules are not.
@@ -42,7 +42,7 @@ def schema_of(kind: str) -> JsonObject:
 
 
 def _inner(schema: JsonObject, key: str) -> JsonObject | None:
-    """Return the schema of a field, None for a field that the schema does not know."""
+    """Return the schema of a field; None for a field that the schema does not have."""
     properties = schema.get("properties")
     found = properties.get(key) if properties else None
     found = schema.get("additionalProperties") if found is None else found
@@ -50,7 +50,7 @@ def _inner(schema: JsonObject, key: str) -> JsonObject | None:
 
 
 def prune(value: Any, schema: JsonObject, path: str = "") -> list[str]:
-    """Take fields that the schema does not know out of a value, in place; returns their paths."""
+    """Remove fields that the schema does not have from a value, in place; return their paths."""
     unknown = []
     if isinstance(value, list):
         for index, item in enumerate(value):
@@ -67,7 +67,7 @@ def prune(value: Any, schema: JsonObject, path: str = "") -> list[str]:
 
 
 def fill_defaults(value: Any, schema: JsonObject) -> None:
-    """Put defaults where fields are absent, in place."""
+    """Set the defaults of absent fields, in place."""
     if isinstance(value, list):
         for item in value:
             fill_defaults(item, schema.get("items") or {})
@@ -80,7 +80,7 @@ def fill_defaults(value: Any, schema: JsonObject) -> None:
 
 
 def errors(value: Any, schema: JsonObject, path: str = "") -> list[Cause]:
-    """Say what is wrong with a value."""
+    """Return the invalid fields of a value."""
     kind = "integer or string" if schema.get("x-kubernetes-int-or-string") else schema.get("type")
     if kind is not None and not _TYPES[kind](value):
         return [Cause(path, f"must be of type {kind}", "FieldValueTypeInvalid")]

@@ -1,4 +1,4 @@
-"""What a list or a watch selects: a namespace, labels, and fields; each resource says by which fields."""
+"""The selection of a list or a watch: a namespace, labels, and fields, of which each resource has its own."""
 
 import re
 from collections.abc import Mapping
@@ -21,12 +21,12 @@ Requirements = tuple[Requirement, ...]
 
 
 def labels_match(requirements: Requirements, labels: Mapping[str, str]) -> bool:
-    """Say whether all requirements hold; none at all match everything."""
+    """Say whether all requirements hold; without requirements everything matches."""
     return all(one.matches(labels) for one in requirements)
 
 
 def parse_label_selector(text: str) -> Requirements:
-    """Return the requirements of `a=b,c in (d,e),!f`; a text that is none is refused with 400."""
+    """Return the requirements of `a=b,c in (d,e),!f`; an invalid text is refused with 400."""
     found: list[Requirement] = []
     position = 0
     while position < len(text.rstrip()):
@@ -51,7 +51,7 @@ def selector_requirements(selector: JsonObject | None) -> Requirements | None:
 
 
 def parse_field_selector(text: str) -> Requirements:
-    """Return the terms of `a=b,c!=d`; a text that is none is refused with 400."""
+    """Return the terms of `a=b,c!=d`; an invalid text is refused with 400."""
     terms: list[Requirement] = []
     for part in filter(None, re.split(r"(?<!\\),", text)):
         match = _FIELD_TERM.fullmatch(part)
@@ -64,7 +64,7 @@ def parse_field_selector(text: str) -> Requirements:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a list or a watch asks for."""
+    """The selection of a list or a watch."""
 
     namespace: str | None = None
     labels: Requirements = ()
@@ -72,11 +72,11 @@ class Selection:
 
     @property
     def everything(self) -> bool:
-        """Whether neither labels nor fields narrow it."""
+        """Whether it has neither label nor field requirements."""
         return not self.labels and not self.fields
 
     def matches(self, entry: Entry) -> bool:
-        """Say whether an object is asked for; an absent field has the empty value."""
+        """Say whether an object is selected; an absent field has the empty value."""
         if self.namespace is not None and entry.namespace != self.namespace:
             return False
         if self.everything:

@@ -1,6 +1,6 @@
-"""The refusals of an API server: a `Status` object with its HTTP code, its reason and the fields that it blames.
+"""The refusals of an API server: a `Status` object with its HTTP code, its reason and its invalid fields.
 
-A `Refusal` is raised where a request turns out to be wrong; `ApiServer.handle` makes it the answer.
+A `Refusal` is raised where a request is invalid; `ApiServer.handle` returns its `Status` as the answer.
 """
 
 from collections.abc import Sequence
@@ -44,17 +44,17 @@ def failure(code: int, message: str, details: JsonObject | None = None, reason: 
 
 
 def bad_request(message: str) -> Refusal:
-    """400 BadRequest."""
+    """Return a refusal with 400."""
     return failure(400, message)
 
 
 def success(details: JsonObject) -> JsonObject:
-    """Return the `Status` of a request that worked and has no object to show."""
+    """Return the `Status` of a successful request that returns no object."""
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
 
 
 def object_failure(code: int, subject: tuple[str, str, str], sentence: str, reason: str = "") -> Refusal:
-    """Return a refusal about an object: its kind or resource, its group and its name stand for `{}` in the sentence."""
+    """Return a refusal about an object; `{}` in the sentence is replaced by its kind or resource, group and name."""
     kind, group, name = subject
     shown = " ".join(filter(None, (f"{kind}.{group}" if group else kind, f'"{name}"' if name else "")))
     details = {key: value for key, value in (("name", name), ("group", group), ("kind", kind)) if value}
@@ -62,7 +62,7 @@ def object_failure(code: int, subject: tuple[str, str, str], sentence: str, reas
 
 
 def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> Refusal:
-    """422 Invalid with one cause for each field."""
+    """Return a refusal with 422 and one cause for each field."""
     sentences = [f"{cause.field}: {cause.message}" for cause in causes]
     text = sentences[0] if len(sentences) == 1 else f"[{', '.join(sentences)}]"
     refusal = object_failure(422, (kind, group, name), f"{{}} is invalid: {text}")
@@ -73,5 +73,5 @@ def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> Refusa
 
 
 def unsupported_media_type(given: str, supported: Sequence[str]) -> Refusal:
-    """415 for a body in a format that the sandbox does not read."""
+    """Return a refusal with 415 for a body in a format that the sandbox does not read."""
     return failure(415, f"the sandbox reads {', '.join(supported)}, not {given}: kubectl apply -f FILE sends JSON")

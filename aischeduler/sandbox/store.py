@@ -1,4 +1,4 @@
-"""Objects, their revisions and their history: what etcd and the watch cache are to a real server.
+"""Objects, their revisions and their history, as etcd and the watch cache of a real server.
 
 Invariants: the bytes of an object are encoded once for each revision; one counter gives every revision; history is
 bounded, and a watch from a revision that fell out of it gets 410.
@@ -25,7 +25,7 @@ FieldsOf = Callable[[JsonObject], Fields]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One revision of one object, encoded, with what is selected and indexed by."""
+    """One revision of one object, encoded, with its labels, its selectable fields and its index value."""
 
     key: str
     namespace: str
@@ -73,7 +73,7 @@ def _at_revision(entry: Entry, revision: int) -> Entry:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a list in pages still has to show: entries in order, all of one revision."""
+    """The rest of a list in pages: entries in order, all at one revision."""
 
     revision: int
     entries: list[Entry]
@@ -93,7 +93,7 @@ class Collection:
         self.history_start = 0
         self.floor_revision = store.revision
         self.watchers: dict[int, tuple[Callable[[], None], Callable[[], None]]] = {}
-        """By identity, how each watch is woken after a write and how it is ended."""
+        """The watches by identity: a function that wakes the watch after a write, and one that ends it."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -103,7 +103,7 @@ class Collection:
         return self._entries.get(f"{namespace}/{name}")
 
     def in_order(self, namespace: str | None = None) -> Iterator[Entry]:
-        """Give the objects of one namespace, or of all, by namespace and name."""
+        """Yield the objects of one namespace, or of all, in the order of namespace and name."""
         if namespace is None:
             return iter(self._entries.values())
         keys = self._entries.irange(f"{namespace}/", f"{namespace}0", inclusive=(True, False))
@@ -130,7 +130,7 @@ class Collection:
         return entry
 
     def remove(self, entry: Entry) -> Entry:
-        """Take an object away; returns its last state at the revision of the removal."""
+        """Remove an object; return its last state at the revision of the removal."""
         previous = self._entries.pop(entry.key)
         last = _at_revision(entry, self._store.next_revision())
         self._reindex(previous, None)
@@ -171,7 +171,7 @@ class Collection:
             close()
 
     def forget_history(self) -> None:
-        """Start anew at the present revision, as the watch cache of a restarted server does."""
+        """Forget all events, as the watch cache of a restarted server does; the revision stays."""
         self.history_start += len(self.history)
         self.history.clear()
         self.floor_revision = self._store.revision
@@ -203,7 +203,7 @@ class Store:
         return self.revision
 
     def reindex_owners(self, collection: Collection, previous: Entry | None, entry: Entry | None) -> None:
-        """Keep the index from an owner's UID to what it owns."""
+        """Update the index from an owner's UID to the objects that it owns."""
         old = previous.owner_uids if previous else ()
         new = entry.owner_uids if entry else ()
         if old == new:

@@ -1,4 +1,4 @@
-"""What is particular to a built-in kind when it is written: what the server fills in, and what it refuses."""
+"""The rules for writes of each built-in kind: the fields that the server sets, and the changes that it refuses."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class Strategy:
 
     `counts_generations`: the spec has a generation. `unconditional_update`: a PUT may leave the resourceVersion out.
     `keeps_first_status`: a new object may bring its status.
-    `create` and `update` fill in; `validate` names what is wrong; `stored` and `removed` follow a write up.
+    `create` and `update` set fields, `validate` returns the invalid ones; `stored` and `removed` run after a write.
     """
 
     counts_generations: bool = False
@@ -58,7 +58,7 @@ class Strategy:
 
 
 def restore(obj: JsonObject, old: JsonObject, key: str) -> None:
-    """Give a field the value, or the absence, that it had before."""
+    """Set a field to its value in the old object, or remove it if the old object lacks it."""
     if key in old:
         obj[key] = old[key]
     else:
@@ -66,7 +66,7 @@ def restore(obj: JsonObject, old: JsonObject, key: str) -> None:
 
 
 def immutable(obj: JsonObject, old: JsonObject, keys: tuple[str, ...], path: str = "") -> list[Cause]:
-    """Blame the fields that may not change and did."""
+    """Return a cause for each field that may not change and did."""
     return [Cause(f"{path}{key}", "field is immutable") for key in keys if obj.get(key) != old.get(key)]
 
 
@@ -74,7 +74,7 @@ _canonical = lru_cache(maxsize=QUANTITIES_CACHED)(canonical)
 
 
 def _store_quantities(holder: JsonObject, key: str) -> None:
-    """Put the quantities of a resource list in their canonical form, in place; 400 for what is no quantity."""
+    """Write the quantities of a resource list in their canonical form, in place; 400 for an invalid quantity."""
     amounts = holder.get(key)
     try:
         if amounts:
@@ -89,7 +89,7 @@ def _containers_of(spec: JsonObject) -> list[JsonObject]:
 
 
 def _fill_pod_spec(spec: JsonObject) -> None:
-    """Fill in a pod's or a template's spec, in place."""
+    """Set the defaults of the spec of a pod or a template, in place."""
     _store_quantities(spec, "overhead")
     for container in _containers_of(spec):
         resources = container.setdefault("resources", {})
@@ -106,7 +106,7 @@ def _fill_pod_spec(spec: JsonObject) -> None:
 
 
 def _fill_pod(spec: JsonObject) -> None:
-    """Fill in what pods have and templates have not: requests from limits."""
+    """Set the defaults that pods have and templates do not: requests from limits."""
     _fill_pod_spec(spec)
     for container in _containers_of(spec):
         resources = container["resources"]
@@ -160,7 +160,7 @@ def _changed_pod(write: Write) -> None:
 
 
 def _pod_spec_errors(spec: JsonObject, path: str) -> list[Cause]:
-    """Say what is wrong with the containers of a pod or a template."""
+    """Return the invalid fields of the containers of a pod or a template."""
     names = [container["name"] for container in _containers_of(spec)]
     return [
         *(Cause(f"{path}.containers", f"{one!r} {wrong}") for one in names if (wrong := name_error(one, dots=False))),
@@ -190,7 +190,7 @@ def _pod_errors(write: Write) -> list[Cause]:
 
 
 def _fixed(spec: JsonObject, *, gated: bool) -> JsonObject:
-    """Return what an update may not change."""
+    """Return the part of the spec that an update may not change."""
     mutable = _MUTABLE_WHILE_GATED if gated else _MUTABLE
     fixed = {key: value for key, value in spec.items() if key not in mutable}
     fixed["containers"] = [{**container, "image": ""} for container in _containers_of(spec)]

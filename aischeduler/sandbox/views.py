@@ -1,9 +1,9 @@
-"""How objects are shown: as they are stored, or as the rows of a Table with the columns that `kubectl get` prints.
+"""The views of objects: as they are stored, or as rows of a Table with the columns that `kubectl get` prints.
 
 Invariants:
 - A whole object costs no encoding: its stored bytes are sent.
 - Events are stored as events.k8s.io/v1; the core group shows them under its own field names.
-- The heads of a Table go with a list and with the first event of a watch.
+- The column definitions of a Table are in a list and in the first event of a watch.
 """
 
 import re
@@ -58,12 +58,12 @@ class View:
 
     def __init__(self, resource: Resource) -> None:
         self._resource = resource
-        # Items of a list of built-in objects carry no kind of their own.
+        # The items of a list of built-in objects have no kind.
         lead = encode({"kind": resource.kind, "apiVersion": resource.api_version})[:-1] + b","
         self._lead = b"" if resource.is_custom else lead
 
     def at(self, now: float) -> None:
-        """Count ages to this time from now on; whole objects show none."""
+        """Set the time for ages; whole objects show no ages."""
 
     def shown(self, entry: Entry) -> bytes:
         """Return one object."""
@@ -72,7 +72,7 @@ class View:
         return entry.raw
 
     def bookmark(self, revision: int) -> bytes:
-        """Return the object of a bookmark: nothing but a revision."""
+        """Return the object of a bookmark, which has only a revision."""
         kind = {"kind": self._resource.kind, "apiVersion": self._resource.api_version}
         return encode({**kind, "metadata": {"resourceVersion": str(revision)}})
 
@@ -87,7 +87,7 @@ class View:
 
 
 class TableView(View):
-    """Objects as rows of a Table; `whole_objects` says whether a row carries the whole object or its metadata."""
+    """Objects as rows of a Table; `whole_objects` says whether a row has the whole object or its metadata."""
 
     def __init__(self, resource: Resource, now: float, *, whole_objects: bool) -> None:
         super().__init__(resource)
@@ -96,7 +96,7 @@ class TableView(View):
         self._heads = _table_heads(resource)
 
     def at(self, now: float) -> None:
-        """Count ages to this time from now on."""
+        """Set the time for ages."""
         self._now = now
 
     def shown(self, entry: Entry) -> bytes:
@@ -104,7 +104,7 @@ class TableView(View):
         return encode(self._table([self._row(entry)], {"resourceVersion": str(entry.revision)}))
 
     def bookmark(self, revision: int) -> bytes:
-        """Return a table of one row that holds nothing but a revision."""
+        """Return a Table with one row that has only a revision."""
         metadata = {"resourceVersion": str(revision)}
         row = {"cells": [], "object": _metadata_object(metadata)}
         return encode(self._table([row], metadata))
@@ -176,7 +176,7 @@ def _steps(path: str) -> list[tuple[str, str, str]]:
 
 
 def find_path(obj: Any, path: str) -> Any:
-    """Return what lies at `.a.b` or `.list[?(@.key=="value")].c`; None where nothing does, or for another path."""
+    """Return the value at `.a.b` or `.list[?(@.key=="value")].c`; None without a value, or for another kind of path."""
     steps = _steps(path)
     for name, key, wanted in steps:
         if name:
@@ -188,7 +188,7 @@ def find_path(obj: Any, path: str) -> Any:
 
 
 def human_duration(span: float) -> str:
-    """Return a span of seconds in the largest unit that says enough."""
+    """Return a duration in one or two units, as kubectl prints it."""
     total = max(0, int(span))
     units = (("s", 1, 120), ("m", 60, 10_800), ("h", 3_600, 172_800))
     return next((f"{total // size}{unit}" for unit, size, limit in units if total < limit), f"{total // 86_400}d")
@@ -212,7 +212,7 @@ def _pod_restarts(pod: JsonObject, _now: float) -> str:
 
 
 def _pod_status(pod: JsonObject, _now: float) -> str:
-    """Return the one word that says most about a pod."""
+    """Return the status of a pod in one word, as kubectl prints it."""
     status = pod.get("status") or {}
     word: str = status.get("reason") or status.get("phase") or "Unknown"
     if pod["metadata"].get("deletionTimestamp") and word not in {"Succeeded", "Failed"}:

@@ -1,4 +1,4 @@
-"""A watch: a place in a collection's history that is read forward.
+"""A watch: a position in a collection's history, which moves forward.
 
 Invariants: a watch holds no events and ends when history has run past it; a change that moves an object into or out of
 the selection is shown as ADDED or DELETED; a bookmark comes only after everything before it.
@@ -39,13 +39,13 @@ class WatchStream:
         self._collection.watchers[id(self)] = (self.wake, self.close)
 
     def fail(self, status: JsonObject) -> None:
-        """Begin and end with an ERROR event."""
+        """Start the watch and end it with an ERROR event."""
         self._pending = [_event_line("ERROR", encode(status))]
         self._ends_at = float("-inf")
 
     @property
     def next_time(self) -> float:
-        """When to read again although nothing was written: the next bookmark or the end."""
+        """When to read again without a write: the time of the next bookmark or of the end."""
         return min(self._bookmark_at, self._ends_at)
 
     def read(self, now: float) -> list[bytes]:
@@ -95,7 +95,7 @@ class WatchStream:
             self.on_ready()
 
     def close(self) -> None:
-        """End the watch; what was not read is lost."""
+        """End the watch; events that were not read are lost."""
         if self.closed:
             return
         self.closed = True

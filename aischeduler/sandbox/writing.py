@@ -32,7 +32,7 @@ def _strategy_of(resource: Resource) -> Strategy:
 
 
 def answer(call: Call, entry: Entry, code: int = 200) -> Response:
-    """Return one object as the client wants to see it."""
+    """Return one object in the view that the client accepts."""
     return Response(code, choose_view(call).shown(entry))
 
 
@@ -168,7 +168,7 @@ def _desired_state(obj: JsonObject) -> JsonObject:
 
 
 def remove(call: Call, entry: Entry) -> Entry:
-    """Take an object away; returns its last state."""
+    """Remove an object; return its last state."""
     last = call.collection.remove(entry)
     _strategy_of(call.resource).removed(last, call.cluster)
     return last
@@ -185,5 +185,5 @@ def _check_preconditions(call: Call, entry: Entry, metadata: JsonObject) -> None
 
 
 def uid_mismatch(asked: str, found: str) -> str:
-    """Say that a write means an earlier object of the name, in words that clients match on."""
+    """Return the message for a write to an earlier object of the name; clients match on these words."""
     return f"Precondition failed: UID in precondition: {asked}, UID in object meta: {found}"

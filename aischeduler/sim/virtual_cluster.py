@@ -24,7 +24,7 @@ from aischeduler.sim.virtual_daemon import Network, VirtualDaemon
 STARTED_AT: Final = 1_767_225_600.0
 """1 January 2026, in Unix seconds."""
 ROUNDS_MAX: Final = 10_000
-"""Rounds of work within one instant; more than these do not end."""
+"""Rounds of work within one instant; more rounds count as endless work."""
 
 
 class VirtualCluster:
@@ -59,7 +59,7 @@ class VirtualCluster:
         self.server.restart()
 
     def request(self, method: str, url: str, document: Any = None, content_type: str = JSON) -> Response:
-        """Send one request as any client does."""
+        """Send a request as a client does."""
         body = b"" if document is None else msgspec.json.encode(document)
         response = self.server.handle(request(method, url, body, content_type), self.now)
         assert not isinstance(response, WatchStream)

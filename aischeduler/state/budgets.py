@@ -106,7 +106,7 @@ class BudgetTable:
         return bool(self._budgets) and bool(self.covering(self._pod_of(uid)))
 
     def broken(self, uids: Sequence[str], rows: Rows) -> Mask:
-        """Return a mask of the pods whose eviction breaks a budget, if the pods before it on its row are evicted too.
+        """Return a mask of the pods whose eviction breaks a budget after the eviction of all pods before it on its row.
 
         Each row is judged as if no pod was evicted on other rows.
         """

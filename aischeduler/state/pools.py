@@ -85,7 +85,7 @@ class PoolTable:
 
     def forget(self, name: str) -> list[Moved]:
         """Remove a pool other than the default pool; return the rows that moved."""
-        assert name != DEFAULT_POOL, "the default pool has no end"
+        assert name != DEFAULT_POOL, "the default pool cannot be removed"
         self.version += 1
         self._sorted = None
         del self.pools[name]

@@ -65,8 +65,9 @@ _FIELDS: Final = np.dtype(
 class RunningFacts(Struct, frozen=True, gc=False):
     """What a choice of victims reads of a pod beside its spec.
 
-    `home` is the number of its home pool; a `borrower` runs in another pool. `ours` pods are of this scheduler.
-    `evictable` pods are ours, neither guarded nor critical. `leaving` pods are terminating, or victims already.
+    `home` is the number of its home pool; a `borrower` runs in another pool. `ours` is True for pods of this scheduler.
+    `evictable` pods are pods of this scheduler that are neither guarded nor critical. `leaving` pods are terminating,
+    or victims already.
     `started_seconds` is in unix seconds, 0 where unknown.
     """
 
@@ -147,7 +148,7 @@ class RunningPods:
         self._write(slot, int(pod["row"]), int(pod["spec"]), facts)
 
     def follow_pools(self, rows: Rows, pool: npt.NDArray[np.int32]) -> None:
-        """Update who is a borrower on rows whose pool changed; `pool` is the pool column of the node table."""
+        """Update which pods are borrowers on rows whose pool changed; `pool` is the pool column of the node table."""
         for row in rows.tolist():
             self._journal.note(row)
         slots = self.slots_on(rows)

@@ -216,9 +216,9 @@ def test_malformed_quantity_is_told_once_with_its_path(kind: str, checked: Check
 @pytest.mark.parametrize(
     ("field", "line"),
     [
-        ("affinity: {nodeAffinity: 7}", "affinity.nodeAffinity: Expected `object | null`, got `int`"),
-        ("tolerations: {a: b}", "tolerations: Expected `array | null`, got `object`"),
-        ("initContainers: 3", "initContainers: Expected `array | null`, got `int`"),
+        ("affinity: {nodeAffinity: 7}", "affinity.nodeAffinity: must be a mapping, not a whole number"),
+        ("tolerations: {a: b}", "tolerations: must be a list, not a mapping"),
+        ("initContainers: 3", "initContainers: must be a list, not a whole number"),
     ],
 )
 def test_template_that_the_reader_refuses_is_told_with_its_path(field: str, line: str, checked: Checked) -> None:

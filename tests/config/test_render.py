@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aischeduler.config.load import parse_config
-from aischeduler.config.render import as_yaml
+from aischeduler.config.load import as_yaml, parse_config
 from aischeduler.config.schema import Config, Http, Logging, LogLevel
 
 

@@ -86,7 +86,7 @@ def test_sweep_empties_the_cluster(plane: ControlPlane) -> None:
     assert left == [[], [], []]
 
 
-def test_bearer_token_is_an_administrator_and_another_token_is_nobody(plane: ControlPlane, tmp_path: Path) -> None:
+def test_bearer_token_is_an_administrator_and_another_is_unauthorized(plane: ControlPlane, tmp_path: Path) -> None:
     asked = plane.kubectl("auth", "can-i", "*", "*", kubeconfig=plane.token_kubeconfig)
     assert asked.stdout.strip() == "yes"
     forged = tmp_path / "forged.kubeconfig"

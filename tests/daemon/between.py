@@ -1,4 +1,4 @@
-"""Something between a daemon and its API server: it passes on what it does not answer itself."""
+"""A proxy between a daemon and its API server: it answers some requests itself and passes the others on."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -12,15 +12,15 @@ Rule = Callable[[Request], Answer | None]
 
 
 def pass_on(_: Request) -> Answer | None:
-    """Answer nothing."""
+    """Return no answer, so that every request is passed on."""
     return None
 
 
 @dataclass
 class Between:
-    """`rule` may be changed at any time; None from it passes a request on.
+    """The proxy. `rule` may change at any time; a request for which it returns None is passed on.
 
-    `open` counts connections, `most` is what they came to.
+    `open` is the number of open connections, `most` their highest number so far.
     """
 
     host: str
@@ -31,7 +31,7 @@ class Between:
     most: int = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Deal with one connection."""
+        """Handle one connection."""
         self.open += 1
         self.most = max(self.most, self.open)
         onward, away = await asyncio.open_connection(self.host, self.port)
@@ -71,7 +71,7 @@ def _bytes_of(request: Request) -> bytes:
 
 @asynccontextmanager
 async def between(server: Server) -> AsyncIterator[tuple[Between, Server]]:
-    """Stand before this server; yield also the server as it is seen from the other side."""
+    """Yield a proxy before this server, and a Server with the address of the proxy."""
     it = Between(server.host, server.port)
     tasks: set[asyncio.Task[None]] = set()
 

@@ -1,4 +1,4 @@
-"""A sandbox over HTTP with a client and the daemon, and short words for what a user does there."""
+"""A sandbox over HTTP with a client and the daemon, and short methods for what a user does there."""
 
 import asyncio
 import json
@@ -33,18 +33,18 @@ CLAIMS = "/api/v1/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
 BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
 HANGS_SECONDS = 60
-"""What takes so long has hung: a slow machine is no fault."""
+"""A condition that is not met after this long has failed; a slow machine is no fault."""
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 
 
 async def brief(seconds: float) -> None:
-    """Sleep a hundredth of what was asked."""
+    """Sleep for a hundredth of these seconds."""
     await asyncio.sleep(seconds / 100)
 
 
 @dataclass
 class Cluster:
-    """A sandbox with a client and a daemon; `between` stands between that daemon and the sandbox."""
+    """A sandbox with a client and a daemon; `between` is the proxy between them."""
 
     sandbox: HttpSandbox
     client: Client
@@ -83,7 +83,7 @@ class Cluster:
         await self.create(PODS, {"metadata": metadata, "spec": spec})
 
     async def runs(self, name: str) -> None:
-        """Let a pod run, ready, as a kubelet would report it."""
+        """Report a pod as running and ready, as a kubelet does."""
         status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
         await self.client.patch(f"{PODS}/{name}/status", json.dumps({"status": status}).encode(), STRATEGIC_PATCH)
 
@@ -104,7 +104,7 @@ class Cluster:
 
 
 def schemaless_crd() -> dict[str, Any]:
-    """The Pool resource before anybody thought of rules: what is stored under it may be anything."""
+    """Return a definition of Pools without a schema, under which any object can be stored."""
     definition = pool_crd()
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     for version in definition["spec"]["versions"]:
@@ -121,9 +121,9 @@ async def cluster(
     source: CredentialSource | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> AsyncIterator[Cluster]:
-    """A sandbox in which the Pool resource is `installed`, as `pools` defines it, and a daemon that decides.
+    """Yield a sandbox with a daemon that decides. The Pool resource is `installed` there as `pools` defines it.
 
-    `source` gives the daemon its credentials, which are read by `clock`.
+    `source` has the daemon's credentials; `clock` says when the daemon reads them again.
     """
     async with HttpSandbox() as sandbox:
         address = urlsplit(sandbox.url)

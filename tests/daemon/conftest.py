@@ -12,7 +12,7 @@ from aischeduler.observability.logging import configure
 
 @pytest.fixture
 def lines() -> Iterator[Callable[[], list[dict[str, Any]]]]:
-    """What was logged so far."""
+    """Yield a function that returns the lines logged so far."""
     out = io.BytesIO()
     configure(Logging(), out)
     yield lambda: [json.loads(line) for line in out.getvalue().splitlines()]

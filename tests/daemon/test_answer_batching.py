@@ -5,7 +5,7 @@ from aischeduler.daemon.answer_batching import PAUSE_SECONDS, batch_answers
 
 
 class Scene:
-    """Answers that come or not, something else to do or not, and the pauses that were taken."""
+    """The state that the batching reads, and the pauses that it made."""
 
     def __init__(self) -> None:
         self.answered = asyncio.Event()
@@ -15,7 +15,7 @@ class Scene:
         self.pauses: list[float] = []
 
     async def answers(self, count: int) -> None:
-        """Let so many answers come, one in each turn of the event loop, and then a few turns without any."""
+        """Deliver this many answers, one per turn of the event loop, then run a few turns without answers."""
         task = asyncio.create_task(batch_answers(self, lambda: self.busy, self.pauses.append))
         for _ in range(count):
             self.answered.set()
@@ -48,14 +48,14 @@ async def test_last_answer_is_followed_by_no_pause() -> None:
     assert scene.pauses == []
 
 
-async def test_nobody_who_has_something_to_do_waits_for_a_pause() -> None:
+async def test_there_is_no_pause_while_there_is_work() -> None:
     scene = Scene()
     scene.busy = True
     await scene.answers(3)
     assert scene.pauses == []
 
 
-async def test_there_is_no_pause_while_the_server_lets_us_wait() -> None:
+async def test_there_is_no_pause_while_the_server_throttles() -> None:
     scene = Scene()
     scene.throttled = True
     await scene.answers(3)

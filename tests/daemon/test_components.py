@@ -1,4 +1,4 @@
-"""The engine goes by the configuration."""
+"""The engine follows the configuration."""
 
 from aischeduler.config.schema import BackoffConfig, Config, DefaultPool, RoomOrder
 from aischeduler.daemon.components import profile_of
@@ -19,7 +19,7 @@ def test_defaults_of_the_configuration_are_those_of_the_engine() -> None:
     assert (found.backoff, found.default_pool) == (expected.backoff, expected.default_pool)
 
 
-def test_every_field_that_the_engine_goes_by_reaches_it() -> None:
+def test_every_field_that_the_engine_uses_reaches_it() -> None:
     found = profile_of(
         Config(
             scheduler_name="night",
@@ -35,7 +35,7 @@ def test_every_field_that_the_engine_goes_by_reaches_it() -> None:
     assert found.default_pool == Pool(DEFAULT_POOL, disable_sharing=True, disable_borrowing=True)
 
 
-def test_pool_that_does_not_say_makes_room_as_the_profile_has_it() -> None:
+def test_pool_without_make_room_uses_that_of_the_profile() -> None:
     profile = profile_of(Config(make_room=RoomOrder.BORROW_THEN_PREEMPT))
     assert profile.first_room(a_pool("a")) is MakeRoom.BORROW_THEN_PREEMPT
     assert profile.first_room(a_pool("a", make_room=MakeRoom.PREEMPT_THEN_BORROW)) is MakeRoom.PREEMPT_THEN_BORROW

@@ -35,7 +35,7 @@ from tests.kube.scripted_server import Script, hang, reply, serving, status, unt
 from tests.objects import pod_object
 
 
-async def test_pods_are_bound_in_their_pool_and_the_user_is_told(lines: Callable[[], list[dict[str, Any]]]) -> None:
+async def test_pods_are_bound_in_their_pool_and_get_an_event(lines: Callable[[], list[dict[str, Any]]]) -> None:
     async with cluster() as world:
         await world.pool("cpu", nodeSelector={"matchLabels": {"pool": "cpu"}})
         await world.node("n1", labels={"pool": "cpu"})
@@ -59,7 +59,7 @@ async def told(world: Cluster, reason: str, count: int) -> bool:
     return len(await world.notes(reason)) == count
 
 
-async def test_pod_that_fits_nowhere_is_explained_and_bound_when_room_appears() -> None:
+async def test_pod_that_fits_nowhere_gets_a_reason_and_is_bound_when_room_appears() -> None:
     async with cluster() as world:
         await world.node("small", cpu="1")
         await until(lambda: sum(summary.nodes for summary in world.daemon.scheduler.summary()) == 1)
@@ -73,7 +73,7 @@ async def test_pod_that_fits_nowhere_is_explained_and_bound_when_room_appears() 
         assert await world.placed() == {"large": "big"}
 
 
-async def test_garbage_collector_that_rested_works_again_once_everything_was_listed() -> None:
+async def test_garbage_collector_that_was_off_during_the_first_lists_is_on_again() -> None:
     gc.disable()
     try:
         async with cluster() as world:
@@ -101,13 +101,13 @@ async def test_without_the_pool_resource_everything_is_the_default_pool(
         await world.pod("a", pool="cpu")
         await world.until(world.all_placed)
         await world.until(lambda: told(world, "UnknownPool", 1))
-        await asyncio.sleep(0.2)  # four times as long as until the next look whether Pools are defined
+        await asyncio.sleep(0.2)  # four times as long as between two checks for the definition of Pools
         found = [line for line in lines() if line["event"] in {"Pool definition missing", "list or watch failed"}]
         assert [(line["event"], line["kind"]) for line in found] == [("Pool definition missing", "Pool")]
         assert "kubectl apply -f manifests/crds" in found[0]["reason"]
 
 
-async def test_pool_that_cannot_be_understood_says_so_and_harms_no_other() -> None:
+async def test_pool_with_an_invalid_spec_has_a_condition_and_affects_no_other_pool() -> None:
     async with cluster(pools=schemaless_crd()) as world:
         await world.pool("bad", nodeSelector={"matchExpressions": [{"key": "a", "operator": "In"}]})
         await world.node("n1")
@@ -168,7 +168,7 @@ async def test_sigterm_finishes_what_is_in_flight_and_returns(lines: Callable[[]
     assert script.asked("post", EVENTS)[0].json["reason"] == "Scheduled"
 
 
-async def test_what_stays_in_flight_beyond_the_grace_is_left(
+async def test_requests_in_flight_after_the_grace_period_are_abandoned(
     lines: Callable[[], list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "GRACE_SECONDS", 0.05)
@@ -206,7 +206,7 @@ async def test_nothing_is_decided_before_everything_was_listed() -> None:
             await task
 
 
-async def test_stopped_before_everything_was_listed_it_decides_nothing() -> None:
+async def test_daemon_that_is_stopped_before_the_first_lists_decides_nothing() -> None:
     script = scripted_cluster()
     script.always["get", POOLS] = lambda _: hang
     stop = asyncio.Event()
@@ -219,7 +219,7 @@ async def test_stopped_before_everything_was_listed_it_decides_nothing() -> None
     assert script.asked("post") == []
 
 
-async def test_object_that_cannot_be_read_gets_a_warning_and_the_rest_goes_on(
+async def test_object_that_cannot_be_read_gets_a_warning_and_other_objects_are_scheduled(
     lines: Callable[[], list[dict[str, Any]]],
 ) -> None:
     broken = {"metadata": {"name": "bad", "namespace": "default", "uid": "u-bad"}, "spec": {"containers": 5}}
@@ -239,7 +239,7 @@ async def test_object_that_cannot_be_read_gets_a_warning_and_the_rest_goes_on(
 
 
 def scripted_cluster(*more: dict[str, Any]) -> Script:
-    """One node and one pod that fits it; every other write is taken."""
+    """Return a server with one node and one pod that fits on it; it accepts every other write."""
     amounts = {"cpu": "4", "memory": "8Gi", "pods": "10"}
     node = {"metadata": {"name": "n1", "uid": "u-n1", "resourceVersion": "1"}, "status": {"allocatable": amounts}}
     pod = {
@@ -278,6 +278,6 @@ async def test_cancelled_daemon_leaves_no_timer_of_its_pool_loops() -> None:
 
 
 def pool_loop_timers() -> list[asyncio.TimerHandle]:
-    """The timers of this event loop that wake pool loops."""
+    """Return the timers of this event loop that wake pool loops."""
     handles: list[asyncio.TimerHandle] = asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]
     return [one for one in handles if not one.cancelled() and "PoolLoops" in repr(one)]

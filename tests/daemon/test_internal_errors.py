@@ -1,4 +1,4 @@
-"""Bugs of ours, put into each place that hears of outcomes: each costs one piece of work, and no pod its node."""
+"""An injected exception at each place that handles outcomes costs one piece of work, and no pod its node."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,12 +20,12 @@ SHARE = 0.4
 BUGS_MAX = 8
 PODS = 24
 TIME_SCALE = 0.01
-"""One pod may meet every bug: each costs it a wait until it is looked at, and a backoff that doubles."""
+"""One pod may meet every exception; each costs the pod a wait until it is read, and a backoff that doubles."""
 PLACES: dict[str, tuple[tuple[Any, str], ...]] = {
-    "outcome of a binding": ((executor.Executor, "_bound"),),
-    "end of an eviction": ((executor.Executor, "_evicted"),),
+    "outcome of a Binding": ((executor.Executor, "_bound"),),
+    "outcome of an eviction": ((executor.Executor, "_evicted"),),
     "action": ((executor.Executor, "_perform"),),
-    "look at a pod": ((executor.Executor, "_settle"), (binder.Binder, "_bind")),
+    "read of a pod": ((executor.Executor, "_settle"), (binder.Binder, "_bind")),
     "line of a binding": ((executor.Executor, "_log_bind"),),
     "turn of reports": ((executor.Executor, "_decisions_sent"),),
     "binding": ((binder.Binder, "_bind"),),
@@ -43,12 +43,12 @@ PLACES: dict[str, tuple[tuple[Any, str], ...]] = {
     "measure": ((MetricsRecorder, "record_outcome"),),
     "work": ((WorkQueue, "take"),),
 }
-"""What fails; a look at a pod and a doubt come only after another bug."""
-EVICTIONS = ("end of an eviction", "eviction", "request of an eviction")
+"""The functions that fail; a read of a pod and a Binding in doubt occur only after another exception."""
+EVICTIONS = ("outcome of an eviction", "eviction", "request of an eviction")
 
 
 class Saboteur:
-    """Fails the first call of one place, and others by chance."""
+    """Makes the first call of one function fail, and later calls at random."""
 
     def __init__(self, place: str, bugs_max: int) -> None:
         self._chance = random(f"bugs in {place}")
@@ -76,7 +76,7 @@ async def is_going(world: Cluster, name: str) -> bool:
     )
 
 
-@pytest.mark.expects_errors("failed")
+@pytest.mark.expects_errors("job failed")
 @pytest.mark.parametrize("place", PLACES)
 async def test_bug_costs_no_pod_its_node_and_the_daemon_lives(
     place: str, monkeypatch: pytest.MonkeyPatch, lines: Callable[[], list[dict[str, Any]]]

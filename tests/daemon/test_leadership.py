@@ -1,4 +1,4 @@
-"""Two daemons of one name: one schedules, the other stands by with warm caches and follows."""
+"""Two daemons of one name: one leads and schedules, the other stands by with warm caches and takes over."""
 
 import asyncio
 import time
@@ -51,7 +51,7 @@ async def marks(world: Cluster, name: str) -> dict[str, str]:
     )
 
 
-async def test_one_schedules_and_the_other_follows_when_it_is_stopped() -> None:
+async def test_standby_leads_when_the_leader_is_stopped() -> None:
     async with cluster(config=ELECTED) as world, second(world) as (standby, _):
         await world.node("n", cpu="8")
         await world.pod("first")
@@ -67,7 +67,7 @@ async def test_one_schedules_and_the_other_follows_when_it_is_stopped() -> None:
         assert (await marks(world, "second"))["scheduling.resource.aibee.cn/epoch"] == "1"
 
 
-async def test_what_happened_while_it_stood_by_is_known_to_the_next_leader() -> None:
+async def test_next_leader_knows_the_changes_that_came_while_it_stood_by() -> None:
     async with cluster(config=ELECTED) as world, second(world) as (standby, _):
         await until(standby.standing_by.is_set)
         await world.node("n", cpu="2")
@@ -112,7 +112,7 @@ async def test_only_the_leader_logs_pool_statuses(
 
 
 class EndedError(Exception):
-    """The process would be gone."""
+    """Stands for the end of the process."""
 
 
 def end() -> NoReturn:
@@ -120,7 +120,7 @@ def end() -> NoReturn:
 
 
 class Clock:
-    """Moves when a test lets it; a sleep takes no time of it, and is counted."""
+    """A clock that the test moves; a sleep takes no time and is counted."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -136,7 +136,7 @@ class Clock:
 
 @asynccontextmanager
 async def leader(clock: Clock) -> AsyncIterator[tuple[Leadership, ConnectionPool, Script]]:
-    """A leadership that leads, and a wire that it fences."""
+    """Yield a leadership that leads, a connection pool that it fences, and the server's script."""
     script = Script()
     lease = {"metadata": {"resourceVersion": "1"}, "spec": {"holderIdentity": "me"}}
     script.always["post", LEASE.rpartition("/")[0]] = lambda _: reply(201, lease)
@@ -180,12 +180,12 @@ async def test_write_that_is_due_after_the_deadline_waits_for_the_lease_to_be_re
         await until(lambda: clock.waits >= 3)
         assert len(script.requests) == before
         script.always["patch", LEASE] = lambda _: reply(200, {"metadata": {"resourceVersion": "2"}, "spec": {}})
-        renewing = asyncio.create_task(leadership.keep())
+        renewing = asyncio.create_task(leadership.renew())
         assert (await writing).status == 201
         renewing.cancel()
         await asyncio.gather(renewing, return_exceptions=True)
         assert script.requests[before].path == LEASE
-        assert script.connections == expected, "it waits on one connection"
+        assert script.connections == expected, "the write waits on one connection"
 
 
 @pytest.mark.expects_errors("lost the lease")
@@ -211,7 +211,7 @@ async def test_reading_needs_no_lease() -> None:
         assert (await connections.send(b"GET", b"/y")).status == 200
 
 
-async def test_who_never_led_writes_nothing_and_goes_on() -> None:
+async def test_scheduler_that_never_led_writes_nothing_and_goes_on() -> None:
     async with leader(Clock()) as (_, connections, script):
         with pytest.raises(RuntimeError, match="does not lead"):
             await connections.send(b"POST", b"/x")
@@ -221,7 +221,7 @@ async def test_who_never_led_writes_nothing_and_goes_on() -> None:
 
 
 @pytest.mark.expects_errors("lost the lease")
-async def test_write_that_waits_for_a_connection_is_judged_when_it_is_sent() -> None:
+async def test_write_that_waits_for_a_connection_is_fenced_when_it_is_sent() -> None:
     clock = Clock()
     async with leader(clock) as (leadership, connections, script):
         await leadership.begin(Pods("1"), ())
@@ -244,7 +244,7 @@ async def test_write_that_waits_for_a_connection_is_judged_when_it_is_sent() -> 
 
 
 class Pods:
-    """How far the watch is, one answer after the other, and how far the pods are; counts what it is asked."""
+    """The versions that the watch shows, one per read, and the current version of the pods; counts the requests."""
 
     def __init__(self, *seen: str, now: str = "") -> None:
         self.seen = list(seen)
@@ -266,8 +266,8 @@ class Pods:
         self.lists += 1
 
 
-def given_back(pods_seen: str) -> dict[str, Any]:
-    """A Lease that its holder gave back, with what it told of pods."""
+def released(pods_seen: str) -> dict[str, Any]:
+    """Return a Lease that its holder released, with the version of pods that the holder wrote."""
     marks = {"scheduling.resource.aibee.cn/pods-seen": pods_seen} if pods_seen else {}
     return {
         "metadata": {"resourceVersion": "1", "annotations": marks},
@@ -275,13 +275,13 @@ def given_back(pods_seen: str) -> dict[str, Any]:
     }
 
 
-def left_alone() -> dict[str, Any]:
-    """A Lease whose holder was killed."""
+def expired() -> dict[str, Any]:
+    """Return a Lease whose holder was killed."""
     return {"metadata": {"resourceVersion": "1"}, "spec": {"holderIdentity": "dead", "leaseDurationSeconds": 15}}
 
 
 class Watched:
-    """A watch whose new stream opens when it is asked for one."""
+    """A watch that counts how often it is opened again."""
 
     def __init__(self, *, absent: bool = False) -> None:
         self.watching = asyncio.Event()
@@ -295,7 +295,7 @@ class Watched:
 
 
 async def takes_over(lease: dict[str, Any], pods: Pods, *watches: Watched) -> list[float]:
-    """Let somebody take this Lease and begin; return how long it slept after that, each time."""
+    """Let a scheduler take this Lease and begin; return the seconds of each sleep after that."""
     script, clock, slept = Script(), Clock(), list[float]()
     script.always["get", LEASE] = lambda _: reply(200, lease)
     script.always["patch", LEASE] = lambda _: reply(200, {"metadata": {"resourceVersion": "2"}, "spec": {}})
@@ -316,38 +316,38 @@ async def takes_over(lease: dict[str, Any], pods: Pods, *watches: Watched) -> li
     return slept
 
 
-async def test_new_leader_waits_until_its_watch_has_shown_what_the_last_one_did() -> None:
+async def test_new_leader_waits_until_its_watch_has_shown_the_last_leaders_bindings() -> None:
     pods = Pods("97", "98", "100")
-    assert len(await takes_over(given_back("99"), pods)) == 2
+    assert len(await takes_over(released("99"), pods)) == 2
     assert (pods.seen, pods.versions, pods.lists) == (["100"], 0, 0)
 
 
-async def test_new_leader_does_not_go_on_blindly_where_its_watch_lags() -> None:
+async def test_new_leader_lists_pods_again_where_its_watch_lags() -> None:
     pods = Pods("97")
-    assert sum(await takes_over(given_back("99"), pods)) == pytest.approx(CATCH_UP_SECONDS_MAX, abs=0.1)
+    assert sum(await takes_over(released("99"), pods)) == pytest.approx(CATCH_UP_SECONDS_MAX, abs=0.1)
     assert pods.lists == 1
 
 
-async def test_who_follows_a_killed_leader_waits_until_its_watch_has_come_as_far_as_the_pods_are() -> None:
+async def test_leader_after_a_killed_one_waits_until_its_watch_shows_the_current_pods() -> None:
     pods = Pods("97", "98", "100", now="99")
-    assert len(await takes_over(left_alone(), pods)) == 2
+    assert len(await takes_over(expired(), pods)) == 2
     assert (pods.versions, pods.lists) == (1, 0)
 
 
 @pytest.mark.parametrize("now", ["", "no number"])
-async def test_who_cannot_learn_how_far_the_pods_are_lists_them_again(now: str) -> None:
+async def test_new_leader_that_cannot_read_the_version_of_pods_lists_them_again(now: str) -> None:
     pods = Pods("97", now=now)
-    assert await takes_over(left_alone(), pods) == []
+    assert await takes_over(expired(), pods) == []
     assert pods.lists == 1
 
 
-async def test_who_follows_one_that_could_not_say_what_it_did_looks_by_itself() -> None:
+async def test_leader_after_one_that_left_no_version_reads_the_version_itself() -> None:
     pods = Pods("100", now="99")
-    assert await takes_over(given_back(""), pods) == []
+    assert await takes_over(released(""), pods) == []
     assert (pods.versions, pods.lists) == (1, 0)
 
 
-async def test_new_leader_opens_all_watches_anew_before_it_asks_how_far_they_are() -> None:
+async def test_new_leader_opens_all_watches_again_before_it_reads_their_versions() -> None:
     watches = Watched(), Watched(absent=True)
 
     class Late(Pods):
@@ -357,11 +357,11 @@ async def test_new_leader_opens_all_watches_anew_before_it_asks_how_far_they_are
             return super().watch_version
 
     pods = Late("100")
-    assert await takes_over(given_back("99"), pods, *watches) == []
+    assert await takes_over(released("99"), pods, *watches) == []
     assert pods.lists == 0
 
 
-async def test_first_leader_of_all_has_nothing_to_catch_up_with() -> None:
+async def test_first_leader_waits_for_no_version() -> None:
     pods = Pods("1")
     async with leader(Clock()) as (leadership, _, _):
         await leadership.begin(pods, ())

@@ -1,4 +1,4 @@
-"""What stands between the daemon and its API server, and what becomes of its credentials, loses no pod."""
+"""Proxies between the daemon and its API server, and changes of its credentials, lose no pod."""
 
 import json
 import time
@@ -26,7 +26,7 @@ Lines = Callable[[], list[dict[str, Any]]]
 
 
 def page(code: int, times: int, wanted: Callable[[Request], bool]) -> Rule:
-    """Answer so many of the wanted requests with a page of a proxy."""
+    """Return a rule that answers the first `times` matching requests with a page of a proxy."""
     left = times
 
     def rule(request: Request) -> Any:
@@ -84,7 +84,7 @@ async def test_page_of_a_proxy_in_place_of_an_answer_to_an_event_loses_no_event(
 
 
 def revoking(token: Path, after: int) -> Rule:
-    """Know the token `old` until so many Bindings were taken, from then on only `new`, which the file has later."""
+    """Return a rule that accepts the token `old` for `after` Bindings, then only `new`, which the file has later."""
     known, seen, refused = "old", 0, 0
 
     def rule(request: Request) -> Any:
@@ -116,7 +116,7 @@ async def test_token_that_is_revoked_in_a_burst_of_bindings_costs_no_pod(tmp_pat
     assert [line["reason"] for line in refused] == [f"{token}: the API server answers 401 Unauthorized"]
 
 
-async def test_program_for_credentials_that_hangs_delays_neither_the_lease_nor_a_pod(
+async def test_credential_plugin_that_hangs_delays_neither_the_lease_nor_a_pod(
     tmp_path: Path, lines: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exec_credential, "PLUGIN_TIMEOUT_SECONDS", 4.0)
@@ -137,7 +137,7 @@ async def test_program_for_credentials_that_hangs_delays_neither_the_lease_nor_a
         await world.pod("p")
         await world.until(world.all_placed)
         await world.until(lambda: renewed_after(world, before))
-        assert said_of(lines) == [], "the program still runs"
+        assert said_of(lines) == [], "the plugin still runs"
         await world.until(lambda: says(lines))
     assert said_of(lines) == [f"{path}: user 'u': the command {command!r} did not exit within 4 s and was killed"]
     assert said(lines, "lost the lease") == []
@@ -148,7 +148,7 @@ async def exists(path: Path) -> bool:
 
 
 async def renewed(world: Cluster) -> str:
-    """Return when the Lease was last renewed."""
+    """Return the time of the Lease's last renewal."""
     lease = json.loads(await world.client.get(f"{LEASES}/ai-scheduler"))
     return str(lease["spec"]["renewTime"])
 
@@ -184,7 +184,7 @@ async def few_open(world: Cluster, count: int) -> bool:
     return world.between.open <= count
 
 
-async def test_new_leader_opens_its_watches_anew_before_it_decides() -> None:
+async def test_new_leader_opens_its_watches_again_before_it_decides() -> None:
     async with cluster(config=Config()) as world:
         components = world.daemon.components
         assert components is not None

@@ -1,4 +1,4 @@
-"""A daemon that may not list what it needs to know."""
+"""A daemon without the permission to list a kind that it needs."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ REFUSED = 'persistentvolumeclaims is forbidden: User "me" cannot list resource "
 
 
 def a_server() -> Script:
-    """A server that lets the daemon list and watch all but the claims."""
+    """Return a server that lets the daemon list and watch everything except claims."""
     script = Script()
     script.always["get", "/version"] = lambda _: reply(200, {"major": "1", "minor": "36"})
     for path in (*OTHERS, POOLS, VOLUMES):
@@ -25,7 +25,7 @@ def a_server() -> Script:
     return script
 
 
-async def test_daemon_that_may_not_list_claims_says_so_and_decides_nothing() -> None:
+async def test_daemon_that_may_not_list_claims_logs_it_and_decides_nothing() -> None:
     stop = asyncio.Event()
     with capture_logs() as lines:
         async with serving(a_server()) as server, asyncio.timeout(10):
@@ -40,7 +40,7 @@ async def test_daemon_that_may_not_list_claims_says_so_and_decides_nothing() -> 
     assert REFUSED in told["reason"]
 
 
-async def test_daemon_that_ignores_constraints_asks_for_no_claims() -> None:
+async def test_daemon_that_ignores_constraints_lists_no_claims() -> None:
     stop, script = asyncio.Event(), a_server()
     config = Config(leader_election=NO_ELECTION, unsupported_constraints=ConstraintRule.IGNORE)
     async with serving(script) as server, asyncio.timeout(10):

@@ -19,14 +19,14 @@ from tests.kube.scripted_server import Half, until
 
 @dataclass
 class FakeEngine:
-    """Pools with so many decisions left to take."""
+    """Pools, each with a number of decisions that are left."""
 
     left: dict[str, int] = field(default_factory=dict)
     wakeup: float | None = None
     broken: set[str] = field(default_factory=set)
     limits: list[int] = field(default_factory=list)
     blind: int = 0
-    """So many looks for work fail from now on."""
+    """How many of the next searches for work fail."""
     turns: list[str] = field(default_factory=list)
     """The pool of each slice."""
 
@@ -59,14 +59,14 @@ class Loops:
     performed: list[Action] = field(default_factory=list)
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     gated: tuple[str, ...] = ()
-    """The pools that the gate holds back; none: all."""
+    """The pools that wait for room; empty: all pools."""
 
     async def room(self, pool: str) -> None:
         if not self.gated or pool in self.gated:
             await self.gate.wait()
 
     broken_actions: int = 0
-    """So many slices are performed with an exception from now on."""
+    """How many of the next slices raise an exception when their actions are performed."""
     failures: list[str] = field(default_factory=list)
 
     def perform(self, actions: Sequence[Action]) -> None:
@@ -114,12 +114,12 @@ async def test_failing_pool_starts_again_while_the_others_go_on(lines: Callable[
         assert world.decided("bad") == 0
         world.engine.broken.clear()
         await until(lambda: world.decided("bad") == 2)
-    (failure, *_) = [line for line in lines() if line["event"] == "failed"]
+    (failure, *_) = [line for line in lines() if line["event"] == "job failed"]
     assert failure["job"] == "pool bad"
     assert "a bug" in failure["exception"]
 
 
-async def test_work_is_looked_for_again_after_a_look_that_failed() -> None:
+async def test_search_for_work_is_repeated_after_one_that_failed() -> None:
     world = Loops(FakeEngine({"a": 0}, blind=0))
     async with world.running() as loops:
         await until(lambda: not loops.busy)
@@ -127,20 +127,20 @@ async def test_work_is_looked_for_again_after_a_look_that_failed() -> None:
         world.engine.left["a"] = 5
         loops.wake_soon()
         await until(lambda: world.decided("a") == 5)
-    assert world.failures == ["looking for work: a bug in ready"]
+    assert world.failures == ["search for work: a bug in ready"]
 
 
-async def test_alarm_is_set_again_after_a_look_that_failed() -> None:
+async def test_timer_is_set_again_after_a_search_that_failed() -> None:
     world = Loops(FakeEngine({"a": 0}, wakeup=time.monotonic() + 0.05))
     async with world.running() as loops:
         await until(lambda: not loops.busy)
         world.engine.blind = 1
         world.engine.turns.clear()
         await until(lambda: "a" in world.engine.turns)
-    assert world.failures == ["looking for work: a bug in ready"]
+    assert world.failures == ["search for work: a bug in ready"]
 
 
-@pytest.mark.expects_errors("failed again_in_seconds")
+@pytest.mark.expects_errors("job failed again_in_seconds")
 async def test_loop_goes_on_after_actions_that_could_not_be_performed() -> None:
     world = Loops(FakeEngine({"a": 3}), broken_actions=1)
     async with world.running():
@@ -157,7 +157,7 @@ async def test_pools_come_and_go() -> None:
         assert list(loops._tasks) == ["b"]
 
 
-async def test_nothing_is_decided_while_too_much_waits_to_be_bound() -> None:
+async def test_pool_decides_nothing_while_too_many_of_its_bindings_are_in_flight() -> None:
     world = Loops(FakeEngine({"a": 0}))
     async with world.running() as loops:
         world.gate.clear()
@@ -169,7 +169,7 @@ async def test_nothing_is_decided_while_too_much_waits_to_be_bound() -> None:
         await until(lambda: world.decided("a") == 5)
 
 
-async def test_pool_with_too_much_to_be_bound_holds_no_other_back() -> None:
+async def test_pool_without_room_for_bindings_delays_no_other_pool() -> None:
     world = Loops(FakeEngine({"crowded": 0, "single": 0}), gated=("crowded",))
     async with world.running() as loops:
         world.gate.clear()
@@ -201,7 +201,7 @@ async def test_loops_are_not_busy_while_their_pools_have_no_room() -> None:
         assert world.decided("b") == 5000
 
 
-async def test_all_else_gets_its_turn_between_slices_of_many_busy_pools() -> None:
+async def test_other_tasks_run_between_slices_of_many_busy_pools() -> None:
     world = Loops(FakeEngine(dict.fromkeys("abcdefgh", 5000)))
     between: list[int] = []
     async with world.running():
@@ -226,7 +226,7 @@ async def test_crowd_of_another_pool_delays_a_single_pod_by_two_slices_at_most()
         assert engine.left["crowd"] > 0
 
 
-async def test_what_moves_by_itself_wakes_its_pool() -> None:
+async def test_time_alone_wakes_a_pool() -> None:
     world = Loops(FakeEngine({"a": 0}))
     async with world.running() as loops:
         world.engine.wakeup = time.monotonic() + 0.03

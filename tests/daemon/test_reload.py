@@ -1,4 +1,4 @@
-"""A running scheduler and the file that its configuration came from."""
+"""A running scheduler reloads the file of its configuration."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -23,7 +23,7 @@ INTERVAL_SECONDS = 0.005
 
 @dataclass
 class World:
-    """A file, what was taken over from it, and what the log was told."""
+    """A configuration file, the configurations that were applied, and the lines of the log."""
 
     path: Path
     applied: list[Config] = field(default_factory=list)
@@ -49,7 +49,7 @@ class World:
 
 
 def mounted(directory: Path, text: str) -> Path:
-    """Put a file where a ConfigMap would be mounted: behind two links of which one is swapped."""
+    """Write a file as in a mounted ConfigMap, behind two links, of which an update swaps one."""
     directory.mkdir()
     swap(directory, "one", text)
     (directory / "config.yaml").symlink_to("..data/config.yaml")
@@ -63,7 +63,7 @@ def swap(directory: Path, version: str, text: str) -> None:
     (directory / "..new").rename(directory / "..data")
 
 
-async def test_file_that_was_written_is_taken_over_and_told(tmp_path: Path) -> None:
+async def test_file_that_was_written_is_reloaded_and_logged(tmp_path: Path) -> None:
     world = World(tmp_path / "ai.yaml")
     world.path.write_text("bindInFlight: 3\n")
     async with world.following() as reload:
@@ -76,7 +76,7 @@ async def test_file_that_was_written_is_taken_over_and_told(tmp_path: Path) -> N
     ]
 
 
-async def test_config_map_whose_link_is_swapped_is_a_changed_file(tmp_path: Path) -> None:
+async def test_swapped_link_of_a_config_map_counts_as_a_change(tmp_path: Path) -> None:
     world = World(mounted(tmp_path / "etc", "bindInFlight: 3\n"))
     async with world.following():
         swap(tmp_path / "etc", "two", "bindInFlight: 4\n")
@@ -84,7 +84,7 @@ async def test_config_map_whose_link_is_swapped_is_a_changed_file(tmp_path: Path
     assert world.applied == [Config(bind_in_flight=4)]
 
 
-async def test_what_only_a_restart_can_use_is_named_and_changes_nothing(tmp_path: Path) -> None:
+async def test_fields_that_need_a_restart_are_named_and_not_applied(tmp_path: Path) -> None:
     world = World(tmp_path / "ai.yaml")
     world.path.write_text("")
     async with world.following() as reload:
@@ -99,7 +99,7 @@ async def test_what_only_a_restart_can_use_is_named_and_changes_nothing(tmp_path
 
 
 @pytest.mark.expects_errors("bindInFlight must be a whole number", "cannot be read")
-async def test_broken_file_is_told_once_and_the_old_values_stay(tmp_path: Path) -> None:
+async def test_invalid_file_is_logged_once_and_the_old_values_stay(tmp_path: Path) -> None:
     world = World(tmp_path / "ai.yaml")
     world.path.write_text("bindInFlight: 3\n")
     async with world.following() as reload:
@@ -121,7 +121,7 @@ async def test_broken_file_is_told_once_and_the_old_values_stay(tmp_path: Path) 
     assert world.applied == [Config(bind_in_flight=5)]
 
 
-async def test_signal_has_an_unchanged_file_read_at_once(tmp_path: Path) -> None:
+async def test_signal_reloads_an_unchanged_file_at_once(tmp_path: Path) -> None:
     world = World(tmp_path / "ai.yaml")
     world.path.write_text("bindInFlight: 3\n")
     async with world.following(interval_seconds=60) as reload:
@@ -130,7 +130,7 @@ async def test_signal_has_an_unchanged_file_read_at_once(tmp_path: Path) -> None
     assert world.told() == [{"event": "configuration reloaded", "cause": "SIGHUP", "changed": "nothing"}]
 
 
-async def test_without_a_file_a_signal_is_answered_too(tmp_path: Path) -> None:
+async def test_signal_without_a_file_is_logged(tmp_path: Path) -> None:
     world = World(tmp_path / "no.yaml")
     async with world.following(interval_seconds=60, file=False) as reload:
         reload.request()
@@ -138,7 +138,7 @@ async def test_without_a_file_a_signal_is_answered_too(tmp_path: Path) -> None:
     assert [line["changed"] for line in world.told()] == ["nothing"]
 
 
-async def test_daemon_takes_over_what_the_schema_promises() -> None:
+async def test_daemon_applies_the_fields_that_the_schema_names() -> None:
     async with cluster() as world:
         daemon = world.daemon
         assert daemon.components is not None

@@ -1,4 +1,4 @@
-"""The daemon lets the engine judge itself and tells of what is broken, with the state that it is in."""
+"""The daemon logs the violations that the engine's self-check finds, with the state of the engine."""
 
 from collections.abc import Callable
 from typing import Any
@@ -36,7 +36,7 @@ async def test_broken_invariant_is_logged_with_a_digest_of_the_state(
 
 
 @pytest.mark.expects_errors("internal error")
-async def test_exception_of_the_engine_is_logged_with_its_traceback_and_keeps_no_other_pod_waiting(
+async def test_exception_of_the_engine_is_logged_with_its_traceback_and_delays_no_other_pod(
     lines: Callable[[], list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = True

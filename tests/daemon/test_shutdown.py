@@ -1,4 +1,4 @@
-"""However a daemon ends: the Lease is given back if nothing that was sent may still take effect, else it runs out."""
+"""A daemon that ends releases the Lease unless a request may still take effect; then the Lease expires."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -23,7 +23,7 @@ BOUND_AT = "17"
 
 
 class Stop(asyncio.Event):
-    """Tells a daemon to stop, or makes it fail."""
+    """Stops a daemon, or makes it fail."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class Stop(asyncio.Event):
 
 @asynccontextmanager
 async def leader(script: Script) -> AsyncIterator[tuple[asyncio.Task[None], Stop]]:
-    """A daemon that leads and has sent a Binding."""
+    """Yield a daemon that leads and has sent a Binding."""
     stop = Stop()
     async with serving(script) as server:
         task = asyncio.create_task(Daemon(server, ELECTED, stop).run())
@@ -53,7 +53,7 @@ async def leader(script: Script) -> AsyncIterator[tuple[asyncio.Task[None], Stop
 
 
 def shown_bound(*, watched: bool) -> Script:
-    """A cluster that takes the Binding, and shows it in its watch or never."""
+    """Return a server that accepts the Binding, and shows it in the watch only if `watched`."""
     script = scripted_cluster()
     script.on("post", f"{PODS}/p/binding", reply(201))
     bound = {
@@ -67,7 +67,7 @@ def shown_bound(*, watched: bool) -> Script:
             await until(lambda: script.asked("post", PODS))
             await stream(line)(writer)
 
-        script.on("watch", "/api/v1/pods", after_binding, after_binding)  # the leader opens its watches anew
+        script.on("watch", "/api/v1/pods", after_binding, after_binding)  # the leader opens its watches again
     return script
 
 
@@ -75,24 +75,24 @@ def reply_line(document: dict[str, Any]) -> bytes:
     return msgspec.json.encode({"type": "MODIFIED", "object": document}) + b"\n"
 
 
-def handed_on(server: LeaseServer) -> str | None:
-    """Return what the next leader is told of pods; None while the Lease is held."""
+def pods_seen(server: LeaseServer) -> str | None:
+    """Return the version of pods in the released Lease; None while the Lease is held."""
     assert server.lease is not None
     if server.lease["spec"]["holderIdentity"]:
         return None
     return str(server.lease["metadata"].get("annotations", {}).get(f"{MARK_PREFIX}pods-seen", ""))
 
 
-async def test_lease_is_given_back_with_the_version_at_which_the_last_binding_was_shown() -> None:
+async def test_lease_is_released_with_the_version_at_which_the_last_binding_was_shown() -> None:
     script = shown_bound(watched=True)
     server = LeaseServer(script)
     async with leader(script) as (task, stop):
         stop.set()
     assert task.exception() is None
-    assert handed_on(server) == BOUND_AT
+    assert pods_seen(server) == BOUND_AT
 
 
-async def test_where_the_watch_lags_the_next_leader_is_told_how_far_the_pods_are(
+async def test_lease_has_the_current_version_of_pods_where_the_watch_lags(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(shutdown, "SHOWN_SECONDS_MAX", 0.05)
@@ -103,10 +103,10 @@ async def test_where_the_watch_lags_the_next_leader_is_told_how_far_the_pods_are
         script.always["get", "/api/v1/pods"] = lambda _: reply(200, {"metadata": {"resourceVersion": "99"}})
         stop.set()
     assert task.exception() is None
-    assert handed_on(server) == "99"
+    assert pods_seen(server) == "99"
 
 
-async def test_where_nobody_can_say_how_far_the_pods_are_the_next_leader_is_told_nothing(
+async def test_lease_has_no_version_where_the_version_of_pods_cannot_be_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(shutdown, "SHOWN_SECONDS_MAX", 0.05)
@@ -117,10 +117,10 @@ async def test_where_nobody_can_say_how_far_the_pods_are_the_next_leader_is_told
         script.always["get", "/api/v1/pods"] = lambda _: status(500, "InternalError")
         stop.set()
     assert task.exception() is None
-    assert handed_on(server) == ""
+    assert pods_seen(server) == ""
 
 
-async def test_who_ends_after_a_crowd_waits_for_no_event_that_its_rate_holds(
+async def test_daemon_that_ends_drops_the_events_that_their_rate_delays(
     lines: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shutdown, "REPORTS_GRACE_SECONDS", 20.0)  # longer than a test waits
@@ -131,11 +131,11 @@ async def test_who_ends_after_a_crowd_waits_for_no_event_that_its_rate_holds(
         for number in range(40):
             await world.pod(f"p{number}")
         await world.until(world.all_placed)
-    (line,) = [line for line in lines() if line["event"] == "events left unwritten"]
+    (line,) = [line for line in lines() if line["event"] == "events not written"]
     assert line["count"] >= 39
 
 
-async def test_lease_is_not_given_back_while_a_binding_may_still_take_effect(
+async def test_lease_is_not_released_while_a_binding_may_still_take_effect(
     lines: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shutdown, "GRACE_SECONDS", 0.05)
@@ -145,27 +145,27 @@ async def test_lease_is_not_given_back_while_a_binding_may_still_take_effect(
     async with leader(script) as (task, stop):
         stop.set()
     assert task.exception() is None
-    assert handed_on(server) is None
-    (line,) = [line for line in lines() if line["event"] == "lease not given back"]
+    assert pods_seen(server) is None
+    (line,) = [line for line in lines() if line["event"] == "lease not released"]
     assert (line["binds"], line["evictions"], line["another_leads_after_seconds"]) == (1, 0, 15)
 
 
-async def test_daemon_that_fails_gives_the_lease_back_where_nothing_is_in_flight() -> None:
+async def test_daemon_that_fails_releases_the_lease_where_nothing_is_in_flight() -> None:
     script = shown_bound(watched=True)
     server = LeaseServer(script)
     async with leader(script) as (task, stop):
         await until(lambda: script.asked("post", EVENTS))
         stop.fails.set()
     assert isinstance(task.exception(), ExceptionGroup)
-    assert handed_on(server) == ""
+    assert pods_seen(server) == ""
 
 
-async def test_daemon_that_fails_with_a_binding_in_flight_lets_its_lease_run_out(lines: Lines) -> None:
+async def test_daemon_that_fails_with_a_binding_in_flight_lets_its_lease_expire(lines: Lines) -> None:
     script = scripted_cluster()
     script.on("post", f"{PODS}/p/binding", hang)
     server = LeaseServer(script)
     async with leader(script) as (task, stop):
         stop.fails.set()
     assert isinstance(task.exception(), ExceptionGroup)
-    assert handed_on(server) is None
-    assert [line["binds"] for line in lines() if line["event"] == "lease not given back"] == [1]
+    assert pods_seen(server) is None
+    assert [line["binds"] for line in lines() if line["event"] == "lease not released"] == [1]

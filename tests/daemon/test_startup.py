@@ -1,4 +1,4 @@
-"""The first words with an API server: away, too old, or silent about its release."""
+"""The first requests to an API server that is unreachable, too old, or does not tell its version."""
 
 import asyncio
 from typing import Any
@@ -23,13 +23,13 @@ async def met(script: Script) -> tuple[str, list[dict[str, Any]]]:
     return said, [dict(call.kwargs) for call in lines.calls]
 
 
-async def test_server_that_is_new_enough_is_taken_without_a_word() -> None:
+async def test_server_that_is_new_enough_is_accepted_without_a_log_line() -> None:
     script = Script()
     script.always["get", "/version"] = lambda _: reply(200, {"major": "1", "minor": "31"})
     assert await met(script) == ("", [])
 
 
-async def test_server_that_is_away_is_told_once_and_waited_for() -> None:
+async def test_daemon_waits_for_an_unreachable_server_and_logs_it_once() -> None:
     script, calls = Script(), iter(range(9))
     script.always["get", "/version"] = lambda _: slam if next(calls) < 3 else reply(200, {"major": "1", "minor": "36"})
     said, lines = await met(script)
@@ -38,7 +38,7 @@ async def test_server_that_is_away_is_told_once_and_waited_for() -> None:
 
 
 @pytest.mark.parametrize("answer", [status(403, "Forbidden", "no"), reply(200, b"hello")])
-async def test_server_that_does_not_tell_its_release_is_taken_with_a_warning(answer: Any) -> None:
+async def test_server_that_does_not_tell_its_version_is_accepted_with_a_warning(answer: Any) -> None:
     script = Script()
     script.always["get", "/version"] = lambda _: answer
     said, lines = await met(script)

@@ -1,4 +1,4 @@
-"""The daemon lends, takes back and preempts in a cluster over HTTP, and says so where users look."""
+"""The daemon lends, reclaims and preempts in a cluster over HTTP, and writes what it did into events and statuses."""
 
 import asyncio
 import json
@@ -37,11 +37,11 @@ def marks(pod: Any) -> list[str]:
 
 
 async def finish(world: Cluster, name: str) -> None:
-    """Let a terminating pod be gone, as its kubelet would."""
+    """Delete a terminating pod for good, as its kubelet does."""
     await world.delete(f"{PODS}/{name}", gracePeriodSeconds=0)
 
 
-async def test_pod_on_loan_says_so() -> None:
+async def test_pod_on_loan_has_the_annotation() -> None:
     async with cluster() as world:
         await lent(world)
         for pod in await world.listed(PODS):
@@ -51,7 +51,7 @@ async def test_pod_on_loan_says_so() -> None:
             assert annotations["scheduling.resource.aibee.cn/home-pool"] == "cpu"
 
 
-async def test_owner_takes_lent_room_back_from_one_guest_and_all_are_told(lines: Lines) -> None:
+async def test_owner_reclaims_lent_room_from_one_borrower_and_both_get_events(lines: Lines) -> None:
     async with cluster() as world:
         await lent(world)
         await world.pod("owner", pool="gpu")
@@ -80,7 +80,7 @@ async def nominated(world: Cluster, name: str, node: str) -> bool:
     return bool(pods[name]["status"].get("nominatedNodeName") == node)
 
 
-async def test_nobody_is_evicted_where_the_configuration_forbids_it() -> None:
+async def test_no_pod_is_evicted_where_the_configuration_forbids_it() -> None:
     async with cluster(config=Config(leader_election=NO_ELECTION, disable_preemption=True)) as world:
         await lent(world)
         await world.pod("owner", pool="gpu")
@@ -88,7 +88,7 @@ async def test_nobody_is_evicted_where_the_configuration_forbids_it() -> None:
         assert await going(world) == []
 
 
-async def test_budget_is_honoured_where_the_configuration_says_so(lines: Lines) -> None:
+async def test_budget_is_honoured_with_the_eviction_api(lines: Lines) -> None:
     async with cluster(config=Config(leader_election=NO_ELECTION, eviction=EvictionWay.EVICT)) as world:
         budgets = BUDGETS.replace("/poddis", "/namespaces/default/poddis")
         await world.create(budgets, {"metadata": {"name": "b"}, "spec": PDB})
@@ -111,7 +111,7 @@ async def test_budget_is_honoured_where_the_configuration_says_so(lines: Lines) 
     assert line["level"] == "warning"
 
 
-async def test_default_pool_is_made_at_the_start() -> None:
+async def test_default_pool_is_created_at_the_start() -> None:
     async with cluster() as world:
         await world.until(lambda: there(world, "default"))
 
@@ -120,7 +120,7 @@ async def there(world: Cluster, name: str) -> bool:
     return name in [pool["metadata"]["name"] for pool in await world.listed(POOLS)]
 
 
-async def test_status_of_pools_follows_what_happens() -> None:
+async def test_status_of_pools_follows_the_pods() -> None:
     async with cluster() as world:
         await lent(world)
 
@@ -173,7 +173,7 @@ def scripted_pod(name: str, *, cpu: str, node: str = "", phase: str = "Pending",
     }
 
 
-async def test_status_that_somebody_overwrote_is_put_right() -> None:
+async def test_status_that_another_client_overwrote_is_written_again() -> None:
     async with cluster() as world:
         await world.node("n1")
         await world.until(lambda: there(world, "default"))

@@ -1,4 +1,10 @@
-"""A scheduler under test, with short calls."""
+"""A scheduler under test, with short methods, and exceptions at a chosen step of the engine."""
+
+from importlib import import_module
+from itertools import count
+from typing import Any
+
+import pytest
 
 from aischeduler.engine.profile import Profile, default_profile
 from aischeduler.model.actions import (
@@ -22,7 +28,7 @@ from tests.checked_scheduler import CheckedScheduler, answers
 
 
 class Session:
-    """An engine under watch and its clock; `said` holds every action so far."""
+    """A checked engine and its clock; `said` has every action so far."""
 
     def __init__(self, *objects: Node | Pod | Pool, profile: Profile | None = None) -> None:
         self.scheduler = CheckedScheduler(profile or default_profile(), "run")
@@ -31,7 +37,7 @@ class Session:
         self.see(*objects)
 
     def see(self, *objects: Node | Pod | Pool) -> None:
-        """Let the engine see objects as they now are."""
+        """Let the engine observe objects as they are now."""
         for thing in objects:
             match thing:
                 case Node():
@@ -92,3 +98,16 @@ def evictions(actions: list[Action]) -> dict[str, str]:
 def nominations(actions: list[Action]) -> dict[str, str]:
     """Return pod -> node (empty where cleared) of the last nominations among the actions."""
     return {action.pod.name: action.node for action in actions if isinstance(action, Nominate)}
+
+
+def fail_once(monkeypatch: pytest.MonkeyPatch, module: str, step: str) -> None:
+    """Make a step of the engine raise the first time that this module calls it."""
+    path = f"aischeduler.engine.{module}"
+    function, calls = getattr(import_module(path), step), count()
+
+    def failing(*args: Any, **kwargs: Any) -> Any:
+        if next(calls) == 0:
+            raise ValueError("a bug in a step")
+        return function(*args, **kwargs)
+
+    monkeypatch.setattr(f"{path}.{step}", failing)

@@ -12,7 +12,7 @@ INT64_MAX = 2**63 - 1
 CARD = "example.com/card"
 A, B = {"pool": "a"}, {"pool": "b"}
 MADE_UP = 200
-"""Names that nobody has heard of; a thousand cost the same and take the tests longer."""
+"""The number of unknown resources; a thousand would only make the test slower."""
 
 
 def summary_of(session: Session, pool: str) -> PoolSummary:
@@ -26,7 +26,7 @@ def wants_card(name: str, *, pool: str = "", node: str = "", priority: int = 0) 
 @pytest.mark.parametrize(
     ("cpu", "memory"), [(str(INT64_MAX), "1Gi"), ("1", str(INT64_MAX)), (str(INT64_MAX), str(INT64_MAX))]
 )
-def test_amounts_that_no_number_of_a_machine_holds_are_summed_up_and_stop_nobody(cpu: str, memory: str) -> None:
+def test_enormous_amounts_are_summed_up_and_block_no_pod(cpu: str, memory: str) -> None:
     session = Session(a_pool("default"), a_node("n", cpu="4"))
     session.see(*(a_pod(name, cpu=cpu, memory=memory, priority=-1) for name in ("one", "two")))
     session.see(a_pod("small", cpu="1"))
@@ -38,7 +38,7 @@ def test_amounts_that_no_number_of_a_machine_holds_are_summed_up_and_stop_nobody
     assert {name: told.pending[name] for name in asked} == {name: 2 * amount for name, amount in asked.items()}
 
 
-def test_a_crowd_that_asks_for_too_much_is_summed_up_exactly() -> None:
+def test_requests_of_many_pods_are_summed_up_exactly() -> None:
     session = Session(a_pool("default"), a_node("n", memory="16Gi"))
     session.scheduler.often = False
     session.see(*(a_pod(f"p{number}", memory="8Pi") for number in range(1100)))
@@ -47,7 +47,7 @@ def test_a_crowd_that_asks_for_too_much_is_summed_up_exactly() -> None:
     assert summary_of(session, "default").pending["memory"] == 1100 * 2**53
 
 
-def test_names_that_nobody_offers_leave_nothing_behind() -> None:
+def test_resources_that_no_node_offers_leave_nothing_behind() -> None:
     session = Session(a_pool("a", labels=A), a_pool("b", labels=B), a_node("n", cpu="4", labels=B))
     nodes, names = session.scheduler._cluster.nodes, [f"example.com/x{number}" for number in range(MADE_UP)]
     session.scheduler.often = False
@@ -65,7 +65,7 @@ def test_names_that_nobody_offers_leave_nothing_behind() -> None:
     assert len(nodes.used) == len(nodes.allocatable) == len(nodes.capacity) == len(columns) + 1
 
 
-def test_why_a_pod_waits_names_what_no_node_offers() -> None:
+def test_reason_names_the_resource_that_no_node_offers() -> None:
     session = Session(a_pool("default"), a_node("n"), a_node("m"))
     session.see(a_pod("p", cpu="1", extended={CARD: "1", "example.com/other": "1"}), wants_card("q"))
     said = reports(session.decide())
@@ -96,7 +96,7 @@ def test_a_pool_that_begins_to_offer_a_resource_lends_it_to_the_pod_that_waits_f
     assert binds(session.decide(15)) == {"p": "m"}
 
 
-def test_what_others_have_bound_counts_before_any_node_offers_it_and_afterwards() -> None:
+def test_pods_bound_by_others_count_before_and_after_a_node_offers_their_resource() -> None:
     session = Session(a_pool("a", labels=A), a_node("n", labels=A))
     session.see(wants_card("there", pool="a", node="n"), wants_card("p", pool="a"))
     assert binds(session.decide()) == {}
@@ -107,7 +107,7 @@ def test_what_others_have_bound_counts_before_any_node_offers_it_and_afterwards(
     assert binds(session.decide(15)) == {"p": "n"}
 
 
-def test_a_resource_that_came_is_preempted_like_any_other() -> None:
+def test_a_resource_that_a_node_began_to_offer_can_be_preempted() -> None:
     session = Session(a_pool("a", labels=A), a_node("n", labels=A), wants_card("low", pool="a"))
     assert binds(session.decide()) == {}
     session.see(a_node("n", extended={CARD: "1"}, labels=A))
@@ -116,7 +116,7 @@ def test_a_resource_that_came_is_preempted_like_any_other() -> None:
     assert evictions(session.decide()) == {"low": "Preempted"}
 
 
-def test_a_resource_whose_last_node_went_fits_nowhere_until_one_comes_again() -> None:
+def test_a_resource_whose_last_node_is_gone_fits_nowhere_until_another_comes() -> None:
     session = Session(a_pool("a", labels=A), a_node("n", labels=A), a_node("m", extended={CARD: "1"}, labels=A))
     session.tell(NodeGone("m"))
     session.see(wants_card("p", pool="a"))

@@ -30,7 +30,7 @@ def apart(
 
 
 def guard(name: str, *terms: PodAffinityTerm, namespace: str = "default", scheduler_name: str = "other") -> Pod:
-    """A pod on the node `far` that keeps others away."""
+    """Return a pod on the node `far` with these anti-affinity terms."""
     constraint = Constraint(ConstraintKind.POD_ANTI_AFFINITY, REQUIRED_ANTI_AFFINITY)
     return a_pod(
         name,
@@ -47,7 +47,7 @@ def nodes() -> Session:
 
 
 @pytest.mark.parametrize("scheduler_name", ["other", "ai-scheduler"])
-def test_pod_that_a_pod_on_a_node_keeps_away_waits_and_names_pod_and_field(scheduler_name: str) -> None:
+def test_pod_that_a_pod_on_a_node_excludes_waits_and_names_pod_and_field(scheduler_name: str) -> None:
     session = nodes()
     session.see(guard("db-0", apart(), scheduler_name=scheduler_name), a_pod("p", labels=DB))
     said = session.decide()
@@ -85,13 +85,13 @@ def test_terms_hold_the_pods_that_their_selectors_and_namespaces_match(term: Pod
     assert (binds(session.decide()) == {}) == waits
 
 
-def test_term_without_namespaces_is_about_the_namespace_of_its_pod() -> None:
+def test_term_without_namespaces_applies_to_the_namespace_of_its_pod() -> None:
     session = nodes()
     session.see(guard("db-0", apart(), namespace="elsewhere"), a_pod("p", labels=DB))
     assert list(binds(session.decide())) == ["p"]
 
 
-def test_term_that_two_pods_share_holds_until_both_are_gone_and_names_the_one_that_is_left() -> None:
+def test_term_of_two_pods_holds_until_both_are_gone_and_names_the_remaining_pod() -> None:
     session = nodes()
     session.see(guard("db-0", apart()), guard("db-1", apart()), a_pod("p", labels=DB))
     session.decide()
@@ -109,7 +109,7 @@ def test_held_pod_whose_labels_change_is_tried_again() -> None:
     assert list(binds(session.decide())) == ["p"]
 
 
-def test_namespace_whose_labels_are_not_known_or_change_holds_and_frees_its_pods() -> None:
+def test_namespace_with_unknown_or_changed_labels_holds_and_releases_its_pods() -> None:
     session = nodes()
     session.see(guard("db-0", apart(among=selector(team="b"))), a_pod("p", labels=DB))
     assert list(reports(session.decide())) == ["p"]
@@ -119,7 +119,7 @@ def test_namespace_whose_labels_are_not_known_or_change_holds_and_frees_its_pods
     assert list(binds(session.decide())) == ["p"]
 
 
-def test_nominated_pod_gives_its_room_up_once_a_pod_on_a_node_keeps_it_away() -> None:
+def test_nominated_pod_loses_its_claim_once_a_pod_on_a_node_excludes_it() -> None:
     session = Session(a_node("n", cpu="1"), a_node("far", cpu="0"), a_pod("low", node="n"))
     session.see(a_pod("high", priority=10, labels=DB))
     assert nominations(session.decide()) == {"high": "n"}
@@ -128,14 +128,14 @@ def test_nominated_pod_gives_its_room_up_once_a_pod_on_a_node_keeps_it_away() ->
     assert (nominations(said), list(reports(said))) == ({"high": ""}, ["high"])
 
 
-def test_pod_that_is_kept_away_stops_no_loan() -> None:
+def test_excluded_pod_blocks_no_loan() -> None:
     lender = a_pool("lender", labels={"team": "lender"}, disable_preemption=True)
     session = Session(lender, a_pool("home"), a_node("n", cpu="1", labels={"team": "lender"}))
     session.see(guard("db-0", apart()), a_pod("own", pool="lender", labels=DB), a_pod("guest", pool="home"))
     assert binds(session.decide()) == {"guest": "n"}
 
 
-def test_borrower_on_its_way_that_is_kept_away_waits_at_home() -> None:
+def test_borrower_that_is_excluded_on_its_trip_waits_at_home() -> None:
     session = Session(a_pool("home"), a_pool("lender", labels={"team": "x"}), a_node("n", labels={"team": "x"}))
     session.see(a_pod("p", pool="home", labels=DB))
     session.scheduler.decide("home", session.now, 1)
@@ -144,7 +144,7 @@ def test_borrower_on_its_way_that_is_kept_away_waits_at_home() -> None:
     assert session.scheduler.waiting()["home"] == {"held": 1}
 
 
-def test_ten_thousand_pods_that_share_a_term_are_asked_about_once() -> None:
+def test_term_of_ten_thousand_pods_is_matched_once() -> None:
     session = Session(a_node("far", pods=20_000), a_node("near"))
     session.scheduler.often = False
     session.scheduler.closely = False
@@ -158,7 +158,7 @@ def test_ten_thousand_pods_that_share_a_term_are_asked_about_once() -> None:
     assert list(binds(session.decide())) == ["p"]
 
 
-def test_with_ignore_nothing_keeps_a_pod_away() -> None:
+def test_with_ignore_no_pod_is_excluded() -> None:
     profile = replace(default_profile(), hold_unsupported=False)
     session = Session(a_node("far", cpu="0"), a_node("near"), guard("db-0", apart()), profile=profile)
     session.see(a_pod("p", labels=DB))

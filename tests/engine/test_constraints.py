@@ -31,7 +31,7 @@ def test_reason_names_the_first_fields_and_counts_the_others() -> None:
     assert f"{many[FIELDS_MAX - 1].field}, {100 - FIELDS_MAX} more fields are not supported" in reason
 
 
-def test_held_pod_is_told_once_and_keeps_no_other_from_a_node() -> None:
+def test_held_pod_gets_one_report_and_blocks_no_other_pod() -> None:
     session = Session(a_node("n", cpu="1"), a_pod("held", unsupported_constraints=(APART,)), a_pod("free"))
     said = session.decide()
     assert (binds(said), list(reports(said))) == ({"free": "n"}, ["held"])
@@ -46,7 +46,7 @@ def test_pod_whose_constraint_is_gone_is_placed() -> None:
     assert session.scheduler.held() == {}
 
 
-def test_held_pod_evicts_nobody_and_borrows_nothing() -> None:
+def test_held_pod_evicts_no_pod_and_borrows_nothing() -> None:
     a, b = a_pool("a", labels={"team": "a"}), a_pool("b", labels={"team": "b"})
     session = Session(a, b, a_node("a1", cpu="1", labels={"team": "a"}), a_node("b1", cpu="1", labels={"team": "b"}))
     session.see(a_pod("low", pool="a", node="a1"))
@@ -57,7 +57,7 @@ def test_held_pod_evicts_nobody_and_borrows_nothing() -> None:
 
 
 @pytest.mark.parametrize("may_evict", [True, False])
-def test_held_home_pod_keeps_nobody_from_borrowing_the_room(may_evict: bool) -> None:
+def test_held_home_pod_blocks_no_loan(may_evict: bool) -> None:
     lender = a_pool("lender", labels={"team": "lender"}, disable_preemption=not may_evict)
     session = Session(lender, a_pool("home"), a_node("n", cpu="1", labels={"team": "lender"}))
     session.see(a_pod("held", pool="lender", unsupported_constraints=(SPREAD,)))
@@ -66,7 +66,7 @@ def test_held_home_pod_keeps_nobody_from_borrowing_the_room(may_evict: bool) -> 
     assert binds(session.decide()) == {"guest": "n"}
 
 
-def test_guest_that_came_first_is_lent_the_room_once_the_home_pod_is_held() -> None:
+def test_borrower_gets_the_room_once_the_home_pod_is_held() -> None:
     lender = a_pool("lender", labels={"team": "lender"})
     session = Session(lender, a_pool("home"), a_node("n", cpu="1", labels={"team": "lender"}))
     session.see(a_pod("guest", pool="home"), a_pod("held", pool="lender", unsupported_constraints=(SPREAD,)))

@@ -8,7 +8,7 @@ from tests.engine.session import Session, evictions
 
 
 def displaced() -> tuple[Session, list[Action], list[Action]]:
-    """Return a session in which `low` made room and lost it to `high`, and what was said before and after that."""
+    """Return a session in which `low` made room and lost it to `high`, with the actions before and after that."""
     session = Session(a_pool("default"), a_node("n1", cpu="4"), a_node("n2", cpu="4"))
     session.see(*(a_pod(f"old-{i}", cpu="4", node=f"n{i}", priority=i, started=1) for i in (1, 2)))
     session.see(a_pod("low", cpu="4", priority=5))
@@ -17,14 +17,14 @@ def displaced() -> tuple[Session, list[Action], list[Action]]:
     return session, first, session.decide()
 
 
-def test_who_lost_its_claim_to_one_ahead_and_was_tried_again_may_claim_elsewhere() -> None:
+def test_pod_that_lost_its_claim_to_a_pod_ahead_and_was_tried_again_may_claim_another_row() -> None:
     session, first, second = displaced()
     assert evictions(first) == {"old-1": "Preempted"}
     assert evictions(second) == {"old-2": "Preempted"}
     assert judge(session.scheduler._cluster, first + second) == ()
 
 
-def test_who_makes_room_and_claims_elsewhere_by_the_same_decision_is_a_fault() -> None:
+def test_pod_that_evicts_on_one_row_and_claims_another_by_one_decision_is_a_fault() -> None:
     session, _, second = displaced()
     cluster = session.scheduler._cluster
     claim = cluster.claims.of("uid-low")

@@ -19,7 +19,7 @@ def nodes(count: int, *, cpu: str, team: str) -> list[Node]:
 
 
 def in_turns(*, count: int) -> list[Pod]:
-    """Pods of two classes that are asked for in turn."""
+    """Return pods of two classes in turn."""
     return [a_pod(f"p{n:03d}", cpu="1", memory=f"{1 + n % 2}Gi", pool="b", created=n) for n in range(count)]
 
 
@@ -33,7 +33,7 @@ def test_an_edit_tries_no_pod_itself_and_each_decision_a_few() -> None:
     session.scheduler.decide("b", session.now, 1)
     waiting = session.scheduler.waiting()["b"]
     assert waiting["active"] == WOKEN_AT_ONCE - 1
-    assert waiting["backoff"] == 1, "whom the pod that was placed has woken after it"
+    assert waiting["backoff"] == 1, "the placed pod has woken the next pod of its class"
     assert waiting["parked"] == WAITING - WOKEN_AT_ONCE - 1
 
 
@@ -48,7 +48,7 @@ def test_pods_keep_their_order_where_their_pool_gets_its_first_nodes() -> None:
     assert sorted(placed) == names
 
 
-def test_a_pool_that_gains_many_nodes_tries_only_who_may_fit() -> None:
+def test_a_pool_that_gains_many_nodes_tries_only_pods_that_may_fit() -> None:
     session = Session(
         a_pool("default", disable_sharing=True),
         a_pool("b", labels={"team": "b", "rack": "1"}),
@@ -64,7 +64,7 @@ def test_a_pool_that_gains_many_nodes_tries_only_who_may_fit() -> None:
     assert session.scheduler.tally.attempts.total() - tried == 1
 
 
-def test_pods_that_were_to_be_tried_follow_their_pool_when_it_goes() -> None:
+def test_pods_that_are_to_be_tried_are_tried_after_their_pool_is_deleted() -> None:
     session = Session(a_pool("b"), *in_turns(count=WAITING))
     session.decide()
     session.see(*nodes(1, cpu="500", team="b"))
@@ -74,7 +74,7 @@ def test_pods_that_were_to_be_tried_follow_their_pool_when_it_goes() -> None:
     assert session.scheduler.waiting() == {"default": {}}
 
 
-def test_a_flag_lets_those_who_wait_be_tried_in_the_decisions_that_follow() -> None:
+def test_a_changed_switch_has_waiting_pods_tried_by_the_next_decisions() -> None:
     session = Session(
         a_pool("b", labels={"team": "b"}, disable_preemption=True),
         *nodes(1, cpu="1", team="b"),

@@ -10,7 +10,7 @@ SECOND = 1.0
 
 
 def of_a() -> Session:
-    """Pools `a` and `b`, and node `n` of `a` with a running pod of `a`."""
+    """Return pools `a` and `b`, and node `n` of `a` with a running pod of `a`."""
     session = Session(a_pool("a", labels={"pool": "a"}), a_pool("b", labels={"pool": "b"}))
     session.see(a_node("n", cpu="32", labels={"pool": "a"}), a_pod("p", cpu="1", pool="a", node="n"))
     session.decide()
@@ -26,7 +26,7 @@ def turned(actions: list[Action]) -> list[tuple[str, str, list[str], int]]:
     return [(one.pool, one.home_pool, [pod.name for pod in one.pods], one.count) for one in found]
 
 
-def test_running_pod_that_an_edit_makes_a_loan_and_brings_home_is_told() -> None:
+def test_running_pod_whose_loan_an_edit_starts_or_ends_is_logged() -> None:
     session = of_a()
     session.see(a_node("n", cpu="32", labels={"pool": "b"}))
     assert turned(session.decide(SECOND)) == [("b", "a", ["p"], 1)]
@@ -34,13 +34,13 @@ def test_running_pod_that_an_edit_makes_a_loan_and_brings_home_is_told() -> None
     assert turned(session.decide(SECOND)) == [("a", "a", ["p"], 1)]
 
 
-def test_pod_whose_annotation_is_edited_is_told() -> None:
+def test_pod_whose_annotation_is_edited_is_logged() -> None:
     session = of_a()
     session.see(a_pod("p", cpu="1", pool="b", node="n"))
     assert turned(session.decide(SECOND)) == [("a", "b", ["p"], 1)]
 
 
-def test_what_was_so_at_the_start_and_what_turned_back_is_no_news() -> None:
+def test_state_at_the_start_and_reverted_edits_are_not_logged() -> None:
     session = of_a()
     loan = Session(a_node("n", labels={"pool": "b"}), a_pod("p", cpu="1", pool="a", node="n"))
     loan.see(a_pool("a", labels={"pool": "a"}), a_pool("b", labels={"pool": "b"}))
@@ -50,7 +50,7 @@ def test_what_was_so_at_the_start_and_what_turned_back_is_no_news() -> None:
     assert turned(session.decide(SECOND)) == []
 
 
-def test_many_pods_that_one_edit_turns_are_told_in_one_line() -> None:
+def test_many_loans_of_one_edit_are_logged_in_one_line() -> None:
     session = of_a()
     for number in range(NAMED_MAX):
         session.see(a_pod(f"p{number}", cpu="1", pool="a", node="n"))
@@ -59,7 +59,7 @@ def test_many_pods_that_one_edit_turns_are_told_in_one_line() -> None:
     assert turned(session.decide(SECOND)) == [("b", "a", [], NAMED_MAX + 1)]
 
 
-def test_edits_of_a_pool_are_told_once_a_second_with_what_changed() -> None:
+def test_edits_of_a_pool_are_logged_once_a_second_with_the_changed_fields() -> None:
     session = of_a()
     for number in range(3):
         session.see(a_pool("b", labels={"pool": "b"}, disable_sharing=number % 2 == 0, generation=number))

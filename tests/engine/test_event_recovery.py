@@ -1,4 +1,4 @@
-"""An event whose handling raised still counts: its object is as the event shows it."""
+"""An event whose handling raised still counts: its object is stored as the event shows it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,8 +28,7 @@ from aischeduler.state.claims import Claim, Claims
 from aischeduler.state.nodes import NodeTable
 from aischeduler.state.records import PodState
 from tests.build import a_node, a_pod, a_pool, replace
-from tests.engine.failing import fail_once
-from tests.engine.session import Session, evictions
+from tests.engine.session import Session, evictions, fail_once
 
 BUG = "a bug in a step"
 BUDGET = DisruptionBudget("default", "b", "u", label_selector("spec.selector", {"app": "p"}, ()), disruptions_allowed=0)
@@ -37,7 +36,7 @@ CLAIM, VOLUME = VolumeClaim("default", "data"), Volume("pv")
 
 
 def fail_at(monkeypatch: pytest.MonkeyPatch, session: Session, step: str, event: Event) -> None:
-    """Let the engine raise while it handles the event."""
+    """Make the engine raise while it handles the event."""
     fail_once(monkeypatch, "scheduler", step)
     with pytest.raises(ValueError, match=BUG):
         session.tell(event)
@@ -58,7 +57,7 @@ def fail_at(monkeypatch: pytest.MonkeyPatch, session: Session, step: str, event:
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Event) else "",
 )
-def test_what_the_event_says_counts_although_the_scheduler_failed(
+def test_object_of_an_event_counts_although_its_handling_failed(
     before: tuple[Event, ...],
     event: Event,
     step: str,
@@ -72,7 +71,7 @@ def test_what_the_event_says_counts_although_the_scheduler_failed(
     assert known(session.scheduler._cluster)
 
 
-def test_edit_that_waits_for_the_end_of_its_window_is_the_last_one_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_edit_that_is_kept_for_the_end_of_its_window_is_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session(a_pool("a", labels={"pool": "a"}))
     for generation in range(2, EDITS_MAX + 2):
         session.see(a_pool("a", labels={"pool": "a"}, generation=generation))
@@ -89,7 +88,7 @@ def test_default_pool_that_is_deleted_has_its_default_spec_again(monkeypatch: py
     assert not session.scheduler._cluster.pools.pools["default"].disable_sharing
 
 
-def test_old_word_about_a_pod_that_is_bound_by_now_takes_it_off_no_node(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_event_of_a_pod_that_is_bound_now_removes_it_from_no_node(monkeypatch: pytest.MonkeyPatch) -> None:
     bound = a_pod("p", node="n", phase="Running")
     session = Session(a_node("n"), bound)
     fail_once(monkeypatch, "pod_events", "_unbound")
@@ -98,7 +97,9 @@ def test_old_word_about_a_pod_that_is_bound_by_now_takes_it_off_no_node(monkeypa
     assert session.scheduler._cluster.records["uid-p"].state is PodState.BOUND
 
 
-def test_row_that_was_counted_by_halves_ends_the_claim_on_it_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_row_that_was_counted_incompletely_ends_the_claim_on_it_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     session = Session(a_pool("a", labels={"pool": "a"}), a_pool("b", labels={"pool": "b"}))
     session.see(a_node("n", cpu="4", labels={"pool": "a"}), a_pod("guest", cpu="3", pool="b", node="n"))
     session.see(a_pod("small", cpu="1", pool="b", node="n"))
@@ -117,7 +118,7 @@ def test_row_that_was_counted_by_halves_ends_the_claim_on_it_and_nothing_else(mo
     assert session.scheduler._cluster.claims.of("uid-owner") is None
 
 
-def test_claim_that_ended_half_way_counts_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_claim_that_ended_incompletely_no_longer_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session(a_pool("a", labels={"pool": "a"}), a_pool("b", labels={"pool": "b"}))
     session.see(a_node("n", cpu="4", labels={"pool": "a"}), a_pod("guest", cpu="4", pool="b", node="n"))
     session.see(a_pod("owner", cpu="4", pool="a"))

@@ -12,7 +12,7 @@ from tests.engine.session import Session, binds
 
 
 def pool(name: str, **fields: object) -> Pool:
-    """A pool of the nodes that carry its name."""
+    """Return a pool of the nodes whose label has its name."""
     return replace(a_pool(name, labels={"pool": name}), **fields)
 
 
@@ -21,7 +21,7 @@ def running(pod: Pod, node: str) -> Pod:
 
 
 def cpu_used(session: Session) -> dict[str, int]:
-    """The CPU in use per pool, in milli."""
+    """Return the CPU in use per pool, in milli."""
     return {one.name: one.used[CPU] for one in session.scheduler.summary() if one.used[CPU]}
 
 
@@ -36,7 +36,7 @@ def test_pod_seen_before_its_node_counts_there_when_the_node_comes() -> None:
     assert cpu_used(session) == {"a": 4000}
 
 
-def test_bind_refused_after_its_pool_was_deleted_waits_in_the_default_pool_and_leaves_its_room() -> None:
+def test_pod_whose_bind_is_refused_after_its_pool_was_deleted_waits_in_the_default_pool_and_frees_its_room() -> None:
     session = Session(pool("a"), a_node("a1", cpu="4", labels={"pool": "a"}), a_pod("p", cpu="4", pool="a"))
     assert binds(session.decide()) == {"p": "a1"}
     session.tell(PoolGone("a"))
@@ -46,7 +46,7 @@ def test_bind_refused_after_its_pool_was_deleted_waits_in_the_default_pool_and_l
     assert cpu_used(session) == {"default": 4000}
 
 
-def test_pod_deleted_between_decision_and_answer_leaves_its_room_although_its_pool_is_gone() -> None:
+def test_pod_deleted_between_decision_and_answer_frees_its_room_although_its_pool_is_gone() -> None:
     session = Session(pool("a"), a_node("a1", cpu="4", labels={"pool": "a"}), a_pod("p", cpu="4", pool="a"))
     session.decide()
     session.tell(PoolGone("a"), PodGone("uid-p"), BindRefused("uid-p", "a1", BindRefusal.GONE, "not found"))
@@ -54,7 +54,7 @@ def test_pod_deleted_between_decision_and_answer_leaves_its_room_although_its_po
     assert binds(session.decide()) == {"q": "a1"}
 
 
-def test_pool_deleted_and_made_again_has_one_queue_with_every_pod_once() -> None:
+def test_recreated_pool_has_one_queue_with_every_pod_once() -> None:
     session = Session(pool("a"), *(a_pod(f"p{number}", pool="a", created=number) for number in range(5)))
     session.decide()
     session.tell(PoolGone("a"))
@@ -75,7 +75,7 @@ def test_node_that_changes_pool_and_size_in_one_event_keeps_the_sums() -> None:
 # Races.
 
 
-def test_pools_that_decide_in_turns_never_overbook_what_both_may_use() -> None:
+def test_pools_that_decide_in_turns_never_overbook_shared_nodes() -> None:
     for order in permutations(["a", "b", "c"]):
         session = Session(pool("a"), pool("b"), pool("c"), a_node("c1", cpu="6", labels={"pool": "c"}))
         for name in ("a", "b", "c"):
@@ -92,7 +92,7 @@ def test_pools_that_decide_in_turns_never_overbook_what_both_may_use() -> None:
 # Reclaim is guaranteed.
 
 
-def test_victim_that_could_not_be_evicted_costs_nobody_else_on_its_node() -> None:
+def test_victim_that_could_not_be_evicted_causes_no_other_eviction_on_its_node() -> None:
     session = Session(pool("a"), pool("b"), a_node("a1", cpu="4", labels={"pool": "a"}))
     session.see(*(running(a_pod(f"b{number}", cpu="2", pool="b", created=number), "a1") for number in range(2)))
     session.see(a_pod("home", cpu="4", pool="a"))
@@ -137,7 +137,7 @@ def test_room_freed_at_a_lender_is_used_within_the_backoff_and_not_by_a_flush() 
 # Ping-pong.
 
 
-def test_pod_that_nobody_takes_is_tried_a_few_times_an_hour() -> None:
+def test_pod_that_fits_nowhere_is_tried_a_few_times_an_hour() -> None:
     session = Session(*(pool(name) for name in ("a", "b", "c", "d")), a_pod("p", cpu="8", pool="a"))
     session.see(*(a_node(f"{name}1", cpu="4", labels={"pool": name}) for name in ("a", "b", "c", "d")))
     session.decide()
@@ -161,7 +161,7 @@ def test_choice_of_a_lender_does_not_depend_on_the_order_in_which_pools_and_node
     assert chosen == {"b1"}
 
 
-def test_borrowers_that_come_together_do_not_all_run_to_one_lender() -> None:
+def test_borrowers_that_come_together_spread_over_lenders() -> None:
     session = Session(pool("a"), *(pool(name) for name in ("b", "c", "d")))
     session.see(*(a_node(f"{name}1", cpu="8", labels={"pool": name}) for name in ("b", "c", "d")))
     session.see(*(a_pod(f"p{number}", cpu="2", pool="a") for number in range(6)))

@@ -17,12 +17,12 @@ def refreshes(actions: list[Action]) -> list[str]:
 
 @pytest.fixture
 def session() -> Session:
-    """Return a full node of the default pool, and a pod that could have it by its priority."""
+    """Return a full node of the default pool, and a pod of higher priority that waits for it."""
     low = a_pod("low", cpu="4", node="n", phase="Running")
     return Session(a_node("n", cpu="4"), low, a_pod("high", cpu="4", priority=100))
 
 
-def test_nobody_is_evicted_before_the_view_is_fresh(session: Session) -> None:
+def test_no_pod_is_evicted_before_the_refresh(session: Session) -> None:
     actions = said(session)
     assert refreshes(actions) == ["default"]
     assert evictions(actions) == {}
@@ -46,7 +46,7 @@ def test_free_room_is_taken_while_the_refresh_is_under_way(session: Session) -> 
     assert said(session) == []
 
 
-def test_rule_that_the_refresh_shows_is_obeyed(session: Session) -> None:
+def test_switch_that_the_refresh_shows_takes_effect(session: Session) -> None:
     said(session)
     session.tell(PoolSeen(a_pool("default", disable_preemption=True)), Refreshed("default"))
     actions = said(session)
@@ -54,7 +54,7 @@ def test_rule_that_the_refresh_shows_is_obeyed(session: Session) -> None:
     assert "switched off for the pool default" in reports(actions)["high"]
 
 
-def test_view_is_fresh_only_for_a_while(session: Session) -> None:
+def test_refresh_counts_only_for_a_while(session: Session) -> None:
     said(session)
     session.tell(Refreshed("default"))
     assert evictions(said(session)) != {}
@@ -73,7 +73,7 @@ def test_view_is_fresh_only_for_a_while(session: Session) -> None:
     assert (refreshes(actions), evictions(actions)) == (["default"], {})
 
 
-def test_a_crowd_asks_once_and_all_go_on_by_one_answer() -> None:
+def test_many_pods_share_one_refresh() -> None:
     nodes = [a_node(f"n{i}", cpu="4") for i in range(5)]
     low = [a_pod(f"low{i}", cpu="4", node=f"n{i}", phase="Running") for i in range(5)]
     session = Session(*nodes, *low, *(a_pod(f"high{i}", cpu="4", priority=100) for i in range(5)))
@@ -84,7 +84,7 @@ def test_a_crowd_asks_once_and_all_go_on_by_one_answer() -> None:
     assert refreshes(actions) == []
 
 
-def test_pod_is_told_what_keeps_the_view_from_being_fresh_and_asks_again(session: Session) -> None:
+def test_reason_names_why_the_refresh_failed_and_the_pod_requests_it_again(session: Session) -> None:
     said(session)
     session.tell(RefreshFailed("default", "the watch of pods is more than 2 s behind"))
     actions = said(session)
@@ -96,7 +96,7 @@ def test_pod_is_told_what_keeps_the_view_from_being_fresh_and_asks_again(session
     )
 
 
-def test_loans_are_not_ended_by_a_view_that_may_be_out_of_date() -> None:
+def test_loans_are_not_ended_before_a_refresh() -> None:
     lender = a_pool("lender", labels={"of": "lender"}, reclaim_policy=ReclaimPolicy.EVICT)
     guest = a_pod("guest", cpu="4", pool="home", node="n", phase="Running")
     session = Session(lender, a_pool("home"), a_node("n", cpu="4", labels={"of": "lender"}), guest)
@@ -108,7 +108,7 @@ def test_loans_are_not_ended_by_a_view_that_may_be_out_of_date() -> None:
     assert evictions(said(session)) == {"guest": "LoanEnded"}
 
 
-def test_refresh_names_what_the_pool_has() -> None:
+def test_refresh_names_the_nodes_of_the_pool() -> None:
     pool = a_pool("team", labels={"of": "team"})
     low = a_pod("low", cpu="4", pool="team", node="n", phase="Running")
     session = Session(pool, a_node("n", cpu="4", labels={"of": "team"}), a_node("other", cpu="4"), low)

@@ -9,12 +9,12 @@ from tests.engine.session import Session, binds, evictions, reports
 
 
 def pool(name: str, **fields: object) -> Pool:
-    """A pool of the nodes that carry its name."""
+    """Return a pool of the nodes whose label has its name."""
     return replace(a_pool(name, labels={"pool": name}), **fields)
 
 
 def session_of(*pools: Pool, **nodes: tuple[str, str]) -> Session:
-    """Pools, and nodes as name=(pool, cpu)."""
+    """Return a session with these pools, and nodes as name=(pool, cpu)."""
     session = Session(*pools)
     session.see(*(a_node(name, cpu=cpu, labels={"pool": owner}) for name, (owner, cpu) in nodes.items()))
     return session
@@ -52,14 +52,16 @@ def test_pod_without_gpus_leaves_gpus_alone_where_shares_are_equal() -> None:
         ({}, {"lending_limit": {"cpu": 500}}, "over its lending limit: b"),
     ],
 )
-def test_refused_loan_says_whose_rule_forbids_it(a: dict[str, object], b: dict[str, object], clause: str) -> None:
+def test_reason_of_a_refused_loan_names_the_field_that_forbids_it(
+    a: dict[str, object], b: dict[str, object], clause: str
+) -> None:
     session = session_of(pool("a", **a), pool("b", **b), b1=("b", "4"))
     session.see(a_pod("p", cpu="1", pool="a"))
     said = session.decide()
     assert binds(said) == {}
     assert clause in reports(said)["p"]
     session.see(replace(pool("a"), generation=2), replace(pool("b"), generation=2))
-    assert binds(session.decide(11)) == {"p": "b1"}, "the rule is gone"
+    assert binds(session.decide(11)) == {"p": "b1"}, "the field no longer forbids it"
     assert session.scheduler.net_saves() == 0
 
 
@@ -71,7 +73,7 @@ def test_limit_counts_only_what_it_names_and_is_free_again_when_a_loan_ends() ->
     assert set(binds(session.decide(11))) == {"p2"}
 
 
-def test_freed_borrowing_limit_opens_every_lender() -> None:
+def test_freed_borrowing_limit_allows_every_lender() -> None:
     session = session_of(pool("a", borrowing_limit={"cpu": 1000}), pool("b"), pool("c"), b1=("b", "1"), c1=("c", "1"))
     session.see(a_pod("p0", cpu="1", pool="a"), a_pod("p1", cpu="1", pool="a", created=1))
     assert binds(session.decide()) == {"p0": "b1"}
@@ -89,17 +91,17 @@ def test_waiting_home_pod_that_fits_stops_the_loan_and_one_that_does_not_fit_sto
     assert binds(session.decide()) == {"home": "b1"}
 
 
-def test_lender_that_may_not_evict_keeps_every_node_on_which_its_waiting_pods_could_ever_run() -> None:
+def test_lender_that_may_not_evict_keeps_every_node_on_which_its_waiting_pods_could_run() -> None:
     session = session_of(pool("a"), pool("b", disable_preemption=True), b1=("b", "4"), b2=("b", "2"))
     session.see(a_pod("own", cpu="2", pool="b", node="b1"), a_pod("home", cpu="4", pool="b"))
     session.see(a_pod("p", cpu="1", pool="a"), a_pod("q", cpu="2", pool="a"))
     assert binds(session.decide()) == {"p": "b2"}
     session.tell(PodGone("uid-home"))
-    assert binds(session.decide(11)) == {"q": "b1"}, "nobody waits for it any more"
+    assert binds(session.decide(11)) == {"q": "b1"}, "no pod of the lender waits for it any more"
     assert session.scheduler.net_saves() == 0
 
 
-def test_borrower_is_woken_when_the_home_pods_that_kept_the_room_are_placed() -> None:
+def test_borrower_is_woken_when_the_home_pods_that_blocked_the_loan_are_placed() -> None:
     session = session_of(pool("a"), pool("b"), b1=("b", "4"))
     session.see(a_pod("full", cpu="4", pool="b", node="b1", priority=9))
     session.see(a_pod("home", cpu="1", pool="b"), a_pod("p", cpu="3", pool="a"))
@@ -118,7 +120,7 @@ def test_freed_room_goes_to_borrowers_of_all_pools_by_their_order() -> None:
     assert binds(session.decide(11)) == {"urgent": "b1"}
 
 
-def test_freed_room_is_tried_by_no_more_pods_than_can_use_it_and_one() -> None:
+def test_freed_room_wakes_as_many_pods_as_can_use_it_and_one_more() -> None:
     session = session_of(pool("a"), pool("b"), b1=("b", "10"))
     session.see(a_pod("full", cpu="10", pool="b", node="b1", priority=9))
     session.see(*(a_pod(f"p{i}", cpu="1", pool="a", created=i) for i in range(200)))
@@ -145,7 +147,7 @@ def test_pod_abroad_goes_to_the_default_pool_when_its_home_is_deleted() -> None:
     assert binds(session.decide()) == {"p": "d1"}
 
 
-def test_running_pods_become_loans_and_own_again_as_nodes_change_pools() -> None:
+def test_running_pods_become_loans_and_home_pods_as_nodes_change_pools() -> None:
     session = session_of(pool("a"), pool("b"), n=("a", "4"))
     session.see(a_pod("p", cpu="1", pool="a", node="n"))
     assert session.scheduler.loans() == {}
@@ -178,7 +180,7 @@ def test_pod_from_a_namespace_that_its_pool_does_not_allow_waits_until_it_does()
     assert binds(session.decide()) == {"p": "n"}
 
 
-def test_a_hundred_edits_a_second_are_taken_a_few_times_and_the_last_one_counts() -> None:
+def test_of_a_hundred_edits_a_second_a_few_are_handled_and_the_last_one_counts() -> None:
     session = session_of(pool("a"), n=("a", "4"), m=("b", "4"))
     session.decide()
     moves = session.scheduler._cluster.nodes.pool_version
@@ -192,7 +194,7 @@ def test_a_hundred_edits_a_second_are_taken_a_few_times_and_the_last_one_counts(
     assert binds(session.decide()) == {"p": "m"}
 
 
-def test_message_after_a_trip_says_of_each_lender_why_and_not_that_it_was_tried() -> None:
+def test_message_after_a_trip_has_the_reason_of_each_lender() -> None:
     session = session_of(pool("a"), pool("b"), b1=("b", "1"), d1=("", "1"))
     session.see(*(a_pod(f"p{i}", cpu="1", pool="a", created=i) for i in range(3)))
     said = session.decide()
@@ -200,7 +202,7 @@ def test_message_after_a_trip_says_of_each_lender_why_and_not_that_it_was_tried(
     assert reports(said)["p2"] == "no nodes available to schedule pods. borrowing: no node fits: b, default."
 
 
-def test_parked_pods_say_so_when_a_lender_closes_although_nothing_wakes_them() -> None:
+def test_reasons_of_parked_pods_follow_a_lender_that_stops_sharing_without_a_wake_up() -> None:
     session = session_of(pool("a"), pool("b"), b1=("b", "1"))
     session.see(*(a_pod(f"p{i}", cpu="4", pool="a", created=i) for i in range(3)))
     assert "no node fits: b, default" in reports(session.decide())["p2"]
@@ -211,7 +213,7 @@ def test_parked_pods_say_so_when_a_lender_closes_although_nothing_wakes_them() -
     )
 
 
-def test_first_node_of_a_pool_lets_every_waiting_pod_say_what_it_now_waits_for() -> None:
+def test_first_node_of_a_pool_updates_the_reason_of_every_waiting_pod() -> None:
     session = session_of(pool("a", disable_borrowing=True))
     session.see(*(a_pod(f"p{i}", cpu="1", pool="a") for i in range(3)))
     session.decide()
@@ -221,7 +223,7 @@ def test_first_node_of_a_pool_lets_every_waiting_pod_say_what_it_now_waits_for()
     assert all("1 node(s) had untolerated taint(s)" in text for text in said.values())
 
 
-def test_node_that_goes_with_a_loan_lets_the_next_borrow_within_the_limit() -> None:
+def test_deleted_node_with_a_loan_frees_the_limit_for_the_next_borrower() -> None:
     session = session_of(pool("a"), pool("b", lending_limit={"pods": 1}), b1=("b", "4"), b2=("b", "4"))
     session.see(a_pod("guest", cpu="1", pool="a", node="b1"), a_pod("next", cpu="1", pool="a"))
     assert binds(session.decide()) == {}
@@ -229,8 +231,8 @@ def test_node_that_goes_with_a_loan_lets_the_next_borrow_within_the_limit() -> N
     assert binds(session.decide(11)) == {"next": "b2"}
 
 
-def test_claims_are_no_pods_of_a_lender() -> None:
-    """Both lenders have one pod; one has a claim as well, on a GPU, of which the borrower asks nothing."""
+def test_claims_do_not_count_as_pods_of_a_lender() -> None:
+    """Both lenders have one pod; one also has a claim on a GPU, which the borrower does not request."""
     session = Session(pool("a"), pool("b"), pool("c"))
     session.see(a_node("nb", gpu=1, labels={"pool": "b"}), a_node("nc", gpu=1, labels={"pool": "c"}))
     for name in ("b", "c"):

@@ -1,4 +1,4 @@
-"""Evictions of which nothing is heard: the victim is read, and only the read ends the claim."""
+"""Evictions without an effect: the victim is read, and only the read ends the claim."""
 
 from aischeduler.engine.evictions import UNHEARD_SECONDS
 from aischeduler.model.actions import ReadPod
@@ -12,7 +12,7 @@ GUEST = a_pod("guest", cpu="4", pool="b", node="n1", started=2)
 
 
 def asked() -> Session:
-    """Return pool a, whose owner has asked the guest on n1 to leave."""
+    """Return pool a, whose pod `owner` has requested the eviction of `guest` on n1."""
     session = Session(a_pool("a", labels=A), a_pool("b", labels=B), a_node("n1", cpu="4", labels=A), GUEST)
     session.see(a_pod("owner", cpu="4", pool="a"))
     assert evictions(session.decide()) == {"guest": "Reclaimed"}
@@ -32,7 +32,7 @@ def lost(session: Session) -> None:
     session.tell(EvictRefused("uid-guest", EvictRefusal.LOST, "nothing was heard"))
 
 
-def test_victim_of_which_nothing_is_heard_is_read_after_a_while_and_again() -> None:
+def test_victim_whose_eviction_shows_no_effect_is_read_after_a_while_and_again() -> None:
     session = asked()
     assert reads(session, UNHEARD_SECONDS - 1) == []
     assert session.scheduler.next_wakeup() == UNHEARD_SECONDS
@@ -41,14 +41,14 @@ def test_victim_of_which_nothing_is_heard_is_read_after_a_while_and_again() -> N
     assert reads(session, 1) == [("guest", "n1", True)]
 
 
-def test_no_other_pod_is_evicted_while_the_eviction_may_still_land() -> None:
+def test_no_other_pod_is_evicted_while_the_eviction_may_still_take_effect() -> None:
     session = asked()
     session.see(a_node("n2", cpu="4", labels=A), a_pod("other", cpu="4", pool="b", node="n2", started=1))
     for _ in range(60):
         assert evictions(session.decide(60)) == {}
 
 
-def test_owner_asks_again_once_a_read_says_that_nobody_goes() -> None:
+def test_owner_evicts_again_once_a_read_shows_that_the_victim_stays() -> None:
     session = asked()
     assert reads(session, UNHEARD_SECONDS) == [("guest", "n1", True)]
     lost(session)
@@ -61,7 +61,7 @@ def test_owner_takes_room_that_came_meanwhile_when_its_eviction_was_lost() -> No
     session = asked()
     session.see(a_node("n2", cpu="4", labels=A))
     assert binds(session.decide()) == {"owner": "n2"}
-    assert session.scheduler._cluster.leaving("uid-guest"), "it was asked to go all the same"
+    assert session.scheduler._cluster.leaving("uid-guest"), "its eviction was requested again"
     lost(session)
     assert evictions(session.decide()) == {}
     assert not session.scheduler._cluster.leaving("uid-guest")
@@ -71,14 +71,14 @@ def test_read_that_shows_the_victim_terminating_or_gone_keeps_the_claim() -> Non
     session = asked()
     assert reads(session, UNHEARD_SECONDS) == [("guest", "n1", True)]
     session.see(a_pod("guest", cpu="4", pool="b", node="n1", started=2, terminating=True, grace=30))
-    lost(session)  # older than what was seen
+    lost(session)  # older than the events
     assert evictions(session.decide(5)) == {}
     assert reads(session, UNHEARD_SECONDS) == []
     session.tell(PodGone("uid-guest"))
     assert binds(session.decide()) == {"owner": "n1"}
 
 
-def test_loan_that_was_to_end_is_ended_again_when_its_eviction_was_lost() -> None:
+def test_loan_is_ended_again_when_its_eviction_was_lost() -> None:
     session = Session(a_pool("a", labels=A), a_pool("b", labels=B), a_node("n1", cpu="4", labels=A), GUEST)
     session.decide()
     session.see(a_pool("a", labels=A, disable_sharing=True, reclaim_policy=ReclaimPolicy.EVICT))

@@ -18,7 +18,7 @@ A, B = {"pool": "a"}, {"pool": "b"}
 
 
 def two_pools(**of_a: object) -> Session:
-    """Pools a and b; b owns nothing and borrows."""
+    """Return pools a and b; b owns nothing and borrows."""
     return Session(replace(a_pool("a", labels=A), **of_a), a_pool("b", labels=B))
 
 
@@ -27,11 +27,11 @@ def victims(said: list[Action]) -> list[Pod]:
 
 
 def leave(session: Session, pod: Pod, grace: int = 30) -> None:
-    """Show the pod terminating."""
+    """Let the engine observe the pod as terminating."""
     session.see(replace(pod, terminating=True, grace_seconds=grace))
 
 
-def test_owner_takes_lent_room_back_and_is_bound_when_the_borrower_is_gone() -> None:
+def test_owner_reclaims_lent_room_and_is_bound_when_the_borrower_is_gone() -> None:
     session = two_pools()
     session.see(a_node("n", cpu="4", labels=A), a_pod("guest", cpu="4", pool="b"))
     assert binds(session.decide()) == {"guest": "n"}
@@ -45,7 +45,7 @@ def test_owner_takes_lent_room_back_and_is_bound_when_the_borrower_is_gone() -> 
     assert session.scheduler.net_saves() == 0
 
 
-def test_eight_owners_of_one_card_take_one_borrower_of_eight() -> None:
+def test_eight_home_pods_of_one_gpu_reclaim_one_borrower_of_eight() -> None:
     session = two_pools()
     session.see(*(a_node(f"n{i}", gpu=8, cpu="16", labels=A) for i in range(3)))
     session.see(*(a_pod(f"guest{i}", gpu=8, pool="b", node=f"n{i}") for i in range(3)))
@@ -57,7 +57,7 @@ def test_eight_owners_of_one_card_take_one_borrower_of_eight() -> None:
     assert len(binds(session.decide())) == 8
 
 
-def test_room_of_a_pod_that_leaves_anyway_is_waited_for_instead_of_evicting() -> None:
+def test_pod_waits_for_the_room_of_a_leaving_pod_instead_of_evicting() -> None:
     session = two_pools()
     session.see(a_node("n1", cpu="4", labels=A), a_node("n2", cpu="4", labels=A))
     session.see(a_pod("done", cpu="4", pool="a", node="n1", priority=9), a_pod("low", cpu="4", pool="a", node="n2"))
@@ -67,7 +67,7 @@ def test_room_of_a_pod_that_leaves_anyway_is_waited_for_instead_of_evicting() ->
     assert (evictions(said), nominations(said)) == ({}, {"urgent": "n1"})
 
 
-def test_pod_that_outstays_its_grace_is_waited_for_no_longer() -> None:
+def test_pod_that_outlives_its_grace_period_no_longer_counts_as_leaving() -> None:
     session = two_pools()
     session.see(a_node("n1", cpu="4", labels=A), a_node("n2", cpu="4", labels=A))
     session.see(a_pod("stuck", cpu="4", pool="a", node="n1", priority=9, terminating=True, grace=30))
@@ -77,7 +77,7 @@ def test_pod_that_outstays_its_grace_is_waited_for_no_longer() -> None:
     assert evictions(session.decide(31)) == {"low": "Preempted"}
 
 
-def test_claimed_room_is_kept_from_everybody_behind_the_owner() -> None:
+def test_claimed_room_is_kept_from_pods_behind_the_owner() -> None:
     session = two_pools()
     session.see(a_node("n", cpu="4", labels=A))
     session.see(a_pod("g1", cpu="2", pool="b", node="n"), a_pod("g2", cpu="2", pool="b", node="n"))
@@ -91,7 +91,7 @@ def test_claimed_room_is_kept_from_everybody_behind_the_owner() -> None:
     assert binds(session.decide()) == {"owner": "n"}
 
 
-def test_pod_ahead_of_the_owner_takes_the_claimed_room_and_the_owner_looks_again() -> None:
+def test_pod_ahead_of_the_owner_takes_the_claimed_room_and_the_owner_is_tried_again() -> None:
     session = two_pools()
     session.see(a_node("n1", cpu="4", labels=A), a_node("n2", cpu="4", labels=A))
     session.see(*(a_pod(f"g{i}", cpu="4", pool="b", node=f"n{i}") for i in (1, 2)))
@@ -106,7 +106,7 @@ def test_pod_ahead_of_the_owner_takes_the_claimed_room_and_the_owner_looks_again
     assert set(binds(session.decide())) == {"owner", "urgent"}
 
 
-def test_owner_that_is_deleted_gives_its_claim_up_at_once() -> None:
+def test_claim_of_a_deleted_owner_ends_at_once() -> None:
     session = two_pools()
     session.see(a_node("n", cpu="4", labels=A), a_pod("guest", cpu="4", pool="b", node="n"))
     session.see(a_pod("owner", cpu="4", pool="a", priority=5), a_pod("next", cpu="4", pool="a"))
@@ -138,7 +138,7 @@ def test_owner_of_a_claim_takes_other_room_that_is_free_earlier() -> None:
     assert binds(session.decide(20)) == {"next": "n1"}
 
 
-def test_claim_on_a_node_that_is_gone_ends_and_the_owner_looks_elsewhere() -> None:
+def test_claim_on_a_node_that_is_gone_ends_and_the_owner_is_tried_again() -> None:
     session = two_pools()
     session.see(*(a_node(f"n{i}", cpu="4", labels=A) for i in (1, 2)))
     session.see(*(a_pod(f"g{i}", cpu="4", pool="b", node=f"n{i}") for i in (1, 2)))
@@ -160,7 +160,7 @@ def test_claim_on_a_node_that_is_cordoned_ends() -> None:
     assert len(victims(session.decide(5))) == 1
 
 
-def test_victim_spared_by_a_budget_gives_way_to_the_next_candidate() -> None:
+def test_next_candidate_is_evicted_where_a_budget_spares_the_victim() -> None:
     session = two_pools()
     session.see(*(a_node(f"n{i}", cpu="4", labels=A) for i in (1, 2)))
     session.see(*(a_pod(f"g{i}", cpu="4", pool="b", node=f"n{i}", labels={"app": f"g{i}"}) for i in (1, 2)))
@@ -187,7 +187,7 @@ def test_spared_victims_are_tried_again_after_a_while_without_any_event() -> Non
     assert evictions(session.decide(21)) == {"guest": "Reclaimed"}
 
 
-def test_switches_forbid_every_eviction_taking_back_included() -> None:
+def test_switches_forbid_every_eviction_reclaims_included() -> None:
     for session, clause in (
         (two_pools(disable_preemption=True), "switched off for the pool a"),
         (Session(a_pool("a", labels=A), a_pool("b"), profile=default_profile(preemption=False)), "whole scheduler"),
@@ -204,14 +204,14 @@ def test_pod_that_never_preempts_waits_but_ahead_of_lower_ones() -> None:
     session.see(a_node("n", cpu="4", labels=A), a_pod("guest", cpu="4", pool="b", node="n"))
     session.see(a_pod("patient", cpu="4", pool="a", priority=9, preempts=False), a_pod("low", cpu="4", pool="a"))
     said = session.decide()
-    assert evictions(said) == {"guest": "Reclaimed"}, "for the low one"
+    assert evictions(said) == {"guest": "Reclaimed"}, "the borrower is evicted for the pod of low priority"
     assert "preemptionPolicy=Never" in reports(said)["patient"]
     session.tell(PodGone("uid-guest"))
     assert binds(session.decide(20)) == {"patient": "n"}, "ahead of the owner of the claim"
 
 
 @pytest.mark.parametrize("of_the_pool", [None, MakeRoom.BORROW_THEN_PREEMPT])
-def test_borrow_then_preempt_evicts_only_when_nobody_lends(of_the_pool: MakeRoom | None) -> None:
+def test_borrow_then_preempt_evicts_only_when_no_pool_lends(of_the_pool: MakeRoom | None) -> None:
     order = MakeRoom.PREEMPT_THEN_BORROW if of_the_pool else MakeRoom.BORROW_THEN_PREEMPT
     profile = dataclasses.replace(default_profile(), make_room=order)
     session = Session(a_pool("a", labels=A, make_room=of_the_pool), a_pool("b", labels=B), profile=profile)
@@ -247,13 +247,13 @@ def test_loans_end_newest_first_when_the_limit_is_lowered_and_the_policy_says_ev
 
 
 def loans_of(session: Session, *sizes: int) -> None:
-    """Let pods of b of so many CPUs run on a node of a, the oldest first."""
+    """Let pods of b with these CPUs run on a node of a, the oldest first."""
     session.see(a_node("n", cpu="16", labels=A))
     session.see(*(a_pod(f"g{i}", cpu=str(cpu), pool="b", node="n", started=i) for i, cpu in enumerate(sizes, 1)))
     assert evictions(session.decide()) == {}
 
 
-def test_no_loan_ends_that_is_within_the_limit_once_the_others_are_gone() -> None:
+def test_no_loan_is_ended_that_is_within_the_limit_without_the_others() -> None:
     for most, sizes, ended in (
         (3, (4, 1), ["g1"]),
         (3, (2, 2, 2), ["g3", "g2"]),
@@ -265,10 +265,10 @@ def test_no_loan_ends_that_is_within_the_limit_once_the_others_are_gone() -> Non
         loans_of(session, *sizes)
         session.see(a_pool("a", labels=A, reclaim_policy=ReclaimPolicy.EVICT, lending_limit={"cpu": most * 1000}))
         assert [victim.name for victim in victims(session.decide(1))] == ended, sizes
-        assert victims(session.decide(1)) == [], "those who are leaving count no more"
+        assert victims(session.decide(1)) == [], "leaving pods no longer count"
 
 
-def test_loan_stays_that_has_nothing_of_what_is_over_the_limit() -> None:
+def test_loan_without_the_resource_over_the_limit_stays() -> None:
     session = two_pools(reclaim_policy=ReclaimPolicy.EVICT)
     session.see(a_node("n", cpu="16", gpu=4, labels=A))
     session.see(
@@ -310,7 +310,7 @@ def test_victim_spared_by_a_budget_that_is_deleted_is_tried_again_at_once() -> N
     assert evictions(session.decide(1)) == {"guest": "Reclaimed"}
 
 
-def test_pod_that_never_preempts_does_not_speak_for_one_of_its_class_that_may() -> None:
+def test_pod_that_never_preempts_does_not_decide_for_a_pod_of_its_class_that_may() -> None:
     session = two_pools()
     session.see(a_node("n", cpu="4", labels=A))
     session.see(a_pod("peer", cpu="2", pool="a", node="n", priority=9), a_pod("guest", cpu="2", pool="b", node="n"))
@@ -321,7 +321,7 @@ def test_pod_that_never_preempts_does_not_speak_for_one_of_its_class_that_may() 
     assert session.scheduler.net_saves() == 0
 
 
-def test_room_of_a_claim_that_is_given_up_for_a_pod_ahead_goes_to_who_can_use_the_rest() -> None:
+def test_rest_of_the_room_of_a_claim_that_ended_for_a_pod_ahead_is_offered() -> None:
     session = two_pools()
     session.see(a_node("n", cpu="8", labels=A))
     session.see(*(a_pod(f"g{i}", cpu="4", pool="b", node="n") for i in (1, 2)))
@@ -336,7 +336,7 @@ def test_room_of_a_claim_that_is_given_up_for_a_pod_ahead_goes_to_who_can_use_th
     assert session.scheduler.net_saves() == 0
 
 
-def test_pod_kept_waiting_by_a_budget_says_so_and_does_not_try_every_few_seconds() -> None:
+def test_pod_that_waits_for_a_budget_has_that_reason_and_is_not_tried_every_few_seconds() -> None:
     session = two_pools()
     selector = label_selector("spec.selector", {"app": "guest"}, ())
     session.tell(BudgetSeen(DisruptionBudget("default", "b", "u", selector, disruptions_allowed=0)))

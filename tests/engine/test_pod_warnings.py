@@ -28,7 +28,7 @@ def warned(actions: list[Action], reason: str) -> list[str]:
         ("research", ""),
     ],
 )
-def test_unknown_pool_is_quoted_and_says_where_the_pod_belongs_and_what_was_meant(name: str, hint: str) -> None:
+def test_warning_of_an_unknown_pool_names_the_home_pool_and_a_similar_name(name: str, hint: str) -> None:
     session = Session(a_pool("cpu", labels={"cpu": "true"}), a_node("free", cpu="2"), a_pod("p", pool=name))
     said = session.decide()
     assert binds(said) == {"p": "free"}
@@ -51,7 +51,7 @@ def test_pod_whose_hard_constraint_is_ignored_is_placed_and_warned_once_by_field
     assert warned(again, "UnsupportedConstraint") == []
 
 
-def test_all_fields_stand_in_one_warning_beside_that_of_an_unknown_pool() -> None:
+def test_one_warning_has_all_fields_beside_the_warning_of_an_unknown_pool() -> None:
     pod = a_pod("p", pool="nowhere", unsupported_constraints=(ANTI_AFFINITY, SPREADING))
     session = Session(a_node("n"), pod, profile=IGNORE)
     said = session.decide()
@@ -60,5 +60,5 @@ def test_all_fields_stand_in_one_warning_beside_that_of_an_unknown_pool() -> Non
     assert len(warned(said, "UnknownPool")) == 1
 
 
-def test_pod_without_such_constraints_is_warned_of_nothing() -> None:
+def test_pod_without_such_constraints_has_no_warning() -> None:
     assert [one for one in Session(a_node("n"), a_pod("p")).decide() if isinstance(one, Warn)] == []

@@ -15,7 +15,7 @@ ON_NODE = {"pool": "x"}
 
 
 def kept(thing: Any, seen: set[int] | None = None) -> int:
-    """Count what is kept in all containers that can be reached from an object of ours."""
+    """Count the entries of all containers that can be reached from an object of the package."""
     seen = set() if seen is None else seen
     if id(thing) in seen or isinstance(thing, str | bytes | int | float | type | None):
         return 0
@@ -33,7 +33,7 @@ def kept(thing: Any, seen: set[int] | None = None) -> int:
 
 
 def come_and_go(session: Session, number: int) -> None:
-    """Let a pool come with a node, a pod on loan and one that waits, and go with all of them."""
+    """Create a pool with a node, a pod on loan and a waiting pod, and delete all of them."""
     name = f"pool-{number}"
     session.see(a_pool(name, labels=ON_NODE), a_pod(name, pool=name, cpu="9"))
     session.tell(PoolGone(name), PodGone(f"uid-{name}"))
@@ -57,11 +57,11 @@ def test_ten_thousand_pools_that_came_and_went_leave_nothing_behind() -> None:
             sizes.append((kept(state) - kept_histories(cluster), *map(len, sums)))
     session.scheduler.look()
     assert sizes[0] == sizes[1]
-    assert sizes[1][1:] == (2, 2), "the pools that are there are summed up, and no others"
+    assert sizes[1][1:] == (2, 2), "only the existing pools have summaries"
 
 
 def kept_histories(cluster: Any) -> int:
-    """Count what is bounded by a limit of its own and not full at any moment: journals and caches."""
+    """Count the entries of journals and caches, which have limits of their own."""
     nodes: NodeTable = cluster.nodes
     return (
         len(nodes._journal._rows)

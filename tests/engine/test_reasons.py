@@ -9,7 +9,7 @@ from tests.engine.session import Session, binds, evictions, reports
 A, B = {"pool": "a"}, {"pool": "b"}
 
 
-def test_limit_that_is_free_again_is_named_no_more() -> None:
+def test_reason_no_longer_names_a_limit_that_is_free_again() -> None:
     session = Session(a_pool("a", labels=A, borrowing_limit={"cpu": 1000}), a_pool("b", labels=B))
     session.see(a_node("n", cpu="1", labels=B), a_pod("loan", cpu="1", pool="a", node="n"))
     session.see(a_pod("p", cpu="1", pool="a"))
@@ -20,7 +20,7 @@ def test_limit_that_is_free_again_is_named_no_more() -> None:
     assert "borrowing: no node fits: b, default" in reports(session.decide(REST_SECONDS))["p"]
 
 
-def test_room_that_the_lender_has_taken_itself_is_promised_no_more() -> None:
+def test_reason_no_longer_names_room_that_the_lender_has_taken_itself() -> None:
     lender = a_pool("b", labels=B, disable_borrowing=True, disable_preemption=True)
     session = Session(a_pool("a", labels=A), lender, a_node("n", cpu="4", labels=B))
     session.see(a_pod("in-the-way", cpu="1", node="n", scheduler_name="other"), a_pod("own", cpu="4", pool="b"))
@@ -31,7 +31,7 @@ def test_room_that_the_lender_has_taken_itself_is_promised_no_more() -> None:
     assert "borrowing: no node fits: b, default" in reports(session.decide(REST_SECONDS))["p"]
 
 
-def test_pool_that_comes_and_goes_is_named_as_it_is() -> None:
+def test_reason_follows_a_pool_that_comes_and_goes() -> None:
     session = Session(
         a_pool("a", labels=A), a_pool("b", labels=B, disable_sharing=True), a_node("n", cpu="4", labels=B)
     )
@@ -43,7 +43,7 @@ def test_pool_that_comes_and_goes_is_named_as_it_is() -> None:
     assert reports(session.decide())["p"].endswith("borrowing: no node fits: b, default.")
 
 
-def test_nodes_that_the_pool_has_lost_are_counted_no_more() -> None:
+def test_reason_no_longer_counts_nodes_that_the_pool_has_lost() -> None:
     session = Session(a_pool("a", labels=A, disable_borrowing=True), a_node("n", cpu="1", labels=A))
     session.see(a_pod("p", cpu="2", pool="a"))
     assert "0/1 nodes are available" in reports(session.decide())["p"]
@@ -52,7 +52,7 @@ def test_nodes_that_the_pool_has_lost_are_counted_no_more() -> None:
     assert "no nodes available to schedule pods" in reports(session.decide(REST_SECONDS))["p"]
 
 
-def test_reason_is_the_one_that_a_new_engine_gives_and_each_class_is_told_in_its_turn() -> None:
+def test_reason_equals_that_of_a_new_engine_and_classes_are_updated_in_turn() -> None:
     pools = (a_pool("a", labels=A, borrowing_limit={"cpu": 1000}), a_pool("b", labels=B))
     node = a_node("n", cpu="1", labels=B)
     own = a_pod("own", cpu="1", pool="b", node="n")
@@ -77,7 +77,7 @@ def test_pods_that_the_api_server_refused_to_evict_are_counted_in_the_reason() -
     assert "The API server refused to evict 1 pod just now." in reports(session.decide())["p"]
 
 
-def test_pods_of_each_priority_are_told_what_holds_for_theirs() -> None:
+def test_pods_of_each_priority_get_the_reason_of_their_priority() -> None:
     session = Session(a_pool("a", labels=A), a_pool("b", labels=B, disable_sharing=True))
     session.see(a_pod("high", cpu="9", pool="a", priority=9), a_pod("low", cpu="9", pool="a", priority=1))
     session.decide()
@@ -86,7 +86,7 @@ def test_pods_of_each_priority_are_told_what_holds_for_theirs() -> None:
     assert all(told[name].endswith("borrowing: no node fits: b, default.") for name in ("high", "low"))
 
 
-def test_those_like_a_pod_that_was_about_to_be_helped_are_told_later_what_it_found() -> None:
+def test_pods_of_the_class_of_a_pod_that_was_tried_get_their_new_reason_later() -> None:
     session = Session(
         a_pool("a", labels=A), a_pool("b", labels=B, disable_sharing=True), a_node("n", cpu="1", labels=B)
     )
@@ -100,7 +100,7 @@ def test_those_like_a_pod_that_was_about_to_be_helped_are_told_later_what_it_fou
     assert session.scheduler.why("uid-p1") == later["p2"]
 
 
-def test_reasons_are_looked_at_though_things_never_come_to_rest() -> None:
+def test_reasons_are_updated_although_changes_never_pause() -> None:
     session = Session(a_pool("a", labels=A), a_node("n", cpu="1", labels=A))
     session.see(a_pod("own", cpu="1", pool="a", node="n"), a_pod("p", cpu="1", gpu=1, pool="a"))
     assert "1 Insufficient cpu, 1 Insufficient nvidia.com/gpu" in reports(session.decide())["p"]
@@ -114,11 +114,11 @@ def test_reasons_are_looked_at_though_things_never_come_to_rest() -> None:
     assert "0/1 nodes are available: 1 Insufficient nvidia.com/gpu." in session.scheduler.why("uid-p")
 
 
-def test_other_numbers_alone_are_no_news() -> None:
+def test_other_numbers_alone_do_not_update_a_reason() -> None:
     session = Session(a_node("n1", cpu="1"), a_node("n2", cpu="1"), a_node("n3", cpu="1", unschedulable=True))
     session.see(a_pod("p", cpu="2"))
     assert "1 node(s) were unschedulable, 2 Insufficient cpu" in reports(session.decide())["p"]
-    session.decide(REST_SECONDS)  # the nodes came just now, which is news
+    session.decide(REST_SECONDS)  # the nodes came just now, which updates the reason
     session.see(a_node("n2", cpu="1", unschedulable=True))
     session.decide()
     assert reports(session.decide(REST_SECONDS)) == {}

@@ -18,14 +18,13 @@ from aischeduler.state.excerpt import Excerpt
 from aischeduler.state.index import Mask
 from aischeduler.state.records import PodState
 from tests.build import a_node, a_pod, a_pool
-from tests.engine.failing import fail_once
-from tests.engine.session import Session, binds, evictions, nominations, reports
+from tests.engine.session import Session, binds, evictions, fail_once, nominations, reports
 
 A, B = {"pool": "a"}, {"pool": "b"}
 
 
 class Poison:
-    """A filter and a gate that raise when they are asked about certain pods; they pass everything else."""
+    """A filter and a gate that raise for certain pods and pass everything else."""
 
     name = "Poison"
     static = False
@@ -55,7 +54,7 @@ class Poison:
 
 
 def profile(poison: Poison) -> Profile:
-    """Return the default rules and this one; no other rule reads the node selector."""
+    """Return the default profile with this plugin; no other plugin reads the node selector."""
     found = default_profile()
     plugins = found.plugins
     filters = tuple(rule for rule in plugins.filters if rule.name != "NodeAffinity")
@@ -82,7 +81,7 @@ def test_exception_in_one_attempt_costs_no_other_pod_of_the_slice() -> None:
     assert reports(said) == {"bad": INTERNAL_ERROR}
 
 
-def test_exception_is_told_with_pod_decision_and_traceback() -> None:
+def test_exception_is_reported_with_pod_decision_and_traceback() -> None:
     session = Session(a_node("n"), poisoned("bad"), profile=profile(Poison()))
     (error,) = errors(session.decide())
     assert error.pod is not None
@@ -95,7 +94,7 @@ def test_exception_is_told_with_pod_decision_and_traceback() -> None:
     assert tally.attempts == {("default", Result.ERROR): 1}
 
 
-def test_pod_is_tried_again_with_a_growing_backoff_and_told_once() -> None:
+def test_pod_is_tried_again_with_a_growing_backoff_and_reported_once() -> None:
     session = Session(a_node("n"), poisoned("bad"), profile=profile(Poison()))
     record = session.scheduler._cluster.records["uid-bad"]
     waits: list[float] = []
@@ -143,7 +142,7 @@ def test_pod_that_cannot_be_tried_keeps_no_room_from_borrowers() -> None:
     assert binds(session.decide()) == {"own": "na", "borrower": "nb"}
 
 
-def test_pod_that_cannot_be_judged_for_new_room_keeps_it_from_nobody() -> None:
+def test_pod_whose_check_for_new_room_raises_blocks_no_other_pod() -> None:
     poison = Poison()
     session = Session(profile=profile(poison))
     poison.broken = False
@@ -156,10 +155,10 @@ def test_pod_that_cannot_be_judged_for_new_room_keeps_it_from_nobody() -> None:
     assert binds([*said, *session.decide(1.0)]) == {"good": "n"}
 
 
-def test_gate_that_raises_loses_no_pod_and_lets_none_through() -> None:
+def test_gate_that_raises_loses_no_pod_and_passes_none() -> None:
     poison = Poison(holds=True)
     session = Session(a_node("n"), profile=profile(poison))
-    session.scheduler.often = False  # to check asks the gate too
+    session.scheduler.often = False  # the checks call the gate too
     with pytest.raises(ZeroDivisionError):
         session.see(poisoned("bad"))
     assert session.scheduler.tally.internal_errors == {Step.EVENT: 1}
@@ -171,7 +170,7 @@ def test_gate_that_raises_loses_no_pod_and_lets_none_through() -> None:
 
 
 def two_pools() -> Session:
-    """Return pool a, whose node is lent to a guest of b; its owner comes."""
+    """Return pool a, whose node is lent to `guest` of b, and a waiting pod `owner` of a."""
     session = Session(a_pool("a", labels=A), a_pool("b", labels=B), a_node("n", cpu="4", labels=A))
     session.see(a_pod("guest", cpu="4", pool="b", node="n", started=1))
     session.see(a_pod("owner", cpu="4", pool="a"))
@@ -179,7 +178,7 @@ def two_pools() -> Session:
 
 
 @pytest.mark.parametrize("step", ["renominate", "evict", "count_saved"])
-def test_victims_of_an_attempt_that_failed_are_believed_to_stay(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_victims_of_an_attempt_that_failed_do_not_count_as_leaving(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     session = two_pools()
     session.tell(Refreshed("a"))
     fail_once(monkeypatch, "cycle", step)
@@ -193,7 +192,7 @@ def test_victims_of_an_attempt_that_failed_are_believed_to_stay(step: str, monke
     assert session.scheduler.tally.evictions.total() == 1
 
 
-def test_pod_that_holds_room_keeps_it_when_its_attempt_fails() -> None:
+def test_pod_with_a_claim_keeps_it_when_its_attempt_fails() -> None:
     poison = Poison()
     poison.broken = False
     session = Session(a_pool("a", labels=A), a_pool("b", labels=B), profile=profile(poison))
@@ -223,7 +222,7 @@ def test_attempt_that_failed_as_it_began_leaves_no_offer_to_a_pod_that_is_gone(
     assert session.scheduler._cluster.offers == {}
 
 
-def test_attempt_that_failed_after_its_bind_is_undone_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attempt_that_failed_after_its_bind_is_undone_completely(monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session(a_node("n", cpu="1"), a_pod("p"))
     fail_once(monkeypatch, "cycle", "offer_ends")
     said = session.decide()
@@ -243,7 +242,7 @@ STEPS = [
 
 
 @pytest.mark.parametrize(("name", "step"), STEPS)
-def test_step_that_fails_lets_the_rest_of_the_slice_go_out(
+def test_actions_of_the_other_steps_are_returned_when_one_step_fails(
     name: str, step: Step, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = Session(a_node("n"), a_pod("p"))
@@ -256,7 +255,7 @@ def test_step_that_fails_lets_the_rest_of_the_slice_go_out(
     assert binds([*said, *later]) == {"p": "n"}
 
 
-def test_status_that_failed_is_told_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_status_that_failed_is_reported_later(monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session(a_pool("a", labels=A), a_node("n", labels=A))
     fail_once(monkeypatch, "status", "summarize")
     assert [error.step for error in errors(session.decide())] == [Step.STATUS]
@@ -264,7 +263,7 @@ def test_status_that_failed_is_told_later(monkeypatch: pytest.MonkeyPatch) -> No
     assert "a" in session.scheduler._cluster.reported
 
 
-def test_standby_tells_its_exceptions_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standby_reports_its_exceptions_and_continues(monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session(a_node("n"), a_pod("p"))
     fail_once(monkeypatch, "scheduler", "look_again")
     assert [error.step for error in session.scheduler.stand_by(0.0)] == [Step.TIME]
@@ -272,7 +271,7 @@ def test_standby_tells_its_exceptions_and_goes_on(monkeypatch: pytest.MonkeyPatc
     assert binds(session.decide(2.0)) == {"p": "n"}
 
 
-def test_event_that_failed_is_raised_and_its_object_counts_as_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exception_of_an_event_is_raised_and_its_object_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session(a_node("n", cpu="4"), a_pod("p", cpu="4"))
     fail_once(monkeypatch, "pod_events", "offer_ends")
     with pytest.raises(ValueError, match="a bug in a step"):

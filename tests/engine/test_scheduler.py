@@ -33,14 +33,14 @@ def test_a_bind_names_pools_decision_and_choice() -> None:
     assert (bind.pool, bind.home_pool, bind.decision, bind.feasible_nodes) == ("cpu", "cpu", "run-1", 2)
 
 
-def test_a_placed_pod_counts_before_anybody_confirms_it() -> None:
+def test_a_placed_pod_counts_before_it_is_confirmed() -> None:
     session = Session(a_node("n", cpu="1"), a_pod("p1", cpu="1"), a_pod("p2", cpu="1"))
     assert binds(session.decide()) == {"p1": "n"}
     session.see(a_pod("p1", cpu="1"))
     assert binds(session.decide(60)) == {}
 
 
-def test_a_freed_node_wakes_as_many_as_can_use_it_and_one_more_tries() -> None:
+def test_a_freed_node_wakes_as_many_pods_as_can_use_it_and_one_more() -> None:
     session = Session(a_node("n", cpu="4"), a_pod("big", cpu="4", node="n"))
     session.see(*(a_pod(f"p{i}", cpu="2", created=i) for i in range(10)))
     session.decide()
@@ -52,7 +52,7 @@ def test_a_freed_node_wakes_as_many_as_can_use_it_and_one_more_tries() -> None:
     assert session.scheduler.net_saves() == 0
 
 
-def test_the_net_never_had_to_help_when_room_is_freed_in_any_order() -> None:
+def test_the_five_minute_flush_saves_no_pod_when_room_is_freed_in_any_order() -> None:
     session = Session(a_node("n", cpu="4"), a_pod("x", cpu="3", node="n"), a_pod("y", cpu="1", node="n"))
     session.see(a_pod("large", cpu="4"), a_pod("small", cpu="1"))
     session.decide()
@@ -65,8 +65,8 @@ def test_the_net_never_had_to_help_when_room_is_freed_in_any_order() -> None:
     assert session.scheduler.net_saves() == 0
 
 
-def test_a_second_refusal_is_remembered_for_the_next_event() -> None:
-    """The node that joins is large enough but tainted: it is the end of the taint that must wake the pod."""
+def test_a_pod_is_woken_by_the_end_of_its_second_refusal() -> None:
+    """The new node is large enough but tainted: the end of the taint must wake the pod."""
     session = Session(a_node("small", cpu="1"), a_pod("p", cpu="4"))
     session.decide()
     session.see(a_node("large", cpu="8", taints=(a_taint(),)))
@@ -76,7 +76,7 @@ def test_a_second_refusal_is_remembered_for_the_next_event() -> None:
     assert session.scheduler.net_saves() == 0
 
 
-def test_a_woken_pod_that_goes_away_hands_its_chance_on() -> None:
+def test_a_woken_pod_that_is_deleted_wakes_the_next() -> None:
     session = Session(a_node("n", cpu="1"), a_pod("r", cpu="1", node="n"), a_pod("a", created=1), a_pod("b", created=2))
     session.decide()
     session.tell(PodGone("uid-r"), PodGone("uid-a"))
@@ -94,7 +94,7 @@ def test_a_woken_pod_that_goes_away_hands_its_chance_on() -> None:
     ],
     ids=["taint removed", "uncordoned", "grown", "relabelled", "more pods allowed"],
 )
-def test_a_node_that_becomes_right_wakes_the_pod(before: object, after: object) -> None:
+def test_a_node_that_begins_to_fit_wakes_the_pod(before: object, after: object) -> None:
     assert type(before) is type(after)
     selector = {"disk": "ssd"} if getattr(after, "labels", None) else {}
     session = Session(before, a_pod("p", cpu="1", node_selector=selector))  # type: ignore[arg-type]
@@ -104,10 +104,10 @@ def test_a_node_that_becomes_right_wakes_the_pod(before: object, after: object) 
     assert session.scheduler.net_saves() == 0
 
 
-def test_a_pool_that_comes_later_takes_its_pods_home_with_their_age() -> None:
+def test_a_pool_that_comes_later_gets_its_pods_with_their_age() -> None:
     session = Session(a_node("n", cpu="1", labels={"team": "a"}), a_node("d", cpu="0"), a_pod("p", pool="team-a"))
     said = session.decide()
-    assert binds(said) == {"p": "n"}, "unknown pool: the default pool takes it"
+    assert binds(said) == {"p": "n"}, "the pod of an unknown pool belongs to the default pool"
     session = Session(a_pod("p", pool="team-a", created=1), a_pod("q", pool="team-a", created=2))
     assert warnings(session.decide()) == [("p", "UnknownPool"), ("q", "UnknownPool")]
     session.see(a_pool("team-a", labels={"team": "a"}), a_node("n", cpu="1", labels={"team": "a"}))
@@ -130,7 +130,7 @@ def test_pods_of_a_deleted_pool_wait_in_the_default_pool() -> None:
     assert session.scheduler.net_saves() == 0
 
 
-def test_a_node_in_two_pools_is_in_the_default_pool_and_both_are_told() -> None:
+def test_a_node_that_two_pools_select_is_in_the_default_pool_and_both_have_a_condition() -> None:
     session = Session(
         a_pool("a", labels={"a": "1"}), a_pool("b", labels={"b": "1"}), a_node("n", labels={"a": "1", "b": "1"})
     )
@@ -147,7 +147,7 @@ def test_a_node_in_two_pools_is_in_the_default_pool_and_both_are_told() -> None:
     assert conditions(session.said, "a")["Conflict"][0] is False
 
 
-def test_a_refused_pool_is_told_why_and_the_others_go_on() -> None:
+def test_a_refused_pool_has_a_condition_and_the_others_are_scheduled() -> None:
     session = Session(
         a_pool("bad", labels={"a": "1"}, invalid="spec.nodeSelector.matchLabels: nonsense"),
         a_pool("good", labels={"a": "1"}),
@@ -161,7 +161,7 @@ def test_a_refused_pool_is_told_why_and_the_others_go_on() -> None:
     assert binds(said) == {"p": "n"}
 
 
-def test_a_pod_that_cannot_be_read_is_told_why_and_waits_for_its_change() -> None:
+def test_a_pod_that_cannot_be_read_gets_a_reason_and_waits_for_its_change() -> None:
     bad = 'spec.containers[0].resources.requests.cpu: "1.5.3" is not a quantity'
     session = Session(a_node("n"), a_pod("bad", invalid=bad), a_pod("good"))
     said = session.decide()
@@ -171,7 +171,7 @@ def test_a_pod_that_cannot_be_read_is_told_why_and_waits_for_its_change() -> Non
     assert binds(session.decide(20)) == {"bad": "n"}
 
 
-def test_a_gated_pod_waits_for_its_gates_alone() -> None:
+def test_a_gated_pod_waits_only_for_its_gates() -> None:
     session = Session(a_node("n"), a_pod("p", gates=("quota",)))
     assert session.decide(NET_SECONDS * 2) == []
     assert session.scheduler.why("uid-p") == "waiting for scheduling gates: [quota]"
@@ -208,7 +208,7 @@ def test_a_pod_whose_bind_failed_is_tried_again_after_its_backoff() -> None:
     assert binds(session.decide(0.2)) == {"p": "n"}
 
 
-def test_pod_whose_stale_bind_was_not_sent_is_decided_anew_at_once() -> None:
+def test_pod_whose_stale_bind_was_not_sent_is_decided_again_at_once() -> None:
     session = Session(a_node("n", cpu="1"), a_node("m", cpu="1"), a_pod("p", cpu="1"))
     (node,) = binds(session.decide()).values()
     session.tell(NodeGone(node), BindRefused("uid-p", node, BindRefusal.STALE, "the node is gone"))
@@ -217,7 +217,7 @@ def test_pod_whose_stale_bind_was_not_sent_is_decided_anew_at_once() -> None:
     assert reports(again) == {}
 
 
-def test_reader_says_by_which_decision_a_pod_is_assumed_and_whether_its_node_is_there() -> None:
+def test_still_assumed_and_has_node_answer_for_the_binder() -> None:
     session = Session(a_node("n", cpu="1"), a_pod("p", cpu="1"))
     (bind,) = [action for action in session.decide() if isinstance(action, Bind)]
     scheduler = session.scheduler
@@ -230,7 +230,7 @@ def test_reader_says_by_which_decision_a_pod_is_assumed_and_whether_its_node_is_
     assert (scheduler.still_assumed("uid-p", bind.decision), scheduler.assumed()) == (False, 0)
 
 
-def test_an_outcome_that_the_watch_has_overtaken_changes_nothing() -> None:
+def test_an_outcome_older_than_the_watch_changes_nothing() -> None:
     session = Session(a_node("n", cpu="1"), a_pod("p", cpu="1"), a_pod("q", cpu="1"))
     session.decide()
     session.see(on(a_pod("p", cpu="1"), "n"))
@@ -248,7 +248,7 @@ def test_a_pod_bound_elsewhere_counts_where_it_is() -> None:
     assert binds(session.decide()) == {"r": "a"}
 
 
-def test_a_pod_bound_by_somebody_else_leaves_the_queue_and_counts() -> None:
+def test_a_pod_bound_by_another_client_leaves_the_queue_and_counts() -> None:
     session = Session(a_node("n", cpu="1"), a_pod("p", cpu="2"))
     session.decide()
     session.see(on(a_pod("p", cpu="2"), "n"))
@@ -264,7 +264,7 @@ def test_an_assumed_pod_that_is_deleted_frees_its_room_at_once() -> None:
     assert binds(session.decide(20)) == {"q": "n"}
 
 
-def test_an_assumed_pod_is_read_when_nothing_is_heard_and_never_expires() -> None:
+def test_an_assumed_pod_without_confirmation_is_read_and_never_expires() -> None:
     session = Session(a_node("n", cpu="1"), a_pod("p", cpu="1"), a_pod("q", cpu="1"))
     session.decide()
     settles = [a for a in session.decide(SETTLE_SECONDS) if isinstance(a, ReadPod)]
@@ -309,13 +309,13 @@ def test_a_waiting_pod_that_is_being_deleted_is_not_tried() -> None:
     assert session.scheduler.waiting()["default"] == {}
 
 
-def test_the_same_reason_is_said_once() -> None:
+def test_the_same_reason_is_reported_once() -> None:
     session = Session(a_node("n", cpu="1"), a_pod("p", cpu="4"))
     assert len(reports(session.decide())) == 1
     assert session.decide(NET_SECONDS) == []
 
 
-def test_the_summary_recounts_what_every_pool_has() -> None:
+def test_the_summary_has_the_amounts_of_every_pool() -> None:
     session = Session(
         a_pool("cpu", labels={"cpu": "true"}, disable_sharing=True),
         a_node("c1", cpu="4", memory="8Gi", labels={"cpu": "true"}),
@@ -338,7 +338,7 @@ def test_the_summary_recounts_what_every_pool_has() -> None:
     assert (default.name, default.allocatable["gpu"], default.shared["cpu"]) == ("default", 2, 1000)
 
 
-def test_the_default_pool_object_is_asked_for_while_there_is_none_and_at_once_when_it_is_deleted() -> None:
+def test_the_default_pool_is_created_while_it_has_no_object_and_at_once_when_it_is_deleted() -> None:
     session = Session(a_node("n"))
 
     def asked(seconds: float) -> int:
@@ -353,8 +353,8 @@ def test_the_default_pool_object_is_asked_for_while_there_is_none_and_at_once_wh
     assert asked(0) == 1
 
 
-def test_pod_that_was_created_in_the_future_goes_last_and_waits_by_our_clock() -> None:
-    """The API server's clock ran five years ahead: that is the pod's place in the queue, and nothing else."""
+def test_pod_created_in_the_future_comes_last_and_waits_by_the_engines_clock() -> None:
+    """The API server's clock was five years ahead: that decides only the pod's position in the queue."""
     session = Session(a_node("n", cpu="1"))
     session.see(a_pod("ahead", cpu="1", created=2_000_000_000), a_pod("right", cpu="1", created=1_800_000_000))
     assert binds(session.decide()) == {"right": "n"}
@@ -365,8 +365,8 @@ def test_pod_that_was_created_in_the_future_goes_last_and_waits_by_our_clock() -
     assert session.scheduler.net_saves() == 0
 
 
-def test_queues_are_looked_at_by_the_names_of_their_pools(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not in the order of a set, which is another one in each process: what raises there is told in the same order."""
+def test_queues_are_read_in_the_order_of_pool_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The order of a set differs between processes; exceptions must be reported in the same order."""
     looked_at: list[str] = []
     original = PoolQueue.next_wakeup
 

@@ -18,7 +18,7 @@ NUMBER = st.integers(0, 99)
 
 
 def crowd() -> Session:
-    """Return a session with full nodes, the pods of which differ in priority, age and home."""
+    """Return a session with full nodes whose pods differ in priority, age and home pool."""
     session = Session(a_pool("default"), a_pool("other", labels={"none": "has-it"}))
     session.scheduler.often = False
     for node in range(NODES):
@@ -46,7 +46,7 @@ def agree(cluster: Cluster, asker: PodRecord) -> bool:
 
 
 def happen(session: Session, what: str, number: int) -> None:
-    """Let something happen to one pod or node."""
+    """Change one pod or node."""
     running = sorted(record.pod.name for record in session.scheduler._cluster.records.values() if record.counted)
     name = running[number % len(running)] if running else "r0"
     match what:
@@ -80,7 +80,7 @@ def happen(session: Session, what: str, number: int) -> None:
         max_size=25,
     )
 )
-def test_search_by_what_changed_answers_as_one_over_everything(steps: list[tuple[str, int]]) -> None:
+def test_search_of_changed_rows_equals_a_search_of_all_rows(steps: list[tuple[str, int]]) -> None:
     session = crowd()
     cluster = session.scheduler._cluster
     askers = [an_asker(cpu, priority) for cpu in (1, 3) for priority in (2, 9)]
@@ -89,7 +89,7 @@ def test_search_by_what_changed_answers_as_one_over_everything(steps: list[tuple
         assert all(agree(cluster, asker) for asker in askers), what
 
 
-def test_search_is_not_made_whole_again_for_one_row_that_changed() -> None:
+def test_one_changed_row_causes_no_full_search() -> None:
     session = crowd()
     cluster, asker = session.scheduler._cluster, an_asker(3, 9)
     rows = cluster.nodes.rows_of_pool(cluster.pools.id("default"))

@@ -22,7 +22,7 @@ PORT = HostPort("TCP", 80)
 
 
 def a_busy_cluster() -> Session:
-    """Two pools: a loan, a claim with its victim, a parked pod and one of another scheduler."""
+    """Return two pools with a loan, a claim with its victim, a parked pod, and a pod of another scheduler."""
     session = Session(
         a_pool("a", labels=A),
         a_node("n", cpu="4", labels=A),
@@ -51,40 +51,40 @@ BREACHES: list[tuple[str, str, Callable[[Cluster], object]]] = [
     ("I1", "a waiting pod counts on a node", lambda c: setattr(c.records["uid-large"], "row", 0)),
     ("I2", "a node counts too much", lambda c: c.nodes.used.__setitem__((0, 0), 1)),
     ("I2", "a free row counts something", lambda c: c.nodes.used.__setitem__((0, 63), 1)),
-    ("I2", "somebody has what nobody offers", lambda c: c.nodes.allocatable.__setitem__((UNOFFERED, 0), 1)),
-    ("I2", "scores see too little", lambda c: c.nodes.scored.__setitem__((0, 0), 0)),
-    ("I2", "a node passes for one without memory", lambda c: c.nodes.sized.__setitem__(0, 1)),
-    ("I2", "a node is larger than balance thinks", lambda c: c.nodes.twice.__setitem__((0, 0), 1.0)),
-    ("I2", "a port is taken by nobody", lambda c: c.nodes.take_ports(a_pod(host_ports=(PORT,)).spec, 0)),
+    ("I2", "a node has a resource that no node offers", lambda c: c.nodes.allocatable.__setitem__((UNOFFERED, 0), 1)),
+    ("I2", "scores count too little", lambda c: c.nodes.scored.__setitem__((0, 0), 0)),
+    ("I2", "a node counts as one without memory", lambda c: c.nodes.sized.__setitem__(0, 1)),
+    ("I2", "a node is larger than the balance score counts", lambda c: c.nodes.twice.__setitem__((0, 0), 1.0)),
+    ("I2", "a port is taken by no pod", lambda c: c.nodes.take_ports(a_pod(host_ports=(PORT,)).spec, 0)),
     ("I3", "a queue forgets a pod", lambda c: c.queues["a"]._records.pop("uid-large")),
     ("I3", "a queue counts a pod twice", lambda c: setattr(c.queues["a"], "_usable", 7)),
     ("I3", "a pod has another home", lambda c: setattr(c.records["uid-large"], "home", "default")),
     ("I3", "a class fits nowhere", lambda c: c.queues["a"]._demand._amounts.__setitem__((0, UNOFFERED), 1)),
-    ("I4", "an errand is left for no pool", lambda c: c.errands.review.add("")),
+    ("I4", "deferred work is left for no pool", lambda c: c.errands.review.add("")),
     ("I4", "pods are to be woken in no pool", lambda c: c.errands.waking.update(gone=OrderedDict())),
     ("I4", "a node is in the wrong pool", lambda c: c.nodes.pool.__setitem__(c.nodes.rows["n"], 0)),
     ("I5", "a loan is counted twice", lambda c: c.loans._pods.update({("a", "default"): 1})),
-    ("I5", "a borrower passes for a home pod", lambda c: c.running.table["borrower"].fill(False)),
+    ("I5", "a borrower counts as a home pod", lambda c: c.running.table["borrower"].fill(False)),
     ("I5", "a pod is not found by its pool", lambda c: c.naming.clear()),
     ("claims", "a pod is nominated without a claim", a_lost_claim),
 ]
 
 
 @pytest.mark.parametrize(("name", "what", "breach"), BREACHES, ids=[what for _, what, _ in BREACHES])
-def test_breach_is_found(name: str, what: str, breach: Callable[[Cluster], object]) -> None:
+def test_violation_is_found(name: str, what: str, breach: Callable[[Cluster], object]) -> None:
     session = a_busy_cluster()
     breach(session.scheduler._cluster)
     assert name in names_of(session)
 
 
-def test_pod_that_waits_in_vain_is_found() -> None:
+def test_pod_with_a_lost_wake_up_is_found() -> None:
     session = a_busy_cluster()
     cluster = session.scheduler._cluster
     cluster.nodes.allocatable[0, cluster.nodes.rows["n"]] = 20_000  # as if the wake-up had been lost
     assert {(lost.uid, lost.state) for lost in stuck(cluster)} >= {("uid-large", PodState.PARKED)}
 
 
-def test_broken_state_is_told_and_counted_at_the_next_check() -> None:
+def test_violation_is_returned_and_counted_at_the_next_check() -> None:
     session = a_busy_cluster()
     assert session.scheduler.self_check(session.now) == ()
     session.scheduler._cluster.nodes.used[0, 0] += 1
@@ -104,7 +104,7 @@ def test_check_waits_while_there_is_something_to_decide() -> None:
     assert session.scheduler.self_check(session.now + POSTPONED_MAX_SECONDS) != ()
 
 
-def test_large_cluster_is_judged_part_by_part_until_all_was_seen() -> None:
+def test_large_cluster_is_checked_part_by_part() -> None:
     session = Session()
     session.scheduler.closely = False
     session.see(a_pool("a", labels=A), *(a_node(f"n{i}", labels=A) for i in range(30)))

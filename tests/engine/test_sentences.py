@@ -21,7 +21,7 @@ def told(first: MakeRoom, borrowing: str) -> str:
 
 
 def waiting_in_a(first: MakeRoom, **of_b: object) -> Session:
-    """Return pool a, full with a pod that nobody may evict, and one that waits; b has one node of the same size."""
+    """Return pool a, full with a pod that may not be evicted, and a waiting pod; b has one node of the same size."""
     session = Session(pool("a", make_room=first), pool("b", **of_b), a_pool("default", disable_sharing=True))
     session.see(a_node("na", cpu="2", labels={"pool": "a"}), a_node("nb", cpu="2", labels={"pool": "b"}))
     session.see(a_pod("own", cpu="2", pool="a", node="na", priority=9), a_pod("p", cpu="2", pool="a"))
@@ -29,7 +29,7 @@ def waiting_in_a(first: MakeRoom, **of_b: object) -> Session:
 
 
 @pytest.mark.parametrize("first", list(MakeRoom))
-def test_message_after_a_trip_says_both_what_kept_from_preempting_and_from_borrowing(first: MakeRoom) -> None:
+def test_message_after_a_trip_has_the_clauses_of_preemption_and_borrowing(first: MakeRoom) -> None:
     session = waiting_in_a(first)
     session.scheduler.decide("a", 0.0, 1)  # the pod is on its way to b
     session.see(a_pod("hb", cpu="2", pool="b"))
@@ -37,7 +37,7 @@ def test_message_after_a_trip_says_both_what_kept_from_preempting_and_from_borro
 
 
 @pytest.mark.parametrize("first", list(MakeRoom))
-def test_message_that_follows_the_lenders_keeps_what_it_says_of_preemption(first: MakeRoom) -> None:
+def test_updated_message_keeps_the_clause_of_preemption(first: MakeRoom) -> None:
     session = waiting_in_a(first, disable_sharing=True)
     assert reports(session.decide())["p"] == told(first, "borrowing: not sharing: b, default.")
     session.see(pool("b", lending_limit={"cpu": 1}, generation=3))
@@ -45,7 +45,7 @@ def test_message_that_follows_the_lenders_keeps_what_it_says_of_preemption(first
 
 
 @pytest.mark.parametrize("first", list(MakeRoom))
-def test_pod_of_the_only_pool_is_told_nothing_of_borrowing(first: MakeRoom) -> None:
+def test_message_of_a_pod_of_the_only_pool_has_no_clause_of_borrowing(first: MakeRoom) -> None:
     session = Session(a_pool("default", make_room=first), a_node("n", cpu="2"))
     session.see(a_pod("own", cpu="2", node="n", priority=9), a_pod("p", cpu="2"))
     assert reports(session.decide())["p"] == f"0/1 nodes are available: 1 Insufficient cpu. {NO_VICTIMS}"

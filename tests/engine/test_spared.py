@@ -12,11 +12,11 @@ A, B, X = {"pool": "a"}, {"pool": "b"}, {"pool": "x"}
 
 
 def two_pools(**of_a: object) -> Session:
-    """Pools a and b; b owns nothing and borrows."""
+    """Return pools a and b; b owns nothing and borrows."""
     return Session(replace(a_pool("a", labels=A), **of_a), a_pool("b", labels=B))
 
 
-def test_spared_pod_of_another_pool_does_not_make_searches_be_forgotten() -> None:
+def test_spared_pod_of_another_pool_does_not_drop_kept_searches() -> None:
     session = Session(
         a_pool("x", labels=X, disable_sharing=True), a_pool("default", disable_borrowing=True, disable_sharing=True)
     )
@@ -32,7 +32,7 @@ def test_spared_pod_of_another_pool_does_not_make_searches_be_forgotten() -> Non
     assert session.scheduler._cluster.searches.made - made <= 2, "one for victims, one for a lender"
 
 
-def test_search_that_found_only_a_spared_pod_is_made_again_when_it_is_spared_no_more() -> None:
+def test_search_that_found_only_a_spared_pod_is_repeated_when_it_is_no_longer_spared() -> None:
     session = two_pools()
     session.see(a_node("n", cpu="4", labels=A), a_pod("guest", cpu="4", pool="b", node="n", started=1))
     session.see(a_pod("owner", cpu="4", pool="a"))
@@ -43,7 +43,7 @@ def test_search_that_found_only_a_spared_pod_is_made_again_when_it_is_spared_no_
     assert session.scheduler.net_saves() == 0
 
 
-def test_spared_pod_stays_spared_when_something_else_about_it_changes() -> None:
+def test_spared_pod_stays_spared_when_another_field_changes() -> None:
     session = two_pools()
     session.see(a_node("n", cpu="4", labels=A), a_pod("guest", cpu="4", pool="b", node="n", started=1))
     session.see(a_pod("owner", cpu="4", pool="a"))
@@ -53,16 +53,16 @@ def test_spared_pod_stays_spared_when_something_else_about_it_changes() -> None:
     session.see(a_pod("next", cpu="4", pool="a"))
     assert evictions(session.decide(20)) == {}
     session.see(a_pod("guest", cpu="3", pool="b", node="n", started=2, priority=3))
-    assert evictions(session.decide(9)) == {}, "resized in place, it is counted anew"
+    assert evictions(session.decide(9)) == {}, "the pod was resized in place and is counted again"
 
 
 def a_budget(name: str, app: str, allowed: int, disrupted: frozenset[str] = frozenset()) -> BudgetSeen:
-    """Return the news of a budget over the pods with this label."""
+    """Return the event of a budget over the pods with this label."""
     return BudgetSeen(DisruptionBudget("default", name, "u", label_selector("s", {app: "yes"}, ()), allowed, disrupted))
 
 
 def a_guest_is_refused(why: EvictRefusal, *labels: str, budgets: tuple[BudgetSeen, ...]) -> Session:
-    """Return pool a, whose owner asked a guest with these labels to leave and got this answer."""
+    """Return pool a, whose pod `owner` requested the eviction of a borrower with these labels and was refused."""
     session = two_pools()
     session.tell(*budgets)
     guest = a_pod("guest", cpu="4", pool="b", node="n", started=1, labels=dict.fromkeys(labels, "yes"))
@@ -74,7 +74,7 @@ def a_guest_is_refused(why: EvictRefusal, *labels: str, budgets: tuple[BudgetSee
 
 
 @pytest.mark.parametrize("why", [EvictRefusal.FORBIDDEN, EvictRefusal.UNAVAILABLE])
-def test_pod_spared_for_another_reason_than_a_budget_is_not_tried_again_because_a_budget_speaks(
+def test_pod_spared_for_another_reason_than_a_budget_stays_spared_after_a_new_status(
     why: EvictRefusal,
 ) -> None:
     session = a_guest_is_refused(why, "g", budgets=(a_budget("b", "g", 3),))
@@ -85,7 +85,7 @@ def test_pod_spared_for_another_reason_than_a_budget_is_not_tried_again_because_
     assert evictions(session.decide(28)) == {"guest": "Reclaimed"}
 
 
-def test_pod_spared_by_its_budget_is_not_tried_again_because_that_of_others_speaks() -> None:
+def test_pod_spared_by_its_budget_stays_spared_after_a_new_status_of_another_budget() -> None:
     session = a_guest_is_refused(
         EvictRefusal.BUDGET, "g", budgets=(a_budget("strict", "g", 0), a_budget("lax", "t", 5))
     )
@@ -93,14 +93,14 @@ def test_pod_spared_by_its_budget_is_not_tried_again_because_that_of_others_spea
     assert evictions(session.decide(1)) == {}
 
 
-def test_pod_spared_for_its_budget_is_not_tried_again_because_another_one_covers_it_too() -> None:
+def test_pod_spared_by_its_budget_stays_spared_when_another_budget_covers_it_too() -> None:
     session = a_guest_is_refused(
         EvictRefusal.BUDGET, "g", "t", budgets=(a_budget("strict", "g", 0), a_budget("lax", "t", 5))
     )
     session.tell(a_budget("lax", "t", 4))
     assert evictions(session.decide(1)) == {}
     session.tell(BudgetGone("default", "lax"))
-    assert evictions(session.decide(1)) == {}, "the strict one still stands"
+    assert evictions(session.decide(1)) == {}, "the strict budget still covers it"
 
 
 def test_pod_of_two_budgets_is_tried_again_once_it_has_one_that_allows_it() -> None:
@@ -114,7 +114,7 @@ def test_pod_of_two_budgets_is_tried_again_once_it_has_one_that_allows_it() -> N
     assert evictions(session.decide(1)) == {"guest": "Reclaimed"}
 
 
-def test_pod_spared_by_a_budget_is_tried_again_when_that_allows_it_or_looks_at_others() -> None:
+def test_pod_spared_by_a_budget_is_evicted_when_the_budget_allows_it_or_no_longer_covers_it() -> None:
     for news in (a_budget("b", "g", 1), a_budget("b", "other", 0), BudgetGone("default", "b")):
         session = a_guest_is_refused(EvictRefusal.BUDGET, "g", budgets=(a_budget("b", "g", 0),))
         session.tell(a_budget("b", "g", 0))
@@ -124,7 +124,7 @@ def test_pod_spared_by_a_budget_is_tried_again_when_that_allows_it_or_looks_at_o
 
 
 def three_guests(*, second: str) -> Session:
-    """Return pool a with one guest on each of three nodes; the first to go and one more are under a budget of one."""
+    """Return pool a with one borrower on each of three nodes; the first victim and one more have a budget of one."""
     session = two_pools()
     session.tell(a_budget("b", "g", 1))
     session.see(*(a_node(f"n{i}", cpu="4", labels=A) for i in (1, 2, 3)))
@@ -138,14 +138,14 @@ def three_guests(*, second: str) -> Session:
     return session
 
 
-def test_eviction_under_way_counts_against_a_budget_that_speaks_again() -> None:
+def test_eviction_under_way_counts_against_a_budget_after_its_new_status() -> None:
     session = three_guests(second="g")
     session.tell(a_budget("b", "g", 1))  # its status changed for another reason, before the guest was evicted
     session.see(a_pod("o2", cpu="4", pool="a", created=1))
     assert evictions(session.decide()) == {"g3": "Reclaimed"}
 
 
-def test_eviction_under_way_counts_against_a_budget_that_is_new_or_looks_at_others_now() -> None:
+def test_eviction_under_way_counts_against_a_budget_that_is_new_or_has_a_new_selector() -> None:
     for name in ("new", "b"):
         session = three_guests(second="t")
         selector = label_selector("s", {}, (expression("g", Operator.EXISTS),))
@@ -155,7 +155,7 @@ def test_eviction_under_way_counts_against_a_budget_that_is_new_or_looks_at_othe
         assert session.scheduler._cluster.budgets.left(("default", name)) == 0
 
 
-def test_nothing_is_remembered_of_pods_that_are_gone() -> None:
+def test_nothing_is_kept_of_pods_that_are_gone() -> None:
     session = three_guests(second="g")
     budgets, records = session.scheduler._cluster.budgets, session.scheduler._cluster.records
     assert [len(budgets.covering(records[f"uid-g{i}"].pod)) for i in (1, 2, 3)] == [1, 1, 0]
@@ -171,7 +171,7 @@ def test_eviction_that_a_budget_has_counted_is_not_counted_twice() -> None:
     assert evictions(session.decide()) == {"g2": "Reclaimed"}
 
 
-def test_net_that_is_due_with_the_end_of_a_sparing_catches_nobody() -> None:
+def test_flush_that_is_due_with_the_end_of_a_sparing_saves_no_pod() -> None:
     session = two_pools()
     session.see(a_node("n", cpu="4", labels=A), a_pod("guest", cpu="4", pool="b", node="n", started=1))
     session.see(a_pod("owner", cpu="4", pool="a"))

@@ -32,7 +32,7 @@ def test_preemption_is_off_in_every_pool_while_it_is_off_for_the_whole_scheduler
     assert switches(session, "a") == switches(session, "default") == (False, True, True)
 
 
-def test_pod_of_a_refused_pool_is_told_that_its_pool_is_refused() -> None:
+def test_reason_of_a_pod_of_a_refused_pool_names_the_refusal() -> None:
     session = Session(a_pool("bad", labels=A, invalid="spec.placement: 'x' is not one of Spread"))
     session.see(a_node("n", labels=A), a_pod("p", pool="bad"))
     assert reports(session.decide())["p"].endswith(
@@ -59,13 +59,13 @@ def test_pod_of_a_refused_pool_is_told_that_its_pool_is_refused() -> None:
         (a_pool("default"), f"{IN_FORCE}."),
     ],
 )
-def test_accepted_names_what_is_allowed_and_does_nothing(pool: Pool, message: str) -> None:
+def test_accepted_names_valid_fields_without_an_effect(pool: Pool, message: str) -> None:
     session = Session(pool, a_pool("b", labels={"pool": "b"}))
     session.decide()
     assert conditions(session.said, pool.name)["Accepted"] == (True, message)
 
 
-def test_pool_whose_selector_matches_no_node_says_so_until_one_does() -> None:
+def test_pool_whose_selector_matches_no_node_has_a_condition_until_one_matches() -> None:
     session = Session(a_pool("a", labels={"pool": "a", "zone": "b"}), a_pool("b", labels={"pool": "b"}))
     session.decide()
     missing = (True, "No node matches spec.nodeSelector: pool=a,zone=b")
@@ -81,13 +81,13 @@ def test_pool_whose_selector_matches_no_node_says_so_until_one_does() -> None:
     assert conditions(session.said, "a")[NODES_MISSING] == missing
 
 
-def test_pool_whose_nodes_another_selects_too_misses_none() -> None:
+def test_pool_whose_nodes_another_pool_selects_too_misses_no_nodes() -> None:
     session = Session(a_pool("a", labels=A), a_pool("also-a", labels=A), a_node("n", labels=A))
     session.decide()
     assert conditions(session.said, "a")[NODES_MISSING] == (False, "Nodes match spec.nodeSelector.")
 
 
-def test_pool_that_selects_a_node_which_waits_for_a_list_of_the_pools_misses_none() -> None:
+def test_pool_that_selects_a_node_that_is_kept_back_misses_no_nodes() -> None:
     scheduler = Scheduler(default_profile(), "run")
     scheduler.decide("default", 0.0, 1)
     scheduler.observe(NodeSeen(a_node("n", labels=A)), 1.0)
@@ -106,13 +106,13 @@ def test_pool_that_selects_a_node_which_waits_for_a_list_of_the_pools_misses_non
         (a_pool("default", labels=A), "The Pool has the nodes that no other Pool selects."),
     ],
 )
-def test_pool_that_selects_no_nodes_misses_none(pool: Pool, message: str) -> None:
+def test_pool_that_selects_no_nodes_misses_no_nodes(pool: Pool, message: str) -> None:
     session = Session(pool)
     session.decide()
     assert conditions(session.said, pool.name)[NODES_MISSING] == (False, message)
 
 
-def test_unknown_lender_is_named_no_more_once_there_is_one() -> None:
+def test_unknown_lender_is_no_longer_named_once_it_exists() -> None:
     session = Session(a_pool("a", labels=A, borrowing_pools=("later",)))
     session.decide()
     assert "later" in conditions(session.said, "a")["Accepted"][1]

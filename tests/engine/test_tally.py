@@ -6,7 +6,7 @@ from tests.build import a_pool
 from tests.engine.session import Session
 
 
-def test_a_pool_that_is_gone_is_named_by_no_counter() -> None:
+def test_a_pool_that_is_gone_has_no_counter() -> None:
     tally = Tally()
     for pool in ("a", "b"):
         tally.attempts[pool, Result.BOUND] += 1
@@ -22,7 +22,7 @@ def test_a_pool_that_is_gone_is_named_by_no_counter() -> None:
     assert tally.net_saves == {"b": 1}
 
 
-def test_what_the_net_saved_is_never_forgotten() -> None:
+def test_saves_of_the_five_minute_flush_are_never_dropped() -> None:
     session = Session(a_pool("a"))
     session.scheduler.tally.net_saves["a"] += 1
     session.tell(PoolGone("a"))

@@ -18,7 +18,7 @@ from tests.engine.session import Session, binds, reports, warnings
 
 
 def said(session: Session) -> list[Action]:
-    """Let all pools decide until nothing is ready, and answer nothing."""
+    """Let all pools decide until none is ready, without answers; return the actions."""
     actions: list[Action] = []
     while pools := session.scheduler.ready(session.now):
         for pool in pools:
@@ -30,7 +30,7 @@ def reads(actions: list[Action]) -> list[str]:
     return [action.name for action in actions if isinstance(action, ReadPool)]
 
 
-def test_pod_of_an_unseen_pool_is_neither_bound_nor_evicts_anybody_before_the_answer() -> None:
+def test_pod_of_an_unseen_pool_is_not_bound_and_evicts_no_pod_before_the_answer() -> None:
     running = a_pod("low", cpu="4", node="n", phase="Running")
     session = Session(a_node("n", cpu="4"), running, a_pod("high", cpu="4", pool="new", priority=100))
     actions = said(session)
@@ -60,12 +60,12 @@ def test_a_pool_is_read_once_for_all_pods_that_waited_and_again_for_those_that_c
     session.tell(PoolRead("new", found=False))
     actions = said(session)
     assert sorted(binds(actions)) == ["a", "b"]
-    assert reads(actions) == ["new"], "c may speak of a Pool that was made after the read"
+    assert reads(actions) == ["new"], "c may name a Pool that was created after the read"
     session.tell(PoolRead("new", found=False))
     assert sorted(binds(said(session))) == ["c"]
 
 
-def test_pod_that_is_deleted_or_renamed_while_its_pool_is_read_is_no_concern_of_the_answer() -> None:
+def test_answer_ignores_a_pod_that_was_deleted_or_names_another_pool_now() -> None:
     gone, moved = a_pod("gone", pool="new"), a_pod("moved", pool="new")
     session = Session(a_node("n"), a_pool("b", labels={"no": "node"}), gone, moved)
     assert reads(session.scheduler.decide("default", 0.0, 10)) == ["new"]
@@ -73,7 +73,7 @@ def test_pod_that_is_deleted_or_renamed_while_its_pool_is_read_is_no_concern_of_
     assert binds(said(session)) == {"moved": "n"}, "borrowed by b"
 
 
-def test_pods_are_told_when_their_pool_cannot_be_read() -> None:
+def test_reason_names_why_the_pool_cannot_be_read() -> None:
     session = Session(a_node("n"), a_pod("p", pool="new"))
     assert reports(said(session)) == {}
     session.tell(PoolUnread("new", "no answer within 30 s"))
@@ -86,7 +86,7 @@ def test_pods_are_told_when_their_pool_cannot_be_read() -> None:
     assert binds(said(session)) == {"p": "n"}
 
 
-def test_pods_of_a_pool_that_was_deleted_wait_until_a_read_says_so_too() -> None:
+def test_pods_of_a_deleted_pool_wait_until_a_read_confirms_it() -> None:
     session = Session(a_node("n"), a_pool("team", labels={"no": "node"}, disable_borrowing=True))
     session.see(a_pod("p", pool="team"))
     said(session)
@@ -96,7 +96,7 @@ def test_pods_of_a_pool_that_was_deleted_wait_until_a_read_says_so_too() -> None
     assert binds(said(session)) == {"p": "n"}
 
 
-def test_pod_of_a_missing_pool_that_waited_asks_again_before_it_is_bound() -> None:
+def test_pool_of_a_pod_that_waited_is_read_again_before_the_pod_is_bound() -> None:
     session = Session(a_pod("p", pool="late"))
     assert reads(said(session)) == ["late"]
     session.tell(PoolRead("late", found=False))
@@ -106,13 +106,13 @@ def test_pod_of_a_missing_pool_that_waited_asks_again_before_it_is_bound() -> No
     said(session)
     session.tell(PoolsListed())
     actions = said(session)
-    assert (reads(actions), binds(actions)) == (["late"], {}), "its Pool may have come, and its watch may lag"
+    assert (reads(actions), binds(actions)) == (["late"], {}), "its Pool may exist now, and the watch may lag"
     session.tell(PoolSeen(a_pool("late", labels={"team": "late"})), PoolRead("late", found=True))
     (bind,) = [action for action in said(session) if isinstance(action, Bind)]
     assert (bind.home_pool, bind.node) == ("late", "n")
 
 
-def test_pod_of_a_missing_pool_keeps_the_room_that_was_made_for_it() -> None:
+def test_pod_of_a_missing_pool_keeps_its_claim() -> None:
     low = a_pod("low", cpu="4", node="n", phase="Running")
     session = Session(a_node("n", cpu="4"), low, a_pod("high", cpu="4", pool="typo", priority=100))
     said(session)
@@ -137,10 +137,10 @@ def test_pod_of_a_missing_pool_evicts_however_slowly_the_server_answers() -> Non
     assert [action.victim.name for action in said(session) if isinstance(action, Evict)] == ["low"]
 
 
-def test_pool_that_comes_and_goes_between_two_looks_is_read_again() -> None:
+def test_pool_that_comes_and_goes_between_two_decisions_is_read_again() -> None:
     session = Session(a_node("n"), a_pod("p", pool="new"))
     assert reads(said(session)) == ["new"]
-    session.tell(PoolRead("new", found=True))  # its deletion was heard before the answer
+    session.tell(PoolRead("new", found=True))  # its deletion was observed before the answer
     assert reads(said(session)) == ["new"]
 
 
@@ -154,7 +154,7 @@ def lists(actions: list[Action]) -> int:
     return sum(isinstance(action, ListPools) for action in actions)
 
 
-def test_new_node_that_no_pool_selects_is_lent_to_nobody_before_the_pools_were_listed() -> None:
+def test_new_node_that_no_pool_selects_is_not_lent_before_the_pools_were_listed() -> None:
     session = a_borrower_that_waits()
     session.see(a_node("x1", cpu="1", labels={"team": "x"}))
     actions = said(session)
@@ -164,7 +164,7 @@ def test_new_node_that_no_pool_selects_is_lent_to_nobody_before_the_pools_were_l
     assert binds(said(session)) == {"owner": "x1"}
 
 
-def test_new_node_goes_to_no_pod_of_the_default_pool_before_the_pools_were_listed() -> None:
+def test_new_node_takes_no_pod_of_the_default_pool_before_the_pools_were_listed() -> None:
     session = Session(a_pod("waits"))
     said(session)
     session.see(a_node("x1", cpu="1", labels={"team": "x"}), a_pod("owner", pool="x"))
@@ -173,7 +173,7 @@ def test_new_node_goes_to_no_pod_of_the_default_pool_before_the_pools_were_liste
     assert binds(said(session)) == {"owner": "x1"}
 
 
-def test_new_node_is_there_for_all_once_the_pools_are_listed() -> None:
+def test_new_node_is_used_once_the_pools_are_listed() -> None:
     session = a_borrower_that_waits()
     session.see(a_node("n", cpu="2"))
     assert binds(said(session)) == {}
@@ -194,7 +194,7 @@ def test_node_that_comes_while_the_pools_are_listed_waits_for_the_next_list() ->
     assert binds(said(session)) == {"borrower": "n"}
 
 
-def test_pools_that_cannot_be_listed_keep_a_new_node_for_seconds_only() -> None:
+def test_failed_list_of_pools_delays_a_new_node_for_seconds_only() -> None:
     session = a_borrower_that_waits()
     session.see(a_node("n", cpu="2"))
     assert binds(said(session)) == {}
@@ -205,19 +205,19 @@ def test_pools_that_cannot_be_listed_keep_a_new_node_for_seconds_only() -> None:
     assert binds(said(session)) == {"borrower": "n"}
 
 
-def test_node_of_a_known_pool_waits_for_no_list_and_one_that_was_there_stays() -> None:
+def test_node_of_a_known_pool_and_a_known_node_wait_for_no_list() -> None:
     session = a_borrower_that_waits()
     session.see(a_node("a1", cpu="1", labels={"team": "a"}))
     assert binds(said(session)) == {"borrower": "a1"}
     session.see(a_node("late", cpu="1"))
     assert not session.scheduler.has_node("late")
     session.see(a_node("late", cpu="1", labels={"team": "a"}))
-    assert session.scheduler.has_node("late"), "it is known now whose it is"
+    assert session.scheduler.has_node("late"), "its pool is known now"
     session.see(a_node("a1", cpu="2"))
     assert session.scheduler.has_node("a1")
 
 
-def test_new_node_that_is_gone_before_the_answer_never_comes_and_one_that_changes_comes_as_it_is() -> None:
+def test_new_node_that_is_deleted_before_the_answer_is_dropped_and_a_changed_one_is_added_as_it_is() -> None:
     session = a_borrower_that_waits()
     session.see(a_node("gone", cpu="8"), a_node("small", cpu="8"), a_node("small", cpu="1"), a_pod("second", pool="a"))
     said(session)
@@ -226,7 +226,7 @@ def test_new_node_that_is_gone_before_the_answer_never_comes_and_one_that_change
     assert not session.scheduler.has_node("gone")
 
 
-def test_refresh_lets_new_nodes_in_for_it_has_listed_the_pools_and_their_room_spares_evictions() -> None:
+def test_refresh_adds_new_nodes_because_it_listed_the_pools() -> None:
     session = a_borrower_that_waits()
     session.see(a_node("n", cpu="1"))
     said(session)
@@ -234,7 +234,7 @@ def test_refresh_lets_new_nodes_in_for_it_has_listed_the_pools_and_their_room_sp
     assert binds(said(session)) == {"borrower": "n"}
 
 
-def test_scheduler_that_leads_no_more_keeps_no_node_and_reads_no_pool_for_pods_that_are_gone() -> None:
+def test_standby_keeps_no_node_back_and_reads_no_pool() -> None:
     session = Session(a_pod("p", pool="x"))
     said(session)
     session.see(a_node("late"))

@@ -73,7 +73,7 @@ def test_pod_is_placed_as_soon_as_its_claim_is_created_bound_and_has_its_volume(
     ]
 
 
-def test_claim_that_is_deleted_while_the_pod_waits_changes_its_reason_and_loses_nothing() -> None:
+def test_claim_that_is_deleted_while_the_pod_waits_changes_the_reason() -> None:
     session = Session(a_node("n"), a_pod("p", claims=(DATA,)))
     session.tell(claim())
     session.decide()
@@ -88,12 +88,12 @@ def test_change_of_a_claim_wakes_only_the_pods_that_use_it() -> None:
     session.see(a_pod("r", namespace="elsewhere", claims=(DATA,)))
     session.decide()
     before = sum(session.scheduler.tally.attempts.values())
-    session.tell(claim(), claim())  # the second says nothing new
+    session.tell(claim(), claim())  # the second event changes nothing
     session.decide()
     assert sum(session.scheduler.tally.attempts.values()) == before + 1
 
 
-def test_change_of_a_claim_that_many_wait_for_wakes_them_bit_by_bit() -> None:
+def test_change_of_a_claim_with_many_waiting_pods_wakes_a_part_per_decision() -> None:
     count = 3 * RECHECKED_AT_ONCE
     session = Session(a_node("n", cpu="1k", memory="1Ti", pods=1000))
     session.see(*(a_pod(f"p{number}", claims=(DATA,)) for number in range(count)))
@@ -125,7 +125,7 @@ def test_every_claim_of_a_pod_has_to_be_usable() -> None:
 
 
 @pytest.mark.parametrize("event", [VolumeClaimGone("default", "data"), VolumeGone("pv")])
-def test_nominated_pod_gives_its_room_up_once_its_claim_holds_it(event: Event) -> None:
+def test_nominated_pod_loses_its_room_once_its_volume_claim_holds_it(event: Event) -> None:
     pool = a_pool("a", labels={"team": "a"})
     session = Session(pool, a_node("n", cpu="1", labels={"team": "a"}), a_pod("low", pool="a", node="n"))
     session.tell(VolumeClaimSeen(BOUND), VolumeSeen(VOLUME))
@@ -139,7 +139,7 @@ def test_nominated_pod_gives_its_room_up_once_its_claim_holds_it(event: Event) -
     assert binds(session.decide(30)) == {"other": "n"}
 
 
-def test_parked_pod_whose_claim_goes_is_held_and_stops_no_loan() -> None:
+def test_parked_pod_whose_volume_claim_is_deleted_is_held_and_blocks_no_loan() -> None:
     lender = a_pool("lender", labels={"team": "lender"}, disable_preemption=True, disable_borrowing=True)
     session = Session(lender, a_pool("home"), a_node("n", cpu="1", labels={"team": "lender"}))
     session.tell(VolumeClaimSeen(BOUND), VolumeSeen(VOLUME))
@@ -153,7 +153,7 @@ def test_parked_pod_whose_claim_goes_is_held_and_stops_no_loan() -> None:
     assert binds(session.decide(60)) == {"guest": "n"}
 
 
-def test_pods_that_are_gone_leave_nothing_behind_at_their_claims() -> None:
+def test_deleted_pods_leave_nothing_behind_at_their_volume_claims() -> None:
     session = Session(a_node("n"), a_pod("p", claims=(DATA,)), a_pod("q", claims=(DATA,)))
     session.decide()
     session.tell(PodGone("uid-p"), claim())

@@ -69,7 +69,7 @@ STEPS = st.one_of(
 )
 
 
-def test_what_fits_by_other_amounts_is_what_would_fit_were_they_counted() -> None:
+def test_fit_with_other_amounts_equals_the_fit_of_a_table_with_these_amounts() -> None:
     table, pods = NodeTable(), [a_pod(cpu="1", memory="1Gi", gpu=1).spec, a_pod(cpu="2", memory="1Gi").spec]
     row, _ = table.see(a_node("n", cpu="4", memory="4Gi", gpu=2))
     runner, rows, states, expected = Runner(PLUGINS, table), np.array([row], dtype=np.intp), [], []
@@ -84,13 +84,13 @@ def test_what_fits_by_other_amounts_is_what_would_fit_were_they_counted() -> Non
     assert runner.fits_using(asker, rows.repeat(3), np.stack(states, axis=1)).tolist() == expected
 
 
-def test_amounts_alone_decide_for_who_asks_for_no_port() -> None:
+def test_amounts_alone_decide_for_a_pod_without_a_host_port() -> None:
     runner = Runner(PLUGINS, NodeTable())
     assert runner.by_amounts(a_pod(cpu="1").spec)
     assert not runner.by_amounts(a_pod(cpu="1", host_ports=(HostPort("TCP", 80),)).spec)
 
 
-def test_the_order_of_names_breaks_ties_also_after_names_came_and_went() -> None:
+def test_the_order_of_names_breaks_ties_after_nodes_came_and_went() -> None:
     table, spec = NodeTable(), a_pod(cpu="1").spec
     table_rows = [table.see(a_node(f"n{number:02}"))[0] for number in range(40, 0, -1)]
     rows, ask, runner = (
@@ -112,7 +112,7 @@ def test_the_order_of_names_breaks_ties_also_after_names_came_and_went() -> None
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(STEPS, min_size=5, max_size=40))
-def test_what_is_remembered_of_a_class_equals_a_fresh_look(
+def test_kept_results_of_a_class_equal_new_results(
     steps: list[Node | str | tuple[PodSpec, PlacementStrategy]],
 ) -> None:
     table = NodeTable()
@@ -189,7 +189,7 @@ def test_a_diagnosis_counts_each_node_for_the_first_rule_that_refuses_it() -> No
     assert refused.message() == ("0/5 nodes are available: 2 node(s) had untolerated taint(s), 3 Insufficient cpu.")
 
 
-def test_no_nodes_at_all_is_said_so() -> None:
+def test_no_nodes_have_a_message_of_their_own() -> None:
     runner = Runner(PLUGINS, NodeTable())
     refused = runner.diagnose(PlacementRequest(a_pod().spec, PlacementStrategy.SPREAD), np.array([], dtype=np.intp))
     assert refused.message() == "no nodes available to schedule pods"

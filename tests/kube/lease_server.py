@@ -25,7 +25,7 @@ class LeaseServer:
         self.script.always["patch", LEASE] = lambda request: self.refusal or self._patch(request)
 
     def edit(self, **spec: Any) -> None:
-        """Change the spec as another client would."""
+        """Change the spec as another client does."""
         assert self.lease is not None
         self.lease["spec"].update(spec)
         self._wrote()

@@ -64,7 +64,7 @@ class World:
             log = structlog.wrap_logger(self.lines, processors=[], wrapper_class=structlog.BoundLogger).bind()
             reports = Reporter(connections, client, self.timing, event_source, log)
             task = asyncio.create_task(
-                reports.run(self.binds_first, lambda job, error: log.error("failed", job=job, exc_info=error))
+                reports.run(self.binds_first, lambda job, error: log.error("job failed", job=job, exc_info=error))
             )
             try:
                 yield reports
@@ -73,7 +73,7 @@ class World:
                 with suppress(asyncio.CancelledError):
                     await task
                 await connections.close()
-        assert len(self.logged("failed")) == bugs, self.logged("failed")
+        assert len(self.logged("job failed")) == bugs, self.logged("job failed")
 
     def accept_all(self) -> "World":
         self.script.always["post", EVENTS] = lambda _: reply(201)

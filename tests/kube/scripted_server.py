@@ -13,7 +13,7 @@ from aischeduler.kube.backoff import Timing
 from aischeduler.kube.server_access import Server
 
 PATIENCE_SECONDS = 20.0
-"""How long an expected event may take on a busy machine; no test makes a claim about it."""
+"""How long an expected event may take on a busy machine; no test asserts it."""
 
 
 @dataclass

@@ -15,7 +15,7 @@ def test_backoff_doubles_with_jitter_up_to_its_longest() -> None:
     ]
 
 
-def test_backoff_starts_anew_after_two_healthy_minutes() -> None:
+def test_backoff_starts_again_after_two_minutes_without_failures() -> None:
     waits = Waits()
     backoff = ExponentialBackoff(waits.timing())
     backoff.next_seconds()
@@ -24,7 +24,7 @@ def test_backoff_starts_anew_after_two_healthy_minutes() -> None:
     assert backoff.next_seconds() == pytest.approx(1.2)
 
 
-async def test_throttle_closes_for_the_longest_that_was_asked() -> None:
+async def test_throttle_pauses_for_the_longest_requested_time() -> None:
     waits = Waits()
     throttle = Throttle(waits.timing())
     throttle.hold_for(5.0)
@@ -34,7 +34,7 @@ async def test_throttle_closes_for_the_longest_that_was_asked() -> None:
     assert waits.seconds == [pytest.approx(6.0)]
 
 
-def test_throttle_obeys_no_absurd_wait() -> None:
+def test_throttle_limits_the_requested_time() -> None:
     waits = Waits()
     throttle = Throttle(waits.timing())
     throttle.hold_for(1e9)
@@ -42,7 +42,7 @@ def test_throttle_obeys_no_absurd_wait() -> None:
     assert not throttle.active
 
 
-async def test_rate_lets_a_burst_through_and_then_one_at_a_time() -> None:
+async def test_rate_limit_allows_a_burst_and_then_one_at_a_time() -> None:
     waits = Waits()
     rate = RateLimiter(waits.timing(), per_second=10.0, burst=3)
     for _ in range(5):
@@ -50,7 +50,7 @@ async def test_rate_lets_a_burst_through_and_then_one_at_a_time() -> None:
     assert sum(waits.seconds) == pytest.approx(0.2)
 
 
-async def test_inbox_keeps_order_and_makes_readers_wait_when_full() -> None:
+async def test_event_queue_keeps_order_and_blocks_watches_when_full() -> None:
     event_queue = EventQueue(limit=2)
     await event_queue.wait_empty()
     event_queue.put(PodGone("a"))
@@ -68,7 +68,7 @@ async def test_inbox_keeps_order_and_makes_readers_wait_when_full() -> None:
     await event_queue.wait_empty()
 
 
-async def test_rate_takes_other_limits_and_turns_that_were_taken_stay_taken() -> None:
+async def test_rate_limit_can_change_and_turns_already_taken_stay_taken() -> None:
     waits = Waits()
     rate = RateLimiter(waits.timing(), per_second=1000.0, burst=2)
     for _ in range(2):
@@ -79,7 +79,7 @@ async def test_rate_takes_other_limits_and_turns_that_were_taken_stay_taken() ->
     assert sum(waits.seconds) == pytest.approx(1.5)
 
 
-async def test_rate_knows_how_many_turns_are_left() -> None:
+async def test_rate_limit_counts_the_turns_left() -> None:
     waits = Waits()
     rate = RateLimiter(waits.timing(), per_second=4.0, burst=3)
     lefts = []
@@ -92,7 +92,7 @@ async def test_rate_knows_how_many_turns_are_left() -> None:
     assert rate.available == 2
 
 
-async def test_those_who_went_to_wait_for_a_slow_rate_do_not_wait_for_it_when_it_is_fast() -> None:
+async def test_tasks_that_wait_for_a_slow_rate_follow_a_faster_rate_at_once() -> None:
     waits = Waits()
     rate = RateLimiter(waits.timing(), per_second=1.0, burst=1)
     waits.hold()
@@ -101,14 +101,14 @@ async def test_those_who_went_to_wait_for_a_slow_rate_do_not_wait_for_it_when_it
             group.create_task(rate.wait())
         await asyncio.sleep(0)
         assert rate.exhausted
-        assert waits.held == 1, "the others stand in line"
+        assert waits.held == 1, "the other tasks wait for the lock"
         rate.set_limits(per_second=1000.0, burst=100)
         waits.release()
     assert waits.seconds[0] == pytest.approx(1.0)
     assert sum(waits.seconds) < 1.1
 
 
-async def test_those_who_waited_at_a_throttle_go_on_at_different_times() -> None:
+async def test_tasks_that_waited_for_a_throttle_continue_at_different_times() -> None:
     waits, chances = Waits(), iter(number / 10 for number in range(10))
 
     class Chances:

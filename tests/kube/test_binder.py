@@ -43,7 +43,7 @@ async def test_already_assigned_to_the_same_node_is_accepted() -> None:
         (status(422, "Invalid", "no"), BindRefusal.INVALID),
     ],
 )
-async def test_definite_refusals_are_told_without_reading(answer: Answer, expected: BindRefusal) -> None:
+async def test_definite_refusals_need_no_read_of_the_pod(answer: Answer, expected: BindRefusal) -> None:
     world = World()
     assert refusal(await world.bind(answer)) is expected
     assert (world.posts, world.asked) == (1, 0)
@@ -62,7 +62,7 @@ async def test_lost_answer_of_a_bind_that_took_no_effect_is_sent_again() -> None
     assert (world.posts, world.asked) == (2, 1)
 
 
-async def test_unknown_outcome_is_read_until_somebody_knows() -> None:
+async def test_pod_is_read_until_the_outcome_is_known() -> None:
     outage = UnreachableError("down")
     world = World(reads=[outage, RefusedError(503, "x", "y"), outage, BOUND])
     assert await world.bind(slam) == BindAccepted("u1", "n1")
@@ -78,7 +78,7 @@ async def test_unknown_outcome_of_a_pod_on_another_node_is_taken() -> None:
     assert refusal(await World(reads=[a_pod("p", uid="u1", node="n2")]).bind(slam)) is BindRefusal.TAKEN
 
 
-async def test_errors_of_the_server_are_tried_again_with_growing_waits_and_given_up_only_after_reading() -> None:
+async def test_server_errors_are_retried_with_growing_waits_and_refused_only_after_a_read() -> None:
     world = World(reads=[FREE] * 5)
     outcome = await world.bind(*[status(500, "InternalError", "etcd is slow")] * 5)
     assert refusal(outcome) is BindRefusal.UNAVAILABLE
@@ -93,12 +93,12 @@ async def test_last_error_of_the_server_may_hide_a_success() -> None:
     assert await world.bind(*[status(500)] * 5) == BindAccepted("u1", "n1")
 
 
-async def test_conflict_of_versions_is_read_and_sent_again() -> None:
+async def test_binding_after_a_version_conflict_is_read_and_sent_again() -> None:
     world = World(reads=[FREE])
     assert await world.bind(conflict("the object has been modified"), reply(201)) == BindAccepted("u1", "n1")
 
 
-async def test_tired_server_holds_back_every_task() -> None:
+async def test_overloaded_server_pauses_every_task() -> None:
     world = World()
     tired = status(429, "TooManyRequests", headers={"Retry-After": "7"})
     world.script.on("post", PATH, tired)
@@ -112,7 +112,7 @@ async def test_tired_server_holds_back_every_task() -> None:
     assert world.posts == 3
 
 
-async def test_unknown_credentials_are_read_again_and_the_bind_sent_again() -> None:
+async def test_refused_credentials_are_read_again_and_the_binding_is_sent_again() -> None:
     world = World()
     world.script.on("post", PATH, status(401, "Unauthorized"), status(401, "Unauthorized"), reply(201))
     tokens = iter([b"Bearer old", b"Bearer new", b"Bearer new", b"Bearer newer"])
@@ -152,7 +152,7 @@ async def test_binds_are_counted_until_they_are_taken_and_until_they_have_their_
         assert (binder.work_queue.waiting, binder.work_queue.unfinished) == (0, 0)
 
 
-async def test_there_is_no_room_while_too_many_wait() -> None:
+async def test_pool_has_no_room_while_too_many_bindings_wait() -> None:
     world, release = late_server()
     async with world.running(in_flight=1) as binder:
         await binder.work_queue.wait_for_room(BIND.pool)
@@ -162,7 +162,7 @@ async def test_there_is_no_room_while_too_many_wait() -> None:
         await finds_no_room(binder, release)
 
 
-async def test_fewer_bindings_under_way_let_fewer_wait() -> None:
+async def test_lower_limit_of_bindings_in_flight_lets_fewer_wait() -> None:
     world, release = late_server()
     async with world.running(in_flight=2) as binder:
         for _ in range(2 + QUEUED_PER_IN_FLIGHT + 1):
@@ -174,7 +174,7 @@ async def test_fewer_bindings_under_way_let_fewer_wait() -> None:
 
 
 @pytest.mark.parametrize(("waiting", "under_way"), [(BACKLOG - 1, INITIAL), (2 * BACKLOG, BACKLOG_MIN)])
-async def test_crowd_has_more_bindings_under_way_before_the_first_answer(waiting: int, under_way: int) -> None:
+async def test_large_backlog_has_more_bindings_in_flight_before_the_first_answer(waiting: int, under_way: int) -> None:
     world, _ = late_server()
     async with world.running(in_flight=BACKLOG_MIN) as binder:
         for _ in range(waiting):
@@ -206,14 +206,14 @@ async def finds_no_room(binder: Binder, release: asyncio.Event) -> None:
     await binder.work_queue.wait_finished()
 
 
-async def test_bug_while_reading_costs_another_look_and_not_the_binder() -> None:
+async def test_exception_in_a_read_costs_another_read_and_not_the_binder() -> None:
     bugs: list[str] = []
     world = World(reads=[RuntimeError("a bug"), BOUND], failed=lambda job, error: bugs.append(f"{job}: {error}"))
     assert await world.bind(status(500, "InternalError", "oops")) == BindAccepted("u1", "n1")
     assert bugs == ["binder: a bug"]
 
 
-async def test_bug_while_sending_leads_to_a_look_at_the_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_exception_in_a_send_leads_to_a_read_of_the_pod(monkeypatch: pytest.MonkeyPatch) -> None:
     async def send(*_: object) -> None:
         raise TypeError("a bug")
 

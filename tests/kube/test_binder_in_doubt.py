@@ -34,7 +34,7 @@ async def test_binding_whose_node_is_gone_before_its_turn_is_not_sent() -> None:
     assert world.posts == 0
 
 
-async def test_bindings_that_waited_for_an_outage_to_end_are_decided_anew_instead_of_sent() -> None:
+async def test_bindings_that_are_too_old_after_an_outage_are_not_sent() -> None:
     world = World(reads=[UnreachableError("down")] * 10 + [FREE, FREE])
     world.script.on("post", PATH, slam)
     world.script.always["post", PATH] = lambda _: reply(201)
@@ -57,12 +57,12 @@ SETTLE = ReadPod(BIND.pod, "n1", "d1")
 
 
 async def in_doubt(binder: Binder) -> None:
-    """Bring a Binding into doubt."""
+    """Bring a Binding into doubt: its pod may not be read."""
     binder.submit(BIND)
     await until(lambda: binder.in_doubt)
 
 
-async def test_pods_that_may_not_be_read_keep_no_task_from_the_next_binding() -> None:
+async def test_pods_that_may_not_be_read_block_no_task() -> None:
     world = World(reads=[FORBIDDEN] * READ_TRIES_MAX)
     world.script.on("post", PATH, slam, reply(201))
     world.waits.hold()
@@ -77,7 +77,7 @@ async def test_pods_that_may_not_be_read_keep_no_task_from_the_next_binding() ->
         assert binder.oldest_seconds() > 0
 
 
-async def test_binding_in_doubt_has_its_outcome_once_its_pod_is_read() -> None:
+async def test_binding_in_doubt_gets_its_outcome_once_its_pod_is_read() -> None:
     for found, outcome in ((BOUND, BindAccepted("u1", "n1")), (FREE, None)):
         world = World(reads=[FORBIDDEN] * READ_TRIES_MAX)
         world.script.on("post", PATH, slam)
@@ -92,7 +92,7 @@ async def test_binding_in_doubt_has_its_outcome_once_its_pod_is_read() -> None:
         assert told == outcome or refusal(told) is BindRefusal.UNAVAILABLE
 
 
-async def test_binding_in_doubt_is_let_go_once_the_watch_has_told() -> None:
+async def test_binding_in_doubt_is_removed_once_the_watch_shows_its_pod() -> None:
     world = World(reads=[FORBIDDEN] * READ_TRIES_MAX)
     world.script.on("post", PATH, slam)
     async with world.running() as binder:
@@ -102,12 +102,12 @@ async def test_binding_in_doubt_is_let_go_once_the_watch_has_told() -> None:
         assert (binder.in_doubt, binder.oldest_seconds(), world.outcomes) == (0, 0.0, [])
 
 
-async def test_server_that_is_away_brings_no_binding_into_doubt() -> None:
+async def test_unreachable_server_brings_no_binding_into_doubt() -> None:
     world = World(reads=[RefusedError(503, "x", "y")] * 3 * READ_TRIES_MAX + [BOUND])
     assert await world.bind(slam) == BindAccepted("u1", "n1")
 
 
-async def test_outcome_that_nobody_can_be_told_of_costs_itself_and_is_settled_by_the_next_look() -> None:
+async def test_outcome_whose_callback_fails_is_settled_by_the_next_read() -> None:
     bugs: list[str] = []
     world = World(failed=lambda job, error: bugs.append(f"{job}: {error}"))
     world.bugs.append(RuntimeError("a bug"))
@@ -116,14 +116,14 @@ async def test_outcome_that_nobody_can_be_told_of_costs_itself_and_is_settled_by
         binder.submit(BIND)
         binder.submit(replace(BIND, pod=a_pod("p", uid="u2")))
         await binder.work_queue.wait_finished()
-        assert bugs == ["outcome of a binding: a bug"]
+        assert bugs == ["outcome of a Binding: a bug"]
         assert world.outcomes == [BindAccepted("u2", "n1")]
         binder.settle(SETTLE, FREE, world.hear)
         assert refusal(world.outcomes[1]) is BindRefusal.UNAVAILABLE
         assert (binder.work_queue.unfinished, binder.in_doubt, binder.oldest_seconds()) == (0, 0, 0.0)
 
 
-async def test_bug_in_a_binding_costs_a_look_at_its_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_exception_in_a_binding_costs_a_read_of_its_pod(monkeypatch: pytest.MonkeyPatch) -> None:
     def read(*_: object) -> None:
         raise TypeError("a bug")
 
@@ -138,7 +138,7 @@ async def test_bug_in_a_binding_costs_a_look_at_its_pod(monkeypatch: pytest.Monk
     assert (bugs, world.outcomes) == (["binder: a bug"], [BindAccepted("u1", "n1")])
 
 
-async def test_what_a_run_had_in_hand_when_it_ended_is_in_doubt_in_the_next() -> None:
+async def test_binding_in_progress_when_a_run_ends_is_in_doubt_in_the_next() -> None:
     world, release = late_server()
     async with world.running(in_flight=1) as binder:
         binder.submit(BIND)
@@ -156,7 +156,7 @@ async def test_what_a_run_had_in_hand_when_it_ended_is_in_doubt_in_the_next() ->
     assert again.cancelled()
 
 
-async def test_answers_are_told_while_more_bindings_wait() -> None:
+async def test_answers_are_signalled_while_more_bindings_wait() -> None:
     world, release = late_server()
     async with world.running(in_flight=1) as binder:
         binder.submit(BIND)

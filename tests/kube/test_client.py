@@ -25,7 +25,7 @@ from tests.kube.scripted_server import Answer as ScriptedAnswer
 from tests.kube.scripted_server import Script, hang, reply, serving, slam, status, stream, until
 
 
-async def test_refusal_says_what_the_server_said() -> None:
+async def test_refusal_has_the_servers_reason_and_message() -> None:
     script = Script()
     script.on("get", "/x", status(403, "Forbidden", "pods is forbidden", {"Retry-After": "3"}))
     async with serving(script) as server, Client(server) as client:
@@ -45,7 +45,7 @@ async def test_refusal_without_a_status_is_not_the_api_servers_and_quotes_the_bo
             await client.get("/x")
         with pytest.raises(UnreachableError, match="GET /x: a server in front of the API server answered 404"):
             async with client.watch("/x", {"watch": "true"}, 1.0):
-                pytest.fail("a watch begins with what no API server said")
+                pytest.fail("a watch began with an answer that no API server sent")
 
 
 async def test_kind_that_an_api_server_does_not_serve_is_refused_in_plain_text() -> None:
@@ -56,7 +56,7 @@ async def test_kind_that_an_api_server_does_not_serve_is_refused_in_plain_text()
             await client.get("/apis/resource.aibee.cn/v1alpha1/pools")
 
 
-async def test_request_carries_what_an_api_server_should_know() -> None:
+async def test_request_has_the_headers_of_a_client() -> None:
     script = Script()
     script.on("get", "/x", reply(200))
     async with serving(script) as server, Client(server) as client:
@@ -79,7 +79,7 @@ async def test_cut_connection_is_unreachable() -> None:
             await client.get("/x")
 
 
-async def test_watch_begins_beside_as_many_reads_that_hang_as_may_be_under_way() -> None:
+async def test_watch_opens_while_the_most_reads_in_flight_hang() -> None:
     script = Script()
     script.always["get", "/pod"] = lambda _: hang
     script.on("watch", "/pods", stream(b"line"))
@@ -93,7 +93,7 @@ async def test_watch_begins_beside_as_many_reads_that_hang_as_may_be_under_way()
         await asyncio.gather(*reads, return_exceptions=True)
 
 
-async def test_answer_that_is_too_large_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_answer_that_is_too_large_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_connection, "BODY_BYTES_MAX", 1000)
     script = Script()
     script.on("get", "/x", reply(200, b"x" * 5000))
@@ -102,7 +102,7 @@ async def test_answer_that_is_too_large_is_given_up(monkeypatch: pytest.MonkeyPa
             await client.get("/x")
 
 
-async def test_slow_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_answer_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_pool, "SWEEP_SECONDS", 0.01)
     script = Script()
     script.on("get", "/x", stream(b"and then nothing"))
@@ -133,7 +133,7 @@ async def test_list_may_take_longer_than_the_read_of_one_object(monkeypatch: pyt
 
 @asynccontextmanager
 async def serving_tls(script: Script, authority: Authority, identity: Identity) -> AsyncIterator[Server]:
-    """Serve clients with a certificate of the CA."""
+    """Serve only clients with a certificate of the CA."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(authority.certificate))
     context.load_cert_chain(identity.certificate, identity.key)
     context.verify_mode = ssl.CERT_REQUIRED
@@ -154,7 +154,7 @@ def write_kubeconfig(path: Path, server: Server, authority: Authority, client: I
     return str(path)
 
 
-async def test_client_certificate_opens_both_ways(tmp_path: Path) -> None:
+async def test_client_certificate_is_accepted_for_requests_and_watches(tmp_path: Path) -> None:
     authority, script = Authority(tmp_path), Script()
     script.on("get", "/x", reply(200, b"listed"))
     script.on("post", "/x", reply(201, b"bound"))
@@ -169,7 +169,7 @@ async def test_client_certificate_opens_both_ways(tmp_path: Path) -> None:
         await connection_pool.close()
 
 
-async def test_credentials_that_stand_in_the_kubeconfig_open_both_ways(tmp_path: Path) -> None:
+async def test_credentials_in_the_kubeconfig_are_accepted_for_requests_and_watches(tmp_path: Path) -> None:
     authority, script = Authority(tmp_path), Script()
     script.on("get", "/x", reply(200, b"listed"))
     async with serving_tls(script, authority, authority.server("kube-apiserver")) as address:
@@ -187,7 +187,7 @@ async def test_credentials_that_stand_in_the_kubeconfig_open_both_ways(tmp_path:
             assert await client.get("/x") == b"listed"
 
 
-async def test_certificate_of_a_program_opens(tmp_path: Path) -> None:
+async def test_certificate_of_a_credential_plugin_is_accepted(tmp_path: Path) -> None:
     authority, script = Authority(tmp_path), Script()
     script.on("get", "/x", reply(200, b"listed"))
     async with serving_tls(script, authority, authority.server("kube-apiserver")) as address:
@@ -196,7 +196,7 @@ async def test_certificate_of_a_program_opens(tmp_path: Path) -> None:
             assert await client.get("/x") == b"listed"
 
 
-async def test_401_opens_a_connection_with_the_new_certificate_of_a_program(tmp_path: Path) -> None:
+async def test_401_opens_a_connection_with_the_new_certificate_of_a_plugin(tmp_path: Path) -> None:
     authority, script, now = Authority(tmp_path), Script(), 100.0
     script.always["get", "/x"] = lambda _: known_as("second")
     async with serving_tls(script, authority, authority.server("kube-apiserver")) as address:
@@ -248,7 +248,7 @@ def der(certificate: Path) -> bytes:
     return ssl.PEM_cert_to_DER_cert(certificate.read_text())
 
 
-async def test_server_of_another_authority_is_refused(tmp_path: Path) -> None:
+async def test_server_of_another_ca_is_refused(tmp_path: Path) -> None:
     for name in ("ours", "theirs"):
         (tmp_path / name).mkdir()
     ours, theirs = Authority(tmp_path / "ours"), Authority(tmp_path / "theirs")
@@ -264,7 +264,7 @@ async def test_server_of_another_authority_is_refused(tmp_path: Path) -> None:
         await connection_pool.close()
 
 
-async def test_new_authority_in_the_file_is_trusted_after_a_while(tmp_path: Path) -> None:
+async def test_new_ca_in_the_file_is_trusted_after_a_while(tmp_path: Path) -> None:
     for name in ("old", "new"):
         (tmp_path / name).mkdir()
     old, new = Authority(tmp_path / "old"), Authority(tmp_path / "new")
@@ -288,7 +288,7 @@ async def test_new_authority_in_the_file_is_trusted_after_a_while(tmp_path: Path
         await connection_pool.close()
 
 
-async def test_authority_that_left_the_file_is_trusted_no_more_by_new_connections(tmp_path: Path) -> None:
+async def test_ca_that_left_the_file_is_not_trusted_by_new_connections(tmp_path: Path) -> None:
     for name in ("old", "new"):
         (tmp_path / name).mkdir()
     old, new = Authority(tmp_path / "old"), Authority(tmp_path / "new")
@@ -306,7 +306,7 @@ async def test_authority_that_left_the_file_is_trusted_no_more_by_new_connection
         now += REREAD_SECONDS
         await connection_pool.close()
         again = ConnectionPool(server, 1)
-        assert (await again.send(b"GET", b"/x")).status == 200, "our certificate is still shown"
+        assert (await again.send(b"GET", b"/x")).status == 200, "the client certificate is still sent"
         await again.close()
         bundle.write_bytes(new.certificate.read_bytes())
         now += REREAD_SECONDS
@@ -317,7 +317,7 @@ async def test_authority_that_left_the_file_is_trusted_no_more_by_new_connection
 
 
 @given(st.lists(st.binary(min_size=1, max_size=20).filter(lambda b: b"\n" not in b), max_size=10), st.integers(1, 7))
-def test_lines_come_out_whole_however_they_are_cut(lines: list[bytes], size: int) -> None:
+def test_lines_are_whole_however_the_chunks_are_cut(lines: list[bytes], size: int) -> None:
     text = b"".join(line + b"\n" for line in lines)
     splitter = LineSplitter()
     found = [line for i in range(0, len(text), size) for line in splitter.feed(text[i : i + size])]

@@ -14,7 +14,7 @@ class Server:
         self._free_at = 0.0
 
     def crowded(self) -> "Server":
-        """Let a backlog wait."""
+        """Report a backlog."""
         self.limit.note_backlog()
         return self
 
@@ -23,7 +23,7 @@ class Server:
     ) -> list[int]:
         """Keep as many requests in flight as the limit allows; return the limit after each answer.
 
-        With `luck` every so many answers are as fast as without load.
+        With `luck`, one in so many answers is as fast as without load.
         """
         end, sizes = self.now + lasts, list[int]()
         while self.now < end:
@@ -38,7 +38,7 @@ class Server:
         return sizes
 
 
-def test_few_waiting_pods_get_fewer_connections_than_a_crowd() -> None:
+def test_few_waiting_pods_get_fewer_connections_than_a_backlog() -> None:
     limit = ConcurrencyLimit(256, lambda: 0.0)
     assert limit.size == INITIAL
     assert limit.note_backlog()
@@ -46,20 +46,20 @@ def test_few_waiting_pods_get_fewer_connections_than_a_crowd() -> None:
     assert not limit.note_backlog()
 
 
-def test_crowd_takes_nothing_from_a_window_that_has_grown_for_a_distant_server() -> None:
+def test_backlog_does_not_lower_a_limit_that_has_grown_for_a_distant_server() -> None:
     server = Server(limit=256)
     assert server.work(seconds=0.2, per_second=5000, lasts=10)[-1] == 256
     assert not server.limit.note_backlog()
     assert server.limit.size == 256
 
 
-def test_busy_server_nearby_gets_no_more_but_for_trials() -> None:
+def test_busy_server_nearby_gets_more_requests_only_in_trials() -> None:
     sizes = Server(limit=256).crowded().work(seconds=0.003, per_second=800, lasts=60)
     assert set(sizes) == {BACKLOG_MIN, 2 * BACKLOG_MIN}
     assert sizes.count(BACKLOG_MIN) > 0.85 * len(sizes)
 
 
-def test_busy_server_that_answers_some_quickly_is_not_even_tried_with_more() -> None:
+def test_busy_server_with_some_fast_answers_gets_no_trial() -> None:
     sizes = Server(limit=256).crowded().work(seconds=0.003, per_second=800, lasts=60, luck=50)
     assert set(sizes) == {BACKLOG_MIN}
 
@@ -69,20 +69,20 @@ def test_distant_server_gets_as_many_as_allowed_within_seconds() -> None:
     assert server.work(seconds=0.2, per_second=5000, lasts=4)[-1] == 200
 
 
-def test_distant_server_gets_as_many_as_soon_when_there_was_nothing_to_do_for_a_while() -> None:
+def test_distant_server_gets_as_many_as_soon_after_an_idle_period() -> None:
     server = Server(limit=200)
     server.now = 60.0
     assert server.work(seconds=0.2, per_second=5000, lasts=4)[-1] == 200
 
 
-def test_distant_server_gets_what_keeps_it_busy_and_not_much_more() -> None:
+def test_distant_server_gets_enough_requests_to_be_busy_and_few_more() -> None:
     sizes = Server(limit=1000).crowded().work(seconds=0.2, per_second=400, lasts=60)
     later = sizes[len(sizes) // 2 :]
     assert sorted(later)[len(later) // 2] == 128
     assert max(later) == 256
 
 
-def test_window_shrinks_again_when_the_server_is_quick_again() -> None:
+def test_limit_shrinks_again_when_the_server_is_fast_again() -> None:
     server = Server(limit=256).crowded()
     server.work(seconds=0.2, per_second=5000, lasts=10)
     sizes = server.work(seconds=0.003, per_second=800, lasts=6 * 2 * REST_PERIODS * PERIOD_SECONDS)
@@ -90,28 +90,28 @@ def test_window_shrinks_again_when_the_server_is_quick_again() -> None:
     assert sizes[-1] in (BACKLOG_MIN, 2 * BACKLOG_MIN)
 
 
-def test_nothing_is_learnt_while_there_is_little_to_do() -> None:
+def test_limit_stays_while_few_requests_wait() -> None:
     sizes = Server(limit=256).work(seconds=0.2, per_second=5000, lasts=10, more_waits=False)
     assert set(sizes) == {INITIAL}
 
 
-def test_limit_below_the_first_window_holds() -> None:
+def test_maximum_below_the_initial_limit_holds() -> None:
     sizes = Server(limit=7).work(seconds=0.2, per_second=5000, lasts=10)
     assert set(sizes) == {7}
 
 
-def test_client_may_begin_with_fewer_and_gets_more_only_where_they_bring_more_answers() -> None:
+def test_smaller_initial_limit_grows_only_where_throughput_rises() -> None:
     near, far = Server(limit=96, first=24), Server(limit=96, first=24)
     assert set(near.work(seconds=0.003, per_second=800, lasts=60)) == {24, 48}
     assert far.work(seconds=0.2, per_second=5000, lasts=10)[-1] == 96
 
 
-def test_server_that_is_merely_slow_gets_no_more_for_long() -> None:
+def test_server_that_is_only_slow_keeps_no_higher_limit() -> None:
     sizes = Server(limit=96, first=24).work(seconds=0.5, per_second=40, lasts=300)
     assert sizes.count(24) > 0.8 * len(sizes)
 
 
-def test_limit_that_is_changed_holds_at_once_and_lets_no_less_through_than_at_the_start() -> None:
+def test_changed_maximum_holds_at_once_and_the_limit_stays_at_least_initial() -> None:
     limit = ConcurrencyLimit(256, lambda: 0.0)
     assert not limit.set_limit(5)
     assert limit.size == 5
@@ -121,6 +121,6 @@ def test_limit_that_is_changed_holds_at_once_and_lets_no_less_through_than_at_th
     assert limit.size == INITIAL
 
 
-def test_limit_below_the_usual_window_holds_for_a_crowd_too() -> None:
+def test_maximum_below_the_backlog_limit_holds_for_a_backlog_too() -> None:
     sizes = Server(limit=100).crowded().work(seconds=0.003, per_second=800, lasts=60)
     assert set(sizes) == {100}

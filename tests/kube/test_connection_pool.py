@@ -19,7 +19,7 @@ async def send(connections: ConnectionPool, path: bytes = b"/x", body: bytes = b
     return await connections.send(b"POST", path, body, JSON)
 
 
-async def test_request_and_answer_go_through_whole() -> None:
+async def test_request_and_answer_arrive_complete() -> None:
     script = Script()
     script.on("post", "/x", reply(201, b"made", {"Retry-After": "9"}))
     async with serving(script) as server:
@@ -86,7 +86,7 @@ async def test_no_answer_in_time_is_unreachable(monkeypatch: pytest.MonkeyPatch)
         await connections.close()
 
 
-async def test_time_in_which_nothing_is_answered_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_time_without_any_answer_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SWEEP_SECONDS", 0.05)
     script, go = Script(), asyncio.Event()
 
@@ -104,7 +104,7 @@ async def test_time_in_which_nothing_is_answered_is_counted(monkeypatch: pytest.
         await connections.close()
 
 
-async def test_time_in_which_something_is_answered_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_time_with_an_answer_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SWEEP_SECONDS", 0.2)
     script = Script()
     script.on("post", "/slow", hang)
@@ -120,7 +120,7 @@ async def test_time_in_which_something_is_answered_is_not_counted(monkeypatch: p
         await connections.close()
 
 
-async def test_time_in_which_nothing_is_under_way_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_time_without_a_request_in_flight_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SWEEP_SECONDS", 0.02)
     script = Script()
     script.always["post", "/x"] = lambda _: reply(201)
@@ -158,7 +158,7 @@ async def test_answer_that_is_not_http_is_unreachable() -> None:
         await connections.close()
 
 
-async def test_server_that_is_not_there_is_unreachable() -> None:
+async def test_address_without_a_server_is_unreachable() -> None:
     connections = ConnectionPool(Server("127.0.0.1", 1, asyncio.get_running_loop().time), 1)
     with pytest.raises(UnreachableError, match=r"no connection to http://127\.0\.0\.1:1"):
         await send(connections)
@@ -187,7 +187,7 @@ async def test_connection_that_was_idle_for_long_is_not_used_again(monkeypatch: 
     assert script.connections == 2
 
 
-async def test_connections_of_a_crowd_are_closed_when_they_are_idle_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connections_of_a_burst_are_closed_when_they_are_idle_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "IDLE_SECONDS", 0.2)
     script = Script()
     script.always["post", "/x"] = lambda _: reply(201)
@@ -219,7 +219,7 @@ async def test_limit_can_be_raised(monkeypatch: pytest.MonkeyPatch) -> None:
         await connections.close()
 
 
-async def test_close_ends_what_waits() -> None:
+async def test_close_ends_requests_in_flight() -> None:
     script = Script()
     script.on("post", "/x", hang)
     async with serving(script) as server:
@@ -251,7 +251,7 @@ async def test_token_is_sent_and_renewed() -> None:
     assert sent == ["Bearer one", "Bearer one", "Bearer two"]
 
 
-async def test_whom_we_ask_to_be_taken_for_is_in_every_head() -> None:
+async def test_impersonation_is_in_the_headers_of_every_request() -> None:
     script = Script()
     script.always["post", "/x"] = lambda _: reply(201)
     async with serving(script) as server:
@@ -264,7 +264,7 @@ async def test_whom_we_ask_to_be_taken_for_is_in_every_head() -> None:
         assert (request.headers["impersonate-user"], request.headers["impersonate-group"]) == ("jane", "developers")
 
 
-async def test_stream_tells_what_came_then_its_clean_end_and_the_connection_is_used_again() -> None:
+async def test_stream_returns_its_chunks_and_its_clean_end_and_the_connection_is_used_again() -> None:
     script = Script()
     script.on("get", "/x", stream(b"one", b"two", end="clean"), reply(200, b"three"))
     async with serving(script) as server:
@@ -277,7 +277,7 @@ async def test_stream_tells_what_came_then_its_clean_end_and_the_connection_is_u
     assert script.connections == 1
 
 
-async def test_stream_that_is_cut_tells_what_came_before_the_error() -> None:
+async def test_stream_that_is_cut_returns_its_chunks_before_the_error() -> None:
     script = Script()
     script.on("get", "/x", stream(b"half", end="cut"))
     async with serving(script) as server:
@@ -289,7 +289,7 @@ async def test_stream_that_is_cut_tells_what_came_before_the_error() -> None:
         await connections.close()
 
 
-async def test_stream_that_falls_silent_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stream_without_bytes_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SWEEP_SECONDS", 0.01)
     script = Script()
     script.on("get", "/x", stream(b"and then nothing"))

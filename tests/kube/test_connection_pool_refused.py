@@ -70,7 +70,7 @@ async def test_request_that_is_refused_after_others_renewed_the_token_is_sent_ag
     assert tokens.renewals == 1
 
 
-async def test_burst_of_refused_tokens_that_nothing_replaces_is_one_renewal_and_one_sentence() -> None:
+async def test_burst_of_refused_tokens_without_a_new_one_is_one_renewal_and_one_report() -> None:
     script, tokens, told = Script(), Tokens(), set[str]()
     script.always["post", "/x"] = knows(b"Bearer new")
     async with serving(script) as server:
@@ -114,7 +114,7 @@ async def test_stream_that_is_refused_is_opened_again_with_the_new_token() -> No
         (503, b""),
     ],
 )
-async def test_answer_that_is_no_status_is_something_before_the_api_server(code: int, body: bytes) -> None:
+async def test_answer_without_a_status_comes_from_a_server_before_the_api_server(code: int, body: bytes) -> None:
     script, told = Script(), list[InterceptedError]()
     script.on("post", "/x", reply(code, body))
     async with serving(script) as server:
@@ -127,7 +127,7 @@ async def test_answer_that_is_no_status_is_something_before_the_api_server(code:
 
 
 @pytest.mark.parametrize(("code", "headers"), [(401, {}), (408, {}), (429, {}), (503, {"Retry-After": "3"})])
-async def test_answer_that_asks_to_come_again_is_believed_whoever_gives_it(code: int, headers: dict[str, str]) -> None:
+async def test_answer_that_asks_for_a_retry_is_accepted_from_any_sender(code: int, headers: dict[str, str]) -> None:
     script = Script()
     script.on("post", "/x", reply(code, b"Too many requests, please try again later.", headers))
     async with serving(script) as server:

@@ -65,7 +65,7 @@ def test_annotation_wins_over_label_and_label_is_accepted() -> None:
 
 
 @pytest.mark.parametrize("name", ["two\nlines", "red \x1b[31m", "x" * 254, "rtl \u202e"])
-def test_pool_name_that_is_none_is_escaped_and_short(name: str) -> None:
+def test_text_that_is_not_a_pool_name_is_escaped_and_shortened(name: str) -> None:
     found = decode_pod(api_objects.pod(metadata={"annotations": {"resource.aibee.cn/pool": name}})).pool
     assert found.isascii()
     assert found.isprintable()
@@ -73,7 +73,7 @@ def test_pool_name_that_is_none_is_escaped_and_short(name: str) -> None:
     assert found != name
 
 
-def test_annotation_of_250_kilobytes_costs_nothing_that_is_kept() -> None:
+def test_annotation_of_250_kilobytes_is_not_kept() -> None:
     key = "resource.aibee.cn/pool"
     found = decode_pod(api_objects.pod(metadata={"annotations": {"notes": "n" * 250_000, key: "p" * 250_000}}))
     assert len(found.pool) < 100
@@ -98,11 +98,11 @@ def test_memory_of_labels_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("labels", ["text", 5, {"a": 1}])
-def test_labels_that_are_no_texts_are_none(labels: Any) -> None:
+def test_labels_that_are_not_strings_count_as_none(labels: Any) -> None:
     assert decode_pod(api_objects.pod(metadata={"labels": labels})).labels == {}
 
 
-def test_what_preemption_asks_of_a_pod_is_read() -> None:
+def test_fields_that_preemption_uses_are_read() -> None:
     found = decode_pod(
         api_objects.pod(
             metadata={"deletionTimestamp": "2026-01-02T04:00:00Z", "deletionGracePeriodSeconds": 3600},
@@ -144,7 +144,7 @@ def test_equal_bytes_share_one_spec() -> None:
     assert first.spec is second.spec
 
 
-def test_what_does_not_decide_does_not_part_classes() -> None:
+def test_fields_that_do_not_matter_to_scheduling_do_not_split_classes() -> None:
     one = decode_pod(api_objects.pod(spec={"containers": [container(env=[{"name": "A"}], resources=asking(cpu="1"))]}))
     limits = {"limits": {"cpu": "2"}, "requests": {"cpu": "1000m"}}
     other = decode_pod(api_objects.pod(spec={"containers": [container("x", volumeMounts=[], resources=limits)]}))
@@ -168,7 +168,7 @@ def test_what_does_not_decide_does_not_part_classes() -> None:
         },
     ],
 )
-def test_what_decides_parts_classes(spec: dict[str, Any]) -> None:
+def test_fields_that_matter_to_scheduling_split_classes(spec: dict[str, Any]) -> None:
     plain = decode_pod(api_objects.pod(spec={"containers": [container()]}))
     assert decode_pod(api_objects.pod(spec=spec)).spec.key != plain.spec.key
 
@@ -183,7 +183,7 @@ def test_what_decides_parts_classes(spec: dict[str, Any]) -> None:
         ({"status": 7}, False),
     ],
 )
-def test_pod_is_said_to_wait_where_its_status_says_so_and_since_when(condition: dict[str, Any], said: bool) -> None:
+def test_pod_is_said_to_wait_if_its_condition_is_false_with_a_time(condition: dict[str, Any], said: bool) -> None:
     status = {"conditions": [{"type": "PodScheduled", **condition}]}
     assert decode_pod(api_objects.pod(status=status)).said_to_wait is said
     assert not decode_pod(api_objects.pod(spec={"nodeName": "n1"}, status=status)).said_to_wait
@@ -282,10 +282,10 @@ def test_affinity_and_selector_are_read() -> None:
         ({"matchExpressions": [{"key": "a", "operator": "Near"}]}, "matchExpressions[0].operator"),
         ({"matchExpressions": [{"key": "a", "operator": "In"}]}, "matchExpressions[0].values"),
         ({"matchFields": [{"key": "spec.x", "operator": "In", "values": ["y"]}]}, "matchFields[0]"),
-        ({"matchExpressions": 5}, "spec.affinity.nodeAffinity: "),
+        ({"matchExpressions": 5}, "nodeSelectorTerms[0].matchExpressions: must be a list, not a whole number"),
     ],
 )
-def test_bad_affinity_names_the_field(terms: dict[str, Any], reason: str) -> None:
+def test_invalid_affinity_names_the_field(terms: dict[str, Any], reason: str) -> None:
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [terms]}}}
     found = decode_pod(api_objects.pod(spec={"affinity": affinity})).spec
     assert reason in found.invalid

@@ -62,12 +62,12 @@ def test_budget_without_a_selector_covers_nothing_and_is_no_problem(spec: Any) -
 @pytest.mark.parametrize(
     ("selector", "problem"),
     [
-        (5, "spec.selector: Expected `object | null`, got `int`"),
+        (5, "spec.selector: must be a mapping, not a whole number"),
         (
             {"matchLabels": {"a b": "c"}},
             "spec.selector.matchLabels: 'a b' is not a label key, which is a name, or a prefix, a slash and a name",
         ),
-        ({"matchLabels": {"a": 1}}, "spec.selector: Expected `str`, got `int` - at `$.matchLabels[...]`"),
+        ({"matchLabels": {"a": 1}}, "spec.selector.matchLabels[...]: must be a string, not a whole number"),
         (
             {"matchExpressions": [{"key": "a", "operator": "In"}]},
             "spec.selector.matchExpressions[0].values: In needs at least one value",
@@ -78,7 +78,7 @@ def test_budget_without_a_selector_covers_nothing_and_is_no_problem(spec: Any) -
         ),
     ],
 )
-def test_budget_whose_selector_cannot_be_read_covers_nothing_and_says_why(selector: Any, problem: str) -> None:
+def test_budget_whose_selector_cannot_be_read_covers_nothing_and_has_a_problem(selector: Any, problem: str) -> None:
     assert selecting(selector).selector is None
     assert budget_problem(document({"selector": selector})) == problem
 

@@ -47,7 +47,7 @@ def spread(**parts: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_hard_constraint_that_no_rule_looks_at_is_found_by_its_field(spec: Any, fields: tuple[str, ...]) -> None:
+def test_hard_constraint_that_no_plugin_checks_is_found_with_its_field(spec: Any, fields: tuple[str, ...]) -> None:
     found = decode_pod(api_objects.pod(spec=spec)).spec
     assert (fields_of(found), found.invalid) == (fields, "")
 
@@ -65,11 +65,11 @@ def test_hard_constraint_that_no_rule_looks_at_is_found_by_its_field(spec: Any, 
         {"nodeSelector": {"disk": "ssd"}, "tolerations": [{"operator": "Exists"}]},
     ],
 )
-def test_wishes_and_what_rules_look_at_are_not_found(spec: Any) -> None:
+def test_preferences_and_supported_constraints_are_not_found(spec: Any) -> None:
     assert fields_of(decode_pod(api_objects.pod(spec=spec)).spec) == ()
 
 
-def test_pods_that_differ_in_such_a_constraint_alone_are_read_apart() -> None:
+def test_pods_that_differ_only_in_such_a_constraint_have_different_specs() -> None:
     specs = SpecCache()
     plain, claiming = (decode_pod(api_objects.pod(name, spec={"volumes": [one]}), specs) for name, one in PAIR.items())
     assert [fields_of(one.spec) for one in (plain, claiming)] == [(), ("spec.volumes[0].persistentVolumeClaim",)]
@@ -108,7 +108,7 @@ def test_anti_affinity_that_cannot_be_read_makes_the_spec_invalid_and_names_the_
         assert fields_of(found) == (REQUIRED_ANTI_AFFINITY,)
 
 
-def test_pods_whose_anti_affinity_differs_are_read_apart() -> None:
+def test_pods_with_different_anti_affinity_have_different_specs() -> None:
     specs = SpecCache()
     keys = {
         decode_pod(api_objects.pod(spec={"affinity": {"podAntiAffinity": {REQUIRED: [TERM | more]}}}), specs).spec.key

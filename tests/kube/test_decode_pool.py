@@ -54,19 +54,22 @@ def test_empty_selector_matches_every_node() -> None:
 @pytest.mark.parametrize(
     ("spec", "reason"),
     [
-        (5, "spec: '5' is not an object"),
+        (5, "spec: must be a mapping, not 5"),
         ({"placement": "Sideways"}, "spec.placement: 'Sideways' is not one of Spread, Pack, Fragmentation"),
-        ({"placement": 1}, "spec.placement: '1' is not a text"),
-        ({"disableSharing": "yes"}, "spec.disableSharing: 'yes' is not true or false"),
-        ({"nodeSelector": "all"}, "spec.nodeSelector: 'all' is not an object"),
-        ({"nodeSelector": {"matchLabels": {"a": 1}}}, "spec.nodeSelector.matchLabels.'a': '1' is not a text"),
+        ({"placement": 1}, "spec.placement: must be a string, not 1"),
+        ({"disableSharing": "yes"}, "spec.disableSharing: must be true or false, not 'yes'"),
+        ({"nodeSelector": "all"}, "spec.nodeSelector: must be a mapping, not 'all'"),
+        ({"nodeSelector": {"matchLabels": {"a": 1}}}, "spec.nodeSelector.matchLabels.'a': must be a string, not 1"),
         ({"nodeSelector": {"matchLabels": {"a b": "c"}}}, "spec.nodeSelector.matchLabels: 'a b' is not a label key"),
         ({"nodeSelector": {"matchLabels": {"gpu": "a b"}}}, "spec.nodeSelector.matchLabels.gpu: 'a b' is not a label"),
         (
             {"nodeSelector": {"matchExpressions": [{"key": "a", "operator": "Contains", "values": ["b"]}]}},
             "spec.nodeSelector.matchExpressions[0].operator: 'Contains' is not one of In, NotIn, Exists, DoesNotExist",
         ),
-        ({"nodeSelector": {"matchExpressions": {}}}, "spec.nodeSelector.matchExpressions: an object is not a list"),
+        (
+            {"nodeSelector": {"matchExpressions": {}}},
+            "spec.nodeSelector.matchExpressions: must be a list, not a mapping",
+        ),
         (
             {"nodeSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}},
             "spec.nodeSelector.matchExpressions[0].values: In needs at least one value",
@@ -79,43 +82,55 @@ def test_empty_selector_matches_every_node() -> None:
             {"nodeSelector": {"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["b"]}]}},
             "spec.nodeSelector.matchExpressions[0].values: Exists takes no values",
         ),
-        ({"nodeSelector": {"matchExpressions": [5]}}, "spec.nodeSelector.matchExpressions[0]: '5' is not an object"),
+        (
+            {"nodeSelector": {"matchExpressions": [5]}},
+            "spec.nodeSelector.matchExpressions[0]: must be a mapping, not 5",
+        ),
         ({"nodeSelector": {"matchExpressions": [{}] * 65}}, "spec.nodeSelector.matchExpressions: has 65 items"),
         ({"nodeSelector": {"matchLabels": {f"l{i}": "" for i in range(65)}}}, "spec.nodeSelector.matchLabels: has 65"),
-        ({"allowedNamespaces": ["vision"]}, "spec.allowedNamespaces: a list is not an object"),
+        ({"allowedNamespaces": ["vision"]}, "spec.allowedNamespaces: must be a mapping, not ['vision']"),
         (
             {"allowedNamespaces": {"matchLabels": {"": "x"}}},
             "spec.allowedNamespaces.matchLabels: '' is not a label key",
         ),
-        ({"borrowingPools": "gpu"}, "spec.borrowingPools: 'gpu' is not a list"),
-        ({"borrowingPools": ["gpu", 7]}, "spec.borrowingPools[1]: '7' is not a text"),
+        ({"borrowingPools": "gpu"}, "spec.borrowingPools: must be a list, not 'gpu'"),
+        ({"borrowingPools": ["gpu", 7]}, "spec.borrowingPools[1]: must be a string, not 7"),
         ({"borrowingPools": [None]}, "spec.borrowingPools[0]: '' is not the name of a Pool"),
         ({"borrowingPools": ["gpu", "GPU"]}, "spec.borrowingPools[1]: 'GPU' is not the name of a Pool"),
         ({"borrowingPools": ["g" * 254]}, "spec.borrowingPools[0]: 'ggg"),
         ({"borrowingPools": ["gpu", "cpu"]}, "spec.borrowingPools: a pool cannot borrow from itself"),
         ({"borrowingPools": ["gpu", "gpu"]}, "spec.borrowingPools[1]: 'gpu' appears twice"),
         ({"borrowingPools": [f"p{i}" for i in range(257)]}, "spec.borrowingPools: has 257 items"),
-        ({"lendingLimit": ["cpu"]}, "spec.lendingLimit: a list is not an object"),
+        ({"lendingLimit": ["cpu"]}, "spec.lendingLimit: must be a mapping, not ['cpu']"),
         ({"lendingLimit": {"cpu": -1}}, "spec.lendingLimit.cpu: -1 is below zero"),
         ({"lendingLimit": {"memory": "-1Gi"}}, "spec.lendingLimit.memory: -1Gi is below zero"),
         ({"lendingLimit": {"cpu": "many"}}, "spec.lendingLimit.cpu: 'many' is not a quantity"),
         ({"lendingLimit": {"cpu": 1.5}}, 'spec.lendingLimit.cpu: a fraction must be in quotes: "1.5"'),
         ({"lendingLimit": {"gpu": 1}}, "spec.lendingLimit.'gpu': is not the name of a resource, such as cpu, memory, "),
         ({"borrowingLimit": {"not a name!": 1}}, "spec.borrowingLimit.'not a name!': is not the name of a resource"),
-        ({"lendingLimit": {"cpu": True}}, "spec.lendingLimit.cpu: true is not a quantity"),
-        ({"lendingLimit": {"cpu": None}}, "spec.lendingLimit.cpu: null is not a quantity"),
-        ({"lendingLimit": {"cpu": {"value": 1}}}, "spec.lendingLimit.cpu: an object is not a quantity"),
+        (
+            {"lendingLimit": {"cpu": True}},
+            "spec.lendingLimit.cpu: must be a quantity such as 8, 500m or 64Gi, not true",
+        ),
+        (
+            {"lendingLimit": {"cpu": None}},
+            "spec.lendingLimit.cpu: must be a quantity such as 8, 500m or 64Gi, not empty",
+        ),
+        (
+            {"lendingLimit": {"cpu": {"value": 1}}},
+            "spec.lendingLimit.cpu: must be a quantity such as 8, 500m or 64Gi, not a mapping",
+        ),
         ({"lendingLimit": {"cpu": "1e99"}}, "spec.lendingLimit.cpu: '1e99' has an exponent"),
         ({"lendingLimit": {"cpu\n": 1}}, "spec.lendingLimit.'cpu\\n': is not the name of a resource"),
         ({"lendingLimit": {f"r{i}": 1 for i in range(65)}}, "spec.lendingLimit: has 65 names"),
         ({"borrowingLimit": {"nvidia.com/gpu": "-1"}}, "spec.borrowingLimit.nvidia.com/gpu: -1 is below zero"),
         ({"makeRoom": "Never"}, "spec.makeRoom: 'Never' is not one of PreemptThenBorrow, BorrowThenPreempt"),
-        ({"makeRoom": []}, "spec.makeRoom: a list is not a text"),
+        ({"makeRoom": []}, "spec.makeRoom: must be a string, not an empty list"),
         ({"reclaimPolicy": "Always"}, "spec.reclaimPolicy: 'Always' is not one of OnDemand, Evict"),
         ({"reclaimPolicy": ""}, "spec.reclaimPolicy: '' is not one of OnDemand, Evict"),
     ],
 )
-def test_bad_pool_is_refused_whole_and_names_the_field(spec: Any, reason: str) -> None:
+def test_invalid_pool_is_refused_as_a_whole_and_the_reason_names_the_field(spec: Any, reason: str) -> None:
     found = decode_pool(spec)
     assert found.invalid.startswith(reason)
     assert found == Pool("cpu", "uid-cpu", 3, invalid=found.invalid)
@@ -148,12 +163,12 @@ def test_defaults_are_those_of_the_schema() -> None:
     assert decode_pool(defaults) == decode_pool({}) == Pool("cpu", "uid-cpu", 3)
 
 
-def test_nulls_say_nothing() -> None:
+def test_null_is_an_absent_field() -> None:
     nulls = dict.fromkeys(pool_schema()["properties"]["spec"]["properties"])
     assert decode_pool(nulls) == decode_pool({})
 
 
-def test_no_lender_named_is_any_lender() -> None:
+def test_empty_list_of_lenders_is_any_lender() -> None:
     assert decode_pool({"borrowingPools": []}).borrowing_pools is None
 
 
@@ -165,7 +180,7 @@ def test_zero_is_a_limit() -> None:
     assert decode_pool({"lendingLimit": {"nvidia.com/gpu": 0}}).lending_limit == {"nvidia.com/gpu": 0}
 
 
-def test_reason_for_an_endless_text_is_short() -> None:
+def test_reason_for_a_very_long_text_is_short() -> None:
     text = "x" * 200_000
     for spec in ({"placement": text}, {"lendingLimit": {text: 1}}, {"borrowingPools": [text]}, {"makeRoom": {text: 1}}):
         assert 0 < len(decode_pool(spec).invalid) < 200

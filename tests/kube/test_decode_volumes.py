@@ -28,7 +28,7 @@ def volume(*, version: int = 1, spec: Any = None, **labels: str) -> dict[str, An
     return {"kind": "PersistentVolume", "metadata": metadata, "spec": spec}
 
 
-async def test_claim_is_told_as_it_is_made_bound_deleted_and_gone() -> None:
+async def test_claim_is_observed_as_it_is_created_bound_deleted_and_gone() -> None:
     world, bound = World(), {"spec": {"volumeName": "disk"}, "status": {"phase": "Bound"}}
     world.script.on("get", CLAIMS, reply(200, listing(claim(status={"phase": "Pending"}), version=10)))
     world.script.on(
@@ -52,7 +52,7 @@ async def test_claim_is_told_as_it_is_made_bound_deleted_and_gone() -> None:
     ]
 
 
-async def test_volume_is_told_with_the_field_that_ties_it_to_nodes() -> None:
+async def test_volume_is_observed_with_the_field_that_ties_it_to_nodes() -> None:
     world = World()
     affinity: Any = {"nodeAffinity": {"required": {"nodeSelectorTerms": []}}}
     world.script.on("get", VOLUMES, reply(200, listing(volume(spec={"nodeAffinity": {}}), version=10)))
@@ -76,7 +76,7 @@ async def test_volume_is_told_with_the_field_that_ties_it_to_nodes() -> None:
     ]
 
 
-def test_claim_of_an_ephemeral_volume_tells_which_pod_controls_it() -> None:
+def test_claim_of_an_ephemeral_volume_has_the_uid_of_its_pod() -> None:
     owners = [{"kind": "Pod", "uid": "u-other"}, {"kind": "Pod", "uid": "u-pod", "controller": True}]
     resource = watched_resources.claims()
     event = resource.seen_event(resource.object_decoder.decode(json.dumps(claim(ownerReferences=owners))))
@@ -98,5 +98,5 @@ def test_claim_of_an_ephemeral_volume_tells_which_pod_controls_it() -> None:
         ),
     ],
 )
-def test_pod_tells_which_claims_it_uses(volumes: Any, claims: tuple[VolumeClaimUse, ...]) -> None:
+def test_pod_has_the_claims_of_its_volumes(volumes: Any, claims: tuple[VolumeClaimUse, ...]) -> None:
     assert decode_pod(api_objects.pod("p", spec={"volumes": volumes})).volume_claims == claims

@@ -34,7 +34,7 @@ def address(host: str, port: int) -> Address:
 
 @asynccontextmanager
 async def black_hole() -> AsyncIterator[Address]:
-    """An address on loopback that accepts no connection: its backlog is full."""
+    """Yield an address on loopback that accepts no connection, because its backlog is full."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.2", 0))
         listening.listen(0)
@@ -77,12 +77,12 @@ async def test_dead_first_address_does_not_use_up_the_time_of_the_second() -> No
     assert HAPPY_EYEBALLS_DELAY_SECONDS <= seconds < CONNECT_SECONDS
 
 
-def test_dead_first_address_does_not_either_on_uvloop() -> None:
+def test_dead_first_address_does_not_use_up_the_time_of_the_second_on_uvloop() -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         assert runner.run(past_a_black_hole()) < CONNECT_SECONDS
 
 
-async def test_every_connection_notices_a_dead_peer() -> None:
+async def test_every_connection_has_the_socket_options_that_detect_a_dead_peer() -> None:
     script = Script()
     async with serving(script) as server:
         with await dial(server.host, server.port) as opened:
@@ -98,7 +98,7 @@ async def test_every_connection_notices_a_dead_peer() -> None:
 async def proxying(
     answer: bytes = b"HTTP/1.1 200 Connection established\r\n\r\n",
 ) -> AsyncIterator[tuple[int, list[str]]]:
-    """A proxy that answers CONNECT and forwards on 200; yields its port and the requests."""
+    """Run a proxy that answers CONNECT and forwards on 200; yield its port and the requests."""
     heads: list[str] = []
     tasks: set[asyncio.Task[None]] = set()
 
@@ -160,7 +160,7 @@ async def test_requests_and_streams_go_through_the_tunnel_of_a_proxy() -> None:
         (b"", "the proxy .* closed the connection during CONNECT"),
     ],
 )
-async def test_proxy_that_makes_no_tunnel_is_named_with_what_it_said(answer: bytes, reason: str) -> None:
+async def test_proxy_that_opens_no_tunnel_is_named_with_its_answer(answer: bytes, reason: str) -> None:
     async with proxying(answer) as (port, _):
         server = Server("api.example", 443, asyncio.get_running_loop().time, proxy=Proxy("127.0.0.1", port, None, "F"))
         connections = ConnectionPool(server, 1)
@@ -271,7 +271,7 @@ def test_https_and_http_servers_have_variables_of_their_own() -> None:
         ("::1", ""),
     ],
 )
-def test_no_proxy_means_what_client_go_reads_in_it(host: str, no_proxy: str) -> None:
+def test_no_proxy_excludes_what_client_go_excludes(host: str, no_proxy: str) -> None:
     assert not chosen(host, no_proxy)
 
 
@@ -290,7 +290,7 @@ def test_no_proxy_means_what_client_go_reads_in_it(host: str, no_proxy: str) -> 
         ("10.96.0.1", ":443"),
     ],
 )
-def test_proxy_is_used_for_what_no_proxy_does_not_mean(host: str, no_proxy: str) -> None:
+def test_proxy_is_used_for_hosts_that_no_proxy_does_not_name(host: str, no_proxy: str) -> None:
     assert chosen(host, no_proxy)
 
 

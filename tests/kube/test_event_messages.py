@@ -12,12 +12,12 @@ def bound(pod: Pod, *, pool: str = "cpu", home: str = "cpu") -> Bind:
     return Bind(pod, "n1", pool, home, "d-1", 3)
 
 
-def test_scheduled_event_of_a_loan_says_who_may_take_the_room_back() -> None:
+def test_scheduled_event_of_a_loan_names_the_lender() -> None:
     note = event_messages.scheduled(bound(a_pod("p", namespace="team-a"), pool="gpu", home="cpu"))
     assert note.text == "Successfully assigned team-a/p to n1 on loan from pool gpu, which may take the room back"
 
 
-def test_sentence_about_nodes_names_their_pool() -> None:
+def test_message_about_nodes_names_their_pool() -> None:
     def told(message: str) -> str:
         report = ReportWaiting(a_pod("p"), "cpu", "cpu", message, "d-1")
         assert event_messages.failed_scheduling(report).text == event_messages.waiting_message(report)
@@ -48,7 +48,7 @@ def test_event_names_object_reporter_and_reason() -> None:
     }
 
 
-def test_event_about_a_pool_lives_in_the_default_namespace() -> None:
+def test_event_about_a_pool_is_in_the_default_namespace() -> None:
     note = event_messages.warning(Warn(ObjectRef("Pool", "cpu", "u"), EventReason.UNREADABLE, "x"))
     path, body = event_messages.event(note, 1, ReportingController("s", "i" * 200), "T")
     assert path == b"/apis/events.k8s.io/v1/namespaces/default/events"

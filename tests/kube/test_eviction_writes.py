@@ -45,7 +45,7 @@ def marked() -> Eviction:
     return eviction
 
 
-def test_victim_is_marked_for_its_beneficiary_before_anything_else() -> None:
+def test_first_request_sets_the_condition_that_names_the_beneficiary() -> None:
     write = by_delete().request(NOW)
     assert (write.method, write.path) == ("PATCH", f"{POD}/status")
     assert write.content_type == "application/strategic-merge-patch+json"
@@ -65,14 +65,14 @@ def test_victim_is_marked_for_its_beneficiary_before_anything_else() -> None:
     }
 
 
-def test_mark_of_a_loan_that_ends_names_the_lender() -> None:
+def test_condition_of_a_loan_that_ends_names_the_lender() -> None:
     ended = Evict(VICTIM, "n1", "gpu", "cpu", EvictionCause.LOAN_ENDED, None, "d-1")
     write = Eviction(ended, "ai-scheduler", honour_budgets=False).request(NOW)
     (condition,) = json.loads(write.body)["status"]["conditions"]
     assert condition["message"] == "ai-scheduler: preempting because pool gpu no longer lends this room"
 
 
-def test_marked_victim_is_deleted_by_its_uid() -> None:
+def test_victim_with_the_condition_is_deleted_by_its_uid() -> None:
     eviction = marked()
     write = eviction.request(NOW)
     assert (write.method, write.path) == ("DELETE", POD)
@@ -80,7 +80,7 @@ def test_marked_victim_is_deleted_by_its_uid() -> None:
     assert eviction.read_answer(200, None, b"{}") == Evicted()
 
 
-def test_eviction_api_marks_by_itself_and_is_asked_with_the_uid() -> None:
+def test_request_to_the_eviction_api_has_the_uid_and_needs_no_condition() -> None:
     eviction = by_eviction()
     write = eviction.request(NOW)
     assert (write.method, write.path) == ("POST", f"{POD}/eviction")
@@ -93,18 +93,18 @@ def test_eviction_api_marks_by_itself_and_is_asked_with_the_uid() -> None:
     assert eviction.read_answer(201, None, said(201, "")) == Evicted()
 
 
-def test_victim_that_terminates_already_is_left_after_its_mark() -> None:
+def test_victim_that_is_terminating_is_not_deleted_after_its_condition() -> None:
     body = json.dumps({"metadata": {"name": "v", "deletionTimestamp": NOW}}).encode()
     assert isinstance(by_delete().read_answer(200, None, body), NotNeeded)
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_victim_that_finished_meanwhile_is_left_after_its_mark_with_its_logs(phase: str) -> None:
+def test_victim_that_finished_meanwhile_is_not_deleted_after_its_condition(phase: str) -> None:
     body = json.dumps({"metadata": {"name": "v"}, "status": {"phase": phase}}).encode()
     assert by_delete().read_answer(200, None, body) == NotNeeded("the victim has finished")
 
 
-def test_pod_that_the_eviction_api_never_evicts_is_refused_at_once_by_its_budgets() -> None:
+def test_eviction_of_a_pod_with_several_budgets_is_refused_at_once() -> None:
     why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
     assert by_eviction().read_answer(500, None, said(500, why)) == EvictRefused("u1", EvictRefusal.BUDGET, why)
 
@@ -119,17 +119,17 @@ GONE = [
 
 @pytest.mark.parametrize(("status", "body"), GONE)
 @pytest.mark.parametrize("eviction", [by_delete, marked, by_eviction])
-def test_victim_that_is_gone_is_left(eviction: Any, status: int, body: bytes) -> None:
+def test_eviction_of_a_victim_that_is_gone_is_not_needed(eviction: Any, status: int, body: bytes) -> None:
     assert isinstance(eviction().read_answer(status, None, body), NotNeeded)
 
 
-def test_budget_that_forbids_spares_the_victim() -> None:
+def test_eviction_that_a_budget_forbids_is_refused() -> None:
     message = "Cannot evict pod as it would violate the pod's disruption budget."
     answer = by_eviction().read_answer(429, None, said(429, message, ("DisruptionBudget",)))
     assert answer == EvictRefused("u1", EvictRefusal.BUDGET, message)
 
 
-def test_budget_that_is_still_being_counted_spares_the_victim() -> None:
+def test_eviction_is_refused_while_a_budget_is_still_processed() -> None:
     answer = by_eviction().read_answer(429, "10", said(429, "still being processed", ("DisruptionBudget",)))
     assert isinstance(answer, EvictRefused)
     assert answer.why is EvictRefusal.BUDGET
@@ -155,14 +155,14 @@ def test_answers_mean_the_same_at_every_step(
     assert eviction().read_answer(status, retry_after, body) == expected
 
 
-def test_request_that_found_no_answer_goes_out_again_unchanged() -> None:
+def test_request_without_an_answer_is_sent_again_unchanged() -> None:
     eviction = marked()
     first = eviction.request(NOW)
     assert eviction.no_answer("cut") == Unknown("cut")
     assert eviction.request(NOW) == first
 
 
-def test_mark_that_cannot_be_written_leads_to_no_delete() -> None:
+def test_victim_whose_condition_cannot_be_written_is_not_deleted() -> None:
     eviction = by_delete()
     answers = [eviction.read_answer(500, None, said(500, "down")) for _ in range(EVICT_TRIES_MAX)]
     assert answers[:-1] == [Unknown("down")] * (EVICT_TRIES_MAX - 1)
@@ -174,7 +174,9 @@ def test_mark_that_cannot_be_written_leads_to_no_delete() -> None:
     ("status", "retry_after", "words"),
     [(429, "2", "asked to wait 2 s"), (401, None, "answers 401 Unauthorized")],
 )
-def test_server_that_never_settles_it_is_given_up(status: int, retry_after: str | None, words: str) -> None:
+def test_eviction_without_a_definite_answer_is_refused_in_the_end(
+    status: int, retry_after: str | None, words: str
+) -> None:
     eviction = marked()
     for _ in range(EVICT_TRIES_MAX - 1):
         assert not isinstance(eviction.read_answer(status, retry_after, b""), EvictRefused)
@@ -184,7 +186,7 @@ def test_server_that_never_settles_it_is_given_up(status: int, retry_after: str 
     assert words in answer.message
 
 
-def test_eviction_of_which_nothing_is_heard_is_lost_only_where_the_same_pod_was_read_and_does_not_go() -> None:
+def test_unanswered_eviction_is_lost_only_if_a_read_shows_the_same_pod_not_terminating() -> None:
     action = ReadPod(VICTIM, "n1", "d-1", evicted=True)
     assert lost_eviction(action, VICTIM) == EvictRefused(
         VICTIM.uid, EvictRefusal.LOST, "no answer to the eviction arrived, and the pod still runs; decision d-1"

@@ -75,7 +75,7 @@ def quick_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_pool, "SWEEP_SECONDS", 0.01)
 
 
-async def test_victim_is_marked_and_then_deleted() -> None:
+async def test_victim_gets_its_condition_and_is_then_deleted() -> None:
     world = World()
     world.script.on("patch", MARK, reply(200))
     world.script.on("delete", POD, reply(200))
@@ -85,20 +85,20 @@ async def test_victim_is_marked_and_then_deleted() -> None:
     assert condition["lastTransitionTime"] == "2026-01-02T03:04:05Z"
 
 
-async def test_eviction_api_is_asked_where_budgets_are_honoured() -> None:
+async def test_eviction_api_is_used_where_budgets_are_honoured() -> None:
     world = World(honour_budgets=True)
     world.script.on("post", f"{POD}/eviction", reply(201))
     assert await world.evict() == Evicted()
     assert world.sent == ["POST"]
 
 
-async def test_victim_known_to_terminate_is_left_without_a_request() -> None:
+async def test_victim_known_to_be_terminating_costs_no_request() -> None:
     world = World()
     assert isinstance(await world.evict(evict(terminating=True)), NotNeeded)
     assert world.sent == []
 
 
-async def test_victim_found_to_be_gone_at_its_mark_is_not_deleted() -> None:
+async def test_victim_that_is_gone_at_its_condition_is_not_deleted() -> None:
     world = World()
     world.script.on("patch", MARK, status(409, "Conflict", "Precondition failed: UID in precondition: a, b"))
     assert isinstance(await world.evict(), NotNeeded)
@@ -106,7 +106,7 @@ async def test_victim_found_to_be_gone_at_its_mark_is_not_deleted() -> None:
 
 
 @pytest.mark.parametrize("lost", [hang, slam], ids=["timeout", "cut"])
-async def test_delete_without_an_answer_is_sent_again_without_a_second_mark(lost: Answer) -> None:
+async def test_delete_without_an_answer_is_sent_again_without_a_second_condition(lost: Answer) -> None:
     world = World()
     world.script.on("patch", MARK, reply(200))
     world.script.on("delete", POD, lost, status(404, "NotFound"))
@@ -114,7 +114,7 @@ async def test_delete_without_an_answer_is_sent_again_without_a_second_mark(lost
     assert world.sent == ["PATCH", "DELETE", "DELETE"]
 
 
-async def test_mark_that_fails_for_ever_is_given_up_with_growing_waits_and_nothing_is_deleted() -> None:
+async def test_condition_that_always_fails_is_refused_after_growing_waits_and_nothing_is_deleted() -> None:
     world = World()
     world.script.always["patch", MARK] = lambda _: status(500, "InternalError", "etcd is slow")
     assert await world.evict() == EvictRefused("u-v", EvictRefusal.UNAVAILABLE, "etcd is slow")
@@ -122,7 +122,7 @@ async def test_mark_that_fails_for_ever_is_given_up_with_growing_waits_and_nothi
     assert world.waits.seconds == [pytest.approx(s) for s in (1.2, 2.4, 4.8, 9.6, 19.2)]
 
 
-async def test_tired_server_holds_back_every_task() -> None:
+async def test_overloaded_server_pauses_every_task() -> None:
     world = World()
     world.script.on("patch", MARK, status(429, "TooManyRequests", headers={"Retry-After": "7"}), reply(200))
     world.script.on("delete", POD, reply(200))
@@ -130,7 +130,7 @@ async def test_tired_server_holds_back_every_task() -> None:
     assert world.waits.seconds == [pytest.approx(8.0)]
 
 
-async def test_unknown_credentials_are_read_again() -> None:
+async def test_refused_credentials_are_read_again() -> None:
     world = World()
     world.script.on("patch", MARK, status(401, "Unauthorized"), reply(200))
     world.script.on("delete", POD, reply(200))
@@ -138,7 +138,7 @@ async def test_unknown_credentials_are_read_again() -> None:
     assert world.sent == ["PATCH", "PATCH", "DELETE"]
 
 
-async def test_only_so_many_are_evicted_at_one_time() -> None:
+async def test_evictions_in_flight_are_limited() -> None:
     world, release = World(), asyncio.Event()
     late = released_by(release)
     async with world.running() as evictor:
@@ -162,7 +162,7 @@ def released_by(release: asyncio.Event) -> Callable[[asyncio.StreamWriter], Awai
     return late
 
 
-async def test_bug_costs_one_eviction_and_not_the_evictor(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_exception_costs_one_eviction_and_not_the_evictor(monkeypatch: pytest.MonkeyPatch) -> None:
     async def send(*_: object) -> None:
         raise TypeError("a bug")
 
@@ -175,7 +175,7 @@ async def test_bug_costs_one_eviction_and_not_the_evictor(monkeypatch: pytest.Mo
     assert bugs == ["evictor: a bug"] * EVICT_TRIES_MAX
 
 
-async def test_end_that_nobody_can_be_told_of_costs_itself() -> None:
+async def test_exception_in_the_outcome_callback_costs_one_outcome() -> None:
     bugs: list[str] = []
     world = World(failed=lambda job, error: bugs.append(f"{job}: {error}"))
     world.bugs.append(RuntimeError("a bug"))
@@ -183,11 +183,11 @@ async def test_end_that_nobody_can_be_told_of_costs_itself() -> None:
         for name in ("v", "w"):
             evictor.submit(evict(name, terminating=True))
         await evictor.work_queue.wait_finished()
-    assert bugs == ["end of an eviction: a bug"]
+    assert bugs == ["outcome of an eviction: a bug"]
     assert len(world.ends) == 1
 
 
-async def test_bug_in_an_eviction_is_told_as_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_eviction_with_an_exception_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def hear(*_: object) -> None:
         raise TypeError("a bug")
 
@@ -199,7 +199,7 @@ async def test_bug_in_an_eviction_is_told_as_refused(monkeypatch: pytest.MonkeyP
     assert bugs == ["evictor: a bug"]
 
 
-async def test_what_a_run_had_in_hand_when_it_ended_is_given_up_by_the_next() -> None:
+async def test_eviction_in_progress_when_a_run_ends_is_refused_by_the_next() -> None:
     world = World()
     world.script.on("patch", MARK, hang)
     async with world.running() as evictor:

@@ -29,7 +29,7 @@ from tests.kube.pool_reports import a_report
 from tests.kube.scripted_server import reply, status, until
 
 
-async def test_accepted_bind_is_logged_and_reported_and_told_by_the_watch_alone() -> None:
+async def test_accepted_bind_is_logged_and_reported_and_emits_no_event() -> None:
     world = World()
     world.script.on("post", f"{PATH}/binding", reply(201))
     async with world.running() as executor:
@@ -65,7 +65,7 @@ async def test_bind_in_the_home_pool_is_no_loan() -> None:
     assert line["reason"] == "best of 12 nodes that fit"
 
 
-async def test_victim_is_marked_deleted_told_of_and_logged_in_one_line() -> None:
+async def test_victim_gets_condition_deletion_event_and_one_log_line() -> None:
     world = World()
     world.script.on("delete", PATH, reply(200))
     async with world.running() as executor:
@@ -93,7 +93,7 @@ async def test_loan_that_ends_by_the_spec_has_no_beneficiary() -> None:
     assert line["cause"] == "LoanEnded"
 
 
-async def test_refused_eviction_is_told_and_has_a_second_line() -> None:
+async def test_refused_eviction_emits_an_event_and_has_a_second_line() -> None:
     world = World()
     world.script.on("delete", PATH, status(403, "Forbidden", "no right to delete pods"))
     async with world.running() as executor:
@@ -105,7 +105,7 @@ async def test_refused_eviction_is_told_and_has_a_second_line() -> None:
     assert world.script.asked("post", EVENTS) == []
 
 
-async def test_victim_that_is_gone_is_no_news() -> None:
+async def test_victim_that_is_gone_emits_no_event() -> None:
     world = World()
     world.script.on("delete", PATH, status(404, "NotFound", 'pods "p" not found'))
     async with world.running() as executor:
@@ -172,7 +172,7 @@ async def test_nomination_and_new_pool_are_written_and_logged() -> None:
     assert (created["event"], created["pool"]) == ("pool created", "default")
 
 
-async def test_edits_and_whom_they_turned_are_logged() -> None:
+async def test_edits_and_the_loans_that_they_change_are_logged() -> None:
     world, pod = World(), a_pod("p", uid="uid-p", node="n1")
     async with world.running() as executor:
         executor.perform(
@@ -208,7 +208,7 @@ async def test_edits_and_whom_they_turned_are_logged() -> None:
     }
 
 
-async def test_only_conditions_that_turned_are_logged() -> None:
+async def test_only_changed_conditions_are_logged() -> None:
     world = World()
     async with world.running() as executor:
         for _ in range(3):
@@ -217,7 +217,7 @@ async def test_only_conditions_that_turned_are_logged() -> None:
     assert [line["status"] for line in world.logged()] == [True, False]
 
 
-async def test_refused_bind_is_told_and_logged_and_not_reported_as_scheduled() -> None:
+async def test_refused_bind_emits_an_event_and_is_logged_and_not_reported_as_scheduled() -> None:
     world = World()
     world.script.on("post", f"{PATH}/binding", status(404, "NotFound", 'pods "p" not found'))
     async with world.running() as executor:
@@ -256,7 +256,7 @@ async def test_waiting_warning_and_pool_are_reported_and_logged() -> None:
     assert world.logged()[0]["reason"] == "pool cpu: 0/1 nodes are available: 1 Insufficient cpu."
 
 
-async def test_bug_in_one_action_costs_no_pod_its_binding(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_exception_in_one_action_costs_no_pod_its_binding(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     world.script.on("post", f"{PATH}/binding", reply(201))
 

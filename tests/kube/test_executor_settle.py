@@ -19,7 +19,7 @@ from tests.kube.executor_world import BIND, PATH, POD, World
 from tests.kube.scripted_server import Counted, reply, status, until
 
 
-async def test_settle_reads_the_pod_and_feeds_its_truth_back() -> None:
+async def test_settle_reads_the_pod_and_emits_its_state() -> None:
     world = World()
     world.script.on("get", PATH, reply(200, api_objects.pod("p", version=9, spec={"nodeName": "n1"})))
     async with world.running() as executor:
@@ -41,7 +41,7 @@ async def test_settle_of_a_pod_whose_binding_was_lost_frees_its_room() -> None:
     )
 
 
-async def test_settle_of_a_pod_that_the_engine_no_longer_assumes_says_only_how_it_is() -> None:
+async def test_settle_of_a_pod_that_the_engine_no_longer_assumes_emits_only_its_state() -> None:
     world = World(engine=Counted(settled={"uid-p"}))
     world.script.on("get", PATH, reply(200, api_objects.pod("p", version=9)))
     async with world.running() as executor:
@@ -51,7 +51,7 @@ async def test_settle_of_a_pod_that_the_engine_no_longer_assumes_says_only_how_i
     assert [type(event) for event in world.events] == [PodSeen]
 
 
-async def test_pod_is_not_read_while_a_task_has_its_binding_in_hand() -> None:
+async def test_pod_is_not_read_while_its_binding_is_in_progress() -> None:
     world, release = World(), asyncio.Event()
 
     async def late(writer: asyncio.StreamWriter) -> None:
@@ -68,7 +68,7 @@ async def test_pod_is_not_read_while_a_task_has_its_binding_in_hand() -> None:
     assert world.script.asked("get") == []
 
 
-async def test_binding_in_doubt_is_settled_by_the_look_that_the_core_asks_for() -> None:
+async def test_binding_in_doubt_is_settled_by_a_read_pod_action() -> None:
     world = World()
     world.script.on("post", f"{PATH}/binding", status(500, "InternalError"))
     world.script.on("get", PATH, *[status(403, "Forbidden", "cannot get pods")] * (READ_TRIES_MAX + 1))
@@ -84,7 +84,7 @@ async def test_binding_in_doubt_is_settled_by_the_look_that_the_core_asks_for() 
     assert [(type(action), outcome) for action, outcome, _ in world.observed] == [(Bind, "Accepted")]
 
 
-async def test_pods_that_are_not_read_are_told_once_a_minute_with_what_is_missing() -> None:
+async def test_pods_that_cannot_be_read_are_logged_once_a_minute_with_the_missing_permission() -> None:
     world = World()
     world.script.always["get", PATH] = lambda _: status(403, "Forbidden", 'cannot get resource "pods"')
     async with world.running() as executor:
@@ -97,7 +97,7 @@ async def test_pods_that_are_not_read_are_told_once_a_minute_with_what_is_missin
     assert 'cannot get resource "pods"' in world.logged()[0]["reason"]
 
 
-async def test_settle_of_a_pod_that_is_gone_says_so() -> None:
+async def test_settle_of_a_pod_that_is_gone_emits_that_it_is_gone() -> None:
     world = World(engine=Counted(settled={"uid-p"}))
     world.script.on("get", PATH, reply(200, api_objects.pod("p", version=9)), status(404, "NotFound"))
     async with world.running() as executor:
@@ -108,7 +108,7 @@ async def test_settle_of_a_pod_that_is_gone_says_so() -> None:
     assert world.events[1] == PodGone("uid-p")
 
 
-async def test_settle_that_fails_is_logged_and_left_for_the_next_time() -> None:
+async def test_settle_that_fails_is_logged_and_changes_nothing() -> None:
     world = World()
     world.script.on("get", PATH, status(500, "InternalError"), reply(200, json.dumps({"spec": 1}).encode()))
     async with world.running() as executor:

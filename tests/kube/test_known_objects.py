@@ -9,7 +9,7 @@ from tests.kube.scripted_server import reply, stream
 NODES = "/api/v1/nodes"
 
 
-async def test_heartbeat_of_a_node_is_not_told_and_every_change_is() -> None:
+async def test_heartbeat_of_a_node_emits_no_event_and_every_change_does() -> None:
     world = World()
     world.script.on("get", NODES, reply(200, listing(node("n1"))))
     cordoned = node("n1", version=103, spec={"unschedulable": True})
@@ -28,7 +28,7 @@ async def test_heartbeat_of_a_node_is_not_told_and_every_change_is() -> None:
         assert reflector.counts.events == 7
 
 
-async def test_later_list_tells_of_nodes_only_what_changed() -> None:
+async def test_later_list_emits_only_the_nodes_that_changed() -> None:
     world = World()
     grown = node("n2", version=150, status={"allocatable": {"cpu": "8"}})
     world.script.on("get", NODES, reply(200, listing(node("n1"), node("n2"))))

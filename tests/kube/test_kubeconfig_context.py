@@ -37,7 +37,7 @@ def refusal(directory: Path, user: Any, **cluster: Any) -> str:
     return sentence.removeprefix(f"{directory / 'config'}: ")
 
 
-def test_files_are_named_relative_to_the_kubeconfig(tmp_path: Path) -> None:
+def test_paths_are_relative_to_the_kubeconfig(tmp_path: Path) -> None:
     cluster = {"certificate-authority": "pki/ca.crt", "tls-server-name": "kubernetes"}
     user = {"client-certificate": "me.crt", "client-key": "/abs/me.key"}
     assert access(tmp_path, user, **cluster) == KubeconfigContext(
@@ -49,7 +49,7 @@ def test_files_are_named_relative_to_the_kubeconfig(tmp_path: Path) -> None:
     )
 
 
-def test_of_several_files_each_is_where_its_own_paths_begin(tmp_path: Path) -> None:
+def test_paths_of_several_files_are_relative_to_their_own_file(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     write(tmp_path / "a" / "config", {**SERVER, "certificate-authority": "ca.crt"}, {}, users=[])
@@ -58,7 +58,7 @@ def test_of_several_files_each_is_where_its_own_paths_begin(tmp_path: Path) -> N
     assert (read.ca_file, read.certificate_file) == (str(tmp_path / "a/ca.crt"), str(tmp_path / "b/me.crt"))
 
 
-def test_what_stands_in_the_file_wins_over_the_files_that_it_names(tmp_path: Path) -> None:
+def test_data_in_the_file_wins_over_the_files_that_it_names(tmp_path: Path) -> None:
     cluster = {"certificate-authority": "ca.crt", "certificate-authority-data": data("the ca\n")}
     pem = {"client-certificate-data": data("certificate\n"), "client-key-data": data("key\n")}
     user = {"client-certificate": "a", **pem}
@@ -74,13 +74,13 @@ def test_what_stands_in_the_file_wins_over_the_files_that_it_names(tmp_path: Pat
         {"client-certificate-data": data("certificate"), "client-key": "me.key"},
     ],
 )
-def test_certificate_and_key_may_stand_in_different_places(tmp_path: Path, user: dict[str, str]) -> None:
+def test_certificate_and_key_may_be_in_different_places(tmp_path: Path, user: dict[str, str]) -> None:
     (tmp_path / "me.crt").write_text("certificate")
     (tmp_path / "me.key").write_text("key")
     assert access(tmp_path, user) == KubeconfigContext(HOST, client_certificate=b"certificate\nkey")
 
 
-def test_text_between_certificates_may_be_of_any_alphabet(tmp_path: Path) -> None:
+def test_text_between_certificates_may_have_any_characters(tmp_path: Path) -> None:
     cluster = {"certificate-authority-data": data("# Jürgen\nthe ca")}
     assert access(tmp_path, {}, **cluster).ca_data == "# Jrgen\nthe ca"
 
@@ -93,7 +93,7 @@ def test_token_and_token_file(tmp_path: Path, user: dict[str, str]) -> None:
     )
 
 
-def test_token_stands_in_for_its_file_while_that_is_not_there(tmp_path: Path) -> None:
+def test_token_is_used_while_its_file_is_missing(tmp_path: Path) -> None:
     assert access(tmp_path, {"token": "old", "tokenFile": "token"}).header == b"Bearer old"
 
 
@@ -108,7 +108,7 @@ def test_secrets_are_not_shown(tmp_path: Path) -> None:
     assert "hidden" not in repr(access(tmp_path, user))
 
 
-def test_impersonation_is_asked_for_in_every_head(tmp_path: Path) -> None:
+def test_impersonation_becomes_header_lines(tmp_path: Path) -> None:
     user = {
         "as": "jane",
         "as-uid": "7",
@@ -154,16 +154,16 @@ def test_impersonation_is_asked_for_in_every_head(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_user_that_cannot_be_obeyed_is_refused(tmp_path: Path, user: dict[str, Any], reason: str) -> None:
+def test_user_that_is_not_supported_is_refused(tmp_path: Path, user: dict[str, Any], reason: str) -> None:
     assert refusal(tmp_path, user) == reason
 
 
-def test_cluster_that_cannot_be_obeyed_is_refused(tmp_path: Path) -> None:
+def test_cluster_that_is_not_supported_is_refused(tmp_path: Path) -> None:
     cluster = {"certificate-authority-data": "a"}
     assert refusal(tmp_path, {}, **cluster) == "cluster 'c': certificate-authority-data is not base64"
 
 
-def test_token_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_missing_token_file_is_named(tmp_path: Path) -> None:
     assert refusal(tmp_path, {"tokenFile": "nowhere"}).endswith(f"No such file or directory: '{tmp_path / 'nowhere'}'")
 
 
@@ -173,7 +173,7 @@ def test_token_file_without_a_token_is_named(tmp_path: Path) -> None:
         access(tmp_path, {"tokenFile": "token"})
 
 
-def test_program_is_taken_as_it_is_written(tmp_path: Path) -> None:
+def test_exec_entry_is_read(tmp_path: Path) -> None:
     user = runs("login", args=["a", "b c"], env=[{"name": "A", "value": "1"}, {"name": "B"}], installHint="buy it")
     told = '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","spec":{"interactive":false}}'
     where = f"{tmp_path / 'config'}: user 'u'"
@@ -183,28 +183,28 @@ def test_program_is_taken_as_it_is_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("written", "meant"), [("login", "login"), ("bin/login", "{}/bin/login"), ("/x/y", "/x/y")])
-def test_program_with_a_slash_is_relative_to_the_file(tmp_path: Path, written: str, meant: str) -> None:
+def test_command_with_a_slash_is_relative_to_the_file(tmp_path: Path, written: str, meant: str) -> None:
     assert plugin(tmp_path, runs(written)).command == meant.format(tmp_path)
 
 
-def test_program_beside_the_file_is_not_looked_for_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_with_a_path_is_not_searched_in_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     found = read_kubeconfig_context(write(Path("config"), SERVER, runs("./login")), None).plugin
     assert found is not None
     assert found.command == str(tmp_path / "login")
 
 
-def test_program_of_the_older_version_need_not_say_whether_it_asks(tmp_path: Path) -> None:
+def test_exec_entry_of_the_older_version_needs_no_interactive_mode(tmp_path: Path) -> None:
     older = f"{GROUP}/v1beta1"
     assert plugin(tmp_path, {"exec": {"apiVersion": older, "command": "x"}}).version == older
 
 
 @pytest.mark.parametrize("static", [{"token": "t"}, {"username": "n"}, {"client-certificate": "c", "client-key": "k"}])
-def test_program_is_not_asked_where_credentials_stand_in_the_file(tmp_path: Path, static: dict[str, str]) -> None:
+def test_plugin_is_not_used_where_the_file_has_credentials(tmp_path: Path, static: dict[str, str]) -> None:
     assert access(tmp_path, {**runs("x"), **static}).plugin is None
 
 
-def test_program_is_told_of_the_cluster_where_it_asks_for_it(tmp_path: Path) -> None:
+def test_plugin_gets_the_cluster_info_where_it_asks_for_it(tmp_path: Path) -> None:
     (tmp_path / "ca.crt").write_text("the ca")
     extension = {"name": f"{GROUP}/exec", "extension": {"audience": "a"}}
     cluster = {"certificate-authority": "ca.crt", "tls-server-name": "s", "extensions": [{"name": "x"}, extension]}

@@ -68,7 +68,7 @@ def held(server: LeaseServer) -> tuple[str, int]:
     return server.lease["spec"]["holderIdentity"], server.lease["spec"]["leaseTransitions"]
 
 
-async def test_first_candidate_makes_the_lease_and_leads() -> None:
+async def test_first_candidate_creates_the_lease_and_leads() -> None:
     server = LeaseServer()
     async with candidates("a", server=server) as (a,):
         await a.elector.acquire()
@@ -77,12 +77,12 @@ async def test_first_candidate_makes_the_lease_and_leads() -> None:
         assert a.told() == ["leading"]
 
 
-async def test_second_takes_over_after_the_lease_is_over_on_its_own_clock_and_begins_a_new_term() -> None:
+async def test_second_takes_over_once_the_lease_expires_on_its_own_clock_and_begins_a_new_term() -> None:
     server = LeaseServer()
     async with candidates("a", "b", server=server) as (a, b):
         await a.elector.acquire()
         await b.elector.acquire()
-        assert sum(b.slept) == pytest.approx(15), "it tries at the moment at which the lease is over"
+        assert sum(b.slept) == pytest.approx(15), "the second candidate tries when the lease expires"
         assert held(server) == ("b", 1)
         assert (b.elector.may_write, b.elector.epoch) == (True, 1)
         assert b.told() == ["standing by", "leading"]
@@ -102,7 +102,7 @@ async def test_second_stands_by_as_long_as_the_first_renews() -> None:
         await asyncio.gather(renewing, standing, return_exceptions=True)
 
 
-async def test_lease_that_was_given_back_is_taken_at_the_next_try_with_what_its_holder_had_seen() -> None:
+async def test_released_lease_is_acquired_at_the_next_try_with_the_version_of_its_holder() -> None:
     server = LeaseServer()
     async with candidates("a", "b", server=server) as (a, b):
         await a.elector.acquire()
@@ -130,7 +130,7 @@ async def test_nothing_may_be_written_from_the_renew_deadline_on_counted_from_be
         assert not a.elector.may_write
 
 
-async def test_who_cannot_renew_loses_the_lease_when_it_is_over_and_not_before() -> None:
+async def test_leader_that_cannot_renew_loses_the_lease_when_it_expires_and_not_before() -> None:
     server = LeaseServer()
     async with candidates("a", server=server) as (a,):
         await a.elector.acquire()
@@ -141,7 +141,7 @@ async def test_who_cannot_renew_loses_the_lease_when_it_is_over_and_not_before()
         assert a.told() == ["leading", "the lease could not be renewed"]
 
 
-async def test_who_can_renew_again_before_the_lease_is_over_leads_on_in_the_same_term() -> None:
+async def test_leader_that_renews_before_the_lease_expires_leads_on_in_the_same_term() -> None:
     server = LeaseServer()
     async with candidates("a", server=server) as (a,):
         await a.elector.acquire()
@@ -159,7 +159,7 @@ async def test_who_can_renew_again_before_the_lease_is_over_leads_on_in_the_same
         await asyncio.gather(renewing, return_exceptions=True)
 
 
-async def test_who_tries_to_renew_after_another_took_the_lease_has_lost_it_without_writing() -> None:
+async def test_leader_that_renews_after_another_took_the_lease_has_lost_it_without_a_write() -> None:
     server = LeaseServer()
     async with candidates("a", "b", server=server) as (a, b):
         await a.elector.acquire()
@@ -171,7 +171,7 @@ async def test_who_tries_to_renew_after_another_took_the_lease_has_lost_it_witho
         assert not a.elector.may_write
 
 
-async def test_who_was_asleep_until_its_lease_was_over_does_not_even_ask() -> None:
+async def test_leader_that_slept_until_its_lease_expired_sends_no_request() -> None:
     server = LeaseServer()
     async with candidates("a", server=server) as (a,):
         await a.elector.acquire()
@@ -182,7 +182,7 @@ async def test_who_was_asleep_until_its_lease_was_over_does_not_even_ask() -> No
         assert len(server.script.requests) == asked
 
 
-async def test_who_finds_another_in_the_lease_has_lost_it_at_once() -> None:
+async def test_leader_that_finds_another_holder_has_lost_the_lease_at_once() -> None:
     server = LeaseServer()
     async with candidates("a", server=server) as (a,):
         await a.elector.acquire()
@@ -192,7 +192,7 @@ async def test_who_finds_another_in_the_lease_has_lost_it_at_once() -> None:
         assert a.now < 1003
 
 
-async def test_lease_that_somebody_labels_is_ours_still() -> None:
+async def test_lease_that_another_client_labels_keeps_its_holder() -> None:
     server = LeaseServer()
     async with candidates("a", server=server) as (a,):
         await a.elector.acquire()
@@ -204,8 +204,8 @@ async def test_lease_that_somebody_labels_is_ours_still() -> None:
         await asyncio.gather(renewing, return_exceptions=True)
 
 
-@pytest.mark.parametrize("before", ["nobody made it", "another held it"])
-async def test_who_took_the_lease_and_never_heard_it_leads_at_the_next_try(before: str) -> None:
+@pytest.mark.parametrize("before", ["no lease", "another held it"])
+async def test_candidate_whose_acquire_was_not_answered_leads_at_the_next_try(before: str) -> None:
     server = LeaseServer()
     async with candidates("a", "b", server=server) as (a, b):
         if before == "another held it":
@@ -218,7 +218,7 @@ async def test_who_took_the_lease_and_never_heard_it_leads_at_the_next_try(befor
         assert sum(a.slept) <= 2
 
 
-async def test_of_two_that_try_at_one_moment_one_leads() -> None:
+async def test_only_one_of_two_candidates_that_try_at_once_leads() -> None:
     server = LeaseServer()
     async with candidates("a", "b", server=server) as (a, b):
         a.runs_until = b.runs_until = lambda: 1001.0
@@ -230,7 +230,7 @@ async def test_of_two_that_try_at_one_moment_one_leads() -> None:
         await asyncio.gather(*both, return_exceptions=True)
 
 
-async def test_missing_rights_are_told_once_by_verb_and_resource_and_tried_on() -> None:
+async def test_missing_permissions_are_logged_once_by_verb_and_resource_and_tried_again() -> None:
     server = LeaseServer()
     message = 'leases.coordination.k8s.io "ai-scheduler" is forbidden: User "u" cannot get resource "leases"'
     server.refusal = status(403, "Forbidden", message)
@@ -244,7 +244,7 @@ async def test_missing_rights_are_told_once_by_verb_and_resource_and_tried_on() 
         assert a.elector.may_write
 
 
-async def test_lease_is_not_given_back_by_who_has_lost_it() -> None:
+async def test_leader_that_lost_the_lease_does_not_release_it() -> None:
     server = LeaseServer()
     async with candidates("a", server=server) as (a,):
         await a.elector.acquire()
@@ -254,7 +254,7 @@ async def test_lease_is_not_given_back_by_who_has_lost_it() -> None:
         assert json.loads(json.dumps(server.lease)).get("annotations") is None
 
 
-async def test_who_is_stopped_while_it_takes_the_lease_gives_it_back() -> None:
+async def test_candidate_that_is_stopped_while_it_acquires_the_lease_releases_it() -> None:
     server = LeaseServer()
     async with candidates("a", server=server) as (a,):
         hears = asyncio.Event()
@@ -272,7 +272,7 @@ async def test_who_is_stopped_while_it_takes_the_lease_gives_it_back() -> None:
         hears.set()
 
 
-async def test_renewal_that_comes_between_does_not_keep_the_lease_from_being_given_back() -> None:
+async def test_lease_is_released_although_a_renewal_conflicts_with_the_release() -> None:
     server = LeaseServer()
     async with candidates("a", server=server) as (a,):
         await a.elector.acquire()

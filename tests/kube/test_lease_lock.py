@@ -21,23 +21,23 @@ def a_lease(holder: str, *, version: str = "7", seconds: int | None = 15, renew:
     return read_lease(json.dumps({"metadata": {"name": "s", "resourceVersion": version}, "spec": spec}).encode())
 
 
-def test_new_lease_is_held_from_the_first_moment_in_term_zero() -> None:
+def test_new_lease_is_held_in_term_zero() -> None:
     document = json.loads(new_lease("s", "ns", "a", 15, WALL))
     assert (document["kind"], document["metadata"]) == ("Lease", {"name": "s", "namespace": "ns"})
     assert document["spec"] == {**HELD, "acquireTime": HELD["renewTime"], "leaseTransitions": 0}
 
 
-def test_taking_begins_a_new_term_over_the_version_that_was_read() -> None:
+def test_acquiring_begins_a_new_term_at_the_version_that_was_read() -> None:
     patch = json.loads(acquire_patch(a_lease("b", term=3), "a", 15, WALL))
     assert patch["metadata"]["resourceVersion"] == "7"
     assert patch["spec"] == {**HELD, "acquireTime": HELD["renewTime"], "leaseTransitions": 4}
 
 
-def test_renewing_changes_neither_term_nor_the_time_it_began() -> None:
+def test_renewing_changes_neither_the_term_nor_its_start() -> None:
     assert json.loads(renew_patch(a_lease("a"), "a", 15, WALL)) == {"metadata": {"resourceVersion": "7"}, "spec": HELD}
 
 
-def test_giving_back_tells_up_to_where_pods_were_seen_and_the_next_term_forgets_it() -> None:
+def test_release_writes_the_version_of_pods_and_the_next_term_removes_it() -> None:
     patch = json.loads(release_patch(a_lease("a"), "4711", WALL))
     assert patch["spec"]["holderIdentity"] == ""
     assert patch["spec"]["leaseDurationSeconds"] == 1
@@ -48,21 +48,21 @@ def test_giving_back_tells_up_to_where_pods_were_seen_and_the_next_term_forgets_
 
 
 @pytest.mark.parametrize(("seconds", "free_at"), [(15, 115.0), (30, 130.0), (None, 110.0), (0, 110.0), (10**9, 3700.0)])
-def test_lease_is_free_so_long_after_its_last_change_as_it_says_itself(seconds: int | None, free_at: float) -> None:
+def test_lease_expires_its_duration_after_its_last_change(seconds: int | None, free_at: float) -> None:
     observed = ObservedLease()
     observed.observe(a_lease("b", seconds=seconds), 100.0)
-    observed.observe(a_lease("b", seconds=seconds, version="8"), 105.0)  # a field that is not of the spec
+    observed.observe(a_lease("b", seconds=seconds, version="8"), 105.0)  # a field outside of the spec
     assert observed.expires_at(10.0) == free_at
 
 
-def test_time_of_a_holder_begins_anew_with_each_renewal() -> None:
+def test_duration_starts_again_with_each_renewal() -> None:
     observed = ObservedLease()
     observed.observe(a_lease("b", renew="t1"), 100.0)
     observed.observe(a_lease("b", renew="t2"), 105.0)
     assert observed.expires_at(10.0) == 120.0
 
 
-def test_lease_that_nobody_holds_is_free_at_once() -> None:
+def test_lease_without_a_holder_is_free_at_once() -> None:
     observed = ObservedLease()
     assert observed.expires_at(10.0) == float("-inf")
     observed.observe(a_lease(""), 100.0)

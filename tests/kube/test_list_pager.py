@@ -17,7 +17,7 @@ def a_page(*names: str, more: str = "") -> dict[str, object]:
     return {"metadata": {"resourceVersion": "7", "continue": more}, "items": items}
 
 
-async def test_next_page_is_asked_for_while_this_one_is_read() -> None:
+async def test_next_page_is_requested_while_this_one_is_read() -> None:
     script = Script()
     script.on("get", NODES, reply(200, a_page("a", more="then")), reply(200, a_page("b")))
     async with (
@@ -43,7 +43,7 @@ async def test_reader_that_leaves_early_waits_for_no_page_and_leaves_no_task() -
         assert [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("list ")] == []
 
 
-async def test_page_that_is_refused_is_told_when_its_turn_comes() -> None:
+async def test_page_that_is_refused_raises_when_its_turn_comes() -> None:
     script = Script()
     script.on("get", NODES, reply(200, a_page("a", more="then")), status(410, "Expired", "too old"))
     async with (
@@ -57,7 +57,7 @@ async def test_page_that_is_refused_is_told_when_its_turn_comes() -> None:
         assert refused.value.status == 410
 
 
-async def test_only_so_many_pages_are_asked_for_before_the_reader_wants_them() -> None:
+async def test_pages_requested_ahead_of_the_reader_are_limited() -> None:
     script, last = Script(), 3 * PREFETCHED_PAGES_MAX
     for number in range(last):
         script.on("get", NODES, reply(200, a_page(str(number), more=str(number + 1))))

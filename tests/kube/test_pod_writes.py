@@ -23,7 +23,7 @@ def conflict(text: str) -> bytes:
     return said(409, f'Operation cannot be fulfilled on pods/binding "p": {text}', "Conflict")
 
 
-def test_binding_carries_uid_marks_and_node() -> None:
+def test_binding_has_uid_annotations_and_node() -> None:
     path, body = pod_writes.binding(BIND)
     assert path == b"/api/v1/namespaces/default/pods/p/binding"
     assert json.loads(body) == {
@@ -44,7 +44,7 @@ def test_binding_carries_uid_marks_and_node() -> None:
     }
 
 
-def test_binding_in_the_home_pool_bears_no_mark_of_a_loan() -> None:
+def test_binding_in_the_home_pool_has_no_annotation_of_a_loan() -> None:
     _, body = pod_writes.binding(Bind(a_pod("p", uid="u1"), "n1", "cpu", "cpu", "run-7", 3))
     assert "scheduling.resource.aibee.cn/borrowed" not in json.loads(body)["metadata"]["annotations"]
 
@@ -84,7 +84,7 @@ def test_definite_answers_refuse(status: int, body: bytes, refusal: BindRefusal)
     ("status", "retry_after", "seconds"),
     [(429, "7", 7.0), (429, None, 1.0), (429, "Wed, 21 Oct", 1.0), (503, "3", 3.0), (500, "2", 2.0), (408, None, 1.0)],
 )
-def test_tired_server_is_waited_for(status: int, retry_after: str | None, seconds: float) -> None:
+def test_overloaded_server_throttles(status: int, retry_after: str | None, seconds: float) -> None:
     assert read_bind_answer(BIND, status, retry_after, b"") == Throttled(seconds)
 
 
@@ -98,7 +98,7 @@ def test_tired_server_is_waited_for(status: int, retry_after: str | None, second
         (418, said(418, "a teapot")),
     ],
 )
-def test_what_leaves_the_outcome_open_is_unknown(status: int, body: bytes) -> None:
+def test_answer_without_a_definite_outcome_is_unknown(status: int, body: bytes) -> None:
     assert isinstance(read_bind_answer(BIND, status, None, body), Unknown)
 
 
@@ -147,7 +147,7 @@ def test_waiting_condition_carries_the_uid() -> None:
         (a_pod("p", node="n1"), None),
     ],
 )
-def test_only_the_first_word_that_a_pod_waits_says_since_when(pod: Pod, since: str | None) -> None:
+def test_only_the_first_waiting_condition_has_a_transition_time(pod: Pod, since: str | None) -> None:
     for _, body in (pod_writes.waiting_condition(pod, "no room", NOW), pod_writes.probe(pod, "later", NOW)):
         (condition,) = json.loads(body)["status"]["conditions"]
         assert condition.get("lastTransitionTime") == since
@@ -162,5 +162,5 @@ def test_nomination_carries_the_uid_and_an_empty_node_clears_it() -> None:
     assert json.loads(body)["status"] == {"nominatedNodeName": None}
 
 
-def test_names_that_are_none_cannot_leave_their_place_in_a_path() -> None:
+def test_invalid_names_stay_one_segment_of_a_path() -> None:
     assert pod_writes.pod_path(a_pod("../x?y", namespace="a/b")) == "/api/v1/namespaces/a%2Fb/pods/..%2Fx%3Fy"

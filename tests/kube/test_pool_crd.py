@@ -41,7 +41,7 @@ def schema() -> dict[str, Any]:
     return found
 
 
-def test_written_files_are_what_the_source_says() -> None:
+def test_generated_files_are_up_to_date() -> None:
     assert {path.name: path.read_text() for path in CRDS.glob("*.yaml")} == pool_crd.files()
 
 
@@ -63,7 +63,7 @@ def test_everything_that_can_be_long_has_a_limit() -> None:
     assert unbounded == []
 
 
-def test_every_rule_has_words_for_people() -> None:
+def test_every_rule_has_a_message() -> None:
     rules = [rule for _, field in fields("pool", schema()) for rule in field.get("x-kubernetes-validations", ())]
     assert len(rules) > 5
     assert [rule["rule"] for rule in rules if not rule.get("message")] == []
@@ -81,7 +81,7 @@ def test_rules_of_amounts_are_within_what_the_oldest_api_server_allows() -> None
     assert max(found) * COST_OF_A_LOOK_AT_AN_AMOUNT <= COST_OF_A_RULE_MAX
 
 
-def test_defaults_are_written_where_there_are_any() -> None:
+def test_defaults_are_in_the_schema() -> None:
     spec = schema()["properties"]["spec"]["properties"]
     assert {name: field["default"] for name, field in spec.items() if "default" in field} == {
         "disablePreemption": False,
@@ -100,7 +100,7 @@ def test_every_column_shows_a_field_of_the_schema() -> None:
         assert bool(rest) == (field == ".status.conditions"), name
 
 
-def test_status_that_is_written_is_one_that_the_schema_knows_whole() -> None:
+def test_schema_has_every_field_of_a_written_status() -> None:
     status = pool_status(a_report(), {}, WRITER)
     known = schema()["properties"]["status"]
     assert prune(status, known) == []
@@ -109,7 +109,7 @@ def test_status_that_is_written_is_one_that_the_schema_knows_whole() -> None:
     assert list(status["columns"]) == list(known["properties"]["columns"]["properties"])
 
 
-def test_status_of_a_pool_whose_pods_ask_for_a_hundred_things_is_one_that_the_schema_takes() -> None:
+def test_schema_accepts_the_status_of_a_pool_with_a_hundred_resources() -> None:
     asked = {f"a.example/thing-{number}": 1 for number in range(100)}
     summary = replace(
         EMPTY, capacity={**NOTHING, "nvidia.com/gpu": 8}, pending={**NOTHING, **asked, "nvidia.com/gpu": 3}
@@ -119,7 +119,7 @@ def test_status_of_a_pool_whose_pods_ask_for_a_hundred_things_is_one_that_the_sc
     assert (status["pending"]["nvidia.com/gpu"], status["pending"]["pods"]) == ("3", "0")
 
 
-def test_write_makes_the_directory(tmp_path: Path) -> None:
+def test_write_creates_the_directory(tmp_path: Path) -> None:
     pool_crd.write(tmp_path / "new")
     written = yaml.safe_load((tmp_path / "new" / "pools.yaml").read_text())
     assert written["metadata"]["name"] == "pools.resource.aibee.cn"
@@ -128,7 +128,7 @@ def test_write_makes_the_directory(tmp_path: Path) -> None:
 
 @pytest.fixture
 def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
-    """The real control plane with the definition of the repository."""
+    """Yield the real control plane with the repository's definition of Pools."""
     applied = control_plane.kubectl("apply", "--server-side", "-f", str(CRDS))
     assert applied.returncode == 0, applied.stderr
     established = control_plane.kubectl("wait", "--for=condition=Established", "crd/pools.resource.aibee.cn")
@@ -141,7 +141,7 @@ def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     sweep(control_plane)
 
 
-def test_explain_has_words_for_every_field(plane: ControlPlane) -> None:
+def test_explain_describes_every_field(plane: ControlPlane) -> None:
     said = plane.kubectl("get", "--raw", "/openapi/v3/apis/resource.aibee.cn/v1alpha1")
     published = json.loads(said.stdout)["components"]["schemas"]["cn.aibee.resource.v1alpha1.Pool"]
     ours = {path: field["description"] for path, field in fields("pool", schema()) if path != "pool.metadata"}
@@ -175,7 +175,7 @@ def test_kubectl_shows_the_columns_and_wide_shows_more(plane: ControlPlane) -> N
     assert "team-a" in plane.kubectl("get", "ai-scheduler").stdout
 
 
-def test_kubectl_shows_which_field_of_a_pool_is_wrong(plane: ControlPlane) -> None:
+def test_kubectl_names_the_wrong_field_of_a_pool(plane: ControlPlane) -> None:
     wrong = pool_object("team-a", borrowingPools=["team-a"], lendingLimit={"cpu": "-1"})
     said = plane.kubectl("create", "-f", "-", stdin=json.dumps(wrong))
     assert said.returncode != 0
@@ -184,7 +184,7 @@ def test_kubectl_shows_which_field_of_a_pool_is_wrong(plane: ControlPlane) -> No
     assert "spec.lendingLimit[cpu]: must not be below zero" in shown
 
 
-def test_refusals_in_the_reference_are_quoted_as_they_are(plane: ControlPlane) -> None:
+def test_reference_quotes_the_refusals_of_the_api_server(plane: ControlPlane) -> None:
     gpu = {"matchExpressions": [{"key": "gpu", "operator": "In"}]}
     wrong = [
         pool_object("speech", borrowingPools=["speech"]),

@@ -24,19 +24,19 @@ POOLS = "/apis/resource.aibee.cn/v1alpha1/pools?fieldValidation=Strict"
 
 
 def quoted() -> list[dict[str, Any]]:
-    """All Pools on the page."""
+    """Return all Pools on the page."""
     return [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)]
 
 
 def examples() -> list[dict[str, Any]]:
-    """All Pools in the reference and in the example files."""
+    """Return all Pools in the reference and in the example files."""
     names = ("pools.yaml", "team-pools.yaml", "card-pools.yaml", "control-plane-pool.yaml")
     files = [(ROOT / "examples" / name).read_text() for name in names]
     return [*quoted(), *(pool for text in files for pool in yaml.safe_load_all(text))]
 
 
 def section(field: str) -> str:
-    """The text under the heading of a field of the spec."""
+    """Return the text under the heading of a field of the spec."""
     found = re.search(rf"^### {field}\n(.*?)(?=^##)", TEXT, re.DOTALL | re.MULTILINE)
     assert found is not None, field
     return found[1]
@@ -47,7 +47,7 @@ def test_every_field_of_spec_has_a_section_in_the_order_of_the_schema() -> None:
 
 
 @pytest.mark.parametrize("field", SPEC)
-def test_every_field_of_spec_is_in_an_example_and_says_its_default(field: str) -> None:
+def test_section_of_every_field_of_spec_has_an_example_and_the_default(field: str) -> None:
     assert any(field in pool["spec"] for pool in quoted())
     said = section(field)
     if "default" in SPEC[field]:
@@ -67,7 +67,7 @@ def test_every_field_of_status_is_in_the_table() -> None:
 
 
 def written(pool: dict[str, Any]) -> Response:
-    """The answer of a server with the definition to a new Pool."""
+    """Return the answer to the creation of a Pool, of a server with the definition."""
     server = ApiServer()
     server.handle(request("POST", DEFINITIONS, msgspec.json.encode(pool_crd())), 0.0)
     answer = server.handle(request("POST", POOLS, msgspec.json.encode(pool)), 0.0)

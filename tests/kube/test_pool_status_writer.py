@@ -27,7 +27,7 @@ class Server:
         self.version = 7
         self.status: dict[str, Any] = {}
         self.taken: list[float] = []
-        """The times of our status writes."""
+        """The times of the scheduler's status writes."""
         self._clock = world.timing.clock
         world.script.always["get", POOL] = lambda _: reply(200, self.pool)
         world.script.always["patch", f"{POOL}/status"] = self.patch
@@ -69,7 +69,7 @@ async def settled(world: World) -> None:
         await asyncio.sleep(0.03)
 
 
-async def test_status_that_somebody_wrote_over_is_put_right() -> None:
+async def test_status_that_another_client_overwrote_is_written_again() -> None:
     world = World()
     server = Server(world)
     async with world.running() as reports:
@@ -85,7 +85,7 @@ async def test_status_that_somebody_wrote_over_is_put_right() -> None:
     assert writes(world) == (2, 2)
 
 
-async def test_pools_that_nobody_writes_over_cost_no_request() -> None:
+async def test_pools_that_no_client_overwrites_cost_no_request() -> None:
     world = World()
     server = Server(world)
     async with world.running() as reports:
@@ -102,7 +102,7 @@ async def test_pools_that_nobody_writes_over_cost_no_request() -> None:
     assert writes(world) == (2, 1)
 
 
-async def test_status_written_over_while_ours_is_on_its_way_is_put_right() -> None:
+async def test_status_that_is_overwritten_during_a_write_is_written_again() -> None:
     world, release = World(), asyncio.Event()
     server = Server(world)
     patch = server.patch
@@ -129,7 +129,7 @@ async def test_status_written_over_while_ours_is_on_its_way_is_put_right() -> No
         await until(lambda: server.status == ours)
 
 
-async def test_two_writers_fight_once_a_second_at_most() -> None:
+async def test_two_writers_overwrite_each_other_at_most_once_a_second() -> None:
     world = World()
     server = Server(world)
     async with world.running() as reports:
@@ -146,7 +146,7 @@ async def test_two_writers_fight_once_a_second_at_most() -> None:
     assert min(pauses) >= module.OVERWRITTEN_RETRY_SECONDS - 0.001
 
 
-async def test_pool_that_is_gone_or_made_again_is_not_put_right() -> None:
+async def test_pool_that_is_gone_or_recreated_is_not_written_again() -> None:
     world = World()
     server = Server(world)
     async with world.running() as reports:
@@ -167,7 +167,7 @@ def of_another(name: str, scheduler: str = "other", renewed: str = "2026-01-02T0
     return msgspec.convert({"metadata": metadata, "status": status}, PoolDocument)
 
 
-async def test_statuses_of_another_scheduler_are_left_alone_and_the_log_says_so_once() -> None:
+async def test_statuses_of_another_scheduler_are_not_written_and_the_log_names_it_once() -> None:
     world = World()
     async with world.running() as reports:
         for name in ("cpu", "gpu"):
@@ -183,7 +183,7 @@ async def test_statuses_of_another_scheduler_are_left_alone_and_the_log_says_so_
 
 
 @pytest.mark.parametrize("default_by", ["ai-scheduler", "other"])
-async def test_one_scheduler_keeps_all_statuses_and_that_is_the_one_of_the_default_pool(default_by: str) -> None:
+async def test_holder_of_the_default_pools_status_holds_all_statuses(default_by: str) -> None:
     world = World()
     server = Server(world)
     server.status = {"scheduler": "other" if default_by == "ai-scheduler" else "ai-scheduler"}
@@ -197,7 +197,7 @@ async def test_one_scheduler_keeps_all_statuses_and_that_is_the_one_of_the_defau
     assert writes(world) == ((1, 1) if default_by == "ai-scheduler" else (0, 0))
 
 
-async def test_status_that_another_scheduler_stopped_renewing_is_taken_over_by_itself() -> None:
+async def test_status_that_another_scheduler_stopped_renewing_is_taken_over() -> None:
     world = World()
     server = Server(world)
     server.status = {"scheduler": "other", "renewTime": "2026-01-02T03:03:00Z"}
@@ -213,7 +213,7 @@ async def test_status_that_another_scheduler_stopped_renewing_is_taken_over_by_i
     assert server.status["scheduler"] == "ai-scheduler"
 
 
-async def test_renewing_reads_each_status_and_writes_it_where_a_minute_has_passed() -> None:
+async def test_renewal_reads_each_status_and_writes_those_older_than_a_minute() -> None:
     world = World()
     server = Server(world)
     async with world.running() as reports:
@@ -230,7 +230,7 @@ async def test_renewing_reads_each_status_and_writes_it_where_a_minute_has_passe
     assert server.status["renewTime"] == "2026-01-02T03:04:05Z"
 
 
-async def test_refused_status_comes_by_itself_after_the_right_is_granted() -> None:
+async def test_refused_status_is_written_after_the_permission_is_granted() -> None:
     world = World().accept_all()
     server = Server(world)
     granted = world.script.always["patch", f"{POOL}/status"]

@@ -120,7 +120,7 @@ def test_columns_of_an_empty_pool_are_zeros() -> None:
         (amounts(gpu=1, pods=1), "1 gpu"),
     ],
 )
-def test_loans_are_told_by_what_is_scarcest(lent: dict[str, int], text: str) -> None:
+def test_loans_are_shown_by_their_scarcest_resources(lent: dict[str, int], text: str) -> None:
     assert pool_writes.columns(a_report(summary=replace(EMPTY, borrowed=lent)))["borrowed"] == text
 
 
@@ -133,13 +133,13 @@ def test_memory_in_columns_is_rounded_to_one_decimal(memory: int, text: str) -> 
     assert pool_writes.columns(a_report(summary=summary))["memory"] == f"{text}/0"
 
 
-def test_flags_of_a_pool_whose_spec_is_refused_say_so() -> None:
+def test_flags_of_a_pool_whose_spec_is_refused_are_refused() -> None:
     why = "spec.placement: no such thing"
     refused = Condition("Accepted", status=False, reason=ConditionReason.INVALID_SPEC, message=why)
     assert pool_writes.columns(a_report(conditions=(refused,)))["flags"] == "refused"
 
 
-def test_condition_keeps_the_time_since_which_it_holds() -> None:
+def test_condition_keeps_its_transition_time() -> None:
     def since(report: Any, before: Any) -> str:
         status = pool_writes.pool_status(report, before, T2)
         time: str = status["conditions"][0]["lastTransitionTime"]
@@ -159,7 +159,7 @@ def test_status_that_is_stored_already_is_not_written_again() -> None:
     assert pool_writes.status_patch(report, document(stored), T2) is None
 
 
-def test_status_that_holds_is_renewed_once_a_minute_and_nothing_else_is_written() -> None:
+def test_unchanged_status_is_renewed_once_a_minute_and_nothing_else_is_written() -> None:
     report = a_report(summary=BUSY)
     stored = pool_writes.pool_status(report, {}, T1)
     later = replace(T1, now=T1.now + pool_writes.RENEW_SECONDS)
@@ -182,18 +182,18 @@ def test_status_that_holds_is_renewed_once_a_minute_and_nothing_else_is_written(
         (None, ""),
     ],
 )
-def test_status_is_kept_by_the_scheduler_that_it_names_until_that_stops_renewing_it(status: Any, name: str) -> None:
+def test_status_is_held_by_the_scheduler_that_it_names_until_that_stops_renewing_it(status: Any, name: str) -> None:
     assert pool_writes.status_holder(status, T1.now) == name
 
 
-def test_patch_holds_for_the_version_that_was_read_and_says_only_what_is_new() -> None:
+def test_patch_is_for_the_version_that_was_read_and_has_only_changes() -> None:
     stored = pool_writes.pool_status(a_report(summary=BUSY), {}, T1)
     patch = pool_writes.status_patch(a_report(summary=replace(BUSY, pods=8)), document(stored), T2)
     assert patch is not None
     assert json.loads(patch) == {"metadata": {"resourceVersion": "7"}, "status": {"pods": 8, "renewTime": T2_TEXT}}
 
 
-def test_amount_that_is_no_more_is_taken_out() -> None:
+def test_patch_removes_an_amount_that_is_gone() -> None:
     stored = pool_writes.pool_status(a_report(summary=BUSY), {}, T1)
     stored["odd"] = {"from": "another version"}
     without = replace(BUSY, shared=amounts(cpu=8_000, memory=4 * GI, pods=2, gpu=2))
@@ -207,13 +207,13 @@ def test_amount_that_is_no_more_is_taken_out() -> None:
 
 
 @pytest.mark.parametrize("status", [{"used": "odd", "conditions": [5]}, {"columns": None}])
-def test_odd_stored_status_is_replaced(status: Any) -> None:
+def test_invalid_stored_status_is_replaced(status: Any) -> None:
     patch = pool_writes.status_patch(a_report(summary=BUSY), document(status), T1)
     assert patch is not None
     assert json.loads(patch)["status"]["columns"]["cpu"] == "12.25/95.5"
 
 
-def test_new_pool_says_nothing_but_its_switches() -> None:
+def test_new_pool_has_only_its_switches() -> None:
     assert json.loads(pool_writes.new_pool("default")) == {
         "apiVersion": "resource.aibee.cn/v1alpha1",
         "kind": "Pool",

@@ -16,7 +16,7 @@ PODS = "/api/v1/pods"
 GROUPS = reply(200, {"kind": "APIGroupList", "groups": []})
 
 
-async def test_list_then_watch_tells_everything_once() -> None:
+async def test_list_then_watch_emits_everything_once() -> None:
     world = World()
     world.script.on("get", PODS, reply(200, listing(pod("a", version=5), pod("b", version=7), version=10)))
     world.script.on("watch", PODS, stream(line("ADDED", pod("c", version=11)), line("DELETED", pod("a", version=12))))
@@ -32,7 +32,7 @@ async def test_list_then_watch_tells_everything_once() -> None:
 
 
 @pytest.mark.parametrize("kind", [watched_resources.budgets, watched_resources.namespaces, watched_resources.pools])
-async def test_watch_of_what_rarely_changes_ends_before_its_silence_looks_like_a_dead_server(kind: Any) -> None:
+async def test_watch_of_a_rarely_changed_resource_ends_before_it_counts_as_silent(kind: Any) -> None:
     world = World()
     resource = kind()
     world.script.on("get", resource.path, reply(200, listing(version=10)))
@@ -42,7 +42,7 @@ async def test_watch_of_what_rarely_changes_ends_before_its_silence_looks_like_a
     assert 30 <= int(world.script.asked("watch")[0].query["timeoutSeconds"]) < module.WATCH_IDLE_SECONDS_MAX
 
 
-async def test_pages_are_read_to_the_last_before_it_is_synced() -> None:
+async def test_reflector_is_synced_after_the_last_page() -> None:
     world = World()
     world.script.on(
         "get", PODS, reply(200, listing(pod("a"), rest="next&1")), reply(200, listing(pod("b"), version=100))
@@ -84,7 +84,7 @@ async def test_410_as_an_answer_to_the_watch_relists() -> None:
         await told(world, "+a:uid-a", "-uid-a")
 
 
-async def test_relist_tells_only_what_changed() -> None:
+async def test_relist_emits_only_what_changed() -> None:
     world = World()
     changed = pod("b", version=150, spec={"nodeName": "n1"})
     world.script.on("get", PODS, reply(200, listing(pod("a"), pod("b"))))
@@ -123,7 +123,7 @@ async def test_duplicate_and_old_events_are_dropped() -> None:
         assert reflector.counts.old_events == 1
 
 
-async def test_old_event_does_not_raise_the_dead() -> None:
+async def test_old_event_does_not_bring_a_deleted_object_back() -> None:
     world = World()
     world.script.on("get", PODS, reply(200, listing(pod("a"))))
     dead = [line("DELETED", pod("a", version=105)), line("MODIFIED", pod("a", version=104))]
@@ -166,7 +166,7 @@ async def test_line_of_more_than_a_megabyte_is_read() -> None:
         await told(world, "+a:uid-a", "+b:uid-b")
 
 
-async def test_line_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_line_that_is_too_long_fails_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LineSplitter", lambda: LineSplitter(limit_bytes=1000))
     world = World()
     world.script.on("get", PODS, reply(200, listing()), reply(200, listing(version=300)))
@@ -199,7 +199,7 @@ async def test_undecodable_object_is_reported_and_the_stream_goes_on() -> None:
     assert world.failures == []
 
 
-async def test_undecodable_object_in_a_list_harms_no_other_and_is_not_taken_for_gone() -> None:
+async def test_undecodable_object_in_a_list_affects_no_other_and_does_not_count_as_gone() -> None:
     world = World()
     broken = pod("a", version=150, spec={"containers": "none"})
     world.script.on("get", PODS, reply(200, listing(pod("a"))))
@@ -262,7 +262,7 @@ async def test_silence_ends_a_half_open_watch(monkeypatch: pytest.MonkeyPatch) -
     assert world.script.asked("watch")[1].query["resourceVersion"] == "150"
 
 
-async def test_bookmarks_move_the_point_to_resume_from() -> None:
+async def test_bookmarks_advance_the_version_to_resume_from() -> None:
     world = World()
     world.script.on("get", PODS, reply(200, listing()))
     world.script.on("watch", PODS, stream(bookmark(150), end="clean"))
@@ -304,7 +304,7 @@ async def test_versions_that_stay_behind_are_a_restored_backup() -> None:
         await told(world, "+a:uid-a", "+b:uid-b", "+a:uid-a@n9", "-uid-b")
 
 
-async def test_object_read_by_itself_wins_over_older_words_of_the_watch() -> None:
+async def test_object_from_a_get_wins_over_older_watch_events() -> None:
     world = World()
     world.script.on("get", PODS, reply(200, listing(pod("a"))))
     release = asyncio.Event()
@@ -321,7 +321,7 @@ async def test_object_read_by_itself_wins_over_older_words_of_the_watch() -> Non
         await told(world, "+a:uid-a", "+a:uid-a@n1", "+z:uid-z")
 
 
-async def test_missing_pool_resource_means_no_pools_until_it_is_defined() -> None:
+async def test_missing_pool_resource_is_no_pools_until_it_is_defined() -> None:
     path = "/apis/resource.aibee.cn/v1alpha1/pools"
     world = World()
     world.script.on("get", path, status(404, "NotFound"), reply(200, listing(pool("cpu"))))
@@ -332,7 +332,7 @@ async def test_missing_pool_resource_means_no_pools_until_it_is_defined() -> Non
     assert world.waits.seconds == [5.0]
 
 
-async def test_pool_resource_that_is_removed_ends_all_pools() -> None:
+async def test_removed_pool_resource_deletes_all_pools() -> None:
     path = "/apis/resource.aibee.cn/v1alpha1/pools"
     world = World()
     world.script.on("get", path, reply(200, listing(pool("cpu"))))
@@ -343,7 +343,7 @@ async def test_pool_resource_that_is_removed_ends_all_pools() -> None:
 
 
 @pytest.mark.parametrize("groups", [reply(404, b"default backend - 404"), reply(200, b"<html>")])
-async def test_proxy_that_knows_nothing_does_not_end_pools(groups: Answer) -> None:
+async def test_404_of_a_proxy_does_not_delete_pools(groups: Answer) -> None:
     path = "/apis/resource.aibee.cn/v1alpha1/pools"
     world = World()
     world.script.on("get", path, reply(200, listing(pool("cpu"))), reply(404, b"default backend - 404"))

@@ -1,4 +1,4 @@
-"""What a reflector accepts after an outage, and reads beside its watch."""
+"""A reflector after an outage: retries, lists, and reads beside its watch."""
 
 import asyncio
 from contextlib import suppress
@@ -18,7 +18,7 @@ POOLS = "/apis/resource.aibee.cn/v1alpha1/pools"
 GROUP = POOLS.rpartition("/")[0]
 
 
-async def test_first_stream_that_is_back_lets_the_others_try_at_once() -> None:
+async def test_first_stream_that_is_answered_lets_the_others_retry_at_once() -> None:
     script, events, down = Script(), list[Event](), status(503, "ServiceUnavailable")
     script.on("get", PODS, down, reply(200, listing(pod("p", version=5))))
     script.on("get", NODES, down, reply(200, listing(node("n", version=5))))
@@ -44,7 +44,7 @@ async def test_first_stream_that_is_back_lets_the_others_try_at_once() -> None:
     assert [word(event) for event in events] == ["+p:uid-p", "+n"]
 
 
-async def test_stream_that_was_asked_to_wait_waits_no_longer_than_asked_once_another_is_back() -> None:
+async def test_stream_with_retry_after_waits_no_longer_than_that_once_another_is_answered() -> None:
     script, events, slept = Script(), list[Event](), list[float]()
     script.on("get", PODS, status(503, "ServiceUnavailable"), reply(200, listing(pod("p", version=5))))
     tired = status(429, "TooManyRequests", headers={"Retry-After": "1"})
@@ -86,7 +86,7 @@ async def test_retry_after_is_obeyed_for_a_minute_at_most() -> None:
     assert world.waits.seconds == [RETRY_AFTER_SECONDS_MAX]
 
 
-async def test_pools_do_not_end_while_the_api_server_lists_their_kind_and_does_not_serve_it_yet() -> None:
+async def test_pools_stay_while_the_api_server_lists_their_kind_but_does_not_serve_it_yet() -> None:
     world = World()
     missing = status(404, "NotFound", "the server could not find the requested resource")
     world.script.on(
@@ -100,7 +100,7 @@ async def test_pools_do_not_end_while_the_api_server_lists_their_kind_and_does_n
         await told(world, "+cpu", "+gpu")
 
 
-async def test_pools_end_where_their_group_is_served_without_them() -> None:
+async def test_pools_are_deleted_where_their_group_is_served_without_them() -> None:
     world = World()
     world.script.on("get", POOLS, reply(200, listing(pool("cpu"))))
     groups = {"kind": "APIGroupList", "groups": [{"name": "resource.aibee.cn"}]}
@@ -111,7 +111,7 @@ async def test_pools_end_where_their_group_is_served_without_them() -> None:
         await told(world, "+cpu", "-cpu")
 
 
-async def test_object_that_a_list_beside_the_stream_ended_does_not_come_back_by_an_older_line() -> None:
+async def test_object_deleted_by_a_list_beside_the_watch_does_not_come_back_by_an_older_event() -> None:
     world = World()
     world.script.on(
         "get", NODES, reply(200, listing(node("n", version=5), version=10)), reply(200, listing(version=30))

@@ -1,4 +1,4 @@
-"""A reflector whose watch may lag behind lists again and says when it is done."""
+"""A reflector whose watch may lag behind lists again on request."""
 
 import asyncio
 from typing import Any
@@ -17,7 +17,7 @@ def listing(version: str, *items: Any) -> Any:
     return reply(200, {"metadata": {"resourceVersion": version}, "items": list(items)})
 
 
-async def test_watch_that_is_deaf_is_left_and_everything_is_listed_anew() -> None:
+async def test_silent_watch_is_left_and_everything_is_listed_again() -> None:
     world = World()
     world.script.on("get", PODS, listing("5"), listing("9", api_objects.pod("p", version=8)))
     async with world.running() as reflector:
@@ -29,7 +29,7 @@ async def test_watch_that_is_deaf_is_left_and_everything_is_listed_anew() -> Non
     assert world.failures == []
 
 
-async def test_list_that_fails_is_tried_until_it_is_there() -> None:
+async def test_list_that_fails_is_retried_until_it_succeeds() -> None:
     world = World()
     world.script.on("get", PODS, listing("5"), status(500), status(500), listing("9"))
     async with world.running() as reflector:
@@ -38,7 +38,7 @@ async def test_list_that_fails_is_tried_until_it_is_there() -> None:
         assert reflector.version == "9"
 
 
-async def test_wait_after_a_failure_ends_where_a_list_is_asked_for() -> None:
+async def test_backoff_ends_when_a_list_is_requested() -> None:
     world = World()
     world.script.on("get", PODS, listing("5"), listing("9"))
     world.script.on("watch", PODS, status(500))
@@ -49,7 +49,7 @@ async def test_wait_after_a_failure_ends_where_a_list_is_asked_for() -> None:
         assert reflector.version == "9"
 
 
-async def test_list_that_began_before_it_was_asked_for_is_not_enough() -> None:
+async def test_list_that_began_before_the_request_is_not_enough() -> None:
     world, release = World(), asyncio.Event()
 
     async def late(writer: asyncio.StreamWriter) -> None:
@@ -66,7 +66,7 @@ async def test_list_that_began_before_it_was_asked_for_is_not_enough() -> None:
         assert reflector.version == "9"
 
 
-async def test_version_of_the_pods_is_read_past_the_watch() -> None:
+async def test_version_of_pods_is_read_beside_the_watch() -> None:
     world = World()
     world.script.on("get", PODS, listing("5"), listing("77", api_objects.pod("p", version=8)))
     async with world.running() as reflector, serving(world.script) as server, Client(server) as client:

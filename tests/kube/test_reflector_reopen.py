@@ -7,7 +7,7 @@ from tests.kube.scripted_server import hang, reply, status, stream, until
 PODS = "/api/v1/pods"
 
 
-async def test_watch_is_opened_anew_from_its_version_and_nothing_is_lost_or_listed_again() -> None:
+async def test_watch_is_reopened_at_its_version_and_nothing_is_lost_or_listed_again() -> None:
     world = World()
     world.script.on("get", PODS, reply(200, listing(version=10)))
     world.script.on("watch", PODS, stream(bookmark(150)), stream(line("ADDED", pod("a", version=151))))
@@ -20,7 +20,7 @@ async def test_watch_is_opened_anew_from_its_version_and_nothing_is_lost_or_list
     assert world.waits.seconds == []
 
 
-async def test_watch_that_brought_nothing_yet_is_opened_anew_without_a_wait() -> None:
+async def test_watch_without_events_is_reopened_without_a_wait() -> None:
     world = World()
     world.script.on("get", PODS, reply(200, listing(version=10)))
     world.script.on("watch", PODS, stream(), stream(line("ADDED", pod("a", version=151))))
@@ -31,7 +31,7 @@ async def test_watch_that_brought_nothing_yet_is_opened_anew_without_a_wait() ->
     assert world.waits.seconds == []
 
 
-async def test_watch_that_is_being_opened_is_left_for_another_one() -> None:
+async def test_watch_that_is_being_opened_is_replaced_by_another_one() -> None:
     world = World()
     world.script.on("get", PODS, reply(200, listing(version=10)))
     world.script.on("watch", PODS, hang, stream(line("ADDED", pod("a", version=151))))
@@ -43,7 +43,7 @@ async def test_watch_that_is_being_opened_is_left_for_another_one() -> None:
     assert world.waits.seconds == []
 
 
-async def test_wait_after_a_failure_ends_where_a_watch_is_to_be_opened_anew() -> None:
+async def test_backoff_ends_when_the_watch_is_to_be_reopened() -> None:
     world = World()
     world.script.on("get", PODS, reply(200, listing(version=10)))
     world.script.on("watch", PODS, status(500), stream(line("ADDED", pod("a", version=151))))
@@ -54,7 +54,7 @@ async def test_wait_after_a_failure_ends_where_a_watch_is_to_be_opened_anew() ->
         await told(world, "+a:uid-a")
 
 
-async def test_watch_tells_how_long_it_has_been_open_and_silent() -> None:
+async def test_watch_counts_how_long_it_has_been_open_and_idle() -> None:
     world = World()
     world.script.on("get", PODS, reply(200, listing(version=10)))
     world.script.on("watch", PODS, stream(bookmark(150)), stream())

@@ -14,7 +14,7 @@ from tests.kube.scripted_server import reply, stream
 PODS = "/api/v1/pods"
 
 
-async def test_pod_with_labels_that_are_no_utf_8_costs_nothing_but_its_labels() -> None:
+async def test_pod_with_labels_that_are_not_utf_8_loses_only_its_labels() -> None:
     world = World()
     odd = line("ADDED", pod("a", version=101, metadata={"labels": {"k": "@"}})).replace(b"@", b"\xff")
     world.script.on("get", PODS, reply(200, listing()))
@@ -23,7 +23,7 @@ async def test_pod_with_labels_that_are_no_utf_8_costs_nothing_but_its_labels() 
         await told(world, "+a:uid-a", "+b:uid-b")
 
 
-async def test_answer_that_is_nested_beyond_reading_is_a_failure_of_the_server() -> None:
+async def test_answer_that_is_nested_too_deeply_is_a_failure_of_the_server() -> None:
     world = World()
     nested = json.dumps(listing(pod("a"))).encode().replace(b'"Pending"', b"[" * 100_000 + b"]" * 100_000)
     world.script.on("get", PODS, reply(200, nested), reply(200, listing(pod("a"))))
@@ -32,7 +32,7 @@ async def test_answer_that_is_nested_beyond_reading_is_a_failure_of_the_server()
     assert "/api/v1/pods: the list cannot be read" in str(world.failures[0])
 
 
-async def test_object_that_reveals_a_bug_costs_only_itself_until_it_can_be_read() -> None:
+async def test_object_that_causes_an_exception_affects_no_other_object() -> None:
     world = World()
     pods = watched_resources.pods(SpecCache())
     bugs = [TypeError("a bug")]

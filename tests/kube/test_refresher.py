@@ -95,7 +95,7 @@ class Scene:
         await until(lambda: event in self.events)
 
 
-async def test_pool_is_refreshed_when_the_watch_of_pods_has_come_as_far_as_a_change_of_ours() -> None:
+async def test_pool_is_refreshed_when_the_watch_of_pods_has_shown_the_refreshers_patch() -> None:
     scene = Scene()
     scene.touched("7")
     gate = asyncio.Event()
@@ -128,7 +128,7 @@ async def test_pool_is_refreshed_when_the_watch_of_pods_has_come_as_far_as_a_cha
     assert not scene.script.asked("get", NAMESPACES), "the pool takes pods from all namespaces"
 
 
-async def test_nodes_that_the_watch_has_not_shown_are_told_before_the_answer() -> None:
+async def test_nodes_that_the_watch_has_not_shown_are_emitted_before_the_answer() -> None:
     scene = Scene()
     scene.touched("5")
     async with scene.running() as refresher:
@@ -166,7 +166,7 @@ async def test_two_changes_of_one_pod_within_a_second_differ() -> None:
     assert [time[-3:] for time in times] == ["20Z", "19Z", "20Z"]
 
 
-async def test_refusal_is_told_with_its_reason_and_logged_once() -> None:
+async def test_failed_refresh_is_emitted_with_its_reason_and_logged_once() -> None:
     scene = Scene()
     scene.script.on("patch", STATUS, *[status(403, "Forbidden", "pods/status is forbidden")] * 2)
     async with scene.running() as refresher:
@@ -185,7 +185,7 @@ async def test_pool_whose_pods_are_gone_is_answered_at_once() -> None:
         await scene.comes(RefreshFailed("a", "the pods that need the refresh are gone"))
 
 
-async def test_pool_that_is_read_is_told_before_the_answer() -> None:
+async def test_pool_that_was_read_is_emitted_before_the_answer() -> None:
     scene = Scene()
     scene.script.on("get", f"{POOLS}/new", reply(200, named("new", "9", spec={})))
     async with scene.running() as refresher:
@@ -194,7 +194,7 @@ async def test_pool_that_is_read_is_told_before_the_answer() -> None:
         assert [event.pool.name for event in scene.events if isinstance(event, PoolSeen)] == ["new"]
 
 
-async def test_pool_is_missing_only_when_an_api_server_that_serves_pools_says_so() -> None:
+async def test_pool_is_missing_only_by_the_answer_of_an_api_server_that_serves_pools() -> None:
     scene = Scene()
     unready = status(404, "NotFound", "the server could not find the requested resource")
     proxy = reply(404, {"error": "no route"})
@@ -215,7 +215,7 @@ async def test_pool_is_missing_where_the_api_server_serves_no_pools() -> None:
         await scene.comes(PoolRead("new", found=False))
 
 
-async def test_list_of_pools_is_tried_until_it_is_answered_and_tells_them_before_the_answer() -> None:
+async def test_list_of_pools_is_retried_until_it_succeeds_and_emits_them_before_the_answer() -> None:
     scene = Scene()
     async with scene.running(follow=("Pod", "Node")) as refresher:
         down = [status(503, "ServiceUnavailable", "starting")] * 2
@@ -228,7 +228,7 @@ async def test_list_of_pools_is_tried_until_it_is_answered_and_tells_them_before
     assert [call.kwargs["event"] for call in scene.lines.calls] == ["pools not listed"]
 
 
-def test_selector_is_written_as_a_list_takes_it() -> None:
+def test_selector_is_written_as_a_query_parameter() -> None:
     selector = LabelSelector(
         (
             Requirement("a", Operator.IN, ("x", "y")),

@@ -53,7 +53,7 @@ async def test_the_later_a_report_is_the_more_are_taken_at_once() -> None:
     assert len(await late(queue, under_way=30)) == LATE_MAX - 30
 
 
-async def test_late_reports_whose_turn_others_have_taken_are_left_to_them() -> None:
+async def test_late_reports_in_flight_count_against_the_limit() -> None:
     clock = Time()
     queue = a_queue(clock, "a", "b", "c")
     await queue.wait_for_report()
@@ -62,7 +62,7 @@ async def test_late_reports_whose_turn_others_have_taken_are_left_to_them() -> N
     assert await late(queue) == ["a"]
 
 
-async def test_only_what_is_late_itself_is_taken_along() -> None:
+async def test_only_late_reports_are_taken() -> None:
     clock = Time()
     queue = a_queue(clock, "a")
     clock.now += YIELD_SECONDS + 100 * LATE_STEP_SECONDS
@@ -83,7 +83,7 @@ def taken(queue: EventReportQueue, *, binds_wait: bool = False) -> list[str]:
     return found
 
 
-def test_of_too_many_events_the_oldest_of_what_was_bound_is_dropped_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oldest_scheduled_event_is_dropped_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report_queue, "WAITING_MAX", 3)
     queue = a_queue(Time())
     bound = [scheduled(a_bind(a_pod(name))) for name in ("a", "b", "c")]
@@ -94,18 +94,18 @@ def test_of_too_many_events_the_oldest_of_what_was_bound_is_dropped_first(monkey
         queue.put(a_warning(name))
     assert [queue.contains(report) for report in bound] == [False, False, False]
     queue.put(a_warning("y"))
-    assert taken(queue) == ["w", "x", "y"], "only of warnings alone the oldest is dropped"
+    assert taken(queue) == ["w", "x", "y"], "a warning is dropped only when no Scheduled Event waits"
 
 
-async def test_each_that_waits_has_a_turn_whatever_was_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_each_waiting_report_has_a_turn_whatever_was_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report_queue, "WAITING_MAX", 3)
     queue = a_queue(Time(), *(f"p{number}" for number in range(10)))
     for _ in range(3):
         await queue.wait_for_report()
-    assert queue._ready.locked(), "a turn of what was dropped would be one of the rate for nothing"
+    assert queue._ready.locked(), "the turn of a dropped report would waste a turn of the rate limit"
 
 
-def test_younger_warning_goes_in_the_place_of_what_may_wait_no_longer() -> None:
+def test_newer_warning_takes_the_turn_of_a_scheduled_event_that_no_longer_yields() -> None:
     clock = Time()
     queue = a_queue(clock, "a", "b")
     clock.now += YIELD_SECONDS - 1

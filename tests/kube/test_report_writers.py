@@ -24,7 +24,7 @@ def tell_of(reports: Reporter, pods: int) -> None:
         reports.report_scheduled(a_bind(a_pod(f"p{number:04}")))
 
 
-async def test_events_are_fifty_a_second_and_a_thousand_at_once_unless_somebody_wants_more() -> None:
+async def test_default_rate_of_events_is_fifty_a_second_and_a_thousand_at_once() -> None:
     world = World().accept_all()
     async with world.running() as reports:
         tell_of(reports, 1_100)
@@ -33,7 +33,7 @@ async def test_events_are_fifty_a_second_and_a_thousand_at_once_unless_somebody_
     assert sum(world.waits.seconds) == pytest.approx(100 / 50, rel=0.05)
 
 
-async def test_event_that_its_rate_holds_holds_back_no_status() -> None:
+async def test_event_that_waits_for_its_rate_delays_no_status() -> None:
     world = World().accept_all()
     world.script.always["get", POOL] = lambda _: reply(200, {"metadata": {"uid": "u-cpu", "resourceVersion": "7"}})
     async with world.running() as reports:
@@ -60,7 +60,7 @@ async def test_statuses_have_a_rate_of_their_own(monkeypatch: pytest.MonkeyPatch
     assert sum(world.waits.seconds) == pytest.approx(6 / reporter.STATUSES_PER_SECOND, rel=0.5)
 
 
-async def test_what_somebody_may_have_to_act_on_is_said_before_what_was_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_warnings_and_reasons_are_written_before_scheduled_events(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report_writers, "WRITERS", 1)
     world = World().accept_all()
     async with world.running() as reports:
@@ -77,7 +77,7 @@ async def test_what_somebody_may_have_to_act_on_is_said_before_what_was_bound(mo
     assert said == ["Scheduled", "InvalidNode", "Preempted", "FailedScheduling", "Scheduled", "Scheduled"]
 
 
-async def test_events_however_late_are_no_more_than_their_rate_allows() -> None:
+async def test_late_events_keep_within_their_rate() -> None:
     world, moments = World(), list[float]()
 
     def taken(_: Request) -> Answer:
@@ -95,7 +95,7 @@ async def test_events_however_late_are_no_more_than_their_rate_allows() -> None:
     assert [number for number, at in enumerate(moments) if at < soonest[number] - 0.001] == []
 
 
-async def test_more_at_once_is_not_tried_by_answers_that_the_rate_held(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_answers_delayed_by_the_rate_limit_do_not_raise_the_parallelism(monkeypatch: pytest.MonkeyPatch) -> None:
     awaited: list[bool] = []
     monkeypatch.setattr(ConcurrencyLimit, "record_answer", lambda *_, more_waits: awaited.append(more_waits))
     world = World().accept_all()
@@ -109,7 +109,7 @@ async def test_more_at_once_is_not_tried_by_answers_that_the_rate_held(monkeypat
     assert awaited == [False] * 3
 
 
-async def test_other_limit_counts_for_all_that_wait_but_the_one_whose_turn_is_next() -> None:
+async def test_new_rate_applies_to_all_waiting_reports_but_the_next() -> None:
     world = World().accept_all()
     async with world.running() as reports:
         reports.set_event_rate(1, 1)
@@ -123,7 +123,7 @@ async def test_other_limit_counts_for_all_that_wait_but_the_one_whose_turn_is_ne
     assert sum(world.waits.seconds) < 1.1
 
 
-async def test_who_ends_waits_for_no_event_that_its_rate_holds() -> None:
+async def test_shutdown_drops_the_events_that_wait_for_their_rate() -> None:
     world = World().accept_all()
     world.binds_done.clear()
     async with world.running() as reports:
@@ -140,7 +140,7 @@ async def test_who_ends_waits_for_no_event_that_its_rate_holds() -> None:
     assert (len(world.events), len(world.script.asked("patch"))) == (4, 1)
 
 
-async def test_crowd_that_is_bound_without_a_pause_is_told_of_many_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_late_events_of_a_long_burst_are_written_in_parallel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report_writers, "WRITERS", 1)
     world = World().accept_all()
     world.script.always["post", EVENTS] = lambda _: hang
@@ -153,7 +153,7 @@ async def test_crowd_that_is_bound_without_a_pause_is_told_of_many_at_a_time(mon
         assert len(world.events) == 3
 
 
-async def test_server_that_has_had_enough_is_not_told_of_many_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_late_events_are_not_written_in_parallel_to_an_overloaded_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report_writers, "WRITERS", 1)
     monkeypatch.setattr(reporter, "OVERLOAD_SECONDS", 2 * report_queue.YIELD_SECONDS)
     world = World()
@@ -170,7 +170,7 @@ async def test_server_that_has_had_enough_is_not_told_of_many_at_a_time(monkeypa
         assert len(world.events) == 3  # one twice, and one of many
 
 
-async def test_nothing_is_late_by_the_time_in_which_the_server_stood_still(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_time_in_which_the_server_stalls_makes_no_report_late(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report_writers, "WRITERS", 1)
     world = World()
     world.script.always["post", EVENTS] = lambda _: hang
@@ -184,7 +184,7 @@ async def test_nothing_is_late_by_the_time_in_which_the_server_stood_still(monke
         assert len(world.events) == 3
 
 
-async def test_late_reports_leave_no_more_turns_used_up_than_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_late_reports_use_no_more_turns_than_there_are_reports(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report_writers, "WRITERS", 1)
     world = World()
     world.script.always["post", EVENTS] = lambda _: hang

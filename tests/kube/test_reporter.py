@@ -39,7 +39,7 @@ async def test_waiting_pod_gets_an_event_and_a_condition() -> None:
     assert patch.json["status"]["conditions"][0]["message"] == "pool cpu: 0/1 nodes are available: 1 Insufficient cpu."
 
 
-async def test_same_message_is_said_once_and_another_again() -> None:
+async def test_same_message_is_written_once_and_another_message_again() -> None:
     world = World().accept_all()
     async with world.running() as reports:
         for message in ("a", "a", "b", "b"):
@@ -49,7 +49,7 @@ async def test_same_message_is_said_once_and_another_again() -> None:
     assert len(world.script.asked("patch")) == 2
 
 
-async def test_same_message_is_said_again_after_a_while() -> None:
+async def test_same_message_is_written_again_after_a_while() -> None:
     world = World().accept_all()
     async with world.running() as reports:
         reports.report_waiting(waiting("a"))
@@ -61,7 +61,7 @@ async def test_same_message_is_said_again_after_a_while() -> None:
     assert len(world.script.asked("patch")) == 1
 
 
-async def test_pod_that_is_being_bound_is_not_said_to_wait() -> None:
+async def test_condition_of_a_pod_that_is_being_bound_is_not_written() -> None:
     world = World().accept_all()
     world.binds_done.clear()
     async with world.running() as reports:
@@ -73,7 +73,7 @@ async def test_pod_that_is_being_bound_is_not_said_to_wait() -> None:
     assert world.script.asked("patch") == []
 
 
-async def test_nothing_is_written_while_a_binding_waits_and_all_of_it_after() -> None:
+async def test_reports_are_written_after_the_waiting_bindings() -> None:
     world = World().accept_all()
     world.binds_done.clear()
     async with world.running() as reports:
@@ -87,7 +87,7 @@ async def test_nothing_is_written_while_a_binding_waits_and_all_of_it_after() ->
     assert len({event["metadata"]["name"] for event in world.events}) == 400
 
 
-async def test_event_does_not_wait_for_bindings_without_end() -> None:
+async def test_event_waits_for_bindings_only_for_a_limited_time() -> None:
     world = World().accept_all()
     world.binds_done.clear()
     async with world.running() as reports:
@@ -113,18 +113,18 @@ async def test_refused_events_are_dropped_and_counted(code: int) -> None:
     assert len(world.events) == 2
 
 
-async def test_tired_server_is_waited_for() -> None:
+async def test_overloaded_server_is_waited_for() -> None:
     world = World()
     world.script.on("post", EVENTS, status(429, "TooManyRequests", headers={"Retry-After": "4"}), reply(201))
     async with world.running() as reports:
         reports.report_scheduled(a_bind(POD))
         await written(reports)
         assert reports.counts.written == 1
-        assert not world.timing.throttle.active, "what is said to a report holds back no Binding"
+        assert not world.timing.throttle.active, "an answer to a report pauses no Binding"
     assert world.waits.seconds == [pytest.approx(5.0)]
 
 
-async def test_reports_wait_when_bindings_have_to() -> None:
+async def test_pause_for_bindings_pauses_reports_too() -> None:
     world = World().accept_all()
     async with world.running() as reports:
         world.timing.throttle.hold_for(4.0)
@@ -143,7 +143,7 @@ async def test_event_that_cannot_be_delivered_is_dropped_after_three_tries() -> 
     assert len(world.events) == 3
 
 
-async def test_oldest_is_dropped_when_too_much_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_oldest_report_is_dropped_when_too_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report_queue, "WAITING_MAX", 2)
     world = World().accept_all()
     world.binds_done.clear()
@@ -156,7 +156,7 @@ async def test_oldest_is_dropped_when_too_much_waits(monkeypatch: pytest.MonkeyP
     assert sorted(event["regarding"]["name"] for event in world.events) == ["b", "c"]
 
 
-async def test_warning_is_put_on_its_object_once() -> None:
+async def test_warning_is_written_once_per_object() -> None:
     world = World().accept_all()
     why = "status.allocatable.cpu: '1.5.3' is not a quantity"
     warning = Warn(ObjectRef("Node", "n1", "u-n"), EventReason.UNREADABLE, why)
@@ -215,8 +215,8 @@ async def test_warning_on_a_budget_names_its_api() -> None:
     assert event["regarding"]["apiVersion"] == "policy/v1"
 
 
-@pytest.mark.expects_errors("failed job=reports")
-async def test_bug_costs_one_report_and_not_those_that_follow(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.expects_errors("job failed job=reporter")
+async def test_exception_costs_one_report_and_not_those_that_follow(monkeypatch: pytest.MonkeyPatch) -> None:
     world, send = World().accept_all(), ConnectionPool.send
 
     async def send_or_fail(
@@ -231,12 +231,12 @@ async def test_bug_costs_one_report_and_not_those_that_follow(monkeypatch: pytes
         reports.report_warning(Warn(ObjectRef("Pod", "p", "u1", "default"), EventReason.UNREADABLE, "no room"))
         reports.report_scheduled(a_bind(POD))
         await written(reports)
-    assert [(line["job"], str(line["exc_info"])) for line in world.logged("failed")] == [("reports", "a bug")]
+    assert [(line["job"], str(line["exc_info"])) for line in world.logged("job failed")] == [("reporter", "a bug")]
     assert [event["reason"] for event in world.events] == ["Scheduled"]
     assert (reports.counts.dropped, reports.counts.written) == (1, 1)
 
 
-async def test_condition_that_cannot_be_written_is_tried_until_it_is() -> None:
+async def test_condition_is_retried_until_it_is_written() -> None:
     world = World().accept_all()
     world.script.on("patch", STATUS, *[slam] * 4, status(503, "ServiceUnavailable"), reply(200))
     async with world.running() as reports:
@@ -246,7 +246,7 @@ async def test_condition_that_cannot_be_written_is_tried_until_it_is() -> None:
     assert len(world.script.asked("patch")) == 6
 
 
-async def test_pod_that_is_being_bound_is_not_said_to_wait_by_a_patch_that_failed_before() -> None:
+async def test_failed_condition_of_a_pod_that_is_being_bound_is_not_retried() -> None:
     world = World().accept_all()
     world.script.on("patch", STATUS, slam, slam)
     async with world.running() as reports:
@@ -275,7 +275,7 @@ async def test_older_nomination_is_not_written_after_a_newer_one() -> None:
     assert nominated == ["n1", None]
 
 
-async def test_crowd_that_begins_to_wait_at_once_is_told_in_full() -> None:
+async def test_every_pod_of_a_burst_that_starts_to_wait_gets_its_report() -> None:
     world = World()
     world.binds_done.clear()
     async with world.running() as reports:

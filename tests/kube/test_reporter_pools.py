@@ -16,7 +16,7 @@ def pool_document(**parts: Any) -> Any:
     return reply(200, {"metadata": {"name": "cpu", "uid": "u-cpu", "resourceVersion": "7"}, **parts})
 
 
-async def test_pool_conditions_are_written_with_the_version_they_were_read_at() -> None:
+async def test_pool_conditions_are_written_at_the_version_that_was_read() -> None:
     world = World()
     world.script.on("get", POOL, pool_document())
     world.script.on("patch", f"{POOL}/status", reply(200))
@@ -34,7 +34,7 @@ def nominated(pod: str) -> Nominate:
     return Nominate(a_pod(pod), "n1", "cpu", "d")
 
 
-async def test_statuses_of_pools_that_have_waited_long_take_no_other_report_with_them() -> None:
+async def test_late_statuses_of_pools_bring_no_other_report_forward() -> None:
     world = World().accept_all()
     for path in (POOL, f"{POOLS}/gpu"):
         world.script.on("get", path, pool_document())
@@ -66,7 +66,7 @@ async def test_pool_conflict_is_read_again() -> None:
     assert len(world.script.asked("get")) == 2
 
 
-async def test_pool_that_is_another_or_says_so_already_is_left_alone() -> None:
+async def test_pool_with_another_uid_or_the_same_status_is_not_written() -> None:
     world = World()
     said = pool_status(a_report("cpu", generation=3), {}, WRITER)
     world.script.on("get", POOL, pool_document(status=said))
@@ -95,7 +95,7 @@ async def test_only_the_newest_conditions_of_a_pool_are_written() -> None:
     assert [request.json["status"]["observedGeneration"] for request in world.script.asked("patch")] == [3]
 
 
-async def test_status_that_cannot_be_written_is_tried_until_it_is() -> None:
+async def test_status_is_retried_until_it_is_written() -> None:
     world = World()
     world.script.on("get", POOL, *[slam] * 4, status(503, "ServiceUnavailable"), pool_document())
     world.script.on("patch", f"{POOL}/status", reply(200))
@@ -125,7 +125,7 @@ async def test_older_status_never_overwrites_a_newer_one() -> None:
     assert [request.json["status"]["observedGeneration"] for request in world.script.asked("patch")] == [2]
 
 
-async def test_no_status_is_lost_among_the_reports_that_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_status_is_lost_when_reports_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report_queue, "WAITING_MAX", 2)
     world = World().accept_all()
     world.binds_done.clear()

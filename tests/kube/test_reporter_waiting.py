@@ -1,10 +1,10 @@
-"""A pending pod whose message changes: its Events, and since when its condition says so."""
+"""A pending pod whose message changes: its Events, and the transition time of its condition."""
 
 from tests.build import a_pod, replace
 from tests.kube.reporter_world import STATUS, World, waiting, written
 
 
-async def test_time_since_when_a_pod_waits_does_not_move_with_the_message() -> None:
+async def test_transition_time_of_a_pending_pod_does_not_change_with_the_message() -> None:
     world = World().accept_all()
     async with world.running() as reports:
         for message in ("a", "b"):
@@ -41,7 +41,7 @@ async def test_other_counts_alone_make_no_event_for_five_minutes_but_change_the_
     assert told == [f"pool cpu: {text}" for text in texts]
 
 
-async def test_reasons_that_take_turns_make_one_event_each() -> None:
+async def test_alternating_reasons_cause_one_event_each() -> None:
     world = World().accept_all()
     async with world.running() as reports:
         for number in range(1, 4):

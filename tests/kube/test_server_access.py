@@ -27,7 +27,7 @@ class Clock:
 
 
 class Scripted:
-    """Returns these in order, then the last one again and again."""
+    """Returns these credentials in order, then the last one again and again."""
 
     def __init__(self, *credentials: Credential) -> None:
         self.credentials = list(credentials)
@@ -94,7 +94,7 @@ async def test_token_of_a_kubeconfig_is_read_again(tmp_path: Path) -> None:
     assert await server.authorization() == b"Bearer second"
 
 
-async def test_program_is_asked_for_the_token_once(tmp_path: Path) -> None:
+async def test_credential_plugin_runs_once_for_the_token(tmp_path: Path) -> None:
     clock, user = Clock(), runs(printing(tmp_path / "plugin", credential(token="made")))
     server = await from_kubeconfig(kubeconfig(tmp_path / "config", user=user), None, clock)
     assert await server.authorization() == b"Bearer made"
@@ -103,13 +103,13 @@ async def test_program_is_asked_for_the_token_once(tmp_path: Path) -> None:
     assert times_asked(tmp_path) == 1
 
 
-async def test_program_that_fails_at_the_start_is_named(tmp_path: Path) -> None:
+async def test_credential_plugin_that_fails_at_the_start_is_named(tmp_path: Path) -> None:
     path = kubeconfig(tmp_path / "config", user=runs("no-such-thing", installHint="Buy it."))
     with pytest.raises(AccessError, match=r"config: user 'u': the command 'no-such-thing' cannot be found: Buy it\."):
         await from_kubeconfig(path, None, Clock())
 
 
-async def test_token_that_ends_soon_is_read_again_at_its_end() -> None:
+async def test_token_that_expires_soon_is_read_again_when_it_expires() -> None:
     clock = Clock()
     source = Scripted(Credential(b"a", valid_seconds=30.0), Credential(b"b", valid_seconds=-5.0), Credential(b"c"))
     server = Server("h", 1, clock, credential_source=source)
@@ -120,7 +120,7 @@ async def test_token_that_ends_soon_is_read_again_at_its_end() -> None:
     assert seen == [b"a"] * 30 + [b"b"] + [b"c"] * 2
 
 
-async def test_what_kept_the_token_from_being_read_is_told_until_it_is_read(tmp_path: Path) -> None:
+async def test_failure_to_read_the_token_is_reported_until_it_is_read(tmp_path: Path) -> None:
     clock, path = Clock(), tmp_path / "token"
     server = Server("h", 1, clock, credential_source=TokenFile(path))
     assert await server.authorization() is None
@@ -235,7 +235,7 @@ async def test_missing_service_account_token_is_named(tmp_path: Path) -> None:
         in_cluster(tmp_path, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, Clock())
 
 
-async def test_token_that_cannot_be_read_just_now_stays(tmp_path: Path) -> None:
+async def test_old_token_stays_while_its_file_cannot_be_read(tmp_path: Path) -> None:
     clock, path = Clock(), tmp_path / "token"
     path.write_text("first")
     server = Server("h", 1, clock, credential_source=TokenFile(path))
@@ -245,7 +245,7 @@ async def test_token_that_cannot_be_read_just_now_stays(tmp_path: Path) -> None:
     assert await server.authorization() == b"Bearer first"
 
 
-async def test_many_who_ask_at_once_get_the_first_token() -> None:
+async def test_requests_at_one_time_share_the_first_token() -> None:
     reads = 0
 
     class Slow:
@@ -273,7 +273,7 @@ async def test_401_reads_the_token_again_once(tmp_path: Path) -> None:
     assert [request.headers["authorization"] for request in script.requests] == ["Bearer old", "Bearer new"]
 
 
-async def test_401_says_what_kept_the_token_from_being_read(tmp_path: Path) -> None:
+async def test_401_names_the_failure_to_read_the_token(tmp_path: Path) -> None:
     path, script = tmp_path / "token", Script()
     path.write_text("old")
     script.on("get", "/x", status(401, "Unauthorized", "Unauthorized"))

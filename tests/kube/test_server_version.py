@@ -18,17 +18,19 @@ async def answered(body: object) -> tuple[int, int]:
 @pytest.mark.parametrize(
     ("major", "minor", "version"), [("1", "36", (1, 36)), ("1", "31+", (1, 31)), ("2", "0-rc.1", (2, 0))]
 )
-async def test_release_is_read_without_what_providers_add(major: str, minor: str, version: tuple[int, int]) -> None:
+async def test_release_is_read_without_the_suffix_of_a_provider(
+    major: str, minor: str, version: tuple[int, int]
+) -> None:
     assert await answered({"major": major, "minor": minor, "gitVersion": "x"}) == version
 
 
 @pytest.mark.parametrize("body", [b"hello", {"major": "one", "minor": "2"}, {}, []])
-async def test_answer_without_a_release_is_garbled(body: object) -> None:
+async def test_answer_without_a_release_is_malformed(body: object) -> None:
     with pytest.raises(MalformedAnswerError):
         await answered(body)
 
 
-async def test_refusal_stays_a_refusal() -> None:
+async def test_refused_request_for_the_version_raises_the_refusal() -> None:
     script = Script()
     script.always["get", "/version"] = lambda _: status(403, "Forbidden", "no")
     async with serving(script) as server, Client(server) as client:

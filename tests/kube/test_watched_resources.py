@@ -22,7 +22,7 @@ def namespace(name: str, *, version: int = 1, **labels: str) -> dict[str, Any]:
     return {"kind": "Namespace", "metadata": metadata}
 
 
-async def test_budgets_of_one_name_in_two_namespaces_come_and_go_apart() -> None:
+async def test_budgets_of_one_name_in_two_namespaces_are_two_objects() -> None:
     world = World()
     world.script.on("get", BUDGETS, reply(200, listing(budget("b", "team-a"), budget("b", "team-b"), version=10)))
     world.script.on("watch", BUDGETS, stream(line("DELETED", budget("b", "team-b", version=11))))
@@ -42,7 +42,7 @@ async def test_budget_that_a_later_list_lacks_is_gone_by_namespace_and_name() ->
     assert world.events[1] == BudgetGone("team-a", "b")
 
 
-async def test_budget_with_a_bad_selector_is_told_as_covering_nothing_and_reported() -> None:
+async def test_budget_with_an_invalid_selector_covers_nothing_and_is_reported() -> None:
     world = World()
     bad = budget("bad", selector={"matchExpressions": [{"key": "a", "operator": "In"}]})
     world.script.on("get", BUDGETS, reply(200, listing(bad, budget("good"), version=10)))

@@ -14,7 +14,7 @@ async def test_lanes_take_turns_and_keep_their_own_order() -> None:
     assert await taken(work_queue, 6) == ["a1", "b1", "c1", "a2", "b2", "a3"]
 
 
-async def test_lane_that_comes_late_waits_for_one_piece_of_each_other() -> None:
+async def test_late_lane_waits_for_one_item_of_each_other_lane() -> None:
     work_queue: WorkQueue[str] = WorkQueue(ahead=9)
     for number in range(5):
         work_queue.put(f"a{number}", "a")
@@ -24,7 +24,7 @@ async def test_lane_that_comes_late_waits_for_one_piece_of_each_other() -> None:
     assert await taken(work_queue, 3) == ["a1", "b1", "c0"]
 
 
-async def test_crowded_lane_takes_no_room_from_another() -> None:
+async def test_full_lane_takes_no_room_from_another() -> None:
     work_queue: WorkQueue[str] = WorkQueue(ahead=1)
     work_queue.put("a1", "a")
     await work_queue.wait_for_room("a")
@@ -38,7 +38,7 @@ async def test_crowded_lane_takes_no_room_from_another() -> None:
     await blocked
 
 
-async def test_what_waits_and_what_has_no_outcome_are_counted_over_all_lanes() -> None:
+async def test_waiting_and_unfinished_items_are_counted_over_all_lanes() -> None:
     work_queue: WorkQueue[str] = WorkQueue(ahead=1)
     work_queue.put("a", "a")
     work_queue.put("b", "b")
@@ -51,7 +51,7 @@ async def test_what_waits_and_what_has_no_outcome_are_counted_over_all_lanes() -
     await work_queue.wait_finished()
 
 
-async def test_lane_that_waits_has_room_once_more_is_allowed() -> None:
+async def test_full_lane_has_room_once_its_limit_is_raised() -> None:
     work_queue: WorkQueue[str] = WorkQueue(ahead=1)
     work_queue.put("a1", "a")
     work_queue.put("a2", "a")
@@ -62,7 +62,7 @@ async def test_lane_that_waits_has_room_once_more_is_allowed() -> None:
     await blocked
 
 
-async def test_lane_with_more_than_is_allowed_from_now_on_waits_until_few_are_left() -> None:
+async def test_lane_over_a_lowered_limit_has_room_once_few_items_are_left() -> None:
     work_queue: WorkQueue[str] = WorkQueue(ahead=9)
     for item in ("a1", "a2", "a3"):
         work_queue.put(item, "a")

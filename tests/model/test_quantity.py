@@ -25,7 +25,7 @@ def test_amounts_are_exact_and_rounded_up(text: str, milli: int, units: int) -> 
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_what_is_no_quantity_is_refused_and_quoted(text: str) -> None:
+def test_text_that_is_not_a_quantity_is_refused_and_quoted(text: str) -> None:
     with pytest.raises(QuantityError) as refused:
         parse_nano(text)
     assert shorten(text) in str(refused.value)

@@ -39,7 +39,7 @@ def test_zero_amounts_are_left_out() -> None:
     assert pod_request([cpu(0)], [], {}, {}).amounts == {}
 
 
-def test_scores_assume_something_of_a_container_that_asks_for_nothing() -> None:
+def test_scores_assume_requests_of_a_container_without_requests() -> None:
     request = pod_request([ContainerRequest({}), ContainerRequest({"cpu": 250, "memory": 1000})], [], {}, {})
     assert (request.score_cpu_milli, request.score_memory_bytes) == (350, 200 * 2**20 + 1000)
 

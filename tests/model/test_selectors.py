@@ -27,7 +27,7 @@ from aischeduler.model.selectors import (
         (Operator.LT, ("3",), {}, False),
     ],
 )
-def test_requirements_follow_label_algebra(
+def test_requirements_match_as_their_operators_say(
     operator: Operator, values: tuple[str, ...], labels: dict[str, str], matches: bool
 ) -> None:
     assert Requirement("k", operator, values).matches(labels) is matches
@@ -38,7 +38,7 @@ def test_an_empty_selector_matches_everything_and_an_empty_term_nothing() -> Non
     assert not NodeSelectorTerm().matches("n", {})
 
 
-def test_a_selector_is_shown_as_kubectl_takes_it_and_of_much_the_first() -> None:
+def test_a_selector_is_shown_as_kubectl_accepts_it_and_a_long_one_is_cut() -> None:
     expressions = (
         Requirement("a", Operator.IN, ("x", "y")),
         Requirement("b", Operator.NOT_IN, ("x",)),
@@ -75,14 +75,14 @@ def test_a_term_ands_labels_and_the_name() -> None:
         ("k", "Lt", ("1", "2"), "exactly one integer"),
     ],
 )
-def test_a_bad_expression_is_refused_with_its_field(
+def test_an_invalid_expression_is_refused_with_its_field(
     key: str, operator: str, values: tuple[str, ...], says: str
 ) -> None:
     with pytest.raises(SelectorError, match=says):
         node_requirement("f", key, operator, values)
 
 
-def test_label_selectors_know_no_comparison() -> None:
+def test_label_selectors_have_no_comparison() -> None:
     with pytest.raises(SelectorError, match=r"f\.operator: 'Gt' is not one of In, NotIn, Exists, DoesNotExist$"):
         label_requirement("f", "k", "Gt", ("1",))
 

@@ -20,7 +20,7 @@ from aischeduler.kube.pod_writes import MERGE_PATCH
 from aischeduler.kube.pool_crd import pool_crd
 from aischeduler.kube.server_access import connect
 from aischeduler.model.quantity import parse_milli
-from aischeduler.observability.listener import listen
+from aischeduler.observability.telemetry import listen
 from aischeduler.sandbox.controllers.kubelet import KubeletOptions
 from aischeduler.sandbox.http_server import HttpSandbox
 from tests.daemon.cluster import ALONE
@@ -64,7 +64,7 @@ class World:
         return listed
 
     async def step(self) -> None:
-        """Do one thing that a user might do."""
+        """Make one random change, as a user does."""
         chance = self.chance
         match chance.choices(("pod", "pod of others", "end", "node", "flag"), (60, 3, 25, 7, 5))[0]:
             case "pod" | "pod of others" as whose:
@@ -88,12 +88,12 @@ class World:
                 await self.change(f"{POOLS}/{chance.choice(NAMES)}", {"spec": {flag: chance.random() < 0.4}})
 
     async def lend(self) -> None:
-        """See to it that there is a loan in the end, whatever chance has left."""
+        """Make a loan, so that there is one in the end whatever the random changes left."""
         await self.create(NODES, node_object("spare", cpu="1", labels={"pool": "lender"}))
         await self.create(PODS, pod_object("guest", pool="guest", cpu="100m"))
 
     async def recounted(self) -> Numbers:
-        """Count what the API's objects say, with nothing of the scheduler's but the rules."""
+        """Count the numbers from the API's objects; of the scheduler only the parsing of quantities is used."""
         found: Counter[tuple[str, str, str]] = Counter()
         pool_of: dict[str, str] = {}
         for node in await self.items(NODES):

@@ -1,4 +1,4 @@
-"""Clients of the pages that ask in a flood, never read their answer, or never ask at all."""
+"""Clients of the HTTP port that send many requests, never read their answer, or never send a request."""
 
 import asyncio
 import socket
@@ -10,10 +10,10 @@ import pytest
 from aiohttp import web
 
 from aischeduler.observability.connection_limit import OPEN_MAX, PAUSE_SECONDS, accept_connections, close_after_answer
-from aischeduler.observability.listener import listen
+from aischeduler.observability.telemetry import listen
 
 LARGE = 8 << 20
-"""Bytes: more than the buffers of both ends of a connection take."""
+"""Bytes: more than the buffers of both ends of a connection hold."""
 DEADLINE_SECONDS = 30
 
 
@@ -21,7 +21,7 @@ DEADLINE_SECONDS = 30
 async def limited_server(
     pause: Callable[[float], Awaitable[None]] = lambda _: asyncio.sleep(0),
 ) -> AsyncIterator[tuple[web.Server, tuple[str, int]]]:
-    """A server behind the limit that answers `/` with a word and `/large` with many bytes; and where it listens."""
+    """Yield a server behind the limit that answers `/` with a word and `/large` with many bytes, and its address."""
 
     async def small(_request: web.Request) -> web.Response:
         return web.Response(text="ok")
@@ -47,7 +47,7 @@ async def limited_server(
 
 
 def ask(address: tuple[str, int], request: bytes) -> socket.socket:
-    """Send this and read nothing; the caller closes the socket."""
+    """Send a request and read nothing; the caller closes the socket."""
     client = socket.create_connection(address, timeout=5)
     client.sendall(request)
     return client
@@ -67,7 +67,7 @@ async def until_open(server: web.Server, number: int) -> None:
 @pytest.mark.parametrize(
     "request_sent", [b"", b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n"], ids=["silent", "never reads"]
 )
-async def test_clients_that_keep_their_connection_are_cut_off_for_newer_ones(request_sent: bytes) -> None:
+async def test_connections_that_stay_open_are_closed_for_newer_ones(request_sent: bytes) -> None:
     async with limited_server() as (server, address):
         clients = [ask(address, request_sent) for _ in range(OPEN_MAX)]
         await until_open(server, OPEN_MAX)
@@ -80,7 +80,7 @@ async def test_clients_that_keep_their_connection_are_cut_off_for_newer_ones(req
             client.close()
 
 
-async def test_more_clients_than_may_be_open_leave_no_more_open() -> None:
+async def test_no_more_connections_are_open_than_the_limit() -> None:
     async with limited_server() as (server, address):
         clients = [ask(address, b"") for _ in range(OPEN_MAX + 10)]
         assert await get(address) == (200, "close")
@@ -89,7 +89,7 @@ async def test_more_clients_than_may_be_open_leave_no_more_open() -> None:
             client.close()
 
 
-async def test_flood_of_connections_is_taken_one_by_one_with_a_pause_after_each() -> None:
+async def test_connections_are_accepted_one_by_one_with_a_pause_after_each() -> None:
     pauses: list[float] = []
     next_one = asyncio.Semaphore(0)
 

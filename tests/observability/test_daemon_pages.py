@@ -1,4 +1,4 @@
-"""What a running daemon says of its own health, from its first list to its end."""
+"""The health pages of a running daemon, from its first list to its end."""
 
 import asyncio
 import threading
@@ -16,7 +16,7 @@ from aischeduler.daemon import process, shutdown
 from aischeduler.daemon.process import Daemon, Outputs
 from aischeduler.kube.backoff import Timing
 from aischeduler.observability import scrape_cache
-from aischeduler.observability.listener import listen
+from aischeduler.observability.telemetry import listen
 from tests.daemon.cluster import ALONE, PODS, POOLS, brief
 from tests.daemon.test_daemon import listing, scripted_cluster
 from tests.daemon.test_leadership import ELECTED
@@ -26,7 +26,7 @@ from tests.kube.scripted_server import Answer, Half, Request, Script, hang, repl
 
 @dataclass
 class Pages:
-    """A daemon against an API server that plays a script, and its pages."""
+    """A daemon with a scripted API server, and its pages."""
 
     daemon: Daemon
     stop: asyncio.Event
@@ -37,7 +37,7 @@ class Pages:
             return answer.status, (await answer.text()).strip()
 
     async def comes_to(self, path: str, status: int) -> str:
-        """Ask until the page answers with this status; return what it says."""
+        """Request the page until it has this status; return its text."""
         async with asyncio.timeout(10):
             while (said := await self.says(path))[0] != status:
                 await asyncio.sleep(0.01)
@@ -61,7 +61,7 @@ async def pages(script: Script, config: Config = ALONE) -> AsyncIterator[Pages]:
                 await task
 
 
-async def test_daemon_that_cannot_list_one_kind_lives_and_names_the_kind_that_is_missing() -> None:
+async def test_daemon_that_cannot_list_one_kind_is_live_and_names_that_kind() -> None:
     script = scripted_cluster()
     script.always["get", POOLS] = lambda _: hang
     async with pages(script) as asked:
@@ -93,7 +93,7 @@ async def test_daemon_that_decides_is_ready() -> None:
 
 
 @pytest.mark.expects_errors("job=pool default left_out=0 ValueError('a bug')")
-async def test_loop_that_keeps_failing_ends_the_daemons_life_without_naming_the_pool(
+async def test_loop_that_keeps_failing_makes_the_daemon_not_live_without_naming_the_pool(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def broken(pool: str, now: float, limit: int) -> None:
@@ -107,7 +107,7 @@ async def test_loop_that_keeps_failing_ends_the_daemons_life_without_naming_the_
         assert await asked.comes_to("/readyz", 503) == said
 
 
-async def test_daemon_that_is_told_to_stop_is_ready_no_more_while_it_finishes() -> None:
+async def test_daemon_that_stops_is_not_ready_while_it_finishes() -> None:
     script = scripted_cluster()
     release = asyncio.Event()
 
@@ -156,7 +156,7 @@ async def test_scrape_that_is_being_made_does_not_delay_the_next_leader(monkeypa
     assert waited_at_release == [True]
 
 
-async def test_bindings_without_an_outcome_make_it_unready_and_no_reason_for_a_restart(
+async def test_bindings_without_an_outcome_make_the_daemon_unready_but_live(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(process, "NO_OUTCOME_SECONDS", 0.0)

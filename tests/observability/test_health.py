@@ -1,4 +1,4 @@
-"""When the daemon says that it should be restarted, and when it should be left alone."""
+"""When the daemon is not live, and when it stays live."""
 
 import asyncio
 from typing import cast
@@ -17,7 +17,7 @@ from tests.observability.world import Clock, bind
 
 
 class StillDecider:
-    """Has always the same pools to decide for, and always the same to say."""
+    """An engine with constant ready pools and constant actions."""
 
     def __init__(self, *due: str) -> None:
         self.tally = Tally()
@@ -54,7 +54,7 @@ def attempts(recorder: MetricsRecorder) -> float | None:
     return recorder.registry.get_sample_value(name, {"pool": "a"})
 
 
-def test_loop_that_decides_lives_however_long_there_is_work() -> None:
+def test_loop_that_decides_is_healthy_however_long_there_is_work() -> None:
     engine, health, _, clock = instrumented(StillDecider("a", "b"))
     for _ in range(10):
         engine.ready(clock.now)
@@ -64,7 +64,7 @@ def test_loop_that_decides_lives_however_long_there_is_work() -> None:
         assert health.problem() == ""
 
 
-def test_loop_that_never_takes_up_its_work_is_stuck_while_the_others_go_on() -> None:
+def test_loop_that_never_decides_is_stuck_while_the_others_decide() -> None:
     engine, health, _, clock = instrumented(StillDecider("a", "secret-name"))
     for _ in range(2):
         engine.ready(clock.now)
@@ -104,7 +104,7 @@ async def test_loop_that_waits_for_bindings_is_not_stuck_and_its_time_counts_fro
     assert "stuck" in health.problem()
 
 
-async def test_wait_that_is_over_at_once_hides_no_other_stuck_loop() -> None:
+async def test_short_wait_for_room_hides_no_other_stuck_loop() -> None:
     engine, health, _, clock = instrumented(StillDecider("a", "b"))
     engine.ready(clock.now)
 
@@ -118,7 +118,7 @@ async def test_wait_that_is_over_at_once_hides_no_other_stuck_loop() -> None:
     assert "stuck" in health.problem()
 
 
-def test_loop_that_keeps_failing_is_told_by_number_and_not_by_name() -> None:
+def test_loop_that_keeps_failing_is_reported_without_its_name() -> None:
     _, health, _, _ = instrumented(StillDecider())
     for _ in range(FAILURES_MAX - 1):
         health.failed("reflector of Pod")
@@ -134,17 +134,17 @@ def test_failures_of_different_loops_do_not_add_up() -> None:
     assert health.problem() == ""
 
 
-def test_failures_are_forgiven_after_a_healthy_while() -> None:
+def test_failures_no_longer_count_after_a_time_without_any() -> None:
     _, health, _, clock = instrumented(StillDecider())
     for _ in range(FAILURES_MAX):
-        health.failed("intake")
+        health.failed("watch events")
     clock.now += HEALTHY_SECONDS + 1
     assert health.problem() == ""
-    health.failed("intake")
+    health.failed("watch events")
     assert health.problem() == ""
 
 
-def test_decision_ends_the_row_of_failures_of_its_pool_and_a_failed_one_does_not() -> None:
+def test_successful_decision_ends_the_row_of_failures_of_its_pool() -> None:
     decider = StillDecider("a")
     engine, health, _, _ = instrumented(decider)
     for _ in range(FAILURES_MAX):

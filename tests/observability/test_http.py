@@ -1,4 +1,4 @@
-"""The pages that monitoring and the kubelet ask for."""
+"""The pages for monitoring and the kubelet."""
 
 import asyncio
 import socket
@@ -10,13 +10,13 @@ import pytest
 
 from aischeduler.config.load import ConfigError
 from aischeduler.observability.http import serving
-from aischeduler.observability.listener import listen
 from aischeduler.observability.scrape_cache import ScrapeCache
+from aischeduler.observability.telemetry import listen
 from tests.observability.world import World, summary
 
 
 class Said:
-    """What life and readiness complain about."""
+    """The current problems of liveness and readiness."""
 
     def __init__(self) -> None:
         self.live = ""
@@ -64,7 +64,7 @@ async def test_daemon_that_still_lists_is_live_and_not_ready() -> None:
         assert (await read(session, "/readyz"))[::2] == (503, "not listed yet: Pod\n")
 
 
-async def test_metrics_are_plain_text_or_openmetrics_as_asked() -> None:
+async def test_metrics_are_plain_text_or_openmetrics_as_the_client_accepts() -> None:
     async with pages(World(summary("a")), Said()) as session:
         status, kind, text = await read(session, "/metrics")
         assert (status, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")
@@ -74,7 +74,7 @@ async def test_metrics_are_plain_text_or_openmetrics_as_asked() -> None:
         assert text.endswith("# EOF\n")
 
 
-async def test_flood_of_scrapes_is_answered_each_on_a_connection_of_its_own() -> None:
+async def test_many_scrapes_are_answered_each_on_its_own_connection() -> None:
     async with pages(World(summary("a")), Said()) as session:
 
         async def scrape() -> tuple[int, str]:
@@ -90,7 +90,7 @@ async def test_flood_of_scrapes_is_answered_each_on_a_connection_of_its_own() ->
     ("method", "path", "status"),
     [("GET", "/", 404), ("POST", "/metrics", 405), ("DELETE", "/metrics", 405), ("HEAD", "/livez", 200)],
 )
-async def test_there_is_nothing_else_and_nothing_to_write(method: str, path: str, status: int) -> None:
+async def test_other_paths_and_methods_are_refused(method: str, path: str, status: int) -> None:
     async with pages(World(), Said()) as session, session.request(method, path) as answer:
         assert answer.status == status
 
@@ -107,7 +107,7 @@ def test_address_is_listened_on(address: str) -> None:
         pass
 
 
-def test_port_that_is_taken_is_one_sentence() -> None:
+def test_port_in_use_is_one_sentence() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ConfigError) as caught:

@@ -1,4 +1,4 @@
-"""What a line of log may hold, in both formats."""
+"""The content of log lines in both formats."""
 
 import asyncio
 import errno
@@ -32,7 +32,7 @@ def json_line(out: io.BytesIO) -> dict[str, Any]:
     return read
 
 
-def test_json_line_tells_time_level_and_event_first() -> None:
+def test_json_line_begins_with_time_level_and_event() -> None:
     out = written(LogFormat.JSON)
     structlog.get_logger().info("bound", pod="team/a", feasible_nodes=7)
     line = json_line(out)
@@ -67,13 +67,13 @@ def test_escapes_are_readable_after_json_is_decoded() -> None:
     assert json_line(out)["pod"] == r"a\x1b[31mb\n"
 
 
-def test_long_values_are_cut_and_say_how_long_they_were() -> None:
+def test_long_values_are_cut_and_their_length_is_added() -> None:
     out = written(LogFormat.JSON)
     structlog.get_logger().info("bound", note="x" * 250_000)
     assert json_line(out)["note"] == "x" * Logging().value_length_max + "... (250000 characters)"
 
 
-def test_values_that_json_lacks_are_still_written() -> None:
+def test_values_without_a_json_type_are_written_as_text() -> None:
     out = written(LogFormat.JSON)
     structlog.get_logger().info("bound", big=2**80, names=frozenset(["a"]), none=None, nan=float("nan"))
     line = json_line(out)
@@ -118,7 +118,7 @@ def test_end_of_a_long_traceback_is_kept() -> None:
 
 
 @pytest.mark.expects_errors("Task was destroyed")
-def test_lines_of_libraries_are_lines_like_ours() -> None:
+def test_lines_of_libraries_have_the_same_form() -> None:
     out = written(LogFormat.JSON)
     logging.getLogger("asyncio").info("small talk")
     logging.getLogger("asyncio").error("Task was destroyed: %s", "\x1b[2J")
@@ -138,7 +138,7 @@ class Counting(io.BytesIO):
         self.flushed = len(self.getvalue().splitlines())
 
 
-async def test_lines_of_one_turn_are_written_out_together_and_warnings_at_once() -> None:
+async def test_lines_of_one_turn_are_flushed_together_and_warnings_at_once() -> None:
     out = Counting()
     configure(Logging(), out)
     log = structlog.get_logger()
@@ -156,7 +156,7 @@ async def test_lines_of_one_turn_are_written_out_together_and_warnings_at_once()
     assert out.flushed == 5
 
 
-def test_lines_are_written_out_in_a_new_event_loop_though_the_last_one_ended_before_its_turn() -> None:
+def test_lines_are_flushed_in_a_new_event_loop_although_the_last_one_ended_before_its_flush() -> None:
     out = Counting()
     configure(Logging(), out)
     log = structlog.get_logger().bind()
@@ -183,14 +183,14 @@ class FullDisk(io.BytesIO):
         raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_line_that_cannot_be_written_stops_nobody() -> None:
+def test_line_that_cannot_be_written_raises_nothing() -> None:
     out = FullDisk()
     configure(Logging(), out)
     structlog.get_logger().info("bound", pod="team/a")
     assert b"bound" in out.getvalue()
 
 
-def test_logger_that_is_held_since_long_follows_new_settings() -> None:
+def test_existing_logger_follows_new_settings() -> None:
     out = written(LogFormat.JSON, LogLevel.WARNING)
     log = structlog.get_logger().bind(part="x")
     log.info("not yet")

@@ -1,4 +1,4 @@
-"""What a scrape tells, read back by prometheus-client's own parsers."""
+"""The samples of a scrape, parsed by prometheus-client's own parsers."""
 
 from collections.abc import Iterable
 
@@ -30,7 +30,7 @@ def scraped(world: World, accept: str = OPENMETRICS) -> list[Metric]:
 
 
 def values(world: World, name: str) -> dict[tuple[str, ...], float]:
-    """Return every line of this name: the values of its labels, in the order of the labels' names, and the value."""
+    """Return every sample of this name: the values of its labels, in the order of the labels' names, and its value."""
     return by_labels(scraped(world), name)
 
 
@@ -44,7 +44,7 @@ def by_labels(families: Iterable[Metric], name: str) -> dict[tuple[str, ...], fl
 
 
 def busy_world() -> World:
-    """One of everything that can be told."""
+    """Return a world in which every metric has a sample."""
     gpu = summary("gpu", nodes=2, capacity={CPU: 64_000, GPU: 8, FPGA: 1}, pending={PODS: 3}, sharing=False)
     world = World(gpu, summary("cpu", nodes=1))
     tally = world.engine.tally
@@ -88,7 +88,7 @@ def test_every_answer_is_of_the_format_that_its_type_names(accept: str) -> None:
     assert {"ai_scheduler_pool_resource", "ai_scheduler_bind_duration_seconds"} <= families
 
 
-def test_both_formats_tell_the_same_lines() -> None:
+def test_both_formats_have_the_same_samples() -> None:
     world = busy_world()
     plain, openmetrics = scraped(world, ""), scraped(world, OPENMETRICS)
     names = {sample.name for family in plain for sample in family.samples}
@@ -108,13 +108,13 @@ def test_amounts_are_in_base_units() -> None:
     assert told["free", "gpu", GPU] == 7
 
 
-def test_every_kind_of_amount_is_told_for_every_pool() -> None:
+def test_every_pool_has_every_kind_of_amount() -> None:
     told = values(World(summary("a"), summary("b")), "ai_scheduler_pool_resource")
     kinds = {"capacity", "allocatable", "used", "own", "shared", "system", "borrowed", "free", "pending"}
     assert {(kind, pool) for kind, pool, _ in told} == {(kind, pool) for kind in kinds for pool in "ab"}
 
 
-def test_queues_and_attempts_of_an_idle_pool_are_told_as_zero() -> None:
+def test_queues_and_attempts_of_an_idle_pool_are_zero() -> None:
     world = World(summary("idle"))
     pending = values(world, "ai_scheduler_pending_pods")
     assert pending == {("idle", queue): 0 for queue in ("active", "backoff", "parked", "nominated", "held", "gated")}
@@ -122,7 +122,7 @@ def test_queues_and_attempts_of_an_idle_pool_are_told_as_zero() -> None:
     assert (values(world, "ai_scheduler_evictions_total"))["Reclaimed", "idle"] == 0
 
 
-def test_what_engine_and_shell_counted_is_told() -> None:
+def test_counts_of_engine_and_shell_are_exposed() -> None:
     families = scraped(busy_world())
     for name, labels, value in (
         ("pool_nodes", ("gpu",), 2),
@@ -182,13 +182,13 @@ def test_names_of_pools_that_do_not_exist_never_become_labels() -> None:
     assert labels == {"real"}
 
 
-def test_pods_evicted_for_nobody_are_nobodys_victims() -> None:
+def test_pods_evicted_for_no_pod_are_not_counted_as_victims() -> None:
     world = World(summary("gpu"))
     world.recorder.record_victims([Evict(pod("x"), "n", "gpu", "cpu", EvictionCause.LOAN_ENDED, None, "d1")])
     assert values(world, "ai_scheduler_preemption_victims_count") == {}
 
 
-def test_series_of_a_deleted_pool_are_gone_and_come_back_empty() -> None:
+def test_series_of_a_deleted_pool_are_gone_and_restart_at_zero() -> None:
     world = busy_world()
     both = world.engine.summaries
     world.engine.summaries = both[1:]
@@ -227,7 +227,7 @@ def test_resources_that_only_pods_name_never_become_labels() -> None:
     assert told["pending", "gpu", FPGA] == 1
 
 
-def test_only_so_many_resources_are_told() -> None:
+def test_number_of_resources_is_limited() -> None:
     many = {f"example.com/r{number:03}": 1 for number in range(1000)}
     told = values(World(summary("gpu", capacity=many)), "ai_scheduler_pool_resource")
     assert len({resource for _, _, resource in told}) == 32
@@ -238,7 +238,7 @@ def test_pool_with_odd_characters_cannot_break_a_line() -> None:
     assert (values(world, "ai_scheduler_pool_nodes")) == {('a"b\\c\nd',): 0}
 
 
-def test_numbers_are_those_of_the_moment_they_were_taken_at() -> None:
+def test_numbers_are_those_of_the_time_of_take() -> None:
     world = busy_world()
     world.collector.take()
     tally = world.engine.tally
@@ -259,7 +259,7 @@ def test_numbers_are_those_of_the_moment_they_were_taken_at() -> None:
         assert by_labels(families, f"ai_scheduler_{name}")[labels] == value, name
 
 
-def test_pool_that_goes_while_it_decides_takes_no_attempts_from_others() -> None:
+def test_pool_that_is_deleted_while_it_decides_changes_no_other_count() -> None:
     world = World(summary("a"), summary("b"), limit=1)
     world.recorder.record_attempts("b", attempts=2, seconds=0.001)
     world.recorder.record_attempts("b", attempts=-5, seconds=0.001)

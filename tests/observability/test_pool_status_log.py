@@ -1,4 +1,4 @@
-"""The lines of log with the numbers of each Pool: which are written, how often, and by whom."""
+"""The log lines with the numbers of each Pool: when they are written, and their content."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -25,7 +25,7 @@ ALL_FIELDS = {
 
 
 class Lines:
-    """A log of these pools, its clock, and what it wrote."""
+    """A log of these pools, its clock, and the written lines."""
 
     def __init__(self, *pools: str) -> None:
         self.pools = list(pools)
@@ -39,7 +39,7 @@ class Lines:
         self.log.record([ReportPool(pool, f"u-{pool}", 1, (), told)])
 
     def written(self) -> list[dict[str, Any]]:
-        """Write what is due; return the new lines."""
+        """Write the lines that are due and return them."""
         before = len(self._written.calls)
         self.log.write()
         return [call.kwargs for call in self._written.calls[before:]]
@@ -87,7 +87,7 @@ def test_first_line_is_written_at_once_and_the_next_a_minute_later_with_the_newe
     assert [line["nodes"] for line in lines.written()] == [3]
 
 
-def test_numbers_that_are_those_of_the_last_line_again_have_no_line() -> None:
+def test_numbers_equal_to_those_of_the_last_line_have_no_line() -> None:
     lines = Lines("a")
     lines.report("a", nodes=1)
     assert lines.named() == ["a"]

@@ -1,4 +1,4 @@
-"""A flood of scrapes: how often pages are made, and how old their numbers are."""
+"""Many scrapes: how often pages are made, and how old their numbers are."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from aischeduler.observability.scrape_cache import SHARE, Form, ScrapeCache
 
 @dataclass
 class Numbers:
-    """A number that the test sets, and a clock that only sleeping and the making of pages move."""
+    """A number that the test sets, and a clock that only sleeps and the encoding of pages move."""
 
     number: int = 0
     making_seconds: float = 0.125
@@ -30,7 +30,7 @@ class Numbers:
         self.gauge.set(self.number)
 
     async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(0)  # other clients ask while the page waits for its time
+        await asyncio.sleep(0)  # other clients request the page while it waits
         self.now += seconds
 
     def cache(self) -> ScrapeCache:
@@ -47,7 +47,7 @@ async def test_first_scrape_is_answered_at_once() -> None:
     assert numbers.taken_at == [100.0]
 
 
-async def test_scrapes_one_after_the_other_each_have_newer_numbers_a_tenth_of_the_time() -> None:
+async def test_successive_scrapes_have_newer_numbers_and_take_a_tenth_of_the_time() -> None:
     numbers = Numbers()
     cache = numbers.cache()
     for number in range(5):
@@ -56,7 +56,7 @@ async def test_scrapes_one_after_the_other_each_have_newer_numbers_a_tenth_of_th
     assert numbers.taken_at == [100.0 + 0.125 * SHARE * number for number in range(5)]
 
 
-async def test_scrape_after_a_rest_does_not_wait() -> None:
+async def test_scrape_after_a_pause_does_not_wait() -> None:
     numbers = Numbers()
     cache = numbers.cache()
     await cache.page(Form.TEXT)
@@ -65,7 +65,7 @@ async def test_scrape_after_a_rest_does_not_wait() -> None:
     assert numbers.taken_at == [100.0, 130.0]
 
 
-async def test_flood_shares_the_page_that_waits_to_be_made() -> None:
+async def test_waiting_clients_share_the_next_page() -> None:
     numbers = Numbers()
     cache = numbers.cache()
     await cache.page(Form.TEXT)
@@ -86,7 +86,7 @@ async def test_numbers_are_never_older_than_the_request() -> None:
     assert number_on(await first) == 1
 
 
-async def test_both_forms_together_are_made_a_tenth_of_the_time() -> None:
+async def test_both_formats_together_take_a_tenth_of_the_time() -> None:
     numbers = Numbers()
     cache = numbers.cache()
     asked = [cache.page(form) for form in (Form.TEXT, Form.OPENMETRICS) * 20]
@@ -95,7 +95,7 @@ async def test_both_forms_together_are_made_a_tenth_of_the_time() -> None:
     assert numbers.taken_at == [100.0 + 0.125 * SHARE * number for number in range(3)]
 
 
-async def test_pages_that_fail_keep_to_their_share_of_the_time_too() -> None:
+async def test_pages_that_fail_keep_within_their_share_of_the_time() -> None:
     numbers = Numbers(failure=ValueError("a bug"))
     cache = numbers.cache()
     asked = await asyncio.gather(*(cache.page(Form.TEXT) for _ in range(3)), return_exceptions=True)
@@ -103,7 +103,7 @@ async def test_pages_that_fail_keep_to_their_share_of_the_time_too() -> None:
     assert numbers.taken_at == [100.0 + 0.125 * SHARE * number for number in range(3)]
 
 
-async def test_event_loop_runs_on_while_a_large_page_is_encoded() -> None:
+async def test_event_loop_continues_while_a_large_page_is_encoded() -> None:
     registry = CollectorRegistry()
     many = Gauge("many", "Many samples", ("which",), registry=registry)
     for which in range(20_000):

@@ -1,4 +1,4 @@
-"""An engine and a shell that hold still: numbers to scrape, written down by the test."""
+"""An engine and a shell with constant numbers, which the test sets."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -23,7 +23,7 @@ SPEC = PodSpec(key=b"", request=PodRequest({CPU: 100}, 100, 0))
 
 
 def summary(name: str, *, nodes: int = 0, sharing: bool = True, **amounts: Mapping[str, int]) -> PoolSummary:
-    """A pool that has nothing of what is not said."""
+    """Return a summary; amounts that are not given are zero."""
     kinds = ("capacity", "allocatable", "used", "own", "shared", "system", "borrowed", "free", "pending")
     given = {kind: {**NOTHING, **amounts.get(kind, {})} for kind in kinds}
     return PoolSummary(
@@ -47,7 +47,7 @@ def bind(uid: str, pool: str, *, home: str | None = None, waited_seconds: float 
 
 
 class StillEngine:
-    """Tells the numbers that it was given."""
+    """An engine that returns the given numbers."""
 
     def __init__(self, *pools: PoolSummary) -> None:
         self.tally = Tally()
@@ -89,7 +89,7 @@ class StillReflector:
 
 
 class Clock:
-    """Seconds that move only when told to."""
+    """A clock that only the test moves."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -99,7 +99,7 @@ class Clock:
 
 
 class World:
-    """Everything that metrics are made from."""
+    """The sources of the metrics."""
 
     leading = True
 

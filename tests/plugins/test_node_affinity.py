@@ -13,16 +13,16 @@ NODES = (
 )
 
 
-def test_node_selector_wants_every_label() -> None:
+def test_node_selector_requires_every_label() -> None:
     assert passing(AFFINITY, a_pod(node_selector={"zone": "a", "gen": "3"}), a_table(*NODES)) == ["n1"]
     assert passing(AFFINITY, a_pod(node_selector={"zone": "a", "gen": "7"}), a_table(*NODES)) == []
 
 
-def test_a_pod_without_wishes_runs_everywhere() -> None:
+def test_a_pod_without_requirements_runs_everywhere() -> None:
     assert passing(AFFINITY, a_pod(), a_table(*NODES)) == ["n1", "n2", "n3"]
 
 
-def test_terms_are_alternatives_and_their_expressions_all_count() -> None:
+def test_terms_are_ored_and_their_expressions_anded() -> None:
     a = a_term(expression("zone", Operator.IN, "a"), expression("gen", Operator.GT, "5"))
     b = a_term(expression("zone", Operator.DOES_NOT_EXIST))
     assert passing(AFFINITY, a_pod(required=(a, b)), a_table(*NODES)) == ["n3"]
@@ -50,7 +50,7 @@ def test_the_reason_is_kube_schedulers() -> None:
     assert reasons(AFFINITY, a_pod(node_selector={"zone": "x"}), a_table(*NODES)) == {REASON: 3}
 
 
-def test_terms_that_all_name_nodes_leave_the_others_out_first() -> None:
+def test_terms_that_all_name_nodes_exclude_other_nodes_first() -> None:
     names = NodeAffinityNames()
     both = a_term(expression("zone", Operator.IN, "b"), fields=(expression(NAME_FIELD, Operator.IN, "n1"),))
     other = a_term(fields=(expression(NAME_FIELD, Operator.IN, "n3"),))
@@ -60,7 +60,7 @@ def test_terms_that_all_name_nodes_leave_the_others_out_first() -> None:
     assert passing(AFFINITY, pod, a_table(*NODES)) == ["n3"]
 
 
-def test_a_term_without_names_leaves_every_node_in() -> None:
+def test_a_term_without_names_excludes_no_node_first() -> None:
     by_label = a_term(expression("zone", Operator.IN, "b"))
     by_name = a_term(fields=(expression(NAME_FIELD, Operator.IN, "n3"),))
     other_way = a_term(fields=(expression(NAME_FIELD, Operator.NOT_IN, "n3"),))

@@ -19,7 +19,7 @@ RULE = NodeFragmentation((GPU_DEFAULT,))
 
 # Three quarters of a GPU's share of such a node are 6 CPUs and 48Gi.
 STRANDED_BY_FREE = [0, 3, 4, 7, 4, 7, 8, 11, 0]
-"""E.g. 7 free GPUs: all serve jobs of 1; 1 is left over by jobs of 2, 3 by jobs of 4, 7 by jobs of 8."""
+"""Free GPUs -> stranded GPUs: of 7 free GPUs, jobs of 1 strand none, of 2 strand 1, of 4 strand 3, of 8 strand 7."""
 
 
 def gpu_node(name: str) -> Node:
@@ -31,7 +31,7 @@ def job(gpus: int, name: str = "job", node: str = "") -> Pod:
 
 
 def with_free(*free: int) -> list[tuple[Node, tuple[Pod, ...]]]:
-    """Return nodes with so many free GPUs each."""
+    """Return nodes with these numbers of free GPUs."""
     return [(gpu_node(f"n{i}"), (job(8 - gpus, f"p{i}", f"n{i}"),) if gpus < 8 else ()) for i, gpus in enumerate(free)]
 
 
@@ -45,22 +45,22 @@ def expected(gpus: int, free: int) -> int:
     return 50 - (STRANDED_BY_FREE[free - gpus] - STRANDED_BY_FREE[free])
 
 
-def test_one_card_fills_gaps_and_spares_whole_nodes() -> None:
+def test_a_job_of_one_gpu_fills_gaps_and_keeps_whole_nodes_free() -> None:
     assert scored(job(1), 1, 2, 3, 4, 5, 6, 7, 8) == [53, 51, 53, 47, 53, 51, 53, 39]
     assert [expected(1, free) for free in range(1, 9)] == [53, 51, 53, 47, 53, 51, 53, 39]
 
 
 @pytest.mark.parametrize("gpus", [2, 4, 8])
-def test_larger_jobs_go_by_the_same_table(gpus: int) -> None:
+def test_larger_jobs_are_scored_by_the_same_table(gpus: int) -> None:
     free = range(gpus, 9)
     assert scored(job(gpus), *free) == [expected(gpus, one) for one in free]
 
 
-def test_four_cards_take_the_half_node_before_the_whole_one() -> None:
+def test_a_job_of_four_gpus_takes_the_half_node_before_the_whole_one() -> None:
     assert scored(job(4), 4, 8) == [54, 46]
 
 
-def test_a_pod_without_cards_strands_those_that_it_leaves_no_cpu_or_memory_for() -> None:
+def test_a_pod_without_gpus_strands_the_gpus_without_cpu_or_memory() -> None:
     all_cards = a_pod("all", cpu="1", memory="1Gi", gpu=8, node="full")
     table = a_table(a_node("cpu", cpu="64", memory="512Gi"), gpu_node("free"), gpu_node("full"), pods=(all_cards,))
     assert scores(RULE, a_pod(cpu="16", memory="1Gi"), table, PlacementStrategy.FRAGMENTATION) == [50, 50, 50]
@@ -81,7 +81,7 @@ def test_other_placements_are_not_scored(placement: PlacementStrategy) -> None:
     assert RULE.score(PlacementRequest(job(1).spec, placement), Excerpt(table, np.array([0], dtype=np.intp))) is None
 
 
-def test_a_node_that_tells_no_memory_is_judged_by_the_rest() -> None:
+def test_a_node_without_memory_is_scored_by_its_other_resources() -> None:
     table = a_table(a_node("n", cpu="64", memory="", gpu=8))
     assert scores(RULE, a_pod(cpu="8", memory="", gpu=1), table, PlacementStrategy.FRAGMENTATION) == [39]
 

@@ -35,6 +35,6 @@ def test_a_pod_of_one_resource() -> None:
     assert scores(BALANCED, a_pod(cpu="3000m", memory="0"), table) == [62, 62]
 
 
-def test_a_pod_that_asks_for_neither_is_not_scored() -> None:
+def test_a_pod_that_requests_neither_is_not_scored() -> None:
     table = a_table(a_node("a", cpu="4", memory="10000"))
     assert scores(BALANCED, a_pod(cpu="0", memory="0"), table) == [0]

@@ -1,4 +1,4 @@
-"""Rows R1-R10 and S1-S10 of kube-scheduler's own cases, and what a pool's GPU pods need on top."""
+"""Rows R1-R10 and S1-S10 of kube-scheduler's own cases, and the cases of GPU pods in pools."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def small_node(*, used_cpu: str = "0", used_memory: str = "0", used_ext: int = 0
     return a_table(a_node("n", cpu="10m", memory="20", pods=pods, extended={EXT: "5"}), pods=(resident,))
 
 
-def test_a_pod_that_asks_for_nothing_fits_on_a_full_node() -> None:
+def test_a_pod_without_requests_fits_on_a_full_node() -> None:
     assert passing(FIT, a_pod(cpu="0", memory="0"), small_node(used_cpu="10m", used_memory="20")) == ["n"]
 
 
@@ -76,7 +76,7 @@ def test_scores_are_those_of_kube_scheduler(
     assert scores(FIT, pod, table, PlacementStrategy.PACK) == most
 
 
-def test_a_container_that_asks_for_nothing_is_scored_as_a_small_one() -> None:
+def test_a_container_without_requests_is_scored_as_a_small_one() -> None:
     table = a_table(a_node("n", cpu="250m", memory="1000Mi"))
     assert scores(FIT, a_pod(cpu="", memory=""), table) == [(60 + 80) // 2]
 
@@ -91,6 +91,6 @@ def test_gpu_pods_that_pack_prefer_the_node_with_fewer_free_gpus() -> None:
     assert opened > empty
 
 
-def test_a_node_without_cpu_scores_by_what_it_has() -> None:
+def test_a_node_without_cpu_is_scored_by_its_other_resources() -> None:
     table = a_table(a_node("n", cpu="", memory="10000"))
     assert scores(FIT, a_pod(cpu="0", memory="5000"), table) == [50]

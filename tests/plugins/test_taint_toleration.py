@@ -24,12 +24,12 @@ DEDICATED = a_taint("dedicated", "user1", "NoSchedule")
         ((Toleration("", "Exists", "", ""),), True),
     ],
 )
-def test_a_taint_keeps_off_who_does_not_tolerate_it(toleration: tuple[Toleration, ...], passes: bool) -> None:
+def test_a_taint_excludes_pods_that_do_not_tolerate_it(toleration: tuple[Toleration, ...], passes: bool) -> None:
     table = a_table(a_node("n", taints=(DEDICATED,)))
     assert (passing(TAINTS, a_pod(tolerations=toleration), table) == ["n"]) is passes
 
 
-def test_no_execute_keeps_off_too_and_the_reason_counts_nodes() -> None:
+def test_no_execute_excludes_pods_too_and_the_reason_counts_nodes() -> None:
     table = a_table(
         a_node("a", taints=(a_taint("x", "", "NoExecute"), DEDICATED)), a_node("b", taints=(DEDICATED,)), a_node("c")
     )
@@ -37,7 +37,7 @@ def test_no_execute_keeps_off_too_and_the_reason_counts_nodes() -> None:
     assert reasons(TAINTS, a_pod(), table) == {REASON: 2}
 
 
-def test_prefer_no_schedule_keeps_nobody_off() -> None:
+def test_prefer_no_schedule_excludes_no_pod() -> None:
     assert passing(TAINTS, a_pod(), a_table(a_node("n", taints=(a_taint("x", "", PREFER_NO_SCHEDULE),)))) == ["n"]
 
 
@@ -55,7 +55,7 @@ def test_tolerations_of_other_effects_do_not_count_for_preferences() -> None:
     assert scores(TAINTS, pod, table) == [100, 100]
 
 
-def test_a_node_helps_whose_taints_are_all_tolerated_or_only_discourage() -> None:
+def test_a_node_helps_if_all_its_hard_taints_are_tolerated() -> None:
     spec = a_pod(tolerations=(tolerates("dedicated"),)).spec
     assert TAINTS.helps(spec, a_node(taints=(DEDICATED, a_taint("soft", "", PREFER_NO_SCHEDULE))))
     assert not TAINTS.helps(spec, a_node(taints=(DEDICATED, a_taint("other"))))

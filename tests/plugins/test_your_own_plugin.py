@@ -20,7 +20,7 @@ def documented_profile() -> Profile:
     return profile
 
 
-def test_gpu_pod_stays_off_a_node_that_leaves_soon_and_says_why() -> None:
+def test_gpu_pod_avoids_a_node_that_leaves_soon_and_names_the_reason() -> None:
     session = Session(a_node("leaving", gpu=8, labels=SOON), a_pod("training", gpu=1), profile=documented_profile())
     said = reports(session.decide())
     assert said["training"].startswith("0/1 nodes are available: 1 node(s) were about to leave for maintenance. ")

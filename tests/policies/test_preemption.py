@@ -56,7 +56,7 @@ class TestAsKubeScheduler:
             "0/1 nodes are available: 1 No preemption victims found for incoming pod."
         )
 
-    def test_no_eviction_helps_where_a_static_rule_refuses(self) -> None:
+    def test_no_eviction_helps_where_a_static_filter_refuses(self) -> None:
         crowd = Crowd([node("n1")], [held("a", "n1", WHOLE, LOW)])
         assert crowd.refusal(preemptor(WHOLE, HIGH, node_selector={"zone": "z"})) == (
             "0/1 nodes are available: 1 Preemption is not helpful for scheduling."
@@ -74,7 +74,7 @@ class TestAsKubeScheduler:
             "0/1 nodes are available: 1 Preemption is not helpful for scheduling."
         )
 
-    def test_node_where_too_much_must_stay_is_told_by_its_resource(self) -> None:
+    def test_node_where_too_many_pods_must_stay_is_counted_by_its_resource(self) -> None:
         crowd = Crowd([node("n1")], [held("a", "n1", SMALL, LOW), held("b", "n1", LARGE, HIGH)])
         assert crowd.refusal(preemptor(LARGE, HIGH)) == (
             "0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory."
@@ -90,7 +90,7 @@ class TestAsKubeScheduler:
             " 1 No preemption victims found for incoming pod, 1 Preemption is not helpful for scheduling."
         )
 
-    def test_a_small_low_pod_stays_where_the_large_one_has_to_go_anyway(self) -> None:
+    def test_a_small_low_pod_stays_where_the_large_one_must_be_evicted_anyway(self) -> None:
         crowd = Crowd([node("n1")], [held("low", "n1", SMALL, LOW), held("mid", "n1", LARGE, MID)])
         assert crowd.victims(preemptor(LARGE, HIGH)) == ("n1", ("mid",))
 
@@ -106,7 +106,7 @@ class TestAsKubeScheduler:
         )
         assert crowd.victims(preemptor(LARGE, HIGH)) == ("n1", ("low-small", "mid-medium"))
 
-    def test_of_equals_the_later_started_goes(self) -> None:
+    def test_of_equal_pods_the_later_started_is_evicted(self) -> None:
         crowd = Crowd(
             [node("n1")],
             [
@@ -164,7 +164,7 @@ class TestAsKubeScheduler:
         )
         assert crowd.victims(preemptor(WHOLE, HIGH))[0] == "n2"
 
-    def test_a_pod_that_no_status_says_started_counts_as_the_youngest(self) -> None:
+    def test_a_pod_without_a_start_time_counts_as_the_youngest(self) -> None:
         crowd = Crowd([node("n1")], [held("new", "n1", MEDIUM, LOW, started=0), held("old", "n1", MEDIUM, LOW)])
         assert crowd.victims(preemptor(LARGE, HIGH)) == ("n1", ("new",))
 
@@ -187,7 +187,7 @@ class TestAsKubeScheduler:
         )
         assert crowd.victims(preemptor(WHOLE, TOP)) == ("n2", ("n2-mid",))
 
-    def test_a_protected_low_pod_stays_and_the_unprotected_higher_one_goes(self) -> None:
+    def test_a_protected_low_pod_stays_and_the_unprotected_higher_one_is_evicted(self) -> None:
         crowd = Crowd(
             [node("n1")],
             [held("low", "n1", MEDIUM, LOW, labels=APP), held("mid", "n1", MEDIUM, MID)],
@@ -219,11 +219,11 @@ class TestAsKubeScheduler:
 
 
 class TestInPools:
-    def test_a_borrower_of_higher_priority_than_the_asker_goes(self) -> None:
+    def test_a_borrower_of_higher_priority_than_the_preemptor_is_evicted(self) -> None:
         crowd = Crowd([node("n1")], [held("loan", "n1", WHOLE, TOP, borrower=True)])
         assert crowd.victims(preemptor(WHOLE, LOW)) == ("n1", ("loan",))
 
-    def test_a_borrower_of_any_priority_goes_before_any_home_pod(self) -> None:
+    def test_a_borrower_of_any_priority_is_evicted_before_any_home_pod(self) -> None:
         crowd = Crowd(
             [node("n1")], [held("loan", "n1", MEDIUM, TOP, borrower=True), held("home", "n1", MEDIUM, NEGATIVE)]
         )
@@ -234,7 +234,7 @@ class TestInPools:
         crowd = Crowd([node("n1"), node("n2")], [held("home", "n1", WHOLE, -(2**31)), *loans])
         assert crowd.victims(preemptor(WHOLE, HIGH))[0] == "n2"
 
-    def test_borrowers_leave_before_home_pods_and_the_least_important_first(self) -> None:
+    def test_borrowers_are_evicted_before_home_pods_and_the_least_important_first(self) -> None:
         crowd = Crowd(
             [node("n1")],
             [
@@ -246,7 +246,7 @@ class TestInPools:
         )
         assert crowd.victims(preemptor(WHOLE, HIGH)) == ("n1", ("loan-low", "loan-high", "home-low", "home-mid"))
 
-    def test_a_protected_borrower_stays_where_a_home_pod_can_go_instead(self) -> None:
+    def test_a_protected_borrower_stays_where_a_home_pod_can_be_evicted_instead(self) -> None:
         crowd = Crowd(
             [node("n1")],
             [held("loan", "n1", MEDIUM, LOW, borrower=True, labels=APP), held("home", "n1", MEDIUM, LOW)],
@@ -254,7 +254,7 @@ class TestInPools:
         )
         assert crowd.victims(preemptor(LARGE, HIGH)) == ("n1", ("home",))
 
-    def test_pods_that_are_not_evictable_never_go(self) -> None:
+    def test_pods_that_are_not_evictable_are_never_victims(self) -> None:
         crowd = Crowd(
             [node("n1"), node("n2")],
             [
@@ -266,14 +266,14 @@ class TestInPools:
             "0/2 nodes are available: 2 No preemption victims found for incoming pod."
         )
 
-    def test_nobody_goes_where_the_room_of_the_leaving_is_enough(self) -> None:
+    def test_no_pod_is_evicted_where_leaving_pods_free_enough_room(self) -> None:
         crowd = Crowd(
             [node("n1"), node("n2")],
             [held("cheap", "n1", WHOLE, NEGATIVE), held("going", "n2", WHOLE, HIGH, leaving=True)],
         )
         assert crowd.victims(preemptor(WHOLE, MID)) == ("n2", ())
 
-    def test_the_leaving_of_any_kind_make_room_and_are_not_chosen_again(self) -> None:
+    def test_leaving_pods_of_any_kind_count_as_gone_and_are_not_chosen_again(self) -> None:
         crowd = Crowd(
             [node("n1")],
             [
@@ -284,19 +284,19 @@ class TestInPools:
         )
         assert crowd.victims(preemptor(LARGE, HIGH)) == ("n1", ("loan",))
 
-    def test_the_leaving_alone_are_no_victims(self) -> None:
+    def test_leaving_pods_are_no_victims(self) -> None:
         crowd = Crowd([node("n1")], [held("going", "n1", SMALL, LOW, leaving=True), held("home", "n1", LARGE, HIGH)])
         assert crowd.refusal(preemptor(LARGE, HIGH)) == (
             "0/1 nodes are available: 1 No preemption victims found for incoming pod."
         )
 
-    def test_a_pod_that_may_not_go_stays_and_the_next_best_goes(self) -> None:
+    def test_a_pod_that_may_not_be_evicted_stays_and_the_next_best_is_evicted(self) -> None:
         others = (held("a", "n1", WHOLE, LOW), held("b", "n2", WHOLE, MID))
         assert Crowd([node("n1"), node("n2")], others).victims(preemptor(WHOLE, HIGH)) == ("n1", ("a",))
         stays = (held("a", "n1", WHOLE, LOW, evictable=False), held("b", "n2", WHOLE, MID))
         assert Crowd([node("n1"), node("n2")], stays).victims(preemptor(WHOLE, HIGH)) == ("n2", ("b",))
 
-    def test_the_holder_of_a_port_goes_when_the_asker_needs_it(self) -> None:
+    def test_a_pod_with_the_host_port_that_the_preemptor_needs_is_evicted(self) -> None:
         port = HostPort("TCP", 80)
         crowd = Crowd(
             [node("n1")],
@@ -304,7 +304,7 @@ class TestInPools:
         )
         assert crowd.victims(preemptor(SMALL, HIGH, host_ports=(port,))) == ("n1", ("web",))
 
-    def test_a_port_that_nobody_gives_up_is_the_reason(self) -> None:
+    def test_a_port_of_a_pod_that_stays_is_the_reason(self) -> None:
         port = HostPort("TCP", 80)
         crowd = Crowd(
             [node("n1")],
@@ -317,17 +317,17 @@ class TestInPools:
             "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports."
         )
 
-    def test_equal_nodes_are_taken_by_name_and_equal_pods_by_uid_whatever_came_first(self) -> None:
+    def test_equal_nodes_are_chosen_by_name_and_equal_pods_by_uid_in_any_order_of_arrival(self) -> None:
         pods = [held(name, name[:2], MEDIUM, LOW, started=0) for name in ("n1-a", "n1-b", "n2-a", "n2-b")]
         for order in permutations(pods):
             for names in (("n1", "n2"), ("n2", "n1")):
                 crowd = Crowd([node(name) for name in names], order)
                 assert crowd.victims(preemptor(LARGE, HIGH)) == ("n1", ("n1-b",))
 
-    def test_no_rows_at_all_are_said_so(self) -> None:
+    def test_no_rows_have_a_reason_of_their_own(self) -> None:
         assert Crowd([], []).refusal(preemptor(SMALL, HIGH)) == "no nodes available to schedule pods"
 
-    def test_only_the_given_rows_are_looked_at(self) -> None:
+    def test_only_the_given_rows_are_searched(self) -> None:
         crowd = Crowd([node("n1"), node("n2")], [held("a", "n1", WHOLE, LOW), held("b", "n2", WHOLE, MID)])
         crowd.rows = np.array([crowd.table.rows["n2"]], dtype=np.intp)
         assert crowd.victims(preemptor(WHOLE, HIGH)) == ("n2", ("b",))
@@ -350,7 +350,7 @@ class TestInPools:
             "0/1 nodes are available: 1 Insufficient cpu."
         )
 
-    def test_nothing_of_the_tables_is_changed_by_a_choice(self) -> None:
+    def test_a_choice_changes_no_table(self) -> None:
         port = HostPort("TCP", 80)
         crowd = Crowd(
             [node("n1")],

@@ -39,7 +39,7 @@ APP = (("app", "web"),)
 
 @settings(max_examples=400, deadline=None)
 @given(crowds())
-def test_what_few_looks_tell_is_the_choice_over_all_rows(
+def test_result_of_few_rows_is_the_choice_over_all_rows(
     world: tuple[list[Node], list[Held], list[DisruptionBudget], Preemptor],
 ) -> None:
     nodes, pods, budgets, asked = world
@@ -48,7 +48,7 @@ def test_what_few_looks_tell_is_the_choice_over_all_rows(
     expected = crowd.choose(asked)
     found = looked_up(crowd, asked)
     if isinstance(expected, Candidate) and not asked.spec.host_ports:
-        assert found == expected, "three rows are no more than are looked at"
+        assert found == expected, "all three rows are examined"
     else:
         assert found is None
     assert (crowd.table.used[: len(used)] == used).all()
@@ -56,7 +56,7 @@ def test_what_few_looks_tell_is_the_choice_over_all_rows(
 
 @settings(max_examples=200, deadline=None)
 @given(crowds())
-def test_no_row_loses_less_than_its_floor(
+def test_no_row_costs_less_than_its_bound(
     world: tuple[list[Node], list[Held], list[DisruptionBudget], Preemptor],
 ) -> None:
     nodes, pods, budgets, asked = world
@@ -70,7 +70,7 @@ def test_no_row_loses_less_than_its_floor(
 
 @settings(max_examples=100, deadline=None)
 @given(crowds(), st.lists(st.tuples(st.sampled_from(["gone", "leaving", "moved"]), st.integers(0, 99)), max_size=12))
-def test_floors_that_catch_up_equal_those_of_a_first_look(
+def test_bounds_that_catch_up_equal_new_bounds(
     world: tuple[list[Node], list[Held], list[DisruptionBudget], Preemptor], steps: list[tuple[str, int]]
 ) -> None:
     nodes, pods, budgets, asked = world
@@ -98,14 +98,14 @@ def test_floors_that_catch_up_equal_those_of_a_first_look(
     assert np.array_equal(bounds.last, fresh.last)
 
 
-def test_one_look_is_enough_where_the_last_of_a_row_is() -> None:
+def test_one_row_is_enough_where_its_least_important_pod_is_enough() -> None:
     names = [f"n{i}" for i in range(ROWS_EXAMINED_MAX + 2)]
     pods = [held(f"{name}-{i}", name, MEDIUM, LOW + i, started=9 - i) for name in names for i in (0, 1)]
     crowd = Crowd([node(name) for name in names], pods)
     assert looked_up(crowd, preemptor(MEDIUM, HIGH)) == Candidate(crowd.table.rows["n0"], ("n0-0",), 0)
 
 
-def test_few_looks_do_not_tell_where_each_row_loses_more_than_it_could() -> None:
+def test_few_rows_do_not_decide_where_each_row_costs_more_than_its_bound() -> None:
     names = [f"n{i}" for i in range(ROWS_EXAMINED_MAX + 1)]
     pods = [held(f"{name}-{i}", name, MEDIUM, LOW, started=i) for name in names for i in (1, 2)]
     crowd = Crowd([node(name) for name in names], pods)
@@ -113,43 +113,43 @@ def test_few_looks_do_not_tell_where_each_row_loses_more_than_it_could() -> None
     assert isinstance(crowd.choose(preemptor(WHOLE, HIGH)), Candidate)
 
 
-def test_row_that_loses_more_than_it_could_is_left_for_the_next() -> None:
+def test_search_goes_on_after_a_row_that_costs_more_than_its_bound() -> None:
     pods = [held("tiny", "n1", SMALL, LOW), held("large", "n1", LARGE, MID), held("whole", "n2", WHOLE, LOW + 1)]
     crowd = Crowd([node("n1"), node("n2")], pods)
     assert looked_up(crowd, preemptor(LARGE, HIGH)) == Candidate(crowd.table.rows["n2"], ("whole",), 0)
 
 
-def test_the_last_of_a_row_stays_where_a_budget_protects_it() -> None:
+def test_the_least_important_pod_stays_where_a_budget_protects_it() -> None:
     pods = [held("low", "n1", MEDIUM, LOW, labels=APP), held("mid", "n1", MEDIUM, MID)]
     crowd = Crowd([node("n1")], pods, [protected(0)])
     assert looked_up(crowd, preemptor(LARGE, HIGH)) == Candidate(crowd.table.rows["n1"], ("mid",), 0)
 
 
-def test_where_borrowers_are_the_least_of_them_is_the_last() -> None:
+def test_the_least_important_borrower_is_the_victim() -> None:
     loans = [held("old-low", "n1", MEDIUM, LOW, started=1, borrower=True), held("new", "n1", LARGE, TOP, borrower=True)]
     crowd = Crowd([node("n1")], loans)
     assert looked_up(crowd, preemptor(SMALL, LOW)) == Candidate(crowd.table.rows["n1"], ("old-low",), 0)
 
 
-def test_of_equals_the_last_by_uid_goes() -> None:
+def test_of_equal_pods_the_last_by_uid_is_evicted() -> None:
     crowd = Crowd([node("n1")], [held(uid, "n1", MEDIUM, LOW, started=0) for uid in ("b", "a")])
     assert looked_up(crowd, preemptor(LARGE, HIGH)) == Candidate(crowd.table.rows["n1"], ("b",), 0)
 
 
-def test_room_of_the_leaving_is_found_first() -> None:
+def test_room_of_leaving_pods_is_found_first() -> None:
     pods = [held("cheap", "n1", WHOLE, LOW), held("going", "n2", WHOLE, HIGH, leaving=True)]
     crowd = Crowd([node("n1"), node("n2")], pods)
     assert looked_up(crowd, preemptor(WHOLE, MID)) == Candidate(crowd.table.rows["n2"], (), 0)
 
 
-def test_who_asks_for_a_port_is_not_answered_by_amounts() -> None:
+def test_pod_with_a_host_port_is_not_decided_by_amounts() -> None:
     port = HostPort("TCP", 80)
     crowd = Crowd([node("n1")], [held("web", "n1", WHOLE, LOW, host_ports=(port,))])
     assert looked_up(crowd, preemptor(SMALL, HIGH, host_ports=(port,))) is None
     assert looked_up(crowd, preemptor(SMALL, HIGH)) is not None
 
 
-def test_row_without_anybody_who_may_go_has_no_floor() -> None:
+def test_row_without_an_evictable_pod_has_no_bound() -> None:
     crowd = Crowd([node("n1")], [held("stays", "n1", WHOLE, LOW, evictable=False)])
     assert bounds_of(crowd).highest[crowd.table.rows["n1"]] == NO_VICTIM
     assert looked_up(crowd, preemptor(a_request(cpu="1m"), HIGH)) is None

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import wraps
 from importlib import import_module
 from inspect import isfunction
-from random import Random  # noqa: TID251 - here the seed becomes chance
+from random import Random  # noqa: TID251 - the generator is made from the seed
 from typing import Any, Final
 
 import pytest
@@ -42,7 +42,7 @@ RECOVERY: Final = (
     "before_attempt",
     "mark",
 )
-"""What recovers from an exception does not raise here; `end_quietly` and the like are called by nothing else."""
+"""Functions that recover from an exception; they do not raise here, and only the recovery calls them."""
 METHODS: Final[dict[type, tuple[str, ...]]] = {
     Cluster: ("adopt", "book", "count", "enroll", "leave_queue", "offer", "refresh", "rename", "strike", "uncount"),
     Claims: ("end", "forget", "make"),
@@ -51,15 +51,15 @@ METHODS: Final[dict[type, tuple[str, ...]]] = {
     PoolQueue: ("add", "flush", "gate", "hold", "next_wakeup", "nominate", "park", "pop", "remove", "retry"),
     RunningPods: ("add", "change", "remove"),
 }
-"""Steps that change the state: each may raise before it has begun and after it has ended."""
+"""Steps that change the state: each may raise before it begins and after it ends."""
 
 
 class InjectedError(Exception):
-    """An exception that a test asked for."""
+    """An injected exception."""
 
 
 class Injector:
-    """Raises at so large a share of the calls while it is armed; `raised` counts where."""
+    """Raises in a share of the calls while it is armed; `raised` counts the exceptions by call."""
 
     def __init__(self, seed: int) -> None:
         self.share = 0.0
@@ -69,7 +69,7 @@ class Injector:
 
     @contextmanager
     def armed(self, *, now: bool) -> Iterator[None]:
-        """Raise from here on, or raise not."""
+        """Arm or disarm the injector while the context is open."""
         before, self._armed = self._armed, now
         try:
             yield
@@ -77,13 +77,13 @@ class Injector:
             self._armed = before
 
     def may_raise(self, where: str) -> None:
-        """Raise, if chance has it so."""
+        """Raise, at random, if armed."""
         if self._armed and self.share and self._chance.random() < self.share:
             self.raised[where] += 1
             raise InjectedError(where)
 
     def breaking(self, where: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function, but that it may raise before it begins and after it ends."""
+        """Return the function with an exception that may be raised before it begins and after it ends."""
 
         @wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -95,7 +95,7 @@ class Injector:
         return call
 
     def calm(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function, but that nothing raises in it."""
+        """Return the function with the injector disarmed while it runs."""
 
         @wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -106,7 +106,7 @@ class Injector:
 
 
 class BreakingPlugin:
-    """A plugin of which every call may raise."""
+    """A plugin whose calls may all raise."""
 
     def __init__(self, plugin: Any, injector: Injector) -> None:
         self._plugin = plugin
@@ -129,7 +129,7 @@ def breaking_profile(injector: Injector) -> Profile:
 
 
 def break_engine(monkeypatch: pytest.MonkeyPatch, injector: Injector) -> None:
-    """Let every step of the engine, every policy and every change of the state raise now and then."""
+    """Make every step of the engine, every policy and every change of the state raise at random."""
     for name in MODULES:
         module = import_module(f"aischeduler.engine.{name}")
         for attribute, found in tuple(vars(module).items()):
@@ -147,12 +147,12 @@ def break_engine(monkeypatch: pytest.MonkeyPatch, injector: Injector) -> None:
 
 
 class _Armed(Scheduler):
-    """An engine in which exceptions are raised, and only those that were asked for."""
+    """An engine with injected exceptions; it raises no other exception."""
 
     injector: Injector
 
     def observe(self, event: Event, now: float) -> None:
-        with self.injector.armed(now=True), suppress(InjectedError):  # the daemon logs it and goes on
+        with self.injector.armed(now=True), suppress(InjectedError):  # the daemon logs it and continues
             super().observe(event, now)
 
     def decide(self, pool: str, now: float, limit: int) -> list[Action]:
@@ -167,11 +167,11 @@ class _Armed(Scheduler):
         with self.injector.armed(now=True):
             with suppress(InjectedError):
                 return super().ready(now)
-            return ()  # the daemon looks again after a while
+            return ()  # the daemon searches again after a while
 
 
 class BreakingScheduler(CheckedScheduler, _Armed):
-    """The same under watch."""
+    """Such an engine with checks."""
 
     def __init__(self, injector: Injector, run: str, *, often: bool) -> None:
         self.injector = injector

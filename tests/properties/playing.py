@@ -1,4 +1,4 @@
-"""Random days: they run from a printed seed, and count only where enough has happened."""
+"""Random days: they run from a printed seed, and fail if too few kinds of actions occurred."""
 
 from collections import Counter
 from typing import ClassVar
@@ -10,18 +10,18 @@ from aischeduler.model.actions import Action, Bind, Evict, Nominate, ReportPool,
 
 STEPS = 100
 SHRINKING_SECONDS_MAX = 1800
-"""A run that fails is made shorter before it is shown; a timeout meanwhile would be shown instead of what was found."""
+"""Hypothesis shortens a run that fails; a timeout during that would hide the failure."""
 HAPPENS = (Bind, Evict, Nominate, ReportPool, ReportWaiting)
-"""The actions that must occur, or the days were empty."""
+"""The actions that must occur in the runs together."""
 
 
 class Days(RuleBasedStateMachine):
-    """A machine that notes in `done` what the scheduler asked for in all its runs."""
+    """A machine that counts in `done` the actions of the scheduler in all its runs."""
 
     done: ClassVar[Counter[type[Action]]]
 
     def note(self, actions: list[Action]) -> None:
-        """Note what was asked for in one run."""
+        """Count the actions of one run."""
         self.done.update(type(action) for action in actions)
 
 
@@ -31,13 +31,13 @@ def play(
     runs: int,
     phases: tuple[Phase, ...] = tuple(Phase),
 ) -> None:
-    """Play so many runs of 100 steps, the same ones for the same number; something of each kind must have happened."""
+    """Play this many runs of 100 steps; the same seed gives the same runs. Each kind of action must occur."""
     machine.done = Counter()
     how = settings(
         max_examples=runs,
         stateful_step_count=STEPS,
         deadline=None,
-        derandomize=False,  # it would try only short runs, which find nothing
+        derandomize=False,  # it tries only short runs, which find nothing
         database=None,
         phases=phases,
         suppress_health_check=list(HealthCheck),

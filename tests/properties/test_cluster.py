@@ -1,6 +1,6 @@
-"""Random days in a virtual cluster: API server, kubelets and a network that loses answers, around a watched engine.
+"""Random days in a virtual cluster: API server, kubelets and a network that loses answers, around a checked engine.
 
-What `test_engine` does to the engine with events, this does through everything that lies between it and the users.
+`test_engine` calls the engine with events; here the changes reach it through the API server and the daemon's code.
 """
 
 from typing import Any, Final
@@ -25,9 +25,9 @@ POOLS: Final = ["a", "b"]
 CLASSES: Final = {"high": 10, "low": 5, "patient": 10}
 NUMBER = st.integers(0, 30)
 PODS_MAX: Final = 14
-"""Pods that are there at once; a new one ends the oldest."""
+"""The most pods at one time; a new pod ends the oldest one."""
 SECONDS_OF_CALM: Final = 200.0
-"""Less than the net needs; the longest grace, backoff and wait for a lost answer are over by then."""
+"""Less than the five-minute flush; the longest grace period, backoff and wait for a lost answer are over by then."""
 NAMESPACE: Final = "/api/v1/namespaces/default"
 BUDGETS: Final = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 TAINT: Final = {"key": "closed", "effect": "NoSchedule"}
@@ -58,7 +58,7 @@ SPECS = st.fixed_dictionaries(
 
 
 class Cluster(Days):
-    """One virtual cluster, and what its users, kubelets and network do."""
+    """One virtual cluster, and the actions of its users, kubelets and network."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,14 +67,14 @@ class Cluster(Days):
         self.made = 0
 
     def ask(self, method: str, path: str, document: Any = None, kind: str = "application/merge-patch+json") -> int:
-        """Send a request as a user; what it is meant for may be gone, there already or taken, else it is a good one."""
+        """Send a request as a user; it may be refused because the object is gone, exists, or has changed."""
         content = kind if method == "PATCH" else "application/json"
         answer = self.harness.cluster.request(method, path, document, content)
         assert answer.status in {200, 201, 404, 409}, answer
         return answer.status
 
     def go_on(self, seconds: float) -> None:
-        """Let time pass, then check every invariant, and that nobody waits in vain."""
+        """Let time pass, then check every invariant, and that no pod waits without a reason."""
         self.harness.run(seconds)
         scheduler = self.harness.scheduler
         assert isinstance(scheduler, CheckedScheduler)
@@ -218,7 +218,7 @@ class Cluster(Days):
         self.go_on(seconds)
 
     def teardown(self) -> None:
-        """The faults stop: everybody who can run does, by wake-ups alone, and a new scheduler would change nothing."""
+        """The faults stop: every pod that fits is bound, by wake-ups alone, and a new scheduler changes nothing."""
         h = self.harness
         h.daemon._network = Network()
         for app in ("x", "y"):

@@ -1,6 +1,6 @@
-"""Random clusters: whatever happens, in whatever order, no invariant breaks and nobody waits in vain.
+"""Random clusters: no sequence of events breaks an invariant or makes a pod wait without a reason.
 
-Everything drawn is plain numbers and names, and what they pick is the model's own: so the same draws give the same run.
+Hypothesis draws only numbers and names; the model turns them into objects, so the same draws give the same run.
 """
 
 import re
@@ -47,7 +47,7 @@ POOLS = ["a", "b", "c"]
 NAMESPACES = ["default", "team"]
 NUMBER = st.integers(0, 30)
 PODS_MAX = 16
-"""Pods that are there at once; a new one ends the oldest."""
+"""The most pods at one time; a new pod ends the oldest one."""
 SECONDS_OF_CALM = 120.0
 
 SHAPES: list[ShapeFields] = [
@@ -117,12 +117,12 @@ PACES = {
 
 
 def clauses(reason: str) -> set[str]:
-    """Return what a reason says, counts aside: those are as they were when it was told."""
+    """Return the clauses of a reason without counts, which may be older than the rest."""
     return {re.sub(r"\d+ ?", "", part).strip(" .") for part in re.split(r"[,;:.] ", reason)}
 
 
 class Engine(Days):
-    """One engine, and all that can happen to it."""
+    """One engine, and all events of its world."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -141,7 +141,7 @@ class Engine(Days):
         self.begin(cpu)
 
     def begin(self, cpu: str) -> None:
-        """Let happen what comes before all that is drawn: nothing. `cpu` is what a node has."""
+        """Do nothing; subclasses set up a start before the drawn steps. `cpu` is the CPU of a node."""
 
     @rule(wishes=PODS)
     def pods_come(self, wishes: Wishes) -> None:
@@ -341,7 +341,7 @@ class Engine(Days):
         self.world.go_on()
 
     def teardown(self) -> None:
-        """The faults stop: everybody who can run does, by wake-ups alone, and a new engine would change nothing."""
+        """The faults stop: every pod that fits is bound, by wake-ups alone, and a new engine changes nothing."""
         world = self.world
         self.note(world.said)
         world.calm_down(SECONDS_OF_CALM)
@@ -358,7 +358,7 @@ class Engine(Days):
         assert self.unconfirmed(fresh) == []
 
     def unconfirmed(self, fresh: Scheduler) -> list[tuple[str, str, str]]:
-        """Return who waits for a reason of which the new engine does not say all that it says."""
+        """Return the waiting pods with a reason that has clauses which the new engine's reason lacks."""
         ours, found = self.world.scheduler, []
         for uid, record in ours._cluster.records.items():
             told, tried = ours.why(uid), fresh.why(uid)
@@ -368,10 +368,10 @@ class Engine(Days):
 
 
 class TakingBack(Engine):
-    """Days that begin while a pool takes lent room back, so that not even few of them are empty ones."""
+    """Days that begin during a reclaim, so that even a few runs contain every kind of action."""
 
     def begin(self, cpu: str) -> None:
-        """Fill every node with a pod of the default pool; a pod of another comes, and somebody is asked to leave."""
+        """Fill every node with a pod of the default pool; a pod of another pool comes and evicts one."""
         for _ in self.world.nodes:
             self.world.put(a_pod(self.world.next_pod_name(), cpu=cpu, memory="1Gi"))
         self.world.settle()

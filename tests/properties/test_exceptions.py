@@ -16,15 +16,15 @@ from tests.properties.test_engine import TakingBack
 from tests.seeds import seed
 
 GENERATE = (Phase.generate,)
-"""A shorter run would raise elsewhere: it cannot be made from a long one."""
+"""No shrinking: a shorter run raises at other calls."""
 SHARES = [0.0, 0.002, 0.02, 0.1]
-"""How many calls raise."""
+"""The shares of calls that raise."""
 PLACES_MIN = 50
-"""So many different calls must have raised, or the days were calm ones."""
+"""The least number of different calls that must have raised."""
 
 
 class BreakingEngine(TakingBack):
-    """One engine that raises at calls which the seed chooses."""
+    """One engine that raises at calls that the seed chooses."""
 
     seed: ClassVar[int]
 
@@ -38,7 +38,7 @@ class BreakingEngine(TakingBack):
         self.injector.share = share
 
     def teardown(self) -> None:
-        """The exceptions stop: everybody who can run does, as after days without any."""
+        """The exceptions stop: every pod that fits is bound, as after days without exceptions."""
         self.injector.share = 0.0
         super().teardown()
 

@@ -1,7 +1,7 @@
-"""The truth about a cluster as an API server would hold it, and the way between it and one engine.
+"""The state of a cluster as an API server has it, and the connection between it and one engine.
 
-What the engine asks for takes effect when a test lets it: binds and evictions are in flight until then. What happens in
-the world is heard through a watch that can stall: then the engine decides on what was true before.
+The actions of the engine take effect when a test lets them: binds and evictions are in flight until then. The engine
+gets events through a watch that can stall: then it decides on an older state.
 """
 
 from collections.abc import Iterable
@@ -38,12 +38,12 @@ from tests.build import replace
 from tests.checked_scheduler import CheckedScheduler, answers
 
 ROUNDS_MAX = 1000
-"""Rounds within one instant; more would never end."""
+"""Rounds within one instant; more rounds count as endless work."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What happens by itself after each step; the rest waits until a test lets it happen, or the pace changes."""
+    """The parts of the world that act after each step; the others act when a test lets them, or with another timing."""
 
     decides: bool = True
     hears: bool = True
@@ -53,7 +53,7 @@ class Timing:
 
 
 class World:
-    """Objects by name (pods by uid), the engine that follows them, and its clock."""
+    """Objects by name (pods by uid), the engine that observes them, and its clock."""
 
     def __init__(self, *, often: bool = False) -> None:
         self.runs = 0
@@ -67,7 +67,7 @@ class World:
         self.binds: list[Bind] = []
         self.evictions: list[Evict] = []
         self.given_up: set[str] = set()
-        """Pods that the API server will never take."""
+        """Pods whose Bindings the API server always refuses."""
         self.said: list[Action] = []
         self.timing = Timing()
         self._unheard: list[Event] = []
@@ -78,7 +78,7 @@ class World:
         self.runs += 1
         return CheckedScheduler(default_profile(), f"run{self.runs}", often=self._often)
 
-    # What happens in the world.
+    # Changes of the world.
 
     def put(self, thing: Pod | Node | Pool | DisruptionBudget) -> None:
         """Create or change an object."""
@@ -107,12 +107,12 @@ class World:
         return f"p{self._pods_made}"
 
     def end_pod(self, uid: str, *, finished: bool = False) -> None:
-        """Let a pod be gone, or finished, which is final too."""
+        """Remove a pod, or let it finish, which is final too."""
         pod = self.pods.pop(uid)
         self._happens(PodSeen(replace(pod, phase="Succeeded")) if finished else PodGone(uid))
 
     def delete_pod(self, uid: str, grace_seconds: int) -> None:
-        """Delete a pod as a user does: one on a node is given time to end."""
+        """Delete a pod as a user does: a pod on a node has a grace period."""
         pod = self.pods[uid]
         if not pod.node_name:
             self.end_pod(uid)
@@ -120,7 +120,7 @@ class World:
             self.put(replace(pod, terminating=True, grace_seconds=grace_seconds))
 
     def end_node(self, name: str) -> None:
-        """Let a node be gone; its pods stay until they are deleted."""
+        """Delete a node; its pods stay until they are deleted."""
         if self.nodes.pop(name, None) is not None:
             self._happens(NodeGone(name))
 
@@ -136,12 +136,12 @@ class World:
             self._happens(BudgetGone(budget.namespace, budget.name))
 
     def end_namespace(self, name: str) -> None:
-        """Delete a namespace that has no pods any more."""
+        """Delete a namespace without pods."""
         if name in self.namespaces and all(pod.namespace != name for pod in self.pods.values()):
             del self.namespaces[name]
             self._happens(NamespaceGone(name))
 
-    # The way to the engine.
+    # Events for the engine.
 
     def _happens(self, event: Event) -> None:
         if not self.timing.hears:
@@ -150,19 +150,19 @@ class World:
             self._tell(event)
 
     def hear(self) -> None:
-        """Let the watch catch up."""
+        """Deliver all events of the watch."""
         unheard, self._unheard = self._unheard, []
         for event in unheard:
             self._tell(event)
 
     def list_again(self, things: Iterable[Event] = ()) -> None:
-        """Let everything be seen once more, as after a restart of the API server."""
+        """Deliver every object again, as after a restart of the API server."""
         self.hear()
         for event in (*things, *self._everything()):
             self._tell(event)
 
     def tell_again(self, uid: str, *, old: bool) -> None:
-        """Let a pod be seen once more as it is, or first as it was before it was bound."""
+        """Deliver a pod again, if `old` first as it was before it was bound."""
         pod = self.pods[uid]
         if not self._unheard:
             if old:
@@ -181,10 +181,10 @@ class World:
     def _tell(self, event: Event) -> None:
         self.scheduler.observe(event, self.now)
 
-    # What the engine asks for.
+    # Actions of the engine.
 
     def decide(self, limit: int = 1, rounds: int = 1) -> int:
-        """Let every pool that is ready decide, so many times; return how many actions that gave."""
+        """Let every ready pool decide, this many times; return the number of actions."""
         count = 0
         for _ in range(rounds):
             pools = self.scheduler.ready(self.now)
@@ -216,7 +216,7 @@ class World:
                 pass
 
     def _look(self, action: ListPools | ReadPool | Refresh | ReadPod) -> None:
-        """Read what the engine asks for, past the watch."""
+        """Carry out a read that the engine requests, beside the watch."""
         match action:
             case ReadPool(name):
                 if name in self.pools:
@@ -237,12 +237,12 @@ class World:
                     self._read(pod.uid)
 
     def _read(self, uid: str) -> None:
-        """Read a pod past the watch."""
+        """Read a pod beside the watch."""
         pod = self.pods.get(uid)
         self._tell(PodGone(uid) if pod is None else PodSeen(pod))
 
     def conclude(self, number: int, wish: BindRefusal | None) -> None:
-        """Let a bind that is in flight have its outcome; `wish` is a fault, where the world allows one."""
+        """Conclude a bind in flight; `wish` is a refusal, if the state of the world allows it."""
         if not self.binds:
             return
         bind = self.binds.pop(number % len(self.binds))
@@ -266,7 +266,7 @@ class World:
             self._tell(BindRefused(uid, bind.node, refusal, "no"))
 
     def lose(self, number: int) -> None:
-        """Let the answer to a bind be lost, but not the bind; the engine hears of it by the watch or by reading."""
+        """Carry out a bind and lose its answer; the engine learns the outcome from the watch or a read."""
         if self.binds and self.binds[number % len(self.binds)].pod.uid not in self.given_up:
             bind = self.binds.pop(number % len(self.binds))
             pod = self.pods.get(bind.pod.uid)
@@ -278,7 +278,7 @@ class World:
                 self.binds.append(bind)
 
     def evict(self, number: int, wish: EvictRefusal | None, grace_seconds: int) -> None:
-        """Let an eviction that is in flight have its outcome."""
+        """Conclude an eviction in flight."""
         if not self.evictions:
             return
         evict = self.evictions.pop(number % len(self.evictions))
@@ -291,12 +291,12 @@ class World:
             self.delete_pod(pod.uid, grace_seconds)
 
     def lose_eviction(self, number: int) -> None:
-        """Let an eviction that is in flight be lost: nobody carries it out, and nobody says so."""
+        """Lose an eviction in flight: it has no effect and no outcome."""
         if self.evictions:
             self.evictions.pop(number % len(self.evictions))
 
     def restart_scheduler(self) -> None:
-        """End the engine; what it had in flight may or may not have arrived; a new one lists everything."""
+        """End the engine; its requests in flight may or may not take effect; a new engine lists everything."""
         for number in range(len(self.binds)):
             if number % 2:
                 self.lose(0)
@@ -309,7 +309,7 @@ class World:
     # The end.
 
     def calm_down(self, seconds: float) -> None:
-        """Let the faults stop, and time pass until nothing moves."""
+        """Stop the faults, and let time pass until nothing changes."""
         self.timing = Timing()
         self.hear()
         self._let_budgets_allow()
@@ -320,30 +320,30 @@ class World:
         self.settle()
 
     def _let_budgets_allow(self) -> None:
-        """Tell that no budget stands against anybody any more; the pods that one spared are not spared for long."""
-        everybody = label_selector(
+        """Let all budgets allow evictions, so that pods are not spared for a budget any longer."""
+        every_pod = label_selector(
             "spec.selector", {}, (node_requirement("key", "nobody-has-this", "DoesNotExist", ()),)
         )
         for namespace in sorted({pod.namespace for pod in self.pods.values()}):
-            self._tell(BudgetSeen(DisruptionBudget(namespace, "calm", "uid-calm", everybody, disruptions_allowed=1000)))
+            self._tell(BudgetSeen(DisruptionBudget(namespace, "calm", "uid-calm", every_pod, disruptions_allowed=1000)))
             self._tell(BudgetGone(namespace, "calm"))
 
     def settle(self) -> None:
-        """Let all that can happen at once happen."""
+        """Let every part of the world act until nothing changes."""
         for _ in range(ROUNDS_MAX):
             if not self._round(1000):
                 return
-        raise AssertionError(f"something moves for ever: {self.said[-10:]}")
+        raise AssertionError(f"the world does not come to rest: {self.said[-10:]}")
 
     def go_on(self) -> None:
-        """Let happen what happens by itself at this pace, a few rounds of it."""
+        """Let the parts that act by themselves act for a few rounds."""
         for _ in range(3):
             if not self._round(3):
                 break
         self.scheduler.look()
 
     def _round(self, most: int) -> bool:
-        """Let each part of the world act, at most so often; say whether something moved."""
+        """Let each part of the world act at most `most` times; return whether something changed."""
         timing, moved = self.timing, False
         if timing.hears:
             self.hear()
@@ -361,7 +361,7 @@ class World:
         return moved
 
     def fresh(self) -> tuple[CheckedScheduler, list[Action]]:
-        """Return a new engine that tried all but those whom the API server never takes, and what it would do."""
+        """Return a new engine that tried all pods except those whose Bindings are always refused, and its actions."""
         scheduler = CheckedScheduler(default_profile(), "fresh", often=False)
         for event in self._everything():
             if not isinstance(event, PodSeen) or event.pod.uid not in self.given_up or event.pod.node_name:

@@ -9,7 +9,7 @@ from tests.controlplane.plane import ControlPlane
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """One Binding and the HTTP status that it got."""
+    """One Binding and the HTTP status of its answer."""
 
     pod: str
     uid: str
@@ -24,12 +24,12 @@ def bindings(plane: ControlPlane, namespace: str) -> list[Answered]:
     """Return the Bindings of pods of a namespace in the order of their answers."""
     found = []
     for line in plane.audit_log.read_text().splitlines():
-        if '"subresource":"binding"' not in line:  # nearly all that is noted is something else
+        if '"subresource":"binding"' not in line:  # nearly all lines are about other requests
             continue
         noted = json.loads(line)
         if noted["objectRef"]["namespace"] != namespace:
             continue
-        if "requestObject" not in noted:  # the server refused before it read it: it did not know who asked
+        if "requestObject" not in noted:  # the server refused the request with 401 before it read the body
             continue
         asked = noted["requestObject"]
         metadata = asked["metadata"]

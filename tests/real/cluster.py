@@ -17,7 +17,7 @@ CRD = "pools.resource.aibee.cn"
 POOLS_PATH = "/apis/resource.aibee.cn/v1alpha1/pools"
 SERVED_WITHIN_SECONDS = 30.0
 REPEAT = int(os.environ.get("AI_SCHEDULER_REPEAT", "1"))
-"""How often each scenario of watches that lag is played."""
+"""How often each scenario of lagging watches runs."""
 
 CPU_POOL, GPU_POOL, MASTERS = "cpu-pool", "gpu-pool", "masters"
 CPU_NODES, GPU_NODES, MASTER_NODES = 12, 10, 3
@@ -36,7 +36,7 @@ def nodes() -> list[Json]:
 
 
 def backlog(namespace: str) -> list[Json]:
-    """Return 400 pods: 320 of one CPU, and 80 that take every GPU there is."""
+    """Return 400 pods: 320 of one CPU, and 80 that use all GPUs."""
     cpu = [pod_object(f"cpu-{n:03d}", namespace=namespace, memory="64Mi", pool=CPU_POOL) for n in range(320)]
     gpu = [
         pod_object(f"gpu-{n:03d}", namespace=namespace, cpu="1", memory="64Mi", gpu=1, pool=GPU_POOL) for n in range(80)
@@ -45,7 +45,7 @@ def backlog(namespace: str) -> list[Json]:
 
 
 def later(namespace: str) -> list[Json]:
-    """Return 200 pods more: 64 that fill the last CPU of cpu-pool, and 136 beside the GPU pods."""
+    """Return 200 more pods: 64 that use the remaining CPU of cpu-pool, and 136 that run beside the GPU pods."""
     cpu = [pod_object(f"late-{n:03d}", namespace=namespace, memory="64Mi", pool=CPU_POOL) for n in range(64)]
     small = [
         pod_object(f"small-{n:03d}", namespace=namespace, cpu="500m", memory="64Mi", pool=GPU_POOL) for n in range(136)
@@ -86,19 +86,19 @@ def pod(plane: ControlPlane, namespace: str, name: str) -> Any:
 
 
 def events(plane: ControlPlane, namespace: str, reason: str) -> dict[str, str]:
-    """Return object -> text of its latest event with this reason."""
+    """Return object -> note of its latest event with this reason."""
     items = plane.api("GET", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events").body["items"]
     told = [item for item in items if item["reason"] == reason]
     return {item["regarding"]["name"]: item["note"] for item in sorted(told, key=lambda item: item["eventTime"])}
 
 
 def wait_for_event(plane: ControlPlane, history: History, namespace: str, reason: str, name: str) -> str:
-    """Wait until the object has an event with this reason; return its text."""
+    """Wait until the object has an event with this reason; return its note."""
     history.wait_until(lambda: name in events(plane, namespace, reason), f"an event {reason} of {name}")
     return events(plane, namespace, reason)[name]
 
 
 def condition(document: Any, kind: str) -> Json:
-    """Return a condition of an object, or nothing where it has none of this type."""
+    """Return a condition of an object; empty if it has none of this type."""
     found = (one for one in document.get("status", {}).get("conditions", ()) if one["type"] == kind)
     return next(found, {})

@@ -37,7 +37,7 @@ _numbers = count(1)
 
 @pytest.fixture(autouse=True)
 def clean_cluster(control_plane: ControlPlane) -> Iterator[None]:
-    """After the test every part runs again, and its jobs, pods, budgets, nodes and pools are gone."""
+    """After the test, start stopped parts again and delete its jobs, pods, budgets, nodes and pools."""
     yield
     control_plane.heal()
     sweep(control_plane)
@@ -45,7 +45,7 @@ def clean_cluster(control_plane: ControlPlane) -> Iterator[None]:
 
 @pytest.fixture
 def namespace(control_plane: ControlPlane, clean_cluster: None) -> str:
-    """A namespace that no other test has used."""
+    """Return the name of a namespace that no other test has used."""
     name = f"test-{next(_numbers)}"
     create_namespace(control_plane, name)
     return name
@@ -53,13 +53,13 @@ def namespace(control_plane: ControlPlane, clean_cluster: None) -> str:
 
 @pytest.fixture(scope="session")
 def pools_served(control_plane: ControlPlane) -> None:
-    """The Pool resource, as a user installs it."""
+    """Install the Pool resource as a user does."""
     install(control_plane)
 
 
 @pytest.fixture
 def cluster(control_plane: ControlPlane, clean_cluster: None, pools_served: None) -> None:
-    """The pools of the examples and 25 nodes, applied by kubectl; here each pool keeps to itself."""
+    """Apply the pools of the examples, without borrowing and sharing, and 25 nodes."""
     applied = control_plane.kubectl("apply", "-f", str(EXAMPLES / "pools.yaml"))
     assert applied.returncode == 0, applied.stderr
     create_pools(control_plane, pool_object(DEFAULT_POOL))
@@ -74,7 +74,7 @@ def cluster(control_plane: ControlPlane, clean_cluster: None, pools_served: None
 
 @pytest.fixture
 def release(control_plane: ControlPlane, clean_cluster: None, pools_served: None, tmp_path: Path) -> Iterator[Release]:
-    """The chart, not yet installed; nothing of it is left behind."""
+    """Yield the chart, not yet installed; uninstall it at the end."""
     found = Release(control_plane, the_helm(), tmp_path)
     yield found
     found.uninstall()
@@ -83,28 +83,28 @@ def release(control_plane: ControlPlane, clean_cluster: None, pools_served: None
 
 @pytest.fixture
 def access(release: Release) -> KubeconfigContext:
-    """What the pods of the chart have, with a short lease: the tests wait for it."""
+    """Return the credentials and the configuration of the chart's pods, with a short lease."""
     release.install(config={"leaderElection": SHORT_LEASE})
     return release.access()
 
 
 @pytest.fixture
 def daemon(control_plane: ControlPlane, clean_cluster: None, pools_served: None) -> Iterator[Daemon]:
-    """The scheduler, not yet started."""
+    """Yield the scheduler, not yet started."""
     with Daemon(control_plane) as daemon:
         yield daemon
 
 
 @pytest.fixture
 def history(control_plane: ControlPlane, clean_cluster: None) -> Iterator[History]:
-    """The record of all pods during the test."""
+    """Yield the record of all pods during the test."""
     with History(control_plane) as history:
         yield history
 
 
 @pytest.fixture
 def kubelets(control_plane: ControlPlane, clean_cluster: None) -> Iterator[Part]:
-    """Bound pods run, and go when they are deleted."""
+    """Run kubelets: bound pods run, and deleted pods are removed."""
     identity = (control_plane.authority, control_plane.admin.certificate, control_plane.admin.key)
     command = [sys.executable, "-m", "tests.real.kubelets", control_plane.url, *map(str, identity)]
     log = control_plane.directory / "kubelets.log"

@@ -1,4 +1,4 @@
-"""What must hold for every large set of pods, checked on its whole record and on the API server's audit log."""
+"""The invariants of every large set of pods, checked on its record and on the API server's audit log."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,18 +8,18 @@ from tests.real.history import History
 
 
 def judge(plane: ControlPlane, history: History, namespace: str) -> None:
-    """No pod went to a second node or by a second Binding, and there was always room on nodes that never changed."""
+    """Check that no pod has a second node or Binding, and that no node was overcommitted; nodes must not change."""
     judge_bindings(plane, history.nodes_of(), namespace)
     assert history.overcommitted() == []
 
 
 def judge_bindings(plane: ControlPlane, nodes_of: Mapping[str, Sequence[str]], namespace: str) -> None:
-    """No pod went to a second node, as its record by uid says, or by a second Binding."""
+    """Check that no pod, by uid, has a second node in the record or a second accepted Binding."""
     moved = {uid: nodes for uid, nodes in nodes_of.items() if len(nodes) > 1}
     assert moved == {}
     accepted = [one for one in bindings(plane, namespace) if one.status == 201]
     assert accepted != []
     unseen = [one for one in accepted if list(nodes_of.get(one.uid, ())) != [one.node]]
-    assert unseen == [], "the record is not whole"
+    assert unseen == [], "the record is incomplete"
     assert len({one.uid for one in accepted}) == len(accepted)
     assert len({one.decision for one in accepted}) == len(accepted)

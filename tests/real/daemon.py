@@ -21,21 +21,21 @@ WITHOUT_UVLOOP = (
     "-c",
     "import sys; sys.modules['uvloop'] = None; from aischeduler.cli.app import main; sys.exit(main(sys.argv[1:]))",
 )
-"""The same program on a machine where uvloop is not installed."""
+"""The same program without uvloop."""
 
 
 ALONE = ("--no-leader-elect",)
 
 
 class Daemon:
-    """`ai-scheduler run` against the control plane, with more `options`; ready means that it has listed everything.
+    """`ai-scheduler run` with the control plane and these `options`; it is ready once it has listed everything.
 
-    Without a `kubeconfig` of its own it has the rights of the chart and no more; see `rights`.
-    As a context it ends by SIGKILL, and fails its test where it has met a bug of ours in any of its runs.
+    Without a `kubeconfig` of its own it has exactly the permissions of the chart; see `rights`.
+    At the end of the context it is killed; the test fails if any of its runs has logged an error.
     """
 
     election: ClassVar[tuple[str, ...]] = ALONE
-    """The options that say whether it is one of several."""
+    """The options about leader election."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Daemon:
         self.kill()
         print(self.log[-LOG_CHARACTERS_SHOWN:])  # pytest shows it when the test has failed
         if kind is None:
-            assert self.bugs() == [], "the daemon met a bug of ours"
+            assert self.bugs() == [], "the daemon has logged an error"
 
     @property
     def pid(self) -> int:
@@ -71,7 +71,7 @@ class Daemon:
         return self._part.running()
 
     def start(self) -> None:
-        """Start and wait until it decides."""
+        """Start and wait until the scheduler decides."""
         self.launch()
         self._part.wait_ready()
 
@@ -86,7 +86,7 @@ class Daemon:
         self._part.kill()
 
     def stop(self) -> int:
-        """SIGTERM; return the exit status."""
+        """Send SIGTERM; return the exit status."""
         return self._part.stop()
 
     def pause(self) -> None:
@@ -96,41 +96,41 @@ class Daemon:
         self._part.resume()
 
     def ready(self) -> bool:
-        """Say whether `/readyz` says so."""
+        """Return whether `/readyz` answers 200."""
         try:
             with urlopen(f"http://{self._address}/readyz", timeout=10):
                 return True
         except HTTPError as not_yet:
             not_yet.close()
-        except OSError:  # nobody listens yet
+        except OSError:  # the port is not open yet
             pass
         return False
 
     def samples(self, name: str = "") -> list[Sample]:
-        """Return all that `/metrics` says now, or of one metric; one that is not there is an error."""
+        """Return all samples of `/metrics`, or those of one metric; a missing metric is an error."""
         with urlopen(f"http://{self._address}/metrics", timeout=10) as page:
             lines = [line for line in page.read().decode().splitlines(keepends=True) if name in line]
         families = [one for one in text_string_to_metric_families("".join(lines)) if name in ("", one.name)]
-        assert families, f"/metrics says nothing of {name}"
+        assert families, f"/metrics has no {name}"
         return [one for family in families for one in family.samples if not one.name.endswith("_created")]
 
     def net_saves(self) -> int:
-        """Return how many pods its five-minute net had to save, by the pools that there are."""
+        """Return how many pods only the five-minute flush woke, over the existing pools."""
         return int(sum(sample.value for sample in self.samples("ai_scheduler_net_saves")))
 
     @property
     def log(self) -> str:
-        """What it has logged since it was started last."""
+        """Return the log since the last start."""
         return self._part.log.read_text() if self._part.log.exists() else ""
 
     def said(self, event: str) -> list[Line]:
-        """Return the lines of log of this event."""
+        """Return the log lines with this event."""
         return [line for line in self._lines() if line["event"] == event]
 
     def bugs(self) -> list[Line]:
-        """Return the lines of level `error` of all its runs: no fault of the world leads to one, only a bug of ours."""
+        """Return the lines of level `error` of all runs: only a bug of the scheduler causes one."""
         return self._bugs_before + [line for line in self._lines() if line["level"] == "error"]
 
     def _lines(self) -> list[Line]:
-        """Return the whole lines of its log; a line that is not one JSON object is an error."""
+        """Return the complete lines of the log; a line that is not one JSON object is an error."""
         return [json.loads(line) for line in self.log.rpartition("\n")[0].splitlines()]

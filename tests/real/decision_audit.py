@@ -1,9 +1,9 @@
-"""Checks of evictions and Bindings: by the API server's record each must be right for a scheduler that knows all of it.
+"""Checks of evictions and Bindings: each must be right for a scheduler that knows the record of the API server.
 
 Invariants:
-- The audit has rules of its own (`rules.py`) and shares no code with the scheduler; what it cannot read is an error.
+- The audit has rules of its own (`rules.py`) and shares no code with the scheduler; unreadable input is an error.
 - Facts older than the margin count as known. A decision is right if it was right at some moment within the margin.
-  While the watch of pods is held back, the scheduler may know the pods of that much earlier, and nothing else.
+  While the watch of pods lags, the scheduler may know an older state of the pods, but not of other objects.
 """
 
 import math
@@ -20,22 +20,22 @@ from tests.real.rules import OURS, Pods, World, finished, lacks, pool_named, pri
 
 HOME_MARK: Final = "scheduling.resource.aibee.cn/home-pool"
 MARGIN_SECONDS: Final = 2.0
-"""A fact that is older than this is known."""
+"""The scheduler knows a fact that is older than this."""
 FRESH_SECONDS: Final = 1.0
-"""What was there so long before a pod was made is known to whoever evicts for it."""
+"""The scheduler knows facts that are older than the beneficiary by this much."""
 AFTER_SECONDS: Final = 2.0
-"""A Binding that the scheduler has decided already is in the record within this time."""
+"""A decided Binding is in the record within this time."""
 OTHERS: Final = ("nodes", "pools", "namespaces")
-"""What speaks of pods, but the pods themselves."""
+"""The kinds that matter to pods, without the pods."""
 PODS_BEFORE_SECONDS: Final = (0.0, 0.02, 0.1, 0.5, 2.0)
-"""How old a Binding may be when it is heard: the room that it takes is judged as it was so long before."""
+"""How old a Binding may be when the record has it: the room on its node is checked for this time before."""
 FOR_A_POD: Final = re.compile(r"preempting to accommodate (?P<namespace>[^/]+)/(?P<name>.+)$")
 END_OF_LOAN: Final = re.compile(r"preempting because pool (?P<pool>.+) no longer lends this room$")
 
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """A victim as it last ran, when it was marked, and for which pod as it was then; none where its loan ended."""
+    """A victim as it last ran, the time of its condition, and the beneficiary at that time; None if its loan ended."""
 
     at: float
     victim: Json
@@ -48,7 +48,7 @@ class Eviction:
 
 
 class Judge:
-    """Judges a record in which the watch of one kind lagged by so many seconds."""
+    """Checks a record in which the watch of one kind lagged by this many seconds."""
 
     def __init__(
         self, record: Changes, held: str = "nothing", held_seconds: float = 0.0, margin_seconds: float = MARGIN_SECONDS
@@ -58,7 +58,7 @@ class Judge:
         self._pods_late = held_seconds if held == "pods" else 0.0
 
     def evictions(self) -> list[Eviction]:
-        """Return the evictions of our scheduler from nodes, oldest first."""
+        """Return the evictions of the scheduler, oldest first."""
         found: dict[str, Eviction] = {}
         last: Objects = {}
         ran: dict[str, Json] = {}
@@ -74,9 +74,9 @@ class Judge:
         return list(found.values())
 
     def faults(self, *, rooms: bool = True) -> Iterator[str]:
-        """Yield every eviction that a fully informed scheduler would not have made, with why not.
+        """Yield every eviction that a fully informed scheduler does not make, with the reason.
 
-        Without `rooms` it is not asked whether there was room: where much ends at each moment, that cannot be said.
+        Without `rooms` free room is not checked: where pods end all the time, the free room at one moment is unknown.
         """
         evictions, bound = self.evictions(), self.bound()
         for eviction in evictions:
@@ -87,7 +87,7 @@ class Judge:
                 yield f"{eviction}: {why}"
 
     def wrong_bindings(self) -> Iterator[str]:
-        """Yield every Binding that a fully informed scheduler would not have made, with why not."""
+        """Yield every Binding that a fully informed scheduler does not make, with the reason."""
         for change in self.bound():
             pod = change.document
             reasons = (
@@ -97,7 +97,7 @@ class Judge:
                 yield f"{pod['metadata']['name']} on {pod['spec']['nodeName']}: {why}"
 
     def bound(self) -> list[Change]:
-        """Return the pods of our scheduler as they became bound, oldest first."""
+        """Return the changes by which pods of the scheduler became bound, oldest first."""
         found: dict[str, Change] = {}
         for change in self._record.changes["pods"]:
             spec = change.document["spec"]
@@ -106,7 +106,7 @@ class Judge:
         return list(found.values())
 
     def strangers(self) -> list[str]:
-        """Return the pods that were bound as another pool's than the one that they name and that was there."""
+        """Return the pods that were bound for another home pool than the existing pool that they name."""
         found = {}
         for change in self.bound():
             pod = change.document
@@ -117,7 +117,7 @@ class Judge:
         return list(found.values())
 
     def neglected(self) -> list[str]:
-        """Return the pods that wait now although their pool has room for them."""
+        """Return the pods that wait although their pool has room for them."""
         world = World(Pods(self._record.now("pods")), *(self._record.now(plural) for plural in OTHERS))
         return [
             f"{pod['metadata']['name']} waits, {world.home(pod)} has room on {world.room_for(pod, world.home(pod))}"
@@ -129,15 +129,15 @@ class Judge:
         ]
 
     def _was_there(self, pod: Json, at: float) -> bool:
-        """Say whether the pool that a pod names was there when the pod was made, and until this moment."""
+        """Say whether the pool that a pod names existed from the creation of the pod until this moment."""
         name, made = ("", pool_named(pod)), self._record.made(pod)
         gone = (one for one in self._record.changes["pools"] if one.key == name and one.gone and made < one.at <= at)
         return name in self._record.at("pools", made) and not any(gone)
 
     def _worlds(self, eviction: Eviction, bound: list[Change]) -> Iterator[World]:
-        """Yield the cluster at each moment at which the scheduler may have seen it for this eviction, nearest first.
+        """Yield the states of the cluster that the scheduler may have known for this eviction, latest first.
 
-        The victim is there in each, and room is kept for those that become bound soon.
+        The victim is in each state, and room is reserved for pods that become bound soon.
         """
         record, at, begin = self._record, eviction.at, eviction.at - self._margin
         told = list(self._told(max(begin, self._asked(eviction) - FRESH_SECONDS), at))
@@ -153,7 +153,7 @@ class Judge:
                 yield World(pods, nodes, pools, namespaces)
 
     def _worlds_of_binding(self, change: Change) -> Iterator[World]:
-        """Yield the cluster as the scheduler may have known it for a Binding: of pods no more than came before it."""
+        """Yield the states of the cluster that the scheduler may have known for a Binding, with the pods before it."""
         told = list(self._told(change.at - self._margin, change.at))
         for seconds in PODS_BEFORE_SECONDS:
             pods = Pods(self._record.at("pods", change.at - seconds))
@@ -161,17 +161,17 @@ class Judge:
                 yield World(pods, nodes, pools, namespaces)
 
     def _told(self, begin: float, end: float) -> Iterator[tuple[float, list[Objects]]]:
-        """Yield nodes, pools and namespaces as they became at each moment, latest first."""
+        """Yield nodes, pools and namespaces after each change, latest first."""
         record = self._record
         for moment in sorted({one for plural in OTHERS for one in record.moments(plural, begin, end)}, reverse=True):
             yield moment, [record.at(plural, moment) for plural in OTHERS]
 
     def _asked(self, eviction: Eviction) -> float:
-        """Return since when the beneficiary is there; for the end of a loan that is never too old."""
+        """Return when the beneficiary was created; for the end of a loan, the beginning of time."""
         return -math.inf if eviction.beneficiary is None else self._record.made(eviction.beneficiary)
 
     def _possible(self, eviction: Eviction) -> float:
-        """Return since when all but the pods speaks for the eviction: older words about pods do not bear it."""
+        """Return since when the facts other than pods allow the eviction: older states of pods do not justify it."""
         pods = Pods(self._record.at("pods", eviction.at))
         since = eviction.at
         begin = eviction.at - self._margin - self._pods_late
@@ -182,7 +182,7 @@ class Judge:
         return max(since, self._asked(eviction))
 
     def _wrong(self, eviction: Eviction, world: World, leaving: set[str], *, rooms: bool) -> str:
-        """Say why an eviction was wrong in this cluster, where others leave too; empty where it was right."""
+        """Return why an eviction is wrong in this state, in which other pods leave too; empty if it is right."""
         forbidden = self._forbidden(eviction, world)
         if forbidden or eviction.beneficiary is None:
             return forbidden
@@ -192,20 +192,20 @@ class Judge:
         if rooms and (room := world.room_for(by, pool)):
             return f"{pool} had room on {', '.join(room)}"
         if not runs_there(by, node):
-            return "the node is closed to the beneficiary"
+            return "the node does not take the beneficiary"
         missing = lacks(by, world.free(node, key(by), leaving))
         return (
-            f"{node['metadata']['name']} has too little {missing} for the beneficiary without all that leave"
+            f"{node['metadata']['name']} has too little {missing} for the beneficiary without all leaving pods"
             if missing
             else ""
         )
 
     def _forbidden(self, eviction: Eviction, world: World) -> str:
-        """Say which rule forbids an eviction in this cluster, whatever room there is."""
+        """Return the rule that forbids an eviction in this state, apart from room."""
         victim = eviction.victim
         node = world.nodes.get(("", victim["spec"]["nodeName"]))
         if node is None:
-            return "its node is not there"
+            return "its node does not exist"
         pool, home = world.pool_of(node), world.home(victim)
         if eviction.beneficiary is None:
             return _loan_goes_on(world, pool, home)
@@ -225,12 +225,12 @@ class Judge:
 
 
 def _loan_goes_on(world: World, pool: str, home: str) -> str:
-    """Say why a loan was not to end; empty where it was."""
+    """Return why the loan must not end; empty if it must."""
     spec = world.spec(pool)
     if home == pool:
         return f"it is a home pod of {pool}"
     if spec.get("reclaimPolicy") != "Evict" or spec.get("disablePreemption"):
-        return f"{pool} lets loans run"
+        return f"the reclaimPolicy of {pool} keeps loans"
     limit = independent_requests.amounts(spec.get("lendingLimit"))
     lent = world.lent(pool)
     over = any(lent[what] > much for what, much in limit.items())
@@ -238,14 +238,14 @@ def _loan_goes_on(world: World, pool: str, home: str) -> str:
 
 
 def _beneficiary(mark: str, last: Objects) -> Json | None:
-    """Return the pod for which a victim was marked, as it was last seen."""
+    """Return the last state of the pod that a victim's condition names."""
     found = FOR_A_POD.search(mark)
     assert found or END_OF_LOAN.search(mark), mark
     return last[found["namespace"], found["name"]] if found else None
 
 
 def _all_wrong(reasons: Iterator[str]) -> str:
-    """Return the reasons of all worlds, each once; empty where one has none."""
+    """Return the reasons of all states, each once; empty if one state has none."""
     found: dict[str, None] = {}
     for reason in reasons:
         if not reason:

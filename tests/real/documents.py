@@ -39,14 +39,14 @@ class Pod(msgspec.Struct):
 
 
 class Pods(msgspec.Struct):
-    """A list."""
+    """A list of pods."""
 
     metadata: Metadata
     items: list[Pod]
 
 
 class Line(msgspec.Struct):
-    """A line of a watch; the object of an `ERROR` is no pod."""
+    """A line of a watch; the object of an `ERROR` is not a pod."""
 
     type: str
     object: msgspec.Raw

@@ -1,6 +1,6 @@
-"""The program with injected bugs, for its own process: run as `-m tests.real.faulty_program run ...`.
+"""The program with injected exceptions, for its own process: run as `-m tests.real.faulty_program run ...`.
 
-The places and numbers of bugs are those of the daemon's tests on the sandbox, and one attempt of a pod fails as well.
+The functions that raise are those of the daemon's tests on the sandbox, and attempts of pods raise as well.
 """
 
 import sys
@@ -11,9 +11,9 @@ from tests.daemon.test_internal_errors import PLACES, Saboteur
 
 SETTLE_SECONDS = 1.0
 BUGS_MAX = 3
-"""Bugs in each place: what is in doubt after one takes its time to be settled."""
+"""Exceptions of each function: after one, it takes a while to settle what is in doubt."""
 BUGGED = (
-    "outcome of a binding",
+    "outcome of a Binding",
     "action",
     "line of a binding",
     "binding",
@@ -26,7 +26,7 @@ BUGGED = (
 
 
 def sabotage() -> None:
-    """Put the bugs in."""
+    """Replace the functions by functions that raise."""
     places = [place for name in BUGGED for place in PLACES[name]]
     for owner, name in (*places, (scheduler, "attempt")):
         saboteur = Saboteur(f"{owner.__name__}.{name} on the real server", BUGS_MAX)

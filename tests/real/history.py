@@ -1,7 +1,7 @@
 """The record of all pods from one watch of the API server, for checks of every moment.
 
 Invariants:
-- One thread reads the watch. When the server restarts and its history is gone, a list shows what changed.
+- One thread reads the watch. If the server restarts and its history is gone, a list shows the changes.
 - Events are in the server's order: the cluster after each event was a moment of the real cluster.
 """
 
@@ -84,12 +84,12 @@ class History:
             time.sleep(POLL_SECONDS)
 
     def wait_for_bound(self, namespace: str, count: int, seconds: float = 30.0) -> None:
-        """Wait until so many pods of the namespace are bound."""
+        """Wait until this many pods of the namespace are bound."""
         what = f"{count} bound pods in {namespace}"
         self.wait_until(lambda: len(self._bound.get(namespace, ())) >= count, what, seconds)
 
     def nodes_of(self) -> dict[str, list[str]]:
-        """Return uid -> every node on which the pod was ever seen, in order, without repetition."""
+        """Return uid -> every node on which the pod was seen, in order, without repetition."""
         nodes: dict[str, list[str]] = {}
         for sight in self.sights:
             seen = nodes.setdefault(sight.uid, [])
@@ -98,7 +98,7 @@ class History:
         return nodes
 
     def overcommitted(self) -> list[str]:
-        """Return each moment at which the pods on a node asked for more than the node has."""
+        """Return each moment at which the pods on a node requested more than the node has."""
         allocatable = {
             node["metadata"]["name"]: independent_requests.amounts(node["status"]["allocatable"])
             for node in self._plane.api("GET", "/api/v1/nodes").body["items"]
@@ -162,7 +162,7 @@ class History:
                 await self._read(answer.content)
             finally:
                 if answer.connection is not None and answer.connection.transport is not None:
-                    answer.connection.transport.abort()  # a polite end of TLS would outlive the event loop
+                    answer.connection.transport.abort()  # closing TLS takes longer than the event loop exists
 
     async def _read(self, stream: aiohttp.StreamReader) -> None:
         while line := await stream.readline():

@@ -5,7 +5,7 @@ Run as `-m tests.real.kubelets URL AUTHORITY CERTIFICATE KEY`; it prints `watchi
 Invariants:
 - It keeps up with thousands of pods: its own process, many requests at a time, and a new watch after each that ends.
 - A write that is refused because its pod is gone or changed is no failure: the watch reports the new state. It sends a
-  request again when the API server is away or has an internal error; any other refusal ends the program.
+  request again if the API server is unreachable or has an internal error; any other refusal ends the program.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ class Kubelets:
         self._version = ""
 
     async def run(self) -> None:
-        """Follow the pods until something fails."""
+        """Follow the pods until an error occurs."""
         async with self._acts:
             while True:
                 with suppress(aiohttp.ClientError, ConnectionError):
@@ -72,7 +72,7 @@ class Kubelets:
                     self._plan(pod)
 
     def _plan(self, pod: Pod) -> None:
-        """Do what a kubelet would about this pod, once."""
+        """Plan the kubelet's action for this pod, once."""
         action, seconds = "", 0.0
         if pod.metadata.deletion_timestamp:
             action, seconds = "stop", STOP_SECONDS
@@ -93,7 +93,7 @@ class Kubelets:
             await asyncio.sleep(AGAIN_SECONDS)
 
     async def _written(self, method: str, path: str, body: bytes) -> bool:
-        """Write once; False where the API server is away or ill."""
+        """Write once; return False if the API server is unreachable or has an internal error."""
         headers = PATCH if method == "PATCH" else None
         try:
             async with self._in_flight, self._session.request(method, path, data=body, headers=headers) as answer:
@@ -105,7 +105,7 @@ class Kubelets:
 
 
 def _running(uid: str) -> dict[str, Any]:
-    """Return what a kubelet says of a pod that it has started, this one life of its name."""
+    """Return the status that a kubelet writes for a pod that it has started, for this uid only."""
     now = datetime.fromtimestamp(time.time(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     ready = {"type": "Ready", "status": "True", "lastTransitionTime": now}
     return {"metadata": {"uid": uid}, "status": {"phase": "Running", "startTime": now, "conditions": [ready]}}

@@ -1,4 +1,4 @@
-"""The language of scenarios with lagging watches, in addition to that of `tests.stage`, and their starting states."""
+"""The methods of scenarios with lagging watches, in addition to those of `tests.stage`, and their initial states."""
 
 from typing import Any
 
@@ -19,13 +19,13 @@ class LaggedStage(Stage):
         self._lags = False
 
     def hold(self, plural: str) -> None:
-        """Let the scheduler hear of all that there is now, and then nothing more by the watch of this kind."""
+        """Let the scheduler get all present events, then no more events of the watch of this kind."""
         self.settle()
         self._proxy.hold(plural, FOR_EVER)
         self._lags = True
 
     def release(self, *pods: str) -> None:
-        """Let the scheduler hear everything again; or let deleted pods that were held go."""
+        """Release all watches, or with `pods` remove deleted pods that were held."""
         if pods:
             super().release(*pods)
         else:
@@ -33,30 +33,30 @@ class LaggedStage(Stage):
             self._lags = False
 
     def settle(self) -> None:
-        """Wait until the scheduler has heard of the pools and nodes, unless it is kept from it."""
+        """Wait until the scheduler has seen the pools and nodes, unless their watch is held."""
         if not self._lags:
             super().settle()
 
     def holds(self, kind: str, name: str, plural: str) -> float:
-        """Wait until the object as it now is waits at the proxy; return when it came there."""
+        """Wait until the proxy holds the present state of the object; return when the proxy got it."""
         version = self.get(kind, name)["metadata"]["resourceVersion"]
         return self._proxy.wait_for(plural, f'"resourceVersion":"{version}"'.encode())
 
     def let_through(self, plural: str, until: float) -> None:
-        """Let the scheduler hear what came up to a moment."""
+        """Let the scheduler get the events up to a moment."""
         self._proxy.let_through(plural, until)
 
     def is_considered(self, pod: str) -> None:
-        """Wait until the scheduler has said why the pod waits."""
+        """Wait until the pod has a reason."""
         self.until(lambda: self.why(pod) != "")
 
     def evicted_nobody(self) -> None:
-        """Nobody was evicted up to here."""
+        """Check that no pod was evicted so far."""
         assert self.victims() == [], self.report()
 
 
 def a_full_pool(stage: LaggedStage, **spec: Any) -> None:
-    """Pool a has one node, which `low` fills."""
+    """Create pool a with one node, which `low` fills."""
     stage.node("a1", pool="a")
     stage.pools("a", **spec)
     stage.pod("low", pool="a", cpu=FULL)
@@ -64,7 +64,7 @@ def a_full_pool(stage: LaggedStage, **spec: Any) -> None:
 
 
 def a_lent_pool(stage: LaggedStage, **spec: Any) -> None:
-    """Pool a has one node, which a borrower of pool b fills."""
+    """Create pool a with one node, which a borrower of pool b fills."""
     stage.node("a1", pool="a")
     stage.pools("a", **spec)
     stage.pools("b")
@@ -74,7 +74,7 @@ def a_lent_pool(stage: LaggedStage, **spec: Any) -> None:
 
 
 def a_pod_waits_for_preemption(stage: LaggedStage) -> None:
-    """Pool a, which `low` fills, forbids preemption; `high` waits there. Pool b has no nodes."""
+    """Create pool a, which `low` fills and which forbids preemption, so that `high` waits, and pool b without nodes."""
     a_full_pool(stage, disablePreemption=True)
     stage.pools("b", disableSharing=True)
     stage.pod("high", pool="a", cpu=FULL, priority=10)

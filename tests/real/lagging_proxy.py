@@ -34,14 +34,14 @@ HELD_WITHIN_SECONDS: Final = 30.0
 FOR_EVER: Final = math.inf
 KINDS: Final = ("pods", "nodes", "pools", "poddisruptionbudgets", "namespaces")
 OWN_HEADERS: Final = (hdrs.HOST, hdrs.CONNECTION, hdrs.TRANSFER_ENCODING, hdrs.CONTENT_LENGTH, hdrs.DATE, hdrs.SERVER)
-"""Headers that belong to one of the two connections."""
+"""Headers of one connection, which are not passed on."""
 UNASKED_HEADERS: Final = (hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.USER_AGENT, hdrs.CONTENT_TYPE)
 _COLLECTION: Final = re.compile(r"^/(?:api|apis/[^/]+)/[^/]+/(?:namespaces/[^/]+/)?(?P<plural>[a-z]+)$")
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A line of a watch and when its end came, by the monotonic clock; no bytes are the end, `broken` or clean."""
+    """A line of a watch and the monotonic time at which it was complete; no bytes are the end, `broken` or clean."""
 
     at: float
     content: bytes
@@ -49,7 +49,7 @@ class Piece:
 
 
 class LaggingProxy:
-    """Serves plain HTTP while its context is open; `kubeconfig` is what a scheduler is given."""
+    """Serves plain HTTP while its context is open; `kubeconfig` is for a scheduler."""
 
     def __init__(self, plane: ControlPlane) -> None:
         self.url = ""
@@ -59,7 +59,7 @@ class LaggingProxy:
         self._hold_seconds: dict[str, float] = {}
         self._let_through: dict[str, float] = {}
         self._late: dict[str, dict[int, deque[Piece]]] = {}
-        """By kind, what waits on each of its streams."""
+        """Kind -> the pieces that wait on each of its streams."""
         self._loop = asyncio.new_event_loop()
         self._changed = asyncio.Event()
         self._stop = asyncio.Event()
@@ -77,28 +77,28 @@ class LaggingProxy:
         self._loop.close()
 
     def hold(self, plural: str, seconds: float) -> None:
-        """Let the watches of a kind lag by so many seconds from now on, `FOR_EVER` until this is called again."""
+        """Delay the watches of a kind by this many seconds from now on; `FOR_EVER` lasts until the next call."""
         assert plural in KINDS, plural
         self._hold_seconds[plural] = seconds
         self._loop.call_soon_threadsafe(self._announce)
 
     def release(self) -> None:
-        """Hold nothing back any more."""
+        """Delay no watch any longer."""
         self._hold_seconds.clear()
         self._loop.call_soon_threadsafe(self._announce)
 
     def let_through(self, plural: str, until: float) -> None:
-        """Deliver now what came up to this moment of the monotonic clock; what came later goes on waiting."""
+        """Deliver the pieces up to this moment of the monotonic clock now; later pieces keep waiting."""
         self._let_through[plural] = until
         self._loop.call_soon_threadsafe(self._announce)
 
     def held(self, plural: str) -> list[Piece]:
-        """Return what waits now, oldest first."""
+        """Return the pieces that wait now, oldest first."""
         streams = list(self._late.get(plural, {}).values())
         return sorted((piece for late in streams for piece in list(late)), key=lambda piece: piece.at)
 
     def wait_for(self, plural: str, content: bytes) -> float:
-        """Wait until these bytes are held back; return when they came."""
+        """Wait until a piece with these bytes waits; return when it came."""
         deadline = time.monotonic() + HELD_WITHIN_SECONDS
         while True:
             for piece in self.held(plural):
@@ -144,7 +144,7 @@ class LaggingProxy:
                 return await self._pass_on(request, given)
         except (ClientError, OSError):
             _break(request)
-            return web.Response(status=502)  # nobody reads it
+            return web.Response(status=502)  # the connection is closed before the client reads it
 
     async def _pass_on(self, request: web.Request, given: ClientResponse) -> web.StreamResponse:
         answer = web.StreamResponse(status=given.status, reason=given.reason)
@@ -185,10 +185,10 @@ class LaggingProxy:
             del streams[id(late)]
             reader.cancel()
             if given.connection is not None and given.connection.transport is not None:
-                given.connection.transport.abort()  # a polite end of TLS would outlive the event loop
+                given.connection.transport.abort()  # closing TLS takes longer than the event loop exists
 
     async def _due(self, plural: str, at: float) -> None:
-        """Wait until what came at this time may be delivered."""
+        """Wait until a piece that came at this time is due."""
         while at > self._let_through.get(plural, -FOR_EVER):
             seconds = at + self._hold_seconds.get(plural, 0.0) - time.monotonic()
             if seconds <= 0:
@@ -217,7 +217,7 @@ class LaggingProxy:
 
 
 async def read_lines(stream: AsyncIterable[bytes], late: deque[Piece], came: asyncio.Event) -> None:
-    """Read a watch to its end; a piece is a whole line, so that what is let through can be read."""
+    """Read a watch to its end; a piece is a whole line, so that a delivered piece can be decoded."""
     broken, begun = False, b""
     try:
         async for content in stream:
@@ -233,7 +233,7 @@ async def read_lines(stream: AsyncIterable[bytes], late: deque[Piece], came: asy
 
 
 def _watched(request: web.Request) -> str:
-    """Return the kind that a request watches, or nothing."""
+    """Return the kind that a request watches; empty if it is not a watch."""
     found = _COLLECTION.match(request.path)
     if found is None or request.query.get("watch") not in ("true", "1"):
         return ""
@@ -241,7 +241,7 @@ def _watched(request: web.Request) -> str:
 
 
 def _credentials(kubeconfig: Path, directory: Path) -> ssl.SSLContext:
-    """Return the TLS of the user of a kubeconfig that has everything inside it."""
+    """Return the TLS context of the user of a kubeconfig with embedded credentials."""
     document = json.loads(kubeconfig.read_text())
     cluster, user = document["clusters"][0]["cluster"], document["users"][0]["user"]
     fields = {"certificate": user["client-certificate-data"], "key": user["client-key-data"]}

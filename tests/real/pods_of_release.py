@@ -24,7 +24,7 @@ COMMAND_SECONDS = 30.0
 
 @contextmanager
 def pods_running(plane: ControlPlane, release: Release) -> Iterator[None]:
-    """Run both schedulers of the release, which no upgrade restarts, and the pod of `helm test` when there is one."""
+    """Run both schedulers of the release, which no upgrade restarts, and the pods of `helm test`."""
     access = release.access()
     stop = Event()
     tests = Thread(target=run_test_pods, args=(plane, access, stop), daemon=True)
@@ -39,7 +39,7 @@ def pods_running(plane: ControlPlane, release: Release) -> Iterator[None]:
 
 
 def tell_rolled_out(plane: ControlPlane, replicas: tuple[Replica, ...]) -> None:
-    """Wait until every replica is ready, and write the status that a Deployment has then."""
+    """Wait until every replica is ready, and write the status of a Deployment that is rolled out."""
     wait(lambda: all(replica.ready() for replica in replicas), "all replicas ready")
     deployment = plane.api("GET", DEPLOYMENT).body
     assert deployment["spec"]["replicas"] == len(replicas)
@@ -50,7 +50,7 @@ def tell_rolled_out(plane: ControlPlane, replicas: tuple[Replica, ...]) -> None:
 
 
 def run_test_pods(plane: ControlPlane, access: KubeconfigContext, stop: Event) -> None:
-    """Run the command of each pod of `helm test`, and tell how it ended."""
+    """Run the command of each pod of `helm test`, and write its phase."""
     while not stop.wait(LOOK_EVERY_SECONDS):
         found = plane.api("GET", TEST_POD)
         if found.status == 200 and found.body["status"]["phase"] == "Pending":
@@ -59,7 +59,7 @@ def run_test_pods(plane: ControlPlane, access: KubeconfigContext, stop: Event) -
 
 
 def succeeds(pod: Json, access: KubeconfigContext) -> bool:
-    """Run what a pod of the chart says, where no image is; say whether it ended well."""
+    """Run the command of a pod of the chart without its image; return whether it succeeded."""
     (container,) = pod["spec"]["containers"]
     arguments = [str(access.config) if word == CONFIG_PATH else word for word in container["args"]]
     command = [sys.executable, "-m", "aischeduler", *arguments, "--kubeconfig", str(access.kubeconfig)]

@@ -40,7 +40,7 @@ Objects = dict[tuple[str, str], Json]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An object as it became; `at` is when that was heard, in seconds of the monotonic clock."""
+    """A new state of an object; `at` is when the record got it, in seconds of the monotonic clock."""
 
     at: float
     document: Json
@@ -52,17 +52,17 @@ class Change:
 
 
 class Changes:
-    """All changes by kind, in the order in which they were heard."""
+    """All changes by kind, in the order in which the record got them."""
 
     def __init__(self) -> None:
         self.changes: dict[str, list[Change]] = {plural: [] for plural in PATHS}
         self._now: dict[str, Objects] = {plural: {} for plural in PATHS}
         self._earlier: dict[str, list[Objects]] = {plural: [] for plural in PATHS}
-        """The objects as they were before every so many changes, so that a moment long ago is found quickly."""
+        """The objects before each of some changes, so that the state at an early moment is found quickly."""
         self._made: dict[str, float] = {}
 
     def hear(self, plural: str, document: Json, *, gone: bool, at: float) -> None:
-        """Take in an object as it became."""
+        """Record a new state of an object."""
         if len(self.changes[plural]) % CHANGES_KEPT == 0:
             self._earlier[plural].append(dict(self._now[plural]))
         self.changes[plural].append(Change(at, document, gone))
@@ -73,7 +73,7 @@ class Changes:
             self._now[plural][key(document)] = document
 
     def now(self, plural: str) -> Objects:
-        """Return the objects of a kind as they are."""
+        """Return the objects of a kind as they are now."""
         return dict(self._now[plural])
 
     def at(self, plural: str, moment: float) -> Objects:
@@ -90,11 +90,11 @@ class Changes:
         return found
 
     def made(self, document: Json) -> float:
-        """Return when an object was first heard of."""
+        """Return when the record got an object first."""
         return self._made[document["metadata"]["uid"]]
 
     def nodes_of(self) -> dict[str, list[str]]:
-        """Return of each pod, by uid, the nodes on which it was seen, in order, without repetition."""
+        """Return the nodes of each pod, by uid, in order, without repetition."""
         found: dict[str, dict[str, None]] = {}
         for change in self.changes["pods"]:
             nodes = found.setdefault(change.document["metadata"]["uid"], {})
@@ -103,7 +103,7 @@ class Changes:
         return {uid: list(nodes) for uid, nodes in found.items()}
 
     def moments(self, plural: str, begin: float, end: float) -> list[float]:
-        """Return the begin and each moment up to the end at which something of the kind changed."""
+        """Return the begin, and each moment up to the end at which an object of the kind changed."""
         return [begin, *sorted({one.at for one in self.changes[plural] if begin < one.at <= end})]
 
 
@@ -130,7 +130,7 @@ class Record(Changes):
         self._loop.close()
 
     def until(self, holds: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
-        """Wait until something holds."""
+        """Wait until the condition holds."""
         deadline = time.monotonic() + seconds
         while not holds():
             assert self._thread.is_alive(), "the record has ended"
@@ -138,7 +138,7 @@ class Record(Changes):
             time.sleep(POLL_SECONDS)
 
     def wait_until_calm(self, quiet_seconds: float, within_seconds: float) -> None:
-        """Wait until nothing has happened to any pod for a while."""
+        """Wait until no pod has changed for a while."""
 
         def calm() -> bool:
             return time.monotonic() - self.changes["pods"][-1].at > quiet_seconds
@@ -197,10 +197,10 @@ class Record(Changes):
                         return
             finally:
                 if answer.connection is not None and answer.connection.transport is not None:
-                    answer.connection.transport.abort()  # a polite end of TLS would outlive the event loop
+                    answer.connection.transport.abort()  # closing TLS takes longer than the event loop exists
 
     def _take_in(self, plural: str, told: Any) -> bool:
-        """Take in a line of a watch; False where a list is due."""
+        """Record a line of a watch; return False if a list is due."""
         if told["type"] == "ERROR":
             self._versions[plural] = ""
             return False

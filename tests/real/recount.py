@@ -14,7 +14,7 @@ from tests.objects import Json
 from tests.real.rules import DEFAULT, OURS, finished, pool_named, pool_of, requests
 
 Numbers = dict[tuple[str, str, str], Fraction]
-"""(pool, what, resource) -> cores, bytes or units; what is zero is left out. Loans: (lender, "loans", home) -> pods."""
+"""(pool, kind, resource) -> cores, bytes or units, without zeros. Loans: (lender, "loans", home) -> pods."""
 
 Sums = defaultdict[tuple[str, str, str], Fraction]
 
@@ -25,7 +25,7 @@ JSON_UNITS = {"cpuMilli": ("cpu", 1000), "memoryBytes": ("memory", 1), "pods": (
 
 
 def recount(documents: Iterable[Json]) -> Numbers:
-    """Count nodes, pods and pools as `kubectl get -o json` lists them; nobody may hold a claim at that time."""
+    """Count the output of `kubectl get -o json` of nodes, pods and pools, at a time without claims."""
     kinds: dict[str, list[Json]] = {"Pod": [], "Node": [], "Pool": []}
     for document in documents:
         kinds[document["kind"]].append(document)
@@ -47,7 +47,7 @@ def recount(documents: Iterable[Json]) -> Numbers:
 
 
 def from_status(pools: Iterable[Json]) -> Numbers:
-    """Return what the statuses of Pools say."""
+    """Return the numbers in the statuses of Pools."""
     found: Numbers = {}
     for pool in pools:
         name, status = pool["metadata"]["name"], pool.get("status", {})
@@ -61,7 +61,7 @@ def from_status(pools: Iterable[Json]) -> Numbers:
 
 
 def from_command(pools: Iterable[Json]) -> Numbers:
-    """Return what `ai-scheduler pools -o json` says."""
+    """Return the numbers of `ai-scheduler pools -o json`."""
     found: Numbers = {}
     for pool in pools:
         found |= {(pool["name"], count, ""): Fraction(pool[count]) for count in COUNTS}
@@ -73,7 +73,7 @@ def from_command(pools: Iterable[Json]) -> Numbers:
 
 
 def from_metrics(samples: Iterable[Sample]) -> Numbers:
-    """Return what `/metrics` says."""
+    """Return the numbers of `/metrics`."""
     found: Numbers = {}
     for sample in samples:
         labels, value = sample.labels, Fraction(str(sample.value))
@@ -91,12 +91,12 @@ def from_metrics(samples: Iterable[Sample]) -> Numbers:
 
 
 def without_loans(numbers: Numbers) -> Numbers:
-    """Return what is said of pools one by one: only `/metrics` tells loans by pairs of pools."""
+    """Return the numbers without loans by pairs of pools, which only `/metrics` has."""
     return {key: amount for key, amount in numbers.items() if key[1] != "loans"}
 
 
 def difference(told: Numbers, counted: Numbers) -> list[str]:
-    """Return every number that is told otherwise than it was counted."""
+    """Return every reported number that differs from the count."""
     return [
         f"{key}: told {told.get(key, 0)}, counted {counted.get(key, 0)}"
         for key in sorted(told.keys() | counted.keys())
@@ -105,7 +105,7 @@ def difference(told: Numbers, counted: Numbers) -> list[str]:
 
 
 def _count(found: Sums, pod: Json, pools: Mapping[str, Json], pool_by_node: Mapping[str, str]) -> None:
-    """Count one unfinished pod where it is, or where it waits; on a node that is gone it is nobody's."""
+    """Count one unfinished pod in the pool of its node, or as pending; on a node that is gone it counts nowhere."""
     spec, ours = pod["spec"], pod["spec"]["schedulerName"] == OURS
     home = pool_named(pod) if pool_named(pod) in pools else DEFAULT
     amounts = requests(pod)

@@ -14,13 +14,13 @@ from tests.real.replicas import KubeconfigContext
 CHART = ROOT / "helm" / "ai-scheduler"
 NAMESPACE, NAME = "kube-system", "ai-scheduler"
 CONFIG_PATH = "/etc/ai-scheduler/config.yaml"
-"""Where the pods find their configuration."""
+"""The path of the configuration in the pods."""
 OF_THE_TESTS = {"crds": {"install": False}}
-"""Pools are defined already where these tests run."""
+"""The values of the tests: Pools are defined already."""
 
 
 class Release:
-    """The chart as helm installed it."""
+    """The chart, installed by helm."""
 
     def __init__(self, plane: ControlPlane, helm: Path, directory: Path) -> None:
         self._plane = plane
@@ -34,7 +34,7 @@ class Release:
         self.run("upgrade", NAME, str(CHART), values=values)
 
     def run(self, *arguments: str, values: Mapping[str, Any] | None = None) -> str:
-        """Return what a command of helm prints."""
+        """Run helm and return its output."""
         command = [str(self._helm), *arguments, f"--namespace={NAMESPACE}"]
         if values is not None:
             command += ["-f", "-"]
@@ -48,7 +48,7 @@ class Release:
         self.run("uninstall", NAME, "--ignore-not-found")
 
     def access(self, *, token: str = "") -> KubeconfigContext:
-        """Return what a pod of the Deployment has now: arguments, configuration, and a token of its account."""
+        """Return arguments, configuration and a token of the service account, as for a pod of the Deployment."""
         deployment = self._get("apps/v1", "deployments")
         (container,) = deployment["spec"]["template"]["spec"]["containers"]
         assert container["args"] == ["run", "--config", CONFIG_PATH]
@@ -63,17 +63,17 @@ class Release:
 
     @property
     def token_path(self) -> Path:
-        """The file that a kubelet would renew."""
+        """The token file, which a kubelet renews."""
         return self._directory / "token"
 
     def new_token(self, *options: str) -> str:
-        """Return a token of the release's account, as a kubelet asks for it."""
+        """Return a token of the release's service account, as a kubelet requests it."""
         asked = self._plane.kubectl("create", "token", NAME, "-n", NAMESPACE, *options)
         assert asked.returncode == 0, asked.stderr
         return asked.stdout.strip()
 
     def rules(self) -> list[dict[str, Any]]:
-        """Return the rules of the roles that the account has."""
+        """Return the rules of the roles of the service account."""
         cluster = self._plane.api("GET", f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{NAME}").body
         path = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/roles/{NAME}-election"
         return [*cluster["rules"], *self._plane.api("GET", path).body["rules"]]

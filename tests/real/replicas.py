@@ -1,4 +1,4 @@
-"""Two schedulers of one name, and pods that are created all the time while the schedulers fail."""
+"""Two schedulers of one name, and pods that are created continuously while the schedulers fail."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -19,33 +19,33 @@ from tests.real.history import History
 FOLLOWS_WITHIN_SECONDS = 60.0
 LOST = "lost the lease"
 FEW = 10
-"""Pods that are created at once."""
+"""The pods that are created at one time."""
 
 
 class Replica(Daemon):
-    """One of several schedulers: ready when it leads or stands by."""
+    """One of several schedulers; it is ready when it leads or stands by."""
 
     election: ClassVar[tuple[str, ...]] = ()
 
     def leads(self) -> bool:
-        """Say whether it has led since its start."""
+        """Return whether the scheduler has led since its start."""
         return bool(self.said("leading"))
 
     def term(self) -> int:
-        """Return the number of the term in which it leads."""
+        """Return the number of its term."""
         return int(self.said("leading")[-1]["epoch"])
 
     def bugs(self) -> list[Line]:
-        """Return its errors; that it lost its lease is the world's doing."""
+        """Return its errors, without the loss of the Lease, which is no bug."""
         return [line for line in super().bugs() if line["event"] != LOST]
 
     def end_status(self) -> int | None:
-        """Return the exit status with which it ended by itself; None while it runs."""
+        """Return the exit status of a process that ended by itself; None while it runs."""
         return self._part.end_status()
 
 
 class Arrivals:
-    """Pods that are created a few at a time, by a thread of its own."""
+    """Pods that a thread creates, a few at a time."""
 
     def __init__(self, plane: ControlPlane, namespace: str, pods: list[Json], seconds: float) -> None:
         self._plane, self._namespace, self._pods = plane, namespace, pods
@@ -62,7 +62,7 @@ class Arrivals:
                 try:
                     create_pods(self._plane, self._namespace, few)
                     few = []
-                except (OSError, AssertionError) as error:  # the API server restarts: some of them may be there
+                except (OSError, AssertionError) as error:  # the API server restarts: some of the pods may exist
                     self.failure = error
                     time.sleep(0.2)
                     there = self._names()
@@ -86,7 +86,7 @@ class Arrivals:
 
 @dataclass(frozen=True, slots=True)
 class KubeconfigContext:
-    """What a scheduler is started with: its credentials and its configuration."""
+    """The credentials and the configuration of a scheduler."""
 
     kubeconfig: Path
     config: Path
@@ -94,7 +94,7 @@ class KubeconfigContext:
 
 @contextmanager
 def two_replicas(plane: ControlPlane, access: KubeconfigContext) -> Iterator[tuple[Replica, Replica]]:
-    """Start a leader, and beside it one that stands by; yield them in this order."""
+    """Start a leader and a standby; yield them in this order."""
     options = ("--config", str(access.config))
     with (
         Replica(plane, access.kubeconfig, *options, name="leader", metrics=True) as leader,
@@ -105,20 +105,20 @@ def two_replicas(plane: ControlPlane, access: KubeconfigContext) -> Iterator[tup
 
 
 def start_both(leader: Replica, standby: Replica) -> None:
-    """Start one that leads, and then one that stands by."""
+    """Start the leader, then the standby."""
     leader.start()
     wait(leader.leads, "the first leader")
     stand_by(standby)
 
 
 def stand_by(replica: Replica) -> None:
-    """Start a scheduler where another one leads, and wait until it stands by."""
+    """Start a scheduler while another one leads, and wait until it stands by."""
     replica.start()
     wait(lambda: bool(replica.said("standing by")), "a standby")
 
 
 def wait(holds: Callable[[], bool], what: str, seconds: float = FOLLOWS_WITHIN_SECONDS) -> float:
-    """Wait until something holds; return how many seconds that took."""
+    """Wait until the condition holds; return how many seconds that took."""
     began = time.monotonic()
     while not holds():
         assert time.monotonic() < began + seconds, f"{what}: not within {seconds:.0f} s"
@@ -132,7 +132,7 @@ def first_of(plane: ControlPlane, namespace: str, epoch: int, seconds: float = F
 
 
 def judge_terms(plane: ControlPlane, history: History, namespace: str) -> list[Answered]:
-    """Check that nobody was lost, bound twice or put where no room was, and that no term wrote into the next one."""
+    """Check that no pod was lost, bound twice or bound to a full node, and that no term wrote after the next began."""
     judge(plane, history, namespace)
     answered = bindings(plane, namespace)
     assert not wrote_late(answered), "a leader wrote after the next one"

@@ -16,7 +16,7 @@ from tests.objects import Json
 from tests.real.cluster import ROOT
 
 EVICTING: Json = {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]}
-"""What `eviction: Evict` needs, which is not the default."""
+"""The permission for `eviction: Evict`, which is not the default."""
 RBAC = "rbac.authorization.k8s.io"
 
 Right = tuple[str, str, str]
@@ -24,14 +24,14 @@ Right = tuple[str, str, str]
 
 
 def of_the_chart() -> list[Json]:
-    """Return the rules of the role of the chart, as they stand in `manifests/`."""
+    """Return the rules of the role of the chart, from `manifests/`."""
     documents = yaml.safe_load_all((ROOT / "manifests" / "clusterrole.yaml").read_text())
     (role,) = (one for one in documents if one["kind"] == "ClusterRole")
     return [*role["rules"], EVICTING]
 
 
 def grant(plane: ControlPlane) -> None:
-    """Give the schedulers of the tests the rights of the chart."""
+    """Give the schedulers of the tests the permissions of the chart."""
     name = {"name": SCHEDULER}
     role: Json = {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": name, "rules": of_the_chart()}
     binding: Json = {
@@ -57,12 +57,12 @@ def granted(rules: Iterable[Json]) -> set[Right]:
 
 
 def used(plane: ControlPlane, user: str, since: int = 0) -> Iterator[tuple[Right, int]]:
-    """Yield what a user asked of objects and the status of the answer, from so many bytes of the audit on."""
+    """Yield the permissions of a user's requests with the status of each answer, from this byte of the audit log on."""
     with plane.audit_log.open("rb") as log:
         log.seek(since)
         for line in log:
             if not line.endswith(b"\n"):
-                return  # it is still being written
+                return  # the last line is incomplete
             noted: Any = json.loads(line)
             if noted["user"].get("username") == user and "objectRef" in noted:
                 ref = noted["objectRef"]
@@ -72,5 +72,5 @@ def used(plane: ControlPlane, user: str, since: int = 0) -> Iterator[tuple[Right
 
 
 def missing(plane: ControlPlane) -> list[Right]:
-    """Return what the schedulers of the tests asked for and the chart does not grant."""
+    """Return the permissions that the schedulers of the tests used and the chart does not grant."""
     return sorted({right for right, _ in used(plane, SCHEDULER)} - granted(of_the_chart()))

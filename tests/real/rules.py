@@ -24,9 +24,9 @@ _asked: dict[tuple[str, str], Amounts] = {}
 
 
 class Pods(dict[tuple[str, str], Json]):
-    """Pods by namespace and name, and by their node: those on it, and those that room is kept for there.
+    """Pods by namespace and name, and by node: the pods on it, and the pods with reserved room there.
 
-    `soon` gives nodes to pods that wait but may have been decided upon already.
+    `soon` has the nodes of waiting pods that may be decided already.
     """
 
     def __init__(self, pods: Objects, soon: Mapping[tuple[str, str], str] | None = None) -> None:
@@ -56,7 +56,7 @@ class Pods(dict[tuple[str, str], Json]):
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """The cluster at one moment; pods may be of an earlier one than the rest."""
+    """The cluster at one moment; the pods may be of an earlier moment."""
 
     pods: Pods
     nodes: Objects
@@ -64,12 +64,12 @@ class World:
     namespaces: Objects
 
     def home(self, pod: Json) -> str:
-        """Return the pool that a pod belongs to."""
+        """Return the home pool of a pod."""
         named = pool_named(pod)
         return named if ("", named) in self.pools else DEFAULT
 
     def pool_of(self, node: Json) -> str:
-        """Return the one pool that selects the node, else the default one."""
+        """Return the one pool that selects the node, else the default pool."""
         return pool_of(node, {name: pool["spec"] for (_, name), pool in self.pools.items()})
 
     def spec(self, pool: str) -> Json:
@@ -82,7 +82,7 @@ class World:
         return allowed is None or selects(allowed, found["metadata"].get("labels", {}))
 
     def free(self, node: Json, but: tuple[str, str], leaving: Collection[str] = ()) -> Amounts:
-        """Return what is left on a node, one pod and those that leave (by uid) left out."""
+        """Return the free amounts of a node without one pod and the leaving pods (by uid)."""
         left = independent_requests.amounts(node["status"].get("allocatable"))
         for pod in self.pods.bound.get(node["metadata"]["name"], ()):
             if key(pod) != but and pod["metadata"]["uid"] not in leaving:
@@ -90,7 +90,7 @@ class World:
         return left
 
     def room_for(self, pod: Json, pool: str) -> list[str]:
-        """Return the nodes of a pool on which the pod fits as they are, beside those that room is kept for."""
+        """Return the nodes of a pool on which the pod fits beside the pods on them and the pods with reserved room."""
         found = []
         for (_, name), node in self.nodes.items():
             if self.pool_of(node) != pool or not runs_there(pod, node):
@@ -104,21 +104,21 @@ class World:
         return found
 
     def lent(self, pool: str, but: tuple[str, str] = ("", "")) -> Amounts:
-        """Return what pods of other pools use of a pool, one pod left out."""
+        """Return what pods of other pools use in a pool, without one pod."""
         loans = (pod for pod, lender in self._loans() if lender == pool and key(pod) != but)
         return _sum(loans)
 
     def borrowed(self, home: str, but: tuple[str, str]) -> Amounts:
-        """Return what a pool's pods use of other pools, one pod left out."""
+        """Return what a pool's pods use in other pools, without one pod."""
         return _sum(pod for pod, _ in self._loans() if self.home(pod) == home and key(pod) != but)
 
     def binding_forbidden(self, pod: Json, name: str) -> str:
-        """Say which rule forbids that the pod, wherever it is here, is on this node; empty where none does."""
+        """Return the rule that forbids the pod on this node; empty if none does."""
         node, home = self.nodes.get(("", name)), self.home(pod)
         if node is None:
             return "there is no such node"
         if not runs_there(pod, node):
-            return "the node is closed to it"
+            return "the node does not take it"
         if missing := lacks(pod, self.free(node, key(pod))):
             return f"the node has too little {missing}"
         if not self.allows(home, pod):
@@ -127,7 +127,7 @@ class World:
         return "" if lender == home else self.loan_forbidden(pod, lender)
 
     def loan_forbidden(self, pod: Json, lender: str) -> str:
-        """Say which rule forbids that the pod is on a node of another pool; empty where none does."""
+        """Return the rule that forbids the pod on a node of another pool; empty if none does."""
         home = self.home(pod)
         mine, theirs = self.spec(home), self.spec(lender)
         if mine.get("disableBorrowing"):
@@ -147,7 +147,7 @@ class World:
         return ""
 
     def _loans(self) -> Iterator[tuple[Json, str]]:
-        """Yield our pods on nodes of other pools, with the lender."""
+        """Yield the scheduler's pods on nodes of other pools, with the lender."""
         for name, pods in self.pods.bound.items():
             node = self.nodes.get(("", name))
             if node is not None:
@@ -157,7 +157,7 @@ class World:
 
 
 def pool_of(node: Json, specs: Mapping[str, Json]) -> str:
-    """Return the one pool of these, by their specs, that selects the node, else the default one."""
+    """Return the one pool of these specs that selects the node, else the default pool."""
     labels = node["metadata"].get("labels", {})
     mine = [
         name
@@ -177,7 +177,7 @@ def selects(selector: Json, labels: Mapping[str, str]) -> bool:
 
 
 def pool_named(pod: Json) -> str:
-    """Return the pool that a pod names, or nothing."""
+    """Return the pool that a pod names; empty if it names none."""
     metadata = pod["metadata"]
     named: str = metadata.get("annotations", {}).get(POOL) or metadata.get("labels", {}).get(POOL, "")
     return named
@@ -193,7 +193,7 @@ def priority(pod: Json) -> int:
 
 
 def runs_there(pod: Json, node: Json) -> bool:
-    """Say whether a node is open and is one that the pod selects; taints count for all pods alike."""
+    """Say whether a node is not cordoned or tainted and the pod selects it; no pod tolerates a taint here."""
     spec = node["spec"]
     closed = spec.get("unschedulable") or any(one["effect"] != "PreferNoSchedule" for one in spec.get("taints", ()))
     labels = node["metadata"].get("labels", {})
@@ -201,7 +201,7 @@ def runs_there(pod: Json, node: Json) -> bool:
 
 
 def requests(pod: Json) -> Amounts:
-    """Return what the pod asks for; nobody may change it."""
+    """Return the requests of the pod; the caller must not change them."""
     version = pod["metadata"].get("uid", ""), pod["metadata"].get("resourceVersion", "")
     if not all(version):  # written by hand
         return independent_requests.requests(pod["spec"])
@@ -211,7 +211,7 @@ def requests(pod: Json) -> Amounts:
 
 
 def lacks(pod: Json, left: Amounts) -> str:
-    """Return of what there is too little for the pod."""
+    """Return the resources of which there is too little for the pod."""
     return ", ".join(what for what, much in requests(pod).items() if much > left[what])
 
 

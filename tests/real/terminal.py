@@ -1,4 +1,4 @@
-"""A terminal in the root of the repository, as the reader of a document has it."""
+"""A terminal in the root of the repository, for the commands of a document."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ SECONDS_MAX = 60.0
 
 
 class Terminal:
-    """Runs commands with `kubectl`, `ai-scheduler` and `more` programs in the path, against one cluster."""
+    """Runs commands with `kubectl`, `ai-scheduler` and `more` programs in the path, for one cluster."""
 
     def __init__(self, plane: ControlPlane, kubeconfig: Path, *more: Path) -> None:
         programs = (plane.binaries.kubectl, PROGRAM, *more)
@@ -22,7 +22,7 @@ class Terminal:
         self._env = {**os.environ, "PATH": path, "KUBECONFIG": str(kubeconfig), "HOME": str(plane.directory)}
 
     def run(self, command: str) -> subprocess.CompletedProcess[str]:
-        """Run a command of bash, which fails where any part of a pipe does; errors are in its output."""
+        """Run a command of bash, which fails if any part of a pipe fails; errors are in its output."""
         return subprocess.run(
             ["bash", "-o", "pipefail", "-c", command],
             cwd=ROOT,

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def start(control_plane: ControlPlane, pools_served: None) -> Iterator[Start]:
-    """Start a scheduler with a kubeconfig; it ends with the test."""
+    """Yield a function that starts a scheduler with a kubeconfig; it ends with the test."""
     with ExitStack() as ends:
 
         def start(kubeconfig: Path) -> Daemon:
@@ -34,7 +34,7 @@ def start(control_plane: ControlPlane, pools_served: None) -> Iterator[Start]:
 
 
 def sentence_about(document: Json, directory: Path) -> str:
-    """Return the one sentence in which a command refuses to work with a kubeconfig."""
+    """Return the one sentence with which a command refuses a kubeconfig."""
     kubeconfig = directory / "kubeconfig"
     kubeconfig.write_text(json.dumps(document))
     shown = command("pools", "--kubeconfig", str(kubeconfig))
@@ -59,7 +59,7 @@ def test_scheduler_works_with_a_kubeconfig_of_either_kind(
     assert daemon.stop() == 0
 
 
-def test_token_file_and_context_are_followed(
+def test_token_file_and_context_are_used(
     control_plane: ControlPlane, namespace: str, history: History, pools_served: None, tmp_path: Path
 ) -> None:
     token = tmp_path / "token"
@@ -97,7 +97,7 @@ def test_missing_kubeconfig_is_one_sentence_that_names_it(control_plane: Control
 
 
 def rights() -> list[Json]:
-    """Return the rules that the documentation says the daemon needs."""
+    """Return the rules that the documentation lists for the daemon."""
     section = (ROOT / "docs" / "debugging.md").read_text().partition("## Permissions of the daemon")[2]
     table = section.partition("\nWithout one of")[0]
     rows = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("| ") and "`" in line]
@@ -112,7 +112,7 @@ def rights() -> list[Json]:
 
 
 def account(control_plane: ControlPlane, namespace: str, role: str, directory: Path) -> Path:
-    """Return the kubeconfig of a service account with the rights of this role and no others."""
+    """Return the kubeconfig of a service account with exactly the permissions of this role."""
     subject = f"--serviceaccount={namespace}:default"
     bound = control_plane.kubectl("create", "clusterrolebinding", role, f"--clusterrole={role}", subject)
     assert bound.returncode == 0, bound.stderr
@@ -139,12 +139,12 @@ def pools(control_plane: ControlPlane) -> dict[str, Json]:
 
 @pytest.fixture
 def role(control_plane: ControlPlane, namespace: str) -> Iterator[str]:
-    """The name of a role that ends with the test."""
+    """Yield the name of a role that is deleted after the test."""
     yield f"scheduler-{namespace}"
     control_plane.kubectl("delete", "clusterrole,clusterrolebinding", f"scheduler-{namespace}", "--ignore-not-found")
 
 
-def test_rights_of_the_documentation_are_enough_and_what_lacks_comes_once_it_is_granted(
+def test_documented_permissions_are_enough_and_missing_ones_take_effect_once_granted(
     control_plane: ControlPlane, role: str, history: History, start: Start, tmp_path: Path
 ) -> None:
     namespace = role.removeprefix("scheduler-")

@@ -28,13 +28,13 @@ POOLS = "/apis/resource.aibee.cn/v1alpha1/pools"
 
 @pytest.fixture
 def running(cluster: None, daemon: Daemon) -> Daemon:
-    """The scheduler, ready, on the cluster of the examples."""
+    """Return the running scheduler on the cluster of the examples."""
     daemon.start()
     return daemon
 
 
 def others_go_on(plane: ControlPlane, history: History, namespace: str) -> None:
-    """A pod of an ordinary pool is bound as ever."""
+    """Check that a pod of an ordinary pool is bound."""
     create_pods(plane, namespace, [pod_object("other", namespace=namespace, pool=CPU_POOL)])
     history.wait_until(lambda: "other" in history.bound(namespace), "the other pod bound")
 
@@ -50,7 +50,7 @@ def pool_condition(plane: ControlPlane, history: History, name: str, kind: str, 
 
 
 def takes_status_of(plane: ControlPlane, name: str) -> bool:
-    """Say whether the API server takes the status of a Pool whose spec it would refuse; that of 1.31 does not."""
+    """Say whether the API server accepts the status of a Pool with an invalid spec; that of 1.31 does not."""
     return plane.api("PATCH", f"{POOLS}/{name}/status?dryRun=All", {"status": {"pods": 1_000}}).status == 200
 
 
@@ -65,7 +65,7 @@ def test_pool_with_an_operator_that_does_not_exist_is_refused_by_kubectl(
     others_go_on(control_plane, history, namespace)
 
 
-def test_stored_pool_that_todays_schema_would_refuse_owns_nothing_and_says_so(
+def test_stored_pool_that_the_present_schema_refuses_owns_nothing_and_has_a_condition(
     control_plane: ControlPlane, namespace: str, running: Daemon, history: History
 ) -> None:
     bad = pool_object("bad", nodeSelector={"matchExpressions": [{"key": "team", "operator": "In"}]})
@@ -86,7 +86,7 @@ def test_stored_pool_that_todays_schema_would_refuse_owns_nothing_and_says_so(
     pool_condition(control_plane, history, "bad", "Accepted", "True")
 
 
-def test_pools_that_claim_the_same_nodes_are_both_told_which(
+def test_pools_that_select_the_same_nodes_both_have_a_condition_that_names_them(
     control_plane: ControlPlane, namespace: str, running: Daemon, history: History
 ) -> None:
     create_nodes(control_plane, [node_object("shared", labels={"left": "1", "right": "1"})])
@@ -99,7 +99,7 @@ def test_pools_that_claim_the_same_nodes_are_both_told_which(
     pool_condition(control_plane, history, "right", "Conflict", "False")
 
 
-def test_pod_with_an_annotation_of_250_kilobytes_is_bound_like_any(
+def test_pod_with_an_annotation_of_250_kilobytes_is_bound(
     control_plane: ControlPlane, namespace: str, running: Daemon, history: History
 ) -> None:
     large = pod_object("large", namespace=namespace, pool=CPU_POOL, annotations={"note": "x" * LARGE_BYTES})
@@ -119,7 +119,7 @@ def test_pool_name_of_250_kilobytes_is_cut_wherever_it_is_shown(
     assert len(running.log) < LARGE_BYTES
 
 
-def test_line_breaks_and_escapes_in_a_pool_name_stay_in_their_line(
+def test_line_breaks_and_escapes_in_a_pool_name_are_escaped_in_the_log(
     control_plane: ControlPlane, namespace: str, running: Daemon, history: History
 ) -> None:
     nasty = 'cpu-pool\n{"event":"bind","pod":"forged"}\r\x1b[31m{}'
@@ -133,7 +133,7 @@ def test_line_breaks_and_escapes_in_a_pool_name_stay_in_their_line(
     assert "\x1b" not in running.log
 
 
-def test_pod_of_an_unknown_pool_is_told_so_and_waits_in_the_default_pool(
+def test_pod_of_an_unknown_pool_is_warned_and_waits_in_the_default_pool(
     control_plane: ControlPlane, namespace: str, running: Daemon, history: History
 ) -> None:
     create_pods(control_plane, namespace, [pod_object("p", namespace=namespace, pool="cpu-poool")])
@@ -144,7 +144,7 @@ def test_pod_of_an_unknown_pool_is_told_so_and_waits_in_the_default_pool(
     others_go_on(control_plane, history, namespace)
 
 
-def test_quantity_that_is_none_is_refused_by_the_server_and_disturbs_nobody(
+def test_invalid_quantity_is_refused_by_the_server_and_affects_no_other_pod(
     control_plane: ControlPlane, namespace: str, running: Daemon, history: History
 ) -> None:
     bad = pod_object("bad", namespace=namespace, cpu="1.5.3", pool=CPU_POOL)
@@ -154,7 +154,7 @@ def test_quantity_that_is_none_is_refused_by_the_server_and_disturbs_nobody(
     others_go_on(control_plane, history, namespace)
 
 
-def test_pod_that_asks_for_more_than_any_number_waits_and_disturbs_nobody(
+def test_pod_with_an_enormous_request_waits_and_affects_no_other_pod(
     control_plane: ControlPlane, namespace: str, running: Daemon, history: History
 ) -> None:
     huge = pod_object("huge", namespace=namespace, cpu="1E", memory="7E", pool=CPU_POOL)
@@ -187,7 +187,7 @@ def test_label_and_annotation_that_disagree_follow_the_annotation(
     assert bound["by-both"].startswith("cpu-")
 
 
-def test_without_the_pool_resource_everything_is_the_default_pool_until_it_comes(
+def test_without_the_pool_resource_everything_belongs_to_the_default_pool_until_it_is_defined(
     control_plane: ControlPlane, namespace: str, daemon: Daemon, history: History
 ) -> None:
     definitions = f"crd/{pool_crd()['metadata']['name']}"
@@ -196,7 +196,7 @@ def test_without_the_pool_resource_everything_is_the_default_pool_until_it_comes
     try:
         create_nodes(control_plane, [node_object("n")])
         create_pods(control_plane, namespace, [pod_object("p", namespace=namespace, pool="later")])
-        daemon.launch()  # it decides, and is not ready before there is a definition
+        daemon.launch()  # it decides, but is not ready without the definition
         history.wait_until(lambda: history.bound(namespace) == {"p": "n"}, "the pod bound without Pools")
     finally:
         install(control_plane)

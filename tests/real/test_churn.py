@@ -30,7 +30,7 @@ POOLS = ("red", "blue", "green", "grey")
 NODES = 32
 GONE_MAX = 6
 MARGIN_SECONDS = 4.0
-"""A fact that is older than this is known, however busy the machine is."""
+"""The scheduler knows a fact that is older than this, even on a busy machine."""
 FAULTS_SHOWN = 5
 OVERHEAD = {"cpu": "125m", "memory": "48Mi"}
 TAINT = {"key": "closed", "effect": "NoSchedule"}
@@ -45,7 +45,7 @@ STRICT: dict[str, Json] = {
     "green": {"borrowingLimit": {"cpu": "2"}},
     "grey": {"disableBorrowing": True, "disablePreemption": True},
 }
-"""Rules that stand still in the end, each of which a crowd that follows would gladly break."""
+"""The final specs, each of which the pods that follow could violate."""
 INITS: tuple[tuple[tuple[str, str, str], ...], ...] = (
     *((), (), ()),
     (("first", "2500m", ""), ("second", "500m", "")),
@@ -56,7 +56,7 @@ INITS: tuple[tuple[tuple[str, str, str], ...], ...] = (
 
 
 class Churn:
-    """Lets things happen by chance, and counts them."""
+    """Makes random changes, and counts them."""
 
     def __init__(self, plane: ControlPlane, namespace: str, record: Record) -> None:
         self._plane, self._namespace, self._record = plane, namespace, record
@@ -68,7 +68,7 @@ class Churn:
 
     @property
     def events(self) -> int:
-        """What the API server told of pods, and what was done to nodes and pools."""
+        """The number of events about pods, and of changes of nodes and pools."""
         return len(self._record.changes["pods"]) + self._flips
 
     def begin(self) -> None:
@@ -88,7 +88,7 @@ class Churn:
         assert self._plane.api("POST", "/apis/node.k8s.io/v1/runtimeclasses", heavy).status == 201
 
     def stand_still(self) -> None:
-        """Give every pool rules that are known before a last crowd comes: one that breaks them has no excuse."""
+        """Set the final spec of every pool before the last pods come, so that the scheduler knows it."""
         for name, spec in STRICT.items():
             if name not in self._pools:
                 self._toggle(name)
@@ -99,7 +99,7 @@ class Churn:
             time.sleep(ROUND_SECONDS)
 
     def lend(self) -> None:
-        """See to it that there is a loan in the end, and more who would like one, whatever chance has left."""
+        """Make a loan and pods that wait to borrow, whatever the random changes left."""
         create_nodes(self._plane, [node_object("spare", cpu="64", memory="256Gi", labels={"lends": "true"})])
         create_pools(
             self._plane,
@@ -120,7 +120,7 @@ class Churn:
             )
 
     def round(self) -> None:
-        """Let some things happen at once: pods come, end, are deleted and evicted; nodes and pools change."""
+        """Make some changes at once: pods come, end, are deleted and evicted; nodes and pools change."""
         chance = self._chance
         create_pods(self._plane, self._namespace, [self._pod() for _ in range(chance.randrange(10, 40))])
         send(self._plane.connect, [self._end(name) for name in self._some_running()])
@@ -133,14 +133,14 @@ class Churn:
             self._toggle(chance.choice(POOLS))
 
     def _some_running(self) -> list[str]:
-        """Return some pods whose kubelet has spoken its last word, or it would call ended ones running again."""
+        """Return some pods for which the kubelet has no write left, so that no ended pod is set to running again."""
         path = f"/api/v1/namespaces/{self._namespace}/pods?fieldSelector=status.phase=Running"
         items = self._plane.api("GET", path).body["items"]
         running = sorted(pod["metadata"]["name"] for pod in items if pod["spec"]["schedulerName"] != "other")
         return self._chance.sample(running, min(len(running), self._chance.randrange(4, 24)))
 
     def _end(self, name: str) -> Request:
-        """Let a bound pod finish, delete it, or evict it as a user would."""
+        """Finish a bound pod, delete it, or evict it as a user does."""
         path = f"/api/v1/namespaces/{self._namespace}/pods/{name}"
         match self._chance.randrange(4):
             case 0:
@@ -153,7 +153,7 @@ class Churn:
                 return Request("PATCH", path, {"metadata": {"labels": {"evict": "please"}}})
 
     def evict_marked(self) -> None:
-        """Evict through the Eviction API the pods that bear the label for it."""
+        """Evict the pods with the label for it through the Eviction API."""
         path = f"/api/v1/namespaces/{self._namespace}/pods"
         for pod in self._plane.api("GET", f"{path}?labelSelector=evict").body["items"]:
             name = pod["metadata"]["name"]
@@ -163,7 +163,7 @@ class Churn:
             assert answer.status in {200, 201, 404}, answer
 
     def _lose_or_return_a_node(self) -> None:
-        """Delete a node with the pods on it, or let one come back, to those of its pods that are still there."""
+        """Delete a node with the pods on it, or create it again, with those of its pods that still exist."""
         self._flips += 1
         if len(self._gone) < GONE_MAX and self._chance.random() < 0.6:
             number = self._chance.choice([one for one in range(NODES) if one not in self._gone])
@@ -209,7 +209,7 @@ class Churn:
         send(self._plane.connect, [Request("PATCH", f"{POOLS_PATH}/{name}", {"spec": spec})])
 
     def _toggle(self, name: str) -> None:
-        """Create a pool, or delete it: its nodes are those of its label, and of one more label that may conflict."""
+        """Create a pool or delete it; it selects the nodes of its label, and of one more label that may conflict."""
         self._flips += 1
         if name in self._pools:
             del self._pools[name]
@@ -260,7 +260,7 @@ def init_container(name: str, cpu: str, restart_policy: str) -> Json:
 
 
 def listed(plane: ControlPlane) -> list[Json]:
-    """Return what `kubectl get` shows of pods, nodes and pools."""
+    """Return pods, nodes and pools as `kubectl get` shows them."""
     shown = plane.kubectl("get", "pods,nodes,pools.resource.aibee.cn", "--all-namespaces", "-o", "json")
     assert shown.returncode == 0, shown.stderr
     items: list[Json] = json.loads(shown.stdout)["items"]
@@ -268,14 +268,14 @@ def listed(plane: ControlPlane) -> list[Json]:
 
 
 def table(plane: ControlPlane) -> Numbers:
-    """Return what the command line says."""
+    """Return the numbers of the command line."""
     command = [sys.executable, "-m", "aischeduler", "pools", "-o", "json", "--kubeconfig", str(plane.kubeconfig)]
     shown = subprocess.run(command, capture_output=True, text=True, check=True)
     return from_command(json.loads(shown.stdout))
 
 
 def disagreements(plane: ControlPlane, daemon: Daemon) -> list[str]:
-    """Return what somebody tells otherwise than the objects say."""
+    """Return the numbers of each source that differ from the count of the objects."""
     documents = listed(plane)
     counted = recount(documents)
     by_pool = without_loans(counted)
@@ -288,12 +288,12 @@ def disagreements(plane: ControlPlane, daemon: Daemon) -> list[str]:
 
 
 def faults(judge: Judge) -> list[str]:
-    """Return the first of what nobody would have done who knew what there was."""
+    """Return the first decisions that a fully informed scheduler does not make."""
     found = chain(judge.wrong_bindings(), judge.faults(rooms=False))
     return [*judge.strangers(), *islice(found, FAULTS_SHOWN)]
 
 
-def test_after_five_thousand_events_everybody_tells_what_there_is(
+def test_all_numbers_are_exact_after_five_thousand_events(
     control_plane: ControlPlane, namespace: str, pools_served: None, kubelets: Part
 ) -> None:
     with Record(control_plane) as record, Daemon(control_plane, metrics=True) as daemon:

@@ -25,11 +25,11 @@ pytestmark = pytest.mark.usefixtures("cluster")
 LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
 HOUR = 3600
 JUMPS = (0, HOUR, -HOUR, 5 * 365 * 24 * HOUR, 0)
-"""By how many seconds the clock is wrong, one after the other."""
+"""The errors of the clock in seconds, one after the other."""
 FEW = 60
-"""Pods that come after each jump."""
+"""The pods that are created after each jump."""
 CLOSE_SECONDS = 600
-"""How far a time may be off that a jumped clock wrote; every jump is longer."""
+"""How far a time of the jumped clock may be off; every jump is longer."""
 
 OF_PYTHON = """\
 import pathlib, sys, time
@@ -38,7 +38,7 @@ time.time = lambda: right() + float(offset.read_text())
 from aischeduler.cli.app import main
 sys.exit(main(sys.argv[1:]))
 """
-"""The program with the clock that all its modules are given replaced."""
+"""The program with Python's `time.time` replaced."""
 OF_THE_LIBRARY = """\
 import os, sys
 os.environ |= {environment!r}
@@ -50,7 +50,7 @@ time.sleep = lambda seconds: select.select((), (), (), seconds)
 from aischeduler.cli.app import main
 sys.exit(main(sys.argv[1:]))
 """
-"""libfaketime 0.9.10 that leaves monotonic clocks alone breaks clock_nanosleep."""
+"""libfaketime 0.9.10 breaks clock_nanosleep if it leaves monotonic clocks unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Clock:
     offset: Path
 
     def jump(self, seconds: int) -> None:
-        """Go wrong by so much from now on; the file is never half written."""
+        """Set the error of the clock; the file is replaced atomically."""
         new = self.offset.with_suffix(".new")
         new.write_text(f"{seconds:+d}\n")
         new.replace(self.offset)
@@ -69,7 +69,7 @@ class Clock:
 
 @pytest.fixture(params=["time.time", "libfaketime"])
 def clock(request: pytest.FixtureRequest, tmp_path: Path) -> Clock:
-    """The clock of Python's `time.time`, and that of the whole process where libfaketime is installed."""
+    """Yield a clock: Python's `time.time`, or that of the whole process if libfaketime is installed."""
     offset = tmp_path / "offset"
     if request.param == "time.time":
         program = OF_PYTHON.format(offset=str(offset))
@@ -94,13 +94,13 @@ def read_time(text: str) -> float:
 
 
 def renewed_by(plane: ControlPlane) -> float:
-    """Return by how many seconds the clock is wrong that renewed the Lease last."""
+    """Return the error in seconds of the clock that renewed the Lease last."""
     spec = plane.api("GET", f"{LEASES}/ai-scheduler").body["spec"]
     return read_time(spec["renewTime"]) - time.time()
 
 
 def told_by(plane: ControlPlane, namespace: str) -> dict[str, float]:
-    """Return pod -> by how many seconds the clock was wrong that its event Scheduled was written with."""
+    """Return pod -> the error in seconds of the clock in its event Scheduled."""
     items = plane.api("GET", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events").body["items"]
     return {
         one["regarding"]["name"]: read_time(one["eventTime"]) - read_time(one["metadata"]["creationTimestamp"])
@@ -110,7 +110,7 @@ def told_by(plane: ControlPlane, namespace: str) -> dict[str, float]:
 
 
 def jump_and_bind(plane: ControlPlane, namespace: str, clock: Clock, seconds: int, pods: list[Json]) -> None:
-    """Let the clock jump while pods come; wait for a renewal of the Lease and for events by the new time."""
+    """Let the clock jump while pods come; wait for a renewal of the Lease and for events with the new time."""
     clock.jump(seconds)
     create_pods(plane, namespace, pods)
     wait(lambda: abs(renewed_by(plane) - seconds) < CLOSE_SECONDS, f"a renewal by a clock that is wrong by {seconds} s")

@@ -20,14 +20,14 @@ from tests.real.replicas import Arrivals
 pytestmark = pytest.mark.usefixtures("cluster")
 
 MIDDLE = 120
-"""Pods that are bound when something happens."""
+"""The number of bound pods at the time of a failure."""
 ALL = 600
 FEW_IN_FLIGHT = """\
 apiVersion: config.resource.aibee.cn/v1alpha1
 kind: AiSchedulerConfiguration
 bindInFlight: 16
 """
-"""So that in the middle some pods are not even decided."""
+"""Few Bindings in flight, so that some pods are not decided yet in the middle."""
 PER_SECOND, BURST = 5, 100
 FEW_EVENTS = f"""\
 apiVersion: config.resource.aibee.cn/v1alpha1
@@ -39,7 +39,7 @@ SUCCEEDED = {"status": {"phase": "Succeeded"}}
 
 
 def halfway(plane: ControlPlane, namespace: str, daemon: Daemon, history: History) -> None:
-    """Let the scheduler start on the backlog, up to the middle."""
+    """Start the scheduler, and wait until half of the backlog is bound."""
     create_pods(plane, namespace, backlog(namespace))
     daemon.launch()
     history.wait_for_bound(namespace, MIDDLE)
@@ -58,13 +58,13 @@ def test_backlog_and_pods_created_meanwhile_are_all_bound_once(
         assert daemon.stop() == 0
     judge(control_plane, history, namespace)
     assert [one.status for one in bindings(control_plane, namespace)] == [201] * ALL
-    assert len(daemon.said("bind")) == ALL, "one decision, one line"
+    assert len(daemon.said("bind")) == ALL, "each decision has one log line"
 
 
 def test_two_schedulers_by_mistake_bind_every_pod_and_none_twice(
     control_plane: ControlPlane, namespace: str, daemon: Daemon, history: History
 ) -> None:
-    """Only a node could be overbooked then: nobody but an election can prevent that."""
+    """Nodes may be overbooked here: only leader election prevents that."""
     create_pods(control_plane, namespace, backlog(namespace))
     daemon.launch()
     with Daemon(control_plane, name="other-scheduler") as other:
@@ -104,10 +104,10 @@ def test_killed_api_server_loses_nothing_and_binds_nothing_twice(
     judge(control_plane, history, namespace)
 
 
-def test_api_server_that_ends_gracefully_while_pods_come_loses_nothing_and_binds_nothing_twice(
+def test_graceful_end_of_the_api_server_while_pods_come_loses_nothing_and_binds_nothing_twice(
     control_plane: ControlPlane, namespace: str, daemon: Daemon, history: History
 ) -> None:
-    """It refuses connections at once, but watches stay open for up to a minute: the daemon hears and cannot write."""
+    """The server refuses connections at once, but watches stay open for a minute: the daemon reads but cannot write."""
     halfway(control_plane, namespace, daemon, history)
     log_before = len(control_plane.log("kube-apiserver"))
     with Arrivals(control_plane, namespace, later(namespace), 5) as arrivals:
@@ -129,7 +129,7 @@ def test_killed_etcd_loses_nothing_and_binds_nothing_twice(
     judge(control_plane, history, namespace)
 
 
-def test_api_server_that_answers_nothing_for_a_while_costs_only_that_while(
+def test_silent_api_server_costs_only_the_time_of_its_silence(
     control_plane: ControlPlane, namespace: str, daemon: Daemon, history: History
 ) -> None:
     halfway(control_plane, namespace, daemon, history)
@@ -140,7 +140,7 @@ def test_api_server_that_answers_nothing_for_a_while_costs_only_that_while(
     judge(control_plane, history, namespace)
 
 
-def test_paused_scheduler_goes_on_where_it_was(
+def test_paused_scheduler_continues_where_it_was(
     control_plane: ControlPlane, namespace: str, daemon: Daemon, history: History
 ) -> None:
     halfway(control_plane, namespace, daemon, history)
@@ -169,7 +169,7 @@ def test_terminated_scheduler_finishes_what_is_in_flight_and_exits_with_0(
     judge(control_plane, history, namespace)
 
 
-def test_events_of_a_crowd_come_at_their_rate_and_hold_back_neither_condition_nor_warning_nor_the_end(
+def test_events_of_many_pods_come_at_their_rate_and_delay_no_condition_no_warning_and_no_exit(
     control_plane: ControlPlane, namespace: str, history: History, tmp_path: Path
 ) -> None:
     config = tmp_path / "config.yaml"
@@ -182,10 +182,10 @@ def test_events_of_a_crowd_come_at_their_rate_and_hold_back_neither_condition_no
         said = wait_for_event(control_plane, history, namespace, "FailedScheduling", "vast")
         history.wait_until(lambda: why_waiting(control_plane, namespace, "vast") == said, "its condition")
         assert daemon.stop() == 0
-        (left,) = daemon.said("events left unwritten")
+        (left,) = daemon.said("events not written")
     moments = event_moments(control_plane, namespace)
     assert len(moments) + left["count"] == len(backlog(namespace)) + 1
-    at_once = BURST + WRITERS  # each writer may hold a turn while Bindings go first
+    at_once = BURST + WRITERS  # each writer may hold a turn while Bindings are sent first
     soonest = [moments[0] + max(0, number + 1 - at_once) / PER_SECOND for number in range(len(moments))]
     assert [number for number, at in enumerate(moments) if at < soonest[number] - 0.5] == []
     judge(control_plane, history, namespace)
@@ -196,12 +196,12 @@ def why_waiting(plane: ControlPlane, namespace: str, name: str) -> str | None:
 
 
 def event_moments(plane: ControlPlane, namespace: str) -> list[float]:
-    """Return when each event of a namespace was sent, by the clock of who sent it."""
+    """Return when each event of a namespace was sent, by the clock of its sender."""
     items = plane.api("GET", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events").body["items"]
     return sorted(datetime.fromisoformat(item["eventTime"]).timestamp() for item in items)
 
 
-def test_pods_replaced_under_their_names_meanwhile_are_bound_anew(
+def test_pods_recreated_under_their_names_meanwhile_are_bound_again(
     control_plane: ControlPlane, namespace: str, daemon: Daemon, history: History
 ) -> None:
     halfway(control_plane, namespace, daemon, history)
@@ -218,7 +218,7 @@ def test_pods_replaced_under_their_names_meanwhile_are_bound_anew(
 def test_room_of_finished_pods_is_used_again_and_never_twice(
     control_plane: ControlPlane, namespace: str, daemon: Daemon, history: History
 ) -> None:
-    """500 pods of four CPUs through the 96 places of cpu-pool; whatever is bound soon succeeds."""
+    """500 pods of four CPUs run in the room for 96 in cpu-pool; a bound pod soon succeeds."""
     pods = [pod_object(f"p-{n:03d}", namespace=namespace, cpu="4", memory="64Mi", pool=CPU_POOL) for n in range(500)]
     create_pods(control_plane, namespace, pods)
     daemon.launch()

@@ -15,16 +15,16 @@ LABEL = "pool"
 
 @pytest.fixture(autouse=True)
 def clean_cluster() -> None:
-    """Nothing here needs a cluster."""
+    """Replace the fixture: no test here needs a cluster."""
 
 
 class Told(Changes):
-    """A record in which pool a has node a1, which `low` fills, and `high` asks for room since second 90."""
+    """A record in which pool a has node a1, which `low` fills, and `high` waits since second 90."""
 
     def __init__(self, *, asks: str = "a", asked_at: float = 90.0, **spec: Any) -> None:
         super().__init__()
         self.more: Json = {}
-        """What else the specs of the pods that come say."""
+        """More fields for the specs of further pods."""
         self.see("namespaces", {"metadata": {"name": "default", "labels": {"team": "vision"}}}, at=0)
         self.see("pools", pool_object("default"), at=0)
         self.see("pools", pool_object("a", labels={LABEL: "a"}, **spec), at=0)
@@ -90,7 +90,7 @@ def test_eviction_beside_a_free_node_is_wrong_once_the_node_is_known() -> None:
         assert told.evict().faults() == wrong
 
 
-def test_closed_node_is_no_room() -> None:
+def test_cordoned_node_is_no_room() -> None:
     told = Told()
     node = node_object("a2", labels={LABEL: "a"})
     node["spec"]["unschedulable"] = True
@@ -114,7 +114,7 @@ def test_eviction_in_another_pool_than_the_beneficiarys_is_wrong() -> None:
     ]
 
 
-def test_pool_that_was_there_before_its_pod_is_known_at_once() -> None:
+def test_pool_older_than_its_pod_is_known_at_once() -> None:
     told = Told(asks="new", asked_at=99.9)
     told.see("nodes", node_object("d1"), at=0)
     told.pod("mine", node="d1", at=0)
@@ -129,7 +129,7 @@ def test_eviction_for_a_pod_of_a_namespace_that_its_pool_does_not_take_is_wrong(
     assert told.evict().faults() == ["low on a1 for high: a takes no pods of the beneficiary's namespace"]
 
 
-def test_end_of_a_loan_is_right_where_the_lender_lends_no_more_and_wrong_else() -> None:
+def test_end_of_a_loan_is_right_only_where_the_lender_no_longer_lends() -> None:
     for spec, wrong in (({"disableSharing": True}, 0), ({"lendingLimit": {"cpu": "1"}}, 0), ({}, 1)):
         told = Told(reclaimPolicy="Evict", **spec)
         told.pod("guest", node="a1", at=0)
@@ -139,7 +139,7 @@ def test_end_of_a_loan_is_right_where_the_lender_lends_no_more_and_wrong_else() 
         assert len(told.faults()) == wrong
 
 
-def test_pods_that_lag_may_be_seen_as_they_were_when_the_eviction_became_possible_and_no_earlier() -> None:
+def test_lagging_pods_count_as_they_were_when_the_eviction_became_possible_and_no_earlier() -> None:
     for allowed_at, wrong in ((0, []), (99, ["low on a1 for high: a had room on a2; or a forbids preemption"])):
         told = Told(disablePreemption=True)
         told.see("nodes", node_object("a2", labels={LABEL: "a"}), at=0)
@@ -149,7 +149,7 @@ def test_pods_that_lag_may_be_seen_as_they_were_when_the_eviction_became_possibl
         assert told.evict().faults("pods", 10.0) == wrong
 
 
-def test_pod_that_is_bound_for_another_pool_than_it_names_is_a_stranger_where_that_pool_was_there() -> None:
+def test_pod_that_is_bound_for_another_pool_than_the_existing_one_it_names_is_a_fault() -> None:
     for made_at, strangers in ((89, ["p names new and was bound for default"]), (91, [])):
         told = Told()
         told.see("pools", pool_object("new"), at=made_at)
@@ -158,7 +158,7 @@ def test_pod_that_is_bound_for_another_pool_than_it_names_is_a_stranger_where_th
         assert Judge(told, "nothing", 0.0).strangers() == strangers
 
 
-def test_pod_that_waits_beside_room_of_its_pool_is_neglected() -> None:
+def test_pod_that_waits_while_its_pool_has_room_is_a_fault() -> None:
     told = Told()
     assert Judge(told, "nothing", 0.0).neglected() == []
     told.see("nodes", node_object("a2", labels={LABEL: "a"}), at=95)
@@ -166,7 +166,7 @@ def test_pod_that_waits_beside_room_of_its_pool_is_neglected() -> None:
 
 
 def bound(told: Told, *, pool: str) -> list[str]:
-    """Return what is wrong with a Binding of a pod of one CPU to a1 at second 100, after `low` has left it."""
+    """Return the faults of a Binding of a pod of one CPU to a1 at second 100, after `low` has left a1."""
     told.pod("low", pool="a", node="a1", at=50, gone=True)
     told.pod("p", pool=pool, at=90, cpu="1")
     told.pod("p", pool=pool, node="a1", at=100, cpu="1")
@@ -190,14 +190,14 @@ def test_init_containers_and_overhead_count() -> None:
         assert bound(told, pool="a") == ["p on a1: the node has too little cpu"]
 
 
-def test_node_that_shrinks_after_the_binding_or_a_moment_before_is_no_fault() -> None:
+def test_node_that_shrinks_after_the_binding_or_just_before_is_no_fault() -> None:
     for at, wrong in ((97, ["p on a1: the node has too little cpu"]), (99, []), (101, [])):
         told = Told()
         told.see("nodes", node_object("a1", labels={LABEL: "a"}, cpu="500m"), at=at)
         assert bound(told, pool="a") == wrong, at
 
 
-def test_binding_to_a_node_that_has_just_gone_is_no_fault() -> None:
+def test_binding_to_a_node_that_was_just_deleted_is_no_fault() -> None:
     for at, wrong in ((97, ["p on a1: there is no such node"]), (99, [])):
         told = Told()
         told.see("nodes", node_object("a1", labels={LABEL: "a"}), at=at, gone=True)
@@ -227,8 +227,8 @@ def test_loan_is_right_within_the_rules_of_both_pools(lender: Json, home: Json, 
     assert found == [] if not wrong else found[0].startswith(f"p on a1: {wrong}")
 
 
-def test_eviction_for_a_pod_that_cannot_be_placed_even_so_is_wrong() -> None:
+def test_eviction_that_makes_too_little_room_is_wrong() -> None:
     told = Told()
     told.pod("stays", pool="a", node="a1", at=0)
-    why = "a1 has too little cpu for the beneficiary without all that leave"
+    why = "a1 has too little cpu for the beneficiary without all leaving pods"
     assert told.evict().faults() == [f"low on a1 for high: {why}"]

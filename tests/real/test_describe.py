@@ -63,7 +63,7 @@ def test_describe_names_the_claim_for_which_a_pod_waits_until_it_is_bound(
         control_plane.api("PATCH", path, {"metadata": {"finalizers": None}})
 
 
-def test_time_since_when_a_pod_waits_stays_while_its_message_changes_also_after_a_restart(
+def test_transition_time_of_a_waiting_pod_stays_while_its_message_changes_and_after_a_restart(
     control_plane: ControlPlane, daemon: Daemon, history: History, namespace: str
 ) -> None:
     create_nodes(control_plane, [node_object("n1", cpu="1")])

@@ -43,7 +43,7 @@ async def patch(connections: ConnectionPool, path: str, body: Any) -> int:
 
 
 async def evict(connections: ConnectionPool, victim: Pod, *, honour_budgets: bool = False) -> EvictionOutcome:
-    """Let an evictor have one victim, and return how it ended."""
+    """Evict one victim with an evictor, and return the outcome."""
     mandate = EvictionOptions("ai-scheduler", honour_budgets, time.time)
     evictor = Evictor(connections, Timing(time.monotonic, asyncio.sleep, Half()), mandate, broken)
     ends: list[EvictionOutcome] = []
@@ -60,7 +60,7 @@ async def evict(connections: ConnectionPool, victim: Pod, *, honour_budgets: boo
 
 
 async def running(plane: ControlPlane, connections: ConnectionPool, namespace: str, name: str, **labels: str) -> Pod:
-    """A pod on a node, ready, as a kubelet would report it."""
+    """Create a pod on a node, ready as a kubelet reports it."""
     create_nodes(plane, [node_object(f"n-{name}")])
     create_pods(plane, namespace, [pod_object(name, namespace=namespace, labels=labels)])
     path = f"/api/v1/namespaces/{namespace}/pods/{name}"
@@ -69,7 +69,7 @@ async def running(plane: ControlPlane, connections: ConnectionPool, namespace: s
     return a_pod(name, namespace=namespace, uid=pod(plane, namespace, name)["metadata"]["uid"])
 
 
-async def test_victim_bears_its_mark_beside_its_other_conditions_and_has_its_own_grace(
+async def test_victim_has_its_condition_beside_others_and_its_own_grace_period(
     control_plane: ControlPlane, connections: ConnectionPool, namespace: str
 ) -> None:
     victim = await running(control_plane, connections, namespace, "v")
@@ -83,7 +83,7 @@ async def test_victim_bears_its_mark_beside_its_other_conditions_and_has_its_own
     assert condition(found, "PodScheduled")["status"] == "True"
 
 
-async def test_victim_that_goes_already_is_left_alone(
+async def test_terminating_victim_is_not_changed(
     control_plane: ControlPlane, connections: ConnectionPool, namespace: str
 ) -> None:
     victim = await running(control_plane, connections, namespace, "v")
@@ -92,7 +92,7 @@ async def test_victim_that_goes_already_is_left_alone(
 
 
 @pytest.mark.parametrize("honour_budgets", [False, True], ids=["delete", "eviction"])
-async def test_another_pod_of_the_name_is_left_alone(
+async def test_another_pod_of_the_name_is_not_changed(
     control_plane: ControlPlane, connections: ConnectionPool, namespace: str, honour_budgets: bool
 ) -> None:
     await running(control_plane, connections, namespace, "v")
@@ -104,14 +104,14 @@ async def test_another_pod_of_the_name_is_left_alone(
 
 
 @pytest.mark.parametrize("honour_budgets", [False, True], ids=["delete", "eviction"])
-async def test_victim_that_is_not_there_is_left_alone(
+async def test_eviction_of_a_missing_victim_is_not_needed(
     connections: ConnectionPool, namespace: str, honour_budgets: bool
 ) -> None:
     nobody = a_pod("nobody", namespace=namespace, uid="11111111-2222-3333-4444-555555555555")
     assert isinstance(await evict(connections, nobody, honour_budgets=honour_budgets), NotNeeded)
 
 
-async def test_budget_spares_all_but_as_many_as_it_allows_and_whom_it_spares_bears_no_mark(
+async def test_budget_allows_its_number_of_evictions_and_a_refused_victim_has_no_condition(
     control_plane: ControlPlane, connections: ConnectionPool, namespace: str
 ) -> None:
     victims = [await running(control_plane, connections, namespace, name, app="a") for name in ("v", "w")]
@@ -131,15 +131,15 @@ async def test_budget_spares_all_but_as_many_as_it_allows_and_whom_it_spares_bea
     assert await evict(connections, victims[1]) == Evicted()
 
 
-async def test_nomination_is_written_cleared_and_kept_from_another_pod_of_the_name(
+async def test_nomination_is_written_and_cleared_and_refused_for_another_pod_of_the_name(
     control_plane: ControlPlane, connections: ConnectionPool, namespace: str
 ) -> None:
     create_pods(control_plane, namespace, [pod_object("p", namespace=namespace)])
     ours = a_pod("p", namespace=namespace, uid=pod(control_plane, namespace, "p")["metadata"]["uid"])
     former = a_pod("p", namespace=namespace, uid="11111111-2222-3333-4444-555555555555")
 
-    async def nominate(whom: Pod, node: str) -> tuple[int, str]:
-        path, body = pod_writes.nomination(whom, node)
+    async def nominate(preemptor: Pod, node: str) -> tuple[int, str]:
+        path, body = pod_writes.nomination(preemptor, node)
         answer = await connections.send(b"PATCH", path, body, pod_writes.MERGE_PATCH.encode())
         return answer.status, pod(control_plane, namespace, "p")["status"].get("nominatedNodeName", "")
 

@@ -1,4 +1,4 @@
-"""One scheduler leads and another stands by, whatever ends the first: no pod is lost, no pod is bound twice."""
+"""One scheduler leads and another stands by: whatever ends the leader, no pod is lost and no pod is bound twice."""
 
 import time
 
@@ -15,14 +15,14 @@ pytestmark = pytest.mark.usefixtures("cluster")
 
 ALL = 600
 BEFORE = 60
-"""Pods that are bound before something happens."""
+"""The number of bound pods before the leader ends."""
 
 
 def arrivals(plane: ControlPlane, namespace: str, seconds: float) -> Arrivals:
     return Arrivals(plane, namespace, [*backlog(namespace), *later(namespace)], seconds)
 
 
-def test_killed_leader_is_followed_when_its_lease_is_over(
+def test_standby_leads_when_the_lease_of_a_killed_leader_expires(
     control_plane: ControlPlane, namespace: str, history: History, access: KubeconfigContext
 ) -> None:
     with two_replicas(control_plane, access) as (leader, standby), arrivals(control_plane, namespace, 9):
@@ -49,7 +49,7 @@ def test_terminated_leader_finishes_and_hands_over_at_once(
     assert {one.status for one in answered} == {201}, "the next leader knew of every Binding of the last one"
 
 
-def test_paused_leader_writes_nothing_when_it_wakes_up_after_its_lease(
+def test_paused_leader_writes_nothing_when_it_continues_after_its_lease_expired(
     control_plane: ControlPlane, namespace: str, history: History, access: KubeconfigContext
 ) -> None:
     with two_replicas(control_plane, access) as (leader, standby), arrivals(control_plane, namespace, 10):
@@ -78,7 +78,7 @@ def test_restart_of_the_api_server_leaves_one_leader_and_loses_nothing(
     judge_terms(control_plane, history, namespace)
 
 
-def test_leader_leads_on_when_the_api_server_stood_still_for_ten_seconds(
+def test_leader_leads_on_after_the_api_server_was_paused_for_ten_seconds(
     control_plane: ControlPlane, namespace: str, history: History, release: Release
 ) -> None:
     release.install()
@@ -97,10 +97,10 @@ def test_leader_leads_on_when_the_api_server_stood_still_for_ten_seconds(
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("number", range(10))
-def test_day_of_handovers_with_the_lease_as_it_is_by_default(
+def test_many_handovers_with_the_default_lease(
     control_plane: ControlPlane, namespace: str, history: History, release: Release, number: int
 ) -> None:
-    """Killed, told to stop, paused for thirty seconds, and the API server restarted, while pods arrive all the time."""
+    """A leader is killed, stopped and paused for thirty seconds, and the API server is restarted, while pods arrive."""
     release.install()
     took: dict[str, float] = {}
     with two_replicas(control_plane, release.access()) as (leader, standby), arrivals(control_plane, namespace, 100):

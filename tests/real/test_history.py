@@ -1,4 +1,4 @@
-"""The record of pods detects what must not happen."""
+"""The record of pods detects each fault."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def wait_for_place(history: History, namespace: str, node: str) -> None:
     history.wait_until(lambda: history.bound(namespace) == {"p": node}, f"the pod on {node}")
 
 
-def test_overbooked_node_is_noticed_even_when_it_lasts_a_moment(
+def test_overbooked_node_is_detected_even_for_a_moment(
     control_plane: ControlPlane, namespace: str, history: History
 ) -> None:
     create_nodes(control_plane, [node_object("n", cpu="1")])

@@ -1,4 +1,4 @@
-"""Injected bugs on the real API server: each costs one piece of work, and no pod its node."""
+"""An injected exception on the real API server costs one piece of work, and no pod its node."""
 
 from tests.controlplane.plane import ControlPlane
 from tests.objects import node_object, pod_object
@@ -14,21 +14,21 @@ BOUND_WITHIN_SECONDS = 60.0
 
 
 class Sabotaged(Replica):
-    """A scheduler with bugs: it logs them, and that is no fault of it."""
+    """A scheduler with injected exceptions, which it logs without failing the test."""
 
     def bugs(self) -> list[Line]:
         return []
 
     def told(self) -> list[Line]:
-        """Return the bugs that it has logged."""
+        """Return the exceptions that it has logged."""
         return super().bugs()
 
     def counted(self) -> dict[str, float]:
-        """Return how many bugs its metrics count, by where they were."""
+        """Return the exceptions in its metrics, by step."""
         return {one.labels["step"]: one.value for one in self.samples("ai_scheduler_internal_errors") if one.value}
 
 
-def test_bugs_in_many_places_cost_no_pod_its_node_and_the_lease_is_given_back(
+def test_exceptions_in_many_functions_cost_no_pod_its_node_and_the_lease_is_released(
     control_plane: ControlPlane, namespace: str, history: History, access: KubeconfigContext
 ) -> None:
     create_nodes(control_plane, [node_object(f"n{number}", cpu="32") for number in range(2)])
@@ -40,7 +40,7 @@ def test_bugs_in_many_places_cost_no_pod_its_node_and_the_lease_is_given_back(
         history.wait_for_bound(namespace, PODS, BOUND_WITHIN_SECONDS)
         wait(lambda: all(pod.node for pod in history.pods(namespace)), "every pod on a node")
         assert scheduler.running()
-        assert scheduler.counted().keys() >= {"attempt", "binder", "outcome of a binding", "reports"}
+        assert scheduler.counted().keys() >= {"attempt", "binder", "outcome of a Binding", "reporter"}
         assert len(scheduler.told()) >= len(scheduler.counted())
         assert scheduler.stop() == 0
         assert scheduler.said("lease released") != []

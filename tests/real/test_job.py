@@ -1,4 +1,4 @@
-"""What a user sees: a Job applied by kubectl, its events, and the reason of a waiting pod."""
+"""A Job applied by kubectl, its events, and the reason of a waiting pod, as a user sees them."""
 
 import json
 import subprocess
@@ -34,7 +34,7 @@ JOB_PODS = 10
 
 @pytest.fixture
 def running(daemon: Daemon) -> Daemon:
-    """The scheduler, ready."""
+    """Return the running scheduler."""
     daemon.start()
     return daemon
 
@@ -56,7 +56,7 @@ def test_job_applied_by_kubectl_ends_with_its_ten_pods_on_nodes_of_cpu_pool(
     assert [one.status for one in bindings(control_plane, namespace)] == [201] * JOB_PODS
 
 
-def test_job_that_was_there_first_is_bound_when_the_scheduler_comes(
+def test_job_that_is_older_than_the_scheduler_is_bound(
     control_plane: ControlPlane, namespace: str, daemon: Daemon, history: History
 ) -> None:
     apply_job(control_plane, namespace)
@@ -66,7 +66,7 @@ def test_job_that_was_there_first_is_bound_when_the_scheduler_comes(
     history.wait_for_bound(namespace, JOB_PODS)
 
 
-def test_bound_pod_carries_the_marks_of_its_decision(
+def test_bound_pod_has_the_annotations_of_its_decision(
     control_plane: ControlPlane, namespace: str, running: Daemon, history: History
 ) -> None:
     create_pods(control_plane, namespace, [pod_object("p", namespace=namespace, pool=CPU_POOL)])
@@ -77,7 +77,7 @@ def test_bound_pod_carries_the_marks_of_its_decision(
     assert [annotations[MARK_DECISION]] == decided
 
 
-def test_describe_shows_where_the_pod_went(
+def test_describe_shows_the_node_of_the_pod(
     control_plane: ControlPlane, namespace: str, running: Daemon, history: History
 ) -> None:
     create_pods(control_plane, namespace, [pod_object("p", namespace=namespace, pool=CPU_POOL)])
@@ -108,7 +108,7 @@ def test_describe_shows_why_a_pod_fits_nowhere(
     assert said in described
 
 
-def test_pod_is_bound_when_another_leaves_room(
+def test_pod_is_bound_when_another_frees_room(
     control_plane: ControlPlane, namespace: str, running: Daemon, history: History
 ) -> None:
     full = [pod_object(f"full-{n}", namespace=namespace, cpu="8", memory="64Mi", pool=MASTERS) for n in range(3)]
@@ -130,7 +130,7 @@ def test_pod_is_bound_when_a_node_comes(
     history.wait_until(lambda: history.bound(namespace) == {"big": "large"}, "the pod on the new node")
 
 
-def test_pod_is_bound_when_a_taint_is_taken_off(
+def test_pod_is_bound_when_a_taint_is_removed(
     control_plane: ControlPlane, namespace: str, running: Daemon, history: History
 ) -> None:
     tainted = control_plane.kubectl("taint", "nodes", "-l", "kubernetes.io/role=master", "maintenance=yes:NoSchedule")
@@ -153,7 +153,7 @@ def test_cordoned_node_takes_no_pod_until_it_is_uncordoned(
     history.wait_until(lambda: history.bound(namespace) == {"p": "master-2"}, "the pod on the uncordoned node")
 
 
-def test_gated_pod_waits_until_its_gate_is_taken_off(
+def test_gated_pod_waits_until_its_gate_is_removed(
     control_plane: ControlPlane, namespace: str, running: Daemon, history: History
 ) -> None:
     gated = pod_object("gated", namespace=namespace, pool=CPU_POOL, gates=["example.com/quota"])
@@ -180,7 +180,7 @@ def test_more_important_pod_gets_the_room_first(
     assert "late" in history.bound(namespace)
 
 
-def test_pods_of_other_schedulers_are_left_alone_and_counted(
+def test_pods_of_other_schedulers_are_not_scheduled_but_counted(
     control_plane: ControlPlane, namespace: str, running: Daemon, history: History
 ) -> None:
     placed = [
@@ -207,7 +207,7 @@ def test_pod_that_names_no_pool_runs_on_nodes_of_no_pool(
     history.wait_until(lambda: history.bound(namespace) == {"p": "free"}, "the pod on the node of no pool")
 
 
-def test_pool_that_comes_later_takes_its_nodes_and_pods(
+def test_pool_that_is_created_later_gets_its_nodes_and_pods(
     control_plane: ControlPlane, namespace: str, running: Daemon, history: History
 ) -> None:
     create_pods(control_plane, namespace, [pod_object("p", namespace=namespace, pool="late-pool")])
@@ -220,7 +220,7 @@ def test_pool_that_comes_later_takes_its_nodes_and_pods(
     assert pod(control_plane, namespace, "p")["metadata"]["annotations"][MARK_POOL] == "late-pool"
 
 
-def test_table_of_pools_shows_what_they_have_and_use(
+def test_table_of_pools_shows_capacity_and_use(
     control_plane: ControlPlane, namespace: str, running: Daemon, history: History
 ) -> None:
     pods = [pod_object(f"p-{n}", namespace=namespace, cpu="2", gpu=1, pool=GPU_POOL) for n in range(3)]

@@ -20,21 +20,21 @@ from tests.objects import Json
 REVIEW = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
 JANE = {"as": "jane", "as-uid": "7", "as-groups": ["a", "b"], "as-user-extra": {"acme.com/Project": ["x", "y z"]}}
 Users = Callable[[ControlPlane, Path], Json]
-"""Writes what a user needs into a directory, in which the kubeconfig will stand, and returns the user."""
+"""Writes the files of a user into the directory of the kubeconfig, and returns the user entry."""
 
 
 async def told_to_us(paths: str) -> Json:
     async with Client(await connect(paths, None, time.monotonic)) as client:
         answer = await client.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", json.dumps(REVIEW).encode())
-    who: Json = json.loads(answer)["status"]["userInfo"]
-    return who
+    user: Json = json.loads(answer)["status"]["userInfo"]
+    return user
 
 
 def told_to_kubectl(plane: ControlPlane, paths: str) -> Json:
     shown = plane.kubectl("auth", "whoami", "-o", "json", kubeconfig=Path(paths))
     assert shown.returncode == 0, shown.stderr
-    who: Json = json.loads(shown.stdout)["status"]["userInfo"]
-    return who
+    user: Json = json.loads(shown.stdout)["status"]["userInfo"]
+    return user
 
 
 def write(plane: ControlPlane, path: Path, user: Json, **cluster: object) -> str:
@@ -88,16 +88,16 @@ def somebody_else(plane: ControlPlane, directory: Path) -> Json:
         (somebody_else, "jane"),
     ],
 )
-async def test_user_is_the_one_that_kubectl_is(
+async def test_user_is_the_same_as_that_of_kubectl(
     control_plane: ControlPlane, tmp_path: Path, user: Users, name: str
 ) -> None:
     path = write(control_plane, tmp_path / "config", user(control_plane, tmp_path))
-    who = await told_to_us(path)
-    assert who["username"] == name
-    assert who == told_to_kubectl(control_plane, path)
+    found = await told_to_us(path)
+    assert found["username"] == name
+    assert found == told_to_kubectl(control_plane, path)
 
 
-async def test_several_files_lead_where_kubectl_goes(control_plane: ControlPlane, tmp_path: Path) -> None:
+async def test_several_files_name_the_same_server_as_for_kubectl(control_plane: ControlPlane, tmp_path: Path) -> None:
     (tmp_path / "first").mkdir()
     first = tmp_path / "first" / "config"
     write(control_plane, first, token_file(control_plane, first.parent))
@@ -107,7 +107,7 @@ async def test_several_files_lead_where_kubectl_goes(control_plane: ControlPlane
     assert await told_to_us(paths) == told_to_kubectl(control_plane, paths)
 
 
-async def test_proxy_of_a_kubeconfig_passes_us_and_kubectl_on(control_plane: ControlPlane, tmp_path: Path) -> None:
+async def test_proxy_of_a_kubeconfig_is_used_as_by_kubectl(control_plane: ControlPlane, tmp_path: Path) -> None:
     async with proxying() as (port, heads):
         proxy = {"proxy-url": f"http://me:secret@127.0.0.1:{port}"}
         path = write(control_plane, tmp_path / "config", {"token": control_plane.token}, **proxy)
@@ -115,10 +115,12 @@ async def test_proxy_of_a_kubeconfig_passes_us_and_kubectl_on(control_plane: Con
         (ours,) = heads
         assert await asyncio.to_thread(told_to_kubectl, control_plane, path) == await told_to_us(path)
     known = [line for line in ours.splitlines() if line.startswith(("CONNECT", "Host", "Proxy-Authorization"))]
-    assert set(known) <= set(heads[1].splitlines()), "kubectl asks its proxy for the same"
+    assert set(known) <= set(heads[1].splitlines()), "kubectl sends the same request to the proxy"
 
 
-async def test_program_is_told_what_kubectl_tells_it(control_plane: ControlPlane, tmp_path: Path) -> None:
+async def test_credential_plugin_gets_the_same_input_as_from_kubectl(
+    control_plane: ControlPlane, tmp_path: Path
+) -> None:
     (tmp_path / "answer").write_text(credential(token=control_plane.token))
     told = tmp_path / "told"
     user = runs(
@@ -147,7 +149,7 @@ async def test_program_is_told_what_kubectl_tells_it(control_plane: ControlPlane
         runs("login", interactiveMode="Always"),
     ],
 )
-async def test_user_that_cannot_be_is_refused_by_both(control_plane: ControlPlane, tmp_path: Path, user: Json) -> None:
+async def test_unusable_user_is_refused_by_both(control_plane: ControlPlane, tmp_path: Path, user: Json) -> None:
     path = write(control_plane, tmp_path / "config", user)
     with pytest.raises(AccessError, match="config: user"):
         await told_to_us(path)

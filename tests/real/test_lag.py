@@ -1,8 +1,8 @@
 """Watches lag behind each other: facts that the scheduler has not seen evict no pod and send no pod to a wrong pool.
 
 Invariants:
-- A scenario holds a watch back until it releases it, not for a number of seconds: what is expected despite the lag
-  happens while the watch is held.
+- A scenario holds a watch back until it releases the watch, not for a number of seconds: the expected result occurs
+  while the watch is held.
 - A check that nothing happens follows an event that could only come later.
 """
 
@@ -26,14 +26,14 @@ EDITS_THAT_END_LOANS: dict[str, tuple[Json, Json]] = {
     "sharing": ({"disableSharing": True}, {"disableSharing": False}),
     "limit": ({"lendingLimit": {"cpu": "1"}}, {"lendingLimit": None}),
 }
-"""An edit by which running loans end, and the one that takes it back."""
+"""Edits that end running loans, each with the edit that reverts it."""
 
 _numbers = count(1)
 
 
 @pytest.fixture(autouse=True)
 def clean_cluster() -> None:
-    """The environment cleans up behind each scenario."""
+    """Replace the fixture: the environment cleans up after each scenario."""
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def proxy(control_plane: ControlPlane) -> Iterator[LaggingProxy]:
 
 @pytest.fixture(scope="module")
 def environment(control_plane: ControlPlane, proxy: LaggingProxy) -> Iterator[RealEnvironment]:
-    """One scheduler for all scenarios, which sees the API server through the proxy."""
+    """Yield one scheduler for all scenarios, which uses the API server through the proxy."""
     environment = RealEnvironment(control_plane, proxy.kubeconfig)
     yield environment
     environment.close()
@@ -53,7 +53,7 @@ def environment(control_plane: ControlPlane, proxy: LaggingProxy) -> Iterator[Re
 
 @pytest.fixture(params=range(REPEAT) if REPEAT > 1 else None)
 def stage(environment: RealEnvironment, proxy: LaggingProxy) -> Iterator[LaggedStage]:
-    """A scenario of its own; at its end nothing is held back and the judges are heard."""
+    """Yield a scenario of its own; at its end all watches are released and the record is checked."""
     environment.begin()
     stage = LaggedStage(environment, f"lag{next(_numbers)}x-", proxy)
     try:
@@ -68,7 +68,7 @@ def stage(environment: RealEnvironment, proxy: LaggingProxy) -> Iterator[LaggedS
 # Pools.
 
 
-def test_pod_of_a_pool_that_is_new_evicts_nobody_in_the_default_pool_and_goes_home(stage: LaggedStage) -> None:
+def test_pod_of_a_new_pool_evicts_no_pod_in_the_default_pool_and_is_bound_at_home(stage: LaggedStage) -> None:
     stage.node("d1")
     stage.pod("low", cpu=FULL)
     stage.runs("low")
@@ -81,7 +81,7 @@ def test_pod_of_a_pool_that_is_new_evicts_nobody_in_the_default_pool_and_goes_ho
     stage.evicted_nobody()
 
 
-def test_pod_of_a_pool_that_is_new_takes_room_back_in_that_pool_only(stage: LaggedStage) -> None:
+def test_pod_of_a_new_pool_reclaims_room_in_that_pool_only(stage: LaggedStage) -> None:
     stage.node("d1", labels={"kept": "yes"})
     stage.node("x1", pool="x")
     stage.pod("low", cpu=FULL, node_selector={"kept": "yes"})
@@ -95,7 +95,7 @@ def test_pod_of_a_pool_that_is_new_takes_room_back_in_that_pool_only(stage: Lagg
     assert stage.victims() == ["middle"]
 
 
-def test_pod_of_a_pool_that_is_new_goes_to_no_node_of_the_default_pool(stage: LaggedStage) -> None:
+def test_pod_of_a_new_pool_is_not_bound_in_the_default_pool(stage: LaggedStage) -> None:
     stage.node("d1")
     stage.hold("pools")
     stage.pools("x", disableBorrowing=True)
@@ -105,7 +105,7 @@ def test_pod_of_a_pool_that_is_new_goes_to_no_node_of_the_default_pool(stage: La
     assert stage.marks("p")["home-pool"] == "x"
 
 
-def test_pod_of_a_pool_that_does_not_exist_is_warned_and_goes_home_when_there_is_one(stage: LaggedStage) -> None:
+def test_pod_of_a_missing_pool_is_warned_and_is_bound_at_home_once_the_pool_exists(stage: LaggedStage) -> None:
     stage.node("d1")
     stage.pod("filler", cpu=FULL)
     stage.runs("filler")
@@ -121,7 +121,7 @@ def test_pod_of_a_pool_that_does_not_exist_is_warned_and_goes_home_when_there_is
     stage.evicted_nobody()
 
 
-def test_pod_of_a_pool_that_does_not_exist_goes_to_the_default_pool(stage: LaggedStage) -> None:
+def test_pod_of_a_missing_pool_is_bound_in_the_default_pool(stage: LaggedStage) -> None:
     stage.node("d1")
     stage.hold("pools")
     stage.pod("p", pool="x", cpu=FULL)
@@ -130,7 +130,7 @@ def test_pod_of_a_pool_that_does_not_exist_goes_to_the_default_pool(stage: Lagge
     stage.until(lambda: stage.events("p", "UnknownPool") != [])
 
 
-def test_pool_that_has_just_forbidden_preemption_evicts_nobody(stage: LaggedStage) -> None:
+def test_pool_that_has_just_forbidden_preemption_evicts_no_pod(stage: LaggedStage) -> None:
     a_full_pool(stage)
     stage.hold("pools")
     stage.set_pool("a", disablePreemption=True)
@@ -142,7 +142,7 @@ def test_pool_that_has_just_forbidden_preemption_evicts_nobody(stage: LaggedStag
     stage.evicted_nobody()
 
 
-def test_pool_that_has_just_forbidden_preemption_takes_no_lent_room_back(stage: LaggedStage) -> None:
+def test_pool_that_has_just_forbidden_preemption_reclaims_no_room(stage: LaggedStage) -> None:
     a_lent_pool(stage)
     stage.hold("pools")
     stage.set_pool("a", disablePreemption=True)
@@ -154,7 +154,7 @@ def test_pool_that_has_just_forbidden_preemption_takes_no_lent_room_back(stage: 
     stage.evicted_nobody()
 
 
-def test_node_that_its_pool_has_just_left_out_loses_no_pod(stage: LaggedStage) -> None:
+def test_node_that_its_pool_no_longer_selects_loses_no_pod(stage: LaggedStage) -> None:
     a_full_pool(stage)
     stage.hold("pools")
     stage.set_pool("a", nodeSelector={"matchLabels": {POOL_LABEL: stage.own("moved")}})
@@ -166,7 +166,7 @@ def test_node_that_its_pool_has_just_left_out_loses_no_pod(stage: LaggedStage) -
 
 
 @pytest.mark.parametrize("what", EDITS_THAT_END_LOANS)
-def test_loans_that_an_edit_ends_stay_where_a_later_edit_has_taken_it_back(stage: LaggedStage, what: str) -> None:
+def test_loans_that_an_edit_ends_stay_where_a_later_edit_has_reverted_it(stage: LaggedStage, what: str) -> None:
     ends, takes_back = EDITS_THAT_END_LOANS[what]
     a_lent_pool(stage, reclaimPolicy="Evict")
     stage.hold("pools")
@@ -182,7 +182,7 @@ def test_loans_that_an_edit_ends_stay_where_a_later_edit_has_taken_it_back(stage
     stage.evicted_nobody()
 
 
-def test_pod_of_a_pool_that_is_gone_evicts_nobody_where_the_default_pool_forbids_it(stage: LaggedStage) -> None:
+def test_pod_of_a_deleted_pool_evicts_no_pod_where_the_default_pool_forbids_it(stage: LaggedStage) -> None:
     stage.set_pool("default", disablePreemption=True)
     a_full_pool(stage)
     stage.heeded("default")
@@ -199,7 +199,7 @@ def test_pod_of_a_pool_that_is_gone_evicts_nobody_where_the_default_pool_forbids
 # Nodes.
 
 
-def test_pod_goes_to_a_node_that_is_new_and_evicts_nobody(stage: LaggedStage) -> None:
+def test_pod_is_bound_to_a_new_node_and_evicts_no_pod(stage: LaggedStage) -> None:
     a_full_pool(stage)
     stage.hold("nodes")
     stage.node("a2", pool="a")
@@ -208,7 +208,7 @@ def test_pod_goes_to_a_node_that_is_new_and_evicts_nobody(stage: LaggedStage) ->
     stage.evicted_nobody()
 
 
-def test_home_pod_goes_to_a_node_that_is_new_and_takes_no_lent_room_back(stage: LaggedStage) -> None:
+def test_home_pod_is_bound_to_a_new_node_and_reclaims_no_room(stage: LaggedStage) -> None:
     a_lent_pool(stage)
     stage.hold("nodes")
     stage.node("a2", pool="a")
@@ -217,7 +217,7 @@ def test_home_pod_goes_to_a_node_that_is_new_and_takes_no_lent_room_back(stage: 
     stage.evicted_nobody()
 
 
-def test_pod_goes_to_a_node_that_was_uncordoned_and_evicts_nobody(stage: LaggedStage) -> None:
+def test_pod_is_bound_to_an_uncordoned_node_and_evicts_no_pod(stage: LaggedStage) -> None:
     a_full_pool(stage)
     cordoned = node_object(stage.own("a2"), labels={POOL_LABEL: stage.own("a")})
     cordoned["spec"]["unschedulable"] = True
@@ -230,7 +230,7 @@ def test_pod_goes_to_a_node_that_was_uncordoned_and_evicts_nobody(stage: LaggedS
     stage.evicted_nobody()
 
 
-def test_pod_goes_to_a_node_that_came_from_another_pool_and_evicts_nobody(stage: LaggedStage) -> None:
+def test_pod_is_bound_to_a_node_that_came_from_another_pool_and_evicts_no_pod(stage: LaggedStage) -> None:
     a_full_pool(stage)
     stage.node("c1", pool="c")
     stage.pools("c", disableSharing=True)
@@ -241,7 +241,7 @@ def test_pod_goes_to_a_node_that_came_from_another_pool_and_evicts_nobody(stage:
     stage.evicted_nobody()
 
 
-def test_node_that_went_to_the_pool_of_its_borrower_loses_no_pod(stage: LaggedStage) -> None:
+def test_node_that_moved_to_the_pool_of_its_borrower_loses_no_pod(stage: LaggedStage) -> None:
     a_lent_pool(stage)
     stage.hold("nodes")
     stage.move("a1", "b")
@@ -253,7 +253,7 @@ def test_node_that_went_to_the_pool_of_its_borrower_loses_no_pod(stage: LaggedSt
     stage.evicted_nobody()
 
 
-def test_pool_and_node_that_are_new_get_their_pod_when_both_watches_have_lagged(stage: LaggedStage) -> None:
+def test_new_pool_and_new_node_get_their_pod_when_both_watches_have_lagged(stage: LaggedStage) -> None:
     stage.node("d1")
     stage.pod("low", cpu=FULL)
     stage.runs("low")
@@ -272,7 +272,7 @@ def test_pool_and_node_that_are_new_get_their_pod_when_both_watches_have_lagged(
 # Pods, namespaces and budgets.
 
 
-def test_room_of_a_pod_that_is_gone_is_used_and_nobody_is_evicted(stage: LaggedStage) -> None:
+def test_room_of_a_deleted_pod_is_used_and_no_pod_is_evicted(stage: LaggedStage) -> None:
     a_full_pool(stage, disablePreemption=True)
     stage.node("a2", pool="a")
     stage.pod("gone", pool="a", cpu=FULL, priority=5)
@@ -289,7 +289,7 @@ def test_room_of_a_pod_that_is_gone_is_used_and_nobody_is_evicted(stage: LaggedS
     stage.evicted_nobody()
 
 
-def test_pod_that_has_moved_to_another_pool_evicts_nobody_in_its_former_one(stage: LaggedStage) -> None:
+def test_pod_that_has_moved_to_another_pool_evicts_no_pod_in_its_former_one(stage: LaggedStage) -> None:
     a_pod_waits_for_preemption(stage)
     stage.hold("pods")
     stage.patch("Pod", "high", {"metadata": {"annotations": {POOL_KEY: stage.own("b")}}})
@@ -301,7 +301,7 @@ def test_pod_that_has_moved_to_another_pool_evicts_nobody_in_its_former_one(stag
     stage.evicted_nobody()
 
 
-def test_pod_that_is_gone_evicts_nobody(stage: LaggedStage) -> None:
+def test_deleted_pod_evicts_no_pod(stage: LaggedStage) -> None:
     a_pod_waits_for_preemption(stage)
     stage.hold("pods")
     stage.delete("Pod", "high")
@@ -315,7 +315,7 @@ def test_pod_that_is_gone_evicts_nobody(stage: LaggedStage) -> None:
     stage.evicted_nobody()
 
 
-def test_loan_that_is_gone_ends_no_other_one(stage: LaggedStage) -> None:
+def test_loan_of_a_deleted_pod_ends_no_other_loan(stage: LaggedStage) -> None:
     stage.node("a1", pool="a")
     stage.node("a2", pool="a")
     stage.pools("a", reclaimPolicy="Evict")
@@ -335,7 +335,7 @@ def test_loan_that_is_gone_ends_no_other_one(stage: LaggedStage) -> None:
     assert stage.phase("newer") == "Running"
 
 
-def test_pod_of_a_namespace_that_is_new_evicts_nobody_and_runs_later(stage: LaggedStage) -> None:
+def test_pod_of_a_new_namespace_evicts_no_pod_and_runs_later(stage: LaggedStage) -> None:
     stage.namespace("known", team="vision")
     stage.node("a1", pool="a")
     stage.pools("a", allowedNamespaces=VISION)
@@ -351,7 +351,7 @@ def test_pod_of_a_namespace_that_is_new_evicts_nobody_and_runs_later(stage: Lagg
     stage.evicted_nobody()
 
 
-def test_pod_of_a_namespace_that_is_allowed_no_more_evicts_nobody(stage: LaggedStage) -> None:
+def test_pod_of_a_namespace_that_is_no_longer_allowed_evicts_no_pod(stage: LaggedStage) -> None:
     stage.namespace("vision", team="vision")
     stage.node("a1", pool="a")
     stage.pools("a", allowedNamespaces=VISION)
@@ -366,7 +366,7 @@ def test_pod_of_a_namespace_that_is_allowed_no_more_evicts_nobody(stage: LaggedS
     stage.evicted_nobody()
 
 
-def test_budget_that_is_new_protects_its_pod(stage: LaggedStage) -> None:
+def test_new_budget_protects_its_pod(stage: LaggedStage) -> None:
     stage.node("a1", pool="a")
     stage.pools("a")
     stage.pod("kept", pool="a", cpu="2", labels={"app": "kept"})

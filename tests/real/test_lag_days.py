@@ -33,14 +33,14 @@ PRIORITIES = ("", "p5", "p10")
 
 
 class Day:
-    """Lets things happen by chance: first the object, and in most cases at once a pod that it concerns."""
+    """Makes random changes: first an object, and in most cases at once a pod that the change concerns."""
 
     def __init__(self, plane: ControlPlane, namespace: str, record: Record, held: str, name: str) -> None:
         self._plane, self._namespace, self._record = plane, namespace, record
         self._chance = random(f"lag: {name}")
         self._count = 0
         self._vision = f"{namespace}-vision"
-        """The namespace of the team whose pods the choosy pool takes."""
+        """The namespace of the team whose pods the pool with allowedNamespaces takes."""
         self._pools = [*POOLS, CHOOSY]
         self._cordoned: list[str] = []
         deeds: dict[str, list[Callable[[], str]]] = {
@@ -51,7 +51,7 @@ class Day:
             "pods": [self._end_of_a_pod, self._end_of_a_pod, self._any_pool, self._any_pool],
         }
         self._deeds = [*chain.from_iterable(deeds.values()), *deeds.get(held, ()) * 2]
-        """What may happen, the most often what the scheduler hears of late."""
+        """The possible changes; changes of the lagging kind are the most frequent."""
 
     def begin(self) -> None:
         """Set up pools that are full of pods of low priority, some of them on loan."""
@@ -70,14 +70,14 @@ class Day:
         create_nodes(self._plane, nodes)
 
     def fill(self) -> None:
-        """Let pods of low priority take what there is."""
+        """Fill the nodes with pods of low priority."""
         pools = ("", CHOOSY, *POOLS) * (2 * NODES_OF_A_POOL)
         for pool in pools:
             self._create(self._pod(pool, cpu="2", priority=""))
         self._record.until(lambda: self._running() == len(pools), "the first pods run")
 
     def round(self) -> None:
-        """Let one thing happen, and a pod follow."""
+        """Make one change, and create a pod after it."""
         pool = self._chance.choice(self._deeds)()
         if self._chance.random() < 0.6:
             self._create(self._pod(pool, cpu=self._chance.choice("1224"), priority=self._chance.choice(PRIORITIES)))
@@ -136,7 +136,7 @@ class Day:
         return pool
 
     def _new_namespace(self) -> str:
-        """Let the next pods of team vision come from a namespace that nobody knows yet."""
+        """Let the next pods of team vision come from a new namespace."""
         self._count += 1
         self._vision = f"{self._namespace}-{self._count}"
         create_namespace(self._plane, self._vision)
@@ -158,7 +158,7 @@ class Day:
         create_pods(self._plane, pod["metadata"]["namespace"], [pod])
 
     def _any_pool(self) -> str:
-        """Return a pool's name, or nothing for the default pool."""
+        """Return a pool's name; empty for the default pool."""
         return self._chance.choice(["", *self._pools])
 
     def _any_node(self) -> str:
@@ -196,7 +196,7 @@ def _of(pool: str) -> dict[str, str]:
 @pytest.mark.soak
 @pytest.mark.parametrize("run", range(REPEAT))
 @pytest.mark.parametrize("held", ["nothing", *KINDS])
-def test_nobody_is_evicted_for_what_was_not_seen(
+def test_no_pod_is_evicted_because_of_a_lagging_watch(
     control_plane: ControlPlane, namespace: str, pools_served: None, kubelets: Part, held: str, run: int
 ) -> None:
     with (
@@ -218,7 +218,9 @@ def test_nobody_is_evicted_for_what_was_not_seen(
         record.until(lambda: time.monotonic() > wait_until_calm_while_held, "the last of what lags")
         proxy.release()
         judge = Judge(record, held, HELD_SECONDS)
-        record.until(lambda: judge.evictions() != [], "an eviction: else the day says nothing", CALM_WITHIN_SECONDS)
+        record.until(
+            lambda: judge.evictions() != [], "an eviction: without one the day tests nothing", CALM_WITHIN_SECONDS
+        )
         record.wait_until_calm(QUIET_SECONDS, CALM_WITHIN_SECONDS)
         record.until(lambda: judge.neglected() == [], "pods that fit on nodes", CALM_WITHIN_SECONDS)
         evictions = judge.evictions()

@@ -27,11 +27,11 @@ APART_SECONDS = 0.1
 HIGH = "high-after-outage"
 LABEL = "outage.example/pool"
 WATCHES_BACK_SECONDS = 150.0
-"""After etcd was away, the API server dials it anew for each kind of objects, with a backoff of its own."""
+"""After an outage of etcd, the API server connects to it again for each kind of objects, with separate backoffs."""
 
 
 class Newcomers:
-    """A client that makes Pools, their nodes and pods that name them, as soon as the API server answers."""
+    """A client that creates Pools, their nodes and pods that name them, as soon as the API server answers."""
 
     def __init__(self, plane: ControlPlane, namespace: str) -> None:
         self._plane, self._namespace = plane, namespace
@@ -41,11 +41,11 @@ class Newcomers:
 
     @contextmanager
     def beside(self) -> Iterator[None]:
-        """Try while something else goes on; end when all are made."""
+        """Create the objects while the context is open; the end waits until all exist."""
         self._thread.start()
         yield
         self._thread.join(120)
-        assert not self._thread.is_alive(), "the newcomers did not come"
+        assert not self._thread.is_alive(), "the new objects were not created"
         assert self.failure is None, self.failure
 
     def _run(self) -> None:
@@ -60,10 +60,10 @@ class Newcomers:
             self.failure = failure
 
     def _make(self, path: str, document: Json) -> None:
-        """Create an object; try again until the API server has it."""
+        """Create an object; retry until the API server has it."""
         deadline = time.monotonic() + 100
         while True:
-            assert time.monotonic() < deadline, f"the API server does not take {document}"
+            assert time.monotonic() < deadline, f"the API server does not accept {document}"
             try:
                 answer = self._plane.api("POST", path, document)
             except (OSError, http.client.HTTPException):
@@ -85,7 +85,7 @@ def home_of_newcomer(number: int) -> Json:
 
 
 def outage(plane: ControlPlane, part: PartName, end: str) -> None:
-    """Let a part end by SIGKILL or SIGTERM, and start it again."""
+    """End a part by SIGKILL or SIGTERM, and start it again."""
     if end == "SIGTERM":
         plane.stop(part)
     plane.restart(part)
@@ -105,7 +105,7 @@ def tell_lags(daemon: Daemon) -> None:
         name = str(line.get("pod", line.get("name"))).rpartition("/")[2]
         tried[name] = min(seconds_of(line), tried.get(name, float("inf")))
     lags = {name: round(heard[name] - tried[name], 2) for name in sorted(tried) if name in heard}
-    print("seconds by which Pools were seen after the first word about their pods:", lags)
+    print("seconds from the first line about a pod to that of its Pool:", lags)
     print("warned of unknown Pools:", sorted(one["name"] for one in daemon.said("warned")))
     print("evicted:", [(one["pod"], one["beneficiary"]) for one in daemon.said("evict")])
 
@@ -121,7 +121,7 @@ def tell_lags(daemon: Daemon) -> None:
     ],
     ids=" ".join,
 )
-def test_pools_that_are_new_after_an_outage_get_their_pods_and_nobody_is_evicted(
+def test_new_pools_after_an_outage_get_their_pods_and_no_pod_is_evicted(
     control_plane: ControlPlane,
     namespace: str,
     pools_served: None,
@@ -141,21 +141,21 @@ def test_pools_that_are_new_after_an_outage_get_their_pods_and_nobody_is_evicted
         with Newcomers(control_plane, namespace).beside():
             outage(control_plane, *blow)
         create_nodes(control_plane, [home_of_newcomer(number) for number in range(0, NEW_POOLS, 2)])
-        everybody = {f"new-{n}" for n in range(NEW_POOLS)}
+        expected = {f"new-{n}" for n in range(NEW_POOLS)}
         record.until(
-            lambda: all(everybody <= {name for _, name in record.now(kind)} for kind in ("pools", "pods", "nodes")),
-            "the newcomers in the watches of the API server",
+            lambda: all(expected <= {name for _, name in record.now(kind)} for kind in ("pools", "pods", "nodes")),
+            "the new objects in the watches of the API server",
             WATCHES_BACK_SECONDS,
         )
-        record.until(lambda: everybody <= bound(record, namespace), "the newcomers on nodes")
-        record.until(lambda: everybody <= accepted(record), "the new Pools in force")
+        record.until(lambda: expected <= bound(record, namespace), "the new pods on nodes")
+        record.until(lambda: expected <= accepted(record), "the new Pools in force")
         tell_lags(daemon)
         pods = record.now("pods")
-    homes = {name: pods[namespace, name]["metadata"]["annotations"].get(MARK_HOME_POOL) for name in sorted(everybody)}
+    homes = {name: pods[namespace, name]["metadata"]["annotations"].get(MARK_HOME_POOL) for name in sorted(expected)}
     marked = {
         change.key[1] for change in record.changes["pods"] if condition(change.document, "DisruptionTarget") != {}
     }
-    assert (homes, marked) == ({name: name for name in sorted(everybody)}, set())
+    assert (homes, marked) == ({name: name for name in sorted(expected)}, set())
 
 
 def bound(record: Record, namespace: str) -> set[str]:

@@ -34,14 +34,14 @@ def transport(proxy: LaggingProxy) -> Iterator[HttpTransport]:
 
 
 def heard(stream: HttpStream, seconds: float = 10.0) -> list[str]:
-    """Return the names that a watch tells, until it says nothing for so long."""
+    """Return the names of a watch's events until no event comes for this long."""
     names: list[str] = []
     while event := stream.next(seconds if not names else SOON_SECONDS):
         names.append(event["object"]["metadata"]["name"])
     return names
 
 
-def test_watch_of_a_held_kind_says_nothing_and_its_list_says_all(
+def test_watch_of_a_held_kind_has_no_events_and_its_list_has_all_objects(
     control_plane: ControlPlane, proxy: LaggingProxy, transport: HttpTransport
 ) -> None:
     stream = transport.watch(f"{NODES}?watch=true")
@@ -67,7 +67,7 @@ def test_other_kinds_pass_while_one_is_held(
     pools.close()
 
 
-def test_stream_that_is_opened_anew_is_held_too(
+def test_new_stream_of_a_held_kind_is_held_too(
     control_plane: ControlPlane, proxy: LaggingProxy, transport: HttpTransport
 ) -> None:
     proxy.hold("nodes", FOR_EVER)
@@ -80,7 +80,7 @@ def test_stream_that_is_opened_anew_is_held_too(
         stream.close()
 
 
-def test_held_pieces_come_in_order_each_so_late(
+def test_held_pieces_come_in_order_each_after_the_delay(
     control_plane: ControlPlane, proxy: LaggingProxy, transport: HttpTransport
 ) -> None:
     stream = transport.watch(f"{NODES}?watch=true")
@@ -94,7 +94,7 @@ def test_held_pieces_come_in_order_each_so_late(
     stream.close()
 
 
-def test_what_came_up_to_a_moment_is_let_through_and_what_came_later_waits(
+def test_pieces_up_to_a_moment_are_delivered_and_later_ones_wait(
     control_plane: ControlPlane, proxy: LaggingProxy, transport: HttpTransport
 ) -> None:
     stream = transport.watch(f"{NODES}?watch=true")

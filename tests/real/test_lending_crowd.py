@@ -1,4 +1,4 @@
-"""Two thousand pods in twenty pools: all idle room is lent, and returns when its owners need it."""
+"""Two thousand pods in twenty pools: all idle room is lent, and reclaimed when its owners need it."""
 
 import time
 from collections import Counter
@@ -15,14 +15,14 @@ from tests.real.daemon import Daemon
 from tests.real.history import History
 
 EACH = 10
-"""Pools that borrow, and as many that lend."""
+"""The number of pools that borrow, and of pools that lend."""
 NODES_EACH, NODE_CPU = 5, 15
 ROOM = NODES_EACH * NODE_CPU
 """Pods of one CPU that a pool's nodes hold."""
 LENT_MOST = 65
 BORROWERS_EACH, OWNERS_EACH = ROOM + LENT_MOST, 60
 KEPT = ROOM - LENT_MOST
-"""Room in each lender that is never lent: its own pods start there without evicting anybody."""
+"""Room in each lender that is never lent: its own pods start there without an eviction."""
 RECLAIMED_EACH = OWNERS_EACH - KEPT
 PATIENCE_SECONDS = 90.0
 TURN_SECONDS = 0.25
@@ -41,7 +41,7 @@ def nodes() -> list[Json]:
 
 
 def pools() -> list[Json]:
-    """Borrowers lend nothing, lenders borrow nothing, and each lender keeps some room to itself."""
+    """Return pools that only borrow, and pools that only lend, each up to a limit."""
     borrowing = [pool_object(name, labels={"team": name}, disableSharing=True) for name in BORROWING]
     lending = [
         pool_object(name, labels={"team": name}, disableBorrowing=True, lendingLimit={"cpu": str(LENT_MOST)})
@@ -53,7 +53,7 @@ def pools() -> list[Json]:
 
 @dataclass
 class Crowd:
-    """The pods of this test, and the controller that replaces those who were evicted."""
+    """The pods of this test, and a controller that replaces evicted pods."""
 
     plane: ControlPlane
     namespace: str
@@ -66,17 +66,17 @@ class Crowd:
         )
 
     def victims(self) -> list[str]:
-        """Return the pods that are gone without having finished."""
+        """Return the pods that are gone and had not finished."""
         return [sight.name for sight in list(self.history.sights) if sight.gone and sight.namespace == self.namespace]
 
     def replace(self) -> None:
-        """Create a pod for each that has been evicted since."""
+        """Create a pod for each newly evicted pod."""
         new = self.victims()[self.replaced :]
         self.replaced += len(new)
         create_pods(self.plane, self.namespace, [self._pod(home_of(name), f"again-{name}") for name in new])
 
     def until(self, holds: Callable[[], bool], what: str) -> None:
-        """Go on until it holds, and replace who is evicted meanwhile; seldom, for others need this process too."""
+        """Wait until the condition holds, and replace evicted pods meanwhile; the poll interval is long to save CPU."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not holds():
             assert time.monotonic() < deadline, f"{what}: not within {PATIENCE_SECONDS:.0f} s"
@@ -84,7 +84,7 @@ class Crowd:
             self.replace()
 
     def where(self) -> Counter[tuple[str, str]]:
-        """Count the unfinished pods by home and by the pool of their node; those that wait are nowhere."""
+        """Count the unfinished pods by home pool and by the pool of their node; waiting pods have an empty pool."""
         there = [sight for sight in self.history.pods(self.namespace) if not sight.finished]
         return Counter((home_of(sight.name), sight.node.rpartition("-")[0]) for sight in there)
 
@@ -136,14 +136,14 @@ def test_two_thousand_pods_borrow_give_back_and_borrow_again(
 
 
 def lent_again() -> int:
-    """Return how many pods are on loan at the end: what was left lent, and half of the owners' room."""
+    """Return the number of loans at the end: those that stayed, and half of the owners' room."""
     return EACH * (LENT_MOST - RECLAIMED_EACH + OWNERS_EACH // 2)
 
 
 def judge_the_reclaim(crowd: Crowd, daemon: Daemon) -> None:
-    """All are where they should be, and nobody went in vain.
+    """Check that all pods are in the expected pools, and that no eviction was unnecessary.
 
-    Each lender had room for some of its pods; exactly as many borrowers went as it had more pods than that.
+    Each lender had room for some of its pods; exactly one borrower was evicted for each further pod.
     """
     where = crowd.where()
     assert where.items() >= at_home(BORROWING, ROOM).items()
@@ -160,7 +160,7 @@ def judge_the_reclaim(crowd: Crowd, daemon: Daemon) -> None:
 
 
 def reasons(crowd: Crowd) -> list[str]:
-    """Return what those who wait were told last."""
+    """Return the last reasons of the waiting pods."""
     items = crowd.plane.api("GET", f"/api/v1/namespaces/{crowd.namespace}/pods?fieldSelector=spec.nodeName=").body[
         "items"
     ]

@@ -1,7 +1,7 @@
-"""The operating page, followed from top to bottom on a control plane without Pools: every command as it is written.
+"""The operating page on a control plane without Pools: every command runs as it is written, from top to bottom.
 
-A command without output in the page must succeed, whatever it prints. The pods of the release are processes here, from
-the step at which the page waits for them until the step that uninstalls them.
+A command without output in the page must succeed; its output is not compared. The pods of the release are processes
+here, from the step at which the page waits for them until the step that uninstalls them.
 """
 
 import re
@@ -30,7 +30,7 @@ NEEDS_A_KUBELET = "kubectl -n kube-system logs"
 
 @pytest.fixture
 def bare(control_plane: ControlPlane) -> Iterator[ControlPlane]:
-    """A control plane without the definition of Pools; afterwards it has it again."""
+    """Yield the control plane without the definition of Pools; install it again at the end."""
     control_plane.kubectl("delete", "crd", CRD, "--ignore-not-found", "--wait")
     yield control_plane
     control_plane.kubectl("delete", "crd", CRD, "--ignore-not-found", "--wait")
@@ -39,7 +39,7 @@ def bare(control_plane: ControlPlane) -> Iterator[ControlPlane]:
 
 
 def problem(step: Step, ran: subprocess.CompletedProcess[str]) -> str:
-    """Return how a step went other than the page says, or nothing."""
+    """Return how the result of a step differs from the page; empty if it does not."""
     if step.output:
         seen = comparable(ran.stdout)
         return "" if seen == comparable(step.output) else f"line {step.line}: $ {step.command}\n{ran.stdout}"
@@ -60,12 +60,12 @@ def test_every_command_of_the_page_does_what_it_says(bare: ControlPlane, tmp_pat
 
 
 def commands_of_an_incident() -> list[str]:
-    """Return all by which an incident is looked into."""
+    """Return all commands for the investigation of an incident."""
     section = PAGE.partition("\n## The first ten minutes of an incident\n")[2]
     return [line.strip() for block in re.findall(r"```sh\n(.*?)```", section, re.DOTALL) for line in block.splitlines()]
 
 
-def test_every_question_of_an_incident_is_answered_while_a_pod_waits(
+def test_every_command_for_an_incident_succeeds_while_a_pod_waits(
     control_plane: ControlPlane, release: Release, namespace: str
 ) -> None:
     release.install()

@@ -65,7 +65,7 @@ POOL: Json = {
 
 
 def definition(version: str) -> Json:
-    """Return the original's definition as an API server has stored it in this version of its type."""
+    """Return the original's definition as an API server stores it in this version of the type."""
     one: Json = {"name": "v1alpha1", "served": True, "storage": True}
     spec: Json = {"group": GROUP, "scope": "Cluster", "names": NAMES, "preserveUnknownFields": True}
     if version == "v1":
@@ -83,7 +83,7 @@ def definition(version: str) -> Json:
 
 
 def etcd(plane: ControlPlane, method: str, **fields: str) -> Any:
-    """Ask etcd's JSON gateway; keys and values are texts."""
+    """Send a request to etcd's JSON gateway; keys and values are strings."""
     coded = {name: base64.b64encode(text.encode()).decode() for name, text in fields.items()}
     connection = HTTPConnection("127.0.0.1", plane.ports.etcd_client, timeout=30)
     try:
@@ -102,18 +102,18 @@ def stored_pool(plane: ControlPlane) -> Json:
 
 
 def ways() -> list[str]:
-    """Return the commands of the page that take the definition over, one way a block."""
+    """Return the commands of the page that take over the definition, one block for each way."""
     section = PAGE.partition("\n## Take over the definition\n")[2].partition("\n## ")[0]
     return re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
 
 
 @pytest.fixture(params=["v1beta1", "v1"])
 def original(control_plane: ControlPlane, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ControlPlane]:
-    """A control plane with the original's definition and a Pool of it; afterwards it has ours again."""
+    """Yield a control plane with the original's definition and a Pool of it; restore the definition at the end."""
     control_plane.kubectl("delete", "crd", CRD, "--ignore-not-found", "--wait")
     etcd(control_plane, "put", key=KEY, value=json.dumps(definition(request.param)))
     etcd(control_plane, "put", key=POOL_KEY, value=json.dumps(POOL))
-    wait(lambda: read_pool(control_plane).get("spec") == POOL["spec"], "the original's Pool served whole")
+    wait(lambda: read_pool(control_plane).get("spec") == POOL["spec"], "the original's Pool served with all fields")
     yield control_plane
     Release(control_plane, the_helm(), tmp_path).uninstall()
     control_plane.kubectl("delete", "crd", CRD, "--ignore-not-found", "--wait")
@@ -127,7 +127,7 @@ def read_pool(plane: ControlPlane) -> Json:
 
 
 def is_in_force(plane: ControlPlane) -> bool:
-    """Say whether a scheduler has accepted the Pool's present spec and given it the node."""
+    """Say whether a scheduler has accepted the Pool's present spec and the Pool owns the node."""
     pool = read_pool(plane)
     accepted = condition(pool, "Accepted")
     of_this_spec = accepted.get("observedGeneration") == pool["metadata"]["generation"]
@@ -135,7 +135,7 @@ def is_in_force(plane: ControlPlane) -> bool:
 
 
 @pytest.mark.parametrize("way", range(2))
-def test_definition_of_the_original_gives_way_and_its_pools_go_on(original: ControlPlane, way: int) -> None:
+def test_definition_of_the_original_is_replaced_and_its_pools_keep_working(original: ControlPlane, way: int) -> None:
     terminal = Terminal(original, original.kubeconfig, the_helm())
     commands = ways()[way].splitlines()
     assert [ran.stdout for ran in map(terminal.run, commands) if ran.returncode != 0] == []
@@ -160,11 +160,11 @@ def test_definition_of_the_original_gives_way_and_its_pools_go_on(original: Cont
     assert set(OF_THE_ORIGINAL).isdisjoint(kept)
 
 
-def test_page_tells_both_ways() -> None:
+def test_page_has_both_ways() -> None:
     assert len(ways()) == 2
 
 
-def test_definition_that_leaves_the_field_out_is_refused(original: ControlPlane) -> None:
+def test_definition_without_the_field_is_refused(original: ControlPlane) -> None:
     said = "  preserveUnknownFields: false\n"
     text = (CRDS / "pools.yaml").read_text()
     assert said in text
@@ -173,7 +173,7 @@ def test_definition_that_leaves_the_field_out_is_refused(original: ControlPlane)
     assert "spec.preserveUnknownFields: Invalid value: true: must be false" in refused.stderr
 
 
-def test_helm_refuses_what_it_did_not_install_unless_told(original: ControlPlane) -> None:
+def test_helm_refuses_a_definition_that_it_did_not_install_without_the_options(original: ControlPlane) -> None:
     (command,) = [line for line in ways()[0].splitlines() if line.startswith("helm install")]
     terminal = Terminal(original, original.kubeconfig, the_helm())
     plain = terminal.run(command.replace(" --take-ownership --force-conflicts", ""))

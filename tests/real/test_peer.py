@@ -24,13 +24,13 @@ SIDES = {"ours": SCHEDULER_NAME, "theirs": PEER_NAME}
 NAMESPACE = "peers"
 VERDICT_SECONDS = 40.0
 OUR_POOL = f"pool {DEFAULT_POOL}: "
-"""Our sentence says whose nodes it speaks of."""
+"""The prefix of the scheduler's message, which names the pool of the nodes."""
 WITHOUT_CLAIMS = re.compile(r" no new claims to deallocate,")
-"""What kube-scheduler says beside it of claims of devices, which none of these pods has."""
+"""A clause of kube-scheduler about device claims, which none of these pods has."""
 WORDS_SINCE = 36
-"""The minor version of the kube-scheduler whose words ours are. That of 1.31 names each taint in a reason of its own,
-counts a node that is too small for the pod among those where preemption could help, and says nothing of the nodes that
-a pod does not ask for by name."""
+"""The minor version of kube-scheduler with the same messages. Version 1.31 has a reason for each taint, counts a node
+that is too small for the pod among those where preemption could help, and has no reason for nodes that the pod does not
+name."""
 TAINTS = re.compile(r"(\d+) (node\(s\) had untolerated taint)(?: \{.*\}|\(s\))")
 
 
@@ -67,7 +67,7 @@ def expression(key: str, operator: str, *values: str) -> Json:
 
 
 def terms(*expressions: Json, fields: tuple[Json, ...] = ()) -> Json:
-    """Return an affinity that requires all of them."""
+    """Return an affinity that requires all of these expressions."""
     term = {"matchExpressions": list(expressions)} | ({"matchFields": list(fields)} if fields else {})
     required = {"nodeSelectorTerms": [term]}
     return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
@@ -79,7 +79,7 @@ def port(number: int, **given: str) -> Json:
 
 @dataclass(frozen=True)
 class Case:
-    """A pod that both judge: how much it asks for, and what more its spec says."""
+    """A pod for both schedulers: its requests, and more fields of its spec."""
 
     fits: bool
     cpu: str = "100m"
@@ -108,7 +108,7 @@ class Case:
 
 
 def on_side(value: Any, side: str) -> Any:
-    """Put the side into every name of a node."""
+    """Add the side to every name of a node."""
     match value:
         case str():
             return value.replace("SIDE", side)
@@ -186,7 +186,7 @@ def minor_version(plane: ControlPlane) -> int:
 
 
 def without_new_words(sentence: str) -> str:
-    """Return the reasons with one sum for all taints, in order, and nothing of preemption."""
+    """Return the reasons with one sum for all taints, sorted, without the clause on preemption."""
     counts: dict[str, int] = {}
     reasons = sentence.partition("preemption: ")[0].partition(": ")[2].rstrip(". ")
     for one in filter(None, reasons.split(", ")):
@@ -197,7 +197,7 @@ def without_new_words(sentence: str) -> str:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a scheduler made of a pod: whether it is bound, else what the nodes lack and whom evicting would help."""
+    """The result of a pod: whether it is bound, else the reasons of the nodes and of preemption."""
 
     bound: bool
     sentence: str
@@ -208,7 +208,7 @@ Verdicts = dict[str, dict[str, Verdict]]
 
 @pytest.fixture(scope="module")
 def verdicts(control_plane: ControlPlane) -> Verdicts:
-    """Side -> case -> verdict, of one run of both schedulers."""
+    """Return side -> case -> verdict of one run of both schedulers."""
     install(control_plane)
     create_namespace(control_plane, NAMESPACE)
     names = {f"{side}-{name}": (side, name) for side in SIDES for name in CASES}
@@ -243,7 +243,9 @@ def verdicts(control_plane: ControlPlane) -> Verdicts:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_both_agree_on_who_fits_and_on_the_words(control_plane: ControlPlane, verdicts: Verdicts, name: str) -> None:
+def test_both_schedulers_agree_on_the_nodes_that_fit_and_on_the_messages(
+    control_plane: ControlPlane, verdicts: Verdicts, name: str
+) -> None:
     ours, theirs = verdicts["ours"][name], verdicts["theirs"][name]
     assert ours.bound == theirs.bound == CASES[name].fits
     if minor_version(control_plane) >= WORDS_SINCE or not name.startswith("field-"):

@@ -44,12 +44,12 @@ def kubectl(plane: ControlPlane, *arguments: str, stdin: str | None = None) -> s
 
 
 def reasons(replica: Replica) -> str:
-    """Return all that its warnings say."""
+    """Return the reasons of all its warnings."""
     return "\n".join(str(line.get("reason", "")) for line in replica._lines() if line["level"] == "warning")
 
 
 @pytest.mark.usefixtures("cluster")
-def test_token_that_ends_is_replaced_by_the_one_in_its_file(
+def test_token_that_expires_is_replaced_by_the_one_in_its_file(
     control_plane: ControlPlane, namespace: str, history: History, release: Release
 ) -> None:
     release.install(config=ELECTION)
@@ -61,14 +61,14 @@ def test_token_that_ends_is_replaced_by_the_one_in_its_file(
     with two_replicas(control_plane, access) as (leader, standby), Arrivals(control_plane, namespace, pods, 12):
         history.wait_for_bound(namespace, BEFORE)
         release.token_path.write_text(release.new_token())
-        control_plane.api("DELETE", f"{SECRETS}/old")  # what was bound to it is no token any more
+        control_plane.api("DELETE", f"{SECRETS}/old")  # the token that is bound to this Secret is no longer valid
         history.wait_for_bound(namespace, ALL, 90)
         assert [leader.stop(), standby.stop()] == [0, 0]
     judge_terms(control_plane, history, namespace)
 
 
 @pytest.mark.usefixtures("cluster")
-def test_rights_that_are_taken_away_are_named_and_all_goes_on_when_they_are_back(
+def test_revoked_permissions_are_named_and_work_continues_when_they_are_granted_again(
     control_plane: ControlPlane, namespace: str, history: History, access: KubeconfigContext
 ) -> None:
     path = f"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{NAME}"
@@ -79,7 +79,7 @@ def test_rights_that_are_taken_away_are_named_and_all_goes_on_when_they_are_back
         assert control_plane.api("DELETE", path).status == 200
         wait(
             lambda: 'cannot create resource "pods/binding"' in reasons(leader),
-            "the missing right, by verb and resource",
+            "the missing permission, by verb and resource",
         )
         assert leader.running()
         del binding["metadata"]["resourceVersion"], binding["metadata"]["uid"]
@@ -90,7 +90,7 @@ def test_rights_that_are_taken_away_are_named_and_all_goes_on_when_they_are_back
 
 
 @pytest.mark.usefixtures("cluster")
-def test_definition_of_pools_may_go_and_come_back_under_both_schedulers(
+def test_definition_of_pools_may_be_deleted_and_created_again_under_both_schedulers(
     control_plane: ControlPlane, namespace: str, history: History, access: KubeconfigContext
 ) -> None:
     with two_replicas(control_plane, access) as (leader, standby):
@@ -107,13 +107,13 @@ def test_definition_of_pools_may_go_and_come_back_under_both_schedulers(
         wait(lambda: CPU_POOL in statuses(control_plane), "the pools seen again")
         create_pods(control_plane, namespace, [pod_object("cared-for", namespace=namespace, pool=CPU_POOL)])
         history.wait_until(lambda: "cared-for" in history.bound(namespace), "the pod bound")
-        assert history.bound(namespace)["cared-for"].startswith("cpu-"), "its pool is there again"
+        assert history.bound(namespace)["cared-for"].startswith("cpu-"), "its pool exists again"
         assert [leader.stop(), standby.stop()] == [0, 0]
     judge(control_plane, history, namespace)
 
 
 def rolled_out(plane: ControlPlane, access: KubeconfigContext, old: Replica, name: str) -> Replica:
-    """Start a scheduler of the new version, and stop an old one once it is ready, as the Deployment would."""
+    """Start a scheduler of the new version, and stop an old one once the new one is ready, as a Deployment does."""
     new = Replica(plane, access.kubeconfig, "--config", str(access.config), name=name)
     new.start()
     wait(lambda: bool(new.said("standing by") or new.said("leading")), f"{name} ready")
@@ -158,10 +158,10 @@ def test_upgrade_and_rollback_lose_no_waiting_pod_and_end_no_loan(
 
 
 @pytest.mark.parametrize("eviction", ["Delete", "Evict"])
-def test_rights_that_are_used_are_those_that_are_granted(
+def test_used_permissions_equal_the_granted_ones(
     control_plane: ControlPlane, namespace: str, history: History, release: Release, eviction: str
 ) -> None:
-    """Everything that the daemon can ask happens once: nothing is refused, and no right is left over."""
+    """Every request of the daemon occurs once: none is refused, and no permission is unused."""
     since = control_plane.audit_log.stat().st_size
     release.install(config={"eviction": eviction, "requestTimeoutSeconds": 1})
     create_nodes(control_plane, [node_object("n", cpu="110", labels={"pool": "a"})])
@@ -183,9 +183,9 @@ def test_rights_that_are_used_are_those_that_are_granted(
 
 
 def lose_an_answer(plane: ControlPlane, history: History, namespace: str, pods: list[Json], since: int) -> None:
-    """Stop the API server in the middle of Bindings until what became of one had to be read; then bind all pods.
+    """Stop the API server during Bindings until the outcome of one had to be read; then wait until all pods are bound.
 
-    The audit is read from so many bytes on.
+    The audit log is read from this byte on.
     """
     for few in range(0, len(pods), FEW):
         if few and ("", "pods", "get") not in {right for right, _ in used(plane, ACCOUNT, since)}:
@@ -193,7 +193,7 @@ def lose_an_answer(plane: ControlPlane, history: History, namespace: str, pods: 
             creating.start()
             history.wait_for_bound(namespace, few + 1)
             plane.pause("kube-apiserver")
-            time.sleep(1.5)  # longer than a request may take here
+            time.sleep(1.5)  # longer than the timeout of a request here
             plane.resume("kube-apiserver")
             creating.join()
         else:
@@ -202,5 +202,5 @@ def lose_an_answer(plane: ControlPlane, history: History, namespace: str, pods: 
 
 
 def statuses(plane: ControlPlane) -> set[str]:
-    """Return the Pools that have been told their numbers."""
+    """Return the Pools with a status."""
     return {item["metadata"]["name"] for item in plane.api("GET", POOLS_PATH).body["items"] if item.get("status")}

@@ -1,4 +1,4 @@
-"""The tutorial as a user follows it: every command in order, and every output as it is written."""
+"""The tutorial: every command runs in order, and every output is as it is written."""
 
 import difflib
 import time
@@ -24,17 +24,17 @@ LOOK_AGAIN_SECONDS = 0.2
 
 
 class User:
-    """Somebody who looks again until the terminal shows what is written."""
+    """A user who repeats read-only commands until the terminal shows the written output."""
 
     def __init__(self, plane: ControlPlane, kubeconfig: Path) -> None:
         self._terminal = Terminal(plane, kubeconfig)
 
     def runs(self, command: str) -> str:
-        """Return what a command prints."""
+        """Run a command and return its output."""
         return self._terminal.run(command).stdout
 
     def sees(self, step: Step) -> None:
-        """Run a step until it prints what is written, where looking again is all that it takes."""
+        """Run a step; repeat a read-only command until it prints the written output."""
         expected, deadline = comparable(step.output), time.monotonic() + PATIENCE_SECONDS
         seen = self.runs(step.command)
         while comparable(seen) != expected and step.looks and time.monotonic() < deadline:
@@ -46,7 +46,7 @@ class User:
 
 @pytest.fixture
 def kubelets(control_plane: ControlPlane, clean_cluster: None) -> Iterator[Kubelets]:
-    """The cluster of an administrator: machines whose pods run, no Pools, nothing told yet."""
+    """Yield kubelets in a cluster with nodes, without Pools and without events."""
     for arguments in (
         ("delete", "crd", CRD, "--ignore-not-found"),
         ("delete", "events", "--all"),
@@ -61,12 +61,12 @@ def kubelets(control_plane: ControlPlane, clean_cluster: None) -> Iterator[Kubel
     yield kubelets
     kubelets.check()
     kubelets.close()
-    install(control_plane)  # others count on it
+    install(control_plane)  # other tests need the definition
 
 
 @pytest.fixture
 def scheduler(control_plane: ControlPlane, kubelets: Kubelets) -> Iterator[Daemon]:
-    """The scheduler, not yet started; the tutorial defines Pools first."""
+    """Yield the scheduler, not yet started; the tutorial defines Pools first."""
     with Daemon(control_plane) as daemon:
         yield daemon
 
@@ -78,7 +78,7 @@ def test_every_command_of_the_tutorial_prints_what_is_written_below_it(
     with_leaving_pods = {step.section for step in STEPS if "Terminating" in step.output}
     for step in STEPS:
         if step.section in with_leaving_pods:
-            kubelets.ending.clear()  # pods take their time, so that nobody has to look in time
+            kubelets.ending.clear()  # pods stay terminating, so that the output does not depend on time
         else:
             kubelets.ending.set()
         if step.command == START:
@@ -89,7 +89,7 @@ def test_every_command_of_the_tutorial_prints_what_is_written_below_it(
 
 @pytest.fixture
 def sandbox(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Path]:
-    """The kubeconfig of `ai-scheduler sandbox`, for which the control plane gives no more than kubectl."""
+    """Yield the kubeconfig of `ai-scheduler sandbox`; of the control plane only kubectl is used."""
     kubeconfig = tmp_path / "sandbox.kubeconfig"
     command = [str(PROGRAM), "sandbox", "--kubeconfig-out", str(kubeconfig)]
     part = control_plane.program("sandbox", command, kubeconfig.exists)
@@ -98,7 +98,7 @@ def sandbox(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Path]:
     part.kill()
 
 
-def test_tutorial_goes_the_same_way_without_a_cluster(control_plane: ControlPlane, sandbox: Path) -> None:
+def test_tutorial_has_the_same_outputs_with_the_sandbox(control_plane: ControlPlane, sandbox: Path) -> None:
     user = User(control_plane, sandbox)
     user.runs(f"kubectl apply -f {NODES}")
     with Daemon(control_plane, sandbox, name="ai-scheduler-on-sandbox") as scheduler:
@@ -109,14 +109,14 @@ def test_tutorial_goes_the_same_way_without_a_cluster(control_plane: ControlPlan
                 user.sees(step)
 
 
-def test_tutorial_goes_from_the_installation_to_taking_back_and_starts_the_scheduler_once() -> None:
+def test_tutorial_goes_from_the_installation_to_the_reclaim_and_starts_the_scheduler_once() -> None:
     commands = [step.command for step in STEPS]
     assert commands.count(START) == 1
     assert [step for step in STEPS if not step.output and step.command != START] == []
     assert [step.section for step in STEPS if "Terminating" in step.output] == ["## Take it back"]
 
 
-def test_output_that_differs_in_a_number_a_name_or_a_word_is_not_the_one_that_is_written() -> None:
+def test_output_that_differs_in_a_number_a_name_or_a_word_is_a_difference() -> None:
     written = "NAME NODES CPU\ngpu 2 16/32\npod/more-7kff7 waits 5s (x2 over 1m5s)\n"
     assert comparable(written) == comparable(written.replace("7kff7", "vz4kw").replace("1m5s", "2h"))
     for here, other in (("16/32", "15/32"), ("gpu", "cpu"), ("waits", "runs"), ("more", "less")):

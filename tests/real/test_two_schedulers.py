@@ -24,7 +24,7 @@ LONG_AGO = "2026-01-01T00:00:00Z"
 
 @pytest.fixture
 def other(control_plane: ControlPlane, clean_cluster: None, pools_served: None, tmp_path: Path) -> Iterator[Daemon]:
-    """A scheduler of another name, not yet started."""
+    """Yield a scheduler of another name, not yet started."""
     config = tmp_path / "config.yaml"
     config.write_text(yaml.safe_dump({"schedulerName": OTHER}))
     with Daemon(control_plane, None, "--config", str(config), name=OTHER) as daemon:
@@ -47,12 +47,12 @@ def keepers(plane: ControlPlane) -> set[str]:
 
 
 def writes(plane: ControlPlane, since: int) -> int:
-    """Return how many statuses of Pools were written, from so many bytes of the audit on."""
+    """Return how many statuses of Pools were written, from this byte of the audit log on."""
     patched = ("resource.aibee.cn", "pools/status", "patch")
     return [right for right, _ in used(plane, SCHEDULER, since)].count(patched)
 
 
-def test_two_schedulers_do_not_write_over_each_others_status_and_one_says_so_once(
+def test_two_schedulers_do_not_overwrite_each_others_status_and_one_logs_it_once(
     control_plane: ControlPlane, namespace: str, history: History, daemon: Daemon, other: Daemon
 ) -> None:
     create_pools(control_plane, pool_object("a", labels={"pool": "a"}))
@@ -74,7 +74,7 @@ def test_two_schedulers_do_not_write_over_each_others_status_and_one_says_so_onc
         str(CHANGES),
         str(CHANGES),
     )
-    # Each pod changes the status by being assumed, bound and shown; a fight would write for as long as there are two.
+    # A pod changes the status when it is assumed, bound and observed; two writers in conflict write endlessly.
     assert writes(control_plane, since) <= 4 * CHANGES
     (line,) = other.said("pool statuses not written")
     assert (line["level"], line["scheduler"]) == ("warning", "ai-scheduler")
@@ -85,7 +85,7 @@ def test_two_schedulers_do_not_write_over_each_others_status_and_one_says_so_onc
 def test_statuses_whose_writer_is_gone_are_taken_over(
     control_plane: ControlPlane, history: History, daemon: Daemon, other: Daemon
 ) -> None:
-    """The writer left some minutes ago: what it wrote last says so."""
+    """The writer stopped some minutes ago: its last status has an old renewTime."""
     create_pools(control_plane, pool_object("a", labels={"pool": "a"}))
     daemon.start()
     history.wait_until(lambda: keepers(control_plane) == {"ai-scheduler"}, "the first statuses")

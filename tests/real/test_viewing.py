@@ -21,7 +21,7 @@ ROLE = "ai-scheduler-pool-viewer"
 
 @pytest.fixture
 def viewer(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> Iterator[Path]:
-    """The kubeconfig of a service account with the chart's role to see Pools, and no other."""
+    """Yield the kubeconfig of a service account with only the chart's role to read Pools."""
     documents = yaml.safe_load_all((ROOT / "manifests" / "poolroles.yaml").read_text())
     (role,) = (one for one in documents if one["metadata"]["name"] == ROLE)
     grant(control_plane, ROLE, role["rules"])

@@ -27,7 +27,7 @@ VARYING = (
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A command and what it prints; `line` is its place in the document, `section` the heading above it."""
+    """A command and its output; `line` is its line in the document, `section` the heading above it."""
 
     line: int
     section: str
@@ -36,7 +36,7 @@ class Step:
 
     @property
     def looks(self) -> bool:
-        """Whether it changes nothing, so that a user may look again."""
+        """Whether the command is read-only, so that it can be repeated."""
         return LOOKS.match(self.command) is not None
 
 
@@ -58,7 +58,7 @@ def read_steps(text: str) -> list[Step]:
 
 
 def comparable(output: str) -> list[str]:
-    """Return the lines of an output without what varies; rows with random names have no order."""
+    """Return the lines of an output without the parts that vary; rows with random names have no order."""
     lines = [_without_varying(line) for line in output.strip().splitlines()]
     runs = groupby(lines, lambda line: "RANDOM" in line)
     return [line for named, run in runs for line in (sorted(run) if named else run)]

@@ -1,4 +1,4 @@
-"""A server in process for tests: every request is one line, every answer a decoded object."""
+"""An API server in the test's process: a request is one call, an answer is a decoded object."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Real kubectl, pointed at a sandbox over HTTP."""
+"""Real kubectl, configured for a sandbox over HTTP."""
 
 import asyncio
 import json
@@ -23,8 +23,7 @@ SECONDS_MAX = 20
 
 
 def find_kubectl() -> str:
-    """Where kubectl is: named by KUBECTL, built for the real control plane, or on the path. Without it the test that
-    asks is left out."""
+    """Return the path of kubectl: from KUBECTL, the real control plane, or PATH; skip the test if there is none."""
     named = os.environ.get("KUBECTL")
     if named:
         return named
@@ -37,7 +36,7 @@ def find_kubectl() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What kubectl answered."""
+    """The output and exit status of kubectl."""
 
     code: int
     out: str
@@ -50,7 +49,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Kubectl:
-    """kubectl with a home of its own, so that nothing of the machine's configuration is used."""
+    """kubectl with a home directory of its own, so that it does not read the machine's configuration."""
 
     program: str
     home: Path
@@ -95,7 +94,7 @@ def as_yaml(*documents: Any) -> str:
 
 @contextmanager
 def kubectl_on_sandbox(home: Path, kubelet: KubeletOptions) -> Iterator[Kubectl]:
-    """kubectl with this home, on a sandbox of its own."""
+    """Yield kubectl with this home directory and a sandbox of its own."""
     program = find_kubectl()
     with running_sandbox(kubelet) as sandbox:
         (home / "kubeconfig").write_text(sandbox.kubeconfig)
@@ -104,7 +103,7 @@ def kubectl_on_sandbox(home: Path, kubelet: KubeletOptions) -> Iterator[Kubectl]
 
 @contextmanager
 def running_sandbox(kubelet: KubeletOptions) -> Iterator[HttpSandbox]:
-    """A sandbox on an event loop of its own, so that tests may block."""
+    """Yield a sandbox on an event loop of its own, so that tests may block."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="sandbox")
     thread.start()

@@ -1,4 +1,4 @@
-"""What only a clock and a history of the test's own can show; what a real API server does too is in `tests/worlds`."""
+"""The API server with a clock and a history that the test controls; `tests/worlds` compares it with a real one."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def test_continue_token_expires_after_five_minutes() -> None:
     assert (status["code"], status["reason"]) == (410, "Expired")
 
 
-def test_items_of_built_in_lists_carry_no_kind_but_a_single_object_does() -> None:
+def test_items_of_built_in_lists_have_no_kind_but_a_single_object_has() -> None:
     cluster = Cluster()
     cluster.add_pod("p0")
     listed = cluster.ok("GET", PODS)
@@ -63,7 +63,7 @@ def test_bookmark_comes_every_minute_with_the_latest_revision() -> None:
     assert (kind, bookmark["metadata"]["resourceVersion"]) == ("BOOKMARK", str(cluster.server.cluster.store.revision))
 
 
-def test_watch_that_history_has_run_past_is_closed() -> None:
+def test_watch_whose_position_left_the_history_is_closed() -> None:
     cluster = Cluster(Options(history_events=4))
     watch = cluster.watch(f"{PODS}?watch=1&resourceVersion=1")
     for number in range(10):
@@ -97,12 +97,12 @@ def test_deleted_event_shows_the_last_state_at_a_new_revision() -> None:
     watch = cluster.watch(f"{PODS}?watch=1&resourceVersion={pod['metadata']['resourceVersion']}")
     cluster.ok("DELETE", f"{PODS}/p1")
     (first, marked), (second, last) = cluster.events(watch)
-    assert (first, second) == ("MODIFIED", "DELETED"), "even a pod that goes at once is marked first"
+    assert (first, second) == ("MODIFIED", "DELETED"), "a pod that is deleted at once is shown as terminating first"
     assert last["spec"] == pod["spec"]
     assert int(last["metadata"]["resourceVersion"]) == int(marked["metadata"]["resourceVersion"]) + 1
 
 
-def test_watch_of_the_core_group_shows_events_in_its_words() -> None:
+def test_watch_of_the_core_group_shows_events_with_its_field_names() -> None:
     cluster = Cluster()
     watch = cluster.watch(f"{CORE_EVENTS}?watch=1&resourceVersion=1")
     about = {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p1", "namespace": "default", "uid": "u1"}}
@@ -115,7 +115,7 @@ def test_watch_of_the_core_group_shows_events_in_its_words() -> None:
     assert cluster.ok("GET", f"{EVENTS}/e1")["note"] == "no room"
 
 
-def test_definition_is_established_and_served_at_once_and_its_deletion_takes_objects_and_watches_along() -> None:
+def test_definition_is_served_at_once_and_its_deletion_ends_objects_and_watches() -> None:
     cluster = with_pools()
     definition = cluster.ok("GET", f"{CRDS}/pools.resource.aibee.cn")
     kinds = {one["type"]: one["status"] for one in definition["status"]["conditions"]}
@@ -140,7 +140,7 @@ def test_new_definition_changes_the_schema_and_leaves_the_objects() -> None:
     assert (changed["spec"]["extra"], changed["metadata"]["generation"]) == (7, 2)
 
 
-def test_pool_whose_cel_rules_are_broken_is_stored_for_the_scheduler_to_judge() -> None:
+def test_pool_that_violates_a_cel_rule_is_stored() -> None:
     assert with_pools().ok("POST", POOLS, pool_object("itself", borrowingPools=["itself"]))["spec"]["borrowingPools"]
 
 
@@ -152,14 +152,14 @@ def test_pool_whose_cel_rules_are_broken_is_stored_for_the_scheduler_to_judge() 
         ({"versions": []}, "spec.versions"),
     ],
 )
-def test_bad_definition_is_refused(change: Any, field: str) -> None:
+def test_invalid_definition_is_refused(change: Any, field: str) -> None:
     definition = pool_crd()
     definition["spec"] = {**definition["spec"], **change}
     status = Cluster().refused("POST", CRDS, definition)
     assert field in [cause["field"] for cause in status["details"]["causes"]]
 
 
-def test_table_has_heads_cells_and_metadata() -> None:
+def test_table_has_column_definitions_cells_and_metadata() -> None:
     cluster = Cluster()
     cluster.add_pod("p1")
     cluster.now += 65
@@ -171,7 +171,7 @@ def test_table_has_heads_cells_and_metadata() -> None:
     assert table["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
 
 
-def test_lists_are_merged_by_key_added_to_or_replaced_as_the_kind_says() -> None:
+def test_strategic_merge_patch_merges_extends_or_replaces_lists() -> None:
     cluster = Cluster()
     cluster.ok("POST", "/api/v1/nodes", {"metadata": {"name": "n1", "finalizers": ["example.com/a"]}})
     taint = {"key": "b", "effect": "NoSchedule"}
@@ -195,7 +195,7 @@ def test_lists_are_merged_by_key_added_to_or_replaced_as_the_kind_says() -> None
         ("PUT", "?dryRun=All", "application/json", 400, "no server-side dry run"),
     ],
 )
-def test_what_the_sandbox_leaves_out_is_refused_in_one_sentence(
+def test_unsupported_request_is_refused_with_one_sentence(
     method: str, query: str, content_type: str, code: int, words: str
 ) -> None:
     cluster = Cluster()
@@ -204,7 +204,7 @@ def test_what_the_sandbox_leaves_out_is_refused_in_one_sentence(
     assert (status["code"], words in status["message"]) == (code, True)
 
 
-def test_budget_that_no_controller_has_counted_yet_refuses_for_a_while() -> None:
+def test_budget_without_a_status_refuses_evictions_for_a_while() -> None:
     cluster = Cluster()
     spec = {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "a"}}}
     cluster.ok("POST", BUDGETS, {"metadata": {"name": "b"}, "spec": spec})
@@ -215,7 +215,7 @@ def test_budget_that_no_controller_has_counted_yet_refuses_for_a_while() -> None
     assert (answer.status, answer.retry_after_seconds) == (429, 10)
 
 
-def test_global_default_class_is_used_where_none_is_named() -> None:
+def test_global_default_priority_class_is_used_where_none_is_named() -> None:
     cluster = Cluster()
     usual = {"metadata": {"name": "usual"}, "value": 7, "globalDefault": True}
     cluster.ok("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", usual)
@@ -223,7 +223,7 @@ def test_global_default_class_is_used_where_none_is_named() -> None:
     assert (spec["priorityClassName"], spec["priority"]) == ("usual", 7)
 
 
-def test_first_namespaces_stay() -> None:
+def test_initial_namespaces_cannot_be_deleted() -> None:
     assert Cluster().refused("DELETE", "/api/v1/namespaces/default")["code"] == 403
 
 

@@ -12,14 +12,14 @@ MERGE = "application/merge-patch+json"
 
 
 class ControlledCluster(Cluster):
-    """A cluster whose controllers act whenever time passes."""
+    """A cluster whose controllers run as time passes."""
 
     def __init__(self, kubelet: KubeletOptions | None = None) -> None:
         super().__init__()
         self.controllers = ControllerManager(self.server, kubelet)
 
     def run(self, seconds: float = 0.0) -> float | None:
-        """Let time pass, one step at each time that is due."""
+        """Move the clock, and run one step at each due time."""
         end = self.now + seconds
         due = self.controllers.step(self.now)
         while due is not None and due <= end:
@@ -83,7 +83,7 @@ def test_kubelet_removes_a_deleted_pod_after_its_stop_time_or_grace() -> None:
     assert cluster.names(PODS) == []
 
 
-def test_pod_that_ignores_the_request_to_end_goes_when_its_grace_is_over() -> None:
+def test_pod_that_does_not_stop_is_removed_at_the_end_of_its_grace_period() -> None:
     cluster = ControlledCluster(KubeletOptions(start_seconds=0, stop_seconds=1))
     cluster.add_node("n1")
     pod = a_pod("p1", terminationGracePeriodSeconds=60)
@@ -113,7 +113,7 @@ def test_later_delete_with_less_grace_ends_a_pod_earlier() -> None:
     assert cluster.names(PODS) == []
 
 
-def test_writing_to_a_pod_that_is_going_does_not_keep_it() -> None:
+def test_write_to_a_terminating_pod_does_not_keep_it() -> None:
     cluster = ControlledCluster(KubeletOptions(start_seconds=0, stop_seconds=10))
     cluster.add_node("n1")
     cluster.add_pod("p1")
@@ -149,7 +149,7 @@ def test_pod_on_a_node_that_does_not_exist_stays_pending_and_is_collected() -> N
     assert cluster.names(PODS) == []
 
 
-def test_job_makes_pods_that_it_owns_and_counts_them() -> None:
+def test_job_creates_pods_that_it_owns_and_counts_them() -> None:
     cluster = ControlledCluster()
     job = cluster.ok("POST", JOBS, a_job("j", {"a": "b"}, completions=3, parallelism=2))
     cluster.run()
@@ -193,7 +193,7 @@ def test_job_fails_beyond_its_backoff_limit() -> None:
     assert len(cluster.names(PODS)) == 2
 
 
-def test_job_fails_at_its_deadline_and_its_pods_go() -> None:
+def test_job_fails_at_its_deadline_and_its_pods_are_deleted() -> None:
     cluster = ControlledCluster()
     cluster.ok("POST", JOBS, a_job("j", activeDeadlineSeconds=60))
     cluster.run(59)
@@ -219,7 +219,7 @@ def test_indexed_job_gives_every_pod_its_index() -> None:
     assert cluster.job("j")["status"]["succeeded"] == 3
 
 
-def test_less_parallelism_takes_waiting_pods_first() -> None:
+def test_lower_parallelism_deletes_waiting_pods_first() -> None:
     cluster = ControlledCluster(KubeletOptions(start_seconds=0, stop_seconds=0))
     cluster.add_node("n1")
     cluster.ok("POST", JOBS, a_job("j", completions=3, parallelism=3))
@@ -230,7 +230,7 @@ def test_less_parallelism_takes_waiting_pods_first() -> None:
     cluster.ok("PATCH", f"{JOBS}/j", {"spec": {"parallelism": 1}}, MERGE)
     cluster.run()
     assert cluster.names(PODS) == [kept]
-    assert "failed" not in cluster.job("j")["status"], "what the controller takes away itself has not failed"
+    assert "failed" not in cluster.job("j")["status"], "a pod that the controller deletes has not failed"
 
 
 def test_suspended_job_has_no_pods_until_it_is_resumed() -> None:
@@ -244,7 +244,7 @@ def test_suspended_job_has_no_pods_until_it_is_resumed() -> None:
 
 
 @pytest.mark.parametrize("propagation", ["Background", "Foreground"])
-def test_pods_of_a_deleted_job_go_with_it(propagation: str) -> None:
+def test_pods_of_a_deleted_job_are_deleted(propagation: str) -> None:
     cluster = ControlledCluster()
     cluster.ok("POST", JOBS, a_job("j", completions=2, parallelism=2))
     cluster.run()
@@ -266,7 +266,7 @@ def test_orphaned_pods_stay() -> None:
 @pytest.mark.parametrize(
     ("spec", "allowed"), [({"minAvailable": 2}, 1), ({"minAvailable": "50%"}, 1), ({"maxUnavailable": 2}, 2)]
 )
-def test_budget_counts_what_may_go(spec: Any, allowed: int) -> None:
+def test_budget_counts_the_allowed_disruptions(spec: Any, allowed: int) -> None:
     cluster = ControlledCluster(KubeletOptions(start_seconds=0))
     cluster.add_node("n1")
     for number in range(3):
@@ -280,7 +280,7 @@ def test_budget_counts_what_may_go(spec: Any, allowed: int) -> None:
     assert (status["currentHealthy"], status["disruptionsAllowed"], status["observedGeneration"]) == (3, allowed, 1)
 
 
-def test_deleted_namespace_takes_its_content_along() -> None:
+def test_content_of_a_deleted_namespace_is_deleted() -> None:
     cluster = ControlledCluster()
     cluster.ok("POST", "/api/v1/namespaces", {"metadata": {"name": "far"}})
     cluster.ok("POST", "/api/v1/namespaces/far/pods", a_pod("p1"))

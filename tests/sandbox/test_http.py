@@ -35,7 +35,7 @@ async def test_restart_ends_the_stream_cleanly_and_the_old_revision_is_gone() ->
     assert (event["type"], event["object"]["code"]) == ("ERROR", 410)
 
 
-async def test_a_client_that_leaves_takes_its_watch_along() -> None:
+async def test_watch_of_a_client_that_disconnects_is_closed() -> None:
     async with HttpSandbox() as sandbox, aiohttp.ClientSession(sandbox.url) as http:
         watchers = sandbox.server.cluster.store.collections["pods."].watchers
         async with http.get(f"{PODS}?watch=1&resourceVersion=1"):

@@ -73,7 +73,7 @@ def test_apply_creates_then_finds_nothing_to_change_then_changes(kubectl: Kubect
     assert kubectl.get("pod", "applied")["metadata"]["labels"] == {"app": "other"}
 
 
-def test_apply_takes_out_what_is_not_in_the_file_any_more(kubectl: Kubectl) -> None:
+def test_apply_removes_fields_that_left_the_file(kubectl: Kubectl) -> None:
     job = a_job("trimmed", 1, mark="x")
     job["metadata"]["labels"] = {"keep": "1", "drop": "1"}
     kubectl.apply(job)
@@ -137,7 +137,7 @@ def test_label_annotate_patch_edit_and_replace_change_an_object(kubectl: Kubectl
     assert not kubectl.get("pod", "changed")["metadata"].get("labels")
 
 
-def test_nodes_are_tainted_cordoned_and_made_free_again(kubectl: Kubectl) -> None:
+def test_nodes_are_tainted_cordoned_and_uncordoned(kubectl: Kubectl) -> None:
     kubectl.ok("taint", "node", "node-2", "team=a:NoSchedule")
     kubectl.ok("cordon", "node-2")
     assert "Ready,SchedulingDisabled" in kubectl.ok("get", "node", "node-2")
@@ -233,7 +233,7 @@ def test_pool_is_applied_edited_patched_and_described(kubectl: Kubectl) -> None:
     kubectl.ok("delete", "pool", "limits")
 
 
-def test_server_side_apply_is_refused_in_one_sentence(kubectl: Kubectl) -> None:
+def test_server_side_apply_is_refused_with_one_sentence(kubectl: Kubectl) -> None:
     said = kubectl("apply", "--server-side", "-f", "-", stdin=as_yaml(pool_object("ssa")))
     assert said.code == 1
     assert "the sandbox has no server-side apply: use kubectl apply without --server-side" in said.err

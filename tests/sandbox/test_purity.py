@@ -11,7 +11,7 @@ SHELLS = {"http_server.py"}
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_only_the_shell_knows_clocks_sockets_and_chance(path: Path) -> None:
+def test_only_the_http_server_imports_clocks_sockets_and_random_numbers(path: Path) -> None:
     imported = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):

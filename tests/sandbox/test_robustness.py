@@ -1,4 +1,4 @@
-"""Whatever stands in a request, the server answers: every value of every kind of object is replaced by junk in turn."""
+"""The server answers every request: each value of each kind of object is replaced by junk in turn."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -116,7 +116,7 @@ OBJECTS: dict[str, tuple[str, Any]] = {
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Give the way to every value inside a document."""
+    """Yield the path of every value in a document."""
     pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in pairs:
         yield (*path, key)
@@ -133,7 +133,7 @@ def with_junk(document: Any, path: tuple[Any, ...], junk: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", sorted(OBJECTS))
-def test_junk_anywhere_is_answered_and_controllers_live_with_what_was_taken(kind: str) -> None:
+def test_junk_anywhere_is_answered_and_controllers_survive_accepted_junk(kind: str) -> None:
     collection, body = OBJECTS[kind]
     document = {"metadata": METADATA, **body}
     cluster = Cluster()

@@ -9,19 +9,19 @@ SLOW = Network(bind_seconds=1.0)
 
 
 def bind_by_hand(h: Harness, pod: str, node: str) -> None:
-    """Bind a pod as another scheduler would."""
+    """Bind a pod as another scheduler does."""
     answer = h.cluster.request("POST", f"/api/v1/namespaces/default/pods/{pod}/binding", binding_object(pod, node))
     assert answer.status == 201, answer
 
 
-def test_room_of_a_pod_whose_binding_is_on_its_way_is_taken() -> None:
+def test_pod_whose_binding_is_in_flight_counts_on_its_node() -> None:
     h = Harness(node_object("n", cpu="1"), pod_object("a"), pod_object("b"), network=SLOW)
     h.run(seconds=0.5)
     assert h.binds == ["a"]
     assert h.refusal("b") == "0/1 nodes are available: 1 Insufficient cpu."
 
 
-def test_pod_deleted_while_it_is_bound_leaves_its_room_to_the_next() -> None:
+def test_room_of_a_pod_deleted_while_it_is_bound_goes_to_the_next() -> None:
     h = Harness(node_object("n", cpu="1"), pod_object("a"), pod_object("b"), network=SLOW)
     h.run(seconds=0.5)
     h.delete("Pod", "a")
@@ -42,7 +42,7 @@ def test_pod_recreated_under_its_name_while_it_is_bound_is_bound_as_itself() -> 
     assert h.binds == ["a", "a"]
 
 
-def test_pod_that_another_scheduler_took_counts_where_it_is() -> None:
+def test_pod_that_another_scheduler_bound_counts_on_its_node() -> None:
     h = Harness(node_object("n", cpu="1"), node_object("m", cpu="8"), pod_object("a", cpu="1"), network=SLOW)
     h.patch("Node", "m", {"spec": {"unschedulable": True}})
     h.run(seconds=0.5)
@@ -71,7 +71,7 @@ def test_pod_that_began_to_terminate_while_it_was_bound_is_not_tried_again() -> 
     assert h.node_of("a") == ""
 
 
-def test_node_deleted_while_a_pod_is_bound_to_it_costs_the_job_nothing() -> None:
+def test_job_is_completed_although_a_node_is_deleted_while_a_pod_is_bound_to_it() -> None:
     h = Harness(node_object("n", cpu="1"), job_object("j", completions=1, parallelism=1, cpu="1"), network=SLOW)
     h.run(seconds=0.5)
     h.delete("Node", "n")
@@ -80,7 +80,7 @@ def test_node_deleted_while_a_pod_is_bound_to_it_costs_the_job_nothing() -> None
     assert set(h.nodes_of_pods().values()) == {"m"}
 
 
-def test_pool_is_not_billed_for_a_pod_on_a_node_that_is_gone() -> None:
+def test_pod_on_a_node_that_is_gone_does_not_count_in_its_pool() -> None:
     h = Harness(node_object("n", cpu="1"), pod_object("a", cpu="1"), network=SLOW)
     h.run(seconds=0.5)
     h.delete("Node", "n")

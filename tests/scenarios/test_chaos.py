@@ -3,7 +3,7 @@
 Invariant: the checks read API documents only and have rules of their own; they share no code with the engine.
 """
 
-from random import Random  # noqa: TID251 - here the seed becomes chance
+from random import Random  # noqa: TID251 - the generator is made from the seed
 
 import pytest
 
@@ -16,13 +16,13 @@ WHILES = 40
 SEEDS = 10
 SEEDS_OF_A_SOAK = 500
 QUIET_SECONDS = 100.0
-"""Lost answers of a few tries, the longest backoff, and pods that are going are over after this."""
+"""After this time, retries of lost answers, the longest backoff and grace periods are over."""
 POOLS = ("red", "blue")
 TAINT = {"key": "closed", "effect": "NoSchedule"}
 
 
 def live_a_day(day: int) -> None:
-    """Let things happen, some of them at the worst moment, and judge in every quiet while."""
+    """Make random changes for a day, some of them while requests are in flight, and check in every quiet period."""
     seed = number_of(f"chaos {day}")
     chance = Random(seed)
     network = Network(bind_seconds=chance.choice([0.01, 0.5, 2.0]), lost_share=chance.choice([0.0, 0.0, 0.3]))
@@ -42,7 +42,7 @@ def a_node(chance: Random, number: object) -> Json:
 
 
 def happen(h: Harness, chance: Random, number: str) -> None:
-    """Let one thing happen."""
+    """Make one random change."""
     nodes, pods, pools = ([one["metadata"]["name"] for one in h.all(kind)] for kind in ("Node", "Pod", "Pool"))
     match chance.randrange(24):
         case 0 | 1 | 2 | 3 | 4 | 5 | 6:
@@ -59,7 +59,7 @@ def happen(h: Harness, chance: Random, number: str) -> None:
             toggle_pool(h, chance.choice(POOLS), pools)
         case 21:
             h.restart_server()
-            if pods:  # before anyone has listed again
+            if pods:  # before the watches have listed again
                 h.delete("Pod", chance.choice(pods), gracePeriodSeconds=0)
         case 22:
             h.restart_scheduler()
@@ -93,7 +93,7 @@ def toggle_pool(h: Harness, name: str, pools: list[str]) -> None:
 
 
 def judge(h: Harness) -> None:
-    """Nothing is overbooked; who waits has no place to go, and waits in one queue; no net was needed."""
+    """Check that no node is overbooked, that waiting pods fit nowhere, each in one queue, and that no flush helped."""
     pods, nodes = h.all("Pod"), h.all("Node")
     pools = [pool["metadata"]["name"] for pool in h.all("Pool")]
     there = {node["metadata"]["name"]: [pod for pod in pods if is_on(pod, node)] for node in nodes}
@@ -126,30 +126,30 @@ def has_room(node: Json, pods: list[Json]) -> bool:
 
 
 def objects(node: Json, pod: Json) -> bool:
-    """Say whether a node refuses a pod whatever room it has."""
+    """Say whether a node refuses a pod for another reason than room."""
     tolerates = any(one.get("key") == "closed" for one in pod["spec"].get("tolerations", []))
     return bool(node["spec"].get("unschedulable")) or (bool(node["spec"].get("taints")) and not tolerates)
 
 
 def pool_of(node: Json, pools: list[str]) -> str:
-    """The one pool that selects a node, else the default one."""
+    """Return the one pool that selects a node, else the default pool."""
     label = node["metadata"]["labels"]["pool"]
     selecting = [pool for pool in pools if pool != "default" and label in (pool, "both")]
     return selecting[0] if len(selecting) == 1 else "default"
 
 
 def home_of(pod: Json, pools: list[str]) -> str:
-    """The pool that a pod names, if there is one of that name."""
+    """Return the pool that a pod names if it exists, else the default pool."""
     pool: str = pod["metadata"].get("annotations", {}).get("resource.aibee.cn/pool", "")
     return pool if pool in pools else "default"
 
 
 @pytest.mark.parametrize("day", range(SEEDS))
-def test_whatever_happens_nothing_is_overbooked_lost_or_left_lying(day: int) -> None:
+def test_random_day_overbooks_no_node_and_loses_no_pod(day: int) -> None:
     live_a_day(day)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("day", range(SEEDS, SEEDS_OF_A_SOAK))
-def test_whatever_happens_nothing_goes_wrong_on_many_more_days(day: int) -> None:
+def test_many_random_days_overbook_no_node_and_lose_no_pod(day: int) -> None:
     live_a_day(day)

@@ -22,7 +22,7 @@ def test_job_of_the_first_document_ends_on_the_nodes_of_its_pool() -> None:
     assert set(nodes.values()) == {"cpu-0", "cpu-1", "cpu-2"}
 
 
-def test_bound_pod_carries_its_pool_its_home_and_its_decision() -> None:
+def test_bound_pod_has_annotations_of_its_pool_its_home_pool_and_its_decision() -> None:
     h = Harness(node_object("n", labels=CPU), pool_object("cpu-pool", labels=CPU), pod_object("p", pool="cpu-pool"))
     h.run()
     assert h.marks("p") == {
@@ -41,7 +41,7 @@ def test_pod_runs_once_it_is_bound() -> None:
     assert h.get("Pod", "p")["status"]["phase"] == "Running"
 
 
-def test_pod_of_another_scheduler_is_left_alone_and_takes_its_room() -> None:
+def test_pod_of_another_scheduler_is_not_scheduled_and_counts_on_its_node() -> None:
     h = Harness(node_object("n", cpu="4"), pod_object("theirs", cpu="3", scheduler_name="other", node="n"))
     h.add(pod_object("waiting", scheduler_name="other"), pod_object("ours", cpu="2"))
     h.run()
@@ -49,7 +49,7 @@ def test_pod_of_another_scheduler_is_left_alone_and_takes_its_room() -> None:
     assert h.refusal("ours") == "0/1 nodes are available: 1 Insufficient cpu."
 
 
-def test_higher_priority_goes_first_then_the_older_pod() -> None:
+def test_pod_of_higher_priority_is_bound_first_then_the_older_pod() -> None:
     h = Harness(priority_class_object("high", value=100))
     for name, priority_class in (("old", ""), ("young", ""), ("high", "high")):
         h.add(pod_object(name, cpu="1", priority_class=priority_class))
@@ -59,7 +59,7 @@ def test_higher_priority_goes_first_then_the_older_pod() -> None:
     assert h.binds == ["high", "old", "young"]
 
 
-def test_pods_of_one_second_go_in_the_order_in_which_they_came() -> None:
+def test_pods_of_one_second_are_bound_in_the_order_of_arrival() -> None:
     h = Harness(node_object("n", cpu="8"))
     h.run()
     names = ["c", "a", "b"]
@@ -68,7 +68,7 @@ def test_pods_of_one_second_go_in_the_order_in_which_they_came() -> None:
     assert h.binds == names
 
 
-def test_finished_pods_leave_their_room_to_the_next() -> None:
+def test_room_of_finished_pods_goes_to_the_next() -> None:
     h = Harness(node_object("n", cpu="1"), job_object("j", completions=3, parallelism=3, cpu="1"))
     for _ in range(3):
         h.run(seconds=10)

@@ -1,4 +1,4 @@
-"""Pools: their nodes, their pods, and what happens when pools are created, deleted or in conflict."""
+"""Pools: their nodes, their pods, and the creation, deletion and conflict of pools."""
 
 from aischeduler.kube.pool_crd import pool_crd
 from tests.harness import Harness, Json
@@ -10,7 +10,7 @@ POOL = "scheduling.resource.aibee.cn/pool"
 OPEN = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
 
 
-def test_pod_of_a_pool_that_does_not_borrow_waits_although_another_has_room_and_says_why() -> None:
+def test_pod_of_a_pool_that_does_not_borrow_waits_with_a_reason_although_another_has_room() -> None:
     h = Harness(node_object("full", cpu="1", labels=CPU), node_object("idle", cpu="64"))
     h.add(pool_object("cpu-pool", labels=CPU, disableBorrowing=True), pod_object("p", cpu="2", pool="cpu-pool"))
     h.run()
@@ -25,7 +25,7 @@ def test_pod_of_a_pool_that_does_not_borrow_waits_although_another_has_room_and_
     assert h.condition("Pod", "p", "PodScheduled")["message"] == f"pool cpu-pool: {h.why('p')}"
 
 
-def test_pod_that_names_no_pool_goes_to_the_default_pool() -> None:
+def test_pod_that_names_no_pool_belongs_to_the_default_pool() -> None:
     h = Harness(node_object("n", labels=CPU), node_object("other"), pool_object("cpu-pool", labels=CPU))
     h.add(pod_object("p"))
     h.run()
@@ -33,7 +33,7 @@ def test_pod_that_names_no_pool_goes_to_the_default_pool() -> None:
     assert h.marks("p")[HOME] == "default"
 
 
-def test_pod_of_an_unknown_pool_goes_to_the_default_pool_and_is_warned_once() -> None:
+def test_pod_of_an_unknown_pool_belongs_to_the_default_pool_and_is_warned_once() -> None:
     h = Harness(node_object("n", cpu="1"), pod_object("p", cpu="2", pool="nowhere"))
     h.run(seconds=60)
     h.patch("Node", "n", {"status": {"allocatable": {"cpu": "1500m"}}}, "status")
@@ -45,7 +45,7 @@ def test_pod_of_an_unknown_pool_goes_to_the_default_pool_and_is_warned_once() ->
     assert h.node_of("p") == "n"
 
 
-def test_pool_created_later_takes_its_waiting_pods_home() -> None:
+def test_pool_created_later_gets_its_waiting_pods() -> None:
     h = Harness(node_object("n", labels=CPU, taints=[{"key": "closed", "effect": "NoSchedule"}]))
     h.add(pod_object("p", pool="cpu-pool"))
     h.run()
@@ -69,7 +69,7 @@ def test_waiting_pods_of_a_deleted_pool_become_pods_of_the_default_pool() -> Non
     assert h.marks("p")[HOME] == "default"
 
 
-def test_node_in_two_pools_belongs_to_the_default_pool_and_both_say_so() -> None:
+def test_node_that_two_pools_select_belongs_to_the_default_pool_and_both_have_a_condition() -> None:
     h = Harness(node_object("n", labels={"a": "1", "b": "1"}))
     h.add(pool_object("pool-a", labels={"a": "1"}), pool_object("pool-b", labels={"b": "1"}, disableBorrowing=True))
     h.add(pod_object("p"), pod_object("q", pool="pool-a"), pod_object("r", pool="pool-b"))
@@ -96,7 +96,7 @@ def test_conflict_ends_when_the_label_does() -> None:
 
 
 def store_under_an_older_schema(h: Harness, pool: Json) -> None:
-    """Store a Pool that today's schema refuses, as an older version of it would have let through."""
+    """Store a Pool that the present schema refuses, as under an older schema."""
     path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{pool_crd()['metadata']['name']}"
     for schema in (OPEN, pool_crd()["spec"]["versions"][0]["schema"]):
         versions = [{**pool_crd()["spec"]["versions"][0], "schema": schema}]
@@ -106,7 +106,7 @@ def store_under_an_older_schema(h: Harness, pool: Json) -> None:
             h.add(pool)
 
 
-def test_pool_with_a_bad_selector_is_not_accepted_and_disturbs_no_other() -> None:
+def test_pool_with_an_invalid_selector_is_not_accepted_and_affects_no_other() -> None:
     h = Harness(node_object("n", labels=CPU), pool_object("good", labels=CPU))
     bad = pool_object("bad", nodeSelector={"matchLabels": {"not a key": "x"}})
     store_under_an_older_schema(h, bad)
@@ -119,7 +119,7 @@ def test_pool_with_a_bad_selector_is_not_accepted_and_disturbs_no_other() -> Non
     assert (h.node_of("p"), h.node_of("q")) == ("n", "")
 
 
-def test_condition_speaks_of_the_spec_that_was_read() -> None:
+def test_condition_has_the_generation_of_the_spec_that_was_read() -> None:
     h = Harness(pool_object("p", labels=CPU))
     h.run()
     h.patch("Pool", "p", {"spec": {"placement": "Pack"}})
@@ -153,7 +153,7 @@ def test_pods_of_one_pool_do_not_wait_for_those_of_another() -> None:
     assert h.node_of("b0") == "b"
 
 
-def test_pool_name_with_line_breaks_names_no_pool_and_harms_nobody() -> None:
+def test_pool_name_with_line_breaks_names_no_pool_and_affects_no_other_pod() -> None:
     odd = {"resource.aibee.cn/pool": "cpu\npool\x1b[31m" + "x" * 100_000}
     h = Harness(node_object("n"), pod_object("odd", annotations=odd), pod_object("fine"))
     h.run()

@@ -21,14 +21,14 @@ for action in a_busy_day().actions:
 
 
 def a_backlog() -> Harness:
-    """Two nodes with room for eight pods, and twelve pods."""
+    """Return a cluster with two nodes for eight pods, and twelve pods."""
     nodes = [node_object(name, cpu="4") for name in ("n", "m")]
     pods = [pod_object(f"p{number:02}", cpu="1") for number in range(12)]
     return Harness(*nodes, *pods, network=Network(bind_seconds=0.1))
 
 
 def a_busy_day() -> Harness:
-    """Jobs in three pools, lost answers, a node that goes, and restarts of both sides."""
+    """Run Jobs in three pools with lost answers, a deleted node, and restarts of scheduler and API server."""
     h = Harness(
         *(node_object(f"{pool}-{number}", cpu="8", labels={"pool": pool}) for pool in "abc" for number in range(4)),
         *(pool_object(pool, labels={"pool": pool}) for pool in "ab"),
@@ -63,7 +63,7 @@ def test_restarted_scheduler_loses_nothing_and_binds_nothing_twice() -> None:
     assert len(h.binds) == len({*h.binds}) == 12
 
 
-def test_scheduler_killed_with_bindings_in_its_hands_finds_out_what_became_of_them() -> None:
+def test_scheduler_killed_with_bindings_in_flight_learns_their_outcomes() -> None:
     h = a_backlog()
     h.run(seconds=0.05)
     h.restart_scheduler()
@@ -72,7 +72,7 @@ def test_scheduler_killed_with_bindings_in_its_hands_finds_out_what_became_of_th
     assert sorted(nodes.count(node) for node in ("n", "m", "")) == [4, 4, 4]
 
 
-def test_new_scheduler_speaks_of_its_decisions_in_its_own_name() -> None:
+def test_decisions_of_a_new_scheduler_have_a_prefix_of_their_own() -> None:
     h = Harness(node_object("n"), pod_object("a"))
     h.run()
     h.restart_scheduler()
@@ -94,7 +94,7 @@ def test_restarted_api_server_loses_nothing() -> None:
     assert len(h.binds) == 10
 
 
-def test_pod_deleted_while_the_api_server_restarts_leaves_its_room() -> None:
+def test_pod_deleted_while_the_api_server_restarts_frees_its_room() -> None:
     h = Harness(node_object("n", cpu="1"), pod_object("a", cpu="1"), pod_object("b", cpu="1"))
     h.run()
     h.restart_server()

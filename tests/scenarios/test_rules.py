@@ -9,24 +9,24 @@ TAINT = {"key": "dedicated", "value": "user1", "effect": "NoSchedule"}
 
 
 def a_pod(name: str = "p", *, cpu: str = "1", **spec: object) -> Json:
-    """A pod with these fields in its spec."""
+    """Return a pod with these fields in its spec."""
     document = pod_object(name, cpu=cpu)
     document["spec"] |= spec
     return document
 
 
 def wants(*terms: Json) -> Json:
-    """Required node affinity: one of these terms."""
+    """Return required node affinity of these terms."""
     return {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": list(terms)}}}
 
 
 def label(key: str, operator: str, *values: str) -> Json:
-    """A term of one expression on a label."""
+    """Return a term of one expression on a label."""
     return {"matchExpressions": [{"key": key, "operator": operator, **({"values": list(values)} if values else {})}]}
 
 
 def named(*names: str) -> Json:
-    """A term that names nodes."""
+    """Return a term that names nodes."""
     return {"matchFields": [{"key": "metadata.name", "operator": "In", "values": list(names)}]}
 
 
@@ -35,14 +35,14 @@ def container(name: str, cpu: str, **fields: object) -> Json:
 
 
 def where(*documents: Json) -> dict[str, str]:
-    """Run a cluster of these objects and return where each pod is."""
+    """Run a cluster of these objects and return the node of each pod."""
     h = Harness(*documents)
     h.run()
     return h.nodes_of_pods()
 
 
 def why(*documents: Json) -> str:
-    """Run a cluster of these objects and return what the nodes of its pool lack for the pod `p`."""
+    """Run a cluster of these objects and return why the nodes of its pool refuse the pod `p`."""
     h = Harness(*documents)
     h.run()
     assert h.node_of("p") == ""
@@ -65,7 +65,7 @@ def test_bounds_of_affinity_compare_numbers() -> None:
     assert where(*nodes, a_pod(affinity=wants(label("cores", "Lt", "10")))) == {"p": "old"}
 
 
-def test_bound_that_is_no_number_is_named_and_harms_nobody() -> None:
+def test_bound_that_is_not_a_number_is_named_and_affects_no_other_pod() -> None:
     h = Harness(node_object("n", labels={"cores": "9"}))
     h.add(a_pod("p", affinity=wants(label("cores", "Gt", "many"))), a_pod("q"))
     h.run()
@@ -85,7 +85,7 @@ def test_preferred_label_decides_between_nodes_that_fit() -> None:
     assert where(*nodes, a_pod(affinity=preferred)) == {"p": "n2"}
 
 
-def test_only_the_right_toleration_opens_a_tainted_node() -> None:
+def test_tainted_node_takes_only_pods_with_the_matching_toleration() -> None:
     node = node_object("n", taints=[TAINT])
     equal = {"key": "dedicated", "operator": "Equal", "value": "user1", "effect": "NoSchedule"}
     for toleration in (equal, {"key": "dedicated", "operator": "Exists"}, {"operator": "Exists"}):
@@ -95,13 +95,13 @@ def test_only_the_right_toleration_opens_a_tainted_node() -> None:
         assert reason == "0/1 nodes are available: 1 node(s) had untolerated taint(s)."
 
 
-def test_node_that_would_rather_not_is_taken_last() -> None:
+def test_node_with_a_prefer_no_schedule_taint_is_chosen_last() -> None:
     nodes = [node_object("n1", taints=[TAINT | {"effect": "PreferNoSchedule"}]), node_object("n2")]
     assert where(*nodes, a_pod()) == {"p": "n2"}
     assert where(nodes[0], a_pod()) == {"p": "n1"}
 
 
-def test_cordoned_node_takes_only_who_tolerates_it() -> None:
+def test_cordoned_node_takes_only_pods_that_tolerate_it() -> None:
     node = node_object("n")
     node["spec"]["unschedulable"] = True
     assert why(node, a_pod()) == "0/1 nodes are available: 1 node(s) were unschedulable."
@@ -109,7 +109,7 @@ def test_cordoned_node_takes_only_who_tolerates_it() -> None:
     assert where(node, a_pod(tolerations=[tolerates])) == {"p": "n"}
 
 
-def test_port_of_a_node_is_given_once_per_address_and_protocol() -> None:
+def test_host_port_is_used_once_per_address_and_protocol() -> None:
     def port(**fields: object) -> list[Json]:
         ports = [{"containerPort": 54322, "hostPort": 54322, **fields}]
         return [container("main", "100m", ports=ports)]
@@ -132,7 +132,7 @@ def test_init_containers_count_by_the_largest_and_sidecars_beside_it() -> None:
         assert why(less, pod) == "0/1 nodes are available: 1 Insufficient cpu."
 
 
-def test_pods_of_a_node_are_counted_even_when_they_ask_for_nothing() -> None:
+def test_pods_without_requests_count_against_the_pods_of_a_node() -> None:
     node, idle = node_object("n", pods=1), pod_object("a", cpu="", memory="")
     assert why(node, idle, pod_object("p", cpu="", memory="")) == "0/1 nodes are available: 1 Too many pods."
 
@@ -155,7 +155,7 @@ def test_node_that_lacks_two_things_counts_for_both() -> None:
     )
 
 
-def test_node_that_came_back_under_its_name_is_as_large_as_it_now_is() -> None:
+def test_recreated_node_has_its_new_size() -> None:
     h = Harness(node_object("n", cpu="8"))
     h.run()
     h.delete("Node", "n")
@@ -164,7 +164,7 @@ def test_node_that_came_back_under_its_name_is_as_large_as_it_now_is() -> None:
     assert h.refusal("p") == "0/1 nodes are available: 1 Insufficient cpu."
 
 
-def test_node_that_shrank_below_its_use_keeps_its_pods_and_takes_no_more() -> None:
+def test_node_that_shrinks_below_its_use_keeps_its_pods_and_takes_no_more() -> None:
     h = Harness(node_object("n", gpu=8), pod_object("a", gpu=4))
     h.run()
     h.patch("Node", "n", {"status": {"allocatable": {"nvidia.com/gpu": "0"}}}, "status")

@@ -1,4 +1,4 @@
-"""What wakes a waiting pod, and that nothing else does."""
+"""The changes that wake a waiting pod; other changes wake none."""
 
 from tests.harness import Harness
 from tests.objects import node_object, pod_object
@@ -7,11 +7,11 @@ CLOSED = {"key": "closed", "effect": "NoSchedule"}
 
 
 def attempts(h: Harness) -> int:
-    """How many attempts the scheduler had made when it bound the last pod: decisions are numbered."""
+    """Return the number of attempts before the last bind, from the number of its decision."""
     return int(h.marks(h.binds[-1])["scheduling.resource.aibee.cn/decision"].rpartition("-")[2])
 
 
-def test_gated_pod_waits_for_its_gate_and_goes_at_once() -> None:
+def test_gated_pod_is_bound_at_once_when_its_gate_is_removed() -> None:
     h = Harness(node_object("n"), pod_object("p", gates=["example.com/data"]))
     h.run(seconds=600)
     assert h.node_of("p") == ""
@@ -76,7 +76,7 @@ def test_added_toleration_wakes() -> None:
     assert h.node_of("p") == "n"
 
 
-def test_freed_room_wakes_exactly_who_can_use_it() -> None:
+def test_freed_room_wakes_exactly_the_pods_that_can_use_it() -> None:
     h = Harness(node_object("n", cpu="4", gpu=0), pod_object("small", cpu="1"), pod_object("large", cpu="3"))
     h.run()
     h.add(pod_object("needs-1", cpu="1"), pod_object("needs-2", cpu="2"), pod_object("needs-gpu", cpu="1", gpu=1))
@@ -88,7 +88,7 @@ def test_freed_room_wakes_exactly_who_can_use_it() -> None:
     assert h.scheduler.waiting() == {"default": {"parked": 2}}
 
 
-def test_room_of_a_pod_that_is_leaving_is_claimed_by_the_one_who_then_takes_it() -> None:
+def test_room_of_a_leaving_pod_is_claimed_by_the_pod_that_then_gets_it() -> None:
     h = Harness(node_object("n", cpu="4"), pod_object("small", cpu="1"), pod_object("large", cpu="3"))
     h.run()
     h.add(pod_object("first", cpu="1"), pod_object("second", cpu="1"))
@@ -103,7 +103,7 @@ def test_room_of_a_pod_that_is_leaving_is_claimed_by_the_one_who_then_takes_it()
     assert h.scheduler.waiting() == {"default": {"parked": 1}}
 
 
-def test_net_of_five_minutes_has_nobody_to_save() -> None:
+def test_five_minute_flush_saves_no_pod() -> None:
     h = Harness(node_object("n", cpu="2", taints=[CLOSED]), pod_object("a", cpu="2"), pod_object("b", cpu="2"))
     h.run(seconds=400)
     h.patch("Node", "n", {"spec": {"taints": None}})
@@ -115,14 +115,14 @@ def test_net_of_five_minutes_has_nobody_to_save() -> None:
     assert h.scheduler.net_saves() == 0
 
 
-def test_pod_that_cannot_fit_is_tried_ever_more_rarely_and_says_so_once() -> None:
+def test_pod_that_cannot_fit_is_tried_more_and_more_rarely_and_has_one_event() -> None:
     h = Harness(node_object("n", cpu="1"), pod_object("p", cpu="2"))
     h.run(seconds=3600)
     told = "pool default: 0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: "
     assert h.events_about("p") == [f"{told}1 Preemption is not helpful for scheduling."]
 
 
-def test_reason_that_changes_is_said_again() -> None:
+def test_changed_reason_has_a_new_event() -> None:
     h = Harness(node_object("n", cpu="1"), pod_object("p", cpu="2"))
     h.run()
     h.patch("Node", "n", {"spec": {"taints": [CLOSED]}})

@@ -23,7 +23,7 @@ _numbers = count(1)
 
 @pytest.fixture(scope="package", params=WORLDS)
 def environment(request: pytest.FixtureRequest) -> Iterator[Environment]:
-    """One of the three, for all scenarios."""
+    """Yield one of the three environments, for all scenarios."""
     match request.param:
         case "virtual":
             environment: Environment = VirtualEnvironment()
@@ -38,7 +38,7 @@ def environment(request: pytest.FixtureRequest) -> Iterator[Environment]:
 
 @pytest.fixture
 def stage(environment: Environment) -> Iterator[Stage]:
-    """A scenario of its own; at its end the judges are heard."""
+    """Yield a scenario of its own; at its end the record is checked."""
     environment.begin()
     stage = Stage(environment, f"s{next(_numbers)}x-")
     try:

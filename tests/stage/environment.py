@@ -13,7 +13,7 @@ from tests.worlds.world import Answer, Call, Stream
 
 MOMENT_SECONDS = 0.01
 BUSY = ("active", "backoff")
-"""The parts of a queue in which a pod waits for nothing but its turn or the end of its backoff."""
+"""The parts of a queue in which a pod waits only for its turn or for the end of its backoff."""
 
 
 class Environment(Protocol):

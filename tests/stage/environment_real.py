@@ -1,4 +1,4 @@
-"""The real environment: real control plane and production program, shared by all scenarios and cleaned between them."""
+"""The real environment: a real control plane and the production program, shared by all scenarios."""
 
 import json
 from collections.abc import Mapping
@@ -19,10 +19,10 @@ POOL = f"/apis/{GROUP}/{VERSION}/pools/{DEFAULT_POOL}"
 
 
 class RealEnvironment(RealTime):
-    """etcd, kube-apiserver and its controllers, kubelets of ours, and `ai-scheduler run` in a process."""
+    """etcd, kube-apiserver and its controllers, the kubelets of the tests, and `ai-scheduler run` in a process."""
 
     def __init__(self, plane: ControlPlane, kubeconfig: Path | None = None) -> None:
-        """Let the scheduler have this way to the API server, or that of its rights."""
+        """Start the scheduler with this kubeconfig, or with one that has the permissions of the chart."""
         self._plane = plane
         install(plane)
         sweep(plane)
@@ -50,7 +50,7 @@ class RealEnvironment(RealTime):
         assert self._scheduler.running(), "the scheduler has ended"
         bugs = self._scheduler.bugs()[self._bugs_told :]
         self._bugs_told += len(bugs)
-        assert bugs == [], "the scheduler met a bug of ours"
+        assert bugs == [], "the scheduler has logged an error"
 
     def close(self) -> None:
         self._scheduler.kill()
@@ -61,7 +61,7 @@ class RealEnvironment(RealTime):
         return self._transport.request(call)
 
     def api(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Answer:
-        """One request for the sweep, on the connection that is open already."""
+        """Send a request of the sweep, on the open connection."""
         content_type = MERGE_PATCH if method == "PATCH" else JSON
         return self.request(Call(method, path, b"" if body is None else encode(body), content_type))
 

@@ -33,7 +33,7 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 KUBELET = KubeletOptions(start_seconds=0.01, stop_seconds=0.05)
 WITHIN_SECONDS = 60.0
 HURRY = 10
-"""How many of the scheduler's seconds pass in one of ours."""
+"""How many seconds of the scheduler's clock pass in one second."""
 
 
 class _HurriedSelector(selectors.DefaultSelector):
@@ -42,7 +42,7 @@ class _HurriedSelector(selectors.DefaultSelector):
 
 
 class HurriedLoop(asyncio.SelectorEventLoop):
-    """An event loop on which every wait is over sooner."""
+    """An event loop on which every wait is shorter."""
 
     def time(self) -> float:
         return time.monotonic() * HURRY
@@ -73,7 +73,7 @@ class SandboxEnvironment(RealTime):
             defined = self.request(Call("POST", DEFINITIONS, encode(pool_crd())))
             assert defined.status == 201, defined
             self._wait_for(self._start({}))
-        except BaseException:  # nobody ends what has not begun, and an open socket fails another test
+        except BaseException:  # `end` is not called for it, and an open socket fails another test
             self._transport.close()
             self._wait_for(self._sandbox.stop())
             raise
@@ -140,9 +140,9 @@ class SandboxEnvironment(RealTime):
         assert self._sandbox is not None
         address = urlsplit(self._sandbox.url)
         server = Server(address.hostname or "", address.port or 0, self._loop.time)
-        alone = {"leaderElection": {"enabled": False}}  # one that is killed would hold the lease for a while
+        alone = {"leaderElection": {"enabled": False}}  # a killed scheduler holds the Lease for a while
         config = msgspec.convert(json.loads(json.dumps(settings | alone)), Config)
-        gc.freeze()  # a daemon that starts collects; what the tests hold is theirs and large
+        gc.freeze()  # a daemon that starts runs the garbage collector, which need not visit the objects of the tests
         timing = Timing(self._loop.time, asyncio.sleep, secrets.SystemRandom())
         self._daemon = Daemon(server, config, asyncio.Event(), timing)
         self._daemon_task = asyncio.create_task(self._daemon.run(), name="daemon")
@@ -151,7 +151,7 @@ class SandboxEnvironment(RealTime):
         assert not self._daemon_task.done(), "the daemon ended"
 
     async def _kill(self) -> None:
-        """End the daemon without letting it finish anything; one that has ended by itself has failed."""
+        """Cancel the daemon before it finishes anything; a daemon that has ended by itself has failed."""
         assert self._daemon is not None
         assert self._daemon_task is not None
         if self._daemon_task.done():
@@ -165,7 +165,7 @@ class SandboxEnvironment(RealTime):
 
 
 async def _cancel_others() -> None:
-    """Cancel what a scenario left that failed while it began or ended: its tasks would fail other tests."""
+    """Cancel the tasks of a scenario that failed at its begin or end, because they would fail other tests."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for one in others:
         one.cancel()

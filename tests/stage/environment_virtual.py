@@ -42,7 +42,7 @@ class VirtualEnvironment:
         self._scheduler.look(closely=True)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""
 
     def request(self, call: Call) -> Answer:
         answer = self._cluster.server.handle(_request(call), self._cluster.now)

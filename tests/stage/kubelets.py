@@ -18,10 +18,10 @@ from tests.worlds.world import STRATEGIC_PATCH, Call, Json, encode
 
 START_SECONDS = 0.01
 STOP_SECONDS = 0.05
-LOOK_SECONDS = 0.02
+POLL_SECONDS = 0.02
 PODS = "/api/v1/pods"
 HOLD = "stage.example/hold"
-"""The finalizer of a pod that takes its time: it runs on after its deletion until the finalizer is taken off."""
+"""The finalizer of a held pod: the pod keeps running after its deletion until the finalizer is removed."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -44,7 +44,7 @@ class Kubelets:
         self._planned: set[tuple[str, str]] = set()
         self._stopped = False
         self.ending = Event()
-        """While it is cleared, pods that were deleted run on."""
+        """While it is cleared, deleted pods keep running."""
         self.ending.set()
         self._thread = Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -61,7 +61,7 @@ class Kubelets:
 
     def _run(self) -> None:
         while not self._stopped:
-            event = self._stream.next(LOOK_SECONDS)
+            event = self._stream.next(POLL_SECONDS)
             if event is not None:
                 self._plan(event["type"], event["object"])
             while self._due and self._due[0].at <= time.monotonic():
@@ -69,7 +69,7 @@ class Kubelets:
 
     def _act(self, due: _Due) -> None:
         if due.action == "stop" and not self.ending.is_set():
-            heapq.heappush(self._due, replace(due, at=time.monotonic() + LOOK_SECONDS))
+            heapq.heappush(self._due, replace(due, at=time.monotonic() + POLL_SECONDS))
         else:
             self._write(due)
 

@@ -1,6 +1,6 @@
-"""What users see of a scenario: objects, conditions, events and statuses, read from the API.
+"""The state of a scenario as users see it: objects, conditions, events and statuses, read from the API.
 
-Invariant: nothing here comes from the scheduler itself, so that it reads the same in every environment.
+Invariant: nothing here is read from the scheduler itself, so that it works in every environment.
 """
 
 import json
@@ -14,7 +14,7 @@ MARKS = "scheduling.resource.aibee.cn/"
 
 
 class Observations:
-    """Reads. Names are those of the scenario; on the server they have its prefix, which nobody else uses."""
+    """Reads objects. Names are those of the scenario; on the server they have its unique prefix."""
 
     def __init__(self, environment: Environment, prefix: str) -> None:
         self._environment = environment
@@ -26,7 +26,7 @@ class Observations:
         self.record = WatchRecord(pods, nodes, self._plain)
 
     def get(self, kind: str, name: str) -> Json:
-        """Return an object as it now is, empty where there is none."""
+        """Return an object as it is now; empty if there is none."""
         answer = self._environment.request(Call("GET", self._url(kind, name)))
         assert answer.status in {200, 404}, answer
         return self._plain(answer.body) if answer.status == 200 else {}
@@ -42,75 +42,75 @@ class Observations:
         return items
 
     def node_of(self, pod: str) -> str:
-        """Where a pod is bound, empty while it waits or where there is none."""
+        """Return the node of a pod; empty while it waits or if there is no such pod."""
         node: str = self.get("Pod", pod).get("spec", {}).get("nodeName", "")
         return node
 
     def phase(self, pod: str) -> str:
-        """The phase of a pod, empty where there is none."""
+        """Return the phase of a pod; empty if there is none."""
         phase: str = self.get("Pod", pod).get("status", {}).get("phase", "")
         return phase
 
     def why(self, pod: str) -> str:
-        """What users read about why a pod waits."""
+        """Return the reason of a waiting pod in its condition."""
         scheduled = condition(self.get("Pod", pod), "PodScheduled")
         message: str = scheduled.get("message", "") if scheduled.get("status") == "False" else ""
         return message
 
     def nominated(self, pod: str) -> str:
-        """The node on which room is being made for a pod."""
+        """Return the node for which a pod is nominated."""
         node: str = self.get("Pod", pod).get("status", {}).get("nominatedNodeName", "")
         return node
 
     def terminating(self, pod: str) -> bool:
-        """Whether a pod is on its way out, or out."""
+        """Return whether a pod is terminating or gone."""
         found = self.get("Pod", pod)
         return not found or bool(found["metadata"].get("deletionTimestamp"))
 
     def marks(self, pod: str) -> dict[str, str]:
-        """What the scheduler wrote on a bound pod, without the prefix of its keys."""
+        """Return the scheduler's annotations on a bound pod, without the prefix of their keys."""
         annotations: dict[str, str] = self.get("Pod", pod)["metadata"].get("annotations", {})
         return {key.removeprefix(MARKS): value for key, value in annotations.items() if key.startswith(MARKS)}
 
     def decision(self, pod: str) -> int:
-        """The number of the decision that bound a pod: the scheduler numbers its attempts."""
+        """Return the number of the decision that bound a pod."""
         return int(self.marks(pod)["decision"].rpartition("-")[2])
 
     def events(self, name: str, reason: str) -> list[str]:
-        """The texts of the events about an object with this reason, oldest first."""
+        """Return the notes of the events about an object with this reason, oldest first."""
         namespace = self._namespace_of(name)
         answer = self._environment.request(Call("GET", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"))
         found = sorted(self._plain(answer.body)["items"], key=lambda event: str(event.get("eventTime")))
         return [event["note"] for event in found if (event["regarding"]["name"], event["reason"]) == (name, reason)]
 
     def condition(self, pool: str, kind: str) -> Json:
-        """One condition of a pool, empty where it has none of that type."""
+        """Return one condition of a pool; empty if it has none of that type."""
         return condition(self.get("Pool", pool), kind)
 
     def status(self, pool: str) -> Json:
-        """The status of a pool."""
+        """Return the status of a pool."""
         status: Json = self.get("Pool", pool).get("status", {})
         return status
 
     def amount(self, pool: str, field: str, resource: str = "cpu") -> str:
-        """One amount of a pool's status, as it stands there; empty where there is none."""
+        """Return one amount of a pool's status; empty if there is none."""
         amount: str = self.status(pool).get(field, {}).get(resource, "")
         return amount
 
     def victims(self) -> list[str]:
-        """The pods that were marked for eviction so far, in that order."""
+        """Return the pods that got the condition of victims so far, in that order."""
         self.record.look()
         return self.record.victims()
 
     def seen(self) -> dict[str, int]:
-        """The newest resource version of each kind that the scheduler acts on, deleted pods and nodes among them."""
+        """Return the newest resource version of each kind that the scheduler reads, deleted pods and nodes included."""
         self.record.look()
         newest = dict(self.record.newest)
         pools = [int(pool["metadata"]["resourceVersion"]) for pool in self.all("Pool")]
         return {**newest, "Pool": max(pools, default=0)}
 
     def jobs_nodes(self, job: str) -> Counter[str]:
-        """How many unfinished pods of a Job are on each node; the waiting ones under the empty name."""
+        """Return the number of unfinished pods of a Job on each node, with waiting pods under the empty name."""
         pods = [pod for pod in self.all("Pod") if pod["metadata"].get("labels", {}).get("job-name") == job]
         return Counter(
             pod["spec"].get("nodeName", "")
@@ -119,11 +119,11 @@ class Observations:
         )
 
     def bound(self, job: str) -> int:
-        """How many unfinished pods of a Job are on a node."""
+        """Return the number of unfinished pods of a Job on nodes."""
         return sum(count for node, count in self.jobs_nodes(job).items() if node)
 
     def report(self) -> str:
-        """Tell how everything stands, for a scenario that has failed."""
+        """Return a description of the state, for a scenario that has failed."""
         lines = []
         for pod in self.all("Pod"):
             name = pod["metadata"]["name"]
@@ -146,15 +146,15 @@ class Observations:
         return "\n".join(lines)
 
     def _namespace_of(self, name: str) -> str:
-        """The namespace in which the events about an object lie."""
+        """Return the namespace of the events about an object."""
         return self.own(self._namespaces[name]) if name in self._namespaces else "default"
 
     def own(self, name: str) -> str:
-        """Return the scenario's name as the server has it."""
+        """Return a name with the prefix of the scenario."""
         return f"{self._prefix}{name}"
 
     def _name(self, kind: str, name: str) -> str:
-        """Return what an object is called on the server."""
+        """Return the name of an object on the server."""
         return self.own(name) if kind in CLUSTER_SCOPED and (kind, name) != ("Pool", "default") else name
 
     def _url(self, kind: str, name: str = "", subresource: str = "") -> str:

@@ -1,4 +1,4 @@
-"""The language of scenarios: methods for the actions of a user, for expected results and for what must not happen."""
+"""The methods of scenarios: actions of a user, expected results, and checks that nothing else happens."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -13,7 +13,7 @@ from tests.stage.observations import Observations, refused
 from tests.worlds.world import MERGE_PATCH, Answer, Call, Json, encode
 
 PATIENCE_SECONDS = 15.0
-"""How long a scenario waits for what must come: less than any net, more than any backoff."""
+"""How long a scenario waits for an expected result: less than the five-minute flush, more than any backoff."""
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 QUIET_LOOKS = 40
 """The most checks during a time in which nothing must happen."""
@@ -24,7 +24,7 @@ NOTHING: Mapping[str, str] = {}
 
 
 class Stage(Observations):
-    """One scenario. Cluster-scoped names are its own; pods live in its namespace `ns` unless they say otherwise."""
+    """One scenario. Cluster-scoped names have its prefix; pods are in its namespace `ns` unless another is given."""
 
     def __init__(self, environment: Environment, prefix: str) -> None:
         super().__init__(environment, prefix)
@@ -35,7 +35,7 @@ class Stage(Observations):
         self._made: dict[str, None] = {}
         self.namespace("ns")
 
-    # What a user does.
+    # Actions of a user.
 
     def namespace(self, name: str, **labels: str) -> None:
         """Create a namespace with labels."""
@@ -64,7 +64,7 @@ class Stage(Observations):
         self._unsettled = True
 
     def pools(self, *names: str, **spec: Any) -> None:
-        """Create pools, each of the nodes that say so, all with these fields in their spec."""
+        """Create pools that select the nodes of their name, all with these fields in their spec."""
         for name in names:
             labels = {POOL_LABEL: self.own(name)}
             self.create(pool_object(self.own(name), labels=labels, **self._spec(spec)))
@@ -90,8 +90,8 @@ class Stage(Observations):
     ) -> None:
         """Create a pod once its pools are in force.
 
-        A `held` pod that is deleted stays until it is released; `owner` is the kind of its controller. It asks to be
-        put `on` a node by a selector; with `node` it is born there.
+        A `held` pod that is deleted stays until it is released; `owner` is the kind of its controller. `on` is the node
+        that its selector names; with `node` it is created on that node.
         """
         self.settle()
         klass = self._priority_class(priority, never_preempts=never_preempts) if priority or never_preempts else ""
@@ -115,7 +115,7 @@ class Stage(Observations):
         self.create(document)
 
     def pods(self, *names: str, **same: Any) -> None:
-        """Create pods that are alike."""
+        """Create pods that differ only in their names."""
         for name in names:
             self.pod(name, **same)
 
@@ -128,7 +128,7 @@ class Stage(Observations):
         self.create(document)
 
     def budget(self, name: str, *, min_available: int, **labels: str) -> None:
-        """Create a disruption budget for the pods with these labels, and wait until it allows what it does."""
+        """Create a disruption budget for the pods with these labels, and wait until its status is up to date."""
         self.create(pdb_object(name, namespace=self.own("ns"), min_available=min_available, labels=labels))
         self.until(lambda: "observedGeneration" in self.get("PodDisruptionBudget", name).get("status", {}))
 
@@ -142,7 +142,7 @@ class Stage(Observations):
             self._define(pool_crd())
 
     def set_pool(self, name: str, **spec: Any) -> None:
-        """Change fields of a pool's spec; None takes one out."""
+        """Change fields of a pool's spec; None removes a field."""
         self.patch("Pool", name, {"spec": self._spec(spec)})
 
     def move(self, node: str, pool: str) -> None:
@@ -156,7 +156,7 @@ class Stage(Observations):
         assert answer.status == 200, answer
 
     def create(self, document: Json) -> None:
-        """POST a document whose names are the server's."""
+        """POST a document whose names have the prefix already."""
         namespace = document["metadata"].get("namespace", "")
         url = self._url(document["kind"])
         if namespace:
@@ -177,15 +177,15 @@ class Stage(Observations):
             self._pools.pop(name, None)
 
     def taint(self, node: str) -> None:
-        """Close a node to pods that do not tolerate it."""
+        """Taint a node."""
         self.patch("Node", node, {"spec": {"taints": [CLOSED]}})
 
     def untaint(self, node: str) -> None:
-        """Open a node again."""
+        """Remove the taint of a node."""
         self.patch("Node", node, {"spec": {"taints": None}})
 
     def allocatable(self, node: str, **amounts: str) -> None:
-        """Change what a node has."""
+        """Change the allocatable amounts of a node."""
         self.patch("Node", node, {"status": {"capacity": amounts, "allocatable": amounts}}, "status")
 
     def release(self, *pods: str) -> None:
@@ -198,7 +198,7 @@ class Stage(Observations):
         """Kill the scheduler and start another one with this configuration."""
         self._environment.restart_scheduler(**settings)
 
-    # What is to come, and what must not.
+    # Expected results, and checks that nothing else happens.
 
     def until(self, claim: Callable[[], bool]) -> None:
         """Let time pass until the claim holds."""
@@ -209,15 +209,15 @@ class Stage(Observations):
             self.record.look()
 
     def until_each(self, names: Iterable[str], claim: Callable[[str], bool]) -> None:
-        """Let time pass until the claim holds of one after the other."""
+        """Let time pass until the claim holds for each of these names."""
         for name in names:
             self.until(partial(claim, name))
 
     def stays(self, claim: Callable[[], bool]) -> None:
         """Let time pass in which the claim always holds.
 
-        That is until the scheduler has heard of all that happened and has nothing left to try, at once or after a
-        backoff, and then for as long as the environment is quiet.
+        The time lasts until the scheduler has observed all changes and has nothing left to try, now or after a backoff,
+        and then for `quiet_seconds` of the environment.
         """
         seen, end = self.seen(), None
         deadline = self._environment.now() + PATIENCE_SECONDS
@@ -274,7 +274,7 @@ class Stage(Observations):
             self.until(lambda: due.items() <= self._environment.nodes_of_pools().items())
 
     def end(self) -> None:
-        """Release held pods, complete the record and run its checks."""
+        """Release held pods, complete the record and check it."""
         self.until(lambda: self.record.has_seen([*self.all_pods(), *self.all("Node")]))
         found = self.record.judge()
         report = self.report()
@@ -283,10 +283,10 @@ class Stage(Observations):
                 self.release(pod)
         self.record.close()
         assert found == [], f"{found}\n{report}"
-        assert self._environment.net_saves() == 0, f"the net had to save pods\n{report}"
+        assert self._environment.net_saves() == 0, f"the five-minute flush had to wake pods\n{report}"
 
     def _priority_class(self, value: int, *, never_preempts: bool = False) -> str:
-        """Return the priority class of this value, made where there is none."""
+        """Return the priority class of this value; create it if there is none."""
         name = self.own(f"p{value}{'-never' if never_preempts else ''}".replace("p-", "minus"))
         if name not in self._made:
             self._made[name] = None
@@ -295,7 +295,7 @@ class Stage(Observations):
         return name
 
     def _define(self, definition: Json) -> None:
-        """Let Pools be of this definition from now on."""
+        """Replace the definition of Pools."""
         path = f"{DEFINITIONS}/{definition['metadata']['name']}"
 
         def replaced() -> bool:

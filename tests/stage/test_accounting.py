@@ -6,12 +6,12 @@ from tests.stage.stage import Stage
 
 
 def cpu(stage: Stage, pool: str, *fields: str) -> list[str]:
-    """The CPU of some fields of a pool's status."""
+    """Return the CPU in some fields of a pool's status."""
     status = stage.status(pool)
     return [status.get(field, {}).get("cpu", "") for field in fields]
 
 
-def test_used_room_is_own_and_lent_and_of_other_schedulers(stage: Stage) -> None:
+def test_used_room_is_the_sum_of_own_shared_and_system(stage: Stage) -> None:
     stage.node("a1", pool="a", cpu="16")
     stage.pools("a", "b")
     stage.pod("own", pool="a", cpu="1")
@@ -24,7 +24,7 @@ def test_used_room_is_own_and_lent_and_of_other_schedulers(stage: Stage) -> None
     stage.until(lambda: stage.amount("a", "allocatable") == "16")
 
 
-def test_pending_is_what_waits_in_the_queue_without_gated_pods(stage: Stage) -> None:
+def test_pending_is_the_requests_in_the_queue_without_gated_pods(stage: Stage) -> None:
     stage.node("a1", pool="a", cpu="1")
     stage.pools("a", disableBorrowing=True)
     stage.pods("p1", "p2", pool="a", cpu="2")
@@ -67,12 +67,12 @@ def test_status_equals_a_recount_after_everything_has_moved(stage: Stage) -> Non
 
 
 def shown(stage: Stage, pool: str) -> tuple[str, str]:
-    """CPU and GPUs in use by the pool's status."""
+    """Return the used CPU and GPUs in the pool's status."""
     return stage.amount(pool, "used"), stage.amount(pool, "used", "nvidia.com/gpu")
 
 
 def recount(stage: Stage, pool: str) -> tuple[str, str]:
-    """CPU and GPUs that unfinished pods on the nodes of a pool ask for, counted from the pods and nodes themselves."""
+    """Return the CPU and GPUs that unfinished pods on a pool's nodes request, counted from pods and nodes."""
     mine = {
         node["metadata"]["name"]
         for node in stage.all("Node")
@@ -84,7 +84,7 @@ def recount(stage: Stage, pool: str) -> tuple[str, str]:
     return str(cpus), str(sum(int(request.get("nvidia.com/gpu", 0)) for request in requests))
 
 
-def test_flags_and_numbers_stand_in_the_columns(stage: Stage) -> None:
+def test_columns_have_flags_and_numbers(stage: Stage) -> None:
     stage.node("a1", pool="a", cpu="16", gpu=8)
     stage.pools("a", disableSharing=True)
     stage.pod("p", pool="a", cpu="2", gpu=1)

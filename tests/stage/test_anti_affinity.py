@@ -1,4 +1,4 @@
-"""Pods on nodes where the required anti-affinity of another pod keeps them away."""
+"""Pods that the required anti-affinity of a pod on a node excludes."""
 
 from tests.stage.stage import Stage
 
@@ -6,7 +6,7 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 TERM = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "kubernetes.io/hostname"}
 
 
-def test_pod_that_a_pod_on_a_node_keeps_away_waits_until_that_is_gone(stage: Stage) -> None:
+def test_pod_that_a_pod_on_a_node_excludes_waits_until_that_pod_is_gone(stage: Stage) -> None:
     stage.node("far")
     stage.node("near")
     stage.pod("db", node="far", scheduler_name="other", affinity={"podAntiAffinity": {REQUIRED: [TERM]}})
@@ -19,7 +19,7 @@ def test_pod_that_a_pod_on_a_node_keeps_away_waits_until_that_is_gone(stage: Sta
     stage.goes(p="near")
 
 
-def test_pod_that_is_kept_away_by_its_labels_goes_once_they_change(stage: Stage) -> None:
+def test_pod_that_is_excluded_by_its_labels_is_bound_once_they_change(stage: Stage) -> None:
     stage.node("far")
     stage.pod("db", node="far", scheduler_name="other", affinity={"podAntiAffinity": {REQUIRED: [TERM]}})
     stage.pod("p", labels={"app": "db"})

@@ -7,7 +7,7 @@ from tests.objects import pool_object
 from tests.stage.stage import Stage
 
 
-def test_forged_marks_on_a_pod_change_nothing(stage: Stage) -> None:
+def test_forged_annotations_on_a_pod_change_nothing(stage: Stage) -> None:
     stage.node("a1", pool="a")
     stage.pools("a", "b")
     forged = {MARK_HOME_POOL: stage.own("a"), MARK_POOL: stage.own("a"), MARK_BORROWED: "true"}
@@ -19,7 +19,7 @@ def test_forged_marks_on_a_pod_change_nothing(stage: Stage) -> None:
     assert stage.victims() == ["liar"]
 
 
-def test_pod_that_calls_itself_nominated_gets_no_room_for_it(stage: Stage) -> None:
+def test_pod_with_a_forged_nomination_gets_no_room(stage: Stage) -> None:
     stage.node("a1", pool="a")
     stage.pools("a")
     stage.pod("liar", pool="a", cpu="100")
@@ -50,7 +50,7 @@ def test_pod_with_a_constraint_that_is_not_supported_waits_and_names_the_field(s
     assert stage.node_of("p") == ""
 
 
-def test_pool_that_selects_by_a_label_that_no_node_has_harms_no_other(stage: Stage) -> None:
+def test_pool_whose_selector_matches_no_node_affects_no_other(stage: Stage) -> None:
     stage.create(pool_object(stage.own("odd"), nodeSelector={"matchExpressions": [{"key": "x", "operator": "Exists"}]}))
     stage.node("a1", pool="a")
     stage.pools("a")
@@ -69,7 +69,7 @@ def test_lender_that_does_not_exist_is_no_lender(stage: Stage) -> None:
     stage.waits("p", "no nodes available")
 
 
-def test_pool_whose_selector_is_invalid_selects_nothing_and_says_so(stage: Stage) -> None:
+def test_pool_whose_selector_is_invalid_selects_nothing_and_has_a_condition(stage: Stage) -> None:
     stage.stored_pool("odd", nodeSelector={"matchExpressions": [{"key": "x", "operator": "Near", "values": ["y"]}]})
     stage.until(lambda: stage.condition("odd", "Accepted").get("status") == "False")
     assert "spec.nodeSelector" in stage.condition("odd", "Accepted")["message"]

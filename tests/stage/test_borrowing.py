@@ -1,23 +1,23 @@
-"""Which pool may borrow from which, the order of lenders, and the marks of a loan."""
+"""Which pool may borrow from which, the order of lenders, and the annotations of a loan."""
 
 from tests.stage.stage import CLOSED, Stage
 
 
 def a_lender(stage: Stage, name: str, cpu: str = "4", **spec: object) -> None:
-    """A pool of one idle node, named after the pool."""
+    """Create a pool of one idle node, named after the pool."""
     stage.node(f"{name}1", pool=name, cpu=cpu)
     stage.pools(name, **spec)
 
 
 def a_home_pod_that_waits(stage: Stage, *, running: str, waiting: str) -> None:
-    """In pool b `waiting` asks for more CPU than `running` leaves on b1, or any other node has."""
+    """Let `waiting` of pool b request more CPU than `running` leaves on b1, and than any other node has."""
     stage.pod("running", pool="b", cpu=running, on="b1")
     stage.goes(running="b1")
     stage.pod("waiting", pool="b", cpu=waiting)
     stage.waits("waiting", "Insufficient cpu")
 
 
-def test_loan_is_marked_with_home_and_lender(stage: Stage) -> None:
+def test_loan_has_annotations_of_home_pool_and_lender(stage: Stage) -> None:
     stage.pools("a")
     a_lender(stage, "b")
     stage.pod("p", pool="a")
@@ -64,7 +64,7 @@ def test_pool_that_names_its_lenders_borrows_from_no_other(stage: Stage) -> None
     stage.waits("q")
 
 
-def test_node_that_refuses_a_pod_lends_it_nothing(stage: Stage) -> None:
+def test_node_that_refuses_a_pod_is_not_lent_to_it(stage: Stage) -> None:
     stage.pools("a")
     stage.node("b1", pool="b", taints=[CLOSED])
     stage.node("c1", pool="c", labels={"disk": "hdd"})
@@ -73,7 +73,7 @@ def test_node_that_refuses_a_pod_lends_it_nothing(stage: Stage) -> None:
     stage.waits("p", "borrowing: no node fits: default, b, c.")
 
 
-def test_home_pod_that_needs_more_than_is_free_stops_no_loan(stage: Stage) -> None:
+def test_home_pod_that_needs_more_than_is_free_blocks_no_loan(stage: Stage) -> None:
     stage.pools("a")
     a_lender(stage, "b", cpu="4")
     stage.pod("huge", pool="b", cpu="100")
@@ -82,7 +82,7 @@ def test_home_pod_that_needs_more_than_is_free_stops_no_loan(stage: Stage) -> No
     stage.goes(p="b1")
 
 
-def test_lender_that_may_not_evict_keeps_the_nodes_on_which_its_waiting_pod_could_ever_run(stage: Stage) -> None:
+def test_lender_that_may_not_evict_keeps_the_nodes_on_which_its_waiting_pod_could_run(stage: Stage) -> None:
     stage.pools("a")
     stage.node("b1", pool="b", cpu="8")
     stage.node("b2", pool="b", cpu="4")
@@ -94,7 +94,7 @@ def test_lender_that_may_not_evict_keeps_the_nodes_on_which_its_waiting_pod_coul
     stage.waits("q", "own pods wait for that room: b.")
 
 
-def test_next_lender_is_asked_when_one_refuses(stage: Stage) -> None:
+def test_next_lender_lends_when_one_refuses(stage: Stage) -> None:
     stage.pools("a")
     a_lender(stage, "b", cpu="64", disablePreemption=True)
     a_lender(stage, "c", cpu="4")
@@ -103,7 +103,7 @@ def test_next_lender_is_asked_when_one_refuses(stage: Stage) -> None:
     stage.goes(p="c1")
 
 
-def test_lender_with_the_largest_idle_share_is_taken_not_the_one_with_the_most(stage: Stage) -> None:
+def test_lender_with_the_largest_idle_share_lends_not_the_one_with_the_most_room(stage: Stage) -> None:
     stage.pools("a")
     a_lender(stage, "b", cpu="16")
     a_lender(stage, "c", cpu="6")
@@ -113,7 +113,7 @@ def test_lender_with_the_largest_idle_share_is_taken_not_the_one_with_the_most(s
     stage.goes(p="c1")
 
 
-def test_idle_share_is_that_of_the_scarcest_resource_that_the_pod_asks_for(stage: Stage) -> None:
+def test_idle_share_is_that_of_the_scarcest_requested_resource(stage: Stage) -> None:
     stage.pools("a")
     stage.node("b1", pool="b", cpu="100", gpu=4)
     stage.node("c1", pool="c", cpu="10", gpu=8)
@@ -124,7 +124,7 @@ def test_idle_share_is_that_of_the_scarcest_resource_that_the_pod_asks_for(stage
     stage.goes(cpu="b1")
 
 
-def test_of_equally_idle_lenders_the_one_with_the_fewest_pods_is_taken(stage: Stage) -> None:
+def test_of_equally_idle_lenders_the_one_with_the_fewest_pods_lends(stage: Stage) -> None:
     stage.pools("a")
     a_lender(stage, "b", cpu="8")
     a_lender(stage, "c", cpu="8")
@@ -158,7 +158,7 @@ def test_pod_without_gpus_borrows_where_it_strands_none(stage: Stage) -> None:
     stage.goes(p="c1")
 
 
-def test_of_lenders_that_are_alike_the_first_by_name_is_taken(stage: Stage) -> None:
+def test_of_equal_lenders_the_first_by_name_lends(stage: Stage) -> None:
     stage.pools("a")
     a_lender(stage, "c")
     a_lender(stage, "b")
@@ -176,14 +176,14 @@ def test_many_borrowers_at_once_share_the_lenders_and_overbook_none(stage: Stage
     stage.stays(lambda: sum(stage.node_of(name) != "" for name in names) == 12)
 
 
-def test_pod_that_asks_for_nothing_may_borrow(stage: Stage) -> None:
+def test_pod_without_requests_may_borrow(stage: Stage) -> None:
     stage.pools("a")
     a_lender(stage, "b")
     stage.pod("p", pool="a", cpu="", memory="")
     stage.goes(p="b1")
 
 
-def test_pod_that_wants_a_node_of_another_pool_borrows_it_although_it_would_fit_at_home(stage: Stage) -> None:
+def test_pod_that_selects_a_node_of_another_pool_borrows_it_although_it_fits_at_home(stage: Stage) -> None:
     stage.node("a1", pool="a")
     stage.pools("a")
     a_lender(stage, "b")

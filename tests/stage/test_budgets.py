@@ -6,7 +6,7 @@ FULL = "4"
 
 
 def a_kept_pod(stage: Stage, **more: object) -> None:
-    """`kept` runs on a1 of pool a under a budget that allows no disruption."""
+    """Let `kept` run on a1 of pool a, with a budget that allows no disruption."""
     stage.node("a1", pool="a")
     stage.pools("a")
     stage.pod("kept", pool="a", cpu=FULL, on="a1", labels={"app": "kept"})
@@ -14,7 +14,7 @@ def a_kept_pod(stage: Stage, **more: object) -> None:
     stage.budget("keep", min_available=1, app="kept")
 
 
-def test_pods_under_a_budget_are_spared_where_others_suffice(stage: Stage) -> None:
+def test_pods_with_a_budget_are_spared_where_other_victims_suffice(stage: Stage) -> None:
     stage.node("a1", pool="a")
     stage.pools("a")
     stage.pod("kept", pool="a", cpu="2", labels={"app": "kept"})
@@ -26,20 +26,20 @@ def test_pods_under_a_budget_are_spared_where_others_suffice(stage: Stage) -> No
     assert stage.victims() == ["plain"]
 
 
-def test_budget_does_not_stop_a_delete_where_nobody_else_can_go(stage: Stage) -> None:
+def test_budget_does_not_stop_a_delete_where_there_is_no_other_victim(stage: Stage) -> None:
     a_kept_pod(stage)
     stage.pod("high", pool="a", cpu=FULL, priority=10)
     stage.goes(high="a1")
     assert stage.victims() == ["kept"]
 
 
-def test_eviction_that_a_budget_refuses_leaves_the_pod_alone(stage: Stage) -> None:
+def test_pod_whose_eviction_a_budget_refuses_keeps_running(stage: Stage) -> None:
     stage.restart_scheduler(eviction="Evict")
     a_kept_pod(stage)
     stage.pod("high", pool="a", cpu=FULL, priority=10)
     stage.waits("high")
     assert not stage.terminating("kept")
-    assert stage.victims() == [], "who is spared bears no mark"
+    assert stage.victims() == [], "a pod whose eviction is refused has no condition"
 
 
 def test_eviction_that_a_budget_refuses_is_tried_on_the_next_node(stage: Stage) -> None:
@@ -62,7 +62,7 @@ def test_eviction_that_a_budget_allows_later_is_done_then(stage: Stage) -> None:
     stage.goes(high="a1")
 
 
-def test_eviction_that_no_budget_stands_against_any_more_is_done(stage: Stage) -> None:
+def test_eviction_is_done_once_its_budget_is_deleted(stage: Stage) -> None:
     stage.restart_scheduler(eviction="Evict")
     a_kept_pod(stage)
     stage.pod("high", pool="a", cpu=FULL, priority=10)
@@ -71,7 +71,7 @@ def test_eviction_that_no_budget_stands_against_any_more_is_done(stage: Stage) -
     stage.goes(high="a1")
 
 
-def test_eviction_api_makes_room_where_no_budget_stands_against_it(stage: Stage) -> None:
+def test_eviction_api_makes_room_where_no_budget_forbids_it(stage: Stage) -> None:
     stage.restart_scheduler(eviction="Evict")
     stage.node("a1", pool="a")
     stage.pools("a", "b")

@@ -6,7 +6,7 @@ FULL = "4"
 
 
 def a_victim_that_takes_its_time(stage: Stage) -> None:
-    """`high` of pool a is nominated to a1, where `victim` (3 of 4 CPUs) goes only when it is released."""
+    """Let `high` of pool a be nominated to a1, where `victim` (3 of 4 CPUs) is gone only when it is released."""
     stage.node("a1", pool="a")
     stage.pools("a")
     stage.pod("victim", pool="a", cpu="3", held=True)
@@ -16,7 +16,7 @@ def a_victim_that_takes_its_time(stage: Stage) -> None:
 
 
 def a_victim_on_each_node(stage: Stage) -> None:
-    """`high` is nominated to a1, where `v1` takes its time; `v2`, more important than `v1`, runs on a2."""
+    """Let `high` be nominated to a1, where `v1` is held; `v2`, more important than `v1`, runs on a2."""
     stage.node("a1", pool="a")
     stage.node("a2", pool="a")
     stage.pools("a")
@@ -34,7 +34,7 @@ def test_nominated_pod_waits_for_its_victim_and_gets_the_room(stage: Stage) -> N
     stage.goes(high="a1")
 
 
-def test_room_that_is_claimed_is_given_to_nobody_behind_the_owner(stage: Stage) -> None:
+def test_claimed_room_is_given_to_no_pod_behind_the_owner(stage: Stage) -> None:
     a_victim_that_takes_its_time(stage)
     stage.pod("small", pool="a", cpu="1", priority=9)
     stage.waits("small")
@@ -43,7 +43,7 @@ def test_room_that_is_claimed_is_given_to_nobody_behind_the_owner(stage: Stage) 
     stage.waits("small")
 
 
-def test_pod_ahead_of_the_owner_may_use_claimed_room_and_nobody_more_is_evicted(stage: Stage) -> None:
+def test_pod_ahead_of_the_owner_may_use_claimed_room_and_no_other_pod_is_evicted(stage: Stage) -> None:
     a_victim_that_takes_its_time(stage)
     stage.pod("higher", pool="a", cpu=FULL, priority=20)
     stage.waits("higher")
@@ -63,7 +63,7 @@ def test_nominated_pod_does_not_borrow_meanwhile(stage: Stage) -> None:
     stage.goes(high="a1")
 
 
-def test_no_second_victim_is_evicted_while_the_first_takes_its_time(stage: Stage) -> None:
+def test_no_second_victim_is_evicted_while_the_first_is_terminating(stage: Stage) -> None:
     stage.node("a1", pool="a")
     stage.node("a2", pool="a")
     stage.pools("a")
@@ -87,7 +87,7 @@ def test_room_of_a_deleted_owner_is_free_again(stage: Stage) -> None:
     stage.goes(small="a1")
 
 
-def test_owner_that_cannot_use_its_room_any_more_makes_room_elsewhere(stage: Stage) -> None:
+def test_owner_that_can_no_longer_use_its_room_makes_room_on_another_node(stage: Stage) -> None:
     a_victim_on_each_node(stage)
     stage.taint("a1")
     stage.goes(high="a2")
@@ -103,7 +103,7 @@ def test_claim_ends_when_its_node_leaves_the_pool(stage: Stage) -> None:
     stage.goes(theirs="a1")
 
 
-def test_lent_room_that_was_made_is_taken_by_no_borrower_of_higher_priority(stage: Stage) -> None:
+def test_reclaimed_room_is_taken_by_no_borrower_of_higher_priority(stage: Stage) -> None:
     stage.node("a1", pool="a")
     stage.pools("a", "b")
     stage.pod("first", pool="b", cpu="3", held=True)
@@ -148,13 +148,13 @@ def test_two_owners_share_a_node_and_evict_no_more_than_both_need(stage: Stage) 
     assert len(stage.victims()) == 2
 
 
-def test_owner_whose_node_is_deleted_makes_room_elsewhere(stage: Stage) -> None:
+def test_owner_whose_node_is_deleted_makes_room_on_another_node(stage: Stage) -> None:
     a_victim_on_each_node(stage)
     stage.delete("Node", "a1")
     stage.goes(high="a2")
 
 
-def test_room_that_comes_free_elsewhere_is_taken_without_waiting_for_the_victim(stage: Stage) -> None:
+def test_room_that_becomes_free_on_another_node_is_taken_before_the_victim_is_gone(stage: Stage) -> None:
     a_victim_that_takes_its_time(stage)
     stage.node("a2", pool="a")
     stage.goes(high="a2")

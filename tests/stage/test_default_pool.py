@@ -3,12 +3,12 @@
 from tests.stage.stage import Stage
 
 
-def test_default_pool_is_there_without_anybody_creating_it(stage: Stage) -> None:
+def test_default_pool_is_created_by_the_scheduler(stage: Stage) -> None:
     stage.until(lambda: stage.get("Pool", "default") != {})
     stage.until(lambda: stage.condition("default", "Accepted").get("status") == "True")
 
 
-def test_default_pool_that_is_deleted_comes_back_and_its_pods_go_on(stage: Stage) -> None:
+def test_deleted_default_pool_is_created_again_and_its_pods_are_scheduled(stage: Stage) -> None:
     stage.node("free")
     stage.until(lambda: stage.get("Pool", "default") != {})
     uid = stage.get("Pool", "default")["metadata"]["uid"]
@@ -20,7 +20,7 @@ def test_default_pool_that_is_deleted_comes_back_and_its_pods_go_on(stage: Stage
     stage.until(lambda: stage.get("Pool", "default").get("metadata", {}).get("uid", uid) != uid)
 
 
-def test_flags_of_the_default_pool_count(stage: Stage) -> None:
+def test_flags_of_the_default_pool_take_effect(stage: Stage) -> None:
     stage.until(lambda: stage.get("Pool", "default") != {})
     stage.set_pool("default", disableBorrowing=True, disableSharing=True)
     stage.heeded("default")

@@ -19,7 +19,7 @@ def test_pod_on_a_trip_when_its_pool_is_deleted_is_not_lost(stage: Stage) -> Non
     stage.until(lambda: stage.amount("default", "borrowed") == "4")
 
 
-def test_pool_deleted_and_made_again_at_once_loses_no_pod(stage: Stage) -> None:
+def test_pool_deleted_and_recreated_at_once_loses_no_pod(stage: Stage) -> None:
     stage.node("a1", pool="a", cpu="40")
     stage.pools("a")
     names = [f"p{number:02d}" for number in range(20)]
@@ -122,7 +122,7 @@ def test_pod_that_can_never_fit_does_not_stop_a_pool_that_may_not_evict_either(s
     stage.goes(p="b1")
 
 
-def test_typo_in_the_name_of_a_pool_does_not_wait_for_ever_in_silence(stage: Stage) -> None:
+def test_pod_with_a_typo_in_the_name_of_its_pool_is_warned(stage: Stage) -> None:
     stage.node("a1", pool="team-vision")
     stage.pools("team-vision")
     stage.pod("p", pool="team-vison")
@@ -133,7 +133,7 @@ def test_typo_in_the_name_of_a_pool_does_not_wait_for_ever_in_silence(stage: Sta
 # Ping-pong.
 
 
-def test_pod_that_no_lender_takes_does_not_run_in_circles(stage: Stage) -> None:
+def test_pod_that_no_lender_takes_visits_each_lender_once(stage: Stage) -> None:
     stage.node("a1", pool="a", cpu="3")
     for lender in ("b", "c", "d"):
         stage.node(f"{lender}1", pool=lender, cpu="2")
@@ -150,7 +150,7 @@ def test_pod_that_no_lender_takes_does_not_run_in_circles(stage: Stage) -> None:
     assert 0 < stage.decision("p") - begun <= 12
 
 
-def test_pod_for_which_a_lender_has_room_but_no_right_node_stays_at_home(stage: Stage) -> None:
+def test_pod_for_which_a_lender_has_room_but_no_matching_node_stays_at_home(stage: Stage) -> None:
     stage.pools("a")
     stage.node("b1", pool="b", cpu="64", labels={"zone": "west"})
     stage.node("c1", pool="c", cpu="64", taints=[CLOSED])

@@ -4,7 +4,7 @@ from tests.stage.stage import Stage
 
 
 def two_loans(stage: Stage, *, apart_seconds: float = 0.0, **lender: object) -> None:
-    """Pool b lends 2 CPUs each to `older` and `newer` of pool a."""
+    """Let pool b lend 2 CPUs each to `older` and `newer` of pool a."""
     stage.pools("a")
     stage.node("b1", pool="b", cpu="8")
     stage.pools("b", **lender)
@@ -24,7 +24,7 @@ def test_sharing_that_is_switched_off_starts_no_loan_and_ends_none(stage: Stage)
     assert stage.victims() == []
 
 
-def test_sharing_that_is_switched_off_ends_every_loan_where_the_pool_says_so(stage: Stage) -> None:
+def test_sharing_that_is_switched_off_ends_every_loan_with_the_reclaim_policy_evict(stage: Stage) -> None:
     two_loans(stage, reclaimPolicy="Evict")
     stage.set_pool("b", disableSharing=True)
     stage.evicts("older", "newer")
@@ -46,7 +46,7 @@ def test_limit_that_is_lowered_ends_no_loan_otherwise(stage: Stage) -> None:
     stage.stays(lambda: stage.victims() == [])
 
 
-def test_policy_that_is_turned_to_evict_ends_what_is_lent_beyond_the_spec(stage: Stage) -> None:
+def test_reclaim_policy_that_is_changed_to_evict_ends_loans_beyond_the_spec(stage: Stage) -> None:
     two_loans(stage)
     stage.set_pool("b", disableSharing=True)
     stage.stays(lambda: stage.victims() == [])
@@ -54,7 +54,7 @@ def test_policy_that_is_turned_to_evict_ends_what_is_lent_beyond_the_spec(stage:
     stage.evicts("older", "newer")
 
 
-def test_loans_that_nobody_may_evict_stay_while_the_pool_may_not_preempt(stage: Stage) -> None:
+def test_loans_stay_while_the_pool_may_not_preempt(stage: Stage) -> None:
     two_loans(stage, disablePreemption=True)
     stage.pod("home", pool="b", cpu="8")
     stage.waits("home", "Insufficient cpu")

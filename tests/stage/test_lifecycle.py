@@ -1,4 +1,4 @@
-"""Pools that are created, changed and deleted: no pod is lost, running pods keep running and become own or borrowed."""
+"""Pools that are created, changed and deleted: no pod is lost, and running pods become home pods or loans."""
 
 from tests.objects import pool_object
 from tests.stage.stage import POOL_LABEL, Stage
@@ -7,7 +7,7 @@ FULL = "4"
 
 
 def a_node_that_moved(stage: Stage, *, cpu: str) -> None:
-    """Node n1 went from pool a to pool b, and with it `p` of pool a, which is lent room now."""
+    """Move node n1 from pool a to pool b, so that `p` of pool a, which runs there, is on loan."""
     stage.node("n1", pool="a")
     stage.pools("a", "b")
     stage.pod("p", pool="a", cpu=cpu)
@@ -27,7 +27,7 @@ def test_running_pods_of_a_deleted_pool_keep_running_as_pods_of_the_default_pool
     assert not stage.terminating("p")
 
 
-def test_pool_that_is_made_again_owns_its_nodes_and_running_pods_again(stage: Stage) -> None:
+def test_recreated_pool_owns_its_nodes_and_running_pods_again(stage: Stage) -> None:
     stage.node("a1", pool="a")
     stage.pools("a")
     stage.pod("p", pool="a", cpu="1")
@@ -89,7 +89,7 @@ def test_pods_in_flight_when_their_pool_is_deleted_are_all_bound(stage: Stage) -
     stage.until_each(names, lambda name: stage.node_of(name) == "a1")
 
 
-def test_selector_that_changes_moves_nodes_and_makes_running_pods_lent(stage: Stage) -> None:
+def test_changed_selector_moves_nodes_and_makes_running_pods_loans(stage: Stage) -> None:
     stage.node("n1", pool="a", labels={"new": "1"})
     stage.pools("a")
     stage.pod("p", pool="a", cpu=FULL)
@@ -105,7 +105,7 @@ def test_selector_that_changes_moves_nodes_and_makes_running_pods_lent(stage: St
     assert stage.victims() == ["p"]
 
 
-def test_node_that_changes_pools_takes_capacity_and_pods_with_it_in_one_step(stage: Stage) -> None:
+def test_node_that_changes_its_pool_moves_capacity_and_pods_in_one_step(stage: Stage) -> None:
     a_node_that_moved(stage, cpu="1")
     stage.until(lambda: stage.status("a").get("nodes") == 0)
     assert (stage.amount("a", "allocatable"), stage.amount("b", "allocatable")) == ("0", "4")
@@ -115,7 +115,7 @@ def test_node_that_changes_pools_takes_capacity_and_pods_with_it_in_one_step(sta
     assert stage.victims() == ["p"]
 
 
-def test_node_that_comes_back_makes_its_lent_pods_own_again(stage: Stage) -> None:
+def test_node_that_returns_to_its_pool_makes_its_loans_home_pods_again(stage: Stage) -> None:
     a_node_that_moved(stage, cpu="2")
     stage.move("n1", "a")
     stage.until(lambda: stage.amount("a", "own") == "2")
@@ -145,7 +145,7 @@ def test_pool_without_a_selector_owns_nothing_and_only_borrows(stage: Stage) -> 
     assert stage.marks("p")["borrowed"] == "true"
 
 
-def test_pool_created_for_pods_that_already_run_elsewhere_takes_them_as_its_own(stage: Stage) -> None:
+def test_pool_created_for_running_pods_gets_them_as_home_pods(stage: Stage) -> None:
     stage.node("n1", pool="late")
     stage.pod("p", pool="late", cpu="2")
     stage.goes(p="n1")

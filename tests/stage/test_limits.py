@@ -73,7 +73,7 @@ def test_loan_that_ends_makes_room_under_the_limit(stage: Stage) -> None:
     stage.goes(p2="b1")
 
 
-def test_limits_hold_for_many_that_borrow_at_once_from_many_pools(stage: Stage) -> None:
+def test_limits_hold_for_many_pods_that_borrow_at_once_from_many_pools(stage: Stage) -> None:
     stage.pools("a", borrowingLimit={"cpu": "3"})
     stage.pools("b")
     stage.node("c1", pool="c", cpu="64")

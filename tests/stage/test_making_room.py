@@ -4,7 +4,7 @@ from tests.stage.stage import Stage
 
 
 def a_full_home_and_an_idle_lender(stage: Stage, **spec: str) -> None:
-    """Pool a is full of a pod of low priority; pool b is idle."""
+    """Fill pool a with a pod of low priority; pool b is idle."""
     stage.node("a1", pool="a")
     stage.pools("a", **spec)
     stage.pod("low", pool="a", cpu="4")
@@ -13,7 +13,7 @@ def a_full_home_and_an_idle_lender(stage: Stage, **spec: str) -> None:
     stage.pools("b")
 
 
-def test_pod_that_fits_at_home_goes_there_although_another_pool_has_more_room(stage: Stage) -> None:
+def test_pod_that_fits_at_home_is_bound_there_although_another_pool_has_more_room(stage: Stage) -> None:
     stage.node("a1", pool="a", cpu="2")
     stage.node("b1", pool="b", cpu="64")
     stage.pools("a", "b")
@@ -29,7 +29,7 @@ def test_room_is_made_at_home_before_it_is_borrowed(stage: Stage) -> None:
     assert stage.victims() == ["low"]
 
 
-def test_pool_that_borrows_first_evicts_nobody_while_a_lender_has_room(stage: Stage) -> None:
+def test_pool_that_borrows_first_evicts_no_pod_while_a_lender_has_room(stage: Stage) -> None:
     a_full_home_and_an_idle_lender(stage, makeRoom="BorrowThenPreempt")
     stage.pod("high", pool="a", cpu="4", priority=10)
     stage.goes(high="b1")
@@ -46,7 +46,7 @@ def test_pool_that_borrows_first_preempts_when_no_lender_has_room(stage: Stage) 
     assert stage.victims() == ["low"]
 
 
-def test_pod_that_can_preempt_nobody_borrows(stage: Stage) -> None:
+def test_pod_that_can_preempt_no_pod_borrows(stage: Stage) -> None:
     a_full_home_and_an_idle_lender(stage)
     stage.pod("second", pool="a", cpu="4")
     stage.goes(second="b1")
@@ -54,7 +54,7 @@ def test_pod_that_can_preempt_nobody_borrows(stage: Stage) -> None:
     assert stage.victims() == []
 
 
-def test_pod_waits_with_a_reason_for_each_thing_that_was_tried(stage: Stage) -> None:
+def test_reason_of_a_waiting_pod_has_a_clause_for_each_attempt_to_get_room(stage: Stage) -> None:
     stage.node("a1", pool="a", cpu="2")
     stage.node("a2", pool="a", cpu="3")
     stage.node("b1", pool="b", cpu="1")

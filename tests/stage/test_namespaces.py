@@ -1,4 +1,4 @@
-"""Which namespaces may use a pool."""
+"""The namespaces that may use a pool."""
 
 from tests.stage.stage import Stage
 
@@ -7,7 +7,7 @@ SAID = "The pool a takes no pods from the namespace speech"
 
 
 def a_stranger_waits(stage: Stage) -> None:
-    """`p` of the namespace speech waits at pool a, which has room, and takes pods of team vision only."""
+    """Let `p` of the namespace speech wait in pool a, which has room, but takes only pods of team vision."""
     stage.namespace("speech", team="speech")
     stage.node("a1", pool="a")
     stage.pools("a", allowedNamespaces=VISION)
@@ -15,13 +15,13 @@ def a_stranger_waits(stage: Stage) -> None:
     stage.waits("p", SAID)
 
 
-def test_pod_from_a_namespace_that_its_pool_does_not_allow_waits_and_says_so(stage: Stage) -> None:
+def test_pod_from_a_namespace_that_its_pool_does_not_allow_waits_with_a_reason(stage: Stage) -> None:
     stage.node("b1", pool="b")
     stage.pools("b")
     a_stranger_waits(stage)
 
 
-def test_pod_from_a_namespace_that_its_pool_allows_goes(stage: Stage) -> None:
+def test_pod_from_a_namespace_that_its_pool_allows_is_bound(stage: Stage) -> None:
     stage.namespace("vision", team="vision")
     stage.node("a1", pool="a")
     stage.pools("a", allowedNamespaces=VISION)
@@ -29,19 +29,19 @@ def test_pod_from_a_namespace_that_its_pool_allows_goes(stage: Stage) -> None:
     stage.goes(p="a1")
 
 
-def test_namespace_that_gets_the_label_lets_its_pods_go(stage: Stage) -> None:
+def test_pods_of_a_namespace_that_gets_the_label_are_bound(stage: Stage) -> None:
     a_stranger_waits(stage)
     stage.patch("Namespace", "speech", {"metadata": {"labels": {"team": "vision"}}})
     stage.goes(p="a1")
 
 
-def test_pool_that_allows_more_namespaces_lets_their_pods_go(stage: Stage) -> None:
+def test_pods_are_bound_when_their_pool_allows_more_namespaces(stage: Stage) -> None:
     a_stranger_waits(stage)
     stage.set_pool("a", allowedNamespaces=None)
     stage.goes(p="a1")
 
 
-def test_pod_that_its_pool_does_not_allow_stops_no_loan_and_evicts_nobody(stage: Stage) -> None:
+def test_pod_that_its_pool_does_not_allow_blocks_no_loan_and_evicts_no_pod(stage: Stage) -> None:
     stage.namespace("speech", team="speech")
     stage.node("a1", pool="a")
     stage.pools("a", allowedNamespaces=VISION)

@@ -65,13 +65,13 @@ def test_age_of_waiting_pods_is_known_to_the_next_scheduler(stage: Stage) -> Non
         stage.let_pass(1.1)
     stage.restart_scheduler()
     stage.pod("b-third", pool="a", cpu="4")
-    stage.waits("b-third")  # its turn comes last: the others have had theirs, and none is in the middle of it
+    stage.waits("b-third")  # it comes last in the queue, so the others were tried before
     stage.untaint("a1")
     stage.goes(z_first="a1")
     stage.waits("a-second")
 
 
-def test_borrowers_from_different_pools_have_their_turn_by_age(stage: Stage) -> None:
+def test_borrowers_from_different_pools_are_tried_by_age(stage: Stage) -> None:
     stage.node("c1", pool="c", taints=[CLOSED])
     stage.pools("a", "b", "c")
     stage.pod("first", pool="b", cpu="4")

@@ -10,7 +10,7 @@ FULL = "4"
 
 
 def a_full_pool(stage: Stage, **spec: Any) -> None:
-    """Pool a has one node, which `low` fills."""
+    """Create pool a with one node, which `low` fills."""
     stage.node("a1", pool="a")
     stage.pools("a", **spec)
     stage.pod("low", pool="a", cpu=FULL)
@@ -18,7 +18,7 @@ def a_full_pool(stage: Stage, **spec: Any) -> None:
 
 
 def a_lent_pool(stage: Stage, *, priority: int = 0, **spec: Any) -> None:
-    """Pool a has one node, which a borrower of pool b fills."""
+    """Create pool a with one node, which a borrower of pool b fills."""
     stage.node("a1", pool="a")
     stage.pools("a", **spec)
     stage.pools("b")
@@ -27,7 +27,7 @@ def a_lent_pool(stage: Stage, *, priority: int = 0, **spec: Any) -> None:
     assert stage.node_of("borrower") == "a1"
 
 
-def test_home_pod_evicts_a_home_pod_of_lower_priority_and_the_victim_is_told_why(stage: Stage) -> None:
+def test_home_pod_evicts_a_home_pod_of_lower_priority_and_the_victim_gets_an_event(stage: Stage) -> None:
     a_full_pool(stage)
     stage.pod("high", pool="a", cpu=FULL, priority=10)
     stage.goes(high="a1")
@@ -39,7 +39,7 @@ def test_home_pod_evicts_a_home_pod_of_lower_priority_and_the_victim_is_told_why
     )
 
 
-def test_home_pod_takes_lent_room_back_whatever_the_priority_of_the_borrower(stage: Stage) -> None:
+def test_home_pod_reclaims_lent_room_whatever_the_priority_of_the_borrower(stage: Stage) -> None:
     a_lent_pool(stage, priority=1000)
     stage.pod("home", pool="a", cpu=FULL)
     stage.goes(home="a1")
@@ -56,7 +56,7 @@ def test_home_pod_of_equal_priority_is_never_evicted(stage: Stage) -> None:
     assert stage.victims() == []
 
 
-def test_scheduler_without_preemption_evicts_nobody(stage: Stage) -> None:
+def test_scheduler_without_preemption_evicts_no_pod(stage: Stage) -> None:
     stage.restart_scheduler(disablePreemption=True)
     a_full_pool(stage)
     stage.pod("high", pool="a", cpu=FULL, priority=10)
@@ -64,7 +64,7 @@ def test_scheduler_without_preemption_evicts_nobody(stage: Stage) -> None:
     assert stage.victims() == []
 
 
-def test_scheduler_without_preemption_takes_no_lent_room_back(stage: Stage) -> None:
+def test_scheduler_without_preemption_reclaims_no_room(stage: Stage) -> None:
     stage.restart_scheduler(disablePreemption=True)
     a_lent_pool(stage)
     stage.pod("home", pool="a", cpu=FULL, priority=10)
@@ -82,7 +82,7 @@ def test_pool_without_preemption_evicts_neither_home_pods_nor_borrowers(stage: S
     assert stage.victims() == []
 
 
-def test_pod_that_never_preempts_evicts_nobody_and_takes_no_lent_room_back(stage: Stage) -> None:
+def test_pod_that_never_preempts_evicts_no_pod_and_reclaims_no_room(stage: Stage) -> None:
     a_lent_pool(stage)
     stage.node("a2", pool="a")
     stage.pod("low", pool="a", cpu=FULL)
@@ -92,7 +92,7 @@ def test_pod_that_never_preempts_evicts_nobody_and_takes_no_lent_room_back(stage
     assert stage.victims() == []
 
 
-def test_borrower_evicts_nobody_at_the_lender(stage: Stage) -> None:
+def test_borrower_evicts_no_pod_of_the_lender(stage: Stage) -> None:
     a_full_pool(stage)
     stage.pools("b")
     stage.pod("borrower", pool="b", cpu=FULL, priority=1000)
@@ -126,7 +126,7 @@ def test_pod_that_belongs_to_its_node_or_to_the_system_is_never_evicted(stage: S
     assert stage.victims() == []
 
 
-def test_terminating_pod_is_waited_for_and_nobody_else_is_evicted(stage: Stage) -> None:
+def test_pod_waits_for_a_terminating_pod_and_evicts_no_other(stage: Stage) -> None:
     stage.node("a1", pool="a")
     stage.node("a2", pool="a")
     stage.pools("a")
@@ -141,7 +141,7 @@ def test_terminating_pod_is_waited_for_and_nobody_else_is_evicted(stage: Stage) 
     stage.goes(high="a1")
 
 
-def test_only_as_many_are_evicted_as_must_go_and_the_least_important(stage: Stage) -> None:
+def test_fewest_and_least_important_pods_are_evicted(stage: Stage) -> None:
     stage.node("a1", pool="a", cpu="8")
     stage.pools("a")
     stage.pod("p1", pool="a", cpu="2", priority=1)
@@ -153,7 +153,7 @@ def test_only_as_many_are_evicted_as_must_go_and_the_least_important(stage: Stag
     assert stage.victims() == ["p1"]
 
 
-def test_borrowers_go_before_home_pods(stage: Stage) -> None:
+def test_borrowers_are_evicted_before_home_pods(stage: Stage) -> None:
     stage.node("a1", pool="a")
     stage.pools("a", "b")
     stage.pod("home", pool="a", cpu="2", priority=-5)

@@ -1,9 +1,9 @@
-"""Reclaim: the pods of the owner take lent room back at any time, and the borrower's pods return to their home pool."""
+"""Reclaim: the pods of the owner get lent room back at any time, and the borrower's pods wait in their home pool."""
 
 from tests.stage.stage import Stage
 
 
-def test_owner_takes_back_only_as_much_as_it_needs(stage: Stage) -> None:
+def test_owner_reclaims_only_as_much_as_it_needs(stage: Stage) -> None:
     stage.pools("a")
     stage.node("b1", pool="b", cpu="8")
     stage.pools("b")
@@ -15,7 +15,7 @@ def test_owner_takes_back_only_as_much_as_it_needs(stage: Stage) -> None:
     stage.stays(lambda: len(stage.victims()) == 2)
 
 
-def test_job_whose_loan_ends_waits_at_home_and_goes_on_there(stage: Stage) -> None:
+def test_job_whose_loan_ends_waits_at_home_and_continues_there(stage: Stage) -> None:
     stage.node("a1", pool="a", cpu="4", taints=[{"key": "closed", "effect": "NoSchedule"}])
     stage.pools("a")
     stage.node("b1", pool="b", cpu="4")
@@ -29,7 +29,7 @@ def test_job_whose_loan_ends_waits_at_home_and_goes_on_there(stage: Stage) -> No
     stage.until(lambda: stage.jobs_nodes("lent") == {"a1": 1})
 
 
-def test_borrower_whose_room_is_taken_back_may_borrow_elsewhere(stage: Stage) -> None:
+def test_borrower_whose_room_is_reclaimed_may_borrow_from_another_pool(stage: Stage) -> None:
     stage.pools("a")
     stage.node("b1", pool="b", cpu="4")
     stage.pools("b")
@@ -56,7 +56,7 @@ def test_in_the_end_every_pool_runs_its_own_pods(stage: Stage) -> None:
     stage.goes(a_p1="a1")
 
 
-def test_default_pool_takes_its_lent_room_back_too(stage: Stage) -> None:
+def test_default_pool_reclaims_its_lent_room_too(stage: Stage) -> None:
     stage.node("free", cpu="4")
     stage.pools("a")
     stage.pod("borrower", pool="a", cpu="4")
@@ -66,7 +66,7 @@ def test_default_pool_takes_its_lent_room_back_too(stage: Stage) -> None:
     assert stage.victims() == ["borrower"]
 
 
-def test_borrower_that_ends_by_itself_leaves_its_room_to_the_owner(stage: Stage) -> None:
+def test_room_of_a_borrower_that_ends_goes_to_the_owner(stage: Stage) -> None:
     stage.pools("a")
     stage.node("b1", pool="b", cpu="4")
     stage.pools("b", disablePreemption=True)

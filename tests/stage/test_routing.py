@@ -23,7 +23,7 @@ def test_pool_may_be_named_by_a_label(stage: Stage) -> None:
     stage.goes(p="a1")
 
 
-def test_annotation_is_heard_before_the_label(stage: Stage) -> None:
+def test_annotation_wins_over_the_label(stage: Stage) -> None:
     stage.node("a1", pool="a")
     stage.node("b1", pool="b")
     stage.pools("a", "b")
@@ -32,7 +32,7 @@ def test_annotation_is_heard_before_the_label(stage: Stage) -> None:
     assert stage.marks("p")["home-pool"] == "a"
 
 
-def test_pod_that_names_no_pool_is_at_home_in_the_default_pool(stage: Stage) -> None:
+def test_home_pool_of_a_pod_that_names_no_pool_is_the_default_pool(stage: Stage) -> None:
     stage.node("a1", pool="a")
     stage.node("free")
     stage.pools("a")
@@ -60,7 +60,7 @@ def test_names_of_pools_are_compared_exactly(stage: Stage) -> None:
     stage.until(lambda: len(stage.events("p", "UnknownPool")) == 1)
 
 
-def test_node_that_two_pools_select_is_the_default_pools_and_both_say_so(stage: Stage) -> None:
+def test_node_that_two_pools_select_belongs_to_the_default_pool_and_both_have_a_condition(stage: Stage) -> None:
     stage.node("n1", labels={"one": "1", "two": "1"})
     for name, label in (("one", "one"), ("two", "two")):
         stage.create(pool_object(stage.own(name), labels={label: "1"}))
@@ -75,7 +75,7 @@ def test_node_that_two_pools_select_is_the_default_pools_and_both_say_so(stage: 
     stage.goes(q="n1")
 
 
-def test_pool_whose_selector_matches_no_node_says_so_and_since_when(stage: Stage) -> None:
+def test_pool_whose_selector_matches_no_node_has_a_condition_with_its_time(stage: Stage) -> None:
     stage.create(pool_object(stage.own("typo"), labels={"gpu": "a100-typo"}))
     stage.create(pool_object(stage.own("guest")))
     stage.until(lambda: stage.condition("typo", "NodesMissing").get("status") == "True")
@@ -95,7 +95,7 @@ def test_pool_whose_selector_matches_no_node_says_so_and_since_when(stage: Stage
     stage.until(lambda: stage.status("typo")["nodes"] == 1)
 
 
-def test_pool_that_comes_later_takes_its_waiting_pods_home(stage: Stage) -> None:
+def test_pool_that_is_created_later_gets_its_waiting_pods(stage: Stage) -> None:
     stage.pod("p", pool="late")
     stage.waits("p", "no nodes available to schedule pods")
     stage.pools("late")

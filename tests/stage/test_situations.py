@@ -1,4 +1,4 @@
-"""The three situations for which pools exist, and a pool of masters that shares nothing."""
+"""The three use cases of pools, and a pool of control-plane nodes that shares nothing."""
 
 from tests.stage.stage import Stage
 
@@ -15,7 +15,7 @@ def test_cpu_jobs_use_idle_gpu_machines_until_gpu_jobs_come(stage: Stage) -> Non
     assert stage.jobs_nodes("batch")["cpu1"] == 2
 
 
-def test_one_card_jobs_use_idle_eight_card_machines_until_eight_card_jobs_come(stage: Stage) -> None:
+def test_one_gpu_jobs_use_idle_eight_gpu_machines_until_eight_gpu_jobs_come(stage: Stage) -> None:
     stage.node("one1", pool="one", cpu="64", gpu=4)
     stage.node("eight1", pool="eight", cpu="64", gpu=8)
     stage.node("eight2", pool="eight", cpu="64", gpu=8)
@@ -34,7 +34,7 @@ def test_one_card_jobs_use_idle_eight_card_machines_until_eight_card_jobs_come(s
     assert stage.jobs_nodes("small")["one1"] == 4
 
 
-def test_team_that_is_idle_lends_its_cluster_and_has_it_back_when_it_works(stage: Stage) -> None:
+def test_idle_team_lends_its_nodes_and_reclaims_them_when_it_needs_them(stage: Stage) -> None:
     for team in ("team-a", "team-b"):
         for number in range(2):
             stage.node(f"{team}-{number}", pool=team, cpu="4")
@@ -50,7 +50,7 @@ def test_team_that_is_idle_lends_its_cluster_and_has_it_back_when_it_works(stage
     stage.until(lambda: stage.bound("a-job") + stage.bound("a-more") == 4)
 
 
-def test_masters_are_lent_to_nobody_and_borrow_from_nobody(stage: Stage) -> None:
+def test_pool_of_masters_neither_lends_nor_borrows(stage: Stage) -> None:
     off = {"disablePreemption": True, "disableBorrowing": True, "disableSharing": True}
     stage.node("master1", pool="masters", cpu="8")
     stage.pools("masters", **off)

@@ -1,4 +1,4 @@
-"""The node on which the scheduler makes room: each criterion decides only among nodes that are equal so far."""
+"""The node on which the scheduler makes room: a criterion decides only among nodes that are equal by earlier ones."""
 
 from tests.stage.stage import Stage
 
@@ -11,7 +11,7 @@ def two_nodes(stage: Stage) -> None:
     stage.pools("a", "b")
 
 
-def test_node_with_the_fewest_budget_violations_is_chosen_first_of_all(stage: Stage) -> None:
+def test_node_with_the_fewest_budget_violations_is_chosen_first(stage: Stage) -> None:
     two_nodes(stage)
     stage.budget("keep", min_available=1, app="kept")
     stage.pod("kept", pool="a", cpu=FULL, on="a1", labels={"app": "kept"})
@@ -22,7 +22,7 @@ def test_node_with_the_fewest_budget_violations_is_chosen_first_of_all(stage: St
     assert stage.victims() == ["plain"]
 
 
-def test_node_whose_most_important_victim_is_least_important_is_chosen(stage: Stage) -> None:
+def test_node_with_the_lowest_highest_priority_of_victims_is_chosen(stage: Stage) -> None:
     two_nodes(stage)
     stage.pod("v1", pool="a", cpu=FULL, on="a1", priority=5)
     stage.pods("v2", "v3", pool="a", cpu="2", on="a2", priority=4)

@@ -10,7 +10,7 @@ VOLUMES: list[dict[str, Any]] = [{"name": "data", "persistentVolumeClaim": {"cla
 
 
 def a_claim(stage: Stage, *, volume: str = "") -> None:
-    """Create the claim, unbound; nothing protects it from deletion, as a controller would see to that."""
+    """Create the claim, unbound, without the finalizer of the controller that protects it from deletion."""
     stage.create(claim_object("data", namespace=stage.own("ns"), volume=stage.own(volume) if volume else ""))
     stage.patch("PersistentVolumeClaim", "data", {"metadata": {"finalizers": None}})
 
@@ -21,7 +21,7 @@ def a_volume(stage: Stage, *, node: str = "") -> None:
 
 
 def is_bound(stage: Stage) -> None:
-    """Say of the claim what the controller of volumes says once it is bound."""
+    """Write the status of the claim as the controller of volumes does once it is bound."""
     stage.patch("PersistentVolumeClaim", "data", {"status": {"phase": "Bound"}}, "status")
 
 
@@ -36,7 +36,7 @@ def test_pod_waits_until_its_claim_is_created_and_bound(stage: Stage) -> None:
     stage.goes(p="a")
 
 
-def test_pod_waits_until_the_volume_of_its_bound_claim_is_there(stage: Stage) -> None:
+def test_pod_waits_until_the_volume_of_its_bound_claim_exists(stage: Stage) -> None:
     stage.node("a")
     a_claim(stage, volume="disk")
     is_bound(stage)
@@ -46,7 +46,7 @@ def test_pod_waits_until_the_volume_of_its_bound_claim_is_there(stage: Stage) ->
     stage.goes(p="a")
 
 
-def test_pod_whose_volume_is_tied_to_nodes_waits_and_says_by_which_field(stage: Stage) -> None:
+def test_pod_whose_volume_is_tied_to_nodes_waits_and_its_reason_names_the_field(stage: Stage) -> None:
     stage.node("a")
     a_volume(stage, node="a")
     a_claim(stage, volume="disk")
@@ -55,7 +55,7 @@ def test_pod_whose_volume_is_tied_to_nodes_waits_and_says_by_which_field(stage: 
     stage.waits("p", 'persistentvolumeclaim "data" is bound', "spec.nodeAffinity.required limits to some nodes")
 
 
-def test_claim_that_is_deleted_while_its_pod_waits_is_told(stage: Stage) -> None:
+def test_reason_changes_when_the_claim_of_a_waiting_pod_is_deleted(stage: Stage) -> None:
     stage.node("a")
     a_claim(stage)
     stage.pod("p", volumes=VOLUMES)

@@ -1,4 +1,4 @@
-"""What wakes a waiting pod: freed and new room at home and at lenders, and every change of a flag that helps it."""
+"""Changes that wake a waiting pod: freed and new room at home and at lenders, and changes of flags."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ Change = Callable[[Stage], None]
 
 
 def a_full_lender(stage: Stage, *, priority: int = 0) -> None:
-    """`theirs` fills b1, the node of pool b; `p` of pool a, which has no nodes, waits."""
+    """Let `theirs` fill b1, the node of pool b, and `p` of pool a, which has no nodes, wait."""
     stage.pools("a")
     stage.node("b1", pool="b")
     stage.pools("b")
@@ -75,7 +75,7 @@ def test_freed_room_wakes_no_more_pods_than_can_use_it(stage: Stage) -> None:
 
 
 def waiting_borrower(stage: Stage, home: dict[str, object], lender: dict[str, object], taint: bool) -> None:
-    """Pod `p` of pool a, which has no nodes, waits for what pool b could lend."""
+    """Let pod `p` of pool a, which has no nodes, wait for room that pool b may lend."""
     stage.pools("a", **home)
     stage.node("b1", pool="b", taints=[CLOSED] if taint else [])
     stage.pools("b", **lender)
@@ -114,12 +114,12 @@ OPENINGS: dict[str, tuple[dict[str, object], dict[str, object], bool, Change]] =
         False,
         lambda stage: stage.set_pool("a", borrowingPools=["b"]),
     ),
-    "taint is taken off": ({}, {}, True, lambda stage: stage.untaint("b1")),
+    "taint is removed": ({}, {}, True, lambda stage: stage.untaint("b1")),
 }
 
 
 @pytest.mark.parametrize("opening", sorted(OPENINGS))
-def test_way_to_a_lender_that_opens_wakes(stage: Stage, opening: str) -> None:
+def test_change_that_allows_a_loan_wakes(stage: Stage, opening: str) -> None:
     home, lender, taint, change = OPENINGS[opening]
     waiting_borrower(stage, home, lender, taint)
     change(stage)
@@ -145,7 +145,7 @@ def test_lenders_node_that_grows_wakes(stage: Stage) -> None:
     stage.goes(p="b1")
 
 
-def test_lenders_node_that_gets_the_right_label_wakes(stage: Stage) -> None:
+def test_lenders_node_that_gets_the_selected_label_wakes(stage: Stage) -> None:
     stage.pools("a")
     stage.node("b1", pool="b", labels={"disk": "hdd"})
     stage.pools("b")
@@ -155,7 +155,7 @@ def test_lenders_node_that_gets_the_right_label_wakes(stage: Stage) -> None:
     stage.goes(p="b1")
 
 
-def test_pool_that_may_preempt_again_does(stage: Stage) -> None:
+def test_pool_that_may_preempt_again_preempts(stage: Stage) -> None:
     stage.node("a1", pool="a")
     stage.pools("a", disablePreemption=True)
     stage.pod("low", pool="a", cpu=FULL)
@@ -167,7 +167,7 @@ def test_pool_that_may_preempt_again_does(stage: Stage) -> None:
     assert stage.victims() == ["low"]
 
 
-def test_waiting_pod_of_a_lender_that_is_deleted_lets_its_room_go_to_borrowers(stage: Stage) -> None:
+def test_borrowers_get_the_room_when_the_waiting_pod_of_the_lender_is_deleted(stage: Stage) -> None:
     stage.pools("a")
     stage.node("b1", pool="b")
     stage.pools("b", disablePreemption=True)
@@ -181,7 +181,7 @@ def test_waiting_pod_of_a_lender_that_is_deleted_lets_its_room_go_to_borrowers(s
     stage.goes(p="b1")
 
 
-def test_gated_pod_goes_when_its_gate_is_taken_off(stage: Stage) -> None:
+def test_gated_pod_is_bound_when_its_gate_is_removed(stage: Stage) -> None:
     stage.node("a1", pool="a")
     stage.pools("a")
     stage.pod("gated", pool="a", cpu=FULL, gates=["example.com/quota"])

@@ -1,4 +1,4 @@
-"""The checks of the record detect what they are for."""
+"""The checks of the record detect each fault."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ MARK = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionBySch
 
 
 class Told:
-    """A watch that tells these objects, each as changed unless its `told` says otherwise."""
+    """A watch of these objects, each as MODIFIED unless its `told` says otherwise."""
 
     def __init__(self, *objects: Json, ended: bool = False) -> None:
         self.ended = ended
@@ -24,7 +24,7 @@ class Told:
         return self._events.pop(0) if self._events else None
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""
 
 
 def a_pod(name: str, node: str, *, cpu: str = "3", told: str = "MODIFIED", **status: Any) -> Json:
@@ -34,7 +34,7 @@ def a_pod(name: str, node: str, *, cpu: str = "3", told: str = "MODIFIED", **sta
 
 
 def verdict(*pods: Json) -> list[str]:
-    """What the judges say of this record on a node of four CPUs."""
+    """Return the faults of this record on a node of four CPUs."""
     record = WatchRecord(
         Told(*pods), Told(node_object("n", cpu="4"), node_object("m", cpu="4")), lambda document: document
     )
@@ -42,7 +42,7 @@ def verdict(*pods: Json) -> list[str]:
     return record.judge()
 
 
-def test_node_with_more_than_it_has_is_noticed() -> None:
+def test_overcommitted_node_is_detected() -> None:
     assert verdict(a_pod("a", "n"), a_pod("b", "m")) == []
     (found,) = verdict(a_pod("a", "n"), a_pod("b", "n"))
     assert found.startswith("n has ")
@@ -59,7 +59,7 @@ def test_node_with_more_than_it_has_is_noticed() -> None:
     ],
     ids=["init container", "sidecar", "of the pod", "overhead"],
 )
-def test_all_that_a_pod_asks_for_is_counted(more: Json) -> None:
+def test_all_requests_of_a_pod_are_counted(more: Json) -> None:
     pod = a_pod("a", "n")
     pod["spec"] |= more
     (found,) = verdict(pod)
@@ -72,11 +72,11 @@ def test_room_of_pods_that_are_gone_or_finished_is_free() -> None:
     assert verdict(a_pod("a", "n"), a_pod("a", "n", phase="Running"), a_pod("b", "n")) != []
 
 
-def test_pod_that_was_bound_twice_is_noticed() -> None:
+def test_pod_that_was_bound_twice_is_detected() -> None:
     assert verdict(a_pod("a", "n"), a_pod("a", "m")) == ["uid-a was bound to ['n', 'm']"]
 
 
-def test_delete_before_its_reason_is_noticed() -> None:
+def test_deletion_before_the_condition_is_detected() -> None:
     marked = a_pod("a", "n", conditions=[MARK])
     going = a_pod("a", "n", conditions=[MARK])
     going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
@@ -86,7 +86,7 @@ def test_delete_before_its_reason_is_noticed() -> None:
     assert verdict(a_pod("a", "n"), going) == ["a was deleted before its condition said why"]
 
 
-def test_victims_are_named_once_in_their_order() -> None:
+def test_victims_are_returned_once_in_their_order() -> None:
     record = WatchRecord(
         Told(
             a_pod("b", "n", conditions=[MARK]), a_pod("a", "m", conditions=[MARK]), a_pod("b", "n", conditions=[MARK])
@@ -99,13 +99,13 @@ def test_victims_are_named_once_in_their_order() -> None:
 
 
 @pytest.mark.parametrize("pods_end", [True, False], ids=["pods", "nodes"])
-def test_watch_that_has_ended_is_no_record(pods_end: bool) -> None:
+def test_watch_that_has_ended_makes_the_record_invalid(pods_end: bool) -> None:
     record = WatchRecord(Told(ended=pods_end), Told(ended=not pods_end), lambda document: document)
     with pytest.raises(AssertionError, match="the record has ended"):
         record.look()
 
 
-def test_record_has_come_to_the_end_when_it_has_every_pod_and_node_as_it_is() -> None:
+def test_record_is_complete_when_it_has_every_pod_and_node_as_it_is_now() -> None:
     old, new, other = (at("1", a_pod("a", "")), at("2", a_pod("a", "n")), at("3", a_pod("b", "n")))
     small, large = (at(version, node_object("n", cpu=cpu)) for version, cpu in (("4", "1"), ("5", "2")))
     behind = WatchRecord(Told(old), Told(small), lambda document: document)

@@ -12,9 +12,9 @@ from tests import independent_requests
 from tests.worlds.world import Json, Stream, condition
 
 PREEMPTION = "PreemptionByScheduler"
-"""Why a pod is disrupted that the scheduler itself deletes."""
+"""The reason of the disruption of a pod that the scheduler deletes."""
 EVICTION = "EvictionByEvictionAPI"
-"""The same where it asks the Eviction API, which marks and deletes at once."""
+"""The reason of a pod that the Eviction API evicts; it writes the condition and deletes in one request."""
 
 
 class WatchRecord:
@@ -24,14 +24,14 @@ class WatchRecord:
         self._streams = (pods, nodes)
         self._plain = plain
         self.pods: list[Json] = []
-        """Every state of every pod, with `gone` where it was deleted."""
+        """Every state of every pod, with `gone` if it was deleted."""
         self._most: dict[str, Counter[str]] = {}
         self._newest: dict[str, str] = {}
         self.newest: dict[str, int] = {}
-        """Kind -> the newest resource version, that of a deletion included."""
+        """Kind -> the newest resource version, deletions included."""
 
     def look(self) -> None:
-        """Read the new events. Raises AssertionError when a watch has ended: the record has a gap then."""
+        """Read the new events. Raises AssertionError if a watch has ended, because the record then has a gap."""
         pods, nodes = self._streams
         while event := pods.next(0.0):
             self.pods.append(self._add("Pod", event["object"]) | {"gone": event["type"] == "DELETED"})
@@ -48,11 +48,11 @@ class WatchRecord:
         return all(self._newest.get(one["uid"]) == one["resourceVersion"] for one in found)
 
     def victims(self) -> list[str]:
-        """The pods that a scheduler has marked for eviction, in that order."""
+        """Return the pods that got the condition of victims, in that order."""
         return list(dict.fromkeys(pod["metadata"]["name"] for pod in self.pods if evicted(pod)))
 
     def nodes_of(self, name: str) -> list[str]:
-        """Every node on which a pod of this name was seen, in order."""
+        """Return every node on which a pod of this name was seen, in order."""
         seen = (pod["spec"].get("nodeName") for pod in self.pods if pod["metadata"]["name"] == name)
         return list(dict.fromkeys(node for node in seen if node))
 
@@ -107,11 +107,11 @@ class WatchRecord:
 
 
 def evicted(pod: Json) -> bool:
-    """Say whether the pod is marked for eviction."""
+    """Say whether the pod has the condition of a victim."""
     return disrupted(pod, PREEMPTION) or disrupted(pod, EVICTION)
 
 
 def disrupted(pod: Json, reason: str) -> bool:
-    """Say whether the pod is marked for disruption, for this reason."""
+    """Say whether the pod has the condition DisruptionTarget with this reason."""
     found = condition(pod, "DisruptionTarget")
     return (found.get("status"), found.get("reason")) == ("True", reason)

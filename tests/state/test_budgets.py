@@ -10,7 +10,7 @@ LOOKS: list[Labels] = []
 
 
 class CountedSelector(LabelSelector):
-    """A selector that notes the objects it is matched against."""
+    """A selector that counts the objects it is matched against."""
 
     __slots__ = ()
 
@@ -54,7 +54,7 @@ def broken(table: BudgetTable, *pods_and_rows: tuple[str, int]) -> list[bool]:
     return [bool(one) for one in mask]
 
 
-def test_without_budgets_nobody_is_looked_up() -> None:
+def test_without_budgets_no_pod_is_looked_up() -> None:
     assert broken(a_table(), ("unknown", 0)) == [False]
     assert not a_table().protects("unknown")
 
@@ -73,7 +73,7 @@ def test_a_budget_that_is_overdrawn_allows_nothing() -> None:
     assert broken(table, ("a", 0)) == [True]
 
 
-def test_evictions_asked_for_use_the_budget_up_until_it_tells_of_itself_again() -> None:
+def test_requested_evictions_count_until_the_next_status_of_the_budget() -> None:
     table = a_table()
     table.see(a_budget(allowed=2))
     table.note_eviction(a_web_pod("a"))
@@ -83,7 +83,7 @@ def test_evictions_asked_for_use_the_budget_up_until_it_tells_of_itself_again() 
     assert table.left(KEY) == 1
 
 
-def test_an_eviction_that_came_to_nothing_uses_nothing_up() -> None:
+def test_a_refused_eviction_does_not_count() -> None:
     table = a_table()
     table.see(a_budget(allowed=1))
     table.note_eviction(a_web_pod("a"))
@@ -92,7 +92,7 @@ def test_an_eviction_that_came_to_nothing_uses_nothing_up() -> None:
     assert table.left(KEY) == 1
 
 
-def test_a_forgotten_budget_protects_nothing() -> None:
+def test_a_deleted_budget_protects_nothing() -> None:
     table = a_table()
     table.see(a_budget())
     table.forget("default", "web")
@@ -108,7 +108,7 @@ def test_pods_of_other_namespaces_and_pods_that_the_budget_counted_are_not_cover
     assert table.covering(a_web_pod("b")) == (KEY,)
 
 
-def test_other_labels_and_other_selectors_are_seen() -> None:
+def test_changed_labels_and_changed_selectors_take_effect() -> None:
     table = a_table()
     table.see(a_budget())
     assert table.covering(a_web_pod("a")) == (KEY,)
@@ -117,13 +117,13 @@ def test_other_labels_and_other_selectors_are_seen() -> None:
     assert table.covering(a_web_pod("a")) == ()
 
 
-def test_evictions_under_way_use_the_budget_up_also_when_it_tells_of_itself_again() -> None:
+def test_evictions_under_way_count_after_the_next_status_too() -> None:
     table = a_table(a_web_pod("a"), a_web_pod("b"), a_pod("free", uid="free"))
     table.see(a_budget(allowed=3))
     table.note_eviction(a_web_pod("a"))
     table.note_eviction(a_web_pod("b"))
     table.see(a_budget(allowed=3), ("a", "free"))
-    assert table.left(KEY) == 2, "b is under way no more, and no budget covers the third"
+    assert table.left(KEY) == 2, "b is no longer under way, and no budget covers the third pod"
     table.see(a_budget(allowed=2, disrupted=frozenset(("a",))), ("a",))
     assert table.left(KEY) == 2, "the status has counted it"
     table.see(a_budget("new", allowed=1), ("b",))
@@ -132,7 +132,7 @@ def test_evictions_under_way_use_the_budget_up_also_when_it_tells_of_itself_agai
     assert table.left(("default", "new")) == 1
 
 
-def test_refused_eviction_is_given_back_also_by_a_budget_that_covers_the_pod_no_more() -> None:
+def test_refused_eviction_is_uncounted_by_a_budget_that_no_longer_covers_the_pod() -> None:
     table = a_table()
     table.see(a_budget(allowed=1))
     table.note_eviction(a_web_pod("a"))
@@ -140,7 +140,7 @@ def test_refused_eviction_is_given_back_also_by_a_budget_that_covers_the_pod_no_
     assert table.left(KEY) == 1
 
 
-def test_budget_that_counts_anew_is_not_asked_about_every_pod_again() -> None:
+def test_new_status_of_a_budget_matches_no_pod_again() -> None:
     LOOKS.clear()
     pods = tuple(a_web_pod(name) for name in "abcd")
     table = a_table(*pods)
@@ -151,7 +151,7 @@ def test_budget_that_counts_anew_is_not_asked_about_every_pod_again() -> None:
     assert len(LOOKS) == len(pods)
 
 
-def test_pods_are_not_looked_at_again_however_many_they_are_until_they_are_gone() -> None:
+def test_budgets_of_a_pod_are_kept_until_the_pod_is_gone() -> None:
     LOOKS.clear()
     pods = tuple(a_web_pod(f"p{number}") for number in range(20_000))
     table = a_table(*pods)
@@ -164,7 +164,7 @@ def test_pods_are_not_looked_at_again_however_many_they_are_until_they_are_gone(
     assert len(LOOKS) == len(pods) + 1
 
 
-def test_each_pod_is_covered_by_the_budgets_that_say_so_of_it_and_by_no_other() -> None:
+def test_each_pod_is_covered_by_exactly_the_budgets_that_match_it() -> None:
     selectors = (
         None,
         label_selector("s", {}, ()),
@@ -191,7 +191,7 @@ def test_each_pod_is_covered_by_the_budgets_that_say_so_of_it_and_by_no_other() 
         assert table.covering(pod) == tuple(("default", budget.name) for budget in budgets if budget.covers(pod))
 
 
-def test_what_covers_a_pod_follows_budgets_that_come_change_and_go() -> None:
+def test_budgets_of_a_pod_follow_budgets_that_come_change_and_go() -> None:
     pod = a_web_pod("a")
     table = a_table()
     for budgets, covering in (

@@ -17,7 +17,7 @@ SECURE = a_spec(request=a_request(cpu="1", memory="1Gi"), host_ports=(OTHER_PORT
 
 
 def a_world() -> tuple[NodeTable, RunningPods, Rows]:
-    """Return u0 plain, u2 and u4 with ports on n0; u1 with cards and u3 with a port on n1."""
+    """Return u0 plain, u2 and u4 with ports on n0; u1 with GPUs and u3 with a port on n1."""
     table, pods = NodeTable(), RunningPods()
     for name in ("n0", "n1"):
         table.see(a_node(name))
@@ -28,7 +28,7 @@ def a_world() -> tuple[NodeTable, RunningPods, Rows]:
     return table, pods, np.array(sorted(table.rows.values()), dtype=np.intp)
 
 
-def test_pods_taken_off_and_put_on_count_as_the_node_table_counts_them() -> None:
+def test_removed_and_added_pods_count_as_in_the_node_table() -> None:
     table, pods, rows = a_world()
     with Clearing(WEB, table, pods, rows) as clearing:
         clearing.take_off(pods.slots_on(rows))
@@ -42,7 +42,7 @@ def test_pods_taken_off_and_put_on_count_as_the_node_table_counts_them() -> None
         assert np.array_equal(table.used, expected.used)
 
 
-def test_ports_that_the_asker_wants_are_freed_and_others_left_alone() -> None:
+def test_ports_that_the_preemptor_needs_are_freed_and_others_are_kept() -> None:
     table, pods, rows = a_world()
     with Clearing(WEB, table, pods, rows) as clearing:
         clearing.take_off(pods.slots_on(rows))
@@ -52,7 +52,7 @@ def test_ports_that_the_asker_wants_are_freed_and_others_left_alone() -> None:
 
 
 @pytest.mark.parametrize("asker", [PLAIN, WEB])
-def test_everything_is_put_back_even_after_a_failure(asker: object) -> None:
+def test_everything_is_restored_even_after_a_failure(asker: object) -> None:
     table, pods, rows = a_world()
     used, scored, version = table.used.copy(), table.scored.copy(), table.version
     ports = {row: dict(counts) for row, counts in table.ports.items()}

@@ -25,7 +25,7 @@ def test_classes_that_fit_into_the_room_are_found_at_once() -> None:
     assert np.flatnonzero(demand.fitting(room_of(nodes, requests[4]))).tolist() == sorted(slots[1:5])
 
 
-def test_a_class_fits_nowhere_until_what_it_asks_for_is_offered() -> None:
+def test_a_class_fits_nowhere_until_a_node_offers_what_it_requests() -> None:
     nodes = NodeTable()
     demand = DemandTable(nodes)
     request = a_request(cpu="1", memory="1Gi", extended=CARD)

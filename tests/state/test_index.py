@@ -19,7 +19,7 @@ REQUIREMENTS = st.one_of(
 
 
 @given(st.lists(st.tuples(st.integers(0, WIDTH - 1), LABELS), max_size=20), REQUIREMENTS)
-def test_a_mask_says_of_every_row_what_matching_its_labels_says(
+def test_a_mask_equals_matching_the_labels_of_each_row(
     changes: list[tuple[int, dict[str, str]]], requirement: Requirement
 ) -> None:
     index = LabelIndex(WIDTH)

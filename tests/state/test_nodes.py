@@ -35,7 +35,7 @@ def test_each_change_is_named() -> None:
     assert table.see(node)[1] == Change.CORDON
 
 
-def test_free_room_is_what_is_not_used_and_never_below_zero() -> None:
+def test_free_room_is_allocatable_less_used() -> None:
     table = NodeTable()
     row, _ = table.see(a_node("n", cpu="4", memory="8Gi", gpu=2, pods=10))
     pod = a_pod(cpu="1500m", memory="2Gi", gpu=2)
@@ -65,7 +65,7 @@ def test_a_gone_node_stays_as_a_stub_until_its_pods_are_gone() -> None:
     assert table.rows == {}
 
 
-def test_a_node_made_again_with_other_size_keeps_nothing_of_the_old_one() -> None:
+def test_a_recreated_node_keeps_nothing_of_the_old_one() -> None:
     table = NodeTable()
     table.see(a_node("n", cpu="64", gpu=8, labels={"a": "1"}, taints=(a_taint(),)))
     table.forget("n")
@@ -104,7 +104,7 @@ def test_an_amount_beyond_every_machine_never_fits_and_never_overflows() -> None
     assert (table.used >= 0).all()
 
 
-def test_readers_learn_which_rows_changed_or_that_it_is_too_long_ago() -> None:
+def test_changed_rows_are_returned_or_none_if_they_are_no_longer_kept() -> None:
     table = NodeTable()
     rows = [table.see(a_node(f"n{i}"))[0] for i in range(3)]
     version = table.version
@@ -117,7 +117,7 @@ def test_readers_learn_which_rows_changed_or_that_it_is_too_long_ago() -> None:
     assert table.changed_since(version) is None
 
 
-def test_a_trial_puts_back_every_bit() -> None:
+def test_a_trial_restores_every_bit() -> None:
     table = NodeTable()
     row, _ = table.see(a_node("n", gpu=1))
     resident = a_pod("resident", cpu="1").spec
@@ -134,7 +134,7 @@ def test_a_trial_puts_back_every_bit() -> None:
     assert all(np.array_equal(b, a[..., : b.shape[-1]]) for b, a in zip(before, after, strict=True))
 
 
-def test_pods_taken_off_together_count_as_if_one_by_one_and_come_back_to_the_bit() -> None:
+def test_pods_removed_together_count_as_one_by_one_and_are_restored_to_the_bit() -> None:
     table = NodeTable()
     rows = [table.see(a_node(f"n{number}", gpu=8))[0] for number in range(3)]
     kinds = [a_pod(cpu="1", gpu=1, host_ports=(HostPort("TCP", 80),)).spec, a_pod(cpu="500m").spec]
@@ -186,7 +186,7 @@ def test_a_node_without_allocatable_has_nothing() -> None:
     assert not any(free(table, row).values())
 
 
-def test_what_is_only_asked_for_has_no_column_of_its_own() -> None:
+def test_a_resource_that_is_only_requested_has_no_column() -> None:
     table = NodeTable()
     table.see(a_node("n"))
     for number in range(100):
@@ -195,7 +195,7 @@ def test_what_is_only_asked_for_has_no_column_of_its_own() -> None:
     assert {len(table.used), len(table.allocatable), len(table.capacity)} == {UNOFFERED + 1}
 
 
-def test_what_is_asked_for_is_read_anew_once_a_node_offers_it() -> None:
+def test_requests_are_read_again_once_a_node_offers_the_resource() -> None:
     table, spec = NodeTable(), a_pod(extended={"example.com/x": "3", "example.com/y": "2"}).spec
     assert table.request(spec)[UNOFFERED] == 3
     row, change = table.see(a_node("n", extended={"example.com/x": "5"}))
@@ -208,7 +208,7 @@ def test_what_is_asked_for_is_read_anew_once_a_node_offers_it() -> None:
     assert (free(table, row)["example.com/x"], free(table, row)["example.com/y"]) == (2, 2)
 
 
-def test_what_counts_on_a_row_has_a_column_whether_one_pod_or_many_come() -> None:
+def test_resources_of_pods_on_a_row_have_columns_for_one_pod_or_many() -> None:
     table = NodeTable()
     rows = [table.see(a_node(f"n{number}"))[0] for number in range(2)]
     one, many = a_pod(extended={"example.com/x": "1"}).spec, a_pod(extended={"example.com/y": "1"}).spec
@@ -219,7 +219,7 @@ def test_what_counts_on_a_row_has_a_column_whether_one_pod_or_many_come() -> Non
     assert not table.used[UNOFFERED].any()
 
 
-def test_a_node_that_names_a_new_resource_and_has_none_of_it_helps_nobody() -> None:
+def test_a_node_with_zero_of_a_new_resource_helps_no_pod() -> None:
     table = NodeTable()
     table.see(a_node("n"))
     assert table.see(a_node("n", extended={"example.com/x": "0"}))[1] == Change.NONE

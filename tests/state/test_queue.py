@@ -1,4 +1,4 @@
-"""Queue rows Q1-Q8 of kube-scheduler's cases, on our queue."""
+"""Queue rows Q1-Q8 of kube-scheduler's cases."""
 
 from aischeduler.state.nodes import NodeTable
 from aischeduler.state.queue import NET_SECONDS, PoolQueue, Stir
@@ -47,7 +47,7 @@ def test_home_pods_come_before_borrowers_of_any_priority() -> None:
     assert popped(queue, 0) == ["home", "borrower"]
 
 
-def test_nominated_pods_that_fit_into_a_room_come_by_whose_turn_it_is() -> None:
+def test_nominated_pods_that_fit_into_a_room_come_in_queue_order() -> None:
     nodes = NodeTable()
     queue, new = PoolQueue("q", nodes, Stir(), Backoff()), Arrivals()
     records = [
@@ -64,7 +64,7 @@ def test_nominated_pods_that_fit_into_a_room_come_by_whose_turn_it_is() -> None:
     assert [record.pod.name for record in queue.nominated_within(room)] == ["later", "small"]
 
 
-def test_a_nominated_pod_is_in_no_chain_and_wakes_by_name_without_a_backoff() -> None:
+def test_a_nominated_pod_is_in_no_chain_and_wakes_by_uid_without_a_backoff() -> None:
     queue, new = PoolQueue("q", NodeTable(), Stir(), Backoff()), Arrivals()
     nominated, parked = new("nominated", priority=9), new("parked")
     nominated.backoff_until = 50
@@ -76,7 +76,7 @@ def test_a_nominated_pod_is_in_no_chain_and_wakes_by_name_without_a_backoff() ->
     assert popped(queue, 21) == ["nominated"]
 
 
-def test_classes_that_fit_into_a_room_are_found_by_whose_turn_it_is() -> None:
+def test_classes_that_fit_into_a_room_come_in_queue_order() -> None:
     nodes = NodeTable()
     queue, new = PoolQueue("q", nodes, Stir(), Backoff()), Arrivals()
     for record in (new("small", cpu="1"), new("middle", cpu="2", priority=1), new("large", cpu="8", priority=2)):
@@ -89,7 +89,7 @@ def test_classes_that_fit_into_a_room_are_found_by_whose_turn_it_is() -> None:
     assert list(queue.parked_within(table)) == []
 
 
-def test_the_first_parked_pods_are_of_all_classes_by_whose_turn_it_is() -> None:
+def test_the_first_parked_pods_of_all_classes_come_in_queue_order() -> None:
     queue, new = PoolQueue("q", NodeTable(), Stir(), Backoff()), Arrivals()
     for record in (
         new("last", created=9, cpu="1"),
@@ -111,7 +111,7 @@ def test_backoff_doubles_from_one_second_to_ten() -> None:
     assert waits == [1, 2, 4, 8, 10, 10]
 
 
-def test_backoff_goes_from_the_first_wait_that_was_chosen_to_the_longest() -> None:
+def test_backoff_goes_from_the_configured_initial_to_the_configured_longest() -> None:
     record = Arrivals()("p")
     waits = []
     for _ in range(5):
@@ -120,7 +120,7 @@ def test_backoff_goes_from_the_first_wait_that_was_chosen_to_the_longest() -> No
     assert waits == [3, 6, 12, 20, 20]
 
 
-def test_a_refused_pod_waits_for_an_event_however_long_until_the_net() -> None:
+def test_a_refused_pod_waits_for_an_event_until_the_five_minute_flush() -> None:
     queue, new = PoolQueue("q", NodeTable(), Stir(), Backoff()), Arrivals()
     queue.park(new("p"), 0)
     assert popped(queue, NET_SECONDS - 1) == []
@@ -129,14 +129,14 @@ def test_a_refused_pod_waits_for_an_event_however_long_until_the_net() -> None:
     assert popped(queue, NET_SECONDS) == ["p"]
 
 
-def test_a_held_pod_may_try_again_with_the_net_but_no_event_was_lost() -> None:
+def test_a_held_pod_is_flushed_but_counts_as_no_lost_event() -> None:
     queue, new = PoolQueue("q", NodeTable(), Stir(), Backoff()), Arrivals()
     queue.hold(new("p"), 0)
     assert queue.flush(NET_SECONDS) == []
     assert popped(queue, NET_SECONDS) == ["p"]
 
 
-def test_net_catches_nobody_whose_turn_comes_after_one_that_is_alike() -> None:
+def test_flush_does_not_count_a_pod_whose_class_is_about_to_be_tried() -> None:
     queue, new = PoolQueue("q", NodeTable(), Stir(), Backoff()), Arrivals()
     for name in ("first", "second"):
         queue.park(new(name), 0)
@@ -144,7 +144,7 @@ def test_net_catches_nobody_whose_turn_comes_after_one_that_is_alike() -> None:
     assert popped(queue, NET_SECONDS) == ["first", "second"]
 
 
-def test_net_catches_nobody_alike_to_one_that_is_about_to_borrow() -> None:
+def test_flush_does_not_count_a_pod_whose_class_is_about_to_borrow() -> None:
     stir, nodes, new = Stir(), NodeTable(), Arrivals()
     home, lender = PoolQueue("q", nodes, stir, Backoff()), PoolQueue("lender", nodes, stir, Backoff())
     home.park(new("waits"), 0)
@@ -169,7 +169,7 @@ def test_the_most_urgent_of_a_class_is_woken_first() -> None:
     assert popped(queue, 20) == ["high"]
 
 
-def test_classes_are_woken_apart() -> None:
+def test_classes_are_woken_independently() -> None:
     queue, new = PoolQueue("q", NodeTable(), Stir(), Backoff()), Arrivals()
     queue.park(new("small", cpu="1"), 0)
     queue.park(new("large", cpu="8"), 0)
@@ -178,7 +178,7 @@ def test_classes_are_woken_apart() -> None:
     assert [alike.spec for alike in queue.parked()] == [new("x", cpu="8").pod.spec]
 
 
-def test_a_pod_woken_within_its_backoff_waits_behind_what_is_active() -> None:
+def test_a_pod_woken_within_its_backoff_waits_behind_active_pods() -> None:
     queue, new = PoolQueue("q", NodeTable(), Stir(), Backoff()), Arrivals()
     queue.park(new("refused", priority=9), 0)
     queue.wake_next(new("like it").pod, 0.5)
@@ -187,7 +187,7 @@ def test_a_pod_woken_within_its_backoff_waits_behind_what_is_active() -> None:
     assert popped(queue, 0.5) == ["fresh", "refused"]
 
 
-def test_a_pod_that_failed_waits_its_backoff_out() -> None:
+def test_a_pod_that_failed_waits_until_its_backoff_ends() -> None:
     queue, new = PoolQueue("q", NodeTable(), Stir(), Backoff()), Arrivals()
     queue.retry(new("failed"), 0)
     assert popped(queue, 0.9) == []
@@ -195,7 +195,7 @@ def test_a_pod_that_failed_waits_its_backoff_out() -> None:
     assert popped(queue, 1) == ["failed"]
 
 
-def test_a_gated_pod_is_never_tried_and_never_netted() -> None:
+def test_a_gated_pod_is_never_tried_and_never_flushed() -> None:
     queue, new = PoolQueue("q", NodeTable(), Stir(), Backoff()), Arrivals()
     queue.gate(new("gated"))
     assert popped(queue, 10 * NET_SECONDS) == []
@@ -203,7 +203,7 @@ def test_a_gated_pod_is_never_tried_and_never_netted() -> None:
     assert queue.counts()[PodState.GATED] == 1
 
 
-def test_a_removed_pod_is_nowhere() -> None:
+def test_a_removed_pod_is_in_no_list() -> None:
     queue, new = PoolQueue("q", NodeTable(), Stir(), Backoff()), Arrivals()
     active, gated, parked, held, failed = new("a"), new("g"), new("p"), new("h"), new("f")
     queue.add(active, 0)

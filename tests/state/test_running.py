@@ -27,7 +27,7 @@ def seen(pods: RunningPods) -> dict[str, tuple[int, PodSpec, RunningFacts]]:
     return found
 
 
-def test_a_pod_is_on_its_row_with_what_is_known_of_it() -> None:
+def test_a_pod_is_on_its_row_with_its_facts() -> None:
     pods = RunningPods()
     pods.add("a", PLAIN, 3, HOME)
     pods.add("b", CARD, 3, LOAN)
@@ -40,7 +40,7 @@ def test_a_pod_is_on_its_row_with_what_is_known_of_it() -> None:
     assert len(pods) == 1
 
 
-def test_pods_of_one_row_are_told_as_the_columns_have_them() -> None:
+def test_pods_of_one_row_equal_their_columns() -> None:
     pods = RunningPods()
     pods.add("a", PLAIN, 3, HOME)
     pods.add("b", CARD, 3, LOAN)
@@ -69,7 +69,7 @@ def test_the_pods_of_a_row_come_in_the_order_of_their_uids() -> None:
     assert pods.on_row(2) == ()
 
 
-def test_few_rows_and_many_rows_are_looked_up_alike() -> None:
+def test_few_rows_and_many_rows_are_looked_up_with_one_result() -> None:
     pods = RunningPods()
     for number in range(4 * ROWS_ONE_BY_ONE):
         pods.add(f"u{number}", PLAIN, number, HOME)
@@ -97,7 +97,7 @@ def test_a_spec_is_forgotten_with_its_last_pod() -> None:
     assert len(pods.table) == SLOTS_FIRST
 
 
-def test_what_no_machine_has_is_counted_as_the_node_table_counts_it() -> None:
+def test_enormous_amounts_count_as_in_the_node_table() -> None:
     pods = RunningPods()
     pods.add("a", a_spec(request=a_request(cpu="1", memory="8Ei")), 0, HOME)
     assert pods.specs.amounts.max() == AMOUNT_MAX + 1
@@ -105,7 +105,7 @@ def test_what_no_machine_has_is_counted_as_the_node_table_counts_it() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 150), st.integers(0, 4), st.integers(0, 3), st.booleans()), max_size=250))
-def test_any_history_leaves_what_a_plain_dictionary_holds(steps: list[tuple[int, int, int, bool]]) -> None:
+def test_table_equals_a_plain_dictionary_after_any_history(steps: list[tuple[int, int, int, bool]]) -> None:
     pods, expected = RunningPods(), dict[str, tuple[int, PodSpec, RunningFacts]]()
     for number, row, choice, loan in steps:
         uid, facts = f"u{number}", LOAN if loan else HOME

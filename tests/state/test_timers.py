@@ -8,7 +8,7 @@ TIMES = st.integers(0, 9).map(float)
 STEPS = st.one_of(st.tuples(KEYS, TIMES), st.tuples(KEYS, st.none()), TIMES)
 
 
-def test_what_is_due_comes_out_in_the_order_of_time_then_of_keys() -> None:
+def test_due_keys_come_in_the_order_of_time_then_of_keys() -> None:
     timers = Timers()
     for key, at in (("c", 2.0), ("b", 1.0), ("a", 1.0), ("d", 9.0)):
         timers.set(key, at)
@@ -17,7 +17,7 @@ def test_what_is_due_comes_out_in_the_order_of_time_then_of_keys() -> None:
     assert timers.names() == ("d",)
 
 
-def test_moments_that_are_set_again_and_again_take_no_memory() -> None:
+def test_keys_that_are_set_again_and_again_take_no_memory() -> None:
     timers = Timers()
     for moved in range(10_000):
         timers.set("stays", 300.0)
@@ -28,7 +28,7 @@ def test_moments_that_are_set_again_and_again_take_no_memory() -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(STEPS, max_size=300))
-def test_any_history_leaves_what_a_plain_dictionary_holds(steps: list[tuple[str, float | None] | float]) -> None:
+def test_timers_equal_a_plain_dictionary_after_any_history(steps: list[tuple[str, float | None] | float]) -> None:
     timers, expected = Timers(), dict[str, float]()
     for step in steps:
         match step:

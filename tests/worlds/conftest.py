@@ -1,4 +1,4 @@
-"""One suite, two worlds: each scenario gets `world` and cannot tell which it is.
+"""One suite for two API servers: each scenario gets a `world`, in process or real.
 
 The sandbox over HTTP runs the same server code as the virtual world; what its transport adds is in
 `tests/sandbox/test_http.py`.
@@ -26,7 +26,7 @@ _numbers = count(1)
 
 @pytest.fixture(scope="package", params=WORLDS)
 def transport(request: pytest.FixtureRequest) -> Iterator[Transport]:
-    """The way to one of the two, with Pools served."""
+    """Yield a transport to one of the two, with Pools served."""
     match request.param:
         case "virtual":
             yield with_pools(VirtualTransport())
@@ -39,7 +39,7 @@ def transport(request: pytest.FixtureRequest) -> Iterator[Transport]:
 
 @pytest.fixture
 def world(transport: Transport) -> Iterator[World]:
-    """A namespace of its own on the server."""
+    """Yield a world with a namespace of its own on the server."""
     world = World(transport, f"world-{next(_numbers)}")
     world.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": world.namespace}})
     yield world

@@ -1,6 +1,6 @@
-"""The way to an API server over HTTP, real or built in; both are spoken to alike.
+"""A transport to an API server over HTTP, real or the sandbox.
 
-Laws: one connection for requests, one and a thread for each watch; after a restart the old ones are not used again.
+Invariants: one connection serves all requests, each watch has a connection and a thread; a restart drops the old ones.
 """
 
 import http.client
@@ -20,7 +20,7 @@ ANSWER_WITHIN_SECONDS = 60.0
 
 
 class HttpTransport:
-    """A server at a URL that `restart_server` can end and start again."""
+    """A server at a URL; `restart_server` restarts it."""
 
     def __init__(self, url: str, restart_server: Callable[[], None], tls: ssl.SSLContext | None = None) -> None:
         parts = urlsplit(url)
@@ -57,7 +57,7 @@ class HttpTransport:
 
 
 class HttpStream:
-    """A watch that a thread reads, so that waiting for an event can have an end."""
+    """A watch that a thread reads, so that waiting for an event has a timeout."""
 
     def __init__(self, connection: http.client.HTTPConnection, url: str) -> None:
         connection.request("GET", url)
@@ -85,21 +85,21 @@ class HttpStream:
         return event
 
     def close(self) -> None:
-        with suppress(OSError):  # the other side was first
+        with suppress(OSError):  # the other side has closed it already
             self._socket.shutdown(socket.SHUT_RDWR)
         self._reader.join()
         self._response.close()
         self._socket.close()
 
     def _read(self) -> None:
-        with suppress(OSError, http.client.HTTPException, ValueError):  # a killed server ends its streams anywhere
+        with suppress(OSError, http.client.HTTPException, ValueError):  # a killed server breaks its streams at any byte
             for line in self._response:
                 self._events.put(json.loads(line))
         self._events.put(None)
 
 
 def _decode(raw: bytes) -> Json:
-    """Return the document; an answer of plain text (`ok`, `404 page not found`) is its message."""
+    """Return the document; plain text (`ok`, `404 page not found`) becomes its message."""
     try:
         document: Json = json.loads(raw)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The Binding: one write that gives a pod its node and its marks, and every way in which it is refused."""
+"""The Binding: one write that sets a pod's node and annotations, and its refusals."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def a_node(world: World, name: str = "n") -> str:
 
 
 def refused(answer: Answer) -> str:
-    """The sentence behind the preamble of a 409 about a Binding."""
+    """Return the sentence after the preamble of a 409 about a Binding."""
     assert (answer.status, answer.reason) == (409, "Conflict"), answer
     preamble = 'Operation cannot be fulfilled on pods/binding "p": '
     assert answer.message.startswith(preamble)
@@ -85,13 +85,13 @@ def test_binding_of_a_gated_pod_is_refused_until_the_gate_is_gone(world: World) 
     assert world.bind(binding_object("p", node)).status == 201
 
 
-def test_binding_to_a_node_that_does_not_exist_is_taken(world: World) -> None:
+def test_binding_to_a_node_that_does_not_exist_is_accepted(world: World) -> None:
     a_waiting_pod(world)
     assert world.bind(binding_object("p", world.named("ghost"))).status == 201
     assert world.get("Pod", "p")["spec"]["nodeName"] == world.named("ghost")
 
 
-def test_marks_in_the_binding_override_what_the_tenant_wrote(world: World) -> None:
+def test_annotations_of_the_binding_override_those_of_the_pod(world: World) -> None:
     a_waiting_pod(world, annotations={"owner": "team-a", "mark": "forged"}, labels={"tier": "gold"})
     marks = {"mark": "true", "decision": "7"}
     world.bind(binding_object("p", a_node(world), annotations=marks))
@@ -107,7 +107,7 @@ def test_labels_in_the_binding_are_written_too(world: World) -> None:
     assert world.get("Pod", "p")["metadata"]["labels"] == {"tier": "gold", "zone": "east"}
 
 
-def test_refused_binding_writes_no_mark(world: World) -> None:
+def test_refused_binding_writes_no_annotation(world: World) -> None:
     a_waiting_pod(world, gates=["example.com/wait"])
     world.bind(binding_object("p", a_node(world), annotations={"mark": "true"}))
     assert "annotations" not in world.get("Pod", "p")["metadata"]
@@ -122,7 +122,7 @@ def test_nomination_ends_with_the_binding(world: World) -> None:
     assert "nominatedNodeName" not in world.get("Pod", "p")["status"]
 
 
-def test_binding_turns_the_condition_that_said_unschedulable(world: World) -> None:
+def test_binding_sets_the_condition_to_true(world: World) -> None:
     a_waiting_pod(world)
     waiting = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}
     world.patch(world.url("Pod", "p", "status"), {"status": {"conditions": [waiting]}}, STRATEGIC_PATCH)
@@ -145,7 +145,7 @@ def test_binding_without_a_target_is_refused_and_changes_nothing(world: World) -
     assert "nodeName" not in world.get("Pod", "p")["spec"]
 
 
-def test_binding_leaves_the_pod_to_be_changed_by_others(world: World) -> None:
+def test_bound_pod_can_be_changed_by_other_clients(world: World) -> None:
     a_waiting_pod(world)
     world.bind(binding_object("p", a_node(world)))
     world.patch(world.url("Pod", "p", "status"), RUNNING)

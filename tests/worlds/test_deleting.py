@@ -9,7 +9,7 @@ READY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]
 
 
 def a_running_pod(world: World, name: str, **labels: str) -> Json:
-    """A pod on a node, ready, as a kubelet would report it."""
+    """Create a pod on a node, ready as a kubelet reports it."""
     node = world.named(f"node-of-{name}")
     world.create(node_object(node))
     world.create(pod_object(name, namespace=world.namespace, labels=labels))
@@ -18,7 +18,7 @@ def a_running_pod(world: World, name: str, **labels: str) -> Json:
 
 
 def a_budget(world: World, *, min_available: int, allowed: int, **labels: str) -> None:
-    """A budget whose status says how many pods may go now."""
+    """Create a budget whose status says how many pods may be evicted now."""
     world.create(pdb_object("budget", namespace=world.namespace, min_available=min_available, labels=labels))
 
     def observed() -> bool:
@@ -35,7 +35,7 @@ def test_pod_without_a_node_is_deleted_at_once(world: World) -> None:
 
 
 @pytest.mark.newest
-def test_pod_that_goes_at_once_is_shown_going_before_it_is_gone(world: World) -> None:
+def test_pod_that_is_deleted_at_once_is_shown_as_terminating_first(world: World) -> None:
     world.create(pod_object("a", namespace=world.namespace))
     watch = world.watch("Pod", resourceVersion=world.listed("Pod").body["metadata"]["resourceVersion"])
     answer = world.delete("Pod", "a")
@@ -45,7 +45,7 @@ def test_pod_that_goes_at_once_is_shown_going_before_it_is_gone(world: World) ->
         assert (shown["metadata"]["deletionGracePeriodSeconds"], shown["metadata"]["generation"]) == (0, 2)
 
 
-def test_pod_on_a_node_is_given_its_grace(world: World) -> None:
+def test_pod_on_a_node_has_its_grace_period(world: World) -> None:
     a_running_pod(world, "a")
     answer = world.delete("Pod", "a")
     assert answer["metadata"]["deletionGracePeriodSeconds"] == 30
@@ -84,7 +84,7 @@ def test_delete_of_a_revision_that_is_gone_is_a_conflict(world: World) -> None:
     assert f"the ResourceVersion in the precondition ({stale}) does not match" in answer.message
 
 
-def test_delete_of_what_is_not_there_is_not_found(world: World) -> None:
+def test_delete_of_a_missing_object_is_not_found(world: World) -> None:
     answer = world.try_delete("Pod", "a")
     assert (answer.status, answer.message) == (404, 'pods "a" not found')
 
@@ -98,7 +98,7 @@ def test_finalizer_keeps_an_object_until_it_is_removed(world: World) -> None:
     assert world.try_get("Pod", "a").status == 404
 
 
-def test_namespace_takes_its_objects_with_it_and_nothing_new(world: World) -> None:
+def test_terminating_namespace_deletes_its_objects_and_accepts_no_new_ones(world: World) -> None:
     name = world.named("doomed")
     world.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     pods = f"/api/v1/namespaces/{name}/pods"
@@ -114,7 +114,7 @@ def test_namespace_takes_its_objects_with_it_and_nothing_new(world: World) -> No
     world.until(lambda: world.try_get("Namespace", name).status == 404)
 
 
-def test_evicted_pod_is_deleted_and_told_why(world: World) -> None:
+def test_evicted_pod_is_deleted_and_has_a_condition(world: World) -> None:
     a_running_pod(world, "a")
     answer = world.evict(eviction_object("a", namespace=world.namespace))
     assert (answer.status, answer.body["kind"], answer.body["status"]) == (201, "Status", "Success")
@@ -151,7 +151,7 @@ def test_budget_is_used_up_by_the_first_eviction(world: World) -> None:
     assert answers == [201, 429]
 
 
-def test_eviction_of_what_is_not_there_is_not_found(world: World) -> None:
+def test_eviction_of_a_missing_pod_is_not_found(world: World) -> None:
     answer = world.evict(eviction_object("a", namespace=world.namespace))
     assert (answer.status, answer.message) == (404, 'pods "a" not found')
 

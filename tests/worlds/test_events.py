@@ -18,7 +18,7 @@ def core_events(world: World, selector: str = "") -> list[Json]:
     return answer.items
 
 
-def test_event_is_shown_in_the_older_group_in_its_words(world: World) -> None:
+def test_event_is_shown_in_the_core_group_with_its_field_names(world: World) -> None:
     written = world.create(an_event(world))
     (shown,) = core_events(world)
     assert (shown["reason"], shown["message"], shown["type"]) == ("FailedScheduling", NOTE, "Warning")
@@ -32,7 +32,7 @@ def test_event_keeps_its_microseconds(world: World) -> None:
     assert world.create(an_event(world))["eventTime"] == "2026-01-02T03:04:05.678901Z"
 
 
-def test_events_are_found_by_what_they_are_about(world: World) -> None:
+def test_events_are_selected_by_their_object(world: World) -> None:
     world.create(an_event(world))
     assert len(core_events(world, "involvedObject.name%3Da")) == 1
     assert core_events(world, "involvedObject.name%3Db") == []

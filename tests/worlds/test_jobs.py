@@ -1,4 +1,4 @@
-"""Jobs and priorities: what controllers and admission make of them."""
+"""Jobs and priorities: the work of the controllers and of admission."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def until_pods(world: World, job: str, count: int) -> list[str]:
     return pods_of(world, job)
 
 
-def test_job_makes_as_many_pods_as_run_side_by_side(world: World) -> None:
+def test_job_creates_as_many_pods_as_its_parallelism(world: World) -> None:
     made = world.create(job_object("j", namespace=world.namespace, completions=5, parallelism=3, pool="cpu-pool"))
     names = until_pods(world, "j", 3)
     pod = world.get("Pod", names[0])
@@ -54,7 +54,7 @@ def test_job_grows_with_its_parallelism(world: World) -> None:
     assert len(until_pods(world, "j", 3)) == 3
 
 
-def test_suspended_job_makes_no_pods_until_it_is_resumed(world: World) -> None:
+def test_suspended_job_creates_no_pods_until_it_is_resumed(world: World) -> None:
     document = job_object("j", namespace=world.namespace, completions=2, parallelism=2)
     document["spec"]["suspend"] = True
     world.create(document)
@@ -64,7 +64,7 @@ def test_suspended_job_makes_no_pods_until_it_is_resumed(world: World) -> None:
     until_pods(world, "j", 2)
 
 
-def test_pods_of_a_deleted_job_go_with_it(world: World) -> None:
+def test_pods_of_a_deleted_job_are_deleted(world: World) -> None:
     world.create(job_object("j", namespace=world.namespace, completions=2, parallelism=2))
     until_pods(world, "j", 2)
     world.delete("Job", "j", {"propagationPolicy": "Background"})
@@ -86,7 +86,7 @@ def test_priority_class_gives_a_pod_its_priority(world: World) -> None:
     assert (pod["spec"]["priority"], pod["spec"]["preemptionPolicy"]) == (1000, "PreemptLowerPriority")
 
 
-def test_priority_class_that_never_preempts_says_so_in_the_pod(world: World) -> None:
+def test_priority_class_that_never_preempts_sets_the_policy_of_the_pod(world: World) -> None:
     name = world.named("polite")
     world.create(priority_class_object(name, value=5) | {"preemptionPolicy": "Never"})
     pod = world.create(pod_object("a", namespace=world.namespace, priority_class=name))
@@ -96,7 +96,7 @@ def test_priority_class_that_never_preempts_says_so_in_the_pod(world: World) -> 
 @pytest.mark.parametrize(
     ("name", "value"), [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)]
 )
-def test_system_classes_are_there_from_the_start(world: World, name: str, value: int) -> None:
+def test_system_priority_classes_exist_from_the_start(world: World, name: str, value: int) -> None:
     pod = world.create(pod_object("a", namespace=world.namespace, priority_class=name))
     assert pod["spec"]["priority"] == value
 
@@ -107,7 +107,7 @@ def test_unknown_priority_class_is_refused(world: World) -> None:
     assert answer.message == 'pods "a" is forbidden: no PriorityClass with name nope was found'
 
 
-def test_priority_that_a_tenant_gives_itself_is_refused(world: World) -> None:
+def test_priority_in_the_spec_of_a_new_pod_is_refused(world: World) -> None:
     document = pod_object("a", namespace=world.namespace)
     document["spec"]["priority"] = 1_000_000
     answer = world.try_create(document)

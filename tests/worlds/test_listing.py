@@ -13,7 +13,7 @@ def a_pod_of_each_tier(world: World) -> None:
         world.create(pod_object(name, namespace=world.namespace, labels=labels))
 
 
-def test_list_names_its_kind_its_revision_and_its_objects_in_the_order_of_their_names(world: World) -> None:
+def test_list_has_its_kind_its_revision_and_its_objects_by_name(world: World) -> None:
     for name in ("b", "c", "a"):
         world.create(pod_object(name, namespace=world.namespace))
     answer = world.listed("Pod")
@@ -34,20 +34,20 @@ def test_pages_show_every_object_once_at_one_revision(world: World) -> None:
     assert "continue" not in third.body["metadata"]
 
 
-def test_page_says_how_many_objects_remain(world: World) -> None:
+def test_page_has_the_number_of_remaining_objects(world: World) -> None:
     for name in ("a", "b", "c"):
         world.create(pod_object(name, namespace=world.namespace))
     assert world.listed("Pod", limit="1").body["metadata"]["remainingItemCount"] == 2
 
 
-def test_page_of_a_selection_does_not_say_how_many_remain(world: World) -> None:
+def test_page_of_a_selection_has_no_number_of_remaining_objects(world: World) -> None:
     a_pod_of_each_tier(world)
     page = world.listed("Pod", limit="1", labelSelector="tier")
     assert "remainingItemCount" not in page.body["metadata"]
     assert page.names == ["a"]
 
 
-def test_token_that_no_server_gave_is_refused(world: World) -> None:
+def test_invalid_continue_token_is_refused(world: World) -> None:
     answer = world.listed("Pod", limit="1", **{"continue": "not-a-token"})
     assert answer.status in {400, 410}
 
@@ -60,13 +60,13 @@ def test_list_of_the_future_is_refused_with_a_timeout(world: World) -> None:
 
 
 @pytest.mark.newest
-def test_revision_that_is_no_number_is_refused(world: World) -> None:
+def test_revision_that_is_not_a_number_is_refused(world: World) -> None:
     answer = world.listed("Pod", resourceVersion="abc")
     assert (answer.status, answer.reason) == (400, "BadRequest")
     assert 'resourceVersion: Invalid value: "abc"' in answer.message
 
 
-def test_list_not_older_than_what_was_seen_is_answered(world: World) -> None:
+def test_list_not_older_than_a_revision_is_answered(world: World) -> None:
     pod = world.create(pod_object("a", namespace=world.namespace))
     seen = pod["metadata"]["resourceVersion"]
     answer = world.listed("Pod", resourceVersion=seen, resourceVersionMatch="NotOlderThan")
@@ -88,7 +88,7 @@ def test_list_not_older_than_what_was_seen_is_answered(world: World) -> None:
         ("tier=lead", []),
     ],
 )
-def test_label_selector_chooses(world: World, selector: str, names: list[str]) -> None:
+def test_label_selector_selects(world: World, selector: str, names: list[str]) -> None:
     a_pod_of_each_tier(world)
     assert world.names("Pod", labelSelector=selector) == names
 
@@ -99,7 +99,7 @@ def test_label_selector_that_cannot_be_read_is_refused(world: World) -> None:
     assert "unable to parse requirement" in answer.message
 
 
-def test_field_selector_chooses_pods_by_node_scheduler_phase_and_name(world: World) -> None:
+def test_field_selector_selects_pods_by_node_scheduler_phase_and_name(world: World) -> None:
     node = world.named("n")
     world.create(node_object(node))
     world.create(pod_object("ours", namespace=world.namespace, scheduler_name="ai-scheduler"))
@@ -113,7 +113,7 @@ def test_field_selector_chooses_pods_by_node_scheduler_phase_and_name(world: Wor
     assert world.names("Pod", fieldSelector="status.phase=Running") == []
 
 
-def test_field_selector_chooses_nodes_that_are_cordoned(world: World) -> None:
+def test_field_selector_selects_cordoned_nodes(world: World) -> None:
     cordoned, open_one = world.named("cordoned"), world.named("open")
     for name in (cordoned, open_one):
         world.create(node_object(name, labels={"scenario": world.namespace}))
@@ -124,7 +124,7 @@ def test_field_selector_chooses_nodes_that_are_cordoned(world: World) -> None:
 
 
 @pytest.mark.parametrize("kind", ["Pod", "Node", "Pool"])
-def test_field_that_no_index_knows_is_refused(world: World, kind: str) -> None:
+def test_field_that_cannot_be_selected_is_refused(world: World, kind: str) -> None:
     answer = world.listed(kind, fieldSelector="spec.weather=fine")
     assert (answer.status, answer.reason) == (400, "BadRequest")
     assert "field label not supported: spec.weather" in answer.message

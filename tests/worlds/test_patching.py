@@ -14,7 +14,7 @@ def test_merge_patch_sets_replaces_and_removes(world: World) -> None:
     assert world.patch(world.url("Pod", "a"), change)["metadata"]["labels"] == {"tier": "tin", "rack": "7"}
 
 
-def test_merge_patch_exchanges_a_list_as_a_whole(world: World) -> None:
+def test_merge_patch_replaces_a_whole_list(world: World) -> None:
     name = world.named("n")
     world.create(node_object(name, taints=[TAINT]))
     other = {"key": "maintenance", "effect": "NoExecute"}
@@ -47,7 +47,7 @@ def test_json_patch_whose_test_fails_changes_nothing(world: World) -> None:
     assert world.get("Pod", "a")["metadata"]["labels"] == {"tier": "gold"}
 
 
-def test_json_patch_removes_a_gate_by_its_place(world: World) -> None:
+def test_json_patch_removes_a_gate_by_its_index(world: World) -> None:
     world.create(pod_object("a", namespace=world.namespace, gates=["example.com/one", "example.com/two"]))
     change = [{"op": "remove", "path": "/spec/schedulingGates/0"}]
     pod = world.patch(world.url("Pod", "a"), change, JSON_PATCH)
@@ -91,7 +91,7 @@ def test_strategic_patch_deletes_a_condition_by_directive(world: World) -> None:
     assert [one["type"] for one in pod["status"]["conditions"]] == ["Initialized"]
 
 
-def test_strategic_patch_of_a_pool_is_not_spoken(world: World) -> None:
+def test_strategic_patch_of_a_pool_is_refused(world: World) -> None:
     name = world.named("pool")
     world.create(pool_object(name))
     answer = world.try_patch(world.url("Pool", name), {"spec": {"disableSharing": True}}, STRATEGIC_PATCH)
@@ -123,12 +123,12 @@ def test_patch_of_an_unknown_kind_is_refused(world: World) -> None:
     assert (answer.status, answer.reason) == (415, "UnsupportedMediaType")
 
 
-def test_patch_of_what_is_not_there_is_not_found(world: World) -> None:
+def test_patch_of_a_missing_object_is_not_found(world: World) -> None:
     assert world.try_patch(world.url("Pod", "a"), {"metadata": {"labels": {"tier": "gold"}}}).status == 404
 
 
 @pytest.mark.parametrize("content_type", [MERGE_PATCH, JSON_PATCH, STRATEGIC_PATCH])
-def test_patch_that_is_no_json_is_refused(world: World, content_type: str) -> None:
+def test_patch_that_is_not_json_is_refused(world: World, content_type: str) -> None:
     world.create(pod_object("a", namespace=world.namespace))
     answer = world.try_patch(world.url("Pod", "a"), b"{", content_type)
     assert (answer.status, answer.reason) == (400, "BadRequest")

@@ -1,7 +1,7 @@
-"""What a Pool may not say: every wrong spec is refused when it is written, with the field that is wrong.
+"""Invalid Pools: every invalid spec is refused when it is written, and the refusal names the field.
 
-Asked of the real API server alone, which evaluates the rules of the definition; `read_pool` judges what was stored
-before its rule came, and such a spec is not refused as long as it does not change.
+Only the real API server evaluates the rules of the definition. `read_pool` validates specs that were stored before a
+rule existed; the API server accepts such a spec as long as it does not change.
 """
 
 from collections.abc import Iterator
@@ -146,14 +146,14 @@ RIGHT: list[Json] = [
 ]
 
 
-def test_every_wrong_spec_is_refused_and_the_field_is_named(world: World) -> None:
+def test_every_invalid_spec_is_refused_and_the_field_is_named(world: World) -> None:
     for spec, field in WRONG:
         answer = world.try_create(pool_object(world.named("pool"), **spec), dryRun="All")
         assert (answer.status, answer.reason) == (422, "Invalid"), (spec, answer)
         assert field in answer.cause_fields, (spec, answer)
 
 
-def test_every_right_spec_is_stored_as_it_is_written(world: World) -> None:
+def test_every_valid_spec_is_stored_as_it_is_written(world: World) -> None:
     for spec in RIGHT:
         stored = world.create(pool_object(world.named("pool"), **spec), dryRun="All")["spec"]
         assert stored | spec == stored
@@ -183,21 +183,21 @@ WORDS: list[tuple[Json, str, str]] = [
 
 
 @pytest.mark.newest
-def test_refusal_says_what_would_be_right(world: World) -> None:
+def test_refusal_says_what_is_allowed(world: World) -> None:
     for spec, field, words in WORDS:
         answer = world.try_create(pool_object("itself", **spec), dryRun="All")
         cause = {"reason": "FieldValueInvalid", "message": f"Invalid value: {words}", "field": field}
         assert answer.body["details"]["causes"] == [cause]
 
 
-def test_pool_cannot_be_made_to_borrow_from_itself_later(world: World) -> None:
+def test_pool_cannot_be_changed_to_borrow_from_itself(world: World) -> None:
     name = world.named("pool")
     world.create(pool_object(name, borrowingPools=["other"]))
     answer = world.try_patch(world.url("Pool", name), {"spec": {"borrowingPools": [name]}})
     assert (answer.status, answer.cause_fields) == (422, ["spec.borrowingPools"])
 
 
-def test_every_wrong_field_is_named_at_once(world: World) -> None:
+def test_every_invalid_field_is_named_at_once(world: World) -> None:
     name = world.named("pool")
     spec: Json = {"borrowingPools": [name], "lendingLimit": {"cpu": -1}, "nodeSelector": expression(operator="In")}
     answer = world.try_create(pool_object(name, **spec))
@@ -208,18 +208,18 @@ def test_every_wrong_field_is_named_at_once(world: World) -> None:
     ]
 
 
-def test_rules_wait_until_the_types_are_right(world: World) -> None:
+def test_rules_are_evaluated_once_the_types_are_valid(world: World) -> None:
     answer = world.try_create(pool_object(world.named("pool"), disableSharing="yes", lendingLimit={"cpu": -1}))
     assert answer.cause_fields == ["spec.disableSharing", "<nil>"]
 
 
-def test_fields_that_are_null_are_fields_that_are_absent(world: World) -> None:
+def test_null_fields_are_absent_fields(world: World) -> None:
     fields = ("nodeSelector", "disableSharing", "borrowingPools", "lendingLimit", "makeRoom", "placement")
     nulls = world.create(pool_object(world.named("nulls"), **dict.fromkeys(fields)))
     assert nulls["spec"] == world.create(pool_object(world.named("nothing")))["spec"]
 
 
-def test_wrong_change_of_a_right_pool_is_refused_and_changes_nothing(world: World) -> None:
+def test_invalid_change_of_a_valid_pool_is_refused_and_changes_nothing(world: World) -> None:
     name = world.named("pool")
     world.create(pool_object(name, lendingLimit={"cpu": 8}))
     answer = world.try_patch(world.url("Pool", name), {"spec": {"lendingLimit": {"cpu": "-8"}}})
@@ -238,7 +238,7 @@ STORED_WRONG: dict[str, Json] = {
 
 @pytest.fixture
 def old_pools(world: World) -> Iterator[list[str]]:
-    """Pools that were stored when the definition let everything pass; today's definition is back."""
+    """Yield Pools that were stored under a definition without rules; the present definition is back."""
     made = {world.named(f"old-{number}"): spec for number, spec in enumerate(STORED_WRONG.values())}
     itself = world.named("old-itself")
     made[itself] = {"borrowingPools": [itself]}
@@ -267,13 +267,15 @@ def _define(world: World, *, lax: bool) -> None:
 
 
 @pytest.mark.newest
-def test_status_of_a_pool_that_was_stored_wrong_can_still_be_written(world: World, old_pools: list[str]) -> None:
+def test_status_of_a_pool_that_is_stored_invalid_can_be_written(world: World, old_pools: list[str]) -> None:
     for name in old_pools:
         written = world.patch(world.url("Pool", name, "status"), {"status": {"nodes": 1}})
         assert written["status"] == {"nodes": 1}
 
 
-def test_pool_that_was_stored_wrong_can_be_changed_elsewhere_and_put_right(world: World, old_pools: list[str]) -> None:
+def test_pool_that_is_stored_invalid_can_be_changed_in_other_fields_and_corrected(
+    world: World, old_pools: list[str]
+) -> None:
     for name in old_pools:
         changed = world.patch(world.url("Pool", name), {"spec": {"disableBorrowing": True}})
         assert changed["spec"]["disableBorrowing"] is True
@@ -281,7 +283,7 @@ def test_pool_that_was_stored_wrong_can_be_changed_elsewhere_and_put_right(world
         world.patch(world.url("Pool", name), {"spec": dict.fromkeys(wrong)})
 
 
-def test_pool_that_was_stored_wrong_cannot_be_made_wrong_in_another_way(world: World, old_pools: list[str]) -> None:
+def test_pool_that_is_stored_invalid_cannot_be_made_invalid_in_another_way(world: World, old_pools: list[str]) -> None:
     for name in old_pools:
         answer = world.try_patch(world.url("Pool", name), {"spec": {"borrowingLimit": {"cpu": -1}}})
         assert answer.cause_fields == ["spec.borrowingLimit[cpu]"]

@@ -25,7 +25,7 @@ def test_pool_of_the_first_document_is_stored_with_its_switches(world: World) ->
     assert "namespace" not in pool["metadata"]
 
 
-def test_switches_that_are_left_out_are_off(world: World) -> None:
+def test_absent_switches_are_off(world: World) -> None:
     spec = world.create(pool_object(world.named("pool"), labels={"cpu": "true"}))["spec"]
     assert [spec[one] for one in ("disablePreemption", "disableBorrowing", "disableSharing")] == [False] * 3
 
@@ -55,7 +55,9 @@ def test_pools_are_listed_by_name(world: World) -> None:
         ),
     ],
 )
-def test_pool_that_breaks_its_schema_is_refused_by_the_path_of_the_field(world: World, spec: Json, field: str) -> None:
+def test_pool_that_violates_its_schema_is_refused_with_the_path_of_the_field(
+    world: World, spec: Json, field: str
+) -> None:
     name = world.named("pool")
     answer = world.try_create(pool_object(name, **spec))
     assert (answer.status, answer.reason) == (422, "Invalid"), answer
@@ -86,7 +88,7 @@ def test_status_of_a_pool_is_written_only_through_its_own_path(world: World) -> 
     assert condition(written, "Accepted")["reason"] == "SpecAccepted"
 
 
-def test_status_path_of_a_pool_leaves_its_spec_alone(world: World) -> None:
+def test_write_to_the_status_of_a_pool_does_not_change_its_spec(world: World) -> None:
     name = world.named("pool")
     before = world.create(pool_object(name, labels={"cpu": "true"}))
     change = {"spec": {"disableSharing": True}, "status": {"observedGeneration": 1}}
@@ -95,7 +97,7 @@ def test_status_path_of_a_pool_leaves_its_spec_alone(world: World) -> None:
     assert after["status"] == {"observedGeneration": 1}
 
 
-def test_status_of_a_pool_that_breaks_its_schema_is_refused(world: World) -> None:
+def test_status_of_a_pool_that_violates_its_schema_is_refused(world: World) -> None:
     name = world.named("pool")
     world.create(pool_object(name))
     broken = {key: value for key, value in ACCEPTED.items() if key != "reason"}
@@ -130,7 +132,7 @@ def test_table_of_pools_has_the_columns_of_the_definition(world: World) -> None:
     assert answer.body["rows"][0]["cells"][0] == name
 
 
-def test_columns_of_a_pool_show_what_its_status_says(world: World) -> None:
+def test_columns_of_a_pool_show_its_status(world: World) -> None:
     name = world.named("pool")
     world.create(pool_object(name, makeRoom="BorrowThenPreempt", placement="Pack"))
     ready = ACCEPTED | {"type": "Ready"}
@@ -146,7 +148,7 @@ def test_columns_of_a_pool_show_what_its_status_says(world: World) -> None:
     assert (cells["Shared"], cells["Free"], cells["Conflict"]) == (None, None, None)
 
 
-def test_watch_of_pools_shows_made_and_deleted_ones(world: World) -> None:
+def test_watch_of_pools_shows_created_and_deleted_ones(world: World) -> None:
     name = world.named("pool")
     watch = world.watch("Pool", resourceVersion=world.listed("Pool").body["metadata"]["resourceVersion"])
     world.create(pool_object(name))
@@ -163,7 +165,7 @@ def test_deleted_pool_answers_with_a_status_that_names_it(world: World) -> None:
     assert answer["details"] == {"name": name, "group": "resource.aibee.cn", "kind": "pools", "uid": uid}
 
 
-def test_pools_live_in_no_namespace(world: World) -> None:
+def test_pools_are_cluster_scoped(world: World) -> None:
     path = f"/apis/resource.aibee.cn/v1alpha1/namespaces/{world.namespace}/pools"
     assert world.send(Call("POST", path, encode(pool_object("a")))).status == 404
 

@@ -1,4 +1,4 @@
-"""What preemption asks of an API server: mark the victim, delete it by its uid or through its budget, nominate."""
+"""The requests of preemption: the victim's condition, its deletion by uid or through its budget, and the nomination."""
 
 from datetime import datetime
 
@@ -12,7 +12,7 @@ DISRUPTION_BUDGET = "DisruptionBudget"
 
 
 def a_victim(world: World, name: str = "victim", *, grace_seconds: int = 30, **labels: str) -> Json:
-    """A pod that runs on a node of its own."""
+    """Create a pod that runs on a node of its own."""
     node = world.named(f"node-of-{name}")
     world.create(node_object(node))
     pod = pod_object(name, namespace=world.namespace, labels=labels)
@@ -23,7 +23,7 @@ def a_victim(world: World, name: str = "victim", *, grace_seconds: int = 30, **l
 
 
 def mark_of(pod: Json) -> Json:
-    """The condition of a victim; one that is minutes old would be taken back by the disruption controller."""
+    """Return a victim's condition with the present time: the disruption controller resets one that is minutes old."""
     return {
         "type": "DisruptionTarget",
         "status": "True",
@@ -34,7 +34,7 @@ def mark_of(pod: Json) -> Json:
 
 
 def patch_status(world: World, name: str, uid: str, **status: object) -> Answer:
-    """Write parts of a pod's status as a scheduler does: the uid says which pod of the name is meant."""
+    """Write parts of a pod's status as a scheduler does, with the uid of the pod."""
     change = {"metadata": {"uid": uid}, "status": status}
     return world.try_patch(world.url("Pod", name, "status"), change, STRATEGIC_PATCH)
 
@@ -56,7 +56,7 @@ def budget_status(world: World) -> Json:
 
 
 def a_budget(world: World, *, min_available: int, allowed: int, **spec: object) -> None:
-    """A budget of the pods with the label app=a whose status is up to date."""
+    """Create a budget of the pods with the label app=a, and wait until its status is up to date."""
     budget = pdb_object("budget", namespace=world.namespace, min_available=min_available, labels={"app": "a"})
     budget["spec"] |= spec
     world.create(budget)
@@ -72,7 +72,7 @@ def seconds_between(start: str, end: str) -> float:
     return (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds()
 
 
-def test_mark_stands_beside_the_conditions_of_the_kubelet(world: World) -> None:
+def test_condition_of_a_victim_is_beside_those_of_the_kubelet(world: World) -> None:
     victim = a_victim(world)
     answer = mark(world, victim)
     assert answer.status == 200, answer
@@ -83,7 +83,7 @@ def test_mark_stands_beside_the_conditions_of_the_kubelet(world: World) -> None:
     assert answer.body["status"]["phase"] == "Running"
 
 
-def test_mark_that_is_written_twice_is_there_once(world: World) -> None:
+def test_condition_that_is_written_twice_exists_once(world: World) -> None:
     victim = a_victim(world)
     first, second = mark(world, victim), mark(world, victim)
     assert second.body["metadata"]["resourceVersion"] == first.body["metadata"]["resourceVersion"]
@@ -91,7 +91,7 @@ def test_mark_that_is_written_twice_is_there_once(world: World) -> None:
     assert kinds.count("DisruptionTarget") == 1
 
 
-def test_mark_of_an_older_pod_of_the_name_is_refused(world: World) -> None:
+def test_condition_for_an_older_pod_of_the_name_is_refused(world: World) -> None:
     victim = a_victim(world)
     answer = patch_status(world, "victim", "another", conditions=[mark_of(victim)])
     assert (answer.status, answer.reason, {*answer.cause_fields}) == (422, "Invalid", {"metadata.uid"})
@@ -99,14 +99,14 @@ def test_mark_of_an_older_pod_of_the_name_is_refused(world: World) -> None:
     assert condition(world.get("Pod", "victim"), "DisruptionTarget") == {}
 
 
-def test_mark_of_a_pod_that_is_gone_is_not_found(world: World) -> None:
+def test_condition_of_a_pod_that_is_gone_is_not_found(world: World) -> None:
     victim = a_victim(world, grace_seconds=0)
     world.delete("Pod", "victim")
     answer = mark(world, victim)
     assert (answer.status, answer.message) == (404, 'pods "victim" not found')
 
 
-def test_terminating_pod_can_be_marked(world: World) -> None:
+def test_terminating_pod_can_get_the_condition(world: World) -> None:
     victim = a_victim(world)
     world.delete("Pod", "victim")
     answer = mark(world, victim)
@@ -114,7 +114,7 @@ def test_terminating_pod_can_be_marked(world: World) -> None:
     assert "deletionTimestamp" in answer.body["metadata"]
 
 
-def test_marked_pod_says_so_until_it_is_gone(world: World) -> None:
+def test_victim_keeps_its_condition_until_it_is_gone(world: World) -> None:
     victim = a_victim(world)
     uid = victim["metadata"]["uid"]
     watch = world.watch("Pod", resourceVersion=world.listed("Pod").body["metadata"]["resourceVersion"])
@@ -129,7 +129,7 @@ def test_marked_pod_says_so_until_it_is_gone(world: World) -> None:
 
 
 @pytest.mark.parametrize("grace_seconds", [5, 600])
-def test_victim_goes_after_its_own_grace(world: World, grace_seconds: int) -> None:
+def test_victim_is_gone_after_its_own_grace_period(world: World, grace_seconds: int) -> None:
     pod = a_victim(world, grace_seconds=grace_seconds)
     before = world.patch(world.url("Pod", "victim", "status"), {"status": {"message": "now"}})
     answer = world.delete("Pod", "victim", {"preconditions": {"uid": pod["metadata"]["uid"]}})["metadata"]
@@ -139,7 +139,7 @@ def test_victim_goes_after_its_own_grace(world: World, grace_seconds: int) -> No
     assert grace_seconds <= lives <= grace_seconds + 20
 
 
-def test_victim_without_grace_is_gone_at_once(world: World) -> None:
+def test_victim_without_a_grace_period_is_gone_at_once(world: World) -> None:
     uid = a_victim(world, grace_seconds=0)["metadata"]["uid"]
     world.delete("Pod", "victim", {"preconditions": {"uid": uid}})
     assert world.try_get("Pod", "victim").status == 404
@@ -159,7 +159,7 @@ def test_second_delete_of_a_terminating_victim_changes_nothing(world: World) -> 
     assert second["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
 
 
-def test_delete_of_an_older_pod_of_the_name_spares_the_new_one(world: World) -> None:
+def test_delete_of_an_older_pod_of_the_name_does_not_delete_the_new_one(world: World) -> None:
     old = world.create(pod_object("victim", namespace=world.namespace))["metadata"]["uid"]
     world.delete("Pod", "victim")
     new = a_victim(world)["metadata"]["uid"]
@@ -171,7 +171,7 @@ def test_delete_of_an_older_pod_of_the_name_spares_the_new_one(world: World) -> 
     assert "deletionTimestamp" not in world.get("Pod", "victim")["metadata"]
 
 
-def test_nomination_is_written_found_and_taken_back(world: World) -> None:
+def test_nomination_is_written_read_and_cleared(world: World) -> None:
     uid = world.create(pod_object("owner", namespace=world.namespace))["metadata"]["uid"]
     node = world.named("node")
     assert patch_status(world, "owner", uid, nominatedNodeName=node).body["status"]["nominatedNodeName"] == node
@@ -204,7 +204,7 @@ def test_eviction_counts_in_the_budget_at_once(world: World) -> None:
     assert (spent["disruptionsAllowed"], list(spent["disruptedPods"])) == (1, ["a"])
 
 
-def test_budget_forgets_a_disrupted_pod_when_it_is_seen_going(world: World) -> None:
+def test_budget_removes_a_disrupted_pod_when_it_is_terminating(world: World) -> None:
     for name in ("a", "b"):
         a_victim(world, name, app="a")
     a_budget(world, min_available=1, allowed=1)
@@ -227,14 +227,14 @@ def test_budget_grows_again_when_the_victim_is_replaced(world: World) -> None:
     assert evict(world, "b").status == 201
 
 
-def test_plain_delete_asks_no_budget(world: World) -> None:
+def test_delete_ignores_budgets(world: World) -> None:
     uid = a_victim(world, app="a")["metadata"]["uid"]
     a_budget(world, min_available=1, allowed=0)
     world.delete("Pod", "victim", {"preconditions": {"uid": uid}})
     assert "deletionTimestamp" in world.get("Pod", "victim")["metadata"]
 
 
-def test_refused_eviction_leaves_no_mark_and_says_when_not_to_wait(world: World) -> None:
+def test_refused_eviction_writes_no_condition_and_asks_for_no_wait(world: World) -> None:
     uid = a_victim(world, app="a")["metadata"]["uid"]
     a_budget(world, min_available=1, allowed=0)
     answer = evict(world, "victim", uid)
@@ -258,7 +258,7 @@ def test_eviction_of_a_terminating_pod_is_accepted_whatever_the_budget(world: Wo
     assert evict(world, "victim").status == 201
 
 
-def test_eviction_of_a_pod_that_is_not_ready_is_free_only_where_the_budget_is_met(world: World) -> None:
+def test_eviction_of_an_unready_pod_is_allowed_only_where_the_budget_is_met(world: World) -> None:
     a_victim(world, "sick", app="a")
     not_ready = {"conditions": [{"type": "Ready", "status": "False"}]}
     world.patch(world.url("Pod", "sick", "status"), {"status": not_ready}, STRATEGIC_PATCH)
@@ -269,7 +269,7 @@ def test_eviction_of_a_pod_that_is_not_ready_is_free_only_where_the_budget_is_me
     assert evict(world, "sick").status == 201
 
 
-def test_eviction_of_a_pod_that_is_not_ready_is_always_free_where_the_budget_says_so(world: World) -> None:
+def test_eviction_of_an_unready_pod_is_allowed_with_always_allow(world: World) -> None:
     a_victim(world, "sick", app="a")
     not_ready = {"conditions": [{"type": "Ready", "status": "False"}]}
     world.patch(world.url("Pod", "sick", "status"), {"status": not_ready}, STRATEGIC_PATCH)
@@ -288,7 +288,7 @@ def test_pod_of_two_budgets_cannot_be_evicted(world: World) -> None:
     )
 
 
-def test_budget_that_selects_nothing_stops_nobody(world: World) -> None:
+def test_budget_that_selects_nothing_refuses_no_eviction(world: World) -> None:
     a_victim(world, app="b")
     a_budget(world, min_available=1, allowed=0)
     assert evict(world, "victim").status == 201

@@ -1,4 +1,4 @@
-"""Quantities: what is stored is what our own parser calls canonical, and what is refused there is refused here."""
+"""Quantities: the server stores the canonical form of `model.quantity`, and refuses what that parser refuses."""
 
 from collections.abc import Sequence
 
@@ -16,13 +16,13 @@ MORE = (
     *("1023", "1024", "1025Ki", "1536Mi", "1Gi", "1Ti", "1Pi", "1.5Ki", "0.1Gi", "0.25Mi", "1048576Ki"),
 )
 TEXTS = tuple(text for text in (*CANONICAL, *MORE) if parse_nano(text) % 10**6 == 0)
-"""Whole thousandths: a list of resources holds nothing finer on a real API server."""
+"""Whole thousandths: a real API server stores nothing finer in a resource list."""
 READ_AS_ZERO = (".", "Gi", "+", "-")
-"""What a real API server takes for 0 and our parser refuses; the scheduler never sees these texts."""
+"""Texts that a real API server reads as 0 and `model.quantity` refuses; the scheduler never gets these texts."""
 
 
 def stored_memory(world: World, texts: Sequence[str]) -> dict[str, str]:
-    """What becomes of each text as a request for memory: one container asks for each."""
+    """Return the stored form of each text as a memory request: there is one container for each."""
     document = pod_object("a", namespace=world.namespace)
     (main,) = document["spec"]["containers"]
     document["spec"]["containers"] = [
@@ -33,7 +33,7 @@ def stored_memory(world: World, texts: Sequence[str]) -> dict[str, str]:
     return dict(zip(texts, requests, strict=True))
 
 
-def test_every_quantity_is_stored_in_the_form_that_our_parser_gives(world: World) -> None:
+def test_every_quantity_is_stored_in_its_canonical_form(world: World) -> None:
     assert stored_memory(world, TEXTS) == {text: canonical(text) for text in TEXTS}
 
 
@@ -42,7 +42,7 @@ def test_amounts_of_a_node_are_stored_in_canonical_form(world: World) -> None:
     assert node["status"]["allocatable"] == {"cpu": "4", "memory": "512Mi", "pods": "110"}
 
 
-def test_what_is_no_quantity_is_refused_here_and_by_our_parser(world: World) -> None:
+def test_invalid_quantity_is_refused_by_server_and_parser(world: World) -> None:
     for text in sorted({*REFUSED} - {*READ_AS_ZERO, " 1"}):
         with pytest.raises(QuantityError):
             parse_nano(text)
@@ -52,7 +52,7 @@ def test_what_is_no_quantity_is_refused_here_and_by_our_parser(world: World) -> 
         assert (answer.status, answer.reason) == (400, "BadRequest"), (text, answer)
 
 
-def test_number_is_taken_as_a_quantity(world: World) -> None:
+def test_number_is_accepted_as_a_quantity(world: World) -> None:
     document = pod_object("a", namespace=world.namespace)
     document["spec"]["containers"][0]["resources"]["requests"] = {"cpu": 1.5, "memory": 1024}
     requests = world.create(document)["spec"]["containers"][0]["resources"]["requests"]

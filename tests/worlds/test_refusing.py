@@ -1,4 +1,4 @@
-"""Bad objects: each refusal names the field, and nothing is stored."""
+"""Invalid objects: each refusal names the field, and nothing is stored."""
 
 from tests.objects import node_object, pdb_object, pod_object
 from tests.worlds.world import Call, Json, World, encode
@@ -24,7 +24,7 @@ WRONG_METADATA: list[tuple[Json, str]] = [
 ]
 
 
-def test_pod_with_a_wrong_field_is_refused_and_the_field_is_named(world: World) -> None:
+def test_pod_with_an_invalid_field_is_refused_and_the_field_is_named(world: World) -> None:
     for part, wrong in (("spec", WRONG_SPECS), ("metadata", WRONG_METADATA)):
         for fields, path in wrong:
             document = pod_object("a", namespace=world.namespace)
@@ -49,7 +49,7 @@ def test_field_of_another_type_is_refused(world: World) -> None:
     assert "priority" in answer.message
 
 
-def test_body_that_is_no_json_is_refused(world: World) -> None:
+def test_body_that_is_not_json_is_refused(world: World) -> None:
     answer = world.send(Call("POST", world.url("Pod"), b"{"))
     assert (answer.status, answer.reason) == (400, "BadRequest")
 
@@ -59,7 +59,7 @@ def test_object_of_another_kind_than_its_path_is_refused(world: World) -> None:
     assert (answer.status, answer.reason) == (400, "BadRequest")
 
 
-def test_budget_with_a_bad_selector_is_refused_by_the_path_of_the_field(world: World) -> None:
+def test_budget_with_an_invalid_selector_is_refused_with_the_path_of_the_field(world: World) -> None:
     document = pdb_object("a", namespace=world.namespace, min_available=1, labels={})
     document["spec"]["selector"] = {"matchExpressions": [{"key": "app", "operator": "Near", "values": ["a"]}]}
     answer = world.try_create(document)
@@ -67,7 +67,7 @@ def test_budget_with_a_bad_selector_is_refused_by_the_path_of_the_field(world: W
     assert "spec.selector.matchExpressions[0].operator" in answer.cause_fields
 
 
-def test_node_with_a_bad_taint_is_refused_by_the_path_of_the_field(world: World) -> None:
+def test_node_with_an_invalid_taint_is_refused_with_the_path_of_the_field(world: World) -> None:
     answer = world.try_create(node_object(world.named("n"), taints=[{"key": "a", "effect": "Sometimes"}]))
     assert (answer.status, answer.reason) == (422, "Invalid")
     assert any(field.endswith("taints[0].effect") for field in answer.cause_fields)
@@ -79,7 +79,7 @@ def test_path_of_no_resource_is_not_found(world: World) -> None:
         assert answer.status == 404, path
 
 
-def test_method_that_a_resource_does_not_know_is_refused(world: World) -> None:
+def test_method_that_a_resource_does_not_support_is_refused(world: World) -> None:
     world.create(pod_object("a", namespace=world.namespace))
     answer = world.send(Call("POST", world.url("Pod", "a"), encode({})))
     assert (answer.status, answer.reason) == (405, "MethodNotAllowed")

@@ -1,10 +1,10 @@
-"""Watches: what they start with, what they show, how they end."""
+"""Watches: their first events, their content, and their end."""
 
 from tests.objects import binding_object, node_object, pod_object
 from tests.worlds.world import World, revision
 
 
-def test_watch_shows_a_pod_made_changed_and_deleted(world: World) -> None:
+def test_watch_shows_a_pod_created_changed_and_deleted(world: World) -> None:
     watch = world.watch("Pod", resourceVersion=world.listed("Pod").body["metadata"]["resourceVersion"])
     world.create(pod_object("a", namespace=world.namespace))
     world.patch(world.url("Pod", "a"), {"metadata": {"labels": {"tier": "gold"}}})
@@ -25,7 +25,7 @@ def test_watch_from_a_list_misses_nothing_and_repeats_nothing(world: World) -> N
     assert [event["object"]["metadata"]["name"] for event in watch.events] == ["between", "after"]
 
 
-def test_watch_from_an_event_goes_on_behind_it(world: World) -> None:
+def test_watch_from_the_revision_of_an_event_continues_after_it(world: World) -> None:
     listed = world.listed("Pod").body["metadata"]["resourceVersion"]
     first = world.create(pod_object("first", namespace=world.namespace))
     world.create(pod_object("second", namespace=world.namespace))
@@ -37,7 +37,7 @@ def test_watch_from_an_event_goes_on_behind_it(world: World) -> None:
     assert len(rest.events) == 1
 
 
-def test_watch_without_a_revision_begins_with_what_is_there(world: World) -> None:
+def test_watch_without_a_revision_begins_with_the_existing_objects(world: World) -> None:
     world.create(pod_object("a", namespace=world.namespace))
     watch = world.watch("Pod")
     watch.until("ADDED", "a")
@@ -46,7 +46,7 @@ def test_watch_without_a_revision_begins_with_what_is_there(world: World) -> Non
     assert watch.kinds_of("a") == ["ADDED"]
 
 
-def test_bookmark_before_the_end_moves_a_watch_on_over_what_it_was_not_shown(world: World) -> None:
+def test_bookmark_before_the_end_has_a_revision_after_events_outside_of_the_selection(world: World) -> None:
     listed = world.listed("Pod").body["metadata"]["resourceVersion"]
     terms = {"labelSelector": "tier=gold", "allowWatchBookmarks": "true", "timeoutSeconds": "6"}
     watch = world.watch("Pod", resourceVersion=listed, **terms)
@@ -112,7 +112,7 @@ def test_restart_ends_every_watch(world: World) -> None:
     watch.until_end()
 
 
-def test_watch_resumed_over_a_restart_is_told_to_list_again(world: World) -> None:
+def test_watch_resumed_after_a_restart_gets_410(world: World) -> None:
     seen = world.create(pod_object("a", namespace=world.namespace))["metadata"]["resourceVersion"]
     for name in ("b", "c", "d"):
         world.create(pod_object(name, namespace=world.namespace))
@@ -124,7 +124,7 @@ def test_watch_resumed_over_a_restart_is_told_to_list_again(world: World) -> Non
     assert world.names("Pod") == ["a", "b", "c", "d"]
 
 
-def test_objects_and_their_revisions_outlive_a_restart(world: World) -> None:
+def test_objects_and_their_revisions_survive_a_restart(world: World) -> None:
     before = world.create(pod_object("a", namespace=world.namespace))
     world.restart()
     after = world.get("Pod", "a")

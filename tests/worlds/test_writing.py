@@ -1,4 +1,4 @@
-"""Creating and replacing: defaults, identities, stale writers, and what status and spec keep from each other."""
+"""Creating and replacing: defaults, UIDs, stale writers, and the separation of spec and status."""
 
 from tests.objects import claim_object, job_object, node_object, pod_object, pool_object, volume_object
 from tests.worlds.world import STRATEGIC_PATCH, Call, Json, World, condition, encode, revision
@@ -6,7 +6,7 @@ from tests.worlds.world import STRATEGIC_PATCH, Call, Json, World, condition, en
 STALE = "the object has been modified; please apply your changes to the latest version and try again"
 
 
-def test_created_object_has_an_identity_a_time_and_a_revision(world: World) -> None:
+def test_created_object_has_a_uid_a_time_and_a_revision(world: World) -> None:
     metadata = world.create(pod_object("a", namespace=world.namespace))["metadata"]
     assert (metadata["name"], metadata["namespace"]) == ("a", world.namespace)
     assert len(metadata["uid"]) == 36
@@ -26,26 +26,26 @@ def test_created_pod_waits_with_the_defaults_of_its_kind(world: World) -> None:
     assert status["phase"] == "Pending"
 
 
-def test_pod_that_names_no_scheduler_belongs_to_the_default_one(world: World) -> None:
+def test_pod_that_names_no_scheduler_has_the_default_one(world: World) -> None:
     document = pod_object("a", namespace=world.namespace)
     del document["spec"]["schedulerName"]
     assert world.create(document)["spec"]["schedulerName"] == "default-scheduler"
 
 
-def test_limit_stands_in_for_a_missing_request(world: World) -> None:
+def test_limit_replaces_a_missing_request(world: World) -> None:
     document = pod_object("a", namespace=world.namespace, cpu="", memory="1Gi")
     document["spec"]["containers"][0]["resources"]["limits"] = {"cpu": "2", "memory": "4Gi"}
     requests = world.create(document)["spec"]["containers"][0]["resources"]["requests"]
     assert requests == {"cpu": "2", "memory": "1Gi"}
 
 
-def test_gated_pod_says_so_from_the_start(world: World) -> None:
+def test_gated_pod_has_the_condition_from_the_start(world: World) -> None:
     pod = world.create(pod_object("a", namespace=world.namespace, gates=["example.com/wait"]))
     scheduled = condition(pod, "PodScheduled")
     assert (scheduled["status"], scheduled["reason"]) == ("False", "SchedulingGated")
 
 
-def test_server_finishes_a_generated_name(world: World) -> None:
+def test_server_completes_a_generated_name(world: World) -> None:
     document = pod_object("", namespace=world.namespace)
     document["metadata"] = {"generateName": "work-"}
     first, second = world.create(document), world.create(document)
@@ -61,7 +61,7 @@ def test_second_object_of_a_name_is_refused(world: World) -> None:
     assert (answer.status, answer.reason, answer.message) == (409, "AlreadyExists", 'pods "a" already exists')
 
 
-def test_object_of_a_name_that_is_still_going_is_refused_in_other_words(world: World) -> None:
+def test_object_with_the_name_of_a_terminating_one_is_refused_with_another_message(world: World) -> None:
     world.create(pod_object("a", namespace=world.namespace))
     world.patch(world.url("Pod", "a"), {"metadata": {"finalizers": ["example.com/held"]}})
     world.delete("Pod", "a")
@@ -70,14 +70,14 @@ def test_object_of_a_name_that_is_still_going_is_refused_in_other_words(world: W
     assert answer.message == 'object is being deleted: pods "a" already exists'
 
 
-def test_replacing_under_another_identity_is_a_conflict(world: World) -> None:
+def test_replacing_with_another_uid_is_a_conflict(world: World) -> None:
     pod = world.create(pod_object("a", namespace=world.namespace))
     answer = world.try_replace(pod | {"metadata": {**pod["metadata"], "uid": "another"}})
     assert (answer.status, answer.reason) == (409, "Conflict")
     assert "Precondition failed: UID in precondition: another, UID in object meta: " in answer.message
 
 
-def test_job_carries_the_labels_of_its_pods(world: World) -> None:
+def test_job_has_the_labels_of_its_pods(world: World) -> None:
     job = world.create(job_object("a", namespace=world.namespace))
     assert job["metadata"]["labels"] == job["spec"]["template"]["metadata"]["labels"]
     assert job["metadata"]["labels"]["batch.kubernetes.io/job-name"] == "a"
@@ -94,7 +94,7 @@ def test_object_of_another_namespace_than_its_path_is_refused(world: World) -> N
     assert "the namespace of the provided object does not match the namespace sent on the request" in answer.message
 
 
-def test_object_that_is_not_there_is_not_found(world: World) -> None:
+def test_missing_object_is_not_found(world: World) -> None:
     answer = world.try_get("Pod", "a")
     assert (answer.status, answer.reason, answer.message) == (404, "NotFound", 'pods "a" not found')
     pool = world.try_get("Pool", "none")
@@ -143,7 +143,7 @@ def test_replacing_under_another_name_than_the_path_is_refused(world: World) -> 
     assert "does not match the name on the URL" in answer.message
 
 
-def test_writing_what_is_there_already_keeps_the_revision(world: World) -> None:
+def test_write_without_a_change_keeps_the_revision(world: World) -> None:
     pod = world.create(pod_object("a", namespace=world.namespace, labels={"tier": "gold"}))
     same = world.patch(world.url("Pod", "a"), {"metadata": {"labels": {"tier": "gold"}}})
     assert revision(same) == revision(pod)
@@ -157,7 +157,7 @@ def test_status_of_a_pod_is_written_only_through_its_own_path(world: World) -> N
     assert written["status"]["phase"] == "Running"
 
 
-def test_status_path_of_a_pod_leaves_spec_and_labels_alone(world: World) -> None:
+def test_write_to_the_status_of_a_pod_does_not_change_spec_and_labels(world: World) -> None:
     before = world.create(pod_object("a", namespace=world.namespace, labels={"tier": "gold"}))
     change = {"status": {"message": "soon"}, "spec": {"priorityClassName": "other"}}
     after = world.patch(world.url("Pod", "a", "status"), change)
@@ -178,7 +178,7 @@ def test_conditions_of_a_pod_are_merged_by_type(world: World) -> None:
     assert len(pod["status"]["conditions"]) == 2
 
 
-def test_generation_of_a_pool_counts_its_specs_and_nothing_else(world: World) -> None:
+def test_generation_of_a_pool_counts_only_changes_of_its_spec(world: World) -> None:
     name = world.named("pool")
     generations = [world.create(pool_object(name))["metadata"]["generation"]]
     changes = (
@@ -192,7 +192,7 @@ def test_generation_of_a_pool_counts_its_specs_and_nothing_else(world: World) ->
     assert generations == [1, 1, 1, 2, 2]
 
 
-def test_spec_of_a_job_may_not_be_exchanged_under_its_pods(world: World) -> None:
+def test_template_of_a_job_may_not_be_changed(world: World) -> None:
     world.create(job_object("a", namespace=world.namespace, completions=3))
     answer = world.try_patch(world.url("Job", "a"), {"spec": {"completions": 5}})
     assert (answer.status, answer.reason, answer.cause_fields) == (422, "Invalid", ["spec.completions"])
@@ -215,7 +215,7 @@ def test_gate_may_be_removed_and_not_added(world: World) -> None:
     assert (answer.status, answer.reason) == (422, "Invalid")
 
 
-def test_node_keeps_the_amounts_it_was_made_with_and_takes_new_ones(world: World) -> None:
+def test_node_keeps_its_initial_amounts_and_accepts_new_ones(world: World) -> None:
     name = world.named("n")
     node = world.create(node_object(name, cpu="4", memory="16Gi", pods=110))
     assert node["status"]["allocatable"] == {"cpu": "4", "memory": "16Gi", "pods": "110"}
@@ -228,7 +228,7 @@ def a_lease(holder: str, seconds: int = 15) -> Json:
     return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l"}, "spec": spec}
 
 
-def test_lease_keeps_microseconds_and_its_writers_race_fairly(world: World) -> None:
+def test_lease_keeps_microseconds_and_of_two_writers_one_gets_a_conflict(world: World) -> None:
     lease = world.create(a_lease("one"))
     assert lease["spec"]["renewTime"] == "2026-01-02T03:04:05.000600Z"
     lease["spec"]["holderIdentity"] = "two"
@@ -238,18 +238,18 @@ def test_lease_keeps_microseconds_and_its_writers_race_fairly(world: World) -> N
     assert world.get("Lease", "l")["spec"]["holderIdentity"] == "two"
 
 
-def test_lease_may_not_be_taken_without_saying_from_which_revision(world: World) -> None:
+def test_lease_may_not_be_replaced_without_a_revision(world: World) -> None:
     world.create(a_lease("one"))
     answer = world.try_replace(a_lease("two"))
     assert (answer.status, answer.cause_fields) == (422, ["metadata.resourceVersion"])
 
 
-def test_lease_of_no_time_is_refused(world: World) -> None:
+def test_lease_without_a_duration_is_refused(world: World) -> None:
     answer = world.try_create(a_lease("one", seconds=0))
     assert (answer.status, answer.cause_fields) == (422, ["spec.leaseDurationSeconds"])
 
 
-def test_claims_and_volumes_are_made_pending_and_only_their_status_says_more(world: World) -> None:
+def test_claims_and_volumes_are_created_pending_and_their_status_is_written_separately(world: World) -> None:
     namespace, disk = world.namespace, world.named("disk")
     for document in (claim_object("data", namespace=namespace, volume=disk), volume_object(disk)):
         made = world.create(document | {"status": {"phase": "Bound"}})

@@ -1,4 +1,4 @@
-"""The API server in process, on virtual time: nothing waits, so thirty seconds of patience cost nothing."""
+"""The API server in process, on virtual time: a timeout of thirty seconds takes no time."""
 
 import json
 
@@ -9,7 +9,7 @@ from aischeduler.sandbox.watches import WatchStream
 from tests.worlds.world import SETTLE_SECONDS, Answer, Call, Json
 
 STARTED_AT = 1_767_225_600.0
-"""The first of January 2026."""
+"""1 January 2026, in Unix seconds."""
 
 
 class VirtualTransport:
@@ -38,7 +38,7 @@ class VirtualTransport:
         self._controllers.step(self.now)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""
 
 
 class VirtualStream:

@@ -1,9 +1,9 @@
-"""One API server as a scenario sees it, whichever it is: requests, watches, restarts, and time that passes.
+"""An API server for scenarios, in process or real: requests, watches, restarts, and time that passes.
 
-Laws:
-- A `Transport` carries bytes and lets time pass; it knows nothing of what they mean.
-- A `World` is a transport and a namespace of its own, so that scenarios share a server and never meet.
-- Nothing here asks which transport it stands on.
+Invariants:
+- A `Transport` sends requests and lets time pass; it does not interpret documents.
+- A `World` is a transport and a namespace of its own, so that scenarios share a server without conflict.
+- Nothing here depends on the kind of the transport.
 """
 
 import json
@@ -23,10 +23,10 @@ STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 PATIENCE_SECONDS = 30.0
-"""How long a scenario waits for what must come."""
+"""How long a scenario waits for an expected result."""
 
 SETTLE_SECONDS = 0.1
-"""How much time one `settle` lets pass."""
+"""How much time passes in one `settle`."""
 
 PLACES: Mapping[str, tuple[str, str]] = {
     "ConfigMap": ("/api/v1", "configmaps"),
@@ -48,7 +48,7 @@ CLUSTER_SCOPED = ("Namespace", "Node", "PersistentVolume", "Pool", "PriorityClas
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back: the HTTP status, the document, and of Retry-After its number."""
+    """An answer: the HTTP status, the document, and the number of Retry-After."""
 
     status: int
     body: Json
@@ -64,18 +64,18 @@ class Answer:
 
     @property
     def cause_fields(self) -> list[str]:
-        """The field paths that a refusal names."""
+        """Return the field paths that a refusal names."""
         return [cause.get("field", "") for cause in self.body.get("details", {}).get("causes", [])]
 
     @property
     def items(self) -> list[Json]:
-        """The objects of a list."""
+        """Return the objects of a list."""
         found: list[Json] = self.body["items"]
         return found
 
     @property
     def names(self) -> list[str]:
-        """The names of a list's objects, in their order."""
+        """Return the names of a list's objects, in their order."""
         return [item["metadata"]["name"] for item in self.items]
 
 
@@ -83,12 +83,12 @@ class Stream(Protocol):
     """One running watch."""
 
     def next(self, seconds: float) -> Json | None:
-        """Return the next event, None when none came for that long or the stream has ended."""
+        """Return the next event; None if none comes within this time or the stream has ended."""
         ...
 
     @property
     def ended(self) -> bool:
-        """Whether the server has closed it."""
+        """Whether the server has closed the stream."""
         ...
 
     def close(self) -> None: ...
@@ -106,14 +106,14 @@ class Call:
 
 
 class Transport(Protocol):
-    """The way to one API server."""
+    """A transport to one API server."""
 
     def request(self, call: Call) -> Answer: ...
 
     def watch(self, url: str) -> Stream: ...
 
     def restart(self) -> None:
-        """End the server and start it on what it has stored."""
+        """Restart the server with its stored objects."""
         ...
 
     def settle(self) -> None:
@@ -124,14 +124,14 @@ class Transport(Protocol):
 
 
 class Watch:
-    """What a watch has shown so far; `events` grows as it is read."""
+    """A watch and the events that were read from it so far."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self.events: list[Json] = []
 
     def until(self, kind: str, name: str = "", seconds: float = PATIENCE_SECONDS) -> Json:
-        """Read on to the next event of this type (about the object of this name) and return its object."""
+        """Read until the next event of this type (about the object of this name), and return its object."""
         while event := self._stream.next(seconds):
             self.events.append(event)
             shown: Json = event["object"]
@@ -141,13 +141,13 @@ class Watch:
         raise AssertionError(f"no {kind} event about {name or 'anything'} within {seconds} s; seen: {seen}")
 
     def until_end(self) -> None:
-        """Read on until the server closes the stream."""
+        """Read until the server closes the stream."""
         while event := self._stream.next(PATIENCE_SECONDS):
             self.events.append(event)
         assert self._stream.ended
 
     def kinds_of(self, name: str) -> list[str]:
-        """The types of the events read so far about one object."""
+        """Return the types of the events about one object that were read so far."""
         return [event["type"] for event in self.events if event["object"]["metadata"].get("name") == name]
 
     def close(self) -> None:
@@ -171,14 +171,14 @@ class World:
         return self._transport.request(call)
 
     def url(self, kind: str, name: str = "", subresource: str = "", **query: str) -> str:
-        """Return where an object (or without a name, the collection) of this scenario lies."""
+        """Return the URL of an object of this scenario, or without a name of the collection."""
         prefix, plural = PLACES[kind]
         middle = "" if kind in CLUSTER_SCOPED else f"/namespaces/{self.namespace}"
         path = "/".join(filter(None, (f"{prefix}{middle}/{plural}", name, subresource)))
         return f"{path}?{urlencode(query)}" if query else path
 
     def try_create(self, document: Json, **query: str) -> Answer:
-        """POST an object and return the answer, whatever it is."""
+        """POST an object and return the answer, a refusal too."""
         return self.post(self.url(document["kind"], **query), document)
 
     def post(self, url: str, document: Any) -> Answer:
@@ -186,7 +186,7 @@ class World:
         return self.send(Call("POST", url, encode(document)))
 
     def create(self, document: Json, **query: str) -> Json:
-        """POST an object that is right, and return it as stored."""
+        """POST a valid object, and return it as stored."""
         answer = self.try_create(document, **query)
         assert answer.status == 201, answer
         return answer.body
@@ -200,11 +200,11 @@ class World:
         return answer.body
 
     def listed(self, kind: str, **query: str) -> Answer:
-        """GET the collection of this scenario's namespace (cluster-scoped: of all)."""
+        """GET the collection of this scenario's namespace, or of a cluster-scoped kind."""
         return self.send(Call("GET", self.url(kind, **query)))
 
     def names(self, kind: str, **query: str) -> list[str]:
-        """The names of what is there, in the order of the list."""
+        """Return the names of the existing objects, in the order of the list."""
         answer = self.listed(kind, **query)
         assert answer.status == 200, answer
         return answer.names
@@ -220,7 +220,7 @@ class World:
         return answer.body
 
     def try_patch(self, url: str, change: Any, content_type: str = MERGE_PATCH) -> Answer:
-        """PATCH what lies at a URL of `url`."""
+        """PATCH the object at a URL of `url`."""
         return self.send(Call("PATCH", url, encode(change), content_type))
 
     def patch(self, url: str, change: Any, content_type: str = MERGE_PATCH) -> Json:
@@ -253,16 +253,16 @@ class World:
         return watch
 
     def until(self, look: Callable[[], T | None], seconds: float = PATIENCE_SECONDS) -> T:
-        """Look again and again while time passes, until there is something to see."""
+        """Call `look` while time passes, until it returns a value."""
         turns = int(seconds / SETTLE_SECONDS)
         for _ in range(turns):
             if found := look():
                 return found
             self._transport.settle()
-        raise AssertionError(f"did not come within {seconds} s; the last look saw {look()!r}")
+        raise AssertionError(f"did not come within {seconds} s; the last value is {look()!r}")
 
     def restart(self) -> None:
-        """End the server and start it again."""
+        """Restart the server."""
         self._transport.restart()
 
     def close(self) -> None:
@@ -271,7 +271,7 @@ class World:
 
 
 def encode(document: Any) -> bytes:
-    """Return a document as it is sent."""
+    """Return a document as request body."""
     return document if isinstance(document, bytes) else json.dumps(document).encode()
 
 

@@ -1,4 +1,4 @@
-"""All controllers of one API server, as kube-controller-manager runs them, and on request the kubelets."""
+"""All controllers of one API server, as kube-controller-manager runs them, and optionally the kubelets."""
 
 from typing import Protocol
 

@@ -47,7 +47,7 @@ class GarbageCollector:
         return None
 
     def _delete_dependents(self, uid: str, now: float) -> None:
-        """Delete what only this owner has; take the owner off the other objects."""
+        """Delete the objects that only this owner owns; remove the owner from other objects."""
         for collection, entry in self._store.dependents(uid):
             if len(entry.owner_uids) > 1:
                 _remove_owner(collection, entry, uid)
@@ -55,7 +55,7 @@ class GarbageCollector:
                 self._send("DELETE", collection, entry, {"preconditions": {"uid": entry.uid}}, now)
 
     def _release(self, name: str, key: str, now: float) -> None:
-        """Take the finalizer of the propagation policy off an object when its dependents are seen to."""
+        """Remove the finalizer of the propagation policy from an object once its dependents are deleted or orphaned."""
         collection = self._store.collections.get(name)
         entry = collection.get(*key.split("/")) if collection is not None else None
         finalizers = entry.decoded()["metadata"].get("finalizers", ()) if entry is not None else ()
@@ -99,7 +99,7 @@ class NamespaceController:
         self._terminating: dict[str, None] = {}
 
     def step(self, now: float) -> float | None:
-        """Delete what is left in terminating namespaces."""
+        """Delete the objects that are left in terminating namespaces."""
         for event in self._informer.new_events():
             if event.kind != "DELETED" and is_going(event.entry):
                 self._terminating[event.entry.name] = None

@@ -1,4 +1,4 @@
-"""What the controllers share: an informer for each collection, and requests to the server."""
+"""The shared parts of controllers: an informer for each collection, and requests to the server."""
 
 from dataclasses import dataclass, field
 
@@ -11,7 +11,7 @@ from aischeduler.sandbox.watches import WatchStream
 
 @dataclass(slots=True)
 class Informer:
-    """Returns every write to one collection once. After a loss of history it lists the collection and compares."""
+    """Returns every write to one collection once. If history is lost, it lists the collection and compares."""
 
     collection: Collection
     _position: int = -1
@@ -41,7 +41,7 @@ class Informer:
 
 
 def send(server: ApiServer, method: str, path: str, body: JsonObject | None, now: float) -> Response:
-    """Send a request as any client does, and return the response."""
+    """Send a request as a client does, and return the response."""
     response = server.handle(Request(method, path, body=encode(body) if body is not None else b""), now)
     if isinstance(response, WatchStream):
         raise TypeError(f"{path} is a watch")

@@ -88,7 +88,7 @@ class Kubelet:
                 self._put(pod, "end", now + run)
 
     def _put(self, pod: Entry, kind: str, due: float) -> None:
-        """Plan a change. Planned again, it can only come earlier."""
+        """Plan a change; a second plan can only move it to an earlier time."""
         planned = self._planned.get(pod.uid)
         if planned is not None and planned.kind == kind and planned.due <= due:
             return
