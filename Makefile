@@ -21,7 +21,7 @@ $(STAMP): requirements-dev.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: $(STAMP) ## three pools, twenty nodes and two Jobs on the built-in sandbox, in under a minute
+demo: $(STAMP) ## three Pools, twenty nodes and two Jobs on the built-in sandbox, in under a minute
 	@$(BIN)/ai-scheduler demo
 
 check: $(STAMP) ## the fast part, in about two minutes: gates, unit tests, scenarios

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Lock
 from typing import BinaryIO, Final
 
 from structlog.typing import FilteringBoundLogger
@@ -55,6 +56,7 @@ class JournalFile:
         self._waiting = self._written = 0
         self._since = clock()
         self._ended = ""
+        self._writing = Lock()  # the thread of a write may outlast a task that is cancelled
         directory.mkdir(parents=True, exist_ok=True)
         self._remove_old(directory, at)
         self.path = directory / f"journal-{at.astimezone(UTC):%Y%m%dT%H%M%SZ}-{os.getpid()}.jsonl"
@@ -84,10 +86,11 @@ class JournalFile:
 
     def close(self) -> None:
         """Write the lines that wait, and close the file."""
-        if self._file is not None:
-            self._put(self._take())
-            self._file.close()
-            self._file = None
+        self._put(self._take())
+        with self._writing:
+            if self._file is not None:
+                self._file.close()
+                self._file = None
 
     def _take(self) -> list[bytes]:
         """Return the lines that wait; only the thread of the engine may call it."""
@@ -96,12 +99,13 @@ class JournalFile:
         return lines
 
     def _put(self, lines: list[bytes]) -> None:
-        if self._file is None or not lines:
-            return
-        try:
-            self._file.write(b"\n".join(lines) + b"\n")
-        except OSError as error:
-            self._end(f"the file cannot be written: {error}")
+        with self._writing:
+            if self._file is None or not lines:
+                return
+            try:
+                self._file.write(b"\n".join(lines) + b"\n")
+            except OSError as error:
+                self._end(f"the file cannot be written: {error}")
 
     def _end(self, reason: str) -> None:
         if not self._ended:

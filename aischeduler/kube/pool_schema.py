@@ -117,7 +117,7 @@ def _switches() -> dict[str, Schema]:
 def _loans() -> dict[str, Schema]:
     return {
         "borrowingPools": array(
-            "The only pools whose idle nodes this pool's pods may use, by name; their order means nothing. Absent or "
+            "The only pools whose idle nodes this pool's pods may use, by name, in any order. Absent or "
             "empty: any pool that shares. The pool itself cannot be named. Example: [cpu-pool, default].",
             string("Name of a Pool.", minLength=1, maxLength=POOL_NAME_LENGTH_MAX, pattern=NAME_PATTERN),
             maxItems=POOLS_NAMED_MAX,
@@ -140,10 +140,10 @@ def _status() -> Schema:
     return object_of(
         "What the scheduler made of the spec, and the pool in numbers; written by the scheduler alone, on change and "
         "at most once a second.",
-        observedGeneration=integer("metadata.generation of the spec that this status speaks of."),
+        observedGeneration=integer("metadata.generation of the spec that this status describes."),
         scheduler=string(
-            "The schedulerName of the scheduler that writes this status. Another one leaves it alone as long as "
-            "renewTime moves.",
+            "The schedulerName of the scheduler that writes this status. A scheduler of another name does not write it "
+            "while renewTime changes.",
             maxLength=253,
         ),
         renewTime=string(
@@ -187,7 +187,7 @@ _AMOUNTS: Final[dict[str, Any]] = {
     "shared": "The part of used that is pods of other pools: what is lent now.",
     "system": "The part of used that is pods of other schedulers, such as daemons.",
     "borrowed": "What this pool's own pods ask for on nodes of other pools.",
-    "free": "allocatable less used, less the room that is held for pods whose victims are still going.",
+    "free": "allocatable minus used, minus the room that is held for pods while their victims terminate.",
     "pending": "What the pods that wait in the pool's queue ask for.",
 }
 
