@@ -31,11 +31,11 @@ def test_journal_of_a_daemon_with_evictions_gives_the_same_actions_in_other_proc
         )
         for n in range(5)
     ]
-    first = [pod for pod in backlog(namespace) if pod["metadata"]["name"].startswith("gpu")]
+    waiting = [pod for pod in backlog(namespace) if pod["metadata"]["name"].startswith("gpu")]
     with Daemon(control_plane, None, "--journal", str(tmp_path)) as daemon:
         daemon.start()
-        create_pods(control_plane, namespace, first)
-        history.wait_for_bound(namespace, len(first))
+        create_pods(control_plane, namespace, waiting)
+        history.wait_for_bound(namespace, len(waiting))
         create_pods(control_plane, namespace, urgent)
         names = {pod["metadata"]["name"] for pod in urgent}
         history.wait_until(lambda: names <= set(history.bound(namespace)), "the urgent pods are bound")
@@ -43,7 +43,7 @@ def test_journal_of_a_daemon_with_evictions_gives_the_same_actions_in_other_proc
         assert daemon.said("writing a journal")[0]["file"] == str(path)
         assert daemon.stop() == 0
     lines = path.read_bytes().splitlines()
-    assert sum(line.count(b'["Bind"') for line in lines) >= len(first) == GPU_NODES * NODE_GPUS
+    assert sum(line.count(b'["Bind"') for line in lines) >= len(waiting) == GPU_NODES * NODE_GPUS
     assert sum(line.count(b'["Evict"') for line in lines) == len(urgent)
     for hash_seed in (0, 1, 4711):
         answer = replay(path, hash_seed)
