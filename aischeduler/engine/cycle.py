@@ -20,7 +20,18 @@ from aischeduler.engine.tally import Result
 from aischeduler.engine.unknown_pools import want_pool
 from aischeduler.engine.wakeups import offer_ends
 from aischeduler.model.actions import Action, Bind, Nominate, ReportWaiting
-from aischeduler.model.proposal import Borrow, Hold, LenderRefusal, MakeRoom, NoLender, Place, Proposal, Wait, WaitFor
+from aischeduler.model.proposal import (
+    NO_SEARCH,
+    Borrow,
+    Hold,
+    LenderRefusal,
+    MakeRoom,
+    NoLender,
+    Place,
+    Proposal,
+    Wait,
+    WaitFor,
+)
 from aischeduler.state.claims import Claim
 from aischeduler.state.queue import PoolQueue
 from aischeduler.state.records import PodRecord, PodState
@@ -61,7 +72,7 @@ def attempt(cluster: Cluster, queue: PoolQueue, record: PodRecord, actions: list
 
     Return the cost; an attempt without searches costs 1.
     """
-    record.decision = cluster.next_decision()
+    record.decision, searches = cluster.next_decision(), cluster.searches.made
     record.broken = False
     cluster.withdraw(record)
     if record.failed and _gated(cluster, record, now):
@@ -71,14 +82,15 @@ def attempt(cluster: Cluster, queue: PoolQueue, record: PodRecord, actions: list
     offer_ends(cluster, record, now)
     if result is not None:
         cluster.tally.attempts[queue.pool, result] += 1
-    return 1 + SEARCH_COST * proposal.search.made
+    return 1 + SEARCH_COST * (cluster.searches.made - searches)
 
 
 def apply(tried: Attempt, proposal: Proposal) -> Result | None:
     """Do what a proposal says: change the state and add the actions. Return the result; None where none counts."""
     cluster, record = tried.cluster, tried.record
-    _count_borrowing(tried, proposal)
-    note_blocked(cluster, proposal.search.blocked)
+    if proposal.search is not NO_SEARCH:
+        _count_borrowing(tried, proposal)
+        note_blocked(cluster, proposal.search.blocked)
     if isinstance(proposal, Hold):
         return _hold(tried, proposal)
     if record.constraint is not None or record.blocker:
@@ -115,13 +127,15 @@ def _place(tried: Attempt, proposal: Place) -> Result:
     """Assume the pod on its row and return a Bind."""
     cluster, record, queue = tried.cluster, tried.record, tried.queue
     row = cluster.nodes.rows[proposal.node]
-    own, displaced = cluster.claims.of(record.pod.uid), _end_claims_of(cluster, proposal.displaced)
+    own = cluster.claims.of(record.pod.uid)
+    displaced = _end_claims_of(cluster, proposal.displaced) if proposal.displaced else ()
     if own is not None:
         cluster.claims.end(own)
     cluster.nodes.add(record.pod.spec, row)
     if own is not None and own.row != row:
         room_came(cluster, own.row, tried.now)
-    renominate(cluster, displaced, tried.now)
+    if displaced:
+        renominate(cluster, displaced, tried.now)
     count_saved(cluster, queue, record, row)
     cluster.adopt(record, row)
     record.state, record.visited = PodState.ASSUMED, ()

@@ -20,6 +20,7 @@ from aischeduler.framework.plugin import PlacementRequest
 from aischeduler.model.pool import MakeRoom as RoomOrder
 from aischeduler.model.pool import Pool
 from aischeduler.model.proposal import (
+    NO_SEARCH,
     Borrow,
     Hold,
     Lender,
@@ -46,11 +47,10 @@ class _Look:
     record: PodRecord
     pool: Pool
     now: float
-    made_before: int
     clauses: dict[str, str] = field(default_factory=dict)
     """The clauses of the message by kind, in the order tried."""
-    lenders: list[Lender | NoLender] = field(default_factory=list)
-    blocked: list[str] = field(default_factory=list)
+    lenders: tuple[Lender | NoLender, ...] = ()
+    blocked: tuple[str, ...] = ()
 
     @property
     def ask(self) -> PlacementRequest:
@@ -64,8 +64,7 @@ class _Look:
 
     def search(self) -> Search:
         """Return how this was found."""
-        made = self.cluster.searches.made - self.made_before
-        return Search(tuple(self.lenders), tuple(self.blocked), made)
+        return Search(self.lenders, self.blocked) if self.lenders or self.blocked else NO_SEARCH
 
     def message(self, clauses: dict[str, str]) -> str:
         """Return why the pool's nodes refuse the pod, and these clauses."""
@@ -77,12 +76,8 @@ def propose(cluster: Cluster, record: PodRecord, pool: str, now: float, *, known
 
     With `known`, a Pool that the pod names and that was not seen counts as missing, as after a read.
     """
-    made = cluster.searches.made
-    look = _Look(cluster, record, cluster.pools.pools[pool], now, made)
-    try:
-        return _held(look, known=known) or (_at_home(look) if record.home == pool else _abroad(look))
-    finally:
-        cluster.searches.made = made
+    look = _Look(cluster, record, cluster.pools.pools[pool], now)
+    return _held(look, known=known) or (_at_home(look) if record.home == pool else _abroad(look))
 
 
 def _held(look: _Look, *, known: bool) -> Hold | None:
@@ -132,7 +127,7 @@ def _abroad(look: _Look) -> Proposal:
             rows = rows[cluster.runner.feasible(look.ask)[rows]]
             wanted = wanted_by_home_pods(cluster.borrowing, lender, rows)
             if len(rows) and wanted.all():
-                look.blocked.append(lender)
+                look.blocked = (lender,)
             rows = rows[~wanted]
         found = cluster.runner.best(look.ask, rows)
         if found is not None:
@@ -143,11 +138,12 @@ def _abroad(look: _Look) -> Proposal:
 def _place(look: _Look, lifted: tuple[Claim, ...]) -> Place | None:
     """Place the pod as if these claims did not exist; those on its node end for it."""
     cluster = look.cluster
+    if not lifted:
+        found = cluster.runner.best(look.ask, look.rows)
+        return Place(cluster.nodes.names[found[0]], found[1], ()) if found is not None else None
     with without(cluster, lifted):
         found = cluster.runner.best(look.ask, look.rows)
-    if found is None:
-        return None
-    return Place(cluster.nodes.names[found[0]], found[1], _others_on(look, lifted, found[0]), look.search())
+    return Place(cluster.nodes.names[found[0]], found[1], _others_on(look, lifted, found[0])) if found else None
 
 
 def _place_over_claims(look: _Look) -> Place | None:
@@ -203,7 +199,7 @@ def _borrow(look: _Look) -> Borrow | None:
     """Choose the best lender that the pod has not visited yet."""
     record = look.record
     found = find_lender(look.cluster, record, record.visited or (record.home,))
-    look.lenders.append(found)
+    look.lenders = (*look.lenders, found)
     look.blocked += found.blocked
     if isinstance(found, NoLender):
         look.clauses[BORROWING] = found.message()

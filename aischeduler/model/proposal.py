@@ -3,12 +3,15 @@
 Invariants:
 - A proposal has everything that its explanation needs, and names objects by name or uid.
 - It holds for the state of the moment at which it was made.
+- Values of every attempt are structs, which take a fifth of the time of a dataclass to make.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct
 
 from aischeduler.model.unsupported_constraints import ConstraintKind
 
@@ -86,21 +89,20 @@ class NoLender:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Search:
+class Search(Struct, frozen=True):
     """How a proposal was found: the searches for a lender, in their order.
 
-    `blocked` are the lenders whose own pods wait for room that the pod could use. `made` counts full searches;
-    results that are kept make it smaller, so it does not count in a comparison.
+    `blocked` are the lenders whose own pods wait for room that the pod could use.
     """
 
     lenders: tuple[Lender | NoLender, ...] = ()
     blocked: tuple[str, ...] = ()
-    made: int = field(default=0, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+NO_SEARCH: Final = Search()
+
+
+class Place(Struct, frozen=True):
     """Bind the pod to this node, the best of `feasible` nodes.
 
     `displaced` are the pods behind it (uids, in queue order) whose claims on the node end for it.
@@ -109,11 +111,10 @@ class Place:
     node: str
     feasible: int
     displaced: tuple[str, ...]
-    search: Search = Search()
+    search: Search = NO_SEARCH
 
 
-@dataclass(frozen=True, slots=True)
-class MakeRoom:
+class MakeRoom(Struct, frozen=True):
     """Evict the victims (uids, the least important first) from this node, and hold their room for the pod.
 
     Without victims, pods that are leaving already make the room. `violations` victims are protected by a budget.
@@ -124,15 +125,14 @@ class MakeRoom:
     violations: int
     displaced: tuple[str, ...]
     message: str
-    search: Search = Search()
+    search: Search = NO_SEARCH
 
 
-@dataclass(frozen=True, slots=True)
-class Borrow:
+class Borrow(Struct, frozen=True):
     """Join the queue of a lender."""
 
     lender: str
-    search: Search = Search()
+    search: Search = NO_SEARCH
 
 
 class WaitFor(StrEnum):
@@ -150,17 +150,15 @@ class WaitFor(StrEnum):
     """Its turn in its home pool: no other pool lends to it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(Struct, frozen=True):
     """No node for now. `message` is why, where the pod is told."""
 
     waits_for: WaitFor
     message: str = ""
-    search: Search = Search()
+    search: Search = NO_SEARCH
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(Struct, frozen=True):
     """Not to be tried until what holds it changes: its spec, a constraint, its namespace.
 
     With `unknown_pool` it waits for a read of the Pool that it names. `blocker` is the uid of the pod on a node that
@@ -171,7 +169,7 @@ class Hold:
     constraint: ConstraintKind | None = None
     blocker: str = ""
     unknown_pool: bool = False
-    search: Search = Search()
+    search: Search = NO_SEARCH
 
 
 Proposal = Place | MakeRoom | Borrow | Wait | Hold
