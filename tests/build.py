@@ -10,6 +10,7 @@ from typing import Any, TypedDict, TypeVar, Unpack
 
 import msgspec
 
+from aischeduler.model.allocation import allocation_of
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, GPU_DEFAULT, MEMORY, PODS, SCHEDULER_NAME
 from aischeduler.model.node import NO_SCHEDULE, Node, Taint
 from aischeduler.model.pod import PENDING, HostPort, Pod, PodSpec, Toleration
@@ -24,8 +25,10 @@ from aischeduler.model.selectors import (
     label_selector,
     node_requirement,
 )
+from aischeduler.model.topology_spread import PodSelector, TopologySpreadConstraint
 from aischeduler.model.unsupported_constraints import Constraint, ConstraintKind, PodAffinityTerm
 from aischeduler.model.volumes import VolumeClaimUse
+from aischeduler.state.assigned_pod import AssignedPod
 
 NOTHING: Mapping[str, str] = {}
 T = TypeVar("T")
@@ -61,6 +64,7 @@ def a_spec(
     invalid: str = "",
     unsupported_constraints: tuple[Constraint, ...] = (),
     anti_affinity: tuple[PodAffinityTerm, ...] = (),
+    topology_spread: tuple[TopologySpreadConstraint, ...] = (),
 ) -> PodSpec:
     """Return the scheduling part of a pod; specs that are equal have equal keys and no others do."""
     spec = PodSpec(
@@ -74,6 +78,7 @@ def a_spec(
         invalid=invalid,
         unsupported_constraints=unsupported_constraints,
         anti_affinity=anti_affinity,
+        topology_spread=topology_spread,
     )
     return replace(spec, key=blake2b(repr(spec).encode(), digest_size=16).digest())
 
@@ -89,6 +94,7 @@ class SpecFields(TypedDict, total=False):
     invalid: str
     unsupported_constraints: tuple[Constraint, ...]
     anti_affinity: tuple[PodAffinityTerm, ...]
+    topology_spread: tuple[TopologySpreadConstraint, ...]
 
 
 def a_pod(
@@ -139,6 +145,28 @@ def a_pod(
         grace_seconds=grace,
         volume_claims=claims,
     )
+
+
+class SpreadRules(TypedDict, total=False):
+    """The rarer fields of a spread constraint."""
+
+    min_domains: int
+    honors_affinity: bool
+    honors_taints: bool
+
+
+def spread(
+    key: str, *, app: str, skew: int = 1, itself: bool = True, namespace: str = "default", **rules: Unpack[SpreadRules]
+) -> TopologySpreadConstraint:
+    """Return a hard constraint that counts the pods with the label `app`."""
+    labels = label_selector("labelSelector", {"app": app}, ())
+    return TopologySpreadConstraint(key, skew, PodSelector(namespace, labels), itself, **rules)
+
+
+def on_row(pod: Pod | PodSpec, row: int) -> AssignedPod:
+    """Return a pod on a row of a node table; of a spec, a pod of its own kind."""
+    one = pod if isinstance(pod, Pod) else Pod("uid-on-row", "default", "on-row", pod, SCHEDULER_NAME)
+    return AssignedPod(one, one.spec, row, allocation_of(one.spec))
 
 
 def a_node(

@@ -16,6 +16,8 @@ CACHES: Final = frozenset(
     {
         "Cluster.searches",
         "Runner._classes",
+        "Runner._states",
+        "LabelIndex._numbers",
         "NodeTable._wanted",
         "NodeTable._pool_rows",
         "NodeTable._pool_rows_version",
@@ -29,7 +31,9 @@ CACHES: Final = frozenset(
     }
 )
 """Type and attribute."""
-UNORDERED: Final = frozenset({"NodeTable.ports", "RowIndex._rows"})
+UNORDERED: Final = frozenset(
+    {"NodeTable.ports", "RowIndex._rows", "PodCount._members", "PodCount.rows", "PodCount.claimed"}
+)
 """Mappings by row or value, in which nothing depends on the order."""
 
 

@@ -29,6 +29,7 @@ from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.pool import Pool
 from aischeduler.model.selectors import Labels, LabelSelector, Requirement
+from aischeduler.model.topology_spread import PodSelector
 
 DEFAULT = "default"
 CRITICAL = 2_000_000_000
@@ -285,11 +286,28 @@ class Oracle:
         allowed, labels = self._pool(self._home(pod)).allowed_namespaces, self._namespaces.get(pod.namespace)
         return allowed is None or (labels is not None and matches(allowed, labels))
 
+    def _uneven(self, spec: PodSpec, name: str, there: list[Pod]) -> Iterator[str]:
+        """Yield the topologyKeys over which the pod is spread too unevenly on the node beside these pods."""
+        keys = [one.topology_key for one in spec.topology_spread]
+        others = [node for node in self._nodes.values() if self._pool_of(node.name) == self._pool_of(name)]
+        chosen = dict(spec.node_selector).items()
+        counted = [node for node in others if all(key in node.labels for key in keys) and chosen <= node.labels.items()]
+        for one in spec.topology_spread:
+            found: Counter[str] = Counter()
+            for node in counted:
+                pods = there if node.name == name else self._on(node.name)
+                selected = [pod for pod in pods if one.selector is not None and _selects(one.selector, pod)]
+                found[node.labels[one.topology_key]] += len(selected)
+            value = self._nodes[name].labels.get(one.topology_key)
+            if value is None or found[value] + one.selects_itself - min(found.values(), default=0) > one.max_skew:
+                yield one.topology_key
+
     def _lacks(self, spec: PodSpec, node: str, there: Iterable[Pod]) -> str:
         """Return what the node has too little of beside these pods; only what the pod asks for counts."""
         used, has = _sum(there), self._nodes[node].allocatable
         short = [one for one, amount in _taken(spec).items() if amount and used[one] + amount > has.get(one, 0)]
         ports = {port for pod in there for port in pod.spec.host_ports}
+        short += [f"evenness over {key}" for key in self._uneven(spec, node, list(there))]
         return ", ".join([*short, *(f"port {port.port}" for port in spec.host_ports if port in ports)])
 
     def _suits(self, spec: PodSpec, name: str) -> bool:
@@ -298,6 +316,10 @@ class Oracle:
         closed = node.unschedulable or any(taint.effect != "PreferNoSchedule" for taint in node.taints)
         labelled = all(node.labels.get(key) == value for key, value in spec.node_selector)
         return _is_modelled(spec) and not closed and labelled
+
+
+def _selects(selector: PodSelector, pod: Pod) -> bool:
+    return not pod.terminating and pod.namespace == selector.namespace and matches(selector.labels, pod.labels)
 
 
 def matches(selector: LabelSelector, labels: Labels) -> bool:

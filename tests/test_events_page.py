@@ -19,8 +19,8 @@ from tests.engine.session import Session
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs" / "events.md").read_text()
-SPREAD = Constraint(ConstraintKind.TOPOLOGY_SPREAD, "spec.topologySpreadConstraints[0]")
-POD = a_pod("p", pool="nowhere", unsupported_constraints=(SPREAD,))
+NEAR = Constraint(ConstraintKind.POD_AFFINITY, "spec.affinity.podAffinity")
+POD = a_pod("p", pool="nowhere", unsupported_constraints=(NEAR,))
 BIND = Bind(POD, "n", "a", "a", "d-1", 1)
 EVICT = Evict(POD, "n", "a", "a", EvictionCause.PREEMPTED, a_pod("owner"), "d-1")
 WAITING = ReportWaiting(POD, "a", "a", "no room", "d-1")

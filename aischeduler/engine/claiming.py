@@ -25,7 +25,7 @@ def without(cluster: Cluster, claims: tuple[Claim, ...]) -> Trial:
     """Return a trial on the table without these claims."""
     trial = Trial(cluster.nodes)
     if claims:
-        trial.evict_all((claim.spec, claim.row) for claim in claims)
+        trial.remove(claim.assigned for claim in claims)
     return trial
 
 

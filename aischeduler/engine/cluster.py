@@ -7,6 +7,7 @@ Invariants:
 """
 
 from collections import Counter, OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,13 +23,16 @@ from aischeduler.engine.unseen import Freshness, UnknownPools
 from aischeduler.framework.plugin import PlacementRequest
 from aischeduler.framework.runner import Runner
 from aischeduler.model.actions import Action, ReportPool
+from aischeduler.model.allocation import NO_ALLOCATION, allocation_of
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.pool import Pool
 from aischeduler.model.selectors import Labels
+from aischeduler.model.topology_spread import PodSelector
 from aischeduler.policies.borrowing import BorrowingContext
 from aischeduler.policies.placement import placement_strategy
 from aischeduler.state.anti_affinity import AntiAffinity
+from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.budgets import BudgetTable
 from aischeduler.state.claims import Claims
 from aischeduler.state.loans import Loan, Loans
@@ -68,6 +72,7 @@ class Cluster:
         self.now, self.decisions = 0.0, 0
         self.profile = profile
         self.nodes, self.stir = NodeTable(), Stir()
+        self.nodes.pod_counts.pods_on_rows = self._pods_on_rows
         self.pools = PoolTable(self.nodes, profile.default_pool)
         self.runner = Runner(profile.plugins, self.nodes)
         self.records: dict[str, PodRecord] = {}
@@ -182,16 +187,20 @@ class Cluster:
     def enroll(self, record: PodRecord) -> None:
         """Add a new record."""
         pod = record.pod
+        selectors = self._counted_for(pod)  # first: a plugin may raise
         self.records[pod.uid] = record
         if pod.pool:
             self.naming.setdefault(pod.pool, {})[pod.uid] = record
         if pod.volume_claims and self.ours(pod):
             self.storage.use(record)
+        self.nodes.pod_counts.use(pod.spec.key, selectors)
 
     def strike(self, record: PodRecord) -> None:
         """Remove a record."""
         pod = record.pod
+        selectors = self._counted_for(pod)  # first: a plugin may raise
         del self.records[pod.uid]
+        self.nodes.pod_counts.disuse(pod.spec.key, selectors)
         self._unname(pod)
         self.unknown_pools.missing.pop(pod.uid, None)
         if pod.volume_claims:
@@ -201,37 +210,44 @@ class Cluster:
 
     def rename(self, record: PodRecord, pod: Pod) -> None:
         """Update the pod of a record."""
+        changed = record.pod.spec.key != pod.spec.key
+        new, old = (self._counted_for(pod), self._counted_for(record.pod)) if changed else ((), ())
         if record.pod.pool != pod.pool:
             self._unname(record.pod)
             if pod.pool:
                 self.naming.setdefault(pod.pool, {})[pod.uid] = record
-        record.pod = pod
+        before, record.pod = record.pod, pod
+        if new or old:
+            self.nodes.pod_counts.use(pod.spec.key, new)
+            self.nodes.pod_counts.disuse(before.spec.key, old)
+        if before.labels != pod.labels or before.terminating != pod.terminating:
+            self._count_labels(before, record)
 
     def count(self, record: PodRecord, node: str) -> None:
         """Count a pod on the node of this name; an unknown node gets a stub."""
         row = self.nodes.row(node)
-        self.nodes.add(record.pod.spec, row)
-        self.adopt(record, row)
+        assigned = AssignedPod(record.pod, record.pod.spec, row, allocation_of(record.pod.spec))
+        self.nodes.add(assigned)
+        self.adopt(record, assigned)
 
-    def adopt(self, record: PodRecord, row: int) -> None:
+    def adopt(self, record: PodRecord, assigned: AssignedPod) -> None:
         """Note that the node table already counts the pod on this row."""
-        record.row, record.counted = row, record.pod.spec
+        record.row, record.counted, record.allocation = assigned.row, assigned.spec, assigned.allocation
         record.home = self.pools.home(record.pod.pool)
-        self.running.add(record.pod.uid, record.pod.spec, row, self._facts(record))
+        self.running.add(record.pod.uid, record.pod.spec, record.row, self._facts(record))
         if record.counted.anti_affinity:
             self.anti_affinity.add(record.pod, record.counted)
         self.book(record)
 
     def uncount(self, record: PodRecord) -> int:
         """Stop counting a pod on its node; return the row."""
-        row, spec = record.row, record.counted
-        assert spec is not None
+        row, assigned = record.row, record.assigned
         self._unbook(record)
         self.running.remove(record.pod.uid)
-        if spec.anti_affinity:
-            self.anti_affinity.remove(record.pod, spec)
-        record.row, record.counted = NOWHERE, None
-        self.nodes.remove(spec, row)
+        if assigned.spec.anti_affinity:
+            self.anti_affinity.remove(record.pod, assigned.spec)
+        record.row, record.counted, record.allocation = NOWHERE, None, NO_ALLOCATION
+        self.nodes.remove(assigned)
         return row
 
     def book(self, record: PodRecord) -> None:
@@ -360,6 +376,21 @@ class Cluster:
     def _loan(self, record: PodRecord, pool: str) -> Loan | None:
         """Return the loan of a pod on a row of this pool; None in its home pool, or for another scheduler's pod."""
         return (pool, record.home) if pool and pool != record.home and self.ours(record.pod) else None
+
+    def _count_labels(self, before: Pod, record: PodRecord) -> None:
+        """Count a pod on a row, or its claim, by its labels as they are now."""
+        claim = self.claims.of(record.pod.uid)
+        row = claim.row if claim is not None else record.row
+        if row != NOWHERE and self.nodes.pod_counts.change(before, record.pod, row, claims=claim is not None):
+            self.nodes.touch(row)
+
+    def _counted_for(self, pod: Pod) -> tuple[PodSelector, ...]:
+        return self.runner.counts(pod.spec) if self.ours(pod) else ()
+
+    def _pods_on_rows(self) -> Iterator[tuple[Pod, int, bool]]:
+        """Yield the pods that count on rows, with their rows, and whether they own claims there."""
+        yield from ((record.pod, record.row, False) for record in self.records.values() if record.row != NOWHERE)
+        yield from ((claim.owner.pod, claim.row, True) for claim in self.claims.all())
 
     def _unname(self, pod: Pod) -> None:
         named = self.naming.get(pod.pool)

@@ -32,6 +32,7 @@ from aischeduler.model.proposal import (
     Wait,
     WaitFor,
 )
+from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.claims import Claim
 from aischeduler.state.queue import PoolQueue
 from aischeduler.state.records import PodRecord, PodState
@@ -131,13 +132,14 @@ def _place(tried: Attempt, proposal: Place) -> Result:
     displaced = _end_claims_of(cluster, proposal.displaced) if proposal.displaced else ()
     if own is not None:
         cluster.claims.end(own)
-    cluster.nodes.add(record.pod.spec, row)
+    assigned = AssignedPod(record.pod, record.pod.spec, row, proposal.allocation)
+    cluster.nodes.add(assigned)
     if own is not None and own.row != row:
         room_came(cluster, own.row, tried.now)
     if displaced:
         renominate(cluster, displaced, tried.now)
     count_saved(cluster, queue, record, row)
-    cluster.adopt(record, row)
+    cluster.adopt(record, assigned)
     record.state, record.visited = PodState.ASSUMED, ()
     cluster.unsettled[record.pod.uid] = tried.now + SETTLE_SECONDS
     tried.actions.append(
@@ -148,6 +150,7 @@ def _place(tried: Attempt, proposal: Place) -> Result:
             home_pool=record.home,
             decision=record.decision,
             feasible_nodes=proposal.feasible,
+            allocation=proposal.allocation,
             waited_seconds=tried.now - record.since,
             attempts=record.attempts + 1,
         )
@@ -163,7 +166,8 @@ def _make_room(tried: Attempt, proposal: MakeRoom) -> Result:
     end_claim_of(cluster, record, tried.now)
     count_saved(cluster, tried.queue, record, row)
     displaced = _end_claims_of(cluster, proposal.displaced)
-    cluster.claims.make(Claim(record, record.pod.spec, row, pool, proposal.victims, tried.now))
+    claim = Claim(record, record.pod.spec, row, pool, proposal.victims, tried.now, proposal.allocation)
+    cluster.claims.make(claim)
     tried.queue.nominate(record, tried.now)
     for uid in proposal.victims:
         tried.actions.append(evict(cluster, cluster.records[uid], record, record.decision))

@@ -80,7 +80,7 @@ def _loan_faults(cluster: Cluster, bind: Bind, record: PodRecord) -> Faults:
         if over:
             yield "I8", f"{uid}: {home.name} borrows from {lender.name} beyond its {kind} of {over}"
     with Trial(cluster.nodes) as trial:
-        trial.evict(bind.pod.spec, record.row)
+        trial.remove([record.assigned])
         wanting = _who_want(cluster, bind.pool, record.row)
     if wanting:
         yield "I8", f"{uid}: borrows {bind.node} of {lender.name}, which the pods {wanting} of the lender could use"

@@ -71,6 +71,10 @@ class Errands:
     sought: set[str] = field(default_factory=set)
     """Its pods were sent to lenders: lenders are searched again once none of them is in a lender's queue."""
     doubts: Doubts = field(default_factory=Doubts)
+    counted: dict[str, dict[bytes, None]] = field(default_factory=dict)
+    """Its waiting classes (keys) whose cross-row filters count differently: they are to be checked."""
+    domains: tuple[int, int] = (0, 0)
+    """The versions of labels and pools of nodes at the last check of counts."""
     to_mend: bool = False
     """A pod could not be checked because of an exception: the state is repaired at the end of the step."""
 
@@ -78,6 +82,7 @@ class Errands:
         """Drop the work of a pool that is gone."""
         self.review.discard(pool)
         self.waking.pop(pool, None)
+        self.counted.pop(pool, None)
         self.rechecking.pop(pool, None)
         self.rewording.pop(pool, None)
         self.regrouped.discard(pool)
@@ -92,10 +97,26 @@ class Errands:
         """Return whether pods of one of these pools, or borrowers from it, are still to be tried."""
         return any(
             pool in errand
-            for errand in (self.waking, self.relook, self.lending, self.seeking, self.sought, self.doubts.due)
+            for errand in (
+                self.waking,
+                self.counted,
+                self.relook,
+                self.lending,
+                self.seeking,
+                self.sought,
+                self.doubts.due,
+            )
             for pool in pools
         )
 
     def pools(self) -> set[str]:
         """Return the pools whose next decision has deferred work."""
-        return {*self.review, *self.waking, *self.rechecking, *self.rewording, *self.lending, *self.seeking}
+        return {
+            *self.review,
+            *self.waking,
+            *self.counted,
+            *self.rechecking,
+            *self.rewording,
+            *self.lending,
+            *self.seeking,
+        }

@@ -46,6 +46,7 @@ def check(cluster: Cluster) -> tuple[Violation, ...]:
         *records_faults(cluster, cluster.records.values()),
         *rows_faults(cluster, sorted(cluster.nodes.rows.values())),
         *_free_rows_faults(cluster),
+        *counts_faults(cluster),
         *(fault for name in sorted(cluster.queues) for fault in queue_faults(cluster, cluster.queues[name])),
         *pools_faults(cluster),
         *claims_faults(cluster),
@@ -188,6 +189,20 @@ def rows_faults(cluster: Cluster, rows: Iterable[int]) -> Faults:
             yield "I2", f"{name}: is sized as {sizes}, and should be as {recount.sizes(node)}"
         if nodes.ports.get(row, {}) != recount.ports(specs):
             yield "I2", f"{name}: has the ports {nodes.ports.get(row)} taken, its pods take {recount.ports(specs)}"
+
+
+def counts_faults(cluster: Cluster) -> Faults:
+    """Check the counts of pods by selector."""
+    counts = cluster.nodes.pod_counts
+    for count in counts.all():
+        rows = recount.selected(cluster, count.selector)
+        if count.rows != rows:
+            yield "I2", f"{count.selector}: counts the pods {count.rows} by row, and should count {rows}"
+    specs = recount.counting_specs(cluster)
+    if {count.selector: count.specs for count in counts.all()} != specs:
+        yield "I2", f"the specs that count pods are {specs}"
+    if counts.apart is not None:
+        yield "I2", "a search for victims still counts pods as gone"
 
 
 def _free_rows_faults(cluster: Cluster) -> Faults:

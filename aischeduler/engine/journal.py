@@ -16,6 +16,7 @@ import msgspec
 from aischeduler.engine.profile import Profile, default_profile
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.actions import Action, ReportInternalError
+from aischeduler.model.allocation import NO_ALLOCATION
 from aischeduler.model.events import Event
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import MakeRoom, Pool
@@ -217,8 +218,12 @@ def _at(lines: Iterable[bytes], number: int) -> str:
 
 
 def _told(action: Action) -> tuple[Any, ...]:
-    """Return an action as it stands in a journal: its type and the values of its fields, of a pod the uid."""
-    return (type(action).__name__, *map(_short, _values(action)))
+    """Return an action as it stands in a journal: its type and the values of its fields, of a pod the uid.
+
+    An empty allocation is left out, as almost every one is.
+    """
+    values = (value for value in _values(action) if value != NO_ALLOCATION)
+    return (type(action).__name__, *map(_short, values))
 
 
 def _values(action: Action) -> Iterator[Any]:

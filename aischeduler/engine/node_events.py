@@ -14,7 +14,7 @@ from aischeduler.engine.wakeups import rows_changed
 from aischeduler.model.actions import ObjectRef, Warn
 from aischeduler.model.event_reasons import EventReason
 from aischeduler.model.node import Node
-from aischeduler.state.nodes import Change
+from aischeduler.state.node_change import Change
 from aischeduler.state.pool_rows import NO_POOL
 from aischeduler.state.pools import Moved
 

@@ -11,6 +11,7 @@ from aischeduler.plugins.node_ports import NodePorts
 from aischeduler.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from aischeduler.plugins.node_resources_fit import NodeResourcesFit
 from aischeduler.plugins.node_unschedulable import NodeUnschedulable
+from aischeduler.plugins.pod_topology_spread import PodTopologySpread
 from aischeduler.plugins.scheduling_gates import SchedulingGates
 from aischeduler.plugins.taint_toleration import TaintToleration
 from aischeduler.state.records import Backoff
@@ -50,5 +51,6 @@ def default_profile(
         gates=(SchedulingGates(),),
         filters=(NodeAffinityNames(), NodeUnschedulable(), taints, affinity, NodePorts(), fit),
         scores=(taints, affinity, NodeFragmentation(gpu_resources), fit, NodeResourcesBalancedAllocation()),
+        cross_row=(PodTopologySpread(),),
     )
     return Profile(scheduler_name, gpu_resources, plugins, preemption)

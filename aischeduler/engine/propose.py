@@ -17,6 +17,7 @@ from aischeduler.engine.searches import find_lender, find_victims
 from aischeduler.engine.sentences import BORROWING, PREEMPTION, sentence
 from aischeduler.engine.unknown_pools import is_known, unknown_pool_message
 from aischeduler.framework.plugin import PlacementRequest
+from aischeduler.model.allocation import allocation_of
 from aischeduler.model.pool import MakeRoom as RoomOrder
 from aischeduler.model.pool import Pool
 from aischeduler.model.proposal import (
@@ -65,6 +66,11 @@ class _Look:
     def search(self) -> Search:
         """Return how this was found."""
         return Search(self.lenders, self.blocked) if self.lenders or self.blocked else NO_SEARCH
+
+    def place(self, row: int, feasible: int, displaced: tuple[str, ...] = ()) -> Place:
+        """Return the proposal to place the pod on this row."""
+        allocation = allocation_of(self.record.pod.spec)
+        return Place(self.cluster.nodes.names[row], feasible, displaced, self.search(), allocation)
 
     def message(self, clauses: dict[str, str]) -> str:
         """Return why the pool's nodes refuse the pod, and these clauses."""
@@ -131,7 +137,7 @@ def _abroad(look: _Look) -> Proposal:
             rows = rows[~wanted]
         found = cluster.runner.best(look.ask, rows)
         if found is not None:
-            return Place(cluster.nodes.names[found[0]], found[1], (), look.search())
+            return look.place(*found)
     return _borrow(look) or Wait(WaitFor.HOME, search=look.search())
 
 
@@ -140,10 +146,10 @@ def _place(look: _Look, lifted: tuple[Claim, ...]) -> Place | None:
     cluster = look.cluster
     if not lifted:
         found = cluster.runner.best(look.ask, look.rows)
-        return Place(cluster.nodes.names[found[0]], found[1], ()) if found is not None else None
+        return look.place(*found) if found is not None else None
     with without(cluster, lifted):
         found = cluster.runner.best(look.ask, look.rows)
-    return Place(cluster.nodes.names[found[0]], found[1], _others_on(look, lifted, found[0])) if found else None
+    return look.place(*found, _others_on(look, lifted, found[0])) if found else None
 
 
 def _place_over_claims(look: _Look) -> Place | None:
@@ -183,7 +189,8 @@ def _make_room(look: _Look) -> MakeRoom | Wait | None:
     waits = f"{count} evicted pod{'s' * (count > 1)}" if count else "pods that are leaving"
     message = look.message({PREEMPTION: f"nominated to node {node}, waits for {waits}"})
     displaced = _others_on(look, claims, chosen.row)
-    return MakeRoom(node, chosen.victims, chosen.violations, displaced, message, look.search())
+    allocation = allocation_of(record.pod.spec)
+    return MakeRoom(node, chosen.victims, chosen.violations, displaced, message, look.search(), allocation)
 
 
 def _not_fresh(look: _Look) -> str:

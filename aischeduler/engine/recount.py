@@ -15,11 +15,12 @@ from aischeduler.model.pod import HostPort, PodSpec
 from aischeduler.model.pool import Pool
 from aischeduler.model.pool_summary import GPU
 from aischeduler.model.resources import ResourceList
+from aischeduler.model.topology_spread import PodSelector
 from aischeduler.model.unsupported_constraints import PodAffinityTerm
 from aischeduler.model.volumes import VolumeClaimKey
 from aischeduler.state.anti_affinity import terms_of
 from aischeduler.state.loans import Loan
-from aischeduler.state.records import PodRecord, PodState
+from aischeduler.state.records import NOWHERE, PodRecord, PodState
 from aischeduler.state.wanted import AMOUNT_MAX, requested
 
 KINDS = ("capacity", "allocatable", "used", "own", "shared", "system", "borrowed", "free", "pending")
@@ -71,6 +72,22 @@ def anti_affinity(on_nodes: Iterable[PodRecord]) -> dict[PodAffinityTerm, dict[s
             for term in terms_of(record.pod, record.counted):
                 found.setdefault(term, {})[record.pod.uid] = f"{record.pod.namespace}/{record.pod.name}"
     return found
+
+
+def selected(cluster: Cluster, selector: PodSelector) -> dict[int, int]:
+    """Return by row how many pods there a selector matches."""
+    pods = [(record.pod, record.row) for record in cluster.records.values() if record.row != NOWHERE]
+    rows = (row for pod, row in pods if not pod.terminating and selector.matches(pod.namespace, pod.labels))
+    return dict(Counter(rows))
+
+
+def counting_specs(cluster: Cluster) -> dict[PodSelector, dict[bytes, int]]:
+    """Return how many pods of this scheduler have each spec that counts pods, by selector."""
+    found: dict[PodSelector, Counter[bytes]] = {}
+    for record in cluster.records.values():
+        for selector in cluster.runner.counts(record.pod.spec) if cluster.ours(record.pod) else ():
+            found.setdefault(selector, Counter())[record.pod.spec.key] += 1
+    return {selector: dict(specs) for selector, specs in found.items()}
 
 
 def claim_users(cluster: Cluster) -> dict[VolumeClaimKey, tuple[str, ...]]:

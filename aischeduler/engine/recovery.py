@@ -322,8 +322,10 @@ def find_lost(cluster: Cluster) -> None:
 def _count_anew(cluster: Cluster, rows: Iterable[int]) -> None:
     for row in rows:
         if cluster.nodes.names[row]:
-            specs = [record.counted for record in cluster.on_row(row) if record.counted is not None]
-            cluster.nodes.recount(row, (*specs, *(claim.spec for claim in cluster.claims.on_row(row))))
+            pods = [record.assigned for record in cluster.on_row(row) if record.counted is not None]
+            cluster.nodes.recount(row, (*pods, *(claim.assigned for claim in cluster.claims.on_row(row))))
+    cluster.nodes.pod_counts.apart = None
+    cluster.nodes.pod_counts.recount()
 
 
 def rebuild_queue(cluster: Cluster, pool: str) -> None:

@@ -15,6 +15,7 @@ from typing import Final, assert_never
 from aischeduler.engine.bind_events import bind_refused
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import recheck_some, storage_changed
+from aischeduler.engine.count_wakeups import check_counted, note_counts
 from aischeduler.engine.cycle import SEARCH_COST, SETTLE_SECONDS, attempt
 from aischeduler.engine.event_recovery import event_failed, refresh_all
 from aischeduler.engine.evictions import budget_gone, budget_seen, end_loans, evict_refused, flush, unheard
@@ -91,6 +92,7 @@ TELLING: Final = (Step.STATUS, "computing the statuses of Pools")
 MOVING: Final = (Step.QUEUE, "moving pods whose backoff ended")
 TAKING: Final = (Step.QUEUE, "popping pods from the queue")
 READING: Final = (Step.SETTLE, "choosing Pools to read")
+COUNTING: Final = (Step.WAKING, "checking pods whose constraints count other pods")
 LENDING: Final = (Step.LENDING, "offering room to other pools")
 
 
@@ -122,6 +124,7 @@ class Scheduler:
             raise
         if cluster.errands.to_mend:
             mend_after(cluster, self._whole)
+        note_counts(cluster)
         cluster.errands.unrest.note(cluster.versions(), now)
 
     def _take(self, event: Event, now: float) -> None:
@@ -162,6 +165,7 @@ class Scheduler:
                 self._status.again()
         if pool in cluster.queues:
             self._work(pool, actions, limit)
+        self._step(COUNTING, pool, actions, partial(note_counts, cluster))
         cluster.errands.unrest.note(cluster.versions(), now)
         return actions
 
@@ -352,6 +356,7 @@ class Scheduler:
             (errands.review, (Step.LOANS, "ending loans"), lambda: end_loans(cluster, pool, actions, now)),
             (errands.rechecking, (Step.WAKING, "checking held pods again"), lambda: recheck_some(cluster, pool, now)),
             (errands.waking, (Step.WAKING, "waking pods"), lambda: wake_some(cluster, pool, now)),
+            (errands.counted, COUNTING, lambda: check_counted(cluster, pool, now)),
             (errands.seeking, (Step.LENDING, "searching for lenders"), lambda: seek_lenders(cluster, pool, now)),
             (errands.rewording, (Step.REASONS, "updating reasons"), lambda: reword(cluster, pool, actions)),
         ):

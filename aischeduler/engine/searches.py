@@ -60,7 +60,7 @@ def _found_again(cluster: Cluster, record: PodRecord, rows: Rows) -> Candidate |
     """
     pod = record.pod
     key = (record.home, pod.spec.key, pod.priority)
-    known = cluster.searches.costs.get(key)
+    known = None if cluster.runner.crosses_rows(pod.spec) else cluster.searches.costs.get(key)
     if known is None or known.costs.rows is not rows or known.rules != _rules(cluster):
         return None
     changed = (cluster.nodes.changed_since(known.nodes), cluster.running.changed_since(known.running))

@@ -23,6 +23,7 @@ from aischeduler.policies.preemption import Candidate, Preemptor, choose_victims
 from aischeduler.state.claims import Claim
 from aischeduler.state.index import Rows
 from aischeduler.state.records import PodRecord, PodState
+from aischeduler.state.waiting_class import class_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,8 @@ def stuck(cluster: Cluster) -> tuple[Stuck, ...]:
     first: dict[tuple[object, ...], PodRecord] = {}
     for name in sorted(cluster.queues):
         for record in sorted(cluster.queues[name].records(), key=lambda r: r.order):
+            if class_key(record.pod) in errands.counted.get(name, ()):
+                continue
             chain = (record.home, record.pod.spec.key, record.pod.preempts)
             if record.state in (PodState.NOMINATED, PodState.HELD) and name not in errands.doubts.due:
                 first[record.pod.uid,] = record

@@ -138,7 +138,7 @@ def could_use(cluster: Cluster, record: PodRecord, rows: Rows) -> bool:
     if not behind and not evicts:
         return False
     with Trial(cluster.nodes) as trial:
-        trial.evict_all((claim.spec, claim.row) for claim in behind)
+        trial.remove(claim.assigned for claim in behind)
         if behind and cluster.runner.passes(spec, rows).any():
             return True
         preemptor = Preemptor(spec, record.pod.priority)

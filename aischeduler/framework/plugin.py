@@ -5,6 +5,7 @@ Invariants:
 - A plugin reads its arguments only: no clock, no random number, no memory of earlier pods.
 - A `static` plugin reads only labels, taints, cordons and names of nodes. Its results are kept until those change; a
   live plugin is called again for each row that changed.
+- A `Filter` judges a row by that row alone. A `CrossRowFilter` declares its scope and what changes its answers.
 - None means a filter that passes every row, or a score of zero. A live filter that returns None for a pod does so
   whatever else counts on the rows.
 
@@ -13,6 +14,7 @@ Source: the extension points PreEnqueue, Filter and Score of kube-scheduler; `he
 
 from collections import Counter
 from dataclasses import dataclass
+from enum import Enum
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -21,8 +23,10 @@ import numpy.typing as npt
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.pool import PlacementStrategy
+from aischeduler.model.topology_spread import PodSelector
 from aischeduler.state.excerpt import Excerpt
 from aischeduler.state.index import Mask
+from aischeduler.state.nodes import NodeTable
 
 Scores = npt.NDArray[np.int64]
 
@@ -67,6 +71,53 @@ class AmountFilter(Filter, Protocol):
     by_amounts: bool
 
 
+class Scope(Enum):
+    """Where a change can alter the answer of a `CrossRowFilter` for a row."""
+
+    DOMAIN = "domain"
+    """On the rows that have the same value of a label, and on those of the emptiest such domain."""
+    CLUSTER = "cluster"
+    """On any row."""
+
+
+class PreFilterState(Protocol):
+    """What a `CrossRowFilter` knows of the table for one class of pods."""
+
+    def filter(self, at: Excerpt) -> Mask:
+        """Return a mask as long as `at`, True where the pod may run."""
+        ...
+
+    def resolvable(self, at: Excerpt) -> Mask:
+        """Return a mask as long as `at`, False where the pod may not run whatever pods leave the row."""
+        ...
+
+    def reasons(self, at: Excerpt) -> Counter[str]:
+        """Return the reasons for rows that this filter refused: each text with its number of rows."""
+        ...
+
+
+class CrossRowFilter(Protocol):
+    """A filter whose answer for a row depends on pods on other rows. It runs after all other filters.
+
+    It counts assigned pods by the selectors of `counts`; what it returns changes only with these counts, and with
+    labels, taints and pools of nodes. Nothing of it is kept with the results of other filters.
+    """
+
+    name: str
+    scope: Scope
+
+    def counts(self, spec: PodSpec) -> tuple[PodSelector, ...]:
+        """Return the selectors whose counts change what this filter answers for the pod."""
+        ...
+
+    def prefilter(self, spec: PodSpec, nodes: NodeTable, before: PreFilterState | None) -> PreFilterState | None:
+        """Return what the filter needs for an attempt, from the last such value if there is one (PreFilter).
+
+        None means that the filter passes every row (Skip).
+        """
+        ...
+
+
 class Score(Protocol):
     """A plugin that scores rows from 0 to 100; the weighted sum of all scores decides.
 
@@ -102,3 +153,4 @@ class Plugins:
     gates: tuple[Gate, ...]
     filters: tuple[Filter, ...]
     scores: tuple[Score, ...]
+    cross_row: tuple[CrossRowFilter, ...] = ()

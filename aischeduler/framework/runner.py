@@ -4,6 +4,7 @@ Invariants:
 - Every result equals a run of all plugins over all rows; kept results only save the rows that did not change.
 - The row with the largest key is the best: the score, then the order of node names, so that there is no tie.
 - Kept results are those of the table without open trials; the rows that a trial changed are read again in each call.
+- The answers of cross-row filters are asked in each call, for all rows at once: a change of one row reaches others.
 """
 
 from collections import Counter
@@ -11,10 +12,12 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+from cachetools import LRUCache
 
-from aischeduler.framework.plugin import AmountFilter, Filter, PlacementRequest, Plugins, Scores
+from aischeduler.framework.plugin import AmountFilter, Filter, PlacementRequest, Plugins, PreFilterState, Scores
 from aischeduler.model.node import Node
 from aischeduler.model.pod import PodSpec
+from aischeduler.model.topology_spread import PodSelector
 from aischeduler.state.classes import INFEASIBLE, Classes, ClassView
 from aischeduler.state.diagnosis import Diagnosis, diagnosis
 from aischeduler.state.excerpt import Excerpt
@@ -26,6 +29,8 @@ SHIFT: Final = np.array(NODES_MAX)
 """Leaves room for the tie rank; a 0-d array, because converting a Python number costs time in each call."""
 FULL_PASS_SHARE: Final = 4
 """Where more than a quarter of the rows changed, one pass over all rows is faster."""
+STATES_MAX: Final = 256
+"""The most classes whose state of cross-row filters is kept."""
 
 
 class Runner:
@@ -43,6 +48,7 @@ class Runner:
         self._last_by_amounts = last[0] if last and isinstance(last[0], AmountFilter) else None
         self._preferences = tuple(s for s in plugins.scores if s.normalize)
         self._live_scores = tuple(s for s in plugins.scores if not s.normalize)
+        self._states: LRUCache[tuple[str, bytes], PreFilterState] = LRUCache(STATES_MAX)
 
     def best(self, ask: PlacementRequest, rows: Rows) -> tuple[int, int] | None:
         """Return the best of `rows` for the pod and the number of rows that fit; None where no row fits.
@@ -68,7 +74,7 @@ class Runner:
     def _best_once(self, ask: PlacementRequest, rows: Rows) -> tuple[int, int] | None:
         """Do what `best` does without kept results."""
         at = Excerpt(self.nodes, rows)
-        feasible = self.allowed(ask.spec, rows) & _passing(self._live_filters, ask.spec, at)
+        feasible = self.allowed(ask.spec, rows) & self._passing_now(ask.spec, at)
         candidates = rows[feasible]
         if not len(candidates):
             return None
@@ -91,10 +97,20 @@ class Runner:
 
     def fits(self, spec: PodSpec, rows: Rows) -> Mask:
         """Return a mask as long as `rows`, True where every live filter passes now."""
-        return _passing(self._live_filters, spec, Excerpt(self.nodes, rows))
+        return self._passing_now(spec, Excerpt(self.nodes, rows))
+
+    def counts(self, spec: PodSpec) -> tuple[PodSelector, ...]:
+        """Return the selectors by which cross-row filters count pods for this class, each once."""
+        return tuple(dict.fromkeys(selector for rule in self.plugins.cross_row for selector in rule.counts(spec)))
+
+    def crosses_rows(self, spec: PodSpec) -> bool:
+        """Return whether a row may fit or not because of pods on other rows."""
+        return bool(self.plugins.cross_row and self._prefiltered(spec))
 
     def by_amounts(self, spec: PodSpec) -> bool:
         """Return whether amounts alone decide where the pod fits, so that `fits_using` may be called."""
+        if self.crosses_rows(spec):
+            return False
         nowhere = Excerpt(self.nodes, np.zeros(0, dtype=np.intp))
         return all(rule.filter(spec, nowhere) is None for rule in self._other_filters)
 
@@ -113,6 +129,8 @@ class Runner:
         for resource, amount in spec.request.amounts.items():
             column = self.nodes.column(resource)
             could = could & (self.nodes.allocatable[column, rows] >= requested(amount))
+        for state in self._prefiltered(spec):
+            could = could & state.resolvable(Excerpt(self.nodes, rows))
         return could
 
     def helps(self, spec: PodSpec, node: Node) -> bool:
@@ -138,14 +156,19 @@ class Runner:
 
     def _refusals(self, filters: tuple[Filter, ...], spec: PodSpec, rows: Rows) -> Diagnosis:
         left, reasons = Excerpt(self.nodes, rows), Counter[str]()
+        crossing = self._prefiltered(spec)
         for rule in filters:
-            if rule is self._last_by_amounts:
+            if rule is self._last_by_amounts and not crossing:
                 reasons.update(rule.reasons(spec, left))
                 break
             mask = rule.filter(spec, left)
             if mask is None or mask.all():
                 continue
             reasons.update(rule.reasons(spec, Excerpt(self.nodes, left.rows[~mask])))
+            left = Excerpt(self.nodes, left.rows[mask])
+        for state in crossing:
+            mask = state.filter(left)
+            reasons.update(state.reasons(Excerpt(self.nodes, left.rows[~mask])))
             left = Excerpt(self.nodes, left.rows[mask])
         return diagnosis(len(rows), reasons)
 
@@ -174,12 +197,36 @@ class Runner:
         return view
 
     def _keys_now(self, view: ClassView, ask: PlacementRequest) -> Column:
-        """Return the keys of all rows as open trials have them."""
-        if not self.nodes.tentative:
-            return view.keys
-        keys = view.keys.copy()
-        self._score(keys, view.static, ask, np.array(sorted(self.nodes.tentative), dtype=np.intp))
+        """Return the keys of all rows as open trials and cross-row filters have them."""
+        keys, crossing = view.keys, self._prefiltered(ask.spec)
+        if not self.nodes.tentative and not crossing:
+            return keys
+        keys = keys.copy()
+        if self.nodes.tentative:
+            self._score(keys, view.static, ask, np.array(sorted(self.nodes.tentative), dtype=np.intp))
+        at = Excerpt(self.nodes, np.arange(self.nodes.width, dtype=np.intp))
+        for state in crossing:
+            keys[~state.filter(at)] = INFEASIBLE
         return keys
+
+    def _prefiltered(self, spec: PodSpec) -> list[PreFilterState]:
+        """Return the states of the cross-row filters that apply to this class; almost none has one."""
+        found = []
+        for rule in self.plugins.cross_row:
+            key = (rule.name, spec.key)
+            state = rule.prefilter(spec, self.nodes, self._states.get(key) if not self.nodes.tentative else None)
+            if state is not None:
+                found.append(state)
+                if not self.nodes.tentative:
+                    self._states[key] = state
+        return found
+
+    def _passing_now(self, spec: PodSpec, at: Excerpt) -> Mask:
+        """Return a mask of the rows where all live filters pass, cross-row filters included."""
+        mask = _passing(self._live_filters, spec, at)
+        for state in self._prefiltered(spec):
+            mask = mask & state.filter(at)
+        return mask
 
     def _read_static(self, view: ClassView, ask: PlacementRequest) -> None:
         rows = np.arange(self.nodes.width, dtype=np.intp)

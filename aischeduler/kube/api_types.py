@@ -90,7 +90,14 @@ class AffinityPart(Struct, rename="camel", gc=False):
 class SpreadPart(Struct, rename="camel", gc=False):
     """A topology spread constraint."""
 
+    max_skew: int | None = None
+    topology_key: str | None = None
     when_unsatisfiable: str | None = None
+    label_selector: Raw = ABSENT
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: list[str] | None = None
 
 
 class ClaimSourcePart(Struct, rename="camel", gc=False):
@@ -122,7 +129,7 @@ class PodSpecPart(Struct, rename="camel", gc=False):
     affinity: AffinityPart | None = None
     tolerations: Raw = ABSENT
     scheduling_gates: list[Gate] | None = None
-    topology_spread_constraints: list[SpreadPart] | None = None
+    topology_spread_constraints: Raw = ABSENT
     resource_claims: list[Present] | None = None
     volumes: Raw = ABSENT
 

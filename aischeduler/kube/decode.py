@@ -73,7 +73,7 @@ def read_pod(document: PodDocument, specs: SpecCache) -> Pod:
     created, started, annotations = metadata.creation_timestamp, status.start_time, metadata.annotations
     labels, of_daemon_set = specs.labels_and_owner(metadata.labels, metadata.owner_references)
     pool = (annotations is not None and annotations.pool) or labels.get(POOL_KEY)
-    scheduling = specs.read(spec, status)
+    scheduling = specs.read(spec, status, metadata)
     return Pod(
         uid=metadata.uid,
         namespace=metadata.namespace,

@@ -1,10 +1,10 @@
 """The hard constraints of a pod that Ai-Scheduler does not support, with the field of each, and its volume claims.
 
 Invariants:
-- Only constraints that keep a pod pending in kube-scheduler count; preferred terms and ScheduleAnyway do not.
+- Only constraints that keep a pod pending in kube-scheduler count; preferred terms do not.
 - A pod without such constraints costs almost nothing: its volumes are decoded only if their bytes mention a claim.
 
-Source: kube-scheduler's InterPodAffinity, PodTopologySpread, VolumeBinding, VolumeZone and DynamicResources.
+Source: kube-scheduler's InterPodAffinity, VolumeBinding, VolumeZone and DynamicResources.
 """
 
 from collections.abc import Iterator
@@ -24,16 +24,13 @@ from aischeduler.model.unsupported_constraints import (
 )
 from aischeduler.model.volumes import VolumeClaimUse
 
-DO_NOT_SCHEDULE: Final = "DoNotSchedule"
-"""The whenUnsatisfiable of a hard spread constraint, and its default."""
-
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _CLAIM = b"olumeClaim"  # of persistentVolumeClaim, and of the volumeClaimTemplate of an ephemeral volume
 
 
 def unsupported_constraints(spec: PodSpecPart) -> tuple[Constraint, ...]:
     """Return the unsupported constraints in a fixed order; almost every pod has none."""
-    if spec.affinity or spec.topology_spread_constraints or spec.resource_claims or _CLAIM in bytes(spec.volumes):
+    if spec.affinity or spec.resource_claims or _CLAIM in bytes(spec.volumes):
         return tuple(_constraints(spec))
     return ()
 
@@ -56,9 +53,6 @@ def _constraints(spec: PodSpecPart) -> Iterator[Constraint]:
             yield Constraint(ConstraintKind.POD_AFFINITY, f"spec.affinity.podAffinity.{REQUIRED}")
         if _requires_any(affinity.pod_anti_affinity):
             yield Constraint(ConstraintKind.POD_ANTI_AFFINITY, REQUIRED_ANTI_AFFINITY)
-    for index, spread in enumerate(spec.topology_spread_constraints or ()):
-        if (spread.when_unsatisfiable or DO_NOT_SCHEDULE) == DO_NOT_SCHEDULE:
-            yield Constraint(ConstraintKind.TOPOLOGY_SPREAD, f"spec.topologySpreadConstraints[{index}]")
     if spec.resource_claims:
         yield Constraint(ConstraintKind.RESOURCE_CLAIM, "spec.resourceClaims")
     for use in claims_used("", spec.volumes):

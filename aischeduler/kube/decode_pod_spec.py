@@ -23,14 +23,18 @@ from aischeduler.kube.api_types import (
     NodeAffinityPart,
     NodeTermPart,
     PodAffinityPart,
+    PodMetadata,
     PodSpecPart,
     PodStatus,
     PortPart,
     Quantities,
     ResourceRequests,
+    SelectorPart,
+    SpreadPart,
     TolerationPart,
 )
 from aischeduler.kube.decode_constraints import pod_term, unsupported_constraints
+from aischeduler.kube.decode_topology_spread import is_hard, spread_constraint
 from aischeduler.kube.errors import decode_problem
 from aischeduler.kube.meta_types import ABSENT, UNREADABLE, OwnerReference
 from aischeduler.model.pod import HostPort, PodSpec, Toleration
@@ -46,6 +50,7 @@ from aischeduler.model.selectors import (
     SelectorError,
     node_requirement,
 )
+from aischeduler.model.topology_spread import TopologySpreadConstraint
 from aischeduler.model.unsupported_constraints import REQUIRED_ANTI_AFFINITY, Constraint, PodAffinityTerm
 
 SPECS_MAX: Final = 20_000
@@ -75,14 +80,19 @@ class SpecCache:
     _specs: dict[bytes, PodSpec] = field(default_factory=dict)
     _labels_and_owners: dict[bytes, LabelsAndOwner] = field(default_factory=dict)
 
-    def read(self, spec: PodSpecPart, status: PodStatus | None) -> PodSpec:
-        """Return the spec; `status` counts if the kubelet has granted resources."""
+    def read(self, spec: PodSpecPart, status: PodStatus | None, metadata: PodMetadata) -> PodSpec:
+        """Return the spec; `status` counts if the kubelet has granted resources, `metadata` for spread constraints."""
         granted = _granted(status) if spec.node_name and status is not None else []
         constraints = unsupported_constraints(spec)
         key = _bytes_key(spec, granted, constraints)
+        if spec.topology_spread_constraints:
+            parts = (key, b"spread", spec.topology_spread_constraints, metadata.namespace.encode(), metadata.labels)
+            key = _SEPARATOR.join(parts)
         found = self._specs.get(key)
         if found is None:
-            found = _keep(self._specs, SPECS_MAX, key, _Reader().spec(spec, granted, constraints))
+            reader = _Reader()
+            spread = reader.topology_spread(spec, metadata) if spec.topology_spread_constraints else ()
+            found = _keep(self._specs, SPECS_MAX, key, reader.spec(spec, granted, constraints, spread))
         return found
 
     def labels_and_owner(self, labels: Raw, owners: Raw) -> LabelsAndOwner:
@@ -151,7 +161,11 @@ class _Reader:
         self.problem = ""
 
     def spec(
-        self, part: PodSpecPart, granted: Iterable[ContainerStatus], constraints: tuple[Constraint, ...]
+        self,
+        part: PodSpecPart,
+        granted: Iterable[ContainerStatus],
+        constraints: tuple[Constraint, ...],
+        spread: tuple[TopologySpreadConstraint, ...],
     ) -> PodSpec:
         by_name = {status.name: status for status in granted}
         containers = self._containers("spec.containers", part.containers or (), by_name)
@@ -171,8 +185,23 @@ class _Reader:
             invalid=self.problem,
             unsupported_constraints=constraints,
             anti_affinity=anti_affinity,
+            topology_spread=spread,
         )
         return replace(spec, key=blake2b(repr(spec).encode(), digest_size=16).digest())
+
+    def topology_spread(self, part: PodSpecPart, metadata: PodMetadata) -> tuple[TopologySpreadConstraint, ...]:
+        """Return the hard constraints of a pod with this metadata."""
+        path, labels = "spec.topologySpreadConstraints", _labels(metadata.labels)
+        found = []
+        for index, one in enumerate(self._json(path, part.topology_spread_constraints, list[SpreadPart]) or ()):
+            field = f"{path}[{index}]"
+            if is_hard(one):
+                selector = self._json(f"{field}.labelSelector", one.label_selector, SelectorPart)
+                try:
+                    found.append(spread_constraint(field, one, selector, metadata.namespace, labels))
+                except SelectorError as error:
+                    self._record(error)
+        return tuple(found)
 
     def _record(self, problem: object) -> None:
         self.problem = self.problem or str(problem)[:INVALID_LENGTH_MAX]

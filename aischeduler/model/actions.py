@@ -10,6 +10,7 @@ from enum import StrEnum
 
 import msgspec
 
+from aischeduler.model.allocation import NO_ALLOCATION, Allocation
 from aischeduler.model.event_reasons import ConditionReason, EventReason
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool_summary import PoolSummary
@@ -20,7 +21,8 @@ class Bind(msgspec.Struct, frozen=True):
     """Bind the pod to the node by a Binding with the pod's uid and the scheduler's annotations.
 
     `pool` is the pool of the node, `home_pool` the pod's own pool: where they differ, the pod is on loan. The pod
-    counts on the node from now on. `waited_seconds` is the time since the pod was first seen, over `attempts`.
+    counts on the node from now on, with its `allocation`. `waited_seconds` is the time since the pod was first seen,
+    over `attempts`.
     """
 
     pod: Pod
@@ -31,6 +33,7 @@ class Bind(msgspec.Struct, frozen=True):
     feasible_nodes: int
     waited_seconds: float = 0.0
     attempts: int = 1
+    allocation: Allocation = NO_ALLOCATION
 
     @property
     def borrowed(self) -> bool:

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from aischeduler.model.resources import PodRequest
 from aischeduler.model.selectors import Labels, NodeSelectorTerm, PreferredSchedulingTerm
+from aischeduler.model.topology_spread import TopologySpreadConstraint
 from aischeduler.model.unsupported_constraints import Constraint, PodAffinityTerm
 from aischeduler.model.volumes import VolumeClaimUse
 
@@ -46,6 +47,7 @@ class PodSpec:
     `invalid` says why no node fits (a malformed quantity), with the field; else it is empty.
     `unsupported_constraints` are hard constraints that no plugin checks: the pod is held, or a warning is written.
     `anti_affinity` are the required anti-affinity terms: while the pod is on a node, they hold the pods they match.
+    `topology_spread` are the hard constraints; a spec that has some is that of one namespace.
     """
 
     key: bytes
@@ -58,6 +60,7 @@ class PodSpec:
     invalid: str = ""
     unsupported_constraints: tuple[Constraint, ...] = ()
     anti_affinity: tuple[PodAffinityTerm, ...] = ()
+    topology_spread: tuple[TopologySpreadConstraint, ...] = ()
 
 
 class Pod(Struct, frozen=True, gc=False):

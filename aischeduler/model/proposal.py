@@ -13,6 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from aischeduler.model.allocation import NO_ALLOCATION, Allocation
 from aischeduler.model.unsupported_constraints import ConstraintKind
 
 LENDERS_NAMED_MAX: Final = 8
@@ -112,6 +113,7 @@ class Place(Struct, frozen=True):
     feasible: int
     displaced: tuple[str, ...]
     search: Search = NO_SEARCH
+    allocation: Allocation = NO_ALLOCATION
 
 
 class MakeRoom(Struct, frozen=True):
@@ -126,6 +128,7 @@ class MakeRoom(Struct, frozen=True):
     displaced: tuple[str, ...]
     message: str
     search: Search = NO_SEARCH
+    allocation: Allocation = NO_ALLOCATION
 
 
 class Borrow(Struct, frozen=True):

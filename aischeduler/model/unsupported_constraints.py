@@ -17,7 +17,6 @@ class ConstraintKind(StrEnum):
 
     POD_AFFINITY = "pod_affinity"
     POD_ANTI_AFFINITY = "pod_anti_affinity"
-    TOPOLOGY_SPREAD = "topology_spread"
     RESOURCE_CLAIM = "resource_claim"
     VOLUME_CLAIM = "volume_claim"
     ANTI_AFFINITY_OF_OTHERS = "anti_affinity_of_others"

@@ -179,7 +179,7 @@ def find_candidates(
     candidates = rows[runner.could_run(spec, rows)]
     slots = running.slots_on(candidates)
     leaving = running.table["leaving"][slots]
-    with Clearing(spec, runner.nodes, running, candidates) as clearing:
+    with Clearing(spec, runner.nodes, running, candidates, runner.counts(spec)) as clearing:
         clearing.take_off(slots[leaving])
         free = candidates[runner.fits(spec, candidates)]
         costs.free[np.searchsorted(rows, free)] = True
@@ -222,7 +222,7 @@ def fits_after_departures(spec: PodSpec, runner: Runner, running: RunningPods, r
     if not runner.allowed(spec, rows)[0]:
         return False
     slots = running.slots_on(rows)
-    with Clearing(spec, runner.nodes, running, rows) as clearing:
+    with Clearing(spec, runner.nodes, running, rows, runner.counts(spec)) as clearing:
         clearing.take_off(slots[running.table["leaving"][slots]])
         return bool(runner.fits(spec, rows)[0])
 

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 from sortedcontainers import SortedKeyList
 
+from aischeduler.model.allocation import NO_ALLOCATION, Allocation
 from aischeduler.model.pod import PodSpec
+from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.nodes import NodeTable
 from aischeduler.state.records import OrderKey, PodRecord
 
@@ -25,6 +27,12 @@ class Claim:
     pool: str
     victims: tuple[str, ...]
     since: float
+    allocation: Allocation = NO_ALLOCATION
+
+    @property
+    def assigned(self) -> AssignedPod:
+        """The owner on the claimed row."""
+        return AssignedPod(self.owner.pod, self.spec, self.row, self.allocation, claims=True)
 
     @property
     def turn(self) -> OrderKey:
@@ -72,7 +80,7 @@ class Claims:
 
     def make(self, claim: Claim) -> None:
         """Add a claim; it counts in the node table."""
-        self._nodes.add(claim.spec, claim.row)
+        self._nodes.add(claim.assigned)
         uid = claim.owner.pod.uid
         self._by_owner[uid] = claim
         self._by_row.setdefault(claim.row, {})[uid] = claim
@@ -82,11 +90,11 @@ class Claims:
 
     def end(self, claim: Claim) -> None:
         """Remove a claim; it no longer counts in the node table."""
-        self._nodes.remove(claim.spec, claim.row)  # first: if this raises, the row is known to have changed
+        self._nodes.remove(claim.assigned)  # first: if this raises, the row is known to have changed
         self.forget(claim)
 
     def forget(self, claim: Claim) -> None:
-        """Remove a claim that a committed trial has already removed from the node table."""
+        """Remove a claim that no longer counts in the node table."""
         uid = claim.owner.pod.uid
         del self._by_owner[uid]
         del self._by_row[claim.row][uid]

@@ -3,6 +3,7 @@
 Invariants:
 - The amounts of the rows are saved, and the end restores them exactly, whatever happened.
 - The journal and the versions do not change: inside, call the filters, never read the kept results of classes.
+- Each row is judged as if pods had left that row alone; so counts by selector change apart.
 - It serves one preemptor: host ports that this pod does not use, and what only scores read, do not change.
 """
 
@@ -11,16 +12,23 @@ from typing import Self
 
 import numpy as np
 
+from aischeduler.model.allocation import allocation_of
 from aischeduler.model.pod import PodSpec
+from aischeduler.model.topology_spread import PodSelector
 from aischeduler.state.index import Rows
 from aischeduler.state.nodes import NodeTable
 from aischeduler.state.running import RunningPods, Slots
 
 
 class Clearing:
-    """A trial on the pods of `rows`. Nothing else may change the tables while it is open."""
+    """A trial on the pods of `rows`. Nothing else may change the tables while it is open.
 
-    def __init__(self, asker: PodSpec, nodes: NodeTable, running: RunningPods, rows: Rows) -> None:
+    `counts` are the selectors by which rules count pods for the preemptor.
+    """
+
+    def __init__(
+        self, asker: PodSpec, nodes: NodeTable, running: RunningPods, rows: Rows, counts: tuple[PodSelector, ...] = ()
+    ) -> None:
         self._nodes = nodes
         self._running = running
         self._rows = rows
@@ -28,14 +36,17 @@ class Clearing:
         self._used = nodes.used[:, rows]
         self._specs_with_ports = running.specs.holding(asker.host_ports)
         self._ports: list[tuple[bool, PodSpec, int]] = []
+        self._apart = {selector: np.zeros(nodes.width, dtype=np.int64) for selector in counts}
 
     def __enter__(self) -> Self:
+        self._nodes.pod_counts.apart = self._apart or None
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._nodes.used[:, self._rows] = self._used
+        self._nodes.pod_counts.apart = None
         for taken, spec, row in reversed(self._ports):
             self._change_port(spec, row, take=not taken)
 
@@ -52,6 +63,10 @@ class Clearing:
         row, number = self._running.table["row"][slots], self._running.table["spec"][slots]
         for column, amounts in zip(self._columns, sign * specs.amounts[number].T, strict=True):
             np.add.at(used[column], row, amounts)
+        for selector, gone in self._apart.items():
+            count = self._nodes.pod_counts.of(selector)
+            counted = np.array([uid in count for uid in self._running.uids_of(slots)], dtype=np.bool_)
+            np.add.at(gone, row[counted], -sign)
         if len(self._specs_with_ports):
             with_ports = np.isin(number, self._specs_with_ports)
             for pod_row, pod_number in zip(row[with_ports].tolist(), number[with_ports].tolist(), strict=True):
@@ -61,6 +76,6 @@ class Clearing:
 
     def _change_port(self, spec: PodSpec, row: int, *, take: bool) -> None:
         if take:
-            self._nodes.take_ports(spec, row)
+            self._nodes.take(allocation_of(spec), row)
         else:
-            self._nodes.free_ports(spec, row)
+            self._nodes.free(allocation_of(spec), row)

@@ -21,6 +21,7 @@ Rows = npt.NDArray[np.intp]
 MASKS_MAX: Final = 512
 """The most masks that an index keeps; beyond that all are dropped and built again on demand."""
 
+NO_VALUE: Final = -1
 FEW_VALUES: Final = 16
 """A requirement of more values reads their rows and keeps no mask of each."""
 
@@ -81,15 +82,18 @@ class LabelIndex:
         self._pairs: RowIndex[tuple[str, str]] = RowIndex(width)
         self._keys: RowIndex[str] = RowIndex(width)
         self._values: dict[str, dict[str, int]] = {}
+        self._numbers: dict[str, Rows] = {}
 
     def widen(self, width: int) -> None:
         """Grow to more rows."""
         self._width = width
+        self._numbers.clear()
         self._pairs.widen(width)
         self._keys.widen(width)
 
     def change(self, row: int, old: Labels, new: Labels) -> None:
         """Replace the labels of one row."""
+        self._numbers.clear()
         for key, value in old.items():
             if new.get(key) != value:
                 self._drop(row, key, value)
@@ -110,6 +114,15 @@ class LabelIndex:
             del counts[value]
             if not counts:
                 del self._values[key]
+
+    def numbers(self, key: str) -> Rows:
+        """Return per row the number of its value of a label, -1 where it has none; the caller must not change it."""
+        numbers = self._numbers.get(key)
+        if numbers is None:
+            numbers = self._numbers[key] = np.full(self._width, NO_VALUE, dtype=np.intp)
+            for number, value in enumerate(sorted(self._values.get(key, ()))):
+                numbers[self._pairs.rows((key, value))] = number
+        return numbers
 
     def mask(self, requirement: Requirement) -> Mask:
         """Return a new mask of the rows whose labels satisfy the requirement."""

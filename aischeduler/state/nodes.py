@@ -11,18 +11,21 @@ Invariants:
 """
 
 from collections import Counter
-from collections.abc import Iterable
-from enum import IntFlag
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from aischeduler.model.allocation import Allocation
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.node import Node, Taint
 from aischeduler.model.pod import HostPort, PodSpec
+from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.index import LabelIndex, Mask, RowIndex, Rows
 from aischeduler.state.journal import Journal
+from aischeduler.state.node_change import Change
+from aischeduler.state.pod_counts import PodCounts
 from aischeduler.state.pool_rows import NO_POOL, PoolRows
 from aischeduler.state.wanted import AMOUNT_MAX, ANY_AMOUNT, Wanted, requested
 
@@ -43,19 +46,6 @@ WANTED_MAX: Final = 4096
 """The most classes whose requests are kept; beyond that all are dropped and read again."""
 NODES_MAX: Final = 2**20
 """The most rows: a tie rank has room for these."""
-
-
-class Change(IntFlag):
-    """The changes of a row that may help a waiting pod."""
-
-    NONE = 0
-    ROOM = 1
-    """More became allocatable."""
-    LABELS = 2
-    TAINTS = 4
-    CORDON = 8
-    JOINED = 16
-    """The node is new."""
 
 
 class NodeTable:
@@ -85,6 +75,7 @@ class NodeTable:
         self.taints: RowIndex[Taint] = RowIndex(self.width)
         self.port_rows: RowIndex[tuple[str, int]] = RowIndex(self.width)
         self.ports: dict[int, dict[HostPort, int]] = {}
+        self.pod_counts = PodCounts()
         self.tentative: Counter[int] = Counter()
         """The rows that open trials changed: the versions and the journal tell nothing of these changes."""
         self.static_version = 0
@@ -149,35 +140,34 @@ class NodeTable:
             self._rank_anew()
         return row
 
-    def add(self, spec: PodSpec, row: int) -> None:
-        """Add a pod to a row."""
-        self._count(spec, row, 1)
-        self.take_ports(spec, row)
+    def add(self, one: AssignedPod) -> None:
+        """Add a pod to its row."""
+        self._sum_one(one.spec, one.row, 1)
+        self.touch(one.row)
+        self._share(one, 1, noted=True)
 
-    def remove(self, spec: PodSpec, row: int) -> None:
-        """Remove a pod from a row."""
-        self._count(spec, row, -1)
-        self.free_ports(spec, row)
+    def remove(self, one: AssignedPod) -> None:
+        """Remove a pod from its row."""
+        self._sum_one(one.spec, one.row, -1)
+        self.touch(one.row)
+        self._share(one, -1, noted=True)
 
-    def count_tentatively(self, spec: PodSpec, rows: list[int], sign: int) -> None:
-        """Add (1) or remove (-1) a pod of this spec on each of the rows for a trial: no version changes."""
-        self._sum(spec, rows, sign)
-        for row in rows if spec.host_ports else ():
-            if sign > 0:
-                self.take_ports(spec, row)
-            else:
-                self.free_ports(spec, row)
+    def count_tentatively(self, pods: Sequence[AssignedPod], sign: int) -> None:
+        """Add (1) or remove (-1) pods of one spec for a trial: no version changes."""
+        self._sum(pods[0].spec, [one.row for one in pods], sign)
+        for one in pods:
+            self._share(one, sign, noted=False)
 
-    def take_ports(self, spec: PodSpec, row: int) -> None:
-        """Add the host ports of a pod to a row, and nothing else of it; the journal does not note it."""
-        for port in spec.host_ports:
+    def take(self, allocation: Allocation, row: int) -> None:
+        """Take from a row what a pod has for itself there; the journal does not note it."""
+        for port in allocation.host_ports:
             counts = self.ports.setdefault(row, {})
             counts[port] = counts.get(port, 0) + 1
             self.port_rows.put((port.protocol, port.port), row)
 
-    def free_ports(self, spec: PodSpec, row: int) -> None:
-        """Undo `take_ports` for a pod."""
-        for port in spec.host_ports:
+    def free(self, allocation: Allocation, row: int) -> None:
+        """Undo `take`."""
+        for port in allocation.host_ports:
             counts = self.ports[row]
             counts[port] -= 1
             if not counts[port]:
@@ -187,15 +177,16 @@ class NodeTable:
             if not counts:
                 del self.ports[row]
 
-    def recount(self, row: int, specs: Iterable[PodSpec]) -> None:
-        """Let exactly these pods count on a row, and free the row if it is an empty stub."""
+    def recount(self, row: int, pods: Iterable[AssignedPod]) -> None:
+        """Let exactly these pods count on a row, and free the row if it is an empty stub; counts by selector stay."""
         for port in self.ports.pop(row, {}):
             self.port_rows.drop((port.protocol, port.port), row)
         self.used[:, row] = 0
         self.scored[:, row] = 0
         self.touch(row)
-        for spec in specs:
-            self.add(spec, row)
+        for one in pods:
+            self._sum_one(one.spec, row, 1)
+            self.take(one.allocation, row)
         self.release_stub(row)
 
     def release_stub(self, row: int) -> None:
@@ -298,6 +289,15 @@ class NodeTable:
             offered=UNOFFERED not in columns,
         )
 
+    def _share(self, one: AssignedPod, sign: int, *, noted: bool) -> None:
+        """Count (1) a pod by selectors and take its allocation, or undo that (-1)."""
+        if sign > 0:
+            self.pod_counts.add(one.pod, one.row, claims=one.claims, noted=noted)
+            self.take(one.allocation, one.row)
+        else:
+            self.pod_counts.remove(one.pod, noted=noted)
+            self.free(one.allocation, one.row)
+
     def _counted(self, spec: PodSpec) -> Wanted:
         """Return the requests of a pod that counts on a row: each resource gets a column of its own."""
         wanted = self.wanted(spec)
@@ -305,10 +305,6 @@ class NodeTable:
             self._give_columns(spec.request.amounts)
             wanted = self.wanted(spec)
         return wanted
-
-    def _count(self, spec: PodSpec, row: int, sign: int) -> None:
-        self._sum_one(spec, row, sign)
-        self.touch(row)
 
     def _sum(self, spec: PodSpec, rows: list[int], sign: int) -> None:
         """Add the requests of a pod to the rows, or subtract them."""

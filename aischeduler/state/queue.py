@@ -255,6 +255,10 @@ class PoolQueue:
         fitting = (self._slots[slot].nominated.values() for slot in np.flatnonzero(self._demand.fitting(room)).tolist())
         return tuple(sorted(chain.from_iterable(fitting), key=_order))
 
+    def waiting_class(self, key: bytes) -> WaitingClass | None:
+        """Return the class of this key; None where no pod of it waits."""
+        return self._classes.get(key)
+
     def wake_next(self, pod: Pod, now: float, *, at_once: bool = False) -> None:
         """Wake the first parked pod of this pod's class, if there is one; `at_once` skips its backoff."""
         alike = self._classes.get(class_key(pod))

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
+from aischeduler.model.allocation import NO_ALLOCATION, Allocation
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.unsupported_constraints import ConstraintKind
+from aischeduler.state.assigned_pod import AssignedPod
 
 NOWHERE: Final = -1
 DOUBLINGS_MAX: Final = 10
@@ -100,6 +102,8 @@ class PodRecord:
     decision: str = ""
     row: int = NOWHERE
     counted: PodSpec | None = None
+    allocation: Allocation = NO_ALLOCATION
+    """What it has for itself on its row."""
     offered: int = NOWHERE
     """The row for whose room it was woken, until its next attempt."""
     loan: tuple[str, str] | None = None
@@ -109,6 +113,12 @@ class PodRecord:
     def borrower(self) -> bool:
         """Whether it waits in the queue of another pool than its home pool."""
         return self.queue not in ("", self.home)
+
+    @property
+    def assigned(self) -> AssignedPod:
+        """The pod on its row; it must have one."""
+        assert self.counted is not None, "every pod on a row counts there"
+        return AssignedPod(self.pod, self.counted, self.row, self.allocation)
 
     @property
     def order(self) -> OrderKey:

@@ -38,4 +38,9 @@ class WaitingClass:
 
 def class_key(pod: Pod) -> bytes:
     """Return the key of a pod's class in a queue: pods that may not preempt form a class of their own."""
-    return pod.spec.key if pod.preempts else pod.spec.key + b"-"
+    return pod.spec.key if pod.preempts else without_preemption(pod.spec.key)
+
+
+def without_preemption(key: bytes) -> bytes:
+    """Return the key of the class of pods with this spec that may not preempt."""
+    return key + b"-"

@@ -34,6 +34,15 @@ REMOVALS_MAX = 20
 """Number of attempts to delete the pods of a run."""
 ALL_DIFFERENT = 0
 SHAPES = 48
+ZONE = "topology.kubernetes.io/zone"
+SPREAD_LABELS = {"app": "train"}
+SPREAD = {
+    "maxSkew": 1,
+    "topologyKey": ZONE,
+    "whenUnsatisfiable": "DoNotSchedule",
+    "labelSelector": {"matchLabels": SPREAD_LABELS},
+}
+"""The hard constraint of the pods of a scene with zones."""
 
 
 class MissingAssetsError(Exception):
@@ -42,16 +51,27 @@ class MissingAssetsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """The cluster before the first run. `shapes` is the number of different pod specs (0: every pod differs)."""
+    """The cluster before the first run. `shapes` is the number of different pod specs (0: every pod differs).
+
+    With `zones` the nodes are in as many zones, and the pods must be spread over them.
+    """
 
     nodes: int
     pools: int = 1
     shapes: int = SHAPES
+    zones: int = 0
 
     def pod(self, number: int, namespace: str, side: str) -> Json:
         """Return a pod of which ten fit on a node; for kube-scheduler a node selector names the nodes of its pool."""
         shape = number % self.shapes if self.shapes else number
         told = side == PEER and self.pools > 1
+        document = self._pod(number, shape, namespace, side, told=told)
+        if self.zones:
+            document["metadata"]["labels"] = dict(SPREAD_LABELS)
+            document["spec"]["topologySpreadConstraints"] = [SPREAD]
+        return document
+
+    def _pod(self, number: int, shape: int, namespace: str, side: str, *, told: bool) -> Json:
         return pod_object(
             f"train-{number:06d}",
             namespace=namespace,
@@ -84,8 +104,9 @@ def team_of(number: int, pools: int) -> dict[str, str]:
     return {"team": f"team-{number % pools}"}
 
 
-def a_node(number: int, pools: int) -> Json:
-    return node_object(node_name(number), cpu="64", memory="256Gi", labels=team_of(number, pools))
+def a_node(number: int, scene: Scene) -> Json:
+    zone = {ZONE: f"zone-{number % scene.zones}"} if scene.zones else {}
+    return node_object(node_name(number), cpu="64", memory="256Gi", labels=team_of(number, scene.pools) | zone)
 
 
 class Arena:
@@ -192,7 +213,7 @@ def arena(scene: Scene) -> Iterator[Arena]:
     binaries = the_binaries()
     with ControlPlane(binaries) as plane:
         install(plane)
-        create_nodes(plane, [a_node(number, scene.pools) for number in range(scene.nodes)])
+        create_nodes(plane, [a_node(number, scene) for number in range(scene.nodes)])
         pools = (pool_object(pool_name(n), labels=team_of(n, scene.pools)) for n in range(scene.pools))
         create_pools(plane, *pools)
         yield Arena(plane, scene)

@@ -14,6 +14,10 @@ ACCEPTED: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
         "The reason of a pod that makes room named what its own new claim takes, such as a host port.",
         lambda line: re.sub(rb'"0/\d+ nodes are available: [^"]*( preemption: nominated to node )', rb'"\1', line),
     ),
+    "allocation in a Bind": (
+        "A Bind says which host ports the pod has on its node.",
+        lambda line: re.sub(rb',{"host_ports":\[.*\]}\]$', rb"]", line) if line.startswith(b'["Bind"') else line,
+    ),
 }
 """Name -> why an action differs, and what is left of its line for the comparison."""
 

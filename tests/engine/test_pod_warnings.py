@@ -9,9 +9,9 @@ from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session, binds
 
 APART = "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution"
-SPREAD = "spec.topologySpreadConstraints[0]"
+NEAR = "spec.affinity.podAffinity"
 ANTI_AFFINITY = Constraint(ConstraintKind.POD_ANTI_AFFINITY, APART)
-SPREADING = Constraint(ConstraintKind.TOPOLOGY_SPREAD, SPREAD)
+NEARBY = Constraint(ConstraintKind.POD_AFFINITY, NEAR)
 IGNORE = replace(default_profile(), hold_unsupported=False)
 
 
@@ -52,11 +52,11 @@ def test_pod_whose_hard_constraint_is_ignored_is_placed_and_warned_once_by_field
 
 
 def test_one_warning_has_all_fields_beside_the_warning_of_an_unknown_pool() -> None:
-    pod = a_pod("p", pool="nowhere", unsupported_constraints=(ANTI_AFFINITY, SPREADING))
+    pod = a_pod("p", pool="nowhere", unsupported_constraints=(ANTI_AFFINITY, NEARBY))
     session = Session(a_node("n"), pod, profile=IGNORE)
     said = session.decide()
     (message,) = warned(said, "UnsupportedConstraint")
-    assert message.startswith(f"{APART}, {SPREAD} are not supported")
+    assert message.startswith(f"{APART}, {NEAR} are not supported")
     assert len(warned(said, "UnknownPool")) == 1
 
 

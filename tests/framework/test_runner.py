@@ -18,7 +18,7 @@ from aischeduler.state.excerpt import Excerpt
 from aischeduler.state.index import Rows
 from aischeduler.state.nodes import NodeTable
 from aischeduler.state.trial import Trial
-from tests.build import a_node, a_pod, a_taint, a_term, expression, tolerates
+from tests.build import a_node, a_pod, a_taint, a_term, expression, on_row, tolerates
 
 PLUGINS = default_profile().plugins
 NAMES = [f"n{i}" for i in range(6)]
@@ -77,7 +77,7 @@ def test_fit_with_other_amounts_equals_the_fit_of_a_table_with_these_amounts() -
     for spec in pods:
         states.append(table.used[:, row].copy())
         expected.append(bool(runner.fits(asker, rows)[0]))
-        table.add(spec, row)
+        table.add(on_row(spec, row))
     states.append(table.used[:, row].copy())
     expected.append(bool(runner.fits(asker, rows)[0]))
     assert expected == [True, True, False]
@@ -101,10 +101,10 @@ def test_the_order_of_names_breaks_ties_after_nodes_came_and_went() -> None:
     first = table.rows["n01"]
     assert runner.best(ask, rows) == (first, 40)
     stub = table.row("a-node-never-seen")
-    table.add(spec, stub)
+    table.add(on_row(spec, stub))
     table.touch(first)
     assert runner.best(ask, rows) == (first, 40)
-    table.remove(spec, stub)
+    table.remove(on_row(spec, stub))
     table.release_stub(stub)
     table.touch(table.rows["n02"])
     assert runner.best(ask, rows) == (first, 40)
@@ -128,21 +128,21 @@ def test_kept_results_of_a_class_equal_new_results(
             ask, rows = PlacementRequest(spec, placement), np.array(sorted(table.rows.values()), dtype=np.intp)
             best = look(runner, table, ask, rows)
             for row in rows[:: max(1, len(rows) // 3)].tolist():
-                table.add(SPECS[0], row)
+                table.add(on_row(SPECS[0], row))
                 version = table.version
                 with Trial(table) as trial:
-                    trial.place(spec, row)
+                    trial.place(on_row(spec, row))
                     look(runner, table, ask, rows)
                     with Trial(table) as inner:
-                        inner.evict(spec, row)
-                        inner.place(spec, int(rows[0]))
+                        inner.remove([on_row(spec, row)])
+                        inner.place(on_row(spec, int(rows[0])))
                         look(runner, table, ask, rows)
                 assert table.version == version
                 look(runner, table, ask, rows)
-                table.remove(SPECS[0], row)
+                table.remove(on_row(SPECS[0], row))
             assert look(runner, table, ask, rows) == best
             if best is not None:
-                table.add(spec, best[0])
+                table.add(on_row(spec, best[0]))
 
 
 def look(runner: Runner, table: NodeTable, ask: PlacementRequest, rows: Rows) -> tuple[int, int] | None:
@@ -170,7 +170,7 @@ def test_equal_nodes_are_taken_in_the_order_of_their_names() -> None:
     for _ in range(3):
         best = runner.best(PlacementRequest(a_pod(cpu="1").spec, PlacementStrategy.SPREAD), rows)
         assert best is not None
-        table.add(a_pod(cpu="1").spec, best[0])
+        table.add(on_row(a_pod(cpu="1").spec, best[0]))
         taken.append(table.names[best[0]])
     assert taken == ["a", "b", "c"]
 

@@ -31,14 +31,6 @@ def spread(**parts: Any) -> dict[str, Any]:
     [
         ({"affinity": {"podAffinity": {REQUIRED: [TERM]}}}, (f"spec.affinity.podAffinity.{REQUIRED}",)),
         ({"affinity": {"podAntiAffinity": {REQUIRED: [TERM]}}}, (f"spec.affinity.podAntiAffinity.{REQUIRED}",)),
-        (
-            {"topologySpreadConstraints": [spread(whenUnsatisfiable="ScheduleAnyway"), spread()]},
-            ("spec.topologySpreadConstraints[1]",),
-        ),
-        (
-            {"topologySpreadConstraints": [spread(whenUnsatisfiable="DoNotSchedule")]},
-            ("spec.topologySpreadConstraints[0]",),
-        ),
         ({"resourceClaims": [{"name": "gpu", "resourceClaimName": "one"}]}, ("spec.resourceClaims",)),
         ({"volumes": [SETTINGS, CLAIM]}, ("spec.volumes[1].persistentVolumeClaim",)),
         (
@@ -58,7 +50,7 @@ def test_hard_constraint_that_no_plugin_checks_is_found_with_its_field(spec: Any
         {"affinity": {"podAffinity": {PREFERRED: [{"weight": 1, "podAffinityTerm": TERM}]}, "podAntiAffinity": {}}},
         {"affinity": {"podAffinity": None, "podAntiAffinity": {REQUIRED: []}}},
         {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": []}}}},
-        {"topologySpreadConstraints": [spread(whenUnsatisfiable="ScheduleAnyway")], "resourceClaims": []},
+        {"topologySpreadConstraints": [spread(whenUnsatisfiable="DoNotSchedule")], "resourceClaims": []},
         {"topologySpreadConstraints": None, "resourceClaims": None, "volumes": None},
         {"volumes": [SETTINGS, {"name": "tmp", "emptyDir": {}}, {"name": "volumeClaim"}]},
         {"volumes": "volumeClaim"},

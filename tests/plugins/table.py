@@ -11,6 +11,7 @@ from aischeduler.model.pod import Pod
 from aischeduler.model.pool import PlacementStrategy
 from aischeduler.state.excerpt import Excerpt
 from aischeduler.state.nodes import NodeTable
+from tests.build import on_row
 
 
 def a_table(*nodes: Node, pods: tuple[Pod, ...] = ()) -> NodeTable:
@@ -19,7 +20,7 @@ def a_table(*nodes: Node, pods: tuple[Pod, ...] = ()) -> NodeTable:
     for node in nodes:
         table.see(node)
     for pod in pods:
-        table.add(pod.spec, table.row(pod.node_name))
+        table.add(on_row(pod, table.row(pod.node_name)))
     return table
 
 

@@ -6,7 +6,7 @@ from aischeduler.model.pod import HostPort, Toleration
 from aischeduler.plugins.node_ports import NodePorts
 from aischeduler.plugins.node_unschedulable import TAINT_KEY, NodeUnschedulable
 from aischeduler.plugins.scheduling_gates import SchedulingGates
-from tests.build import a_node, a_pod
+from tests.build import a_node, a_pod, on_row
 from tests.plugins.table import a_table, passing
 
 
@@ -30,9 +30,9 @@ def test_a_port_is_free_again_when_its_last_pod_is_gone() -> None:
     second = a_pod("b", host_ports=(HostPort("TCP", 80, "10.0.0.2"),), node="n")
     table = a_table(a_node("n"), pods=(first, second))
     wants = a_pod(host_ports=(HostPort("TCP", 80),))
-    table.remove(first.spec, table.rows["n"])
+    table.remove(on_row(first.spec, table.rows["n"]))
     assert passing(NodePorts(), wants, table) == []
-    table.remove(second.spec, table.rows["n"])
+    table.remove(on_row(second.spec, table.rows["n"]))
     assert passing(NodePorts(), wants, table) == ["n"]
 
 

@@ -15,7 +15,7 @@ from aischeduler.policies.preemption import Candidate, NoCandidate, Preemptor, c
 from aischeduler.state.budgets import BudgetTable
 from aischeduler.state.nodes import NodeTable
 from aischeduler.state.running import RunningFacts, RunningPods
-from tests.build import a_pod, a_request, a_spec, replace
+from tests.build import a_pod, a_request, a_spec, on_row, replace
 
 PLUGINS = default_profile().plugins
 
@@ -81,7 +81,7 @@ class Crowd:
             self.table.see(node)
         for one in self.pods.values():
             row = self.table.row(one.node)
-            self.table.add(one.pod.spec, row)
+            self.table.add(on_row(one.pod, row))
             self.running.add(one.pod.uid, one.pod.spec, row, one.facts)
         for budget in budgets:
             self.budgets.see(budget)
@@ -92,7 +92,7 @@ class Crowd:
         """Remove a pod from its node."""
         del self.pods[one.pod.uid]
         self.running.remove(one.pod.uid)
-        self.table.remove(one.pod.spec, self.table.rows[one.node])
+        self.table.remove(on_row(one.pod, self.table.rows[one.node]))
 
     def leave(self, one: Held) -> None:
         """Mark a pod as leaving."""
@@ -103,8 +103,8 @@ class Crowd:
         """Move a pod to another node."""
         self.pods[one.pod.uid] = replace(one, node=node)
         self.running.move(one.pod.uid, self.table.rows[node])
-        self.table.remove(one.pod.spec, self.table.rows[one.node])
-        self.table.add(one.pod.spec, self.table.rows[node])
+        self.table.remove(on_row(one.pod, self.table.rows[one.node]))
+        self.table.add(on_row(one.pod, self.table.rows[node]))
 
     def choose(self, preemptor: Preemptor) -> Candidate | NoCandidate:
         return choose_victims(preemptor, self.runner, self.running, self.rows, self.budgets)

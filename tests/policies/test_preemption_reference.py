@@ -14,7 +14,7 @@ from aischeduler.model.selectors import label_selector
 from aischeduler.policies.preemption import Candidate, Preemptor
 from aischeduler.state.excerpt import Excerpt
 from aischeduler.state.nodes import NodeTable
-from tests.build import a_node, a_request, a_taint, replace
+from tests.build import a_node, a_request, a_taint, on_row, replace
 from tests.policies.crowd import HIGH, LOW, MID, NEGATIVE, PLUGINS, Crowd, Held, held, preemptor
 
 PORTS = (HostPort("TCP", 80), HostPort("TCP", 80, "10.0.0.1"), HostPort("UDP", 80))
@@ -32,7 +32,7 @@ def fits(asked: Preemptor, node: Node, pods: Iterable[Held]) -> bool:
     table = NodeTable()
     row, _ = table.see(node)
     for one in pods:
-        table.add(one.pod.spec, row)
+        table.add(on_row(one.pod, row))
     masks = [rule.filter(asked.spec, Excerpt(table, np.array([row], dtype=np.intp))) for rule in PLUGINS.filters]
     return all(mask is None or mask[0] for mask in masks)
 
@@ -195,7 +195,7 @@ def test_neither_the_order_of_pods_nor_earlier_ones_matter(
     second = Crowd(nodes, [*(replace_uid(one) for one in pods), *pods], budgets)
     for one in pods:
         again = replace_uid(one)
-        second.table.remove(again.pod.spec, second.table.row(one.node))
+        second.table.remove(on_row(again.pod, second.table.row(one.node)))
         second.running.remove(again.pod.uid)
     answers = []
     for crowd in (first, second):

@@ -27,7 +27,18 @@ from tests.checked_scheduler import CheckedScheduler
 from tests.properties.world import World
 
 MODULES: Final = (
-    *("bind_events", "claiming", "cycle", "evictions", "lending", "net", "node_events", "pod_events", "pod_warnings"),
+    *(
+        "bind_events",
+        "claiming",
+        "count_wakeups",
+        "cycle",
+        "evictions",
+        "lending",
+        "net",
+        "node_events",
+        "pod_events",
+        "pod_warnings",
+    ),
     *("pool_events", "propose", "readiness", "reasons", "scheduler", "searches", "status", "wakeups"),
 )
 """Modules of the engine in which every call of a function of the engine or of a policy may raise."""
@@ -125,7 +136,8 @@ def breaking_profile(injector: Injector) -> Profile:
         return tuple(BreakingPlugin(plugin, injector) for plugin in plugins)
 
     plugins = profile.plugins
-    return replace(profile, plugins=Plugins(broken(plugins.gates), broken(plugins.filters), broken(plugins.scores)))
+    parts = (plugins.gates, plugins.filters, plugins.scores, plugins.cross_row)
+    return replace(profile, plugins=Plugins(*map(broken, parts)))
 
 
 def break_engine(monkeypatch: pytest.MonkeyPatch, injector: Injector) -> None:

@@ -21,7 +21,7 @@ from aischeduler.model.pool import MakeRoom, PlacementStrategy, ReclaimPolicy
 from aischeduler.model.selectors import label_selector
 from aischeduler.state.records import PodState
 from tests import seeds
-from tests.build import SpecFields, a_node, a_pod, a_pool, a_taint, replace, tolerates
+from tests.build import SpecFields, a_node, a_pod, a_pool, a_taint, replace, spread, tolerates
 from tests.properties.playing import SHRINKING_SECONDS_MAX, Days, play
 from tests.properties.world import Timing, World
 
@@ -42,9 +42,7 @@ class SizeFields(TypedDict, total=False):
     pods: int
 
 
-NODES = [f"n{i}" for i in range(5)]
-POOLS = ["a", "b", "c"]
-NAMESPACES = ["default", "team"]
+NODES, POOLS, NAMESPACES = [f"n{i}" for i in range(5)], ["a", "b", "c"], ["default", "team"]
 NUMBER = st.integers(0, 30)
 PODS_MAX = 16
 """The most pods at one time; a new pod ends the oldest one."""
@@ -64,7 +62,8 @@ SHAPES: list[ShapeFields] = [
     {"cpu": "1", "memory": "1Gi", "extended": {"example.com/card": "1"}},
     {"cpu": "1", "memory": str(2**63 - 1), "extended": {"example.com/made-up": "1"}},
 ]
-LABELS = [{"pool": "a"}, {"pool": "b"}, {"pool": "c"}, {}, {"pool": "a", "pool2": "b"}, {"pool": "a", "disk": "ssd"}]
+NODE_LABELS = ("pool=a zone=x", "pool=b zone=x", "pool=c", "zone=y", "pool=a pool2=b zone=y", "pool=a zone=y disk=ssd")
+LABELS = [dict(pair.split("=") for pair in labels.split()) for labels in NODE_LABELS]
 SIZES: list[SizeFields] = [
     {"cpu": "1"},
     {"cpu": "2"},
@@ -85,6 +84,7 @@ PODS = st.fixed_dictionaries(
         "gates": st.sampled_from([(), (), (), ("wait",)]),
         "namespace": st.sampled_from(NAMESPACES),
         "app": st.sampled_from(["x", "y"]),
+        "spread_over": st.sampled_from([(), (), (), (), (), ("zone",), ("zone", "disk")]),
     }
 )
 SPECS = st.fixed_dictionaries(
@@ -164,7 +164,10 @@ class Engine(Days):
         gates: tuple[str, ...],
         namespace: str,
         app: str,
+        spread_over: tuple[str, ...],
     ) -> None:
+        fields: ShapeFields = {**SHAPES[shape]}
+        fields["topology_spread"] = tuple(spread(key, app=app, namespace=namespace) for key in spread_over)
         for _ in range(copies):
             if len(self.world.pods) >= PODS_MAX:
                 self._oldest_pod_ends()
@@ -177,7 +180,7 @@ class Engine(Days):
                 namespace=namespace,
                 labels={"app": app},
                 created=int(self.world.now),
-                **SHAPES[shape],
+                **fields,
             )
             self.world.put(pod)
 

@@ -6,7 +6,7 @@ from aischeduler.state.clearing import Clearing
 from aischeduler.state.index import Rows
 from aischeduler.state.nodes import NodeTable
 from aischeduler.state.running import RunningFacts, RunningPods
-from tests.build import a_node, a_request, a_spec
+from tests.build import a_node, a_request, a_spec, on_row
 
 FACTS = RunningFacts(priority=0, borrower=False, evictable=True, leaving=False, started_seconds=1)
 PORT, OTHER_PORT = HostPort("TCP", 80), HostPort("TCP", 443)
@@ -23,7 +23,7 @@ def a_world() -> tuple[NodeTable, RunningPods, Rows]:
         table.see(a_node(name))
     for number, spec in enumerate((PLAIN, CARD, WEB, WEB, SECURE)):
         row = table.row(f"n{number % 2}")
-        table.add(spec, row)
+        table.add(on_row(spec, row))
         pods.add(f"u{number}", spec, row, FACTS)
     return table, pods, np.array(sorted(table.rows.values()), dtype=np.intp)
 
@@ -37,8 +37,8 @@ def test_removed_and_added_pods_count_as_in_the_node_table() -> None:
         expected = NodeTable()
         for name in ("n0", "n1"):
             expected.see(a_node(name))
-        expected.add(CARD, expected.row("n1"))
-        expected.add(WEB, expected.row("n0"))
+        expected.add(on_row(CARD, expected.row("n1")))
+        expected.add(on_row(WEB, expected.row("n0")))
         assert np.array_equal(table.used, expected.used)
 
 

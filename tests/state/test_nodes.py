@@ -5,10 +5,11 @@ import numpy as np
 
 from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort
-from aischeduler.state.nodes import ALWAYS, FEW_ROWS, UNOFFERED, WIDTH_FIRST, Change, NodeTable
+from aischeduler.state.node_change import Change
+from aischeduler.state.nodes import ALWAYS, FEW_ROWS, UNOFFERED, WIDTH_FIRST, NodeTable
 from aischeduler.state.trial import Trial
 from aischeduler.state.wanted import AMOUNT_MAX
-from tests.build import a_node, a_pod, a_taint
+from tests.build import a_node, a_pod, a_taint, on_row
 
 
 def free(table: NodeTable, row: int) -> dict[str, int]:
@@ -39,7 +40,7 @@ def test_free_room_is_allocatable_less_used() -> None:
     table = NodeTable()
     row, _ = table.see(a_node("n", cpu="4", memory="8Gi", gpu=2, pods=10))
     pod = a_pod(cpu="1500m", memory="2Gi", gpu=2)
-    table.add(pod.spec, row)
+    table.add(on_row(pod.spec, row))
     assert free(table, row) == {
         "cpu": 2500,
         "memory": 6 * 2**30,
@@ -56,11 +57,11 @@ def test_a_gone_node_stays_as_a_stub_until_its_pods_are_gone() -> None:
     table = NodeTable()
     row, _ = table.see(a_node("n"))
     spec = a_pod().spec
-    table.add(spec, row)
+    table.add(on_row(spec, row))
     table.forget("n")
     assert not table.alive[row]
     assert table.rows == {"n": row}
-    table.remove(spec, row)
+    table.remove(on_row(spec, row))
     table.release_stub(row)
     assert table.rows == {}
 
@@ -78,7 +79,7 @@ def test_a_recreated_node_keeps_nothing_of_the_old_one() -> None:
 
 def test_a_pod_on_a_node_that_was_never_seen_counts_when_the_node_comes() -> None:
     table = NodeTable()
-    table.add(a_pod(cpu="1").spec, table.row("late"))
+    table.add(on_row(a_pod(cpu="1").spec, table.row("late")))
     row, _ = table.see(a_node("late", cpu="4"))
     assert free(table, row)["cpu"] == 3000
 
@@ -88,7 +89,7 @@ def test_the_table_grows_and_keeps_what_it_holds() -> None:
     names = [f"n{i:03}" for i in range(WIDTH_FIRST + 5)]
     for name in names:
         row, _ = table.see(a_node(name, cpu="2", labels={"name": name}))
-        table.add(a_pod(cpu="1").spec, row)
+        table.add(on_row(a_pod(cpu="1").spec, row))
     assert [free(table, table.rows[name])["cpu"] for name in names] == [1000] * len(names)
     assert [int(table.ranks()[table.rows[name]]) for name in names] == list(range(len(names)))
 
@@ -99,7 +100,7 @@ def test_an_amount_beyond_every_machine_never_fits_and_never_overflows() -> None
     spec = a_pod(memory="9223372036854775807Ei").spec
     assert free(table, row)["memory"] == AMOUNT_MAX
     for _ in range(100):
-        table.add(spec, row)
+        table.add(on_row(spec, row))
     assert free(table, row)["memory"] == 0
     assert (table.used >= 0).all()
 
@@ -108,9 +109,9 @@ def test_changed_rows_are_returned_or_none_if_they_are_no_longer_kept() -> None:
     table = NodeTable()
     rows = [table.see(a_node(f"n{i}"))[0] for i in range(3)]
     version = table.version
-    table.add(a_pod().spec, rows[2])
-    table.add(a_pod().spec, rows[0])
-    table.add(a_pod().spec, rows[2])
+    table.add(on_row(a_pod().spec, rows[2]))
+    table.add(on_row(a_pod().spec, rows[0]))
+    table.add(on_row(a_pod().spec, rows[2]))
     assert table.changed_since(version) == sorted({rows[0], rows[2]})
     for _ in range(5 * table.width):
         table.touch(rows[1])
@@ -121,12 +122,12 @@ def test_a_trial_restores_every_bit() -> None:
     table = NodeTable()
     row, _ = table.see(a_node("n", gpu=1))
     resident = a_pod("resident", cpu="1").spec
-    table.add(resident, row)
+    table.add(on_row(resident, row))
     before = (table.used.copy(), table.scored.copy())
     with Trial(table) as trial:
-        trial.evict(resident, row)
+        trial.remove([on_row(resident, row)])
         with Trial(table) as inner:
-            inner.place(a_pod(cpu="4", gpu=1).spec, row)
+            inner.place(on_row(a_pod(cpu="4", gpu=1).spec, row))
             assert free(table, row)["cpu"] == 0
         assert free(table, row)["cpu"] == 4000
         assert list(table.tentative) == [row]
@@ -140,16 +141,16 @@ def test_pods_removed_together_count_as_one_by_one_and_are_restored_to_the_bit()
     kinds = [a_pod(cpu="1", gpu=1, host_ports=(HostPort("TCP", 80),)).spec, a_pod(cpu="500m").spec]
     pods = [(kinds[number % 2], rows[number // 2 % 3]) for number in range(3 * FEW_ROWS)]
     for spec, row in pods:
-        table.add(spec, row)
+        table.add(on_row(spec, row))
     before = (table.used.copy(), table.scored.copy(), deepcopy(table.ports))
     gone = pods[: 2 * FEW_ROWS + 5]
     with Trial(table) as single:
         for spec, row in gone:
-            single.evict(spec, row)
+            single.remove([on_row(spec, row)])
         expected = (table.used.copy(), table.scored.copy(), deepcopy(table.ports))
     with Trial(table) as trial:
         version = table.version
-        trial.evict_all(gone)
+        trial.remove(on_row(spec, row) for spec, row in gone)
         assert sorted(table.tentative) == rows
         found = (table.used, table.scored, table.ports)
         assert all(np.array_equal(a, b) for a, b in zip(found[:2], expected[:2], strict=True))
@@ -164,20 +165,9 @@ def test_rows_of_a_trial_that_an_exception_ends_count_as_changed() -> None:
     row, _ = table.see(a_node("n", cpu="4"))
     version = table.version
     with suppress(ValueError), Trial(table) as trial:
-        trial.place(a_pod(cpu="1").spec, row)
+        trial.place(on_row(a_pod(cpu="1").spec, row))
         raise ValueError
     assert (free(table, row)["cpu"], table.changed_since(version), table.tentative) == (4000, [row], {})
-
-
-def test_a_committed_trial_stays() -> None:
-    table = NodeTable()
-    row, _ = table.see(a_node("n", cpu="4"))
-    with Trial(table) as trial:
-        version = table.version
-        trial.place(a_pod(cpu="1").spec, row)
-        trial.commit()
-    assert free(table, row)["cpu"] == 3000
-    assert (table.changed_since(version), table.tentative) == ([row], {})
 
 
 def test_a_node_without_allocatable_has_nothing() -> None:
@@ -203,7 +193,7 @@ def test_requests_are_read_again_once_a_node_offers_the_resource() -> None:
     asked = table.request(spec)
     assert (asked[table.columns["example.com/x"]], asked[UNOFFERED]) == (3, 2)
     table.see(a_node("n", extended={"example.com/x": "5", "example.com/y": "4"}))
-    table.add(spec, row)
+    table.add(on_row(spec, row))
     assert table.request(spec)[UNOFFERED] == 0
     assert (free(table, row)["example.com/x"], free(table, row)["example.com/y"]) == (2, 2)
 
@@ -212,8 +202,8 @@ def test_resources_of_pods_on_a_row_have_columns_for_one_pod_or_many() -> None:
     table = NodeTable()
     rows = [table.see(a_node(f"n{number}"))[0] for number in range(2)]
     one, many = a_pod(extended={"example.com/x": "1"}).spec, a_pod(extended={"example.com/y": "1"}).spec
-    table.add(one, rows[0])
-    table.count_tentatively(many, rows * FEW_ROWS, 1)
+    table.add(on_row(one, rows[0]))
+    table.count_tentatively([on_row(many, row) for row in rows * FEW_ROWS], 1)
     assert int(table.used[table.columns["example.com/x"], rows[0]]) == 1
     assert table.used[table.columns["example.com/y"], rows].tolist() == [FEW_ROWS, FEW_ROWS]
     assert not table.used[UNOFFERED].any()

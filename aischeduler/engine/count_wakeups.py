@@ -1,0 +1,62 @@
+"""Wake-ups by counts: a pod that comes to one row or leaves it may let a waiting pod fit on others.
+
+Invariants:
+- The classes whose cross-row filters count differently are noted by events and checked by the decisions of their pools.
+- A parked class is woken where an attempt of its first pod would not park it again.
+"""
+
+from operator import attrgetter
+from typing import Final
+
+from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.propose import propose
+from aischeduler.model.proposal import Hold, Place, Wait, WaitFor
+from aischeduler.state.records import PodRecord
+from aischeduler.state.waiting_class import WaitingClass, without_preemption
+
+CHECKED_AT_ONCE: Final = 16
+"""The most classes that one decision checks."""
+
+
+def note_counts(cluster: Cluster) -> None:
+    """Note the waiting classes whose counts changed since the last call, for the decisions of their pools."""
+    counts, versions = cluster.nodes.pod_counts, (cluster.nodes.static_version, cluster.nodes.pool_version)
+    if versions != cluster.errands.domains:
+        cluster.errands.domains = versions
+        counts.changed.update((count.selector, None) for count in counts.all())
+    if not counts.changed:
+        return
+    changed, counts.changed = counts.changed, {}
+    specs = dict.fromkeys(key for selector in changed for key in counts.of(selector).specs)
+    keys = [key for spec in specs for key in (spec, without_preemption(spec))]
+    for pool in cluster.pools.names():
+        found = [key for key in keys if _waits(cluster.queues[pool].waiting_class(key))]
+        if found:
+            cluster.errands.counted.setdefault(pool, {}).update(dict.fromkeys(found))
+
+
+def check_counted(cluster: Cluster, pool: str, now: float) -> None:
+    """Wake the pods of the next noted classes that an attempt would help."""
+    counted, queue = cluster.errands.counted[pool], cluster.queues[pool]
+    for key in list(counted)[:CHECKED_AT_ONCE]:
+        del counted[key]
+        alike = queue.waiting_class(key)
+        if alike is None:
+            continue
+        for record in sorted(alike.nominated.values(), key=attrgetter("order")):
+            if isinstance(propose(cluster, record, pool, now, known=True), Place):
+                queue.wake_at_once(record, now)
+        if alike.parked and _would_be_helped(cluster, alike.head, pool, now):
+            queue.wake_next(alike.head.pod, now, at_once=True)
+    if not counted:
+        del cluster.errands.counted[pool]
+
+
+def _waits(alike: WaitingClass | None) -> bool:
+    return alike is not None and bool(alike.parked or alike.nominated)
+
+
+def _would_be_helped(cluster: Cluster, record: PodRecord, pool: str, now: float) -> bool:
+    proposal = propose(cluster, record, pool, now, known=True)
+    waits = isinstance(proposal, Wait) and proposal.waits_for is WaitFor.ROOM
+    return not waits and not isinstance(proposal, Hold)

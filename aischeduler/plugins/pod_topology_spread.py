@@ -1,0 +1,175 @@
+"""PodTopologySpread: hard constraints on how unevenly matching pods are spread over the domains of a node label.
+
+The domains of a pod are those of one pool: the nodes of other pools are to it like nodes that its node affinity
+excludes.
+
+Source: kube-scheduler's PodTopologySpread (filter, PreFilter).
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from aischeduler.framework.plugin import PreFilterState, Scope
+from aischeduler.model.pod import PodSpec
+from aischeduler.model.topology_spread import PodSelector, TopologySpreadConstraint
+from aischeduler.plugins.node_affinity import NodeAffinity
+from aischeduler.plugins.taint_toleration import TaintToleration
+from aischeduler.state.excerpt import Excerpt
+from aischeduler.state.index import NO_VALUE, Mask, Rows
+from aischeduler.state.nodes import NodeTable
+from aischeduler.state.pod_counts import Change
+from aischeduler.state.pool_rows import NO_POOL
+
+REASON: Final = "node(s) didn't match pod topology spread constraints"
+MISSING_LABEL: Final = f"{REASON} (missing required label)"
+NO_DOMAIN: Final = -1
+NO_MINIMUM: Final = 2**40
+"""The pods of the emptiest domain where a pool has none: every skew is below it."""
+
+Numbers = npt.NDArray[np.int64]
+
+
+class PodTopologySpread:
+    """Filter nodes by the constraints with whenUnsatisfiable DoNotSchedule."""
+
+    name = "PodTopologySpread"
+    scope = Scope.DOMAIN
+
+    def counts(self, spec: PodSpec) -> tuple[PodSelector, ...]:
+        """Return the selectors of the constraints."""
+        return tuple(one.selector for one in spec.topology_spread if one.selector is not None)
+
+    def prefilter(self, spec: PodSpec, nodes: NodeTable, before: PreFilterState | None) -> PreFilterState | None:
+        """Return the pods by domain; None for a pod without constraints."""
+        if not spec.topology_spread:
+            return None
+        versions = (nodes.static_version, nodes.pool_version, nodes.width)
+        if isinstance(before, SpreadState) and before.versions == versions and before.catch_up(nodes):
+            return before
+        return SpreadState(spec, nodes, versions)
+
+
+class SpreadState:
+    """The domains of each constraint of a class, with the pods in them."""
+
+    def __init__(self, spec: PodSpec, nodes: NodeTable, versions: tuple[int, int, int]) -> None:
+        self.versions = versions
+        at = Excerpt(nodes, np.arange(nodes.width, dtype=np.intp))
+        in_pool = nodes.alive & (nodes.pool != NO_POOL)
+        labelled = in_pool.copy()
+        for one in spec.topology_spread:
+            labelled &= nodes.labels.numbers(one.topology_key) != NO_VALUE
+        matching, tolerated = NodeAffinity().filter(spec, at), TaintToleration().filter(spec, at)
+        self._domains = []
+        for one in spec.topology_spread:
+            counted = labelled
+            if one.honors_affinity and matching is not None:
+                counted = counted & matching
+            if one.honors_taints and tolerated is not None:
+                counted = counted & tolerated
+            self._domains.append(_Domains(one, nodes, in_pool, counted))
+
+    def catch_up(self, nodes: NodeTable) -> bool:
+        """Read the changes of counts; return whether they are still kept."""
+        return all(domains.catch_up(nodes) for domains in self._domains)
+
+    def filter(self, at: Excerpt) -> Mask:
+        """Return a mask of the rows whose domains may take the pod."""
+        mask = self._domains[0].filter(at)
+        for domains in self._domains[1:]:
+            mask = mask & domains.filter(at)
+        return mask
+
+    def resolvable(self, at: Excerpt) -> Mask:
+        """Return a mask of the rows that have every label."""
+        mask: Mask = np.logical_and.reduce([domains.of_row[at.rows] != NO_DOMAIN for domains in self._domains])
+        return mask
+
+    def reasons(self, at: Excerpt) -> Counter[str]:
+        """Count each row for the first constraint that it breaks."""
+        found, left = Counter[str](), at
+        for domains in self._domains:
+            missing = int(np.count_nonzero(domains.of_row[left.rows] == NO_DOMAIN))
+            mask = domains.filter(left)
+            found[MISSING_LABEL] += missing
+            found[REASON] += int(np.count_nonzero(~mask)) - missing
+            left = Excerpt(at.nodes, left.rows[mask])
+        return +found
+
+
+class _Domains:
+    """The domains of one constraint over all pools, sorted by pool: `of_row` has the domain of each row.
+
+    Per domain: `pods` that the selector matches there, and owners of `claims`.
+    """
+
+    def __init__(self, one: TopologySpreadConstraint, nodes: NodeTable, in_pool: Mask, counted: Mask) -> None:
+        self._constraint = one
+        self._counted = counted
+        numbers = nodes.labels.numbers(one.topology_key)
+        rows = np.flatnonzero(in_pool & (numbers != NO_VALUE))
+        values = int(numbers.max(initial=0)) + 1
+        keys, of_row = np.unique(nodes.pool[rows].astype(np.int64) * values + numbers[rows], return_inverse=True)
+        self.of_row: Rows = np.full(nodes.width, NO_DOMAIN, dtype=np.intp)
+        self.of_row[rows] = of_row
+        pools = keys // values
+        first = np.ones(len(keys), dtype=np.bool_)
+        np.not_equal(pools[1:], pools[:-1], out=first[1:])
+        self._starts = np.flatnonzero(first)
+        self._pool = np.cumsum(first) - 1
+        self._present: Mask = np.zeros(len(keys), dtype=np.bool_)
+        self._present[self.of_row[np.flatnonzero(counted)]] = True
+        few = np.add.reduceat(self._present, self._starts, dtype=np.int64) if len(keys) else np.zeros(0, dtype=np.int64)
+        self._too_few = few < one.min_domains
+        self.pods: Numbers = np.zeros(len(keys), dtype=np.int64)
+        self.claims: Numbers = np.zeros_like(self.pods)
+        self._version = 0
+        if one.selector is not None:
+            count = nodes.pod_counts.of(one.selector)
+            self._version = count.version
+            self._count_pods(count.all())
+
+    def catch_up(self, nodes: NodeTable) -> bool:
+        """Read the changes of the count; return whether they are still kept."""
+        if self._constraint.selector is None:
+            return True
+        count = nodes.pod_counts.of(self._constraint.selector)
+        changes = count.since(self._version)
+        if changes is None:
+            return False
+        self._count_pods(changes)
+        self._version = count.version
+        return True
+
+    def filter(self, at: Excerpt) -> Mask:
+        """Return a mask of the rows in whose domain the pod would not exceed the skew, with claims and without."""
+        labelled: Mask = self.of_row[at.rows] != NO_DOMAIN
+        if not len(self.pods):
+            return labelled
+        mask = labelled & self._even(at, self.pods)
+        return mask & self._even(at, self.pods + self.claims) if self.claims.any() else mask
+
+    def _even(self, at: Excerpt, pods_there: Numbers) -> Mask:
+        """Return a mask of the rows that do not exceed the skew with this number of pods in each domain."""
+        one, domain = self._constraint, self.of_row[at.rows]
+        emptiest = np.minimum.reduceat(np.where(self._present, pods_there, NO_MINIMUM), self._starts)
+        emptiest[self._too_few] = 0
+        apart = at.nodes.pod_counts.apart
+        if apart is None or one.selector not in apart:
+            fits: Mask = pods_there + one.selects_itself - emptiest[self._pool] <= one.max_skew
+            return fits[domain]
+        # Each row is judged as if pods had left that row alone.
+        pods = pods_there[domain] - apart[one.selector][at.rows] * self._counted[at.rows]
+        least = emptiest[self._pool[domain]]
+        least = np.where(self._present[domain], np.minimum(least, pods), least)
+        within: Mask = pods + one.selects_itself - least <= one.max_skew
+        return within
+
+    def _count_pods(self, changes: Iterable[Change]) -> None:
+        for row, number, claims in changes:
+            if self._counted[row]:
+                (self.claims if claims else self.pods)[self.of_row[row]] += number

@@ -1,0 +1,206 @@
+"""The numbers of pods on rows that a selector matches, for rules whose answer for a row depends on other rows.
+
+Invariants:
+- A selector is counted while a pod of this scheduler has it in a constraint. Pods on rows and, apart from
+  them, owners of claims count; terminating pods do not.
+- A trial changes the counts and puts them back. Its changes are not noted: no version grows.
+- While `apart` is set, the pods of each row that a search for victims has removed count as gone for that row alone.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from aischeduler.model.pod import Pod
+from aischeduler.model.selectors import Operator
+from aischeduler.model.topology_spread import PodSelector
+
+CHANGES_MAX: Final = 4096
+"""The most changes that a count keeps for its readers; a reader that comes later reads all rows."""
+
+VERSIONS_EACH: Final = 2**40
+"""More versions than a count ever has."""
+
+Pinned = tuple[str, str, str]
+"""A namespace, a label, and the one value of it that a selector matches."""
+Change = tuple[int, int, bool]
+"""A row, the change of its number of pods, and whether these pods own claims there."""
+Gone = npt.NDArray[np.int64]
+
+
+class PodCount:
+    """The pods that one selector matches: `rows` has the number by row, without rows that have none.
+
+    `claimed` has the owners of claims by row, which are not in `rows`.
+    """
+
+    def __init__(self, selector: PodSelector, version: int) -> None:
+        self.selector = selector
+        self.rows: dict[int, int] = {}
+        self.claimed: dict[int, int] = {}
+        self.specs: dict[bytes, int] = {}
+        """Key of a spec with this selector -> the number of pods that have it."""
+        self.changes: list[Change] = []
+        """The last changes, in their order."""
+        self.dropped = version
+        """The version before the first of `changes`."""
+        self._members: dict[str, tuple[int, bool]] = {}
+
+    @property
+    def version(self) -> int:
+        """Grows with every change."""
+        return self.dropped + len(self.changes)
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._members
+
+    def since(self, version: int) -> list[Change] | None:
+        """Return the changes after this version; None where they are no longer kept."""
+        return self.changes[version - self.dropped :] if self.dropped <= version <= self.version else None
+
+    def all(self) -> list[Change]:
+        """Return what is counted, as changes of an empty count."""
+        pods = [(row, number, False) for row, number in self.rows.items()]
+        return pods + [(row, number, True) for row, number in self.claimed.items()]
+
+    def add(self, pod: Pod, row: int, *, claims: bool, noted: bool) -> bool:
+        """Count a pod on a row if the selector matches it; return whether it does."""
+        uid = pod.uid
+        if pod.terminating or uid in self._members or not self.selector.matches(pod.namespace, pod.labels):
+            return False
+        self._members[uid] = (row, claims)
+        self._change(row, 1, claims=claims, noted=noted)
+        return True
+
+    def remove(self, uid: str, *, noted: bool) -> bool:
+        """Stop counting a pod; return whether it counted."""
+        member = self._members.pop(uid, None)
+        if member is None:
+            return False
+        self._change(member[0], -1, claims=member[1], noted=noted)
+        return True
+
+    def _change(self, row: int, by: int, *, claims: bool, noted: bool) -> None:
+        numbers = self.claimed if claims else self.rows
+        number = numbers.get(row, 0) + by
+        if number:
+            numbers[row] = number
+        else:
+            del numbers[row]
+        if noted:
+            self.changes.append((row, by, claims))
+            if len(self.changes) > CHANGES_MAX:
+                self.dropped += CHANGES_MAX // 2
+                del self.changes[: CHANGES_MAX // 2]
+
+
+class PodCounts:
+    """All counts. `pods_on_rows` returns the pods that count on rows, their rows, and whether they own claims there."""
+
+    def __init__(self) -> None:
+        self.pods_on_rows: Callable[[], Iterable[tuple[Pod, int, bool]]] = tuple
+        self.apart: dict[PodSelector, Gone] | None = None
+        """Selector -> per row of the table how many pods of the row a search has removed."""
+        self.changed: dict[PodSelector, None] = {}
+        """The selectors whose counts changed since a reader took them out."""
+        self._begun = 0
+        self._counts: dict[PodSelector, PodCount] = {}
+        self._pinned: dict[Pinned, dict[PodSelector, PodCount]] = {}
+        self._loose: dict[str, dict[PodSelector, PodCount]] = {}
+
+    def of(self, selector: PodSelector) -> PodCount:
+        """Return the count of a selector that is in use."""
+        return self._counts[selector]
+
+    def all(self) -> tuple[PodCount, ...]:
+        """Return every count, in the order in which they came into use."""
+        return tuple(self._counts.values())
+
+    def use(self, key: bytes, selectors: tuple[PodSelector, ...]) -> None:
+        """Note that one more pod has the spec of this key, and count the pods that its constraints select."""
+        for selector in selectors:
+            count = self._counts.get(selector)
+            if count is None:
+                count = self._new(selector)
+            count.specs[key] = count.specs.get(key, 0) + 1
+
+    def disuse(self, key: bytes, selectors: tuple[PodSelector, ...]) -> None:
+        """Note that one pod less has the spec of this key."""
+        for selector in selectors:
+            count = self._counts[selector]
+            count.specs[key] -= 1
+            if not count.specs[key]:
+                del count.specs[key]
+            if not count.specs:
+                del self._counts[selector], self._found_by(selector)[selector]
+                self.changed.pop(selector, None)
+                self._drop_empty(selector)
+
+    def add(self, pod: Pod, row: int, *, claims: bool = False, noted: bool = True) -> bool:
+        """Count a pod that came to a row; return whether a selector matches it."""
+        counted = False
+        for count in self._candidates(pod) if self._counts else ():
+            if count.add(pod, row, claims=claims, noted=noted):
+                counted = True
+                if noted:
+                    self.changed[count.selector] = None
+        return counted
+
+    def remove(self, pod: Pod, *, noted: bool = True) -> bool:
+        """Stop counting a pod that left its row; return whether it counted."""
+        left = False
+        for count in self._candidates(pod) if self._counts else ():
+            if count.remove(pod.uid, noted=noted):
+                left = True
+                if noted:
+                    self.changed[count.selector] = None
+        return left
+
+    def change(self, before: Pod, after: Pod, row: int, *, claims: bool) -> bool:
+        """Count a pod that stays on its row as it is now; return whether it counted or counts."""
+        left = self.remove(before)
+        return self.add(after, row, claims=claims) or left
+
+    def recount(self) -> None:
+        """Count all pods anew."""
+        for selector, count in tuple(self._counts.items()):
+            self._new(selector).specs = count.specs
+            self.changed[selector] = None
+
+    def _new(self, selector: PodSelector) -> PodCount:
+        """Begin a count; no version of it is one of an earlier count of the selector."""
+        self._begun += 1
+        count = PodCount(selector, self._begun * VERSIONS_EACH)
+        self._counts[selector] = self._found_by(selector)[selector] = count
+        for pod, row, claims in self.pods_on_rows():
+            count.add(pod, row, claims=claims, noted=False)
+        return count
+
+    def _candidates(self, pod: Pod) -> Iterator[PodCount]:
+        namespace = pod.namespace
+        for label, value in pod.labels.items():
+            yield from self._pinned.get((namespace, label, value), {}).values()
+        yield from self._loose.get(namespace, {}).values()
+
+    def _found_by(self, selector: PodSelector) -> dict[PodSelector, PodCount]:
+        pin = _pin(selector)
+        if pin is None:
+            return self._loose.setdefault(selector.namespace, {})
+        return self._pinned.setdefault(pin, {})
+
+    def _drop_empty(self, selector: PodSelector) -> None:
+        pin = _pin(selector)
+        if pin is not None and not self._pinned[pin]:
+            del self._pinned[pin]
+        elif pin is None and not self._loose[selector.namespace]:
+            del self._loose[selector.namespace]
+
+
+def _pin(selector: PodSelector) -> Pinned | None:
+    """Return a label that every selected pod has with one value; None where there is none."""
+    for one in selector.labels.requirements:
+        if one.operator is Operator.IN and len(one.values) == 1:
+            return selector.namespace, one.key, one.values[0]
+    return None

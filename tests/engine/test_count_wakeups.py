@@ -1,0 +1,126 @@
+"""Hard spread constraints in the engine: wake-ups over domains, preemption, claims."""
+
+from aischeduler.model.actions import Action, Bind, Evict
+from aischeduler.model.events import PodGone
+from aischeduler.model.node import Node
+from aischeduler.model.pod import Pod
+from tests.build import a_node, a_pod, a_pool, replace, spread
+from tests.engine.session import Session
+
+WEB = {"app": "web"}
+OVER_ZONES = (spread("zone", app="web"),)
+
+
+def zones(*names: str, cpu: str = "4") -> list[Node]:
+    return [a_node(name, cpu=cpu, labels={"zone": name[0], "pool": "a", "node": name}) for name in names]
+
+
+def web(name: str, *, cpu: str = "1", priority: int = 0, node: str = "") -> Pod:
+    return a_pod(name, pool="a", cpu=cpu, priority=priority, node=node, labels=WEB, topology_spread=OVER_ZONES)
+
+
+def a_session(*objects: Node | Pod) -> Session:
+    return Session(a_pool("a", labels={"pool": "a"}), *objects)
+
+
+def nodes_of(actions: list[Action]) -> dict[str, str]:
+    return {one.pod.name: one.node for one in actions if isinstance(one, Bind)}
+
+
+def test_pods_of_one_class_are_spread_over_zones() -> None:
+    session = a_session(*zones("x1", "x2", "y1", "z1"), *(web(f"p{number}") for number in range(6)))
+    bound = nodes_of(session.decide())
+    found = [node[0] for node in bound.values()]
+    assert sorted(found) == ["x", "x", "y", "y", "z", "z"]
+
+
+def test_pod_waits_for_the_emptiest_zone_and_is_told_why() -> None:
+    session = a_session(*zones("x1", "y1", cpu="1"), web("p1", cpu="1"), web("p2", cpu="1"), web("p3", cpu="1"))
+    session.decide()
+    waits = next(uid for uid in ("uid-p1", "uid-p2", "uid-p3") if session.scheduler.why(uid))
+    assert "Insufficient cpu" in session.scheduler.why(waits)
+
+
+def test_pod_that_leaves_one_zone_wakes_no_pod_that_needs_the_other() -> None:
+    """The zone x has two pods more than y, which is full: a third may come only once y has another."""
+    session = a_session(*zones("x1", "y1"), a_pod("filler", pool="a", cpu="4", node="y1"), web("first", node="x1"))
+    session.see(web("second"))
+    assert nodes_of(session.decide()) == {}
+    assert "didn't match pod topology spread constraints" in session.scheduler.why("uid-second")
+
+
+def test_pod_that_comes_to_the_emptiest_zone_wakes_a_pod_for_the_other_zone() -> None:
+    session = a_session(*zones("x1", "y1"), a_pod("filler", pool="a", cpu="4", node="y1"), web("first", node="x1"))
+    session.see(web("second"))
+    session.decide()
+    session.see(a_pod("by-others", labels=WEB, cpu="0", node="y1", scheduler_name="other"))
+    assert nodes_of(session.decide()) == {"second": "x1"}
+    assert session.scheduler.net_saves() == 0
+
+
+def test_pod_that_terminates_counts_no_longer() -> None:
+    session = a_session(*zones("x1", "y1"), a_pod("filler", pool="a", cpu="4", node="y1"), web("first", node="x1"))
+    session.see(web("second"))
+    session.decide()
+    session.see(replace(web("first", node="x1"), terminating=True, grace_seconds=30))
+    assert nodes_of(session.decide()) == {"second": "x1"}
+
+
+def test_changed_labels_of_a_running_pod_count() -> None:
+    session = a_session(*zones("x1", "y1"), a_pod("filler", pool="a", cpu="4", node="y1"), web("first", node="x1"))
+    session.see(web("second"))
+    session.decide()
+    session.see(replace(web("first", node="x1"), labels={"app": "other"}))
+    assert nodes_of(session.decide()) == {"second": "x1"}
+
+
+def test_zone_that_is_gone_is_no_longer_the_emptiest() -> None:
+    session = a_session(*zones("x1", "y1"), a_pod("filler", pool="a", cpu="4", node="y1"), web("first", node="x1"))
+    session.see(web("second"))
+    session.decide()
+    session.see(a_node("y1", labels={"pool": "a"}))
+    assert nodes_of(session.decide()) == {"second": "x1"}
+
+
+def test_preemption_evicts_in_the_zone_that_the_skew_allows() -> None:
+    """Case T21 of kube-scheduler: only a and b can be cleared; b loses fewer pods of lower priority."""
+    pods = [
+        a_pod("a-mid", pool="a", cpu="2", priority=5, node="xa", labels=WEB),
+        a_pod("a-low", pool="a", cpu="2", priority=1, node="xa", labels=WEB),
+        a_pod("b-low", pool="a", cpu="4", priority=1, node="xb", labels=WEB),
+        a_pod("y-high-1", pool="a", cpu="2", priority=20, node="yc", labels=WEB),
+        a_pod("y-high-2", pool="a", cpu="2", priority=20, node="yc", labels=WEB),
+    ]
+    constraints = (spread("zone", app="web"), spread("node", app="web"))
+    asker = a_pod("asker", pool="a", cpu="2", priority=10, labels=WEB, topology_spread=constraints)
+    session = a_session(*zones("xa", "xb", "yc"), *pods, asker)
+    evicted = {one.victim.name for one in session.decide() if isinstance(one, Evict)}
+    assert evicted in ({"a-low"}, {"b-low"})
+
+
+def test_room_of_a_pod_in_a_full_zone_is_taken_by_eviction_there_alone() -> None:
+    """x has no free room but a pod to evict; y has free room but the skew forbids it."""
+    session = a_session(
+        *zones("x1", "y1"),
+        a_pod("low", pool="a", cpu="4", priority=-1, node="x1"),
+        a_pod("web-y", pool="a", cpu="1", labels=WEB, node="y1"),
+        web("asker", cpu="1", priority=5),
+    )
+    evicts = [one for one in session.decide() if isinstance(one, Evict)]
+    assert [one.victim.name for one in evicts] == ["low"]
+    session.tell(PodGone("uid-low"))
+    assert nodes_of(session.decide()) == {"asker": "x1"}
+
+
+def test_pod_does_not_count_on_one_that_has_only_a_claim() -> None:
+    session = a_session(
+        *zones("x1", "y1"),
+        a_pod("low", pool="a", cpu="4", priority=-1, node="x1"),
+        a_pod("web-y", pool="a", cpu="1", labels=WEB, node="y1"),
+        web("asker", cpu="1", priority=5),
+    )
+    session.decide()
+    session.see(web("second", cpu="1"))
+    assert nodes_of(session.decide()) == {}
+    session.tell(PodGone("uid-low"))
+    assert nodes_of(session.decide()) == {"asker": "x1", "second": "x1"}
