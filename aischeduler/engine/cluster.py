@@ -163,6 +163,12 @@ class Cluster:
         number = int(self.nodes.pool[row])
         return "" if number == NO_POOL else self.pools.name(number)
 
+    def row_changed(self, row: int, *, offers: bool = True) -> None:
+        """Have the row's pool check the claims there and, with `offers`, offer its room: its next decisions do it."""
+        pool = self.pool_of(row)
+        if pool:
+            self.errands.on_row(pool, row, offers=offers)
+
     def review_loans(self, row: int) -> None:
         """Note that the loans on the row changed: the next decision of its pool checks them."""
         pool = self.pool_of(row)

@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from enum import IntEnum, auto
 
 from aischeduler.engine.unrest import Unrest
 from aischeduler.state.records import Backoff, OrderKey, PodRecord
@@ -17,6 +18,29 @@ class Rewording:
 
     left: int
     counts: bool
+    after: OrderKey | None = None
+
+
+class Stage(IntEnum):
+    """The steps of the work on a changed row."""
+
+    CLAIMS = auto()
+    """Its claims are checked."""
+    HOME = auto()
+    """Its room is offered to pods of its pool."""
+    ABROAD = auto()
+    """Its free room is offered to parked pods of other pools."""
+
+
+@dataclass(slots=True)
+class RowWork:
+    """The work that a changed row causes; with `offers`, its room is offered too.
+
+    `stage` is the next step; the claims or classes up to the turn `after` are done.
+    """
+
+    offers: bool
+    stage: Stage = Stage.CLAIMS
     after: OrderKey | None = None
 
 
@@ -48,6 +72,8 @@ class Doubts:
 class Errands:
     """The deferred work, of which each decision does a part; keys and members are pools."""
 
+    rows: dict[str, OrderedDict[int, RowWork]] = field(default_factory=dict)
+    """These rows of it changed: their claims are to be checked, their room is to be offered; in this order."""
     review: set[str] = field(default_factory=set)
     """Its loans, or the rules for them, changed: loans that are no longer allowed are to be ended."""
     waking: dict[str, OrderedDict[str, PodRecord]] = field(default_factory=dict)
@@ -76,6 +102,7 @@ class Errands:
 
     def cancel(self, pool: str) -> None:
         """Drop the work of a pool that is gone."""
+        self.rows.pop(pool, None)
         self.review.discard(pool)
         self.waking.pop(pool, None)
         self.rechecking.pop(pool, None)
@@ -88,14 +115,18 @@ class Errands:
         self.sought.discard(pool)
         self.doubts.cancel(pool)
 
+    def on_row(self, pool: str, row: int, *, offers: bool) -> None:
+        """Have the claims on a row of this pool checked, from the first; with `offers`, have its room offered."""
+        rows = self.rows.setdefault(pool, OrderedDict())
+        known = rows.get(row)
+        rows[row] = RowWork(offers or (known is not None and known.offers))
+
     def concern(self, pools: tuple[str, ...]) -> bool:
         """Return whether pods of one of these pools, or borrowers from it, are still to be tried."""
-        return any(
-            pool in errand
-            for errand in (self.waking, self.relook, self.lending, self.seeking, self.sought, self.doubts.due)
-            for pool in pools
-        )
+        found = (self.rows, self.waking, self.relook, self.lending, self.seeking, self.sought, self.doubts.due)
+        return any(pool in errand for errand in found for pool in pools)
 
     def pools(self) -> set[str]:
         """Return the pools whose next decision has deferred work."""
-        return {*self.review, *self.waking, *self.rechecking, *self.rewording, *self.lending, *self.seeking}
+        found = (self.rows, self.review, self.waking, self.rechecking, self.rewording, self.lending, self.seeking)
+        return {pool for errand in found for pool in errand}

@@ -127,7 +127,7 @@ def _rehome(cluster: Cluster, name: str, now: float) -> None:
             cluster.unknown_pools.missing.pop(record.pod.uid, None)
         if record.queue:
             _go_home(cluster, record, now)
-    rows_changed(cluster, rows, now)  # own and lent room may have changed there
+    rows_changed(cluster, rows)  # own and lent room may have changed there
     limits_freed(cluster)
 
 

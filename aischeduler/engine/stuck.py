@@ -3,7 +3,8 @@
 Invariants:
 - A pod that is about to be tried is not stuck. Neither is a pod of the same class and home pool as a pod that is about
   to be tried: the latter wakes the former. Neither is a pod whose lender is about to be checked, nor a pod that fits on
-  a row that is offered to another pod: a row that is not taken is offered again.
+  a row that is offered to another pod: a row that is not taken is offered again. Nor is a pod that fits on a changed
+  row: its pool is about to offer it.
 - A pod that would only wait for leaving pods is not stuck: it is woken when they are gone.
 - A nominated pod waits for its own room; it is stuck where there is unclaimed room, not where it could take the room of
   an owner behind it.
@@ -126,10 +127,10 @@ def _lender(cluster: Cluster, record: PodRecord) -> str:
     tried = counts[PodState.ACTIVE] + counts[PodState.BACKOFF]
     awaited = found.name in errands.lending or found.name in errands.doubts.due
     looked_at_again = awaited or (noted is not None and (noted != queue.version or tried))
-    offered = any(cluster.pool_of(row) == found.name for row in cluster.offers)
+    offered = found.name in errands.rows or any(cluster.pool_of(row) == found.name for row in cluster.offers)
     return "" if looked_at_again or offered else found.name
 
 
 def _not_offered(cluster: Cluster, pool: str) -> Rows:
     rows = cluster.nodes.rows_of_pool(cluster.pools.id(pool))
-    return rows[~np.isin(rows, list(cluster.offers))]
+    return rows[~np.isin(rows, [*cluster.offers, *cluster.errands.rows.get(pool, ())])]
