@@ -40,6 +40,7 @@ from aischeduler.state.records import NOWHERE, PodRecord, PodState
 from aischeduler.state.running import RunningFacts, RunningPods
 from aischeduler.state.storage import Storage
 from aischeduler.state.timers import Timers
+from aischeduler.state.transitions import Transition, change_state
 
 WARNINGS_MAX: Final = 10_000
 """The most objects whose last warning is kept; a dropped object may get a warning again."""
@@ -198,6 +199,7 @@ class Cluster:
         """Remove a record."""
         pod = record.pod
         del self.records[pod.uid]
+        change_state(record, Transition.GONE)
         self._unname(pod)
         self.unknown_pools.missing.pop(pod.uid, None)
         if pod.volume_claims:

@@ -35,7 +35,8 @@ from aischeduler.model.proposal import (
 )
 from aischeduler.state.claims import Claim
 from aischeduler.state.queue import PoolQueue
-from aischeduler.state.records import PodRecord, PodState
+from aischeduler.state.records import PodRecord
+from aischeduler.state.transitions import Transition, change_state
 
 SEARCH_COST: Final = 64
 """The cost of a search for victims or a lender, in attempts without one."""
@@ -137,7 +138,8 @@ def _place(tried: Attempt, proposal: Place) -> Result:
         renominate(cluster, displaced, tried.now)
     count_saved(cluster, queue, record, row)
     cluster.adopt(record, row)
-    record.state, record.visited = PodState.ASSUMED, ()
+    change_state(record, Transition.PLACED)
+    record.visited = ()
     cluster.unsettled[record.pod.uid] = tried.now + SETTLE_SECONDS
     tried.actions.append(
         Bind(

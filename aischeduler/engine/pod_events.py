@@ -15,6 +15,7 @@ from aischeduler.engine.unknown_pools import is_known, want_pool
 from aischeduler.engine.wakeups import offer_ends
 from aischeduler.model.pod import Pod
 from aischeduler.state.records import WAITING, PodRecord, PodState
+from aischeduler.state.transitions import Transition, change_state
 
 
 def pod_seen(cluster: Cluster, pod: Pod, now: float) -> None:
@@ -75,7 +76,7 @@ def admit(cluster: Cluster, record: PodRecord, now: float) -> None:
 def _bound(cluster: Cluster, pod: Pod, now: float) -> None:
     record = cluster.records.get(pod.uid)
     if record is None:
-        record = PodRecord(pod, cluster.next_arrival(), PodState.BOUND, now)
+        record = PodRecord(pod, cluster.next_arrival(), PodState.NEW, now)
         cluster.enroll(record)
         _count(cluster, record)
     elif record.state in WAITING:
@@ -89,7 +90,7 @@ def _bound(cluster: Cluster, pod: Pod, now: float) -> None:
     else:
         _changed(cluster, record, pod)
     cluster.unsettled.pop(pod.uid, None)
-    record.state = PodState.BOUND
+    change_state(record, Transition.SHOWN)
     if pod.terminating:
         terminates(cluster, record, now)
 
@@ -126,7 +127,7 @@ def _unbound(cluster: Cluster, pod: Pod, now: float) -> None:
     record = cluster.records.get(pod.uid)
     if record is None:
         if not pod.terminating:
-            record = PodRecord(pod, cluster.next_arrival(), PodState.ACTIVE, now)
+            record = PodRecord(pod, cluster.next_arrival(), PodState.NEW, now)
             cluster.enroll(record)
             admit(cluster, record, now)
     elif record.state is PodState.ASSUMED:

@@ -79,7 +79,7 @@ def _ways(cluster: Cluster, record: PodRecord) -> Iterator[str]:
         case PodState.HELD:
             if record.message == not_allowed_text(record) and _allowed(cluster, record):
                 yield "its pool, which takes pods of its namespace"
-        case PodState.GATED | PodState.ACTIVE | PodState.BACKOFF | PodState.ASSUMED | PodState.BOUND:
+        case _:
             return
 
 

@@ -20,6 +20,7 @@ from aischeduler.state.excerpt import Excerpt
 from aischeduler.state.index import Mask
 from aischeduler.state.queue import PoolQueue
 from aischeduler.state.records import PodState
+from aischeduler.state.transitions import TRANSITIONS, Transition
 from tests.build import a_node, a_pod, a_pool
 from tests.engine.session import Session, binds, evictions, fail_once, nominations, reports
 
@@ -193,6 +194,16 @@ def test_victims_of_an_attempt_that_failed_do_not_count_as_leaving(step: str, mo
     assert session.scheduler.tally.evictions.total() == 0
     assert evictions(session.decide(1.0)) == {"guest": "Reclaimed"}
     assert session.scheduler.tally.evictions.total() == 1
+
+
+def test_impossible_change_of_a_state_costs_only_that_pod_its_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(TRANSITIONS, (PodState.ACTIVE, Transition.NO_ROOM))
+    session = Session(a_node("n", cpu="2"), a_pod("large", cpu="4"), a_pod("p", cpu="1", created=5))
+    said = session.scheduler.decide("default", 0.0, 512)
+    (error,) = errors(said)
+    assert "ImpossibleChangeError: the pod uid-large is ACTIVE, and an attempt found no node" in error.error
+    assert binds(said) == {"p": "n"}
+    assert session.scheduler._cluster.records["uid-large"].state is PodState.BACKOFF
 
 
 def test_pod_with_a_claim_keeps_it_when_its_attempt_fails() -> None:
