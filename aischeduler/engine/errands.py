@@ -45,6 +45,24 @@ class RowWork:
 
 
 @dataclass(slots=True)
+class Affected:
+    """What changed for many pods of a pool; its next decision finds the pods."""
+
+    parked: bool = False
+    """The first pod of each parked class is to be tried."""
+    nominated: bool = False
+    """All nominated pods are to be tried."""
+    excluded: bool = False
+    """Nominated pods that the anti-affinity of a pod on a node excludes are to be tried."""
+    namespaces: dict[str, None] = field(default_factory=dict)
+    """Waiting pods of these namespaces are to be tried; empty means all namespaces."""
+    rows: list[int] = field(default_factory=list)
+    """It gained these rows."""
+    first_rows: bool = False
+    """It had no rows before."""
+
+
+@dataclass(slots=True)
 class Doubts:
     """Pools whose pods may have missed a wake-up because of an exception."""
 
@@ -76,6 +94,8 @@ class Errands:
     """These rows of it changed: their claims are to be checked, their room is to be offered; in this order."""
     review: set[str] = field(default_factory=set)
     """Its loans, or the rules for them, changed: loans that are no longer allowed are to be ended."""
+    affected: dict[str, Affected] = field(default_factory=dict)
+    """Something changed for many pods of it."""
     waking: dict[str, OrderedDict[str, PodRecord]] = field(default_factory=dict)
     """It gained rows, or its spec changed: these pods, by uid, are to be tried."""
     rechecking: dict[str, OrderedDict[str, PodRecord]] = field(default_factory=dict)
@@ -104,6 +124,7 @@ class Errands:
         """Drop the work of a pool that is gone."""
         self.rows.pop(pool, None)
         self.review.discard(pool)
+        self.affected.pop(pool, None)
         self.waking.pop(pool, None)
         self.rechecking.pop(pool, None)
         self.rewording.pop(pool, None)
@@ -115,6 +136,10 @@ class Errands:
         self.sought.discard(pool)
         self.doubts.cancel(pool)
 
+    def affect(self, pool: str) -> Affected:
+        """Return what changed for many pods of this pool, to add to it."""
+        return self.affected.setdefault(pool, Affected())
+
     def on_row(self, pool: str, row: int, *, offers: bool) -> None:
         """Have the claims on a row of this pool checked, from the first; with `offers`, have its room offered."""
         rows = self.rows.setdefault(pool, OrderedDict())
@@ -123,10 +148,12 @@ class Errands:
 
     def concern(self, pools: tuple[str, ...]) -> bool:
         """Return whether pods of one of these pools, or borrowers from it, are still to be tried."""
-        found = (self.rows, self.waking, self.relook, self.lending, self.seeking, self.sought, self.doubts.due)
+        tried = (self.rows, self.affected, self.waking)
+        found = (*tried, self.relook, self.lending, self.seeking, self.sought, self.doubts.due)
         return any(pool in errand for errand in found for pool in pools)
 
     def pools(self) -> set[str]:
         """Return the pools whose next decision has deferred work."""
-        found = (self.rows, self.review, self.waking, self.rechecking, self.rewording, self.lending, self.seeking)
+        tried = (self.rows, self.affected, self.waking, self.rechecking)
+        found = (*tried, self.review, self.rewording, self.lending, self.seeking)
         return {pool for errand in found for pool in errand}

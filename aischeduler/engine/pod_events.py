@@ -8,7 +8,7 @@ Invariants:
 
 from aischeduler.engine.claiming import end_claim_of
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.constraints import newly_held, recheck_later
+from aischeduler.engine.constraints import note_anti_affinity, recheck_later
 from aischeduler.engine.evictions import left, terminates
 from aischeduler.engine.lending import limits_freed
 from aischeduler.engine.unknown_pools import is_known, want_pool
@@ -101,7 +101,7 @@ def _count(cluster: Cluster, record: PodRecord) -> None:
     cluster.review_loans(record.row)
     cluster.row_changed(record.row, offers=False)
     if record.pod.spec.anti_affinity:
-        recheck_later(cluster, newly_held(cluster, record.pod))
+        note_anti_affinity(cluster, record.pod)
 
 
 def _changed(cluster: Cluster, record: PodRecord, pod: Pod) -> None:

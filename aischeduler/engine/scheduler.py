@@ -48,7 +48,7 @@ from aischeduler.engine.unknown_pools import (
     view_refreshed,
     want_again,
 )
-from aischeduler.engine.wakeups import look_anew, wake_some
+from aischeduler.engine.wakeups import find_affected, look_anew, wake_some
 from aischeduler.model.actions import Action, ReportInternalError, Step
 from aischeduler.model.events import (
     BindRefused,
@@ -140,7 +140,7 @@ class Scheduler:
             case PoolGone(name):
                 pool_gone(cluster, name, now)
             case BudgetSeen() | BudgetGone() | NamespaceSeen() | NamespaceGone():
-                self._observe_rules(event, now)
+                self._observe_rules(event)
             case VolumeClaimSeen() | VolumeClaimGone() | VolumeSeen() | VolumeGone():
                 storage_changed(cluster, event)
             case BindRefused():
@@ -282,7 +282,7 @@ class Scheduler:
         elif not put_off(cluster, event.node, now):
             node_seen(cluster, event.node, now)
 
-    def _observe_rules(self, event: BudgetSeen | BudgetGone | NamespaceSeen | NamespaceGone, now: float) -> None:
+    def _observe_rules(self, event: BudgetSeen | BudgetGone | NamespaceSeen | NamespaceGone) -> None:
         cluster = self._cluster
         match event:
             case BudgetSeen(budget):
@@ -290,7 +290,7 @@ class Scheduler:
             case BudgetGone(namespace, name):
                 budget_gone(cluster, namespace, name)
             case NamespaceSeen(name, labels):
-                namespace_seen(cluster, name, labels, now)
+                namespace_seen(cluster, name, labels)
             case NamespaceGone(name):
                 namespace_gone(cluster, name)
 
@@ -365,6 +365,7 @@ class Scheduler:
         for waits, what, step in (
             (errands.sought, (Step.LENDING, "ending a search for lenders"), lambda: leave_to_others(cluster, pool)),
             (errands.review, (Step.LOANS, "ending loans"), lambda: end_loans(cluster, pool, actions, now)),
+            (errands.affected, (Step.WAKING, "finding pods to try"), lambda: find_affected(cluster, pool)),
             (errands.rechecking, (Step.WAKING, "checking held pods again"), lambda: recheck_some(cluster, pool, now)),
             (errands.waking, (Step.WAKING, "waking pods"), lambda: wake_some(cluster, pool, now)),
             (errands.seeking, (Step.LENDING, "searching for lenders"), lambda: seek_lenders(cluster, pool, now)),

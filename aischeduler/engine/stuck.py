@@ -49,12 +49,13 @@ def stuck(cluster: Cluster) -> tuple[Stuck, ...]:
         for record in waiting.values()
     }
     errands = cluster.errands
-    seeking = {*errands.waking, *errands.seeking, *errands.sought, *errands.doubts.due.names()}
+    seeking = {*errands.affected, *errands.waking, *errands.seeking, *errands.sought, *errands.doubts.due.names()}
+    doubted = {*errands.affected, *errands.doubts.due.names()}
     first: dict[tuple[object, ...], PodRecord] = {}
     for name in sorted(cluster.queues):
         for record in sorted(cluster.queues[name].records(), key=lambda r: r.order):
             chain = (record.home, record.pod.spec.key, record.pod.preempts)
-            if record.state in (PodState.NOMINATED, PodState.HELD) and name not in errands.doubts.due:
+            if record.state in (PodState.NOMINATED, PodState.HELD) and name not in doubted:
                 first[record.pod.uid,] = record
             elif record.state is PodState.PARKED and chain not in awake and name not in seeking:
                 first.setdefault((*chain, record.pod.priority, record.pod.namespace), record)
@@ -125,7 +126,7 @@ def _lender(cluster: Cluster, record: PodRecord) -> str:
     queue, errands = cluster.queues[found.name], cluster.errands
     noted, counts = errands.relook.get(found.name), queue.counts()
     tried = counts[PodState.ACTIVE] + counts[PodState.BACKOFF]
-    awaited = found.name in errands.lending or found.name in errands.doubts.due
+    awaited = any(found.name in errand for errand in (errands.lending, errands.affected, errands.doubts.due))
     looked_at_again = awaited or (noted is not None and (noted != queue.version or tried))
     offered = found.name in errands.rows or any(cluster.pool_of(row) == found.name for row in cluster.offers)
     return "" if looked_at_again or offered else found.name

@@ -12,13 +12,13 @@ Source: kube-scheduler's QueueingHints, which check by plugin; here the filters 
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable
 from itertools import islice
 from typing import Final
 
 import numpy as np
 
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.constraints import recheck_affected
 from aischeduler.engine.freshness import awaits_view
 from aischeduler.engine.lending import NEVER_LOOKED, borrowers, guarded, note_blocked, send, walk
 from aischeduler.engine.recovery import judging_failed
@@ -63,8 +63,9 @@ def rows_changed(cluster: Cluster, rows: list[int]) -> None:
         found = by_pool[pool]
         first_rows = len(found) == len(cluster.nodes.rows_of_pool(cluster.pools.id(pool)))
         if first_rows or len(found) > FEW_ROWS:
-            tried = cluster.queues[pool].parked_first(WOKEN_MAX) if first_rows else []
-            wake_later(cluster, pool, tried + _heads_for(cluster, pool, np.array(found, dtype=np.intp)))
+            affected = cluster.errands.affect(pool)
+            affected.rows += found
+            affected.first_rows |= first_rows
         else:
             for row in found:
                 cluster.row_changed(row)
@@ -86,22 +87,34 @@ def wake_some(cluster: Cluster, pool: str, now: float) -> None:
         del cluster.errands.waking[pool]
 
 
-def wake_later(cluster: Cluster, pool: str, records: Iterable[PodRecord]) -> None:
-    """Have these pods tried by the next decisions of the pool; then other pools may borrow what they leave."""
-    waking = {record.pod.uid: record for record in records}
+def find_affected(cluster: Cluster, pool: str) -> None:
+    """Have the pods tried, by this and the next decisions, for which something changed in their pool.
+
+    Then other pools may borrow what they leave.
+    """
+    affected, queue = cluster.errands.affected.pop(pool), cluster.queues[pool]
+    recheck_affected(cluster, pool, affected)
+    tried = queue.parked_first(WOKEN_MAX) if affected.first_rows else []
+    if affected.rows:
+        tried += _heads_for(cluster, pool, np.array(affected.rows, dtype=np.intp))
+    if affected.nominated:
+        tried += queue.in_state(PodState.NOMINATED)
+    if affected.parked:
+        tried += (alike.head for alike in queue.parked())
+    if tried:
+        waking = cluster.errands.waking.setdefault(pool, OrderedDict())
+        waking.update((record.pod.uid, record) for record in tried)
     cluster.news.of_pool(pool)
-    if waking:
-        cluster.errands.waking.setdefault(pool, OrderedDict()).update(waking)
     cluster.errands.relook[pool] = NEVER_LOOKED
 
 
 def look_anew(cluster: Cluster, now: float) -> None:
     """Check the pools in which a pod may have missed a wake-up because of an exception."""
     for pool in cluster.errands.doubts.due.pop_due(now):
-        queue = cluster.queues[pool]
         cluster.errands.review.add(pool)
         cluster.errands.seeking.setdefault(pool, None)
-        wake_later(cluster, pool, [*queue.in_state(PodState.NOMINATED), *(alike.head for alike in queue.parked())])
+        affected = cluster.errands.affect(pool)
+        affected.nominated = affected.parked = True
 
 
 def _heads_for(cluster: Cluster, pool: str, rows: Rows) -> list[PodRecord]:
