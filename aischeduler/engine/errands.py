@@ -56,7 +56,7 @@ class Affected:
     """Nominated pods that the anti-affinity of a pod on a node excludes are to be tried."""
     namespaces: dict[str, None] = field(default_factory=dict)
     """Waiting pods of these namespaces are to be tried; empty means all namespaces."""
-    rows: list[int] = field(default_factory=list)
+    rows: dict[int, None] = field(default_factory=dict)
     """It gained these rows."""
     first_rows: bool = False
     """It had no rows before."""

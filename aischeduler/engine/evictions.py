@@ -27,6 +27,8 @@ LEAVING_SLACK_SECONDS: Final = 60.0
 """How long after its grace period a terminating pod still counts as leaving."""
 SPARED_SECONDS: Final = 30.0
 """How long a pod whose eviction was refused is no victim."""
+FLUSHED_AT_ONCE: Final = 64
+"""The most pods of each kind that one decision handles because their time has come."""
 PROTECTED_SECONDS: Final = 300.0
 """The same where a disruption budget forbade the eviction; a change of the budget ends it sooner."""
 
@@ -125,14 +127,14 @@ def _may_be_evicted(cluster: Cluster, pod: Pod) -> bool:
 
 
 def flush(cluster: Cluster, now: float) -> None:
-    """Handle the pods that outlived their grace period, and the pods that were spared long enough."""
-    overstayed = [cluster.records[uid] for uid in cluster.departures.pop_due(now)]
+    """Handle the next pods that outlived their grace period, and the next that were spared long enough."""
+    overstayed = [cluster.records[uid] for uid in cluster.departures.pop_due(now, FLUSHED_AT_ONCE)]
     cluster.overstayed.update(record.pod.uid for record in overstayed)
     for record in overstayed:
         cluster.refresh(record)
     for record in overstayed:
         cluster.row_changed(record.row, offers=False)
-    _spare_no_more(cluster, cluster.spared.pop_due(now))
+    _spare_no_more(cluster, cluster.spared.pop_due(now, FLUSHED_AT_ONCE))
 
 
 def end_loans(cluster: Cluster, lender: str, actions: list[Action], now: float) -> None:

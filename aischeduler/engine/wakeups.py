@@ -64,7 +64,7 @@ def rows_changed(cluster: Cluster, rows: list[int]) -> None:
         first_rows = len(found) == len(cluster.nodes.rows_of_pool(cluster.pools.id(pool)))
         if first_rows or len(found) > FEW_ROWS:
             affected = cluster.errands.affect(pool)
-            affected.rows += found
+            affected.rows |= dict.fromkeys(found)
             affected.first_rows |= first_rows
         else:
             for row in found:
@@ -96,7 +96,7 @@ def find_affected(cluster: Cluster, pool: str) -> None:
     recheck_affected(cluster, pool, affected)
     tried = queue.parked_first(WOKEN_MAX) if affected.first_rows else []
     if affected.rows:
-        tried += _heads_for(cluster, pool, np.array(affected.rows, dtype=np.intp))
+        tried += _heads_for(cluster, pool, np.array(list(affected.rows), dtype=np.intp))
     if affected.nominated:
         tried += queue.in_state(PodState.NOMINATED)
     if affected.parked:
