@@ -12,6 +12,7 @@ from typing import Final
 from aischeduler.engine.claiming import check_claims
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.errands import RowWork, Stage
+from aischeduler.engine.lending import borrowers
 from aischeduler.engine.row_room import Checks, RowRoom
 from aischeduler.engine.wakeups import offer_abroad, offer_at_home, offer_to_nominated
 
@@ -22,6 +23,10 @@ CHECKED_MAX: Final = 64
 def work_on_rows(cluster: Cluster, pool: str) -> int:
     """Do a part of the work on the changed rows of a pool; return its cost in checks."""
     rows, checks = cluster.errands.rows[pool], Checks(CHECKED_MAX)
+    if not _somebody_waits(cluster, pool):
+        for row in rows:
+            cluster.news.of_row(row)
+        rows.clear()
     while rows and checks.left > 0:
         row, work = rows.popitem(last=False)
         checks.left -= 1
@@ -31,6 +36,11 @@ def work_on_rows(cluster: Cluster, pool: str) -> int:
     if not rows:
         del cluster.errands.rows[pool]
     return CHECKED_MAX - checks.left
+
+
+def _somebody_waits(cluster: Cluster, pool: str) -> bool:
+    """Return whether there is a claim in the pool, or a parked pod that its rows may help."""
+    return bool(cluster.claims.count_in(pool) or cluster.queues[pool].has_parked or borrowers(cluster, pool))
 
 
 def _finish(cluster: Cluster, rows: OrderedDict[int, RowWork], row: int, work: RowWork, checks: Checks) -> bool:
