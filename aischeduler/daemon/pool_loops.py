@@ -1,7 +1,9 @@
-"""One loop per pool: wait for work, decide for a slice of time, pass the actions on, let other tasks run.
+"""One loop per pool, and one for the work of no pool.
+
+A loop waits for work, decides for a slice of time, passes the actions on, and lets other tasks run.
 
 Invariants:
-- Every pool that exists has exactly one loop; a deleted pool has none.
+- Every pool that exists has exactly one loop; a deleted pool has none. The loop of the work of no pool never ends.
 - A slice of decisions is about 5 ms long; the number of attempts in it follows from the duration of the last slice.
 - An exception never ends the search for pools with work: it is reported, and the search is repeated after a while.
 - Pools take turns, and all other tasks that are due run between two slices.
@@ -35,7 +37,7 @@ class Decider(Protocol):
     """The part of the engine that decides; see `engine.scheduler.Scheduler`."""
 
     def decide(self, pool: str, now: float, limit: int) -> list[Action]:
-        """Try at most `limit` pods of a pool."""
+        """Try at most `limit` pods of a pool, or do the work of no pool."""
 
     def ready(self, now: float) -> tuple[str, ...]:
         """Return the pools with something to decide."""
@@ -43,8 +45,8 @@ class Decider(Protocol):
     def next_wakeup(self) -> float | None:
         """Return the earliest time at which a pool becomes ready by time alone; None if none does."""
 
-    def pools(self) -> tuple[str, ...]:
-        """Return all pools."""
+    def loops(self) -> tuple[str, ...]:
+        """Return all pools, and the name of the work of no pool."""
 
 
 class PoolLoops:
@@ -118,7 +120,7 @@ class PoolLoops:
             self._retry_seconds = min(self._retry_seconds * 2, RETRY_LONGEST_SECONDS)
 
     def _search_for_work(self, spawn: Spawn) -> None:
-        pools = self._scheduler.pools()
+        pools = self._scheduler.loops()
         if pools != tuple(self._tasks):
             self._start_and_cancel_loops(dict.fromkeys(pools), spawn)
         for name in self._scheduler.ready(self._clock()):

@@ -49,7 +49,6 @@ from aischeduler.kube.refresher import Times
 from aischeduler.kube.reporter import Reporter
 from aischeduler.kube.server_access import Server
 from aischeduler.model.events import Event
-from aischeduler.observability.health import pool_loop
 from aischeduler.observability.metrics import Sources
 from aischeduler.observability.telemetry import Telemetry
 
@@ -57,7 +56,7 @@ CHECK_SECONDS: Final = 2.0
 """How often the engine checks its invariants; while pools have something to decide, it checks them less often."""
 NO_OUTCOME_SECONDS: Final = 120.0
 """The scheduler is not ready once the oldest Binding has had no outcome for so long."""
-POOL_LOOP: Final = pool_loop("").strip()
+POOL_LOOP: Final = "pool"
 RESTART_FIRST_SECONDS: Final = 0.5
 RESTART_LONGEST_SECONDS: Final = 30.0
 

@@ -24,7 +24,7 @@ def bind_refused(cluster: Cluster, event: BindRefused, now: float) -> None:
         pod_gone(cluster, event.uid, now)
         return
     cluster.unsettled.pop(event.uid, None)
-    free_room(cluster, record, now)
+    free_room(cluster, record)
     left(cluster, event.uid)
     record.home = cluster.pools.home(record.pod.pool)
     queue = cluster.queues[record.home]

@@ -9,10 +9,10 @@ import numpy as np
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.recovery import end_quietly, judging_failed
-from aischeduler.engine.wakeups import row_changed
+from aischeduler.engine.row_room import Checks
 from aischeduler.policies.preemption import fits_after_departures
 from aischeduler.state.claims import Claim
-from aischeduler.state.records import PodRecord, PodState
+from aischeduler.state.records import OrderKey, PodRecord, PodState
 from aischeduler.state.trial import Trial
 
 
@@ -30,12 +30,10 @@ def without(cluster: Cluster, claims: tuple[Claim, ...]) -> Trial:
 
 
 def end_claim(cluster: Cluster, claim: Claim, now: float) -> None:
-    """End a claim: wake its owner if it is nominated, and offer the room to other pods."""
+    """End a claim: wake its owner if it is nominated, and have the room offered to other pods."""
     cluster.claims.end(claim)
-    owner = claim.owner
-    if owner.state is PodState.NOMINATED and owner.queue:
-        cluster.queues[owner.queue].wake_at_once(owner, now)
-    room_came(cluster, claim.row, now)
+    _wake_owner(cluster, claim, now)
+    cluster.row_changed(claim.row)
 
 
 def end_claim_of(cluster: Cluster, record: PodRecord, now: float) -> None:
@@ -48,39 +46,44 @@ def end_claim_of(cluster: Cluster, record: PodRecord, now: float) -> None:
 def end_claims_on(cluster: Cluster, row: int, now: float) -> None:
     """End all claims on a row, because the row leaves its pool."""
     for claim in cluster.claims.on_row(row):
-        if cluster.claims.of(claim.owner.pod.uid) is claim:  # the end of another claim may have ended it
-            end_claim(cluster, claim, now)
+        end_claim(cluster, claim, now)
 
 
-def room_came(cluster: Cluster, row: int, now: float) -> None:
-    """Wake the pods that can use room that became free on a row: first the owners of claims there, then others."""
-    recheck(cluster, row, now)
-    row_changed(cluster, row, now)
+def check_claims(cluster: Cluster, row: int, after: OrderKey | None, checks: Checks) -> OrderKey | None:
+    """End the claims on a row that their owners can no longer use, and wake the owners that fit now.
 
-
-def recheck(cluster: Cluster, row: int, now: float) -> None:
-    """End the claims on a row that their owners can no longer use, and wake the owners that fit now."""
-    claims = cluster.claims.on_row(row)
-    for i, claim in enumerate(claims):
-        if cluster.claims.of(claim.owner.pod.uid) is not claim:
-            continue
-        try:
-            with without(cluster, _still(cluster, claims[i:])):
+    The claims later than the turn `after` are checked, as long as checks are left. Return the turn after which to
+    continue; None at the end.
+    """
+    claims = tuple(claim for claim in cluster.claims.on_row(row) if after is None or after < claim.turn)
+    if not claims:
+        return None
+    claim, ended, fitting, failure = claims[0], list[Claim](), list[Claim](), None
+    try:
+        with without(cluster, claims) as trial:
+            for claim in claims[: max(1, checks.left)]:
+                checks.left -= 1
                 fits = bool(cluster.runner.passes(claim.spec, np.array([row], dtype=np.intp))[0])
-                keeps = fits or fits_after_departures(claim.spec, cluster.runner, cluster.running, row)
-        except Exception as error:  # noqa: BLE001 - a bug costs one claim, not those behind it
-            end_quietly(cluster, claim)
-            judging_failed(cluster, claim.owner, "checking whether its claim is still usable", error)
-            continue
-        if not keeps:
-            end_claim(cluster, claim, now)
-        elif fits and claim.owner.state is PodState.NOMINATED:
-            cluster.queues[claim.pool].wake_at_once(claim.owner, now)
+                if fits:
+                    fitting.append(claim)
+                if fits or fits_after_departures(claim.spec, cluster.runner, cluster.running, row):
+                    trial.place(claim.assigned)
+                else:
+                    ended.append(claim)
+    except Exception as error:  # noqa: BLE001 - a bug costs one claim, not those behind it
+        failure = error
+    for one in ended:
+        end_claim(cluster, one, cluster.now)
+    for one in fitting:
+        _wake_owner(cluster, one, cluster.now)
+    if failure is not None:
+        end_quietly(cluster, claim)
+        judging_failed(cluster, claim.owner, "checking whether its claim is still usable", failure)
+    return claim.turn if claim is not claims[-1] else None
 
 
 def renominate(cluster: Cluster, claims: tuple[Claim, ...], now: float) -> None:
     """Make claims again that ended for a pod ahead on their row, where their owners can still use them."""
-    given_up: list[Claim] = []
     for claim in claims:
         try:
             usable = fits_after_departures(claim.spec, cluster.runner, cluster.running, claim.row)
@@ -90,12 +93,12 @@ def renominate(cluster: Cluster, claims: tuple[Claim, ...], now: float) -> None:
         if usable:
             cluster.claims.make(claim)
         else:
-            given_up.append(claim)
-    for claim in given_up:
-        if claim.owner.state is PodState.NOMINATED:
-            cluster.queues[claim.pool].wake_at_once(claim.owner, now)
-        room_came(cluster, claim.row, now)
+            _wake_owner(cluster, claim, now)
+            cluster.row_changed(claim.row)
 
 
-def _still(cluster: Cluster, claims: tuple[Claim, ...]) -> tuple[Claim, ...]:
-    return tuple(claim for claim in claims if cluster.claims.of(claim.owner.pod.uid) is claim)
+def _wake_owner(cluster: Cluster, claim: Claim, now: float) -> None:
+    """Wake the owner of a claim if it waits for the claimed room."""
+    owner = claim.owner
+    if owner.state is PodState.NOMINATED and owner.queue:
+        cluster.queues[owner.queue].wake_at_once(owner, now)

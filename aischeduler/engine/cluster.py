@@ -7,14 +7,15 @@ Invariants:
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from cachetools import LRUCache
 
 from aischeduler.engine.errands import Errands
 from aischeduler.engine.news import News
+from aischeduler.engine.pod_counting import count_again, pods_on_rows, selectors_of
 from aischeduler.engine.profile import Profile
 from aischeduler.engine.search_cache import Searches
 from aischeduler.engine.tally import Tally
@@ -28,7 +29,6 @@ from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.pool import Pool
 from aischeduler.model.selectors import Labels
-from aischeduler.model.topology_spread import PodSelector
 from aischeduler.policies.borrowing import BorrowingContext
 from aischeduler.policies.placement import placement_strategy
 from aischeduler.state.anti_affinity import AntiAffinity
@@ -44,6 +44,7 @@ from aischeduler.state.records import NOWHERE, PodRecord, PodState
 from aischeduler.state.running import RunningFacts, RunningPods
 from aischeduler.state.storage import Storage
 from aischeduler.state.timers import Timers
+from aischeduler.state.transitions import Transition, change_state
 
 WARNINGS_MAX: Final = 10_000
 """The most objects whose last warning is kept; a dropped object may get a warning again."""
@@ -72,7 +73,7 @@ class Cluster:
         self.now, self.decisions = 0.0, 0
         self.profile = profile
         self.nodes, self.stir = NodeTable(), Stir()
-        self.nodes.pod_counts.pods_on_rows = self._pods_on_rows
+        self.nodes.pod_counts.pods_on_rows = partial(pods_on_rows, self)
         self.pools = PoolTable(self.nodes, profile.default_pool)
         self.runner = Runner(profile.plugins, self.nodes)
         self.records: dict[str, PodRecord] = {}
@@ -168,6 +169,12 @@ class Cluster:
         number = int(self.nodes.pool[row])
         return "" if number == NO_POOL else self.pools.name(number)
 
+    def row_changed(self, row: int, *, offers: bool = True) -> None:
+        """Have the row's pool check the claims there and, with `offers`, offer its room: its next decisions do it."""
+        pool = self.pool_of(row)
+        if pool:
+            self.errands.on_row(pool, row, offers=offers)
+
     def review_loans(self, row: int) -> None:
         """Note that the loans on the row changed: the next decision of its pool checks them."""
         pool = self.pool_of(row)
@@ -187,7 +194,7 @@ class Cluster:
     def enroll(self, record: PodRecord) -> None:
         """Add a new record."""
         pod = record.pod
-        selectors = self._counted_for(pod)  # first: a plugin may raise
+        selectors = selectors_of(self, pod)  # first: a plugin may raise
         self.records[pod.uid] = record
         if pod.pool:
             self.naming.setdefault(pod.pool, {})[pod.uid] = record
@@ -198,8 +205,9 @@ class Cluster:
     def strike(self, record: PodRecord) -> None:
         """Remove a record."""
         pod = record.pod
-        selectors = self._counted_for(pod)  # first: a plugin may raise
+        selectors = selectors_of(self, pod)  # first: a plugin may raise
         del self.records[pod.uid]
+        change_state(record, Transition.GONE)
         self.nodes.pod_counts.disuse(pod.spec.key, selectors)
         self._unname(pod)
         self.unknown_pools.missing.pop(pod.uid, None)
@@ -211,7 +219,7 @@ class Cluster:
     def rename(self, record: PodRecord, pod: Pod) -> None:
         """Update the pod of a record."""
         changed = record.pod.spec.key != pod.spec.key
-        new, old = (self._counted_for(pod), self._counted_for(record.pod)) if changed else ((), ())
+        new, old = (selectors_of(self, pod), selectors_of(self, record.pod)) if changed else ((), ())
         if record.pod.pool != pod.pool:
             self._unname(record.pod)
             if pod.pool:
@@ -221,7 +229,7 @@ class Cluster:
             self.nodes.pod_counts.use(pod.spec.key, new)
             self.nodes.pod_counts.disuse(before.spec.key, old)
         if before.labels != pod.labels or before.terminating != pod.terminating:
-            self._count_labels(before, record)
+            count_again(self, before, record)
 
     def count(self, record: PodRecord, node: str) -> None:
         """Count a pod on the node of this name; an unknown node gets a stub."""
@@ -376,21 +384,6 @@ class Cluster:
     def _loan(self, record: PodRecord, pool: str) -> Loan | None:
         """Return the loan of a pod on a row of this pool; None in its home pool, or for another scheduler's pod."""
         return (pool, record.home) if pool and pool != record.home and self.ours(record.pod) else None
-
-    def _count_labels(self, before: Pod, record: PodRecord) -> None:
-        """Count a pod on a row, or its claim, by its labels as they are now."""
-        claim = self.claims.of(record.pod.uid)
-        row = claim.row if claim is not None else record.row
-        if row != NOWHERE and self.nodes.pod_counts.change(before, record.pod, row, claims=claim is not None):
-            self.nodes.touch(row)
-
-    def _counted_for(self, pod: Pod) -> tuple[PodSelector, ...]:
-        return self.runner.counts(pod.spec) if self.ours(pod) else ()
-
-    def _pods_on_rows(self) -> Iterator[tuple[Pod, int, bool]]:
-        """Yield the pods that count on rows, with their rows, and whether they own claims there."""
-        yield from ((record.pod, record.row, False) for record in self.records.values() if record.row != NOWHERE)
-        yield from ((claim.owner.pod, claim.row, True) for claim in self.claims.all())
 
     def _unname(self, pod: Pod) -> None:
         named = self.naming.get(pod.pool)

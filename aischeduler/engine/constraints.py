@@ -7,11 +7,12 @@ Invariants:
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, assert_never
 
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.errands import Affected
 from aischeduler.model.events import VolumeClaimGone, VolumeClaimSeen, VolumeGone, VolumeSeen
 from aischeduler.model.names import SCHEDULER_NAME
 from aischeduler.model.pod import Pod
@@ -21,7 +22,7 @@ from aischeduler.state.anti_affinity import terms_of
 from aischeduler.state.records import PodRecord, PodState
 from aischeduler.state.storage import Storage
 
-RECHECKED: Final = frozenset((PodState.HELD, PodState.PARKED, PodState.NOMINATED))
+RECHECKED: Final = (PodState.HELD, PodState.PARKED, PodState.NOMINATED)
 """The states of waiting pods that only an event moves."""
 RECHECKED_AT_ONCE: Final = 64
 """The most pods that one decision wakes because what holds them changed."""
@@ -56,13 +57,29 @@ def note_held(cluster: Cluster, record: PodRecord, constraint: ConstraintKind | 
         cluster.anti_affinity.block(record, blocker)
 
 
-def newly_held(cluster: Cluster, pod: Pod) -> Iterator[PodRecord]:
-    """Yield the nominated pods that the anti-affinity of a pod excludes, if the pod brought a new term to the nodes."""
+def note_anti_affinity(cluster: Cluster, pod: Pod) -> None:
+    """Have nominated pods tried again that the anti-affinity of a pod on a node excludes, if it is a new term there."""
     terms = cluster.anti_affinity.terms
     if cluster.profile.hold_unsupported and any(len(terms[term]) == 1 for term in terms_of(pod, pod.spec)):
-        for queue in cluster.queues.values():
-            nominated = queue.in_state(PodState.NOMINATED)
-            yield from (record for record in nominated if _kept_away(cluster, record.pod) is not None)
+        for pool in cluster.queues:
+            cluster.errands.affect(pool).excluded = True
+
+
+def recheck_affected(cluster: Cluster, pool: str, affected: Affected) -> None:
+    """Have the waiting pods of the pool rechecked that a namespace, or anti-affinity on a node, may hold or release."""
+    queue = cluster.queues[pool]
+    for state in RECHECKED if affected.namespaces else ():
+        recheck_later(
+            cluster,
+            (
+                record
+                for record in queue.in_state(state)
+                if affected.namespaces.keys() & {"", record.pod.namespace} and not record.pod.spec.invalid
+            ),
+        )
+    if affected.excluded:
+        nominated = queue.in_state(PodState.NOMINATED)
+        recheck_later(cluster, (record for record in nominated if _kept_away(cluster, record.pod) is not None))
 
 
 def _kept_away(cluster: Cluster, pod: Pod) -> Held | None:

@@ -8,7 +8,7 @@ Invariants:
 from dataclasses import dataclass
 from typing import Final, assert_never
 
-from aischeduler.engine.claiming import end_claim_of, renominate, room_came
+from aischeduler.engine.claiming import end_claim_of, renominate
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import note_held
 from aischeduler.engine.evictions import evict
@@ -16,6 +16,7 @@ from aischeduler.engine.freshness import await_fresh_view
 from aischeduler.engine.lending import note_blocked, travel
 from aischeduler.engine.net import count_saved
 from aischeduler.engine.propose import propose
+from aischeduler.engine.settling import SETTLE_SECONDS
 from aischeduler.engine.tally import Result
 from aischeduler.engine.unknown_pools import want_pool
 from aischeduler.engine.wakeups import offer_ends
@@ -35,12 +36,11 @@ from aischeduler.model.proposal import (
 from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.claims import Claim
 from aischeduler.state.queue import PoolQueue
-from aischeduler.state.records import PodRecord, PodState
+from aischeduler.state.records import PodRecord
+from aischeduler.state.transitions import Transition, change_state
 
 SEARCH_COST: Final = 64
 """The cost of a search for victims or a lender, in attempts without one."""
-SETTLE_SECONDS: Final = 30.0
-"""An assumed pod that the watch has not shown bound for this long is read; time alone never frees its room."""
 
 
 @dataclass(slots=True)
@@ -80,7 +80,7 @@ def attempt(cluster: Cluster, queue: PoolQueue, record: PodRecord, actions: list
         return 1
     proposal = propose(cluster, record, queue.pool, now)
     result = apply(Attempt(cluster, queue, record, actions, now), proposal)
-    offer_ends(cluster, record, now)
+    offer_ends(cluster, record)
     if result is not None:
         cluster.tally.attempts[queue.pool, result] += 1
     return 1 + SEARCH_COST * (cluster.searches.made - searches)
@@ -120,7 +120,7 @@ def _gated(cluster: Cluster, record: PodRecord, now: float) -> bool:
         record.message, record.visited = gate, ()
         end_claim_of(cluster, record, now)
         cluster.queues[record.home].gate(record)
-        offer_ends(cluster, record, now)
+        offer_ends(cluster, record)
     return bool(gate)
 
 
@@ -135,12 +135,13 @@ def _place(tried: Attempt, proposal: Place) -> Result:
     assigned = AssignedPod(record.pod, record.pod.spec, row, proposal.allocation)
     cluster.nodes.add(assigned)
     if own is not None and own.row != row:
-        room_came(cluster, own.row, tried.now)
+        cluster.row_changed(own.row)
     if displaced:
         renominate(cluster, displaced, tried.now)
     count_saved(cluster, queue, record, row)
     cluster.adopt(record, assigned)
-    record.state, record.visited = PodState.ASSUMED, ()
+    change_state(record, Transition.PLACED)
+    record.visited = ()
     cluster.unsettled[record.pod.uid] = tried.now + SETTLE_SECONDS
     tried.actions.append(
         Bind(

@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from enum import IntEnum, auto
 
 from aischeduler.engine.unrest import Unrest
 from aischeduler.state.records import Backoff, OrderKey, PodRecord
@@ -18,6 +19,47 @@ class Rewording:
     left: int
     counts: bool
     after: OrderKey | None = None
+
+
+class Stage(IntEnum):
+    """The steps of the work on a changed row."""
+
+    CLAIMS = auto()
+    """Its claims are checked."""
+    HOME = auto()
+    """Its room is offered to pods of its pool."""
+    ABROAD = auto()
+    """Its free room is offered to parked pods of other pools."""
+
+
+@dataclass(slots=True)
+class RowWork:
+    """The work that a changed row causes; with `offers`, its room is offered too.
+
+    `stage` is the next step; the claims or classes up to the turn `after` are done.
+    """
+
+    offers: bool
+    stage: Stage = Stage.CLAIMS
+    after: OrderKey | None = None
+
+
+@dataclass(slots=True)
+class Affected:
+    """What changed for many pods of a pool; its next decision finds the pods."""
+
+    parked: bool = False
+    """The first pod of each parked class is to be tried."""
+    nominated: bool = False
+    """All nominated pods are to be tried."""
+    excluded: bool = False
+    """Nominated pods that the anti-affinity of a pod on a node excludes are to be tried."""
+    namespaces: dict[str, None] = field(default_factory=dict)
+    """Waiting pods of these namespaces are to be tried; empty means all namespaces."""
+    rows: dict[int, None] = field(default_factory=dict)
+    """It gained these rows."""
+    first_rows: bool = False
+    """It had no rows before."""
 
 
 @dataclass(slots=True)
@@ -48,8 +90,12 @@ class Doubts:
 class Errands:
     """The deferred work, of which each decision does a part; keys and members are pools."""
 
+    rows: dict[str, OrderedDict[int, RowWork]] = field(default_factory=dict)
+    """These rows of it changed: their claims are to be checked, their room is to be offered; in this order."""
     review: set[str] = field(default_factory=set)
     """Its loans, or the rules for them, changed: loans that are no longer allowed are to be ended."""
+    affected: dict[str, Affected] = field(default_factory=dict)
+    """Something changed for many pods of it."""
     waking: dict[str, OrderedDict[str, PodRecord]] = field(default_factory=dict)
     """It gained rows, or its spec changed: these pods, by uid, are to be tried."""
     rechecking: dict[str, OrderedDict[str, PodRecord]] = field(default_factory=dict)
@@ -80,7 +126,9 @@ class Errands:
 
     def cancel(self, pool: str) -> None:
         """Drop the work of a pool that is gone."""
+        self.rows.pop(pool, None)
         self.review.discard(pool)
+        self.affected.pop(pool, None)
         self.waking.pop(pool, None)
         self.counted.pop(pool, None)
         self.rechecking.pop(pool, None)
@@ -93,30 +141,24 @@ class Errands:
         self.sought.discard(pool)
         self.doubts.cancel(pool)
 
+    def affect(self, pool: str) -> Affected:
+        """Return what changed for many pods of this pool, to add to it."""
+        return self.affected.setdefault(pool, Affected())
+
+    def on_row(self, pool: str, row: int, *, offers: bool) -> None:
+        """Have the claims on a row of this pool checked, from the first; with `offers`, have its room offered."""
+        rows = self.rows.setdefault(pool, OrderedDict())
+        known = rows.get(row)
+        rows[row] = RowWork(offers or (known is not None and known.offers))
+
     def concern(self, pools: tuple[str, ...]) -> bool:
         """Return whether pods of one of these pools, or borrowers from it, are still to be tried."""
-        return any(
-            pool in errand
-            for errand in (
-                self.waking,
-                self.counted,
-                self.relook,
-                self.lending,
-                self.seeking,
-                self.sought,
-                self.doubts.due,
-            )
-            for pool in pools
-        )
+        tried = (self.rows, self.affected, self.counted, self.waking)
+        found = (*tried, self.relook, self.lending, self.seeking, self.sought, self.doubts.due)
+        return any(pool in errand for errand in found for pool in pools)
 
     def pools(self) -> set[str]:
         """Return the pools whose next decision has deferred work."""
-        return {
-            *self.review,
-            *self.waking,
-            *self.counted,
-            *self.rechecking,
-            *self.rewording,
-            *self.lending,
-            *self.seeking,
-        }
+        tried = (self.rows, self.affected, self.counted, self.waking, self.rechecking)
+        found = (*tried, self.review, self.rewording, self.lending, self.seeking)
+        return {pool for errand in found for pool in errand}

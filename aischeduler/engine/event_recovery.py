@@ -58,6 +58,7 @@ from aischeduler.model.events import (
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import Pod
 from aischeduler.state.records import NOWHERE, WAITING, PodRecord, PodState
+from aischeduler.state.transitions import Transition, change_state
 
 
 def event_failed(cluster: Cluster, event: Event, before: Mark, error: Exception) -> list[Action]:
@@ -206,7 +207,7 @@ def _place_anew(cluster: Cluster, pod: Pod) -> None:
         _strike(cluster, pod.uid)
         return
     if record is None:
-        record = PodRecord(pod, cluster.next_arrival(), PodState.ACTIVE, cluster.now)
+        record = PodRecord(pod, cluster.next_arrival(), PodState.NEW, cluster.now)
     assumed = record.state is PodState.ASSUMED and record.row != NOWHERE
     node = pod.node_name or (cluster.nodes.names[record.row] if assumed else "")
     overstayed = pod.uid in cluster.overstayed
@@ -225,7 +226,8 @@ def _place_anew(cluster: Cluster, pod: Pod) -> None:
         cluster.forget_eviction(pod.uid)
         if not overstayed and pod.uid not in cluster.departures:
             cluster.departures.set(pod.uid, cluster.now + pod.grace_seconds + LEAVING_SLACK_SECONDS)
-    record.state = PodState.BOUND if pod.node_name else PodState.ASSUMED
+    if pod.node_name:
+        change_state(record, Transition.SHOWN)
     if record.state is PodState.ASSUMED:
         cluster.unsettled[pod.uid] = cluster.now
         cluster.unsettled.move_to_end(pod.uid, last=False)

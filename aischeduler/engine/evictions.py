@@ -10,14 +10,12 @@ Invariants:
 """
 
 from collections import Counter
-from dataclasses import replace
 from typing import Final
 
-from aischeduler.engine.claiming import recheck
 from aischeduler.engine.cluster import Asked, Cluster
 from aischeduler.engine.freshness import await_to_end_loans, is_fresh
-from aischeduler.engine.wakeups import row_changed
-from aischeduler.model.actions import Action, Evict, EvictionCause, ReadPod
+from aischeduler.engine.settling import UNHEARD_SECONDS
+from aischeduler.model.actions import Action, Evict, EvictionCause
 from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import EvictRefusal, EvictRefused
 from aischeduler.model.pod import Pod
@@ -27,10 +25,10 @@ from aischeduler.state.records import PodRecord
 
 LEAVING_SLACK_SECONDS: Final = 60.0
 """How long after its grace period a terminating pod still counts as leaving."""
-UNHEARD_SECONDS: Final = 60.0
-"""A pod whose eviction shows no effect for this long is read, and again after the same time."""
 SPARED_SECONDS: Final = 30.0
 """How long a pod whose eviction was refused is no victim."""
+FLUSHED_AT_ONCE: Final = 64
+"""The most pods of each kind that one decision handles because their time has come."""
 PROTECTED_SECONDS: Final = 300.0
 """The same where a disruption budget forbade the eviction; a change of the budget ends it sooner."""
 
@@ -68,7 +66,7 @@ def terminates(cluster: Cluster, record: PodRecord, now: float) -> None:
     if uid not in cluster.departures and uid not in cluster.overstayed:
         cluster.departures.set(uid, now + record.pod.grace_seconds + LEAVING_SLACK_SECONDS)
         cluster.refresh(record)
-        row_changed(cluster, record.row, now)  # a pod may wait for its room instead of evicting another
+        cluster.row_changed(record.row)  # a pod may wait for its room instead of evicting another
 
 
 def left(cluster: Cluster, uid: str) -> None:
@@ -92,25 +90,25 @@ def evict_refused(cluster: Cluster, event: EvictRefused, now: float) -> None:
     cluster.budgets.note_refusal(record.pod)
     if record.counted is not None:
         cluster.refresh(record)
-        recheck(cluster, record.row, now)
+        cluster.row_changed(record.row, offers=False)
         if event.why is EvictRefusal.LOST:
-            _spare_no_more(cluster, [event.uid], now)
+            _spare_no_more(cluster, [event.uid])
 
 
-def budget_seen(cluster: Cluster, budget: DisruptionBudget, now: float) -> None:
+def budget_seen(cluster: Cluster, budget: DisruptionBudget) -> None:
     """Store a budget as it is now, and stop sparing the pods that it covers or covered, where budgets allow."""
     before = cluster.budgets.see(budget, cluster.victims)
-    _uncover(cluster, (budget, before or budget), now)
+    _uncover(cluster, (budget, before or budget))
 
 
-def budget_gone(cluster: Cluster, namespace: str, name: str, now: float) -> None:
+def budget_gone(cluster: Cluster, namespace: str, name: str) -> None:
     """Remove a budget, and stop sparing the pods that it covered, where other budgets allow."""
     budget = cluster.budgets.forget(namespace, name)
     if budget is not None:
-        _uncover(cluster, (budget,), now)
+        _uncover(cluster, (budget,))
 
 
-def _uncover(cluster: Cluster, changed: tuple[DisruptionBudget, ...], now: float) -> None:
+def _uncover(cluster: Cluster, changed: tuple[DisruptionBudget, ...]) -> None:
     """Stop sparing the pods of these budgets whose eviction the budgets now allow."""
     freed: list[str] = []
     for uid in cluster.spared.names():
@@ -119,7 +117,7 @@ def _uncover(cluster: Cluster, changed: tuple[DisruptionBudget, ...], now: float
         if covered and _may_be_evicted(cluster, record.pod):
             cluster.spared.drop(uid)
             freed.append(uid)
-    _spare_no_more(cluster, freed, now)
+    _spare_no_more(cluster, freed)
 
 
 def _may_be_evicted(cluster: Cluster, pod: Pod) -> bool:
@@ -129,28 +127,14 @@ def _may_be_evicted(cluster: Cluster, pod: Pod) -> bool:
 
 
 def flush(cluster: Cluster, now: float) -> None:
-    """Handle the pods that outlived their grace period, and the pods that were spared long enough."""
-    overstayed = [cluster.records[uid] for uid in cluster.departures.pop_due(now)]
+    """Handle the next pods that outlived their grace period, and the next that were spared long enough."""
+    overstayed = [cluster.records[uid] for uid in cluster.departures.pop_due(now, FLUSHED_AT_ONCE)]
     cluster.overstayed.update(record.pod.uid for record in overstayed)
     for record in overstayed:
         cluster.refresh(record)
     for record in overstayed:
-        recheck(cluster, record.row, now)
-    _spare_no_more(cluster, cluster.spared.pop_due(now), now)
-
-
-def unheard(cluster: Cluster, most: int) -> list[ReadPod]:
-    """Return the requests to read pods whose evictions show no effect, at most `most`."""
-    settles: list[ReadPod] = []
-    while cluster.victims and len(settles) < most:
-        uid, asked = next(iter(cluster.victims.items()))
-        if asked.read_at > cluster.now:
-            break
-        cluster.victims[uid] = replace(asked, read_at=cluster.now + UNHEARD_SECONDS)
-        cluster.victims.move_to_end(uid)
-        record = cluster.records[uid]
-        settles.append(ReadPod(record.pod, cluster.nodes.names[record.row], asked.decision, evicted=True))
-    return settles
+        cluster.row_changed(record.row, offers=False)
+    _spare_no_more(cluster, cluster.spared.pop_due(now, FLUSHED_AT_ONCE))
 
 
 def end_loans(cluster: Cluster, lender: str, actions: list[Action], now: float) -> None:
@@ -208,11 +192,11 @@ def _over(limit: ResourceList, lent: ResourceList, taken: ResourceList) -> bool:
     return any(lent.get(name, 0) > most and taken.get(name) for name, most in limit.items())
 
 
-def _spare_no_more(cluster: Cluster, uids: list[str], now: float) -> None:
+def _spare_no_more(cluster: Cluster, uids: list[str]) -> None:
     """Wake the pods that may need the room of pods that are spared no longer."""
     records = [cluster.records[uid] for uid in uids]
     for record in records:
         cluster.refresh(record)
     for record in records:
-        row_changed(cluster, record.row, now)
+        cluster.row_changed(record.row)
         cluster.review_loans(record.row)

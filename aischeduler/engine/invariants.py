@@ -283,7 +283,7 @@ def claims_faults(cluster: Cluster) -> Faults:
             yield "claims", f"{uid}: claims room on {cluster.nodes.names[claim.row]}, no node of {claim.pool}"
         elif claim.spec.key != owner.pod.spec.key:
             yield "claims", f"{uid}: claims room for another spec than its own"
-        elif not _can_come_true(cluster, claim):
+        elif claim.row not in cluster.errands.rows.get(claim.pool, ()) and not _can_come_true(cluster, claim):
             yield "claims", f"{uid}: its claim on {cluster.nodes.names[claim.row]} can never be used"
 
 

@@ -31,8 +31,22 @@ NEVER_LOOKED: Final = -1
 UNLIMITED: Final = 2**62
 
 
+def looks_again(cluster: Cluster, pool: str) -> bool:
+    """Return whether to check the pool again as a lender: its queue changed since its own pods blocked a loan."""
+    version, queue = cluster.errands.relook.get(pool), cluster.queues[pool]
+    return version is not None and version != queue.version and not queue.home_active
+
+
 def lend(cluster: Cluster, lender: str, now: float) -> None:
-    """Send waiting pods of other pools to this lender, as many as its free room may hold."""
+    """Send waiting pods of other pools to this lender, as many as its free room may hold, where that is due."""
+    if lender in cluster.errands.lending:
+        _lend(cluster, lender, now)
+    elif looks_again(cluster, lender):
+        del cluster.errands.relook[lender]
+        _lend(cluster, lender, now)
+
+
+def _lend(cluster: Cluster, lender: str, now: float) -> None:
     cluster.news.of_pool(lender)
     nodes, borrowing, queues = cluster.nodes, cluster.borrowing, borrowers(cluster, lender)
     after = cluster.errands.lending.pop(lender, None)

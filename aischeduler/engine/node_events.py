@@ -7,7 +7,7 @@ Invariants:
 
 import numpy as np
 
-from aischeduler.engine.claiming import end_claims_on, room_came
+from aischeduler.engine.claiming import end_claims_on
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.lending import limits_freed
 from aischeduler.engine.wakeups import rows_changed
@@ -32,7 +32,7 @@ def node_seen(cluster: Cluster, node: Node, now: float) -> None:
     if moved is not None:
         follow(cluster, [moved], now)
     elif cluster.nodes.version != version:
-        room_came(cluster, row, now)
+        cluster.row_changed(row)
 
 
 def node_gone(cluster: Cluster, name: str, now: float) -> None:
@@ -54,7 +54,7 @@ def follow(cluster: Cluster, moved: list[Moved], now: float) -> None:
     for move in moved:
         end_claims_on(cluster, move.row, now)
     cluster.errands.review.update(cluster.pools.name(move.new) for move in moved if move.new != NO_POOL)
-    rows_changed(cluster, [move.row for move in moved if move.new != NO_POOL], now)
+    rows_changed(cluster, [move.row for move in moved if move.new != NO_POOL])
     limits_freed(cluster)
     changed = {number for move in moved for number in (move.old, move.new)}
     cluster.errands.regrouped.update(name for name in cluster.pools.names() if cluster.pools.id(name) in changed)

@@ -6,15 +6,16 @@ Invariants:
 - An event older than the state (an assumed pod that is still shown without its node) changes nothing.
 """
 
-from aischeduler.engine.claiming import end_claim_of, recheck, room_came
+from aischeduler.engine.claiming import end_claim_of
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.constraints import newly_held, recheck_later
+from aischeduler.engine.constraints import note_anti_affinity, recheck_later
 from aischeduler.engine.evictions import left, terminates
 from aischeduler.engine.lending import limits_freed
 from aischeduler.engine.unknown_pools import is_known, want_pool
-from aischeduler.engine.wakeups import offer_ends, row_changed
+from aischeduler.engine.wakeups import offer_ends
 from aischeduler.model.pod import Pod
 from aischeduler.state.records import WAITING, PodRecord, PodState
+from aischeduler.state.transitions import Transition, change_state
 
 
 def pod_seen(cluster: Cluster, pod: Pod, now: float) -> None:
@@ -36,24 +37,24 @@ def pod_gone(cluster: Cluster, uid: str, now: float) -> None:
     if record.state in WAITING:
         stop_waiting(cluster, record, now)
     else:
-        free_room(cluster, record, now)
+        free_room(cluster, record)
     left(cluster, uid)
     cluster.strike(record)
 
 
-def free_room(cluster: Cluster, record: PodRecord, now: float) -> None:
+def free_room(cluster: Cluster, record: PodRecord) -> None:
     """Stop counting a pod on its node, and wake the pods that its room may help."""
     row = cluster.uncount(record)
     cluster.nodes.release_stub(row)
     recheck_later(cluster, cluster.anti_affinity.blocked_by(record.pod.uid))
-    room_came(cluster, row, now)
+    cluster.row_changed(row)
     limits_freed(cluster)
 
 
 def stop_waiting(cluster: Cluster, record: PodRecord, now: float) -> None:
     """Remove a waiting pod from its queue, and end its claim."""
     cluster.leave_queue(record, now)
-    offer_ends(cluster, record, now)
+    offer_ends(cluster, record)
     end_claim_of(cluster, record, now)
 
 
@@ -75,35 +76,35 @@ def admit(cluster: Cluster, record: PodRecord, now: float) -> None:
 def _bound(cluster: Cluster, pod: Pod, now: float) -> None:
     record = cluster.records.get(pod.uid)
     if record is None:
-        record = PodRecord(pod, cluster.next_arrival(), PodState.BOUND, now)
+        record = PodRecord(pod, cluster.next_arrival(), PodState.NEW, now)
         cluster.enroll(record)
-        _count(cluster, record, now)
+        _count(cluster, record)
     elif record.state in WAITING:
         stop_waiting(cluster, record, now)
         cluster.rename(record, pod)
-        _count(cluster, record, now)
+        _count(cluster, record)
     elif record.row != cluster.nodes.rows.get(pod.node_name) or _asked(record) != pod.spec.key:
-        free_room(cluster, record, now)
+        free_room(cluster, record)
         cluster.rename(record, pod)
-        _count(cluster, record, now)
+        _count(cluster, record)
     else:
-        _changed(cluster, record, pod, now)
+        _changed(cluster, record, pod)
     cluster.unsettled.pop(pod.uid, None)
-    record.state = PodState.BOUND
+    change_state(record, Transition.SHOWN)
     if pod.terminating:
         terminates(cluster, record, now)
 
 
-def _count(cluster: Cluster, record: PodRecord, now: float) -> None:
+def _count(cluster: Cluster, record: PodRecord) -> None:
     """Count a pod on the node that the watch shows; claims there may lose their room."""
     cluster.count(record, record.pod.node_name)
     cluster.review_loans(record.row)
-    recheck(cluster, record.row, now)
+    cluster.row_changed(record.row, offers=False)
     if record.pod.spec.anti_affinity:
-        recheck_later(cluster, newly_held(cluster, record.pod))
+        note_anti_affinity(cluster, record.pod)
 
 
-def _changed(cluster: Cluster, record: PodRecord, pod: Pod, now: float) -> None:
+def _changed(cluster: Cluster, record: PodRecord, pod: Pod) -> None:
     """Update a pod that stays on its row."""
     old = record.pod
     cluster.rename(record, pod)
@@ -111,7 +112,7 @@ def _changed(cluster: Cluster, record: PodRecord, pod: Pod, now: float) -> None:
     if next(facts) != next(facts):
         cluster.refresh(record)
         if old.pool != pod.pool:
-            row_changed(cluster, record.row, now)  # own and lent room may have changed
+            cluster.row_changed(record.row)  # own and lent room may have changed
             cluster.review_loans(record.row)
             limits_freed(cluster)
 
@@ -126,11 +127,11 @@ def _unbound(cluster: Cluster, pod: Pod, now: float) -> None:
     record = cluster.records.get(pod.uid)
     if record is None:
         if not pod.terminating:
-            record = PodRecord(pod, cluster.next_arrival(), PodState.ACTIVE, now)
+            record = PodRecord(pod, cluster.next_arrival(), PodState.NEW, now)
             cluster.enroll(record)
             admit(cluster, record, now)
     elif record.state is PodState.ASSUMED:
-        _changed(cluster, record, pod, now)  # its node is decided; the other changes count if the bind fails
+        _changed(cluster, record, pod)  # its node is decided; the other changes count if the bind fails
     elif record.state not in WAITING:
         return
     elif pod.terminating:

@@ -15,12 +15,11 @@ from aischeduler.engine.lending import limits_freed
 from aischeduler.engine.node_events import follow
 from aischeduler.engine.pod_events import admit, stop_waiting
 from aischeduler.engine.reasons import reword_all
-from aischeduler.engine.wakeups import rows_changed, wake_later
+from aischeduler.engine.wakeups import rows_changed
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pool import Pool
 from aischeduler.model.selectors import Labels
-from aischeduler.state.queue import PoolQueue
-from aischeduler.state.records import NOWHERE, PodRecord, PodState
+from aischeduler.state.records import NOWHERE, PodRecord
 
 EDITS_MAX: Final = 5
 """The edits of one Pool that are handled at once within a window; of further edits the last waits for its end."""
@@ -57,7 +56,7 @@ def end_windows(cluster: Cluster, now: float) -> None:
         cluster.edit_counts.pop(name, None)
 
 
-def namespace_seen(cluster: Cluster, name: str, labels: Labels, now: float) -> None:
+def namespace_seen(cluster: Cluster, name: str, labels: Labels) -> None:
     """Store a namespace as it is now; a pool may allow its pods now, or no longer."""
     before = cluster.namespaces.get(name)
     cluster.namespaces[name] = labels
@@ -66,7 +65,7 @@ def namespace_seen(cluster: Cluster, name: str, labels: Labels, now: float) -> N
     for pool in cluster.pools.names():
         allowed = cluster.pools.pools[pool].allowed_namespaces
         if allowed is not None and allowed.matches(labels) != (before is not None and allowed.matches(before)):
-            _allow_again(cluster.queues[pool], now, name)
+            cluster.errands.affect(pool).namespaces[name] = None
 
 
 def namespace_gone(cluster: Cluster, name: str) -> None:
@@ -92,7 +91,7 @@ def _change(cluster: Cluster, pool: Pool, now: float) -> None:
         reword_all(cluster)
     follow(cluster, moved, now)
     if before is not None and _terms(before) != _terms(pool):
-        _reconsider(cluster, before, pool, now)
+        _reconsider(cluster, before, pool)
 
 
 def _remove(cluster: Cluster, name: str, now: float) -> None:
@@ -127,7 +126,7 @@ def _rehome(cluster: Cluster, name: str, now: float) -> None:
             cluster.unknown_pools.missing.pop(record.pod.uid, None)
         if record.queue:
             _go_home(cluster, record, now)
-    rows_changed(cluster, rows, now)  # own and lent room may have changed there
+    rows_changed(cluster, rows)  # own and lent room may have changed there
     limits_freed(cluster)
 
 
@@ -137,22 +136,14 @@ def _go_home(cluster: Cluster, record: PodRecord, now: float) -> None:
         admit(cluster, record, now)
 
 
-def _reconsider(cluster: Cluster, before: Pool, pool: Pool, now: float) -> None:
+def _reconsider(cluster: Cluster, before: Pool, pool: Pool) -> None:
     """Have waiting pods tried again after a changed spec, and check the pool's loans."""
-    queue = cluster.queues[pool.name]
     cluster.errands.review.add(pool.name)
+    affected = cluster.errands.affect(pool.name)
+    affected.parked = True
     if before.allowed_namespaces != pool.allowed_namespaces:
-        _allow_again(queue, now)
-    wake_later(cluster, pool.name, (alike.head for alike in queue.parked()))
+        affected.namespaces[""] = None
     reword_all(cluster)
-
-
-def _allow_again(queue: PoolQueue, now: float, namespace: str = "") -> None:
-    """Have the pods of a namespace (or of all) tried again, because allowedNamespaces or labels changed."""
-    for state in (PodState.HELD, PodState.PARKED, PodState.NOMINATED):
-        for record in queue.in_state(state):
-            if namespace in ("", record.pod.namespace) and not record.pod.spec.invalid:
-                queue.wake_at_once(record, now)
 
 
 def _terms(pool: Pool) -> Pool:

@@ -1,22 +1,16 @@
 """Which pools have something to decide now, and when the next one has.
 
-Invariant: only queues that changed are read again, so that idle pools cost nothing.
+Invariants:
+- Only queues that changed are read again, so that idle pools cost nothing.
+- Nothing here changes what the engine decides or reports, however often it is asked.
 """
 
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.lending import trips_ended
-from aischeduler.engine.recovery import Doing, mark, step_failed
+from aischeduler.engine.lending import looks_again, trips_ended
 from aischeduler.engine.status import StatusReports
 from aischeduler.engine.unknown_pools import late_until
-from aischeduler.model.actions import Step
-from aischeduler.model.names import DEFAULT_POOL
+from aischeduler.model.names import CLUSTER
 from aischeduler.state.timers import Timers
-
-
-def looks_again(cluster: Cluster, pool: str) -> bool:
-    """Return whether to check the pool again as a lender: its queue changed since its own pods blocked a loan."""
-    version, queue = cluster.errands.relook.get(pool), cluster.queues[pool]
-    return version is not None and version != queue.version and not queue.home_active
 
 
 class Readiness:
@@ -27,13 +21,21 @@ class Readiness:
         self._lively: set[str] = set()
         self._wakeups = Timers()
         self._decided: set[str] = set()
+        self._failed: dict[str, Exception] = {}
+        """Pool -> why its queue could not be read: its next decision reports it."""
+
+    def raise_failure(self, pool: str) -> None:
+        """Raise the exception with which the last reading of the pool's queue ended, if it did."""
+        error = self._failed.pop(pool, None)
+        if error is not None:
+            raise error
 
     def decided(self, pool: str) -> None:
         """Note that the pool has just decided, so that its queue is read again."""
         self._decided.add(pool)
 
     def ready(self, cluster: Cluster, now: float) -> tuple[str, ...]:
-        """Return the pools for which `decide` has something to do, sorted."""
+        """Return the pools, or CLUSTER, for which `decide` has something to do, sorted."""
         self._look(cluster)
         self._lively.update(self._wakeups.pop_due(now))
         due = self._due_at(cluster)
@@ -42,7 +44,7 @@ class Readiness:
         found.update(pool for pool in cluster.errands.relook if looks_again(cluster, pool))
         found.update(pool for pool in cluster.errands.sought if trips_ended(cluster, pool))
         if due is not None and due <= now:
-            found.add(DEFAULT_POOL)
+            found.add(CLUSTER)
         return tuple(sorted(found))
 
     def next_wakeup(self, cluster: Cluster) -> float | None:
@@ -56,13 +58,12 @@ class Readiness:
         changed = cluster.stir.pools | self._decided
         cluster.stir.pools.clear()
         self._decided.clear()
-        for pool in sorted(changed):  # sorted: the order of reports must not depend on a set
+        for pool in sorted(changed):  # sorted: the same calls must read the queues in the same order
             try:
                 self._look_at(cluster, pool)
             except Exception as error:  # noqa: BLE001 - a bug in one queue must not stop the wake-ups of the others
-                doing = Doing(Step.QUEUE, "reading when a queue has something to decide", pool)
-                for report in step_failed(cluster, doing, mark(cluster), (), error):
-                    cluster.say(pool, report)
+                self._failed[pool] = error
+                self._lively.add(pool)
 
     def _look_at(self, cluster: Cluster, pool: str) -> None:
         queue = cluster.queues.get(pool)
@@ -76,7 +77,7 @@ class Readiness:
             self._wakeups.set(pool, at)
 
     def _due_at(self, cluster: Cluster) -> float | None:
-        """Return when something beside the queues is due; the default pool's loop does it."""
+        """Return when something beside the queues is due."""
         times = (
             next(iter(cluster.unsettled.values()), None),
             cluster.windows.next(),

@@ -1,9 +1,18 @@
 """The room that one row offers to waiting pods, by column of the node table."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.state.demand import Amounts
+
+
+@dataclass(slots=True)
+class Checks:
+    """How many checks are left in a slice; the last one may exceed it."""
+
+    left: int
 
 
 class RowRoom:

@@ -12,13 +12,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, assert_never
 
+from aischeduler.engine import steps
 from aischeduler.engine.bind_events import bind_refused
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import recheck_some, storage_changed
 from aischeduler.engine.count_wakeups import check_counted, note_counts
-from aischeduler.engine.cycle import SEARCH_COST, SETTLE_SECONDS, attempt
+from aischeduler.engine.cycle import SEARCH_COST, attempt
 from aischeduler.engine.event_recovery import event_failed, refresh_all
-from aischeduler.engine.evictions import budget_gone, budget_seen, end_loans, evict_refused, flush, unheard
+from aischeduler.engine.evictions import budget_gone, budget_seen, end_loans, evict_refused, flush
 from aischeduler.engine.freshness import refresh_failed, refreshed
 from aischeduler.engine.invariants import Violation
 from aischeduler.engine.lending import leave_to_others, lend, seek_lenders
@@ -28,10 +29,12 @@ from aischeduler.engine.pod_events import pod_gone, pod_seen
 from aischeduler.engine.pod_warnings import warn_pod
 from aischeduler.engine.pool_events import end_windows, namespace_gone, namespace_seen, pool_gone, pool_seen
 from aischeduler.engine.profile import Profile
-from aischeduler.engine.readiness import Readiness, looks_again
+from aischeduler.engine.readiness import Readiness
 from aischeduler.engine.reasons import look_again, reword
 from aischeduler.engine.recovery import Doing, attempt_failed, before_attempt, mark, mend_after, step_failed
+from aischeduler.engine.row_work import work_on_rows
 from aischeduler.engine.self_check import SelfCheck, digest
+from aischeduler.engine.settling import settle
 from aischeduler.engine.status import StatusReports
 from aischeduler.engine.summary import summarize
 from aischeduler.engine.tally import Tally
@@ -47,8 +50,8 @@ from aischeduler.engine.unknown_pools import (
     view_refreshed,
     want_again,
 )
-from aischeduler.engine.wakeups import look_anew, wake_some
-from aischeduler.model.actions import Action, ReadPod, ReportInternalError, Step
+from aischeduler.engine.wakeups import find_affected, look_anew, wake_some
+from aischeduler.model.actions import Action, ReportInternalError, Step
 from aischeduler.model.events import (
     BindRefused,
     BudgetGone,
@@ -74,7 +77,7 @@ from aischeduler.model.events import (
     VolumeGone,
     VolumeSeen,
 )
-from aischeduler.model.names import DEFAULT_POOL
+from aischeduler.model.names import CLUSTER, DEFAULT_POOL
 from aischeduler.model.node import Node
 from aischeduler.model.pool_summary import PoolSummary
 from aischeduler.model.unsupported_constraints import ConstraintKind
@@ -82,18 +85,8 @@ from aischeduler.state.loans import Loan
 from aischeduler.state.queue import PoolQueue
 from aischeduler.state.records import PodRecord, PodState
 
-SETTLES_MAX: Final = 16
-"""The most pods that one decision has read."""
 UNSAID_MAX: Final = 100
 """The most actions of a pool's outbox that are kept while another scheduler leads."""
-
-SETTLING: Final = (Step.SETTLE, "choosing pods to read")
-TELLING: Final = (Step.STATUS, "computing the statuses of Pools")
-MOVING: Final = (Step.QUEUE, "moving pods whose backoff ended")
-TAKING: Final = (Step.QUEUE, "popping pods from the queue")
-READING: Final = (Step.SETTLE, "choosing Pools to read")
-COUNTING: Final = (Step.WAKING, "checking pods whose constraints count other pods")
-LENDING: Final = (Step.LENDING, "offering room to other pools")
 
 
 class Scheduler:
@@ -141,7 +134,7 @@ class Scheduler:
             case PoolGone(name):
                 pool_gone(cluster, name, now)
             case BudgetSeen() | BudgetGone() | NamespaceSeen() | NamespaceGone():
-                self._observe_rules(event, now)
+                self._observe_rules(event)
             case VolumeClaimSeen() | VolumeClaimGone() | VolumeSeen() | VolumeGone():
                 storage_changed(cluster, event)
             case BindRefused():
@@ -154,32 +147,35 @@ class Scheduler:
                 assert_never(event)
 
     def decide(self, pool: str, now: float, limit: int) -> list[Action]:
-        """Try pods of this pool's queue up to the cost `limit`; return the actions."""
+        """Try pods of this pool's queue up to the cost `limit`, or do the work of no pool; return the actions."""
         cluster = self._cluster
         cluster.now, self._whole = now, mark(cluster)
         actions: list[Action] = []
         self._let_time_act(actions, now)
-        if pool == DEFAULT_POOL:
-            self._step(SETTLING, pool, actions, partial(self._settle, actions, now))
-            if not self._step(TELLING, pool, actions, partial(self._status.report, cluster, now)):
+        if pool == CLUSTER:
+            self._step(steps.SETTLING, pool, actions, partial(settle, cluster, actions))
+            if not self._step(steps.TELLING, pool, actions, partial(self._status.report, cluster, now)):
                 self._status.again()
-        if pool in cluster.queues:
+            self._begin_reads(pool, actions)
+        elif pool in cluster.queues:
             self._work(pool, actions, limit)
-        self._step(COUNTING, pool, actions, partial(note_counts, cluster))
+        self._step(steps.COUNTING, pool, actions, partial(note_counts, cluster))
         cluster.errands.unrest.note(cluster.versions(), now)
         return actions
 
     def _work(self, pool: str, actions: list[Action], limit: int) -> None:
         """Do the deferred work of a pool and try pods of its queue up to the cost `limit`."""
-        cluster, now, queue = self._cluster, self._cluster.now, self._cluster.queues[pool]
+        cluster, now = self._cluster, self._cluster.now
         actions += cluster.outbox.pop(pool, [])
+        self._step(steps.READING_QUEUE, pool, actions, partial(self._readiness.raise_failure, pool))
+        cost = 0
         if limit:
+            cost = min(self._work_on_rows(pool, actions), limit - 1)  # without rows left, one pod is tried in any case
             self._look_after(pool, actions, now)
-        self._step(MOVING, pool, actions, partial(flush_queue, cluster, queue, now))
-        self._step(TAKING, pool, actions, partial(self._try_some, pool, actions, limit))
-        if not self._step(READING, pool, actions, lambda: actions.extend(begin_reads(cluster))):
-            self._step(READING, pool, actions, partial(want_again, cluster))
-        self._step(LENDING, pool, actions, partial(self._lend, pool, now))
+        self._step(steps.MOVING, pool, actions, partial(flush_queue, cluster, cluster.queues[pool], now))
+        self._step(steps.TAKING, pool, actions, partial(self._try_some, pool, actions, limit - cost))
+        self._begin_reads(pool, actions)
+        self._step(steps.LENDING, pool, actions, partial(lend, cluster, pool, now))
         self._readiness.decided(pool)
 
     def stand_by(self, now: float) -> list[ReportInternalError]:
@@ -190,7 +186,7 @@ class Scheduler:
         cluster = self._cluster
         cluster.now, self._whole = now, mark(cluster)
         actions: list[Action] = []
-        self._step(READING, DEFAULT_POOL, actions, partial(stop_reads, cluster))
+        self._step(steps.READING, DEFAULT_POOL, actions, partial(stop_reads, cluster))
         self._let_time_act(actions, now)
         cluster.errands.unrest.note(cluster.versions(), now)
         cluster.turned.clear()
@@ -200,12 +196,16 @@ class Scheduler:
         return [action for action in actions if isinstance(action, ReportInternalError)]
 
     def ready(self, now: float) -> tuple[str, ...]:
-        """Return the pools for which `decide` has something to do, sorted."""
+        """Return the pools, or CLUSTER, for which `decide` has something to do, sorted."""
         return self._readiness.ready(self._cluster, now)
 
     def next_wakeup(self) -> float | None:
         """Return the earliest time at which a pool becomes ready by time alone; None where none does."""
         return self._readiness.next_wakeup(self._cluster)
+
+    def loops(self) -> tuple[str, ...]:
+        """Return every name that `ready` may return: CLUSTER and all pools, sorted."""
+        return (CLUSTER, *self._cluster.pools.names())
 
     def pools(self) -> tuple[str, ...]:
         """Return the names of all pools, sorted."""
@@ -277,15 +277,15 @@ class Scheduler:
         elif not put_off(cluster, event.node, now):
             node_seen(cluster, event.node, now)
 
-    def _observe_rules(self, event: BudgetSeen | BudgetGone | NamespaceSeen | NamespaceGone, now: float) -> None:
+    def _observe_rules(self, event: BudgetSeen | BudgetGone | NamespaceSeen | NamespaceGone) -> None:
         cluster = self._cluster
         match event:
             case BudgetSeen(budget):
-                budget_seen(cluster, budget, now)
+                budget_seen(cluster, budget)
             case BudgetGone(namespace, name):
-                budget_gone(cluster, namespace, name, now)
+                budget_gone(cluster, namespace, name)
             case NamespaceSeen(name, labels):
-                namespace_seen(cluster, name, labels, now)
+                namespace_seen(cluster, name, labels)
             case NamespaceGone(name):
                 namespace_gone(cluster, name)
 
@@ -318,10 +318,10 @@ class Scheduler:
         return True
 
     def _try_some(self, pool: str, actions: list[Action], limit: int) -> None:
-        """Try pods of the queue up to the cost `limit`."""
-        cost, queue = 0, self._cluster.queues[pool]
-        while cost < limit and (record := queue.pop()) is not None:
-            cost += self._try(queue, record, actions)
+        """Try pods of the queue up to the cost `limit`; room that one leaves is offered before the next is tried."""
+        cost, queue, rows = 0, self._cluster.queues[pool], self._cluster.errands.rows
+        while cost < limit and pool not in rows and (record := queue.pop()) is not None:
+            cost += self._try(queue, record, actions) + self._work_on_rows(pool, actions)
 
     def _try(self, queue: PoolQueue, record: PodRecord, actions: list[Action]) -> int:
         """Try one pod; its actions are dropped if its attempt raises. Return the cost."""
@@ -340,13 +340,19 @@ class Scheduler:
             mend_after(cluster, before.mark)
         return cost
 
-    def _lend(self, pool: str, now: float) -> None:
+    def _work_on_rows(self, pool: str, actions: list[Action]) -> int:
+        """Do a part of the work on the pool's changed rows; return its cost."""
+        if pool not in self._cluster.errands.rows:
+            return 0
+        cost: list[int] = []
+        self._step(steps.OFFERING, pool, actions, lambda: cost.append(work_on_rows(self._cluster, pool)))
+        return sum(cost)
+
+    def _begin_reads(self, pool: str, actions: list[Action]) -> None:
+        """Request the reads of Pools that can begin now."""
         cluster = self._cluster
-        if pool in cluster.errands.lending:
-            lend(cluster, pool, now)
-        elif looks_again(cluster, pool):
-            del cluster.errands.relook[pool]
-            lend(cluster, pool, now)
+        if not self._step(steps.READING, pool, actions, lambda: actions.extend(begin_reads(cluster))):
+            self._step(steps.READING, pool, actions, partial(want_again, cluster))
 
     def _look_after(self, pool: str, actions: list[Action], now: float) -> None:
         """Do a part of the pool's deferred work."""
@@ -354,9 +360,10 @@ class Scheduler:
         for waits, what, step in (
             (errands.sought, (Step.LENDING, "ending a search for lenders"), lambda: leave_to_others(cluster, pool)),
             (errands.review, (Step.LOANS, "ending loans"), lambda: end_loans(cluster, pool, actions, now)),
+            (errands.affected, (Step.WAKING, "finding pods to try"), lambda: find_affected(cluster, pool)),
             (errands.rechecking, (Step.WAKING, "checking held pods again"), lambda: recheck_some(cluster, pool, now)),
             (errands.waking, (Step.WAKING, "waking pods"), lambda: wake_some(cluster, pool, now)),
-            (errands.counted, COUNTING, lambda: check_counted(cluster, pool, now)),
+            (errands.counted, steps.COUNTING, lambda: check_counted(cluster, pool, now)),
             (errands.seeking, (Step.LENDING, "searching for lenders"), lambda: seek_lenders(cluster, pool, now)),
             (errands.rewording, (Step.REASONS, "updating reasons"), lambda: reword(cluster, pool, actions)),
         ):
@@ -387,15 +394,3 @@ class Scheduler:
         time(partial(look_anew, cluster, now))
         if not time(partial(flush, cluster, now)):
             time(partial(refresh_all, cluster))
-
-    def _settle(self, actions: list[Action], now: float) -> None:
-        cluster = self._cluster
-        actions += unheard(cluster, SETTLES_MAX)
-        for _ in range(SETTLES_MAX):
-            uid, due = next(iter(cluster.unsettled.items()), ("", now + 1))
-            if due > now:
-                return
-            cluster.unsettled[uid] = now + SETTLE_SECONDS
-            cluster.unsettled.move_to_end(uid)
-            record = cluster.records[uid]
-            actions.append(ReadPod(record.pod, cluster.nodes.names[record.row], record.decision))

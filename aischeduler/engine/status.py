@@ -53,6 +53,8 @@ class StatusReports:
         times = [self._looked_at + STATUS_SECONDS] if self._state != _state(cluster) else []
         if not cluster.pools.pools[DEFAULT_POOL].uid:
             times.append(self._ask_at)
+        elif self._ask_at > float("-inf"):
+            times.append(self._looked_at)  # the request was carried out: note it before the object can be deleted
         return min(times, default=None)
 
     def again(self) -> None:

@@ -3,7 +3,8 @@
 Invariants:
 - A pod that is about to be tried is not stuck. Neither is a pod of the same class and home pool as a pod that is about
   to be tried: the latter wakes the former. Neither is a pod whose lender is about to be checked, nor a pod that fits on
-  a row that is offered to another pod: a row that is not taken is offered again.
+  a row that is offered to another pod: a row that is not taken is offered again. Nor is a pod that fits on a changed
+  row: its pool is about to offer it.
 - A pod that would only wait for leaving pods is not stuck: it is woken when they are gone.
 - A nominated pod waits for its own room; it is stuck where there is unclaimed room, not where it could take the room of
   an owner behind it.
@@ -49,14 +50,15 @@ def stuck(cluster: Cluster) -> tuple[Stuck, ...]:
         for record in waiting.values()
     }
     errands = cluster.errands
-    seeking = {*errands.waking, *errands.seeking, *errands.sought, *errands.doubts.due.names()}
+    seeking = {*errands.affected, *errands.waking, *errands.seeking, *errands.sought, *errands.doubts.due.names()}
+    doubted = {*errands.affected, *errands.doubts.due.names()}
     first: dict[tuple[object, ...], PodRecord] = {}
     for name in sorted(cluster.queues):
         for record in sorted(cluster.queues[name].records(), key=lambda r: r.order):
             if class_key(record.pod) in errands.counted.get(name, ()):
                 continue
             chain = (record.home, record.pod.spec.key, record.pod.preempts)
-            if record.state in (PodState.NOMINATED, PodState.HELD) and name not in errands.doubts.due:
+            if record.state in (PodState.NOMINATED, PodState.HELD) and name not in doubted:
                 first[record.pod.uid,] = record
             elif record.state is PodState.PARKED and chain not in awake and name not in seeking:
                 first.setdefault((*chain, record.pod.priority, record.pod.namespace), record)
@@ -81,7 +83,7 @@ def _ways(cluster: Cluster, record: PodRecord) -> Iterator[str]:
         case PodState.HELD:
             if record.message == not_allowed_text(record) and _allowed(cluster, record):
                 yield "its pool, which takes pods of its namespace"
-        case PodState.GATED | PodState.ACTIVE | PodState.BACKOFF | PodState.ASSUMED | PodState.BOUND:
+        case _:
             return
 
 
@@ -127,12 +129,12 @@ def _lender(cluster: Cluster, record: PodRecord) -> str:
     queue, errands = cluster.queues[found.name], cluster.errands
     noted, counts = errands.relook.get(found.name), queue.counts()
     tried = counts[PodState.ACTIVE] + counts[PodState.BACKOFF]
-    awaited = found.name in errands.lending or found.name in errands.doubts.due
+    awaited = any(found.name in errand for errand in (errands.lending, errands.affected, errands.doubts.due))
     looked_at_again = awaited or (noted is not None and (noted != queue.version or tried))
-    offered = any(cluster.pool_of(row) == found.name for row in cluster.offers)
+    offered = found.name in errands.rows or any(cluster.pool_of(row) == found.name for row in cluster.offers)
     return "" if looked_at_again or offered else found.name
 
 
 def _not_offered(cluster: Cluster, pool: str) -> Rows:
     rows = cluster.nodes.rows_of_pool(cluster.pools.id(pool))
-    return rows[~np.isin(rows, list(cluster.offers))]
+    return rows[~np.isin(rows, [*cluster.offers, *cluster.errands.rows.get(pool, ())])]

@@ -27,6 +27,8 @@ READS_MAX: Final = 64
 """The most Pools that are read at a time."""
 LATE_SECONDS_MAX: Final = 5.0
 """How long a new node may wait for a list of the Pools."""
+LET_IN_AT_ONCE: Final = 64
+"""The most kept nodes that one decision adds."""
 
 
 def is_known(cluster: Cluster, record: PodRecord, now: float) -> bool:
@@ -114,9 +116,9 @@ def late_until(cluster: Cluster) -> float | None:
 
 
 def due_nodes(cluster: Cluster, now: float) -> list[Node]:
-    """Return the kept nodes that are due, sorted by name."""
+    """Return the next kept nodes that are due, sorted by name."""
     late = cluster.unknown_pools.late
-    return [late[name].node for name in sorted(late) if late[name].due <= now]
+    return [late[name].node for name in sorted(late) if late[name].due <= now][:LET_IN_AT_ONCE]
 
 
 def forget_late(cluster: Cluster, name: str) -> None:

@@ -11,24 +11,23 @@ Invariants:
 Source: kube-scheduler's QueueingHints, which check by plugin; here the filters check by row.
 """
 
-from collections import OrderedDict
-from collections.abc import Iterable
+from collections import OrderedDict, deque
 from itertools import islice
 from typing import Final
 
 import numpy as np
 
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.constraints import recheck_affected
 from aischeduler.engine.freshness import awaits_view
 from aischeduler.engine.lending import NEVER_LOOKED, borrowers, guarded, note_blocked, send, walk
 from aischeduler.engine.recovery import judging_failed
-from aischeduler.engine.row_room import RowRoom
-from aischeduler.model.node import Node
+from aischeduler.engine.row_room import Checks, RowRoom
 from aischeduler.policies.borrowing import may_borrow, wanted_by_home_pods
 from aischeduler.policies.preemption import Candidate, Preemptor, choose_victims
 from aischeduler.state.demand import Amounts
 from aischeduler.state.index import Rows
-from aischeduler.state.records import NOWHERE, PodRecord, PodState
+from aischeduler.state.records import NOWHERE, OrderKey, PodRecord, PodState
 from aischeduler.state.trial import Trial
 from aischeduler.state.waiting_class import WaitingClass
 
@@ -39,32 +38,21 @@ WOKEN_MAX: Final = 1000
 WOKEN_AT_ONCE: Final = 64
 """The most pods that one decision wakes after a change of their pool."""
 OFFERED_MAX: Final = 256
-"""The most classes that are checked at once for one row; the next decisions try the others."""
+"""The most classes that may come before the nominated pods to which a row is offered."""
+VICTIMS_COST: Final = 4
+"""The cost of a check whether a pod can use a row by eviction, in checks without one."""
 
 
-def row_changed(cluster: Cluster, row: int, now: float) -> None:
-    """Wake the pods that can use the room of this row: the pool's own pods first, then borrowers."""
-    pool, node = cluster.pool_of(row), cluster.nodes.nodes[row]
-    if not pool or node is None:
-        return
-    cluster.news.of_row(row)
-    room = RowRoom(cluster, row)
-    _offer_to_nominated(cluster, room, now)
-    if cluster.queues[pool].has_parked:
-        _offer_at_home(cluster, room, node, now)
-    _offer_abroad(cluster, room, node, now)
-
-
-def offer_ends(cluster: Cluster, record: PodRecord, now: float) -> None:
-    """Offer the room for which a pod was woken to others, as far as the pod did not take it."""
+def offer_ends(cluster: Cluster, record: PodRecord) -> None:
+    """Have the room for which a pod was woken offered to others, as far as the pod did not take it."""
     cluster.withdraw(record)
     row, record.offered = record.offered, NOWHERE
     if row != NOWHERE:
-        row_changed(cluster, row, now)
+        cluster.row_changed(row)
 
 
-def rows_changed(cluster: Cluster, rows: list[int], now: float) -> None:
-    """Wake the pods that can use these rows, which are new in their pools.
+def rows_changed(cluster: Cluster, rows: list[int]) -> None:
+    """Have the pods woken that can use these rows, which are new in their pools.
 
     Where a pool gains many rows, or its first, its next decisions try the pods that may use them.
     """
@@ -75,11 +63,12 @@ def rows_changed(cluster: Cluster, rows: list[int], now: float) -> None:
         found = by_pool[pool]
         first_rows = len(found) == len(cluster.nodes.rows_of_pool(cluster.pools.id(pool)))
         if first_rows or len(found) > FEW_ROWS:
-            tried = cluster.queues[pool].parked_first(WOKEN_MAX) if first_rows else []
-            wake_later(cluster, pool, tried + _heads_for(cluster, pool, np.array(found, dtype=np.intp)))
+            affected = cluster.errands.affect(pool)
+            affected.rows |= dict.fromkeys(found)
+            affected.first_rows |= first_rows
         else:
             for row in found:
-                row_changed(cluster, row, now)
+                cluster.row_changed(row)
 
 
 def wake_some(cluster: Cluster, pool: str, now: float) -> None:
@@ -98,22 +87,34 @@ def wake_some(cluster: Cluster, pool: str, now: float) -> None:
         del cluster.errands.waking[pool]
 
 
-def wake_later(cluster: Cluster, pool: str, records: Iterable[PodRecord]) -> None:
-    """Have these pods tried by the next decisions of the pool; then other pools may borrow what they leave."""
-    waking = {record.pod.uid: record for record in records}
+def find_affected(cluster: Cluster, pool: str) -> None:
+    """Have the pods tried, by this and the next decisions, for which something changed in their pool.
+
+    Then other pools may borrow what they leave.
+    """
+    affected, queue = cluster.errands.affected.pop(pool), cluster.queues[pool]
+    recheck_affected(cluster, pool, affected)
+    tried = queue.parked_first(WOKEN_MAX) if affected.first_rows else []
+    if affected.rows:
+        tried += _heads_for(cluster, pool, np.array(list(affected.rows), dtype=np.intp))
+    if affected.nominated:
+        tried += queue.in_state(PodState.NOMINATED)
+    if affected.parked:
+        tried += (alike.head for alike in queue.parked())
+    if tried:
+        waking = cluster.errands.waking.setdefault(pool, OrderedDict())
+        waking.update((record.pod.uid, record) for record in tried)
     cluster.news.of_pool(pool)
-    if waking:
-        cluster.errands.waking.setdefault(pool, OrderedDict()).update(waking)
     cluster.errands.relook[pool] = NEVER_LOOKED
 
 
 def look_anew(cluster: Cluster, now: float) -> None:
     """Check the pools in which a pod may have missed a wake-up because of an exception."""
     for pool in cluster.errands.doubts.due.pop_due(now):
-        queue = cluster.queues[pool]
         cluster.errands.review.add(pool)
         cluster.errands.seeking.setdefault(pool, None)
-        wake_later(cluster, pool, [*queue.in_state(PodState.NOMINATED), *(alike.head for alike in queue.parked())])
+        affected = cluster.errands.affect(pool)
+        affected.nominated = affected.parked = True
 
 
 def _heads_for(cluster: Cluster, pool: str, rows: Rows) -> list[PodRecord]:
@@ -147,95 +148,104 @@ def could_use(cluster: Cluster, record: PodRecord, rows: Rows) -> bool:
         )
 
 
-def _offer_at_home(cluster: Cluster, room: RowRoom, node: Node, now: float) -> None:
-    queue = cluster.queues[room.pool]
-    if cluster.borrowing.may_evict(cluster.pools.pools[room.pool]):
-        room.evict(cluster, queue.first_parked.pod.priority)
-
-    def wake(alike: WaitingClass) -> bool | None:
-        head, request = alike.head, queue.request(alike)
-        if not room.may_hold(request, head.pod.priority) or not cluster.runner.helps(alike.spec, node):
-            return None
-        if not could_use(cluster, head, room.rows):
-            return False
-        room.take(request)
-        cluster.offer(head, room.row)
-        queue.wake_next(head.pod, now, at_once=True)  # a newcomer behind it must not take the room
-        return True
-
-    rest = walk([queue], room.most, guarded(cluster, wake), most=OFFERED_MAX)
-    if rest is not None:
-        wake_later(cluster, room.pool, (alike.head for alike in queue.parked_within(room.most, rest)))
-
-
-def _offer_to_nominated(cluster: Cluster, room: RowRoom, now: float) -> None:
+def offer_to_nominated(cluster: Cluster, room: RowRoom, checks: Checks) -> None:
     """Wake nominated pods with claims on other rows that fit into the free room, unless a parked pod comes first."""
     queue = cluster.queues[room.pool]
     offered = [
         (cluster.records[uid].order, cluster.nodes.request(spec))
         for uid, spec in cluster.offers.get(room.row, {}).items()
     ]
-    too_large: set[bytes] = set()
-    for record in queue.nominated_within(sum((request for _, request in offered), room.free)):
+    whole = sum((request for _, request in offered), room.free)
+    nominated = queue.nominated_within(whole)
+    parked = deque(islice(queue.parked_within(whole), OFFERED_MAX) if nominated else ())
+    refused: set[bytes] = set()
+    for record in nominated:
         # A pod behind this one that was woken for less room of the row finds it taken.
         free = np.maximum(sum((behind for order, behind in offered if order > record.order), room.free), 0)
-        if _is_behind(cluster, record, room, free, now):
-            return
+        while parked and parked[0].turn < record.order:  # who is refused here is refused with less room below too
+            if _fits_now(cluster, parked.popleft(), room, free, checks):
+                return
         spec = record.pod.spec
-        claim = None if spec.key in too_large else cluster.claims.of(record.pod.uid)
+        claim = None if spec.key in refused else cluster.claims.of(record.pod.uid)
         if claim is None or claim.row == room.row:
             continue
         request = cluster.nodes.request(spec)
-        if (request > free).any():
-            too_large.add(spec.key)
-            continue
+        checks.left -= 1
         try:
-            fits = cluster.runner.passes(spec, room.rows)[0]
+            fits = not (request > free).any() and cluster.runner.passes(spec, room.rows)[0]
         except Exception as error:  # noqa: BLE001 - a bug costs one pod its turn, not those behind it
             judging_failed(cluster, record, "checking whether it fits on another row than that of its claim", error)
             continue
         if fits:
             room.take(request)
             cluster.offer(record, room.row)
-            queue.wake_at_once(record, now)
+            queue.wake_at_once(record, cluster.now)
+        else:
+            refused.add(spec.key)
 
 
-def _is_behind(cluster: Cluster, record: PodRecord, room: RowRoom, free: Amounts, now: float) -> bool:
-    """Return whether a parked pod ahead of this one, outside its backoff, fits into this free room of the row."""
-    for alike in islice(cluster.queues[room.pool].parked_within(free), OFFERED_MAX):
-        if record.order < alike.turn:
+def _fits_now(cluster: Cluster, alike: WaitingClass, room: RowRoom, free: Amounts, checks: Checks) -> bool:
+    """Return whether the first pod of a parked class, outside its backoff, fits into this free room of the row."""
+    head = alike.head
+    if head.backoff_until > cluster.now or (cluster.queues[room.pool].request(alike) > free).any():
+        return False
+    checks.left -= 1
+    try:
+        return bool(cluster.runner.passes(alike.spec, room.rows)[0])
+    except Exception as error:  # noqa: BLE001 - a bug costs one pod its turn, not those behind it
+        judging_failed(cluster, head, "checking whether room that became free is its turn", error)
+        return False
+
+
+def offer_at_home(cluster: Cluster, room: RowRoom, after: OrderKey | None, checks: Checks) -> OrderKey | None:
+    """Wake parked pods of the row's pool that can use the row; return the turn after which to continue."""
+    queue, node = cluster.queues[room.pool], cluster.nodes.nodes[room.row]
+    if not queue.has_parked or node is None:
+        return None
+    evicts = cluster.borrowing.may_evict(cluster.pools.pools[room.pool])
+    if evicts:
+        room.evict(cluster, queue.first_parked.pod.priority)
+    cost = VICTIMS_COST if evicts else 1
+
+    def wake(alike: WaitingClass) -> bool | None:
+        head, request = alike.head, queue.request(alike)
+        if not room.may_hold(request, head.pod.priority) or not cluster.runner.helps(alike.spec, node):
+            return None
+        checks.left -= cost
+        if not could_use(cluster, head, room.rows):
             return False
-        head = alike.head
-        try:
-            if head.backoff_until <= now and cluster.runner.passes(head.pod.spec, room.rows)[0]:
-                return True
-        except Exception as error:  # noqa: BLE001 - a bug costs one pod its turn, not those behind it
-            judging_failed(cluster, head, "checking whether room that became free is its turn", error)
-            return False
-    return False
+        room.take(request)
+        cluster.offer(head, room.row)
+        queue.wake_next(head.pod, cluster.now, at_once=True)  # a newcomer behind it must not take the room
+        return True
+
+    return walk([queue], room.most, guarded(cluster, wake), after, most=max(1, checks.left // cost))
 
 
-def _offer_abroad(cluster: Cluster, room: RowRoom, node: Node, now: float) -> None:
-    """Send parked pods of other pools to the row's pool, unless its own pods can use the row."""
-    queues = borrowers(cluster, room.pool)
-    if not queues:
-        return
+def offer_abroad(cluster: Cluster, room: RowRoom, after: OrderKey | None, checks: Checks) -> OrderKey | None:
+    """Send parked pods of other pools to the row's pool, unless its own pods can use the row.
+
+    Return the turn after which to continue.
+    """
+    queues, node = borrowers(cluster, room.pool), cluster.nodes.nodes[room.row]
+    if not queues or node is None:
+        return None
     if wanted_by_home_pods(cluster.borrowing, room.pool, room.rows)[0]:
         note_blocked(cluster, (room.pool,))
-        return
+        return None
 
     def wake(alike: WaitingClass) -> bool | None:
         head = alike.head
         if not cluster.runner.helps(alike.spec, node):
             return None
+        checks.left -= 1
         if not cluster.runner.passes(alike.spec, room.rows)[0]:
             return False
         if not may_borrow(cluster.borrowing, head.home, room.pool, alike.spec):
             return False
         room.take(cluster.queues[head.home].request(alike))
         cluster.offer(head, room.row)
-        send(cluster, head, room.pool, now)
+        send(cluster, head, room.pool, cluster.now)
         return True
 
-    if walk(queues, room.free, guarded(cluster, wake), most=OFFERED_MAX) is not None:
-        cluster.errands.relook[room.pool] = NEVER_LOOKED
+    return walk(queues, room.free, guarded(cluster, wake), after, most=max(1, checks.left))

@@ -11,6 +11,8 @@ POOL_KEY: Final = "resource.aibee.cn/pool"
 POOL_NAME_LENGTH_MAX: Final = 253
 """The longest name of an object; a longer annotation names no Pool."""
 DEFAULT_POOL: Final = "default"
+CLUSTER: Final = ""
+"""The name of the work of no pool, in place of the name of a pool; no Pool can have it."""
 
 MARK_PREFIX: Final = "scheduling.resource.aibee.cn/"
 """The prefix of the annotations on a bound pod. They inform people; no decision reads them."""

@@ -23,8 +23,8 @@ Problem = Callable[[], str]
 
 
 def pool_loop(pool: str) -> str:
-    """Return the name of a pool's loop."""
-    return f"pool {pool}"
+    """Return the name of a pool's loop, or of the loop of the work of no pool."""
+    return f"pool {pool}" if pool else "cluster"
 
 
 @dataclass(slots=True)

@@ -32,7 +32,7 @@ class InstrumentedScheduler:
         self._recorders = recorders
 
     def decide(self, pool: str, now: float, limit: int) -> list[Action]:
-        """Try at most `limit` pods of a pool."""
+        """Try at most `limit` pods of a pool, or do the work of no pool."""
         before, began = self._attempts(pool), self._clock()
         actions = self._engine.decide(pool, now, limit)
         recorders = self._recorders
@@ -54,9 +54,9 @@ class InstrumentedScheduler:
         """Return the earliest time at which a pool becomes ready by time alone; None if none does."""
         return self._engine.next_wakeup()
 
-    def pools(self) -> tuple[str, ...]:
-        """Return all pools."""
-        return self._engine.pools()
+    def loops(self) -> tuple[str, ...]:
+        """Return all pools, and the name of the work of no pool."""
+        return self._engine.loops()
 
     def _attempts(self, pool: str) -> int:
         attempts = self._engine.tally.attempts

@@ -27,6 +27,7 @@ from aischeduler.model.unsupported_constraints import ConstraintKind
 from aischeduler.state.demand import Amounts, DemandTable
 from aischeduler.state.nodes import NodeTable
 from aischeduler.state.records import Backoff, OrderKey, PodRecord, PodState
+from aischeduler.state.transitions import Transition, change_state
 from aischeduler.state.waiting_class import WaitingClass, class_key
 
 NET_SECONDS: Final = 300.0
@@ -116,17 +117,17 @@ class PoolQueue:
     def add(self, record: PodRecord, now: float) -> None:
         """Add a pod: it is in backoff until its backoff ends, else active."""
         if record.backoff_until > now:
-            self._enter(record, PodState.BACKOFF)
+            self._enter(record, Transition.FAILED if record.failed else Transition.BACKS_OFF)
             self._backoff.add(record)
             if not record.failed:
                 self._early.add(record)
         else:
-            self._enter(record, PodState.ACTIVE)
+            self._enter(record, Transition.READY)
             self._active.add(record)
 
     def gate(self, record: PodRecord) -> None:
         """Add a gated pod: only a change of the pod moves it."""
-        self._enter(record, PodState.GATED)
+        self._enter(record, Transition.GATED)
 
     def pop(self) -> PodRecord | None:
         """Remove and return the first pod that is ready; None where there is none. `flush` ends backoffs."""
@@ -143,7 +144,7 @@ class PoolQueue:
 
     def park(self, record: PodRecord, now: float) -> None:
         """Park a pod that no node fits: it waits for an event that can help it."""
-        self._wait(record, PodState.PARKED, now)
+        self._wait(record, Transition.NO_ROOM, now)
         record.back_off(now, self._terms)
         alike = self._classes[class_key(record.pod)]
         first = not alike.parked or record.order < alike.turn
@@ -156,11 +157,11 @@ class PoolQueue:
 
     def nominate(self, record: PodRecord, now: float) -> None:
         """Add a nominated pod: it waits for the room that it claims."""
-        self._wait(record, PodState.NOMINATED, now)
+        self._wait(record, Transition.MADE_ROOM, now)
 
     def hold(self, record: PodRecord, now: float) -> None:
         """Hold a pod: it waits for a change of the pod, or of what holds it."""
-        self._wait(record, PodState.HELD, now)
+        self._wait(record, Transition.REFUSED, now)
         record.back_off(now, self._terms)
 
     def retry(self, record: PodRecord, now: float) -> None:
@@ -189,7 +190,7 @@ class PoolQueue:
                 del self._since[record.pod.uid]
             case PodState.NOMINATED | PodState.HELD:
                 del self._since[record.pod.uid]
-            case PodState.GATED | PodState.ASSUMED | PodState.BOUND:
+            case PodState.NEW | PodState.GATED | PodState.ASSUMED | PodState.BOUND | PodState.GONE:
                 pass
         self._leave(record)
 
@@ -316,16 +317,16 @@ class PoolQueue:
         self.remove(record)
         self.add(record, now)
 
-    def _wait(self, record: PodRecord, state: PodState, now: float) -> None:
+    def _wait(self, record: PodRecord, change: Transition, now: float) -> None:
         record.failed = False
         record.caught = None
-        self._enter(record, state)
+        self._enter(record, change)
         self._since[record.pod.uid] = now
 
-    def _enter(self, record: PodRecord, state: PodState) -> None:
+    def _enter(self, record: PodRecord, change: Transition) -> None:
+        change_state(record, change)
         self._records[record.pod.uid] = record
         record.queue = self.pool
-        record.state = state
         self._count(record, 1)
 
     def _leave(self, record: PodRecord) -> None:

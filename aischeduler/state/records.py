@@ -42,6 +42,8 @@ class PodState(Enum):
 
     __hash__ = object.__hash__  # Enum's hash is Python code, and runs four times per pod
 
+    NEW = auto()
+    """It was seen just now."""
     GATED = auto()
     """Its scheduling gates hold it; only a change of the pod releases it."""
     ACTIVE = auto()
@@ -58,6 +60,8 @@ class PodState(Enum):
     """It counts on its node; the watch has not shown it there yet."""
     BOUND = auto()
     """The watch shows it on its node."""
+    GONE = auto()
+    """It was deleted, or it finished; its record is dropped."""
 
 
 WAITING: Final = frozenset(
@@ -78,6 +82,7 @@ class PodRecord:
     pod: Pod
     arrival: int
     state: PodState
+    """Only `state.transitions` changes it."""
     since: float = 0.0
     home: str = ""
     queue: str = ""

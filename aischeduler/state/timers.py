@@ -3,6 +3,7 @@
 Invariant: memory grows with the number of keys, however often their times change.
 """
 
+import sys
 from heapq import heapify, heappop, heappush
 from typing import Final
 
@@ -49,10 +50,10 @@ class Timers:
             heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
-    def pop_due(self, now: float) -> list[str]:
-        """Remove and return the keys whose time has come."""
+    def pop_due(self, now: float, most: int = sys.maxsize) -> list[str]:
+        """Remove and return the keys whose time has come, at most `most`."""
         due: list[str] = []
-        while (first := self.next()) is not None and first <= now:
+        while len(due) < most and (first := self.next()) is not None and first <= now:
             _, key = heappop(self._heap)
             if self.drop(key):
                 due.append(key)

@@ -7,13 +7,23 @@ import pytest
 from aischeduler.cli.app import main
 from aischeduler.cli.run import open_journal
 from aischeduler.config.load import ConfigError
-from tests.corpus.record import journals
+from aischeduler.engine.journal import JournaledScheduler
+from aischeduler.engine.profile import default_profile
+from aischeduler.model.events import NodeSeen, PodSeen
+from aischeduler.model.names import CLUSTER
+from tests.build import a_node, a_pod
 
 
 @pytest.fixture
 def lines() -> list[bytes]:
-    """Return the first journal of the corpus in which a pod is bound."""
-    return next(lines for lines in journals() if any(b'["Bind"' in line for line in lines))
+    """Return the journal of an engine that binds a pod."""
+    found: list[bytes] = []
+    scheduler = JournaledScheduler(default_profile(), "run", found.append)
+    scheduler.observe(NodeSeen(a_node("n")), 0.0)
+    scheduler.observe(PodSeen(a_pod("p")), 0.0)
+    for pool in ("default", CLUSTER, "default"):
+        scheduler.decide(pool, 0.0, 1)
+    return found
 
 
 def written(directory: Path, lines: list[bytes]) -> str:

@@ -5,7 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from aischeduler.engine.journal import Observed, as_lines, make_call, new_scheduler, read_call
+from aischeduler.engine.journal import Call, Decided, Observed, as_lines, make_call, new_scheduler, read_call
+from aischeduler.engine.scheduler import Scheduler
+from aischeduler.model.names import CLUSTER, DEFAULT_POOL
 from tests.corpus.record import journals
 
 JOURNALS = 258
@@ -20,6 +22,30 @@ ACCEPTED: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
     ),
 }
 """Name -> why an action differs, and what is left of its line for the comparison."""
+
+OFFERED_LATER = (
+    "a pool offers its changed rows in its own decisions, so the pool that decides first may take a pod first"
+)
+ACCEPTED_FROM: dict[int, tuple[int, str]] = {
+    137: (69, f"{OFFERED_LATER}: a row joined another pool before it was offered, and the pod stayed at home"),
+    220: (98, f"{OFFERED_LATER}: a pod that would have been lent to takes a row of the pool that decides first"),
+    221: (98, f"{OFFERED_LATER}: a pod that would have been lent to takes a row of the pool that decides first"),
+}
+"""Journal -> the line from which its actions may differ, and why. What follows was the answer to other actions."""
+
+
+READS = (b'["ListPools"', b'["ReadPool"')
+
+
+def decided(scheduler: Scheduler, call: Call) -> tuple[bytes, ...]:
+    """Make a call and return its lines. In the corpus, the decision of the default pool did the work of no pool too.
+
+    Such a decision requested all reads of Pools last.
+    """
+    if not isinstance(call, Decided) or call.pool != DEFAULT_POOL:
+        return as_lines(make_call(scheduler, call))
+    lines = as_lines([*scheduler.decide(CLUSTER, call.now, call.limit), *make_call(scheduler, call)])
+    return tuple(sorted(lines, key=lambda line: line.startswith(READS)))
 
 
 def normal(lines: tuple[bytes, ...]) -> list[bytes]:
@@ -44,8 +70,9 @@ def test_engine_decides_as_the_one_that_recorded_the_corpus(part: int) -> None:
         if number % 6 != part:
             continue
         scheduler = new_scheduler(lines[0])
+        accepted_from, _ = ACCEPTED_FROM.get(number, (len(lines) + 1, ""))
         for at, line in enumerate(lines[1:], 2):
             call = read_call(at, line)
-            actions = as_lines(make_call(scheduler, call))
-            if not isinstance(call, Observed):
+            actions = decided(scheduler, call)
+            if not isinstance(call, Observed) and at < accepted_from:
                 assert normal(actions) == normal(call.actions), f"journal {number}, line {at}"

@@ -49,7 +49,7 @@ class FakeEngine:
     def next_wakeup(self) -> float | None:
         return self.wakeup
 
-    def pools(self) -> tuple[str, ...]:
+    def loops(self) -> tuple[str, ...]:
         return tuple(sorted(self.left))
 
 

@@ -112,9 +112,9 @@ def test_row_that_was_counted_incompletely_ends_the_claim_on_it_and_nothing_else
         counted(table, *args)
         raise ValueError(BUG)
 
-    monkeypatch.setattr(NodeTable, "count_tentatively", failing)
     session.tell(PodGone("uid-small"))
-    session.scheduler.look()
+    monkeypatch.setattr(NodeTable, "count_tentatively", failing)
+    session.scheduler.decide("a", session.now, 1)
     assert session.scheduler._cluster.claims.of("uid-owner") is None
 
 

@@ -4,7 +4,7 @@ from itertools import permutations
 
 from aischeduler.model.actions import Bind, Evict
 from aischeduler.model.events import BindRefusal, BindRefused, EvictRefusal, EvictRefused, PodGone, PodSeen, PoolGone
-from aischeduler.model.names import CPU
+from aischeduler.model.names import CLUSTER, CPU
 from aischeduler.model.pod import RUNNING, Pod
 from aischeduler.model.pool import Pool
 from tests.build import a_node, a_pod, a_pool, replace
@@ -82,7 +82,7 @@ def test_pools_that_decide_in_turns_never_overbook_shared_nodes() -> None:
             session.see(*(a_pod(f"{name}{number}", cpu="1", pool=name) for number in range(4)))
         bound: list[str] = []
         while session.scheduler.ready(session.now):
-            for name in (*order, "default"):
+            for name in (*order, "default", CLUSTER):
                 said = session.scheduler.decide(name, session.now, 1)
                 bound += [action.pod.name for action in said if isinstance(action, Bind)]
         assert len(bound) == 6

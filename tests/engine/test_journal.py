@@ -137,7 +137,7 @@ Change = Callable[[list[bytes]], list[bytes]]
     [
         (lambda lines: lines[:0], "line 1: it is not the first line of a journal"),
         (lambda lines: [lines[0].replace(b'"journal":1', b'"journal":9'), *lines[1:]], "has the format 9"),
-        (lambda lines: [*lines[:-1], lines[-1][:10]], "line 9: it is cut off or is no line of a journal"),
+        (lambda lines: [*lines[:-1], lines[-1][:10]], "line 10: it is cut off or is no line of a journal"),
         (lambda lines: [*lines, b'["sing",1.0,[]]'], "'sing' is no call"),
         (lambda lines: [*lines, b'["observe",1.0,"PodSung",{}]'], "is cut off or is no line of a journal"),
     ],

@@ -18,7 +18,9 @@ def net_is_cast(session: Session, pool: str) -> None:
 
 
 def test_pod_that_no_event_spoke_of_is_saved_by_the_net() -> None:
-    session = Session(a_node("n", cpu="4"), a_pod("forgotten", cpu="1"))
+    session = Session(a_node("n", cpu="4"))
+    session.decide()
+    session.see(a_pod("forgotten", cpu="1"))
     queue = session.scheduler._cluster.queues["default"]
     record = queue.pop()
     assert record is not None

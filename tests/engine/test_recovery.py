@@ -6,17 +6,21 @@ from typing import Any
 
 import pytest
 
+from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.profile import Profile, default_profile
 from aischeduler.engine.recovery import INTERNAL_ERROR
 from aischeduler.engine.tally import Result
 from aischeduler.framework.plugin import Plugins
 from aischeduler.model.actions import Action, Bind, ReportInternalError, Step
 from aischeduler.model.events import PodGone, PodSeen, Refreshed
+from aischeduler.model.names import CLUSTER
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.state.excerpt import Excerpt
 from aischeduler.state.index import Mask
+from aischeduler.state.queue import PoolQueue
 from aischeduler.state.records import PodState
+from aischeduler.state.transitions import TRANSITIONS, Transition
 from tests.build import a_node, a_pod, a_pool
 from tests.engine.session import Session, binds, evictions, fail_once, nominations, reports
 
@@ -192,6 +196,16 @@ def test_victims_of_an_attempt_that_failed_do_not_count_as_leaving(step: str, mo
     assert session.scheduler.tally.evictions.total() == 1
 
 
+def test_impossible_change_of_a_state_costs_only_that_pod_its_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(TRANSITIONS, (PodState.ACTIVE, Transition.NO_ROOM))
+    session = Session(a_node("n", cpu="2"), a_pod("large", cpu="4"), a_pod("p", cpu="1", created=5))
+    said = session.scheduler.decide("default", 0.0, 512)
+    (error,) = errors(said)
+    assert "ImpossibleChangeError: the pod uid-large is ACTIVE, and an attempt found no node" in error.error
+    assert binds(said) == {"p": "n"}
+    assert session.scheduler._cluster.records["uid-large"].state is PodState.BACKOFF
+
+
 def test_pod_with_a_claim_keeps_it_when_its_attempt_fails() -> None:
     poison = Poison()
     poison.broken = False
@@ -237,7 +251,8 @@ STEPS = [
     ("lend", Step.LENDING),
     ("look_again", Step.TIME),
     ("flush", Step.TIME),
-    ("unheard", Step.SETTLE),
+    ("settle", Step.SETTLE),
+    ("work_on_rows", Step.WAKING),
 ]
 
 
@@ -248,11 +263,31 @@ def test_actions_of_the_other_steps_are_returned_when_one_step_fails(
     session = Session(a_node("n"), a_pod("p"))
     session.scheduler._cluster.errands.lending["default"] = (False, 0, 0, 0, "")
     session.scheduler._cluster.errands.sought.add("default")
+    session.scheduler._cluster.row_changed(0)
     fail_once(monkeypatch, "scheduler", name)
-    said = session.scheduler.decide("default", 0.0, 512)
+    said = [action for pool in (CLUSTER, "default") for action in session.scheduler.decide(pool, 0.0, 512)]
     assert [error.step for error in errors(said)] == [step]
     later = session.decide(1.0)
     assert binds([*said, *later]) == {"p": "n"}
+
+
+def test_queue_that_cannot_be_read_is_reported_by_the_decision_of_its_pool_and_not_by_ready(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    session = Session(a_node("n"), a_pod("p"))
+    original = PoolQueue.next_wakeup
+
+    def failing(queue: PoolQueue) -> float | None:
+        monkeypatch.setattr(PoolQueue, "next_wakeup", original)
+        raise ValueError("a bug in a step")
+
+    monkeypatch.setattr(PoolQueue, "next_wakeup", failing)
+    assert "default" in session.scheduler.ready(0.0)
+    assert not session.scheduler._cluster.outbox
+    assert session.scheduler.tally.internal_errors.total() == 0
+    said = session.decide()
+    assert [error.step for error in errors(said)] == [Step.QUEUE]
+    assert binds(said) == {"p": "n"}
 
 
 def test_status_that_failed_is_reported_later(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,7 +322,12 @@ def test_event_that_failed_leaves_no_claim_on_room_that_it_took(monkeypatch: pyt
     session = two_pools()
     assert evictions(session.decide()) == {"guest": "Reclaimed"}
     stranger = a_pod("stranger", cpu="4", node="n", started=1, scheduler_name="default-scheduler")
-    fail_once(monkeypatch, "pod_events", "recheck")
+
+    def failing(*args: Any) -> None:
+        monkeypatch.undo()
+        raise ValueError("a bug in a step")
+
+    monkeypatch.setattr(Cluster, "review_loans", failing)
     with pytest.raises(ValueError, match="a bug in a step"):
         session.see(stranger)
     session.scheduler.look()

@@ -1,6 +1,6 @@
 import pytest
 
-from aischeduler.engine.cycle import SETTLE_SECONDS
+from aischeduler.engine.settling import SETTLE_SECONDS
 from aischeduler.model.actions import Bind, CreatePool, ReadPod
 from aischeduler.model.events import BindRefusal, BindRefused, NodeGone, PodGone, PoolGone
 from aischeduler.model.pod import Pod
@@ -195,7 +195,7 @@ def test_a_refused_bind_frees_the_room_for_the_next(refusal: BindRefusal, place:
     session.decide()
     session.now += 20
     session.tell(BindRefused("uid-p", "n", refusal, "no"))
-    assert session.scheduler.waiting()["default"] == {**place, "active": 1}
+    assert session.scheduler.waiting()["default"] == {**place, "parked": 1}
     assert binds(session.decide()) == {"next": "n"}
 
 

@@ -6,6 +6,7 @@ from aischeduler.engine.profile import default_profile
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.engine.status import LENDERS_MAX, NODES_MISSING, SPEC_REFUSED
 from aischeduler.model.events import NodeGone, NodeSeen, PoolSeen
+from aischeduler.model.names import CLUSTER
 from aischeduler.model.pool import Pool
 from tests.build import a_node, a_pod, a_pool
 from tests.engine.session import Session, conditions, reports
@@ -89,11 +90,11 @@ def test_pool_whose_nodes_another_pool_selects_too_misses_no_nodes() -> None:
 
 def test_pool_that_selects_a_node_that_is_kept_back_misses_no_nodes() -> None:
     scheduler = Scheduler(default_profile(), "run")
-    scheduler.decide("default", 0.0, 1)
+    scheduler.decide(CLUSTER, 0.0, 1)
     scheduler.observe(NodeSeen(a_node("n", labels=A)), 1.0)
     scheduler.observe(PoolSeen(a_pool("a", labels=A)), 1.0)
     assert not scheduler.has_node("n")
-    scheduler.decide("default", 2.0, 1)
+    scheduler.decide(CLUSTER, 2.0, 1)
     told = conditions(scheduler.decide("a", 2.0, 1), "a")
     assert told[NODES_MISSING] == (False, "Nodes match spec.nodeSelector.")
 

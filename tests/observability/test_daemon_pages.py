@@ -93,6 +93,7 @@ async def test_daemon_that_decides_is_ready() -> None:
 
 
 @pytest.mark.expects_errors("job=pool default left_out=0 ValueError('a bug')")
+@pytest.mark.expects_errors("job=cluster left_out=0 ValueError('a bug')")
 async def test_loop_that_keeps_failing_makes_the_daemon_not_live_without_naming_the_pool(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -1,0 +1,15 @@
+"""The steps of a decision, in the words of a report of an exception."""
+
+from typing import Final
+
+from aischeduler.model.actions import Step
+
+SETTLING: Final = (Step.SETTLE, "choosing pods to read")
+TELLING: Final = (Step.STATUS, "computing the statuses of Pools")
+READING_QUEUE: Final = (Step.QUEUE, "reading when a queue has something to decide")
+OFFERING: Final = (Step.WAKING, "offering room that became free")
+MOVING: Final = (Step.QUEUE, "moving pods whose backoff ended")
+TAKING: Final = (Step.QUEUE, "popping pods from the queue")
+READING: Final = (Step.SETTLE, "choosing Pools to read")
+COUNTING: Final = (Step.WAKING, "checking pods whose constraints count other pods")
+LENDING: Final = (Step.LENDING, "offering room to other pools")
