@@ -17,6 +17,7 @@ from aischeduler.engine.errands import Errands
 from aischeduler.engine.news import News
 from aischeduler.engine.pod_counting import count_again, pods_on_rows, selectors_of
 from aischeduler.engine.profile import Profile
+from aischeduler.engine.reservations import Reservations
 from aischeduler.engine.search_cache import Searches
 from aischeduler.engine.tally import Tally
 from aischeduler.engine.unrest import Versions
@@ -90,6 +91,7 @@ class Cluster:
         parts = self.pools, self.queues, self.claims, self.loans, self.runner
         self.borrowing = BorrowingContext(*parts, profile.preemption)
         self.tally, self.searches = Tally(), Searches()
+        self.reservations = Reservations(profile.plugins.reserves)
         self.unsettled: OrderedDict[str, float] = OrderedDict()
         """Uid of an assumed pod -> when to read it if the watch has not shown it bound by then; in order of time."""
         self.victims: OrderedDict[str, Asked] = OrderedDict()
@@ -250,6 +252,7 @@ class Cluster:
     def uncount(self, record: PodRecord) -> int:
         """Stop counting a pod on its node; return the row."""
         row, assigned = record.row, record.assigned
+        self.reservations.release(record.pod.uid)
         self._unbook(record)
         self.running.remove(record.pod.uid)
         if assigned.spec.anti_affinity:

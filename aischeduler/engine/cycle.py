@@ -15,11 +15,12 @@ from aischeduler.engine.evictions import evict
 from aischeduler.engine.freshness import await_fresh_view
 from aischeduler.engine.lending import note_blocked, travel
 from aischeduler.engine.net import count_saved
+from aischeduler.engine.permits import reserve, send
 from aischeduler.engine.propose import propose
-from aischeduler.engine.settling import SETTLE_SECONDS
 from aischeduler.engine.tally import Result
 from aischeduler.engine.unknown_pools import want_pool
 from aischeduler.engine.wakeups import offer_ends
+from aischeduler.framework.plugin import Vetoed
 from aischeduler.model.actions import Action, Bind, Nominate, ReportWaiting
 from aischeduler.model.proposal import (
     NO_SEARCH,
@@ -125,8 +126,11 @@ def _gated(cluster: Cluster, record: PodRecord, now: float) -> bool:
 
 
 def _place(tried: Attempt, proposal: Place) -> Result:
-    """Assume the pod on its row and return a Bind."""
+    """Assume the pod on its row and return a Bind, unless a rule delays or vetoes it."""
     cluster, record, queue = tried.cluster, tried.record, tried.queue
+    verdict = reserve(cluster, record.pod, proposal.node)
+    if isinstance(verdict, Vetoed):
+        return _wait(tried, Wait(WaitFor.BACKOFF, verdict.message))
     row = cluster.nodes.rows[proposal.node]
     own = cluster.claims.of(record.pod.uid)
     displaced = _end_claims_of(cluster, proposal.displaced) if proposal.displaced else ()
@@ -142,20 +146,18 @@ def _place(tried: Attempt, proposal: Place) -> Result:
     cluster.adopt(record, assigned)
     change_state(record, Transition.PLACED)
     record.visited = ()
-    cluster.unsettled[record.pod.uid] = tried.now + SETTLE_SECONDS
-    tried.actions.append(
-        Bind(
-            pod=record.pod,
-            node=proposal.node,
-            pool=queue.pool,
-            home_pool=record.home,
-            decision=record.decision,
-            feasible_nodes=proposal.feasible,
-            allocation=proposal.allocation,
-            waited_seconds=tried.now - record.since,
-            attempts=record.attempts + 1,
-        )
+    bind = Bind(
+        pod=record.pod,
+        node=proposal.node,
+        pool=queue.pool,
+        home_pool=record.home,
+        decision=record.decision,
+        feasible_nodes=proposal.feasible,
+        allocation=proposal.allocation,
+        waited_seconds=tried.now - record.since,
+        attempts=record.attempts + 1,
     )
+    send(cluster, bind, tried.actions, verdict)
     cluster.wake_alike(record, tried.now)
     return Result.BOUND
 

@@ -116,7 +116,7 @@ def _runs(cluster: Cluster, record: PodRecord) -> Faults:
         return
     if record.state is PodState.BOUND and record.pod.node_name != node:
         yield "I1", f"{uid}: counts on {node} and is bound to {record.pod.node_name}"
-    if (uid in cluster.unsettled) != (record.state is PodState.ASSUMED):
+    if (uid in cluster.unsettled or uid in cluster.reservations.delayed) != (record.state is PodState.ASSUMED):
         yield "I1", f"{uid}: {record.state.name}, its bind is settled: {uid not in cluster.unsettled}"
     if cluster.claims.of(uid) is not None:
         yield "claims", f"{uid}: {record.state.name} with a claim"

@@ -90,6 +90,7 @@ def _bound(cluster: Cluster, pod: Pod, now: float) -> None:
     else:
         _changed(cluster, record, pod)
     cluster.unsettled.pop(pod.uid, None)
+    cluster.reservations.end_delay(pod.uid)
     change_state(record, Transition.SHOWN)
     if pod.terminating:
         terminates(cluster, record, now)

@@ -80,6 +80,7 @@ class Readiness:
         """Return when something beside the queues is due."""
         times = (
             next(iter(cluster.unsettled.values()), None),
+            cluster.reservations.asked_at.next(),
             cluster.windows.next(),
             late_until(cluster),
             cluster.errands.unrest.until,

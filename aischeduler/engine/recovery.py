@@ -9,6 +9,7 @@ Invariants:
 
 import traceback
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -228,6 +229,8 @@ def take_out(cluster: Cluster, record: PodRecord) -> None:
         queue.remove(record)
     record.queue = ""
     cluster.unsettled.pop(uid, None)
+    with suppress(Exception):  # a rule that cannot release must not keep the pod from its queue
+        cluster.reservations.release(uid)
     row, loan = record.row, record.loan
     if uid in cluster.running:
         cluster.running.remove(uid)

@@ -25,6 +25,7 @@ from aischeduler.engine.invariants import Violation
 from aischeduler.engine.lending import leave_to_others, lend, seek_lenders
 from aischeduler.engine.net import flush_queue
 from aischeduler.engine.node_events import node_gone, node_seen
+from aischeduler.engine.permits import ask_again
 from aischeduler.engine.pod_events import pod_gone, pod_seen
 from aischeduler.engine.pod_warnings import warn_pod
 from aischeduler.engine.pool_events import end_windows, namespace_gone, namespace_seen, pool_gone, pool_seen
@@ -154,6 +155,8 @@ class Scheduler:
         self._let_time_act(actions, now)
         if pool == CLUSTER:
             self._step(steps.SETTLING, pool, actions, partial(settle, cluster, actions))
+            if cluster.reservations.delayed:
+                self._step(steps.PERMITTING, pool, actions, partial(ask_again, cluster, actions))
             if not self._step(steps.TELLING, pool, actions, partial(self._status.report, cluster, now)):
                 self._status.again()
             self._begin_reads(pool, actions)

@@ -5,6 +5,7 @@ from typing import Final
 from aischeduler.model.actions import Step
 
 SETTLING: Final = (Step.SETTLE, "choosing pods to read")
+PERMITTING: Final = (Step.SETTLE, "asking rules about delayed Bindings")
 TELLING: Final = (Step.STATUS, "computing the statuses of Pools")
 READING_QUEUE: Final = (Step.QUEUE, "reading when a queue has something to decide")
 OFFERING: Final = (Step.WAKING, "offering room that became free")

@@ -9,7 +9,7 @@ Invariants:
 - None means a filter that passes every row, or a score of zero. A live filter that returns None for a pod does so
   whatever else counts on the rows.
 
-Source: the extension points PreEnqueue, Filter and Score of kube-scheduler; `helps` stands for its QueueingHints.
+Source: the extension points of kube-scheduler; `helps` stands for its QueueingHints.
 """
 
 from collections import Counter
@@ -146,6 +146,44 @@ class Gate(Protocol):
         ...
 
 
+class Reserve(Protocol):
+    """A plugin that keeps something of its own for a pod that is placed (Reserve, Unreserve)."""
+
+    name: str
+
+    def reserve(self, pod: Pod, node: str) -> None:
+        """Keep what the pod needs on the node; it is placed there next."""
+        ...
+
+    def release(self, pod: Pod, node: str) -> None:
+        """Give back what `reserve` kept: the pod was not bound, or it left the node. It may be called for any pod."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Delayed:
+    """The Binding waits; the rule is asked again after this time at the latest."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Vetoed:
+    """The pod is not bound to the node; the message says why."""
+
+    message: str
+
+
+class Permit(Protocol):
+    """A plugin that may delay or veto a Binding after the pod was placed (Permit, and the wait of PreBind)."""
+
+    name: str
+
+    def permit(self, pod: Pod, node: str, waited_seconds: float) -> Delayed | Vetoed | None:
+        """Return what stops the Binding, None where nothing does; the pod has waited for it since it was placed."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Plugins:
     """The plugins of a profile, in the order in which they are called."""
@@ -154,3 +192,5 @@ class Plugins:
     filters: tuple[Filter, ...]
     scores: tuple[Score, ...]
     cross_row: tuple[CrossRowFilter, ...] = ()
+    reserves: tuple[Reserve, ...] = ()
+    permits: tuple[Permit, ...] = ()

@@ -1,0 +1,90 @@
+"""What rules keep for placed pods, and Bindings that rules delay or veto.
+
+Invariants:
+- Every rule that reserved for a pod releases once: in the opposite order, when the pod is not bound or leaves its node.
+- A pod whose Binding is delayed is assumed: it counts on its node, and no shell hears of it before a rule permits it.
+
+Source: Reserve, Permit and PreBind of kube-scheduler.
+"""
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.pod_events import free_room
+from aischeduler.engine.settling import SETTLE_SECONDS
+from aischeduler.framework.plugin import Delayed, Vetoed
+from aischeduler.model.actions import Action, Bind, ReportWaiting
+from aischeduler.model.pod import Pod
+from aischeduler.state.records import PodRecord
+
+ASKED_MAX: Final = 16
+"""The most delayed Bindings for which one decision asks again."""
+ASK_SECONDS_MIN: Final = 0.1
+"""The shortest time until a rule is asked again."""
+
+
+def reserve(cluster: Cluster, pod: Pod, node: str) -> Delayed | Vetoed | None:
+    """Have the rules reserve for a pod that is placed next; return what stops its Binding. A veto releases."""
+    plugins = cluster.profile.plugins
+    if not plugins.reserves and not plugins.permits:
+        return None
+    cluster.reservations.reserve(pod, node)
+    verdict = _permission(cluster, pod, node, 0.0)
+    if isinstance(verdict, Vetoed):
+        cluster.reservations.release(pod.uid)
+    return verdict
+
+
+def send(cluster: Cluster, bind: Bind, actions: list[Action], verdict: Delayed | None) -> None:
+    """Add the Bind of a placed pod to the actions, or keep it until the rules permit it."""
+    if verdict is None:
+        cluster.unsettled[bind.pod.uid] = cluster.now + SETTLE_SECONDS
+        actions.append(bind)
+    else:
+        cluster.reservations.delayed[bind.pod.uid] = (bind, cluster.now)
+        _ask_in(cluster, bind.pod.uid, verdict.seconds)
+
+
+def ask_again(cluster: Cluster, actions: list[Action]) -> None:
+    """Ask the rules about the delayed Bindings that are due, at most `ASKED_MAX`."""
+    due = cluster.reservations.asked_at.pop_due(cluster.now)
+    for uid in due:
+        _ask_in(cluster, uid, 0.0)  # of those beyond the limit, and should a rule raise
+    for uid in due[:ASKED_MAX]:
+        (bind, since), record = cluster.reservations.delayed[uid], cluster.records[uid]
+        verdict = _permission(cluster, record.pod, bind.node, cluster.now - since)
+        if isinstance(verdict, Delayed):
+            _ask_in(cluster, uid, verdict.seconds)
+        elif verdict is None:
+            cluster.reservations.end_delay(uid)
+            waited = bind.waited_seconds + cluster.now - since
+            send(cluster, replace(bind, waited_seconds=waited), actions, None)
+        else:
+            _take_back(cluster, record, verdict, actions)
+
+
+def _permission(cluster: Cluster, pod: Pod, node: str, waited_seconds: float) -> Delayed | Vetoed | None:
+    """Return the first veto, else the shortest delay, else None."""
+    delay: Delayed | None = None
+    for rule in cluster.profile.plugins.permits:
+        verdict = rule.permit(pod, node, waited_seconds)
+        if isinstance(verdict, Vetoed):
+            return Vetoed(f"{rule.name} does not permit the node {node}: {verdict.message}")
+        if verdict is not None and (delay is None or verdict.seconds < delay.seconds):
+            delay = verdict
+    return delay
+
+
+def _take_back(cluster: Cluster, record: PodRecord, verdict: Vetoed, actions: list[Action]) -> None:
+    pool = cluster.pool_of(record.row)
+    free_room(cluster, record)
+    record.home = cluster.pools.home(record.pod.pool)
+    cluster.queues[record.home].retry(record, cluster.now)
+    record.message = verdict.message
+    actions.append(ReportWaiting(record.pod, pool, record.home, verdict.message, record.decision))
+
+
+def _ask_in(cluster: Cluster, uid: str, seconds: float) -> None:
+    cluster.reservations.asked_at.set(uid, cluster.now + max(seconds, ASK_SECONDS_MIN))
