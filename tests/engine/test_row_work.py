@@ -5,11 +5,22 @@ from dataclasses import replace
 
 import numpy as np
 
+from aischeduler.engine.constraints import RECHECKED_AT_ONCE
 from aischeduler.engine.profile import Profile, default_profile
 from aischeduler.engine.row_work import CHECKED_MAX
 from aischeduler.framework.plugin import Plugins
 from aischeduler.model.disruption_budget import DisruptionBudget
-from aischeduler.model.events import BudgetSeen, Event, NodeGone, NodeSeen, PodGone, PodSeen, PoolGone, PoolSeen
+from aischeduler.model.events import (
+    BudgetSeen,
+    Event,
+    NamespaceSeen,
+    NodeGone,
+    NodeSeen,
+    PodGone,
+    PodSeen,
+    PoolGone,
+    PoolSeen,
+)
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.state.excerpt import Excerpt
@@ -149,3 +160,18 @@ def test_row_that_leaves_its_pool_before_the_work_on_it_is_offered_by_its_new_po
     session.tell(PodGone("uid-x"))
     session.see(a_node("n", cpu="1", labels=B))
     assert binds(session.decide()) == {"of-b": "n"}
+
+
+def test_changed_namespace_wakes_no_pod_itself_and_each_decision_a_few() -> None:
+    session = unchecked(a_node("n", cpu="1", labels=A), counting=Counting())
+    session.see(a_pool("a", labels=A, allowed_namespaces={"team": "a"}, generation=2))
+    count = 2 * RECHECKED_AT_ONCE
+    session.see(*(a_pod(f"p{n}", cpu="1", pool="a") for n in range(count)))
+    settle(session)
+    assert session.scheduler.waiting()["a"] == {"held": count}
+    session.tell(NamespaceSeen("default", {"team": "a"}))
+    assert session.scheduler.waiting()["a"] == {"held": count}
+    session.scheduler.decide("a", session.now, 1)
+    assert session.scheduler.waiting()["a"]["held"] == RECHECKED_AT_ONCE
+    settle(session)
+    assert session.scheduler.waiting()["a"] == {"parked": count - 1}
