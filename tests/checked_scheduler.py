@@ -1,10 +1,9 @@
 """The production engine with checks: every decision and every state in a test is checked against all invariants."""
 
 from aischeduler.engine.claiming import lifted_for, without
-from aischeduler.engine.invariants import check, check_reports, judge
+from aischeduler.engine.invariants import check
 from aischeduler.engine.profile import Profile
 from aischeduler.engine.scheduler import Scheduler
-from aischeduler.engine.stuck import stuck
 from aischeduler.model.actions import Action, Bind, Evict, ListPools, ReadPool, Refresh
 from aischeduler.model.events import (
     BindRefused,
@@ -20,6 +19,9 @@ from aischeduler.model.events import (
 )
 from aischeduler.policies.preemption import fits_after_departures
 from aischeduler.state.records import PodState
+from tests.laws.decisions import judge
+from tests.laws.reports import check_reports
+from tests.laws.stuck import stuck
 from tests.pool_rules_oracle import Oracle
 
 

@@ -2,11 +2,9 @@
 
 Invariants:
 - The names are those of the product's list of invariants. A violation is a bug of the scheduler.
-- `check` checks the state between two calls of the engine; `judge` what one call of `decide` returned, before the
-  next call.
+- `check` checks the state between two calls of the engine.
 - Overbooked nodes are checked in decisions, not in the state: pods that others bind, and nodes that shrink, overbook
-  nodes too. After a Bind, no resource that its pod requests is overbooked, and no host port is taken twice.
-- `engine.stuck` checks for parked pods whose wake-up was lost.
+  nodes too.
 """
 
 from collections import Counter
@@ -17,10 +15,8 @@ import numpy as np
 
 from aischeduler.engine import recount
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.decision_laws import decision_faults
-from aischeduler.engine.queue_laws import queue_faults
+from aischeduler.engine.queue_invariants import queue_faults
 from aischeduler.engine.summary import summarize
-from aischeduler.model.actions import Action
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pool_summary import PoolSummary
 from aischeduler.state.claims import Claim
@@ -53,11 +49,6 @@ def check(cluster: Cluster) -> tuple[Violation, ...]:
         *sums_faults(cluster),
     ]
     return tuple(Violation(name, message) for name, message in found)
-
-
-def judge(cluster: Cluster, actions: Iterable[Action]) -> tuple[Violation, ...]:
-    """Check what one call of `decide` returned, before the next event."""
-    return tuple(Violation(name, message) for name, message in decision_faults(cluster, actions))
 
 
 def records_faults(cluster: Cluster, records: Iterable[PodRecord]) -> Faults:
@@ -356,25 +347,3 @@ def _summary_faults(cluster: Cluster) -> Faults:
 def _odd(summary: PoolSummary, counted: Mapping[str, Counter[str]]) -> dict[str, tuple[Counter[str], Counter[str]]]:
     pairs = {kind: (Counter(getattr(summary, kind)), counted[kind]) for kind in recount.KINDS}
     return {kind: pair for kind, pair in pairs.items() if pair[0] != pair[1]}
-
-
-def check_reports(cluster: Cluster) -> tuple[Violation, ...]:
-    """Check the last reported status of pools, at a time when no report is due."""
-    summaries = {summary.name: summary for summary in summarize(cluster)}
-    found: list[Violation] = []
-    for name, pool in sorted(cluster.pools.pools.items()):
-        told, summary = cluster.reported.get(name), summaries[name]
-        selected = recount.selected_nodes(cluster, pool)
-        conflict = any(name in claimants for claimants in cluster.pools.conflicts.values())
-        if not pool.uid:
-            continue
-        if told is None or (told.uid, told.generation, told.summary) != (pool.uid, pool.generation, summary):
-            found.append(Violation("I13", f"{name}: its reported status is {told}, it is {summary}"))
-        elif {c.type: c.status for c in told.conditions} != {
-            "Ready": not pool.invalid,
-            "Accepted": not pool.invalid,
-            "Conflict": conflict,
-            "NodesMissing": selected == 0,
-        }:
-            found.append(Violation("I13", f"{name}: its reported conditions are {told.conditions}"))
-    return tuple(found)

@@ -12,7 +12,6 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.model.names import CPU, DEFAULT_POOL, MEMORY
 from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort, PodSpec
-from aischeduler.model.pool import Pool
 from aischeduler.model.pool_summary import GPU
 from aischeduler.model.resources import ResourceList
 from aischeduler.model.topology_spread import PodSelector
@@ -118,15 +117,6 @@ def pool_by_selectors(cluster: Cluster, row: int) -> str:
         return ""
     found = owners(cluster, node)
     return found[0] if len(found) == 1 else DEFAULT_POOL
-
-
-def selected_nodes(cluster: Cluster, pool: Pool) -> int | None:
-    """Return how many nodes the selector of a pool matches; None where it has none that counts."""
-    if pool.name == DEFAULT_POOL or pool.invalid or pool.selector is None:
-        return None
-    nodes = [node for node in cluster.nodes.nodes if node is not None]
-    nodes += [late.node for late in cluster.unknown_pools.late.values()]
-    return sum(pool.selector.matches(node.labels) for node in nodes)
 
 
 def home_of(cluster: Cluster, record: PodRecord) -> str:

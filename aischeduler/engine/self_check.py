@@ -22,7 +22,7 @@ from aischeduler.engine.invariants import (
     records_faults,
     rows_faults,
 )
-from aischeduler.engine.queue_laws import queue_faults
+from aischeduler.engine.queue_invariants import queue_faults
 
 SELF_CHECK_SECONDS: Final = 2.0
 """The time between two checks."""

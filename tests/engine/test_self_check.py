@@ -9,7 +9,6 @@ import pytest
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.invariants import check
 from aischeduler.engine.self_check import POSTPONED_MAX_SECONDS, SELF_CHECK_SECONDS, SMALL_MAX
-from aischeduler.engine.stuck import stuck
 from aischeduler.model.allocation import Allocation
 from aischeduler.model.events import PodSeen
 from aischeduler.model.pod import HostPort
@@ -17,6 +16,7 @@ from aischeduler.state.nodes import UNOFFERED
 from aischeduler.state.records import PodState
 from tests.build import a_node, a_pod, a_pool
 from tests.engine.session import Session
+from tests.laws.stuck import stuck
 
 A = {"pool": "a"}
 PORT = HostPort("TCP", 80)

@@ -1,10 +1,10 @@
 """The actions of one call of `decide` are checked after the call, in which later decisions may have been made."""
 
-from aischeduler.engine.invariants import judge
 from aischeduler.model.actions import Action, Evict
 from aischeduler.state.claims import Claim
 from tests.build import a_node, a_pod, a_pool
 from tests.engine.session import Session, evictions
+from tests.laws.decisions import judge
 
 
 def displaced() -> tuple[Session, list[Action], list[Action]]:

@@ -2,7 +2,8 @@
 
 Invariant: the rest of the call can only make the checks easier to pass, because no pod comes or leaves during the call.
 So a decision that fails a check was wrong when it was made. One exception: a pod that lost its claim to a pod ahead,
-and was tried again in the same call, has another claim by then.
+and was tried again in the same call, has another claim by then. After a Bind, no resource that its pod requests is
+overbooked, and no host port is taken twice.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,6 +13,7 @@ import numpy as np
 from aischeduler.engine import recount
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import held_by
+from aischeduler.engine.invariants import Violation
 from aischeduler.model.actions import Action, Bind, Evict, EvictionCause
 from aischeduler.model.names import PODS
 from aischeduler.model.pod import HostPort
@@ -22,7 +24,12 @@ from aischeduler.state.trial import Trial
 Faults = Iterator[tuple[str, str]]
 
 
-def decision_faults(cluster: Cluster, actions: Iterable[Action]) -> Faults:
+def judge(cluster: Cluster, actions: Iterable[Action]) -> tuple[Violation, ...]:
+    """Check what one call of `decide` returned, before the next event."""
+    return tuple(Violation(name, message) for name, message in _decision_faults(cluster, actions))
+
+
+def _decision_faults(cluster: Cluster, actions: Iterable[Action]) -> Faults:
     """Check what one call of `decide` returned, before the next event."""
     for action in actions:
         if isinstance(action, Bind):
