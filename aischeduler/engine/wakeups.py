@@ -162,7 +162,7 @@ def offer_to_nominated(cluster: Cluster, room: RowRoom, checks: Checks) -> None:
     for record in nominated:
         # A pod behind this one that was woken for less room of the row finds it taken.
         free = np.maximum(sum((behind for order, behind in offered if order > record.order), room.free), 0)
-        while parked and parked[0].turn < record.order:  # who is refused here is refused with less room below too
+        while parked and parked[0].turn < record.order:  # a class that is refused here is refused with less room too
             if _fits_now(cluster, parked.popleft(), room, free, checks):
                 return
         spec = record.pod.spec
@@ -185,9 +185,9 @@ def offer_to_nominated(cluster: Cluster, room: RowRoom, checks: Checks) -> None:
 
 
 def _fits_now(cluster: Cluster, alike: WaitingClass, room: RowRoom, free: Amounts, checks: Checks) -> bool:
-    """Return whether the first pod of a parked class, outside its backoff, fits into this free room of the row."""
+    """Return whether the first pod of a parked class fits into this free room of the row, in backoff or not."""
     head = alike.head
-    if head.backoff_until > cluster.now or (cluster.queues[room.pool].request(alike) > free).any():
+    if (cluster.queues[room.pool].request(alike) > free).any():
         return False
     checks.left -= 1
     try:

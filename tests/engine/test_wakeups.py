@@ -1,5 +1,7 @@
 """Wake-ups that were lost once: a pod that is skipped, refused or at a lender when room comes still gets it."""
 
+import pytest
+
 from aischeduler.engine.lending import JUDGED_MAX
 from aischeduler.engine.wakeups import OFFERED_MAX, WOKEN_MAX
 from aischeduler.model.events import BindRefusal, BindRefused, NamespaceSeen, PodGone
@@ -245,7 +247,8 @@ def test_pod_in_backoff_for_which_room_comes_takes_it_before_a_newcomer_of_lower
     assert list(binds(session.said)) == ["first", "second", "newcomer"]
 
 
-def test_owner_of_a_claim_leaves_room_offered_to_a_borrower_to_a_parked_pod_that_comes_first() -> None:
+@pytest.mark.parametrize("seconds", [0.0, 20.0], ids=["in backoff", "after its backoff"])
+def test_owner_of_a_claim_leaves_room_offered_to_a_borrower_to_a_parked_pod_that_comes_first(seconds: float) -> None:
     labels = {"pool": "h"}
     session = Session(a_pool("a", labels={"pool": "a"}), a_pool("h", labels=labels))
     session.see(*(a_node(name, cpu="4", labels=labels) for name in ("n", "m")))
@@ -254,6 +257,6 @@ def test_owner_of_a_claim_leaves_room_offered_to_a_borrower_to_a_parked_pod_that
     session.see(a_pod("patient", cpu="2", pool="h", priority=10, preempts=False))
     session.see(a_pod("low", cpu="2", pool="h", priority=5), a_pod("guest", cpu="1", pool="a"))
     assert evictions(session.decide()) == {"victim": "Preempted"}
-    session.decide(20)
+    session.decide(seconds)
     session.tell(PodGone("uid-stays11"), PodGone("uid-stays12"))
     assert binds(session.decide()) == {"patient": "m"}, "low has a claim on n"
