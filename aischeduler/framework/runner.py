@@ -7,7 +7,7 @@ Invariants:
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -67,18 +67,30 @@ class Runner:
 
     def _best_once(self, ask: PlacementRequest, rows: Rows) -> tuple[int, int] | None:
         """Do what `best` does without kept results."""
+        candidates, keys = self._feasible_keys(ask, rows)
+        return (int(candidates[int(keys.argmax())]), len(candidates)) if len(candidates) else None
+
+    def ranked(self, ask: PlacementRequest, rows: Rows) -> list[tuple[int, int]]:
+        """Return each of `rows` that fits with its score, the best first; nothing is kept."""
+        candidates, keys = self._feasible_keys(ask, rows)
+        order = np.argsort(-keys)
+        scores = -(-keys[order] // NODES_MAX)  # the tie rank lowers a key by less than one point of its score
+        return list(zip(candidates[order].tolist(), scores.tolist(), strict=True))
+
+    def _feasible_keys(self, ask: PlacementRequest, rows: Rows) -> tuple[Rows, Column]:
+        """Return those of `rows` that fit, and their keys with all scores."""
         at = Excerpt(self.nodes, rows)
         feasible = self.allowed(ask.spec, rows) & _passing(self._live_filters, ask.spec, at)
         candidates = rows[feasible]
         if not len(candidates):
-            return None
+            return candidates, np.zeros(0, dtype=np.int64)
         at = Excerpt(self.nodes, candidates)
         keys = self._keys(ask, at)
         for score in self._preferences:
             raw = score.score(ask, at)
             if raw is not None:
                 keys = keys + score.weight * NODES_MAX * normalized(raw, reverse=score.reverse)
-        return int(candidates[int(keys.argmax())]), len(candidates)
+        return candidates, keys
 
     def feasible(self, ask: PlacementRequest) -> Mask:
         """Return a mask over all rows of the table, True where the pod passes every filter."""
@@ -136,17 +148,28 @@ class Runner:
         """Do what `diagnose` does without keeping the result, for trials."""
         return self._refusals(self.plugins.filters, spec, rows)
 
-    def _refusals(self, filters: tuple[Filter, ...], spec: PodSpec, rows: Rows) -> Diagnosis:
-        left, reasons = Excerpt(self.nodes, rows), Counter[str]()
-        for rule in filters:
+    def refused(
+        self, spec: PodSpec, rows: Rows, filters: tuple[Filter, ...] | None = None
+    ) -> Iterator[tuple[Filter, Excerpt]]:
+        """Yield each filter that refuses some of `rows`, with the rows that no filter before it refused.
+
+        A last filter that reads amounts comes with every row that is left: those that it passes count for nothing.
+        """
+        left = Excerpt(self.nodes, rows)
+        for rule in self.plugins.filters if filters is None else filters:
             if rule is self._last_by_amounts:
-                reasons.update(rule.reasons(spec, left))
+                yield rule, left
                 break
             mask = rule.filter(spec, left)
             if mask is None or mask.all():
                 continue
-            reasons.update(rule.reasons(spec, Excerpt(self.nodes, left.rows[~mask])))
+            yield rule, Excerpt(self.nodes, left.rows[~mask])
             left = Excerpt(self.nodes, left.rows[mask])
+
+    def _refusals(self, filters: tuple[Filter, ...], spec: PodSpec, rows: Rows) -> Diagnosis:
+        reasons = Counter[str]()
+        for rule, at in self.refused(spec, rows, filters):
+            reasons.update(rule.reasons(spec, at))
         return diagnosis(len(rows), reasons)
 
     def _view(self, ask: PlacementRequest) -> ClassView:
