@@ -153,6 +153,20 @@ def check(
 
 
 @app.command()
+def snapshot(
+    output: Annotated[
+        Path, Option("-o", "--output", metavar="FILE", help="File to write; a name that ends in .gz is compressed.")
+    ],
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """Write what scheduling reads of a cluster into a file, for explain and plan. Nothing else is in it."""
+    from aischeduler.cli.snapshot import ClusterSource, write_snapshot  # noqa: PLC0415
+
+    asyncio.run(write_snapshot(ClusterSource(kubeconfig, context), output))
+
+
+@app.command()
 def replay(file: Annotated[Path, Argument(metavar="FILE", help="A file that run --journal wrote.")]) -> int:
     """Repeat the decisions of a journal and show the first that differs. Exit status 1: a decision differs."""
     from aischeduler.cli.replay import replay_file  # noqa: PLC0415
