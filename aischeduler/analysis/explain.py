@@ -9,7 +9,7 @@ Invariants:
 from dataclasses import replace
 from typing import Final
 
-from aischeduler.analysis.explanation import Explanation, Loan, Verdict
+from aischeduler.analysis.explanation import Explanation, Loan, Start, Verdict
 from aischeduler.analysis.lenders import no_loans
 from aischeduler.analysis.nearest_miss import refusals
 from aischeduler.analysis.remedies import remedies
@@ -103,7 +103,7 @@ def _bound(cluster: Cluster, record: PodRecord) -> Explanation:
 def _assumed(cluster: Cluster, record: PodRecord) -> Explanation:
     """Return that a pod has room on a node, where it is not bound yet."""
     found = _bound(cluster, record)
-    return replace(found, verdict=Verdict.WAITS, message="It fits now, and the scheduler has not bound it yet.")
+    return replace(found, verdict=Verdict.WAITS, node="", start=Start(found.node, found.pool))
 
 
 def _names(cluster: Cluster, uids: tuple[str, ...]) -> tuple[str, ...]:

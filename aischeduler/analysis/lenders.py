@@ -20,6 +20,8 @@ def no_loans(question: Question, found: NoLender) -> tuple[NoLoan, ...]:
 
 def missing_text(nearest: NearestMiss) -> str:
     """Return what the nearest node lacks, as in `gpu-7 lacks 2 of 8 nvidia.com/gpu`."""
+    if any(one.kind is MissingKind.SCHEDULABLE for one in nearest.missing):
+        return f"{nearest.node} is cordoned"
     return f"{nearest.node} lacks {' and '.join(thing(one) for one in nearest.missing)}"
 
 
@@ -34,7 +36,7 @@ def thing(missing: Missing) -> str:
         case MissingKind.TOLERATION:
             return f"a toleration of {missing.name}"
         case MissingKind.SCHEDULABLE:
-            return "scheduling (it is cordoned)"
+            return "spec.unschedulable: false"
         case MissingKind.PORT:
             return f"the free host port {missing.name}"
         case MissingKind.NAME:

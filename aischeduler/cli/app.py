@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated, Final, Literal
 
 from typer import Argument, Option, Typer, TyperException
+from typer import Context as TyperContext
 
 from aischeduler import __version__
 from aischeduler.config.load import ConfigError
@@ -125,7 +126,58 @@ def pools(
     asyncio.run(print_pools(options))
 
 
-pool_app.command()(pools)
+@pool_app.callback(invoke_without_command=True)
+def pool(
+    invoked: TyperContext,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    output: Annotated[
+        Output, Option("-o", "--output", help="Output format: wide adds columns, json is for programs.")
+    ] = "table",
+    watch: Annotated[
+        bool, Option("-w", "--watch", help="Show the pools again on every change, at most once a second.")
+    ] = False,
+) -> None:
+    """Print the amounts of every Pool: capacity, allocatable, used, lent to other Pools, pending."""
+    if invoked.invoked_subcommand is None:
+        pools(kubeconfig, context, output, watch)
+
+
+@app.command()
+def explain(
+    target: Annotated[str, Argument(metavar="[POD]", help="A pod, or job/NAME for the pods of a Job.")] = "",
+    namespace: Annotated[str, Option("-n", "--namespace", metavar="NAMESPACE", help="Namespace.")] = "default",
+    all_pods: Annotated[bool, Option("--all", help="Explain every pod that waits in the Pool of --pool.")] = False,
+    pool: Annotated[str, Option("--pool", metavar="POOL", help="The Pool of --all.")] = "",
+    output: Annotated[
+        Literal["text", "json"], Option("-o", "--output", help="Output format: json is for programs.")
+    ] = "text",
+    snapshot: Annotated[
+        Path | None, Option(metavar="FILE", help="Read the cluster from this file that snapshot wrote.")
+    ] = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    config: ConfigFile = None,
+) -> None:
+    """Explain why a pod waits or runs where it does, and what would start it. It reads the cluster and writes nothing.
+
+    Exit status 3: there is no such pod. 4: it belongs to another scheduler. 5: it has finished.
+    """
+    if bool(target) == all_pods or all_pods != bool(pool):
+        raise TyperException("name one pod, or one Job as job/NAME, or use --all with --pool")
+    gc.disable()  # listed objects stay, and collecting takes a tenth of the time
+    from aischeduler.cli.explain import ExplainOptions, explain_pods  # noqa: PLC0415
+    from aischeduler.cli.snapshot import ClusterSource  # noqa: PLC0415
+
+    source = ClusterSource(kubeconfig, context, snapshot)
+    options = ExplainOptions(source, config, target, namespace, pool, json=output == "json")
+    try:
+        asyncio.run(explain_pods(options))
+    finally:
+        gc.enable()
+
+
+pool_app.command()(explain)
 
 
 @app.command()

@@ -10,8 +10,8 @@ import os
 import sys
 import time
 import zlib
-from collections.abc import Iterator
-from contextlib import nullcontext, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -22,7 +22,7 @@ from typer import TyperException
 from aischeduler.analysis.cluster_snapshot import ClusterSnapshot, SnapshotError, read_lines, write_lines
 from aischeduler.kube.client import Client
 from aischeduler.kube.cluster_lister import list_cluster
-from aischeduler.kube.server_access import connect
+from aischeduler.kube.server_access import Server, connect
 from aischeduler.observability.logging import printable
 
 GZIP_MAGIC: Final = b"\x1f\x8b"
@@ -59,10 +59,17 @@ async def write_snapshot(source: ClusterSource, path: Path) -> None:
     print(printable(f"{path}: {len(snapshot.events)} objects"), file=sys.stderr)
 
 
-async def _list(source: ClusterSource) -> ClusterSnapshot:
+@asynccontextmanager
+async def connected(source: ClusterSource) -> AsyncIterator[tuple[Client, Server]]:
+    """Yield a client of the cluster of the kubeconfig, and its server; raises AccessError."""
     kubeconfig = str(source.kubeconfig) if source.kubeconfig else None
     server = await connect(kubeconfig, source.context, time.monotonic, terminal=sys.stdin.isatty())
     async with Client(server) as client:
+        yield client, server
+
+
+async def _list(source: ClusterSource) -> ClusterSnapshot:
+    async with connected(source) as (client, server):
         return await list_cluster(client, server.url, time.time())
 
 

@@ -109,6 +109,11 @@ class Scheduler:
         """The counters of what the engine has done."""
         return self._cluster.tally
 
+    @property
+    def cluster(self) -> Cluster:
+        """The state, for answers about an engine of one's own."""
+        return self._cluster
+
     def observe(self, event: Event, now: float) -> None:
         """Handle an event."""
         cluster = self._cluster
@@ -179,10 +184,7 @@ class Scheduler:
         self._readiness.decided(pool)
 
     def stand_by(self, now: float) -> list[ReportInternalError]:
-        """Do what is due without deciding, because another scheduler leads; few actions are kept.
-
-        Return only the exceptions of this scheduler.
-        """
+        """Do what is due without deciding, while another scheduler leads; return this scheduler's exceptions alone."""
         cluster = self._cluster
         cluster.now, self._whole = now, mark(cluster)
         actions: list[Action] = []

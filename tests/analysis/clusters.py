@@ -160,7 +160,7 @@ def _carry_out(documents: Documents, scheduler: Scheduler, action: object, now: 
 
 def cluster_of(scheduler: Scheduler) -> Cluster:
     """Return the state of an engine."""
-    return scheduler._cluster
+    return scheduler.cluster
 
 
 def waiting(cluster: Cluster) -> list[PodRecord]:
