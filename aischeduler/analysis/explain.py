@@ -67,11 +67,11 @@ def _refused(question: Question, found: Explanation, proposal: Proposal) -> Expl
     if claim is not None and isinstance(proposal, Wait) and proposal.waits_for is WaitFor.CLAIM:
         leaving = _names(cluster, tuple(uid for uid in cluster.running.on_row(claim.row) if cluster.leaving(uid)))
         node = cluster.nodes.names[claim.row]
-        reason = f"it waits for {len(leaving)} pod{'s' * (len(leaving) != 1)} to leave {node}"
+        reason = f"it waits for {_pods(len(leaving))} to leave {node}"
         return replace(found, verdict=Verdict.NOMINATED, node=node, leaving=leaving, preemption=reason)
     start = start_by(cluster, record, proposal, question.now)
     if start is not None:
-        would = f"it would evict {len(start.victims)} pods on {start.node}" if start.victims else ""
+        would = f"it would evict {_pods(len(start.victims))} on {start.node}" if start.victims else ""
         if isinstance(proposal, MakeRoom) and not start.victims:
             would = f"pods that are leaving {start.node} make room"
         return replace(found, start=start, preemption=would, leaving=_names(cluster, start.victims))
@@ -109,3 +109,7 @@ def _assumed(cluster: Cluster, record: PodRecord) -> Explanation:
 def _names(cluster: Cluster, uids: tuple[str, ...]) -> tuple[str, ...]:
     pods = (cluster.records[uid].pod for uid in uids)
     return tuple(f"{pod.namespace}/{pod.name}" for pod in pods)
+
+
+def _pods(count: int) -> str:
+    return f"{count} pod{'s' * (count != 1)}"

@@ -1,6 +1,5 @@
 """Explanations are true: remedies start the pod, nothing smaller of their kind does, misses are the nearest."""
 
-import os
 from collections.abc import Iterator
 from copy import deepcopy
 
@@ -26,11 +25,9 @@ from tests import seeds
 from tests.analysis.clusters import Documents, cluster_of, merged, random_documents, settled, waiting
 from tests.analysis.oracle import endings, flips, misses, requests, starts
 
-SOAK = os.environ.get("AI_SCHEDULER_SOAK") == "1"
-PODS = 5_000 if SOAK else 200
-BRUTE_PODS = 1_000 if SOAK else 25
-MOST_ENDED = 3 if SOAK else 2
-"""Where no pods are named, no set of this many on one node starts the pod."""
+TRUE = pytest.mark.parametrize("pods", [200, pytest.param(5_000, marks=pytest.mark.soak)])
+SMALLEST = pytest.mark.parametrize(("pods", "most_ended"), [(25, 2), pytest.param(1_000, 3, marks=pytest.mark.soak)])
+"""Where no pods are named, no set of at most `most_ended` on one node starts the pod."""
 LATER = 1_000.0
 
 
@@ -61,9 +58,10 @@ def carried_out(documents: Documents, explanation: Explanation, remedy: Remedy) 
 
 
 @pytest.mark.timeout(3_600)
-def test_every_remedy_starts_the_pod_and_every_miss_is_the_nearest() -> None:
+@TRUE
+def test_every_remedy_starts_the_pod_and_every_miss_is_the_nearest(pods: int) -> None:
     remedies = 0
-    for documents, explanation in explained("truth", PODS):
+    for documents, explanation in explained("truth", pods):
         name = explanation.pod.name
         found = explanation.remedies
         remedies += len(found)
@@ -81,15 +79,16 @@ def test_every_remedy_starts_the_pod_and_every_miss_is_the_nearest() -> None:
             assert missing == tuple(sorted(truth.missing))
         for remedy in found:
             assert starts(carried_out(documents, explanation, remedy), name), remedy
-    assert remedies > PODS / 4
+    assert remedies > pods / 4
 
 
 @pytest.mark.timeout(3_600)
-def test_nothing_smaller_of_its_kind_starts_the_pod() -> None:
-    for documents, explanation in explained("brute", BRUTE_PODS):
+@SMALLEST
+def test_nothing_smaller_of_its_kind_starts_the_pod(pods: int, most_ended: int) -> None:
+    for documents, explanation in explained("brute", pods):
         _judge_requests(documents, explanation)
         _judge_limits(documents, explanation)
-        _judge_ends(documents, explanation)
+        _judge_ends(documents, explanation, most_ended)
         _judge_flags(documents, explanation)
         _judge_labels(documents, explanation)
 
@@ -132,11 +131,11 @@ def _judge_limits(documents: Documents, explanation: Explanation) -> None:
             assert not starts(edited, explanation.pod.name), one
 
 
-def _judge_ends(documents: Documents, explanation: Explanation) -> None:
+def _judge_ends(documents: Documents, explanation: Explanation, most_ended: int) -> None:
     ends = [one.edit for one in _of(explanation, RemedyKind.PODS_END) if isinstance(one.edit, EndPods)]
     if not ends and len(explanation.remedies) == REMEDIES_MAX:
         return
-    most = min(len(end.pods) for end in ends) - 1 if ends else MOST_ENDED
+    most = min(len(end.pods) for end in ends) - 1 if ends else most_ended
     for size in range(1, most + 1):
         for left in endings(documents, size):
             assert not starts(left, explanation.pod.name), (size, explanation)
