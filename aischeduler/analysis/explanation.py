@@ -100,7 +100,10 @@ class RemedyKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where a pod starts: the node, the pool of the node, and the pods (uids) that are evicted first."""
+    """Where a pod starts: the node, the pool of the node, and the pods (uids) that are evicted first.
+
+    The node is empty where it must be added.
+    """
 
     node: str
     pool: str

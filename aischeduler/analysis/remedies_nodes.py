@@ -118,7 +118,7 @@ def _added(question: Question) -> Remedy | None:
             start = question.start()
         if start is not None and start.node == name:
             text = f"add a node like {node.name} to the Pool {question.home}"
-            return Remedy(RemedyKind.NODE, text, AddNode(node.name), start, (0, node.name))
+            return Remedy(RemedyKind.NODE, text, AddNode(node.name), replace(start, node=""), (0, node.name))
     return None
 
 

@@ -42,8 +42,7 @@ def steps(remedy: Remedy, pod: Json) -> list[Step]:
     """Return the steps; `pod` is the document of the pod. Empty where a machine is needed, or the document differs."""
     match remedy.edit:
         case LowerRequest(resource, amount):
-            spec = lowered(pod, resource, amount)
-            meta = pod["metadata"]
+            spec, meta = lowered(pod, resource, amount), pod.get("metadata", {})
             return [_step("recreate", "Pod", meta["name"], {"spec": spec}, meta.get("namespace", ""))] if spec else []
         case EditPool(name, patch):
             return [_step("patch", "Pool", name, {"spec": dict(patch)})]

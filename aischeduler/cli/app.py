@@ -161,16 +161,14 @@ def explain(
 ) -> None:
     """Explain why a pod waits or runs where it does, and what would start it. It reads the cluster and writes nothing.
 
-    Exit status 3: there is no such pod. 4: it belongs to another scheduler. 5: it has finished.
+    Exit status 3: there is no such object. 4: the pod belongs to another scheduler. 5: it has finished.
     """
-    if bool(target) == all_pods or all_pods != bool(pool):
-        raise TyperException("name one pod, or one Job as job/NAME, or use --all with --pool")
     gc.disable()  # listed objects stay, and collecting takes a tenth of the time
     from aischeduler.cli.explain import ExplainOptions, explain_pods  # noqa: PLC0415
     from aischeduler.cli.snapshot import ClusterSource  # noqa: PLC0415
 
     source = ClusterSource(kubeconfig, context, snapshot)
-    options = ExplainOptions(source, config, target, namespace, pool, json=output == "json")
+    options = ExplainOptions(source, config, target, namespace, pool, all_pods, output == "json")
     try:
         asyncio.run(explain_pods(options))
     finally:

@@ -45,6 +45,7 @@ Json = dict[str, Any]
 class Status(IntEnum):
     """The exit statuses beside 0, and 1, which says that the cluster or the file could not be read."""
 
+    USAGE = 2
     MISSING = 3
     NOT_OURS = 4
     FINISHED = 5
@@ -52,13 +53,14 @@ class Status(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ExplainOptions:
-    """The command line: one pod, the pods of a job (`job/NAME`), or with `pool` all that wait there."""
+    """The command line: one pod, the pods of a Job (`job/NAME`), or with `all_pods` those that wait in a `pool`."""
 
     source: ClusterSource
     config: Path | None
     target: str
     namespace: str
     pool: str = ""
+    all_pods: bool = False
     json: bool = False
 
 
@@ -72,10 +74,12 @@ class NoExplanationError(TyperException):
 
 async def explain_pods(options: ExplainOptions) -> None:
     """Print the explanations. Raises AccessError, ListError, ConfigError, NoExplanationError and TyperException."""
+    if bool(options.target) == options.all_pods or options.all_pods != bool(options.pool):
+        raise NoExplanationError(Status.USAGE, "name a pod, or a Job as job/NAME, or use --all with --pool")
     kind, _, name = options.target.rpartition("/")
     if kind not in ("", "pod", "job"):
-        raise TyperException(f"{options.target} is neither the name of a pod, nor pod/NAME, nor job/NAME")
-    single = not options.pool and kind != "job"
+        raise NoExplanationError(Status.USAGE, f"{options.target} is neither a pod, nor pod/NAME, nor job/NAME")
+    single = not options.all_pods and kind != "job"
     document = await _document(options, name) if single and options.source.snapshot is None else None
     profile = profile_of(load_config(options.config))
     snapshot = await read_cluster(options.source)
@@ -87,7 +91,7 @@ async def explain_pods(options: ExplainOptions) -> None:
         record = _record(cluster, snapshot, options.namespace, name)
         _show_one(explain(cluster, record, now), document, options)
         return
-    records = _waiting_in(cluster, options.pool) if options.pool else _of_job(cluster, options.namespace, name)
+    records = _waiting_in(cluster, options.pool) if options.all_pods else _of_job(cluster, options.namespace, name)
     shown = [explain(cluster, record, now) for record in records[:SHOWN_MAX]]
     _show_several(shown, len(records) - len(shown), options)
 

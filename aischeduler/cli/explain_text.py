@@ -85,7 +85,7 @@ def _requests(one: Explanation) -> str:
 
 
 def _ahead(one: Explanation) -> str:
-    if one.verdict is Verdict.BOUND or one.node:
+    if one.verdict is Verdict.BOUND or one.node or one.start is not None:
         return ""
     if not one.ahead:
         return " No pod is ahead of it in the queue."
@@ -103,7 +103,8 @@ def _where(start: Start, added: str) -> str:
 
 def _funnel(one: Explanation) -> Table:
     refused = sum(refusal.nodes for refusal in one.refused)
-    title = f"{one.total} nodes of the pool {one.home if one.verdict is not Verdict.BOUND else one.pool}"
+    pool = one.pool if one.verdict is Verdict.BOUND or one.start is not None else one.home
+    title = f"{one.total} node{'s' * (one.total != 1)} of the pool {pool}"
     table = _table(f"{title}: {one.total - refused} fit", "Nodes", "Nearest, and what is missing")
     for refusal in one.refused:
         table.add_row(Text(refusal.rule), str(refusal.nodes), Text(printable(_misses(refusal))))
@@ -120,7 +121,7 @@ def _misses(refusal: Refusal) -> str:
 
 
 def _ranking(one: Explanation) -> Table:
-    table = _table(f"{one.fitting} nodes fit without it now", "Score")
+    table = _table(f"{one.fitting} node{' fits' if one.fitting == 1 else 's fit'} without it now", "Score")
     for node, score in one.ranking:
         table.add_row(Text(node, style="bold" if node == one.node else ""), str(score))
     table.columns[1].justify = "right"
