@@ -15,8 +15,8 @@ import numpy as np
 
 from aischeduler.analysis.explanation import EndPods, Remedy, RemedyKind, Start
 from aischeduler.analysis.fewest import fewest
-from aischeduler.analysis.what_if import Question, pods_ended, proposed
-from aischeduler.engine.claiming import lifted_for, without
+from aischeduler.analysis.what_if import Question, may_leave, pods_ended, proposed, room_of
+from aischeduler.engine.propose import may_not_evict
 from aischeduler.model.pool import Pool
 from aischeduler.model.proposal import Hold, LenderRefusal
 from aischeduler.plugins.node_ports import conflict
@@ -40,25 +40,39 @@ class _Shortage:
 
     `limits` are the amounts by which the pod exceeds a limit: the pool whose loans count, whether it lends, the
     resource, the amount. With `room`, the pod runs on this node; else a node of the lender has room already.
-    `least` is a lower bound of the number of pods.
+    `least` is a lower bound of the number of pods. With `evicting`, the pods that may leave for it are evicted besides.
     """
 
     row: int
     least: int
     room: bool
+    evicting: bool
     limits: tuple[tuple[str, bool, str, int], ...]
 
 
 def pods_end_remedies(question: Question) -> list[Remedy]:
-    """Return the fewest pods on one node whose end starts the pod."""
+    """Return the fewest pods on one node whose end starts the pod; where fewer do with evictions, those too."""
     held = proposed(question.cluster, question.record, question.now)
-    sets = iter(_excluding(question, held)) if isinstance(held, Hold) else _smallest(question)
+    if isinstance(held, Hold):
+        at_once = _first(question, iter(_excluding(question, held)))
+        return [at_once] if at_once is not None else []
+    at_once = _first(question, _smallest(question, evicting=False))
+    found = [at_once] if at_once is not None else []
+    if not may_not_evict(question.cluster, question.record):
+        later = _first(question, _smallest(question, evicting=True))
+        if later is not None and (at_once is None or later.cost[0] < at_once.cost[0]):
+            found.append(later)
+    return found
+
+
+def _first(question: Question, sets: Iterator[list[PodRecord]]) -> Remedy | None:
+    """Return the remedy of the first of these sets of pods whose end starts the pod."""
     for records in islice(sets, TRIED_MAX):
         with pods_ended(question.cluster, records):
             start = question.start()
         if start is not None:
-            return [_remedy(question, records, start)]
-    return []
+            return _remedy(question, records, start)
+    return None
 
 
 def _remedy(question: Question, records: list[PodRecord], start: Start) -> Remedy:
@@ -88,10 +102,11 @@ def _may_end(record: PodRecord) -> bool:
     return not record.pod.guarded and not record.pod.critical
 
 
-def _smallest(question: Question) -> Iterator[list[PodRecord]]:
+def _smallest(question: Question, *, evicting: bool) -> Iterator[list[PodRecord]]:
     """Yield sets of pods that may be enough, the smallest first, and of one size the least important pods first."""
     names = question.cluster.nodes.names
-    shortages = sorted(_shortages(question), key=lambda one: (one.least, names[one.row], one.room, one.limits))
+    found = _short_of_room(question, question.home, (), evicting=True) if evicting else _shortages(question)
+    shortages = sorted(found, key=lambda one: (one.least, names[one.row], one.room, one.limits))
     ready: list[tuple[int, tuple[bool, int], str, list[PodRecord]]] = []
     for shortage in shortages[:SOLVED_MAX]:
         ready.sort(key=lambda one: one[:3])
@@ -105,7 +120,7 @@ def _smallest(question: Question) -> Iterator[list[PodRecord]]:
 
 
 def _shortages(question: Question) -> Iterator[_Shortage]:
-    """Yield each node whose pods' end may start the pod."""
+    """Yield each node whose pods' end may start the pod at once."""
     yield from _short_of_room(question, question.home, ())
     home = question.cluster.pools.pools[question.home]
     if home.invalid or home.disable_borrowing:
@@ -118,7 +133,7 @@ def _shortages(question: Question) -> Iterator[_Shortage]:
         yield from _short_of_room(question, name, limits)
         if limits and question.cluster.runner.passes(question.spec, question.rows_of(name)).any():
             for row in _rows_with_loans(question, limits):
-                yield _Shortage(row, 1, room=False, limits=limits)
+                yield _Shortage(row, 1, room=False, evicting=False, limits=limits)
 
 
 def _exceeded(question: Question, home: Pool, lender: Pool) -> tuple[tuple[str, bool, str, int], ...]:
@@ -151,24 +166,25 @@ def _rows_with_loans(question: Question, limits: tuple[tuple[str, bool, str, int
 
 
 def _short_of_room(
-    question: Question, pool: str, limits: tuple[tuple[str, bool, str, int], ...]
+    question: Question, pool: str, limits: tuple[tuple[str, bool, str, int], ...], *, evicting: bool = False
 ) -> Iterator[_Shortage]:
     """Yield the rows of a pool on which the pod could run, with a lower bound of the pods that must end."""
     cluster, spec = question.cluster, question.spec
     rows = question.rows_of(pool)
     rows = rows[cluster.runner.allowed(spec, rows)]
-    with without(cluster, lifted_for(cluster, question.record, pool) if pool == question.home else ()):
-        least = np.maximum(_least(question, rows), 1)
+    with room_of(question, spec, rows, evicting=evicting):
+        least = np.maximum(_least(question, rows, evicting=evicting), 1)
     for row, count in zip(rows.tolist(), least.tolist(), strict=True):
         if count < NEVER:
-            yield _Shortage(row, count, room=True, limits=limits)
+            yield _Shortage(row, count, room=True, evicting=evicting, limits=limits)
 
 
-def _least(question: Question, rows: Rows) -> Amounts:
+def _least(question: Question, rows: Rows, *, evicting: bool) -> Amounts:
     """Return per row the fewest pods whose end frees each resource, taken by itself; NEVER where none does."""
     cluster, wanted = question.cluster, question.cluster.nodes.wanted(question.spec)
     short = wanted.amounts - (cluster.nodes.allocatable - cluster.nodes.used)[np.ix_(wanted.columns, rows)]
     slots = cluster.running.slots_on(rows)
+    slots = slots[~may_leave(question, slots)] if evicting else slots
     table, specs = cluster.running.table[slots], cluster.running.specs
     place = np.searchsorted(rows, table["row"])
     least = np.zeros(len(rows), dtype=np.int64)
@@ -188,36 +204,39 @@ def _least(question: Question, rows: Rows) -> Amounts:
 
 def _solve(question: Question, shortage: _Shortage) -> list[PodRecord]:
     """Return the fewest pods of the node that free what is missing; empty where they cannot."""
-    cluster, spec, row = question.cluster, question.spec, shortage.row
-    records = sorted(filter(_may_end, cluster.on_row(row)), key=_importance)
-    missing: list[int] = []
-    frees: list[list[int]] = []
+    cluster, row = question.cluster, np.array([shortage.row], dtype=np.intp)
+    records = [record for record in cluster.on_row(shortage.row) if _may_end(record)]
+    if shortage.evicting:
+        slots = cluster.running.slots_of(record.pod.uid for record in records)
+        gone = set(cluster.running.uids_of(slots[may_leave(question, slots)]))
+        records = [record for record in records if record.pod.uid not in gone]
+    records.sort(key=_importance)
+    needs: list[tuple[int, list[int]]] = []
     if shortage.room:
-        claims = lifted_for(cluster, question.record, question.home) if cluster.pool_of(row) == question.home else ()
-        with without(cluster, claims):
-            room = cluster.nodes.named(cluster.nodes.room(row))
-        for resource, amount in spec.request.taken.items():
-            if amount > room.get(resource, 0):
-                missing.append(amount - room.get(resource, 0))
-                frees.append([record.pod.spec.request.taken.get(resource, 0) for record in records])
-        for port in spec.host_ports:
-            taking = [any(conflict(port, other) for other in record.pod.spec.host_ports) for record in records]
-            blocked = any(conflict(port, other) for other in cluster.nodes.ports.get(row, {}))
-            if blocked:
-                missing.append(max(sum(taking), 1))
-                frees.append([int(takes) for takes in taking])
+        with room_of(question, question.spec, row, evicting=shortage.evicting):
+            needs += _room_needed(question, shortage.row, records)
     for pool, lends, resource, amount in shortage.limits:
-        missing.append(amount)
-        frees.append(
-            [
-                record.pod.spec.request.taken.get(resource, 0)
-                if record.loan is not None and record.loan[0 if lends else 1] == pool
-                else 0
-                for record in records
-            ]
-        )
-    chosen = fewest(missing, frees) if missing else None
+        loans = [record.loan is not None and record.loan[0 if lends else 1] == pool for record in records]
+        needs.append((amount, [_takes(one, resource) * loan for one, loan in zip(records, loans, strict=True)]))
+    chosen = fewest([need for need, _ in needs], [frees for _, frees in needs]) if needs and records else None
     return [records[i] for i in chosen] if chosen else []
+
+
+def _room_needed(question: Question, row: int, records: list[PodRecord]) -> Iterator[tuple[int, list[int]]]:
+    """Yield each amount and host port that the row lacks, and how much of it each pod takes."""
+    nodes = question.cluster.nodes
+    room = nodes.named(nodes.room(row))
+    for resource, amount in question.spec.request.taken.items():
+        if amount > room.get(resource, 0):
+            yield amount - room.get(resource, 0), [_takes(record, resource) for record in records]
+    for port in question.spec.host_ports:
+        taking = [any(conflict(port, other) for other in record.pod.spec.host_ports) for record in records]
+        if any(conflict(port, other) for other in nodes.ports.get(row, {})):
+            yield max(sum(taking), 1), [int(takes) for takes in taking]
+
+
+def _takes(record: PodRecord, resource: str) -> int:
+    return record.pod.spec.request.taken.get(resource, 0)
 
 
 def _importance(record: PodRecord) -> tuple[bool, int, int, str]:

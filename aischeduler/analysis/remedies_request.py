@@ -9,13 +9,11 @@ import numpy as np
 
 from aischeduler.analysis.explanation import LowerRequest, Remedy, RemedyKind
 from aischeduler.analysis.quantities import readable
-from aischeduler.analysis.what_if import Question, requesting
-from aischeduler.engine.claiming import lifted_for, without
+from aischeduler.analysis.what_if import Question, requesting, room_of
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.propose import may_not_evict
 from aischeduler.model.pod import PodSpec
 from aischeduler.policies.borrowing import may_borrow, wanted_by_home_pods
-from aischeduler.state.clearing import Clearing
 from aischeduler.state.index import Rows
 
 
@@ -24,8 +22,8 @@ def request_remedies(question: Question) -> list[Remedy]:
     found: list[Remedy] = []
     for resource, asked in question.spec.request.amounts.items():
         spec = requesting(question.record, resource, 1).pod.spec
-        at_once = max(_at_home(question, spec, resource), _abroad(question, spec, resource))
-        amounts = {at_once, _after_evictions(question, spec, resource)}
+        at_once = max(_at_home(question, spec, resource, evicting=False), _abroad(question, spec, resource))
+        amounts = {at_once, _at_home(question, spec, resource, evicting=True)}
         for amount in sorted((one for one in amounts if 0 < one < asked), reverse=True):
             start = question.start(requesting(question.record, resource, amount))
             if start is None:
@@ -36,13 +34,6 @@ def request_remedies(question: Question) -> list[Remedy]:
             if not start.victims:
                 break
     return found
-
-
-def _at_home(question: Question, spec: PodSpec, resource: str) -> int:
-    """Return the most of the resource that a node of the home pool has free for the pod."""
-    cluster, record = question.cluster, question.record
-    with without(cluster, lifted_for(cluster, record, record.home)):
-        return _most_free(cluster, spec, question.rows_of(record.home), resource)
 
 
 def _abroad(question: Question, spec: PodSpec, resource: str) -> int:
@@ -63,21 +54,14 @@ def _abroad(question: Question, spec: PodSpec, resource: str) -> int:
     return most
 
 
-def _after_evictions(question: Question, spec: PodSpec, resource: str) -> int:
-    """Return the most of the resource that a node of the home pool has once every pod is gone that may be evicted."""
-    cluster, record = question.cluster, question.record
-    if may_not_evict(cluster, record):
+def _at_home(question: Question, spec: PodSpec, resource: str, *, evicting: bool) -> int:
+    """Return the most of the resource that a node of the home pool has for the pod, with or without evictions."""
+    cluster = question.cluster
+    if evicting and may_not_evict(cluster, question.record):
         return 0
-    rows = question.rows_of(record.home)
+    rows = question.rows_of(question.home)
     rows = rows[cluster.runner.could_run(spec, rows)]
-    slots = cluster.running.slots_on(rows)
-    pods = cluster.running.table[slots]
-    goes = pods["leaving"] | (pods["evictable"] & (pods["borrower"] | (pods["priority"] < record.pod.priority)))
-    with (
-        without(cluster, lifted_for(cluster, record, record.home)),
-        Clearing(spec, cluster.nodes, cluster.running, rows) as clearing,
-    ):
-        clearing.take_off(slots[goes])
+    with room_of(question, spec, rows, evicting=evicting):
         return _most_free(cluster, spec, rows, resource)
 
 

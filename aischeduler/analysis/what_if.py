@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from msgspec import structs
 
 from aischeduler.analysis.explanation import Start
+from aischeduler.engine.claiming import lifted_for, without
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.propose import propose
 from aischeduler.model.names import CPU, MEMORY
@@ -20,8 +21,10 @@ from aischeduler.model.node import Node
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.pool import Pool
 from aischeduler.model.proposal import Borrow, MakeRoom, Place, Proposal
-from aischeduler.state.index import Rows
+from aischeduler.state.clearing import Clearing
+from aischeduler.state.index import Mask, Rows
 from aischeduler.state.records import PodRecord
+from aischeduler.state.running import Slots
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +114,30 @@ def requesting(record: PodRecord, resource: str, amount: int) -> PodRecord:
     )
     other = replace(spec, key=spec.key + f"/{resource}={amount}".encode(), request=request)
     return replace(record, pod=structs.replace(record.pod, spec=other), queue=record.home, visited=())
+
+
+def may_leave(question: Question, slots: Slots) -> Mask:
+    """Return a mask of the running pods in these slots that are leaving, or may be evicted for the pod."""
+    pods = question.cluster.running.table[slots]
+    lower = pods["priority"] < question.record.pod.priority
+    leave: Mask = pods["leaving"] | (pods["evictable"] & (pods["borrower"] | lower))
+    return leave
+
+
+@contextmanager
+def room_of(question: Question, spec: PodSpec, rows: Rows, *, evicting: bool) -> Iterator[None]:
+    """Free on rows of one pool what a pod of this spec may use; with `evicting`, every pod is gone that may leave.
+
+    The claims of pods behind it in its home pool do not count.
+    """
+    cluster = question.cluster
+    at_home = len(rows) and cluster.pool_of(int(rows[0])) == question.home
+    claims = lifted_for(cluster, question.record, question.home) if at_home else ()
+    with without(cluster, claims), Clearing(spec, cluster.nodes, cluster.running, rows) as clearing:
+        if evicting:
+            slots = cluster.running.slots_on(rows)
+            clearing.take_off(slots[may_leave(question, slots)])
+        yield
 
 
 @contextmanager

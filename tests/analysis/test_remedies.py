@@ -166,6 +166,24 @@ def test_of_as_many_pods_the_least_important_end() -> None:
     assert texts(found, RemedyKind.PODS_END) == ["end the pod on a: default/low"]
 
 
+def test_fewer_pods_end_where_evictions_do_the_rest() -> None:
+    found = explained(
+        "p",
+        a_node("a", cpu="64", gpu=8),
+        a_pod("low", gpu=4, node="a", priority=1),
+        a_pod("high", gpu=2, node="a", priority=9),
+        a_pod("higher", gpu=2, node="a", priority=10),
+        a_node("b", cpu="64", gpu=8),
+        *(a_pod(f"b{number}", gpu=2, node="b", priority=9) for number in range(4)),
+        a_pod("p", gpu=6, priority=5),
+    )
+    ends = [(one.text, one.start.victims) for one in found.remedies if one.kind is RemedyKind.PODS_END]
+    assert ends == [
+        ("end these pods on a: default/low, default/high", ()),
+        ("end the pod on a: default/high", ("uid-low",)),
+    ]
+
+
 def test_pods_that_come_back_or_keep_the_node_up_are_not_named() -> None:
     guarded = a_pod("daemon", gpu=8, node="a", guarded=True)
     critical = a_pod("system", gpu=8, node="b", priority=2_000_000_000)
