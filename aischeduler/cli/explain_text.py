@@ -68,7 +68,7 @@ def _headline(one: Explanation) -> str:
     match one.verdict:
         case Verdict.BOUND:
             loan = f", on loan to the pool {one.loan.home}" if one.loan is not None else ""
-            return f"{name} is on the node {one.node} of {pool}{loan}."
+            return f"{name} is on the node {one.node}{f' of {pool}' if one.pool else ', which does not exist'}{loan}."
         case Verdict.NOMINATED:
             return f"{name} waits in {pool}; it is nominated to the node {one.node}."
         case Verdict.HELD:

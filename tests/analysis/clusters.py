@@ -177,7 +177,7 @@ def random_documents(chance: Random) -> Documents:
     for number in range(chance.randint(3, 9)):
         documents.put(_node(chance, f"n{number}"))
     for number in range(chance.randint(8, 26)):
-        documents.put(_pod(chance, f"p{number}", documents))
+        documents.put(random_pod(chance, f"p{number}", documents))
     return documents
 
 
@@ -224,7 +224,8 @@ def _node(chance: Random, name: str) -> Json:
     return node
 
 
-def _pod(chance: Random, name: str, documents: Documents) -> Json:
+def random_pod(chance: Random, name: str, documents: Documents) -> Json:
+    """Return a pod for the nodes of these documents."""
     pod = pod_object(
         name,
         cpu=chance.choice(("500m", "1", "2", "3500m", "9")),

@@ -89,6 +89,11 @@ def test_bound_pod_on_a_loan_names_both_pools() -> None:
     assert (found.pool, found.home, found.loan) == ("lender", "home", Loan("lender", "home"))
 
 
+def test_pod_on_a_node_that_does_not_exist_is_in_no_pool() -> None:
+    found = explained("p", a_pod("p", node="gone"))
+    assert (found.verdict, found.node, found.pool, found.ranking) == (Verdict.BOUND, "gone", "", ())
+
+
 def test_each_lender_has_its_reason_and_number() -> None:
     found = explained(
         "p",
