@@ -47,7 +47,7 @@ class Variant:
 
     def label(self) -> str:
         """Return the variant in words; empty where it is the files as they are."""
-        replicas = f"{self.replicas} replicas" if self.replicas is not None else ""
+        replicas = f"{self.replicas} replica{'s' * (self.replicas != 1)}" if self.replicas is not None else ""
         return ", ".join(part for part in (replicas, f"pool {self.pool}" if self.pool is not None else "") if part)
 
 

@@ -114,7 +114,7 @@ def _lines(plan: Plan, names_max: int) -> Iterator[str]:
 def _consequences(plan: Plan, names_max: int) -> Iterator[str]:
     """Yield sentences about pods and nodes that no unit has."""
     for name, (before, after) in plan.pool_nodes.items():
-        yield f"The pool {name} has {after} nodes instead of {before}."
+        yield f"The pool {name} has {after} node{'s' * (after != 1)} instead of {before}."
     for change in plan.loan_changes:
         named = _names([full_name(pod) for pod in change.pods], names_max) or f"{change.count} pods"
         if change.pool == change.home_pool:

@@ -1,9 +1,8 @@
 """Small random clusters at rest, and random files to apply to them, for comparing a plan with what then happens."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random  # noqa: TID251 - the generator is made from the seed
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -17,7 +16,7 @@ from aischeduler.kube.cluster_lister import resources
 from aischeduler.kube.meta_types import Page
 from aischeduler.model.actions import Bind, Evict
 from aischeduler.model.events import Event
-from aischeduler.sandbox.objects import seconds
+from aischeduler.model.pod import Pod
 from tests.harness import NAME, Harness, Json
 from tests.objects import job_object, node_object, pdb_object, pod_object, pool_object, priority_class_object
 
@@ -157,44 +156,43 @@ def outcomes(made: Plan) -> dict[str, Outcome]:
 
 
 def happens(harness: Harness, objects: list[Json]) -> dict[str, Outcome]:
-    """Create the objects, let the cluster come to rest, and return what became of each of them, by name."""
+    """Create the objects, let the cluster come to rest, and return what became of each of them, by name.
+
+    What controllers replace, and what is evicted for replacements, is left out: a plan does not know it.
+    """
     before, now = len(harness.actions), int(harness.cluster.now)
     harness.add(*objects)
     harness.run(REST_SECONDS)
     actions = harness.actions[before:]
-    binds = {one.pod.uid: one for one in actions if isinstance(one, Bind)}
-    evictions = [one for one in actions if isinstance(one, Evict)]
-    found: dict[str, Outcome] = {}
-    pods: list[dict[str, Any]] = harness.all("Pod")
-    for body in objects:
-        name = body["metadata"]["name"]
-        own = [pod for pod in pods if _unit_of(pod["metadata"]) == name]
-        own = [pod for pod in own if seconds(pod["metadata"]["creationTimestamp"]) == now]  # no replacements
-        uids = {pod["metadata"]["uid"] for pod in own}
-        lent = [binds[uid] for uid in sorted(uids) if uid in binds and binds[uid].borrowed]
-        found[name] = Outcome(
-            tuple(sorted(pod["spec"]["nodeName"] for pod in own if pod["spec"].get("nodeName"))),
+    units = [body["metadata"]["name"] for body in objects]
+    evictions = [
+        one
+        for one in actions
+        if isinstance(one, Evict) and one.beneficiary is not None and one.beneficiary.created_seconds == now
+    ]
+    evicted = {one.victim.uid for one in evictions}
+    binds = [
+        one
+        for one in actions
+        if isinstance(one, Bind) and one.pod.created_seconds == now and one.pod.uid not in evicted
+    ]
+    return {
+        name: Outcome(
+            tuple(sorted(one.node for one in binds if _unit_of(one.pod, units) == name)),
             tuple(
                 sorted(
-                    _victim(one.victim.name, objects)
+                    _unit_of(one.victim, units)
                     for one in evictions
-                    if one.beneficiary is not None and one.beneficiary.uid in uids
+                    if one.beneficiary is not None and _unit_of(one.beneficiary, units) == name
                 )
             ),
-            tuple(sorted(bind.pool for bind in lent)),
+            tuple(sorted(one.pool for one in binds if one.borrowed and _unit_of(one.pod, units) == name)),
         )
-    return found
+        for name in units
+    }
 
 
-def _victim(name: str, objects: list[Json]) -> str:
-    """Return a victim by the name of its new Job, whose pods have random names, or by namespace and name."""
-    jobs = [one["metadata"]["name"] for one in objects if name.rpartition("-")[0] == one["metadata"]["name"]]
-    new = [one["metadata"]["name"] for one in objects if name == one["metadata"]["name"]]
-    return next(iter([*jobs, *new]), f"default/{name}")
-
-
-def _unit_of(metadata: Mapping[str, Any]) -> str:
-    """Return the name of the object that brought a pod: its Job, or the pod itself."""
-    owners = metadata.get("ownerReferences", [])
-    name: str = owners[0]["name"] if owners else metadata["name"]
-    return name
+def _unit_of(pod: Pod, units: list[str]) -> str:
+    """Return the object that brought a pod, whose name is that of a Job and a random part; else namespace and name."""
+    found = next((name for name in units if pod.name == name or pod.name.rpartition("-")[0] == name), "")
+    return found or f"default/{pod.name}"
