@@ -48,6 +48,9 @@ Kubeconfig = Annotated[
     ),
 ]
 Context = Annotated[str | None, Option(metavar="NAME", help="Context of the kubeconfig. Default: the current context.")]
+SnapshotFile = Annotated[
+    Path | None, Option(metavar="FILE", help="File that snapshot wrote, to read instead of a cluster.")
+]
 Output = Literal["table", "wide", "json"]
 ConfigFile = Annotated[
     Path | None, Option(metavar="FILE", help="Configuration file. Without it, every field has its default.")
@@ -200,6 +203,38 @@ def check(
     from aischeduler.cli.check import check as check_files  # noqa: PLC0415
 
     return asyncio.run(check_files(CheckOptions([*(file or ()), *(files or ())], kubeconfig, context, config)))
+
+
+@app.command()
+def plan(
+    file: Annotated[
+        list[str] | None,
+        Option("-f", "--file", metavar="FILE", help="YAML or JSON file of what to apply; - is standard input."),
+    ] = None,
+    without: Annotated[
+        list[str] | None, Option(metavar="NODE", help="Plan without this node: where its pods would go.")
+    ] = None,
+    replicas: Annotated[
+        list[int] | None, Option(min=0, metavar="N", help="Plan each template with N pods. Repeat it to compare.")
+    ] = None,
+    pool: Annotated[
+        list[str] | None, Option(metavar="POOL", help="Plan the pods in this pool. Repeat it to compare.")
+    ] = None,
+    output: Annotated[
+        Literal["table", "json"], Option("-o", "--output", help="Output format: json is for programs.")
+    ] = "table",
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    snapshot: SnapshotFile = None,
+    config: ConfigFile = None,
+) -> int:
+    """Show what applying files or draining nodes would start, move and evict, without doing it."""
+    from aischeduler.cli.plan import PlanOptions, print_plan  # noqa: PLC0415
+    from aischeduler.cli.snapshot import ClusterSource  # noqa: PLC0415
+
+    source = ClusterSource(kubeconfig, context, snapshot)
+    options = PlanOptions(file or (), source, config, replicas or (), pool or (), without or (), json=output == "json")
+    return asyncio.run(print_plan(options))
 
 
 @app.command()

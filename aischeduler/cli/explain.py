@@ -19,9 +19,9 @@ from rich.console import Console
 from typer import TyperException
 
 from aischeduler.analysis.cluster_snapshot import ClusterSnapshot, loaded
+from aischeduler.analysis.deciding import decide_all
 from aischeduler.analysis.explain import explain
 from aischeduler.analysis.explanation import Explanation
-from aischeduler.analysis.settling import settle
 from aischeduler.cli.explain_json import explanation_json, explanations_json
 from aischeduler.cli.explain_text import explanation_text, summary_table
 from aischeduler.cli.pools import PIPE_WIDTH, WIDTH_MIN
@@ -85,7 +85,7 @@ async def explain_pods(options: ExplainOptions) -> None:
     snapshot = await read_cluster(options.source)
     scheduler = loaded(profile, snapshot)
     now = float(snapshot.taken_seconds)
-    settle(scheduler, now)
+    decide_all(scheduler, now)
     cluster = scheduler.cluster
     if single:
         record = _record(cluster, snapshot, options.namespace, name)

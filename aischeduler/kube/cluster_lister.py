@@ -62,7 +62,7 @@ class _PriorityClass(Struct, rename="camel"):
 async def list_cluster(client: Client, url: str, now: float) -> ClusterSnapshot:
     """List the cluster at this unix time; `url` names it in messages. Raises ListError."""
     try:
-        listed = [await _list(client, url, resource) for resource in _resources()]
+        listed = [await _list(client, url, resource) for resource in resources()]
         classes, class_gaps = await _priority_classes(client, url)
     except UnreachableError as error:
         raise ListError(f"{url} cannot be reached: {error}") from error
@@ -71,7 +71,7 @@ async def list_cluster(client: Client, url: str, now: float) -> ClusterSnapshot:
     return ClusterSnapshot(int(now), events, classes, (*gaps, *class_gaps))
 
 
-def _resources() -> Sequence[WatchedResource[Any]]:
+def resources() -> Sequence[WatchedResource[Any]]:
     """Return the kinds in the order in which the engine observes them."""
     return (
         watched_resources.namespaces(),

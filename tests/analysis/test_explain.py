@@ -1,8 +1,8 @@
 """What an explanation says of a pod in each state."""
 
+from aischeduler.analysis.deciding import decide_all
 from aischeduler.analysis.explain import explain
 from aischeduler.analysis.explanation import Explanation, Loan, Start, Verdict
-from aischeduler.analysis.settling import settle
 from aischeduler.engine.profile import default_profile
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.model.events import NodeSeen, PodSeen, PoolSeen
@@ -13,7 +13,7 @@ from aischeduler.model.proposal import LenderRefusal
 from tests.build import a_node, a_pod, a_pool
 
 
-def explained(name: str, *objects: Node | Pod | Pool, settled: bool = True) -> Explanation:
+def explained(name: str, *objects: Node | Pod | Pool, decided: bool = True) -> Explanation:
     scheduler = Scheduler(default_profile(), "run")
     for thing in objects:
         match thing:
@@ -23,8 +23,8 @@ def explained(name: str, *objects: Node | Pod | Pool, settled: bool = True) -> E
                 scheduler.observe(PodSeen(thing), 0.0)
             case Pool():
                 scheduler.observe(PoolSeen(thing), 0.0)
-    if settled:
-        settle(scheduler, 0.0)
+    if decided:
+        decide_all(scheduler, 0.0)
     cluster = scheduler.cluster
     return explain(cluster, cluster.records[f"uid-{name}"], 0.0)
 
@@ -47,8 +47,8 @@ def test_pods_ahead_are_counted_and_the_first_named() -> None:
 
 
 def test_pod_that_fits_is_said_to_start_before_and_after_a_decision() -> None:
-    for settled in (False, True):
-        found = explained("p", a_node("a"), a_pod("p"), settled=settled)
+    for decided in (False, True):
+        found = explained("p", a_node("a"), a_pod("p"), decided=decided)
         assert (found.verdict, found.start, found.remedies) == (Verdict.WAITS, Start("a", "default"), ())
 
 
@@ -60,7 +60,7 @@ def test_nominated_pod_names_the_pods_that_leave() -> None:
 
 def test_pod_that_would_evict_names_the_victims() -> None:
     pods = a_pod("low", gpu=8, node="a"), a_pod("p", gpu=8, priority=1)
-    found = explained("p", a_node("a", gpu=8), *pods, settled=False)
+    found = explained("p", a_node("a", gpu=8), *pods, decided=False)
     assert found.start == Start("a", "default", ("uid-low",))
     assert (found.preemption, found.leaving) == ("it would evict 1 pod on a", ("default/low",))
 

@@ -2,9 +2,9 @@
 
 from random import Random  # noqa: TID251 - a type; the generator comes from the seed
 
+from aischeduler.analysis.deciding import decide_all
 from aischeduler.analysis.explain import explain
 from aischeduler.analysis.explanation import EditPool, EndPods, Explanation, LowerRequest
-from aischeduler.analysis.settling import settle
 from aischeduler.analysis.what_if import requesting
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.invariants import check
@@ -36,7 +36,7 @@ def test_explaining_every_pod_changes_nothing() -> None:
     states: set[PodState] = set()
     for _ in range(CLUSTERS):
         scheduler = disturbed(chance).engine()
-        settle(scheduler, 0.0)
+        decide_all(scheduler, 0.0)
         cluster = cluster_of(scheduler)
         before = digest(cluster)
         for uid in sorted(cluster.records):
@@ -55,7 +55,7 @@ def test_remedies_count_the_claims_of_others() -> None:
     for _ in range(CLUSTERS):
         documents = disturbed(chance)
         scheduler = documents.engine()
-        settle(scheduler, 0.0)
+        decide_all(scheduler, 0.0)
         cluster = cluster_of(scheduler)
         if not len(cluster.claims):
             continue
@@ -69,7 +69,7 @@ def _judge(documents: Documents, cluster: Cluster, found: Explanation, number: i
     """Check one remedy in a fresh engine that has decided the same; return whether it is of a kind judged here."""
     edit = found.remedies[number].edit
     scheduler = documents.engine()
-    settle(scheduler, 0.0)
+    decide_all(scheduler, 0.0)
     other = cluster_of(scheduler)
     assert digest(other) == digest(cluster)
     record = other.records[found.pod.uid]

@@ -13,9 +13,9 @@ import pytest_asyncio
 from rich.console import Console
 
 from aischeduler.analysis.cluster_snapshot import loaded
+from aischeduler.analysis.deciding import decide_all
 from aischeduler.analysis.explain import explain
 from aischeduler.analysis.explanation import Explanation
-from aischeduler.analysis.settling import settle
 from aischeduler.cli.app import kubectl_pool, main
 from aischeduler.cli.explain_json import explanation_json
 from aischeduler.cli.explain_text import explanation_text
@@ -49,7 +49,7 @@ async def explained(kubeconfig: Path, name: str) -> Explanation:
     snapshot = await read_cluster(ClusterSource(kubeconfig, None))
     scheduler = loaded(default_profile(), snapshot)
     now = float(snapshot.taken_seconds)
-    settle(scheduler, now)
+    decide_all(scheduler, now)
     (record,) = [one for one in scheduler.cluster.records.values() if one.pod.name == name]
     return explain(scheduler.cluster, record, now)
 

@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any, Final
 
 from aischeduler.analysis.cluster_snapshot import ClusterSnapshot, loaded
+from aischeduler.analysis.deciding import decide_all
 from aischeduler.analysis.explain import explain
 from aischeduler.analysis.explanation import Verdict
-from aischeduler.analysis.settling import settle
 from aischeduler.engine.profile import default_profile
 from aischeduler.kube import watched_resources
 from aischeduler.kube.decode_pod_spec import SpecCache
@@ -63,7 +63,7 @@ def explained(nodes: int, pods: int) -> Measured:
     snapshot = ClusterSnapshot(0, tuple(events))
     engines = []
     loading = cpu_of_all(lambda: engines.append(loaded(default_profile(), snapshot)))
-    deciding = cpu_of_all(lambda: settle(engines[0], 0.0))
+    deciding = cpu_of_all(lambda: decide_all(engines[0], 0.0))
     cluster = engines[0].cluster
     found = []
     explaining = cpu_of_all(lambda: found.append(explain(cluster, cluster.records[uid], 0.0)))

@@ -16,7 +16,7 @@ ROUNDS_MAX: Final = 1_000
 """Pods that move from pool to pool come to rest long before."""
 
 
-def settle(scheduler: Scheduler, now: float) -> None:
+def decide_all(scheduler: Scheduler, now: float) -> None:
     """Decide for every pool until none is ready at this time; the actions are dropped."""
     for _ in range(ROUNDS_MAX):
         pools = scheduler.ready(now)
