@@ -28,13 +28,19 @@ PATHS = {
 
 
 class Harness:
-    """A cluster with one scheduler. Objects are API documents; pods are in the namespace `default`."""
+    """A cluster with one scheduler. Objects are API documents; pods are in the namespace `default`.
 
-    def __init__(self, *documents: Json, seed: int | None = None, network: Network | None = None) -> None:
+    With `often` False the invariants are not checked after each decision.
+    """
+
+    def __init__(
+        self, *documents: Json, seed: int | None = None, network: Network | None = None, often: bool = True
+    ) -> None:
         seed = seeds.number("harness") if seed is None else seed
         self.cluster = VirtualCluster(seed, KubeletOptions(start_seconds=0.5, stop_seconds=1.0))
         self._chance = Random(seed)
         self._network = network or Network()
+        self._often = often
         self._runs = 0
         self._earlier: list[Action] = []
         self.daemon = self._start()
@@ -134,7 +140,7 @@ class Harness:
 
     def _start(self) -> VirtualDaemon:
         self._runs += 1
-        scheduler = CheckedScheduler(default_profile(NAME), f"run{self._runs}", closely=False)
+        scheduler = CheckedScheduler(default_profile(NAME), f"run{self._runs}", closely=False, often=self._often)
         return self.cluster.start(scheduler, NAME, self._network, self._chance)
 
     def _ask(self, method: str, path: str, document: Any = None, content_type: str = "application/json") -> Json:

@@ -61,11 +61,11 @@ class CheckOptions:
 async def check(options: CheckOptions) -> int:
     """Print the findings and return the exit status; raises TyperException where the check fails."""
     if not options.files:
-        raise _usage("no file is given: use -f FILE, or -f - for standard input")
+        raise usage_error("no file is given: use -f FILE, or -f - for standard input")
     documents: list[Document] = []
     findings: list[Finding] = []
     for name in options.files:
-        read, wrong = read_documents(name, _bytes_of(name))
+        read, wrong = read_documents(name, bytes_of(name))
         documents += read
         findings += wrong
     config, wrong = _configuration(options, documents)
@@ -82,14 +82,16 @@ async def check(options: CheckOptions) -> int:
     return FOUND if findings else 0
 
 
-def _bytes_of(name: str) -> bytes:
+def bytes_of(name: str) -> bytes:
+    """Return the content of a file, or of standard input; raises TyperException."""
     try:
         return sys.stdin.buffer.read() if name == STDIN else Path(name).read_bytes()
     except OSError as error:
-        raise _usage(f"{name}: cannot be read: {error.strerror}") from error
+        raise usage_error(f"{name}: cannot be read: {error.strerror}") from error
 
 
-def _usage(sentence: str) -> TyperException:
+def usage_error(sentence: str) -> TyperException:
+    """Return the error of a wrong command line."""
     error = TyperException(sentence)
     error.exit_code = 2
     return error
@@ -115,7 +117,7 @@ async def _cluster(options: CheckOptions) -> list[Event]:
                     if not (error.status == HTTPStatus.NOT_FOUND and resource.optional):  # not installed yet
                         raise
     except ApiError as error:
-        raise _usage(f"the cluster cannot be read: {error}") from error
+        raise usage_error(f"the cluster cannot be read: {error}") from error
     return events
 
 
@@ -138,7 +140,7 @@ def _configuration(options: CheckOptions, documents: Iterable[Document]) -> tupl
         try:
             valid.append(load_config(options.config))
         except ConfigError as error:
-            raise _usage(str(error)) from error
+            raise usage_error(str(error)) from error
     for document in documents:
         try:
             if document.kind == KIND:

@@ -49,11 +49,15 @@ _OF_A_RUNNING_POD: Final = frozenset(("creationTimestamp", "deletionTimestamp"))
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A pod or a pod template; `lead` is its path with a dot at the end, and empty for a Pod."""
+    """A pod or a pod template; `lead` is its path with a dot at the end, and empty for a Pod.
+
+    `steps` are the keys and indexes of the path.
+    """
 
     document: Document
     lead: str
     body: Body
+    steps: tuple[str | int, ...] = ()
 
     @property
     def pool(self) -> str:
@@ -152,8 +156,8 @@ def templates(document: Document) -> list[Template]:
     """Return the pod, or the pod templates, in a document."""
     if (document.api_version, document.kind) == ("v1", "Pod"):
         return [Template(document, "", document.body)]
-    found = _search(document.body, "", 0)
-    return [Template(document, f"{path}.", body) for path, body in found][:TEMPLATES_MAX]
+    found = _search(document.body, "", ())
+    return [Template(document, f"{path}.", body, steps) for path, steps, body in found][:TEMPLATES_MAX]
 
 
 def wrong_scheduler(template: Template, scheduler_name: str) -> Iterator[Finding]:
@@ -209,19 +213,19 @@ def unknown_claims(template: Template, pod: Pod) -> Iterator[Finding]:
         yield Finding(template.document, "spec.volumeClaimTemplates", sentence)
 
 
-def _search(value: Any, path: str, depth: int) -> Iterator[tuple[str, Body]]:
-    if depth > DEPTH_MAX:
+def _search(value: Any, path: str, steps: tuple[str | int, ...]) -> Iterator[tuple[str, tuple[str | int, ...], Body]]:
+    if len(steps) > DEPTH_MAX:
         return
     if isinstance(value, dict):
         for name, inner in value.items():
             where = f"{path}.{name}".removeprefix(".")
             if name == "template" and items_at(mapping_at(inner, "spec"), "containers"):
-                yield where, inner
+                yield where, (*steps, name), inner
             else:
-                yield from _search(inner, where, depth + 1)
+                yield from _search(inner, where, (*steps, name))
     elif isinstance(value, list):
         for index, inner in enumerate(value):
-            yield from _search(inner, f"{path}[{index}]", depth + 1)
+            yield from _search(inner, f"{path}[{index}]", (*steps, index))
 
 
 def _with_requests(holder: Any) -> Any:

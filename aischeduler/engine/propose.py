@@ -222,7 +222,7 @@ def _wait(look: _Look) -> Wait:
         look.blocked += found.blocked
         look.clauses[BORROWING] = found.message()
     waits_for = WaitFor.BACKOFF if isinstance(found, Lender) else WaitFor.ROOM
-    return Wait(waits_for, look.message(look.clauses), look.search())
+    return Wait(waits_for, look.message(look.clauses), look.search(), look.clauses.get(PREEMPTION, ""))
 
 
 def may_not_evict(cluster: Cluster, record: PodRecord) -> str:

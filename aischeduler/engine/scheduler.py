@@ -105,6 +105,11 @@ class Scheduler:
         """The counters of what the engine has done."""
         return self._cluster.tally
 
+    @property
+    def cluster(self) -> Cluster:
+        """The state, for answers about an engine of one's own."""
+        return self._cluster
+
     def observe(self, event: Event, now: float) -> None:
         """Handle an event."""
         cluster = self._cluster
@@ -155,8 +160,7 @@ class Scheduler:
         self._let_time_act(actions, now)
         if pool == CLUSTER:
             self._step(steps.SETTLING, pool, actions, partial(settle, cluster, actions))
-            if cluster.reservations.delayed:
-                self._step(steps.PERMITTING, pool, actions, partial(ask_again, cluster, actions))
+            self._step(steps.PERMITTING, pool, actions, partial(ask_again, cluster, actions))
             if not self._step(steps.TELLING, pool, actions, partial(self._status.report, cluster, now)):
                 self._status.again()
             self._begin_reads(pool, actions)
@@ -182,10 +186,7 @@ class Scheduler:
         self._readiness.decided(pool)
 
     def stand_by(self, now: float) -> list[ReportInternalError]:
-        """Do what is due without deciding, because another scheduler leads; few actions are kept.
-
-        Return only the exceptions of this scheduler.
-        """
+        """Do what is due without deciding, while another scheduler leads; return this scheduler's exceptions alone."""
         cluster = self._cluster
         cluster.now, self._whole = now, mark(cluster)
         actions: list[Action] = []

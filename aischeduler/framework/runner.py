@@ -8,7 +8,8 @@ Invariants:
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -31,6 +32,22 @@ FULL_PASS_SHARE: Final = 4
 """Where more than a quarter of the rows changed, one pass over all rows is faster."""
 STATES_MAX: Final = 256
 """The most classes whose state of cross-row filters is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class CrossRowAnswer:
+    """A cross-row filter with its state for one class, which is asked like a filter."""
+
+    name: str
+    state: PreFilterState
+
+    def filter(self, spec: PodSpec, at: Excerpt) -> Mask:  # noqa: ARG002 - asked like a filter
+        """Return a mask as long as `at`, True where a pod of the class may run."""
+        return self.state.filter(at)
+
+    def reasons(self, spec: PodSpec, at: Excerpt) -> Counter[str]:  # noqa: ARG002
+        """Return the reasons for rows that this filter refused."""
+        return self.state.reasons(at)
 
 
 class Runner:
@@ -73,18 +90,30 @@ class Runner:
 
     def _best_once(self, ask: PlacementRequest, rows: Rows) -> tuple[int, int] | None:
         """Do what `best` does without kept results."""
+        candidates, keys = self._feasible_keys(ask, rows)
+        return (int(candidates[int(keys.argmax())]), len(candidates)) if len(candidates) else None
+
+    def ranked(self, ask: PlacementRequest, rows: Rows) -> list[tuple[int, int]]:
+        """Return each of `rows` that fits with its score, the best first; nothing is kept."""
+        candidates, keys = self._feasible_keys(ask, rows)
+        order = np.argsort(-keys)
+        scores = -(-keys[order] // NODES_MAX)  # the tie rank lowers a key by less than one point of its score
+        return list(zip(candidates[order].tolist(), scores.tolist(), strict=True))
+
+    def _feasible_keys(self, ask: PlacementRequest, rows: Rows) -> tuple[Rows, Column]:
+        """Return those of `rows` that fit, and their keys with all scores."""
         at = Excerpt(self.nodes, rows)
         feasible = self.allowed(ask.spec, rows) & self._passing_now(ask.spec, at)
         candidates = rows[feasible]
         if not len(candidates):
-            return None
+            return candidates, np.zeros(0, dtype=np.int64)
         at = Excerpt(self.nodes, candidates)
         keys = self._keys(ask, at)
         for score in self._preferences:
             raw = score.score(ask, at)
             if raw is not None:
                 keys = keys + score.weight * NODES_MAX * normalized(raw, reverse=score.reverse)
-        return int(candidates[int(keys.argmax())]), len(candidates)
+        return candidates, keys
 
     def feasible(self, ask: PlacementRequest) -> Mask:
         """Return a mask over all rows of the table, True where the pod passes every filter."""
@@ -129,8 +158,8 @@ class Runner:
         for resource, amount in spec.request.amounts.items():
             column = self.nodes.column(resource)
             could = could & (self.nodes.allocatable[column, rows] >= requested(amount))
-        for state in self._prefiltered(spec):
-            could = could & state.resolvable(Excerpt(self.nodes, rows))
+        for one in self._prefiltered(spec):
+            could = could & one.state.resolvable(Excerpt(self.nodes, rows))
         return could
 
     def helps(self, spec: PodSpec, node: Node) -> bool:
@@ -154,22 +183,29 @@ class Runner:
         """Do what `diagnose` does without keeping the result, for trials."""
         return self._refusals(self.plugins.filters, spec, rows)
 
-    def _refusals(self, filters: tuple[Filter, ...], spec: PodSpec, rows: Rows) -> Diagnosis:
-        left, reasons = Excerpt(self.nodes, rows), Counter[str]()
-        crossing = self._prefiltered(spec)
-        for rule in filters:
+    def refused(
+        self, spec: PodSpec, rows: Rows, filters: tuple[Filter, ...] | None = None
+    ) -> Iterator[tuple["Filter | CrossRowAnswer", Excerpt]]:
+        """Yield each filter that refuses some of `rows`, with the rows that no filter before it refused.
+
+        A last filter that reads amounts comes with every row that is left: those that it passes count for nothing.
+        """
+        left, crossing = Excerpt(self.nodes, rows), self._prefiltered(spec)
+        rules: list[Filter | CrossRowAnswer] = [*(self.plugins.filters if filters is None else filters), *crossing]
+        for rule in rules:
             if rule is self._last_by_amounts and not crossing:
-                reasons.update(rule.reasons(spec, left))
+                yield rule, left
                 break
             mask = rule.filter(spec, left)
             if mask is None or mask.all():
                 continue
-            reasons.update(rule.reasons(spec, Excerpt(self.nodes, left.rows[~mask])))
+            yield rule, Excerpt(self.nodes, left.rows[~mask])
             left = Excerpt(self.nodes, left.rows[mask])
-        for state in crossing:
-            mask = state.filter(left)
-            reasons.update(state.reasons(Excerpt(self.nodes, left.rows[~mask])))
-            left = Excerpt(self.nodes, left.rows[mask])
+
+    def _refusals(self, filters: tuple[Filter, ...], spec: PodSpec, rows: Rows) -> Diagnosis:
+        reasons = Counter[str]()
+        for rule, at in self.refused(spec, rows, filters):
+            reasons.update(rule.reasons(spec, at))
         return diagnosis(len(rows), reasons)
 
     def _view(self, ask: PlacementRequest) -> ClassView:
@@ -205,18 +241,18 @@ class Runner:
         if self.nodes.tentative:
             self._score(keys, view.static, ask, np.array(sorted(self.nodes.tentative), dtype=np.intp))
         at = Excerpt(self.nodes, np.arange(self.nodes.width, dtype=np.intp))
-        for state in crossing:
-            keys[~state.filter(at)] = INFEASIBLE
+        for one in crossing:
+            keys[~one.state.filter(at)] = INFEASIBLE
         return keys
 
-    def _prefiltered(self, spec: PodSpec) -> list[PreFilterState]:
-        """Return the states of the cross-row filters that apply to this class; almost none has one."""
-        found = []
+    def _prefiltered(self, spec: PodSpec) -> list["CrossRowAnswer"]:
+        """Return the cross-row filters that apply to this class, with their states; almost none has one."""
+        found: list[CrossRowAnswer] = []
         for rule in self.plugins.cross_row:
             key = (rule.name, spec.key)
             state = rule.prefilter(spec, self.nodes, self._states.get(key) if not self.nodes.tentative else None)
             if state is not None:
-                found.append(state)
+                found.append(CrossRowAnswer(rule.name, state))
                 if not self.nodes.tentative:
                     self._states[key] = state
         return found
@@ -224,8 +260,8 @@ class Runner:
     def _passing_now(self, spec: PodSpec, at: Excerpt) -> Mask:
         """Return a mask of the rows where all live filters pass, cross-row filters included."""
         mask = _passing(self._live_filters, spec, at)
-        for state in self._prefiltered(spec):
-            mask = mask & state.filter(at)
+        for one in self._prefiltered(spec):
+            mask = mask & one.state.filter(at)
         return mask
 
     def _read_static(self, view: ClassView, ask: PlacementRequest) -> None:

@@ -154,11 +154,12 @@ class WaitFor(StrEnum):
 
 
 class Wait(Struct, frozen=True):
-    """No node for now. `message` is why, where the pod is told."""
+    """No node for now. `message` is why, where the pod is told; `preemption` why no eviction helps, where one could."""
 
     waits_for: WaitFor
     message: str = ""
     search: Search = NO_SEARCH
+    preemption: str = ""
 
 
 class Hold(Struct, frozen=True):

@@ -1,0 +1,207 @@
+"""A copy of a cluster in memory that carries out at once what its engine asks for, to see what would happen.
+
+Invariants:
+- The engine is that of the daemon; the copy only answers it, as an API server and kubelets without delay would.
+- All that the engine can decide at one time is decided before answers come; all answers come before evictions show.
+- An evicted pod leaves some seconds later and does not come back: what its controller does is not known here.
+- The same snapshot and the same calls give the same result.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+
+from aischeduler.analysis.cluster_snapshot import RUN, ClusterSnapshot
+from aischeduler.engine.profile import Profile
+from aischeduler.engine.scheduler import Scheduler
+from aischeduler.model.actions import (
+    Action,
+    Bind,
+    CreatePool,
+    Evict,
+    ListPools,
+    LogLoanChange,
+    Nominate,
+    ReadPod,
+    ReadPool,
+    Refresh,
+    ReportInternalError,
+    Warn,
+)
+from aischeduler.model.disruption_budget import DisruptionBudget
+from aischeduler.model.events import (
+    BudgetSeen,
+    Event,
+    EvictRefusal,
+    EvictRefused,
+    NodeGone,
+    NodeSeen,
+    PodGone,
+    PodSeen,
+    PoolRead,
+    PoolSeen,
+    PoolsListed,
+    Refreshed,
+)
+from aischeduler.model.node import Node
+from aischeduler.model.pod import Pod
+from aischeduler.model.pool import Pool
+
+ATTEMPTS_PER_DECISION: Final = 64
+LEAVING_SECONDS: Final = 2.0
+"""How long a pod takes to leave its node: a real one takes up to its grace period."""
+QUIET_SECONDS: Final = 60.0
+"""How long nothing may happen before the copy is at rest: longer than the backoff of a pod, shorter than the net."""
+ROUNDS_MAX: Final = 100_000
+"""The most rounds until the copy is at rest; more rounds count as endless."""
+
+
+class ClusterCopy:
+    """The objects of a snapshot, an engine, and its clock `now`; `happened` has what took effect, in order.
+
+    With `honours_budgets` an eviction that a budget forbids is refused, as by the Eviction API.
+    """
+
+    def __init__(self, profile: Profile, snapshot: ClusterSnapshot, *, honours_budgets: bool = False) -> None:
+        self.now = float(snapshot.taken_seconds)
+        self.scheduler = Scheduler(profile, RUN)
+        self.pods: dict[str, Pod] = {}
+        self.nodes: dict[str, Node] = {}
+        self.pools: dict[str, Pool] = {}
+        self.happened: list[Bind | Evict | Warn | LogLoanChange | ReportInternalError] = []
+        self._honours_budgets = honours_budgets
+        self._default_pool = profile.default_pool
+        self._budgets: dict[tuple[str, str], DisruptionBudget] = {}
+        self._allowed: dict[tuple[str, str], int] = {}
+        """How many more disruptions each budget allows."""
+        self._answers: list[Event] = []
+        self._evicted: list[str] = []
+        self._leaving: dict[str, float] = {}
+        """Terminating pods by uid -> when they are gone, the earliest first."""
+        for event in snapshot.events:
+            self.tell(event)
+
+    def tell(self, event: Event) -> None:
+        """Change the cluster, and let the engine observe it."""
+        match event:
+            case PodSeen(pod):
+                self.pods[pod.uid] = pod
+                if pod.terminating:
+                    self._leaving.setdefault(pod.uid, self.now + LEAVING_SECONDS)
+            case PodGone(uid):
+                self.pods.pop(uid, None)
+                self._leaving.pop(uid, None)
+            case NodeSeen(node):
+                self.nodes[node.name] = node
+            case NodeGone(name):
+                self.nodes.pop(name, None)
+            case PoolSeen(pool):
+                self.pools[pool.name] = pool
+            case BudgetSeen(budget):
+                key = (budget.namespace, budget.name)
+                self._budgets[key], self._allowed[key] = budget, budget.disruptions_allowed
+        self.scheduler.observe(event, self.now)
+
+    def settle(self) -> bool:
+        """Let time pass until nothing happens any more; return False where that has no end."""
+        happened, quiet_since = len(self.happened), self.now
+        for _ in range(ROUNDS_MAX):
+            if self._decide() or self._answer() or self._terminate():
+                continue
+            if len(self.happened) > happened:
+                happened, quiet_since = len(self.happened), self.now
+            at = self._next_time()
+            if at is None or at > quiet_since + QUIET_SECONDS:
+                return True
+            self.now = max(self.now, at)
+            self._leave()
+        return False
+
+    def _next_time(self) -> float | None:
+        """Return when something happens next; None where nothing does."""
+        times = (self.scheduler.next_wakeup(), next(iter(self._leaving.values()), None))
+        return min((time for time in times if time is not None), default=None)
+
+    def _decide(self) -> bool:
+        """Let every pool that is ready decide; return whether one was."""
+        pools = self.scheduler.ready(self.now)
+        for pool in pools:
+            for action in self.scheduler.decide(pool, self.now, ATTEMPTS_PER_DECISION):
+                self._take(action)
+        return bool(pools)
+
+    def _answer(self) -> bool:
+        answers, self._answers = self._answers, []
+        for event in answers:
+            self.tell(event)
+        return bool(answers)
+
+    def _terminate(self) -> bool:
+        """Let the pods that are evicted terminate: an eviction takes more requests than an answer."""
+        evicted, self._evicted = self._evicted, []
+        for uid in [uid for uid in evicted if uid in self.pods]:
+            self.tell(PodSeen(msgspec.structs.replace(self.pods[uid], terminating=True)))
+        return bool(evicted)
+
+    def _leave(self) -> None:
+        for uid in [uid for uid, due in self._leaving.items() if due <= self.now]:
+            self.tell(PodGone(uid))
+
+    def _take(self, action: Action) -> None:
+        """Carry out an action; the engine learns of it later."""
+        match action:
+            case Bind(pod, node):
+                self.happened.append(action)
+                self._change(pod, node_name=node, nominated_node="", started_seconds=int(self.now))
+            case Evict():
+                self._evict(action)
+            case Nominate(pod, node):
+                self._change(pod, nominated_node=node)
+            case ReadPod(pod):
+                now = self.pods.get(pod.uid)
+                self._answers.append(PodGone(pod.uid) if now is None else PodSeen(now))
+            case ReadPool(name):
+                if name in self.pools:
+                    self._answers.append(PoolSeen(self.pools[name]))
+                self._answers.append(PoolRead(name, found=name in self.pools))
+            case ListPools():
+                self._answers.append(PoolsListed())
+            case Refresh(pool):
+                self._answers.append(Refreshed(pool))
+            case CreatePool(name) if name not in self.pools:
+                created = replace(self._default_pool, name=name, uid=f"new-{name}", generation=1)
+                self._answers.append(PoolSeen(created))
+            case Warn() | LogLoanChange() | ReportInternalError():
+                self.happened.append(action)
+            case _:
+                pass  # a report, which changes nothing
+
+    def _change(self, pod: Pod, **fields: str | int | bool) -> None:
+        """Write fields of a pod as it is now, unless it is gone."""
+        now = self.pods.get(pod.uid)
+        if now is not None:
+            self.pods[pod.uid] = changed = msgspec.structs.replace(now, **fields)
+            self._answers.append(PodSeen(changed))
+
+    def _evict(self, action: Evict) -> None:
+        victim = action.victim
+        if self._honours_budgets and (forbidden := self._forbidden(victim)):
+            self._answers.append(EvictRefused(victim.uid, EvictRefusal.BUDGET, forbidden))
+            return
+        self.happened.append(action)
+        self._evicted.append(victim.uid)
+
+    def _forbidden(self, victim: Pod) -> str:
+        """Return why the Eviction API refuses to evict a pod, else count the eviction.
+
+        Source: the eviction subresource of kube-apiserver refuses a pod of several budgets.
+        """
+        covering = [key for key in sorted(self._budgets) if self._budgets[key].covers(victim)]
+        if len(covering) > 1:
+            return "more than one PodDisruptionBudget covers the pod"
+        for key in covering:
+            if self._allowed[key] <= 0:
+                return f"the PodDisruptionBudget {key[1]} allows no disruption"
+            self._allowed[key] -= 1
+        return ""

@@ -1,0 +1,205 @@
+"""Why a pod is where it is, as values: what `explain` finds, before anything prints it.
+
+Invariants:
+- An explanation names objects by name, and every amount is an integer in the unit of its resource.
+- Every tuple has an order that ends in a unique name.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from aischeduler.model.pod import Pod
+from aischeduler.model.proposal import LenderRefusal
+from aischeduler.model.resources import ResourceList
+
+
+class Verdict(StrEnum):
+    """The state of a pod, in one word."""
+
+    BOUND = "bound"
+    """It is on a node."""
+    WAITS = "waits"
+    """It waits for an attempt, or for an event that can help it."""
+    NOMINATED = "nominated"
+    """It waits for pods that are leaving a node."""
+    HELD = "held"
+    """It is not tried until what holds it changes."""
+    GATED = "gated"
+    """Its own scheduling gates hold it."""
+
+
+class MissingKind(StrEnum):
+    """What a node lacks for a pod."""
+
+    RESOURCE = "resource"
+    LABEL = "label"
+    """A label, or a requirement on labels, that the node does not satisfy."""
+    TOLERATION = "toleration"
+    """The pod's toleration of a taint of the node."""
+    SCHEDULABLE = "schedulable"
+    """The node is cordoned."""
+    PORT = "port"
+    NAME = "name"
+    """The node is not one of those that the pod names."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Missing:
+    """One thing that a node lacks. `amount` of the `asked` amount is missing, in the unit of the resource."""
+
+    kind: MissingKind
+    name: str
+    amount: int = 0
+    asked: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NearestMiss:
+    """The node that lacks the least of those that one rule refuses."""
+
+    node: str
+    missing: tuple[Missing, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A rule, and the number of `nodes` that it is the first to refuse; `reason` is kube-scheduler's text.
+
+    `counts` says on how many of these nodes each thing is missing, amounts aside.
+    """
+
+    rule: str
+    nodes: int
+    reason: str
+    counts: tuple[tuple[Missing, int], ...] = ()
+    nearest: NearestMiss | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NoLoan:
+    """A pool that does not lend to the pod, and why, in a sentence with the numbers.
+
+    `refusal` is the reason as a word. The pool is the home pool where that may not borrow at all.
+    """
+
+    pool: str
+    refusal: LenderRefusal
+    reason: str
+
+
+class RemedyKind(StrEnum):
+    """The family of a remedy."""
+
+    REQUEST = "request"
+    NODE = "node"
+    LIMIT = "limit"
+    FLAG = "flag"
+    PODS_END = "podsEnd"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a pod starts: the node, the pool of the node, and the pods (uids) that are evicted first.
+
+    The node is empty where it must be added.
+    """
+
+    node: str
+    pool: str
+    victims: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LowerRequest:
+    """The pod requests `amount` of a resource instead of more."""
+
+    resource: str
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class EditPool:
+    """These fields of the spec of a Pool change, as a merge patch; None removes a field."""
+
+    pool: str
+    spec: Mapping[str, bool | list[str] | dict[str, str] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class EndPods:
+    """These pods end."""
+
+    pods: tuple[Pod, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EditNode:
+    """A node is uncordoned, or gets labels that it does not have."""
+
+    node: str
+    uncordon: bool = False
+    labels: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AddNode:
+    """A node joins that equals `like` in all but its name, and is empty."""
+
+    like: str
+
+
+Edit = LowerRequest | EditPool | EndPods | EditNode | AddNode
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """One change with which the pod starts. `cost` orders the remedies of one kind, the least first."""
+
+    kind: RemedyKind
+    text: str
+    edit: Edit
+    start: Start
+    cost: tuple[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Loan:
+    """The loan on which a pod runs, or would run."""
+
+    lender: str
+    home: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Everything about one pod.
+
+    `pool` is the pool in whose queue it waits, or on whose node it is. `ahead` pods come before it in that queue; the
+    first of them are named. `message` is what holds it, or the message that the scheduler reports.
+
+    `total` nodes of its pool were looked at. A pod that waits although it fits has a `start`. A bound pod has its
+    `node`, its `loan` if it is on one, and `ranking`: the nodes that fit now, the best first, with their scores.
+    `asks` are its requests.
+    """
+
+    pod: Pod
+    pool: str
+    home: str
+    verdict: Verdict
+    asks: ResourceList
+    message: str = ""
+    node: str = ""
+    loan: Loan | None = None
+    ahead: int = 0
+    ahead_pods: tuple[str, ...] = ()
+    total: int = 0
+    refused: tuple[Refusal, ...] = ()
+    preemption: str = ""
+    leaving: tuple[str, ...] = ()
+    """The pods (namespace/name) for whose end a nominated pod waits, or that it would evict."""
+    borrowing: tuple[NoLoan, ...] = ()
+    start: Start | None = None
+    remedies: tuple[Remedy, ...] = ()
+    fitting: int = 0
+    ranking: tuple[tuple[str, int], ...] = ()

@@ -1,0 +1,94 @@
+"""Why each pool does not lend to a pod, in a sentence with the numbers."""
+
+from typing import assert_never
+
+from aischeduler.analysis.explanation import Missing, MissingKind, NearestMiss, NoLoan
+from aischeduler.analysis.nearest_miss import nearest_by_amounts, refusals
+from aischeduler.analysis.quantities import readable
+from aischeduler.analysis.what_if import Question
+from aischeduler.model.proposal import LenderRefusal, NoLender
+from aischeduler.model.resources import ResourceList
+from aischeduler.state.loans import within
+
+
+def no_loans(question: Question, found: NoLender) -> tuple[NoLoan, ...]:
+    """Return the pools that do not lend, sorted; the home pool alone where that may not borrow."""
+    if found.home is not None:
+        return (NoLoan(question.home, found.home, _home_reason(question, found.home)),)
+    return tuple(NoLoan(name, refusal, _reason(question, name, refusal)) for name, refusal in found.refused)
+
+
+def missing_text(nearest: NearestMiss) -> str:
+    """Return what the nearest node lacks, as in `gpu-7 lacks 2 of 8 nvidia.com/gpu`."""
+    if any(one.kind is MissingKind.SCHEDULABLE for one in nearest.missing):
+        return f"{nearest.node} is cordoned"
+    return f"{nearest.node} lacks {' and '.join(thing(one) for one in nearest.missing)}"
+
+
+def thing(missing: Missing) -> str:
+    """Return one missing thing for people."""
+    match missing.kind:
+        case MissingKind.RESOURCE:
+            resource = missing.name
+            return f"{readable(resource, missing.amount)} of {readable(resource, missing.asked)} {resource}"
+        case MissingKind.LABEL:
+            return f"the label {missing.name}"
+        case MissingKind.TOLERATION:
+            return f"a toleration of {missing.name}"
+        case MissingKind.SCHEDULABLE:
+            return "spec.unschedulable: false"
+        case MissingKind.PORT:
+            return f"the free host port {missing.name}"
+        case MissingKind.NAME:
+            return f"the name that the pod requires ({missing.name})"
+        case _:
+            assert_never(missing.kind)
+
+
+def _home_reason(question: Question, refusal: LenderRefusal) -> str:
+    pool = question.cluster.pools.pools[question.home]
+    if refusal is LenderRefusal.BORROWING_LIMIT:
+        borrowed = question.cluster.loans.borrowed(question.home)
+        return _over(question, "borrows", pool.borrowing_limit, borrowed)
+    if refusal is LenderRefusal.NOT_ACCEPTED:
+        return f"its spec is refused: {pool.invalid}"
+    return "its disableBorrowing is true"
+
+
+def _reason(question: Question, name: str, refusal: LenderRefusal) -> str:
+    cluster = question.cluster
+    pool = cluster.pools.pools[name]
+    match refusal:
+        case LenderRefusal.NOT_SHARING:
+            return f"its spec is refused: {pool.invalid}" if pool.invalid else "its disableSharing is true"
+        case LenderRefusal.NOT_LISTED:
+            return f"it is not in borrowingPools of {question.home}"
+        case LenderRefusal.LENDING_LIMIT:
+            return _over(question, "lends", pool.lending_limit, cluster.loans.lent(name))
+        case LenderRefusal.HOME_PODS:
+            waiting = sum(record.usable and record.home == name for record in cluster.queues[name].records())
+            return f"{waiting} pod{'s' * (waiting != 1)} of its own {'waits' if waiting == 1 else 'wait'} for that room"
+        case LenderRefusal.NO_ROOM:
+            return _no_room(question, name)
+        case _:
+            return "it was tried already"
+
+
+def _over(question: Question, verb: str, limit: ResourceList, sums: ResourceList) -> str:
+    resource = within(limit, sums, question.spec)
+    used, most = readable(resource, sums.get(resource, 0)), readable(resource, limit[resource])
+    asked = readable(resource, question.spec.request.taken[resource])
+    return f"it {verb} {used} of at most {most} {resource}; the pod requests {asked}"
+
+
+def _no_room(question: Question, name: str) -> str:
+    rows = question.rows_of(name)
+    if not len(rows):
+        return "it has no nodes"
+    allowed = rows[question.cluster.runner.allowed(question.spec, rows)]
+    nearest = nearest_by_amounts(question.cluster.nodes, question.spec, allowed)
+    if nearest is not None and nearest.missing:
+        return f"no node fits; {missing_text(nearest)}"
+    refused = refusals(question.cluster, question.spec, rows)
+    near = next((missing_text(one.nearest) for one in refused if one.nearest is not None), "")
+    return f"no node fits; {near}" if near else "no node fits"

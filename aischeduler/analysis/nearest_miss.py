@@ -1,0 +1,142 @@
+"""The nodes that refuse a pod, by rule, and of each rule the node that lacks the least.
+
+Invariants:
+- The filters of the runner alone decide which rule refuses a node; what a node lacks is read beside that.
+- A node counts for the first rule that refuses it, as in the message of the scheduler.
+- The nearest node lacks the fewest things; of resources, then the smallest share of a request; then its name decides.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+
+from aischeduler.analysis.explanation import Missing, MissingKind, NearestMiss, Refusal
+from aischeduler.engine.cluster import Cluster
+from aischeduler.model.names import PODS
+from aischeduler.model.node import PREFER_NO_SCHEDULE, Node
+from aischeduler.model.pod import HostPort, PodSpec
+from aischeduler.model.selectors import NAME_FIELD, NodeSelectorTerm, Operator, Requirement
+from aischeduler.plugins.node_ports import conflict
+from aischeduler.plugins.taint_toleration import tolerated
+from aischeduler.state.index import Rows
+from aischeduler.state.nodes import NodeTable
+
+COUNTS_MAX: Final = 8
+"""The most things that are counted for one rule, the most frequent first."""
+
+RESOURCES: Final = "NodeResourcesFit"
+_KINDS: Final = {NAME_FIELD: MissingKind.NAME}
+
+
+def refusals(cluster: Cluster, spec: PodSpec, rows: Rows) -> tuple[Refusal, ...]:
+    """Return the rules that refuse some of these rows, in their order."""
+    found: list[Refusal] = []
+    for rule, at in cluster.runner.refused(spec, rows):
+        passing = rule.filter(spec, at)
+        refused = at.rows if passing is None else at.rows[~passing]
+        if not len(refused):
+            continue
+        reasons = rule.reasons(spec, at)
+        reason = (
+            next(iter(reasons)) if len(reasons) == 1 else ", ".join(f"{n} {text}" for text, n in _by_count(reasons))
+        )
+        if rule.name == RESOURCES:
+            nearest = nearest_by_amounts(cluster.nodes, spec, refused)
+            found.append(Refusal(rule.name, len(refused), reason, (), nearest))
+        else:
+            counts, near = _count(cluster.nodes, spec, refused, rule.name)
+            found.append(Refusal(rule.name, len(refused), reason, counts, near))
+    return tuple(found)
+
+
+def nearest_by_amounts(nodes: NodeTable, spec: PodSpec, rows: Rows) -> NearestMiss | None:
+    """Return the row that lacks the fewest resources, then the smallest share of a request; None without rows."""
+    if not len(rows):
+        return None
+    wanted = nodes.wanted(spec)
+    left = (nodes.allocatable - nodes.used)[np.ix_(wanted.columns, rows)]
+    short = np.maximum(wanted.amounts - left, 0)
+    lacking = np.count_nonzero(short, axis=0)
+    share = (short / wanted.amounts).max(axis=0)
+    best = np.lexsort((nodes.ranks()[rows], share, lacking))[0]
+    asked = {**spec.request.amounts, PODS: 1}
+    missing = tuple(
+        Missing(MissingKind.RESOURCE, name, amount, asked[name])
+        for name, amount in zip(spec.request.taken, short[:, best].tolist(), strict=True)
+        if amount
+    )
+    return NearestMiss(nodes.names[int(rows[best])], missing)
+
+
+def _count(
+    nodes: NodeTable, spec: PodSpec, rows: Rows, rule: str
+) -> tuple[tuple[tuple[Missing, int], ...], NearestMiss | None]:
+    """Return what these rows lack with the number of rows, the most frequent first, and the nearest row."""
+    counts: Counter[Missing] = Counter()
+    best: tuple[int, str, tuple[Missing, ...]] | None = None
+    for row in rows.tolist():
+        missing = _lacking(rule, nodes, spec, row)
+        counts.update(missing)
+        found = (len(missing), nodes.names[row], missing)
+        if missing and (best is None or found[:2] < best[:2]):
+            best = found
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:COUNTS_MAX]
+    return tuple(ordered), NearestMiss(best[1], best[2]) if best is not None else None
+
+
+def lacks_labels(spec: PodSpec, node: Node) -> tuple[Requirement, ...]:
+    """Return the requirements on labels that the node does not satisfy: of the required terms, those of the nearest."""
+    selector = (Requirement(key, Operator.IN, (value,)) for key, value in spec.node_selector)
+    missing = [one for one in selector if not one.matches(node.labels)]
+    if spec.required is not None and not any(term.matches(node.name, node.labels) for term in spec.required):
+        terms = [_unmet(term, node) for term in spec.required if not term.empty]
+        missing += next((term for size in sorted(map(len, terms)) for term in terms if len(term) == size), ())
+    return tuple(dict.fromkeys(missing))
+
+
+def _unmet(term: NodeSelectorTerm, node: Node) -> tuple[Requirement, ...]:
+    labels = [one for one in term.expressions if not one.matches(node.labels)]
+    return (*labels, *(one for one in term.fields if not one.matches({NAME_FIELD: node.name})))
+
+
+def _lacking(rule: str, nodes: NodeTable, spec: PodSpec, row: int) -> tuple[Missing, ...]:
+    """Return what a row lacks by a rule that does not read amounts; nothing for a rule that is not known here."""
+    node = nodes.nodes[row]
+    if node is None:
+        return ()
+    match rule:
+        case "NodeAffinityNames":
+            return (Missing(MissingKind.NAME, NAME_FIELD),)
+        case "NodeUnschedulable":
+            return (Missing(MissingKind.SCHEDULABLE, "spec.unschedulable"),)
+        case "TaintToleration":
+            return _taints(spec, node)
+        case "NodeAffinity":
+            unmet = lacks_labels(spec, node)
+            return tuple(Missing(_KINDS.get(one.key, MissingKind.LABEL), str(one)) for one in unmet)
+        case "NodePorts":
+            return _ports(spec, nodes.ports.get(row, {}))
+        case _:
+            return ()
+
+
+def _taints(spec: PodSpec, node: Node) -> tuple[Missing, ...]:
+    return tuple(
+        Missing(MissingKind.TOLERATION, f"{taint.key}{'=' if taint.value else ''}{taint.value}:{taint.effect}")
+        for taint in dict.fromkeys(node.taints)
+        if taint.effect != PREFER_NO_SCHEDULE and not tolerated(taint, spec.tolerations)
+    )
+
+
+def _ports(spec: PodSpec, taken: Iterable[HostPort]) -> tuple[Missing, ...]:
+    return tuple(
+        Missing(MissingKind.PORT, f"{port.protocol} {port.port}")
+        for port in spec.host_ports
+        if any(conflict(port, other) for other in taken)
+    )
+
+
+def _by_count(reasons: Counter[str]) -> list[tuple[str, int]]:
+    return sorted(reasons.items(), key=lambda item: (-item[1], item[0]))

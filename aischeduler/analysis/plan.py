@@ -1,0 +1,265 @@
+"""Plan a change: what the scheduler would do if these objects were applied, or these nodes drained, now.
+
+Invariants:
+- The engine decides; nothing here does. The result is what happened in a copy of the cluster.
+- What the cluster does without the change is done first, and is told apart.
+- Every pod of a unit starts, or waits with a reason.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from aischeduler.analysis.cluster_copy import ClusterCopy
+from aischeduler.model.actions import Bind, Evict, LogLoanChange, ReportInternalError, Warn
+from aischeduler.model.events import Event, NodeGone, PodGone, PodSeen, PoolSeen
+from aischeduler.model.pod import PENDING, Pod
+
+NODE: Final = "Node"
+POD: Final = "Pod"
+"""The kind of a plain pod: it comes before the pods that controllers make."""
+NAMED_MAX: Final = 3
+"""Pods that a note names; it counts the others."""
+OTHER_SCHEDULER: Final = 'its schedulerName is "{}", so another scheduler decides'
+
+
+class PlanError(ValueError):
+    """A change that cannot be planned; the message is a sentence that says why."""
+
+
+class Verdict(StrEnum):
+    """What becomes of a unit."""
+
+    STARTS = "starts"
+    """Every pod starts on free room of its own pool."""
+    BORROWS = "borrows"
+    """Every pod starts on free room, some of it of another pool."""
+    EVICTS = "evicts"
+    """Every pod starts, some only after pods are evicted."""
+    WAITS = "waits"
+    """A pod waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """The pods that one object brings; `notes` are sentences about them."""
+
+    kind: str
+    namespace: str
+    name: str
+    pods: tuple[Pod, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is planned: `events` of other objects are applied first, then the nodes `without` go, then pods come."""
+
+    units: tuple[Unit, ...] = ()
+    events: tuple[Event, ...] = ()
+    without: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UnitPlan:
+    """What becomes of one unit.
+
+    `nodes` has the node of each pod that starts, `lenders` the pool of each of them that borrows, `waits` the reason
+    of each other pod; `evicts` are pods as `namespace/name`, in the order of their evictions.
+    """
+
+    unit: Unit
+    nodes: Mapping[str, str] = field(default_factory=dict)
+    lenders: Mapping[str, str] = field(default_factory=dict)
+    waits: Mapping[str, str] = field(default_factory=dict)
+    evicts: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        """What becomes of the unit as a whole."""
+        if self.waits:
+            return Verdict.WAITS
+        if self.evicts:
+            return Verdict.EVICTS
+        return Verdict.BORROWS if self.lenders else Verdict.STARTS
+
+    @property
+    def waits_for(self) -> str:
+        """The reason that most of the waiting pods have, the first one of these; empty where none waits."""
+        return Counter(self.waits.values()).most_common(1)[0][0] if self.waits else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What would happen. `other_starts` and `other_evictions` are consequences for pods that no unit has.
+
+    `loan_changes` are running pods that become loans or home pods, `pool_nodes` the numbers of nodes before and after
+    of each pool where they differ. `at_rest` is False where the copy did not come to rest: then more would happen.
+    """
+
+    units: tuple[UnitPlan, ...]
+    other_starts: tuple[Bind, ...] = ()
+    other_evictions: tuple[Evict, ...] = ()
+    loan_changes: tuple[LogLoanChange, ...] = ()
+    pool_nodes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    at_rest: bool = True
+
+
+def plan(copy: ClusterCopy, change: Change, scheduler_name: str) -> Plan:
+    """Apply the change to the copy, let it come to rest, and return what happened; raises PlanError."""
+    for name in change.without:
+        if name not in copy.nodes:
+            raise PlanError(f"there is no node {name}")
+    at_rest = copy.settle()
+    notes, nodes = _meanwhile(copy), _pool_nodes(copy)
+    copy.happened.clear()
+    units = _apply(copy, change, scheduler_name)
+    at_rest = copy.settle() and at_rest
+    uids = {pod.uid for unit in units for pod in unit.pods}
+    after = _pool_nodes(copy)
+    return Plan(
+        units=tuple(_unit_plan(copy, unit, scheduler_name) for unit in units),
+        other_starts=tuple(one for one in copy.happened if isinstance(one, Bind) and one.pod.uid not in uids),
+        other_evictions=tuple(one for one in copy.happened if isinstance(one, Evict) and _asker(one) not in uids),
+        loan_changes=tuple(one for one in copy.happened if isinstance(one, LogLoanChange)),
+        pool_nodes={
+            name: (nodes.get(name, 0), after.get(name, 0))
+            for name in sorted(nodes.keys() | after.keys())
+            if nodes.get(name, 0) != after.get(name, 0)
+        },
+        notes=(*notes, *_errors(copy)),
+        at_rest=at_rest,
+    )
+
+
+def _apply(copy: ClusterCopy, change: Change, scheduler_name: str) -> list[Unit]:
+    """Apply the change, and return the units with their pods as they came."""
+    for event in change.events:
+        copy.tell(_as_applied(copy, event))
+    drained = [_drain(copy, name, scheduler_name) for name in change.without]
+    units = _as_new([*drained, *change.units], int(copy.now))
+    for unit in sorted(units, key=lambda unit: unit.kind != POD):
+        for pod in unit.pods:
+            copy.tell(PodSeen(pod))
+    return units
+
+
+def _as_applied(copy: ClusterCopy, event: Event) -> Event:
+    """Return the event of an object of a file; an existing Pool keeps its uid and gets the next generation."""
+    if not isinstance(event, PoolSeen) or event.pool.name not in copy.pools:
+        return event
+    before = copy.pools[event.pool.name]
+    return PoolSeen(replace(event.pool, uid=before.uid, generation=before.generation + 1))
+
+
+def _drain(copy: ClusterCopy, node: str, scheduler_name: str) -> Unit:
+    """Remove a node with its pods; return those that their controllers would make again for this scheduler."""
+    there = [pod for pod in copy.pods.values() if pod.node_name == node]
+    there.sort(key=lambda pod: (pod.namespace, pod.name, pod.uid))
+    copy.tell(NodeGone(node))
+    for pod in there:
+        copy.tell(PodGone(pod.uid))
+    again = [pod for pod in there if pod.scheduler_name == scheduler_name and not (pod.guarded or pod.terminating)]
+    others = len(there) - len(again)
+    notes = (f"{others} other pod{'s' * (others != 1)} on it {'end' if others != 1 else 'ends'} with it",)
+    return Unit(NODE, "", node, tuple(again), notes if others else ())
+
+
+def _as_new(units: Iterable[Unit], now_seconds: int) -> list[Unit]:
+    """Return the units with pods that were created just now, each with a uid of its own."""
+    return [
+        replace(
+            unit,
+            pods=tuple(
+                msgspec.structs.replace(
+                    pod,
+                    uid=f"planned-{number}-{index}",
+                    node_name="" if unit.kind == NODE else pod.node_name,
+                    created_seconds=now_seconds,
+                    started_seconds=0,
+                    nominated_node="",
+                    said_to_wait=False,
+                    phase=PENDING,
+                )
+                for index, pod in enumerate(unit.pods)
+            ),
+        )
+        for number, unit in enumerate(units)
+    ]
+
+
+def _unit_plan(copy: ClusterCopy, unit: Unit, scheduler_name: str) -> UnitPlan:
+    uids = {pod.uid for pod in unit.pods}
+    binds = {one.pod.uid: one for one in copy.happened if isinstance(one, Bind)}
+    evicted = {one.victim.uid: one for one in copy.happened if isinstance(one, Evict)}
+    nodes: dict[str, str] = {}
+    lenders: dict[str, str] = {}
+    waits: dict[str, str] = {}
+    for pod in unit.pods:
+        name, now, bind = pod_name(unit, pod), copy.pods.get(pod.uid), binds.get(pod.uid)
+        if now is None:
+            waits[name] = f"it starts and is evicted again. {evicted[pod.uid].message}"
+        elif now.node_name:
+            nodes[name] = now.node_name
+            if bind is not None and bind.borrowed:
+                lenders[name] = bind.pool
+        elif pod.scheduler_name != scheduler_name:
+            waits[name] = OTHER_SCHEDULER.format(pod.scheduler_name)
+        else:
+            waits[name] = copy.scheduler.why(pod.uid)
+    warned = [one.message for one in copy.happened if isinstance(one, Warn) and one.about.uid in uids]
+    evicts = [full_name(one.victim) for one in evicted.values() if _asker(one) in uids]
+    return UnitPlan(unit, nodes, lenders, waits, tuple(evicts), (*unit.notes, *dict.fromkeys(warned)))
+
+
+def _asker(eviction: Evict) -> str:
+    return eviction.beneficiary.uid if eviction.beneficiary is not None else ""
+
+
+def _pool_nodes(copy: ClusterCopy) -> dict[str, int]:
+    return {summary.name: summary.nodes for summary in copy.scheduler.summary()}
+
+
+def _meanwhile(copy: ClusterCopy) -> list[str]:
+    """Return notes about what happens without the change."""
+    started = [full_name(one.pod) for one in copy.happened if isinstance(one, Bind)]
+    evicted = [full_name(one.victim) for one in copy.happened if isinstance(one, Evict)]
+    notes = []
+    if started:
+        notes.append(f"Without this change too, {_counted(started, 'waiting pod')} would start: {_named(started)}")
+    if evicted:
+        notes.append(f"Without this change too, {_counted(evicted, 'pod')} would be evicted: {_named(evicted)}")
+    return [*notes, *_errors(copy)]
+
+
+def _errors(copy: ClusterCopy) -> list[str]:
+    return [
+        f"The scheduler failed while {one.doing}: {one.error}"
+        for one in copy.happened
+        if isinstance(one, ReportInternalError)
+    ]
+
+
+def pod_name(unit: Unit, pod: Pod) -> str:
+    """Return the name of a pod in its unit: a drained node has pods of several namespaces."""
+    return full_name(pod) if unit.kind == NODE else pod.name
+
+
+def full_name(pod: Pod) -> str:
+    """Return namespace and name of a pod."""
+    return f"{pod.namespace}/{pod.name}"
+
+
+def _counted(names: Sequence[str], noun: str) -> str:
+    return f"{len(names)} {noun}{'s' * (len(names) != 1)}"
+
+
+def _named(names: Sequence[str]) -> str:
+    more = len(names) - NAMED_MAX
+    return f"{', '.join(names[:NAMED_MAX])}{f' and {more} more' if more > 0 else ''}"

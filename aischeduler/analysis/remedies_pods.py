@@ -1,0 +1,246 @@
+"""The fewest pods on one node with whose end a waiting pod starts.
+
+Invariants:
+- Pods of DaemonSets, static pods and system-critical pods are never named: they come back, or the node needs them.
+- Of as many pods, the least important ones are named: borrowers, then lower priority, then later start, then uid.
+- The end of a pod can free room on its node, a host port, room within a limit, or a pod that is held for it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+import numpy as np
+
+from aischeduler.analysis.explanation import EndPods, Remedy, RemedyKind, Start
+from aischeduler.analysis.fewest import fewest
+from aischeduler.analysis.what_if import Question, may_leave, pods_ended, proposed, room_of
+from aischeduler.engine.propose import may_not_evict
+from aischeduler.model.pool import Pool
+from aischeduler.model.proposal import Hold, LenderRefusal
+from aischeduler.plugins.node_ports import conflict
+from aischeduler.policies.borrowing import lender_refusal
+from aischeduler.state.index import Rows
+from aischeduler.state.records import PodRecord
+from aischeduler.state.wanted import Amounts
+
+SOLVED_MAX: Final = 64
+"""The most nodes on which the fewest pods are searched, those first that may need the fewest."""
+TRIED_MAX: Final = 16
+"""The most sets of pods that are tried."""
+NAMED_MAX: Final = 3
+"""The most pods that the text names; the others are counted."""
+NEVER: Final = 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class _Shortage:
+    """A node whose pods may end, and what their end must free.
+
+    `limits` are the amounts by which the pod exceeds a limit: the pool whose loans count, whether it lends, the
+    resource, the amount. With `room`, the pod runs on this node; else a node of the lender has room already.
+    `least` is a lower bound of the number of pods. With `evicting`, the pods that may leave for it are evicted besides.
+    """
+
+    row: int
+    least: int
+    room: bool
+    evicting: bool
+    limits: tuple[tuple[str, bool, str, int], ...]
+
+
+def pods_end_remedies(question: Question) -> list[Remedy]:
+    """Return the fewest pods on one node whose end starts the pod; where fewer do with evictions, those too."""
+    held = proposed(question.cluster, question.record, question.now)
+    if isinstance(held, Hold):
+        at_once = _first(question, iter(_excluding(question, held)))
+        return [at_once] if at_once is not None else []
+    at_once = _first(question, _smallest(question, evicting=False))
+    found = [at_once] if at_once is not None else []
+    if not may_not_evict(question.cluster, question.record):
+        later = _first(question, _smallest(question, evicting=True))
+        if later is not None and (at_once is None or later.cost[0] < at_once.cost[0]):
+            found.append(later)
+    return found
+
+
+def _first(question: Question, sets: Iterator[list[PodRecord]]) -> Remedy | None:
+    """Return the remedy of the first of these sets of pods whose end starts the pod."""
+    for records in islice(sets, TRIED_MAX):
+        with pods_ended(question.cluster, records):
+            start = question.start()
+        if start is not None:
+            return _remedy(question, records, start)
+    return None
+
+
+def _remedy(question: Question, records: list[PodRecord], start: Start) -> Remedy:
+    pods = tuple(record.pod for record in records)
+    names = [f"{pod.namespace}/{pod.name}" for pod in pods]
+    more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+    node = question.cluster.nodes.names[records[0].row]
+    text = f"end {'these pods' if len(names) > 1 else 'the pod'} on {node}: {', '.join(names[:NAMED_MAX])}{more}"
+    return Remedy(RemedyKind.PODS_END, text, EndPods(pods), start, (len(pods), text))
+
+
+def _excluding(question: Question, held: Hold) -> list[list[PodRecord]]:
+    """Return the pods on one node that exclude the pod, if they are on one node."""
+    found: list[PodRecord] = []
+    proposal: object = held
+    while isinstance(proposal, Hold) and proposal.blocker and len(found) < TRIED_MAX:
+        blocker = question.cluster.records[proposal.blocker]
+        if not _may_end(blocker) or (found and blocker.row != found[0].row):
+            return []
+        found.append(blocker)
+        with pods_ended(question.cluster, found):
+            proposal = proposed(question.cluster, question.record, question.now)
+    return [found] if found and not isinstance(proposal, Hold) else []
+
+
+def _may_end(record: PodRecord) -> bool:
+    return not record.pod.guarded and not record.pod.critical
+
+
+def _smallest(question: Question, *, evicting: bool) -> Iterator[list[PodRecord]]:
+    """Yield sets of pods that may be enough, the smallest first, and of one size the least important pods first."""
+    names = question.cluster.nodes.names
+    found = _short_of_room(question, question.home, (), evicting=True) if evicting else _shortages(question)
+    shortages = sorted(found, key=lambda one: (one.least, names[one.row], one.room, one.limits))
+    ready: list[tuple[int, tuple[bool, int], str, list[PodRecord]]] = []
+    for shortage in shortages[:SOLVED_MAX]:
+        ready.sort(key=lambda one: one[:3])
+        while ready and ready[0][0] < shortage.least:
+            yield ready.pop(0)[-1]
+        records = _solve(question, shortage)
+        if records:
+            worst = max((record.loan is None, record.pod.priority) for record in records)
+            ready.append((len(records), worst, names[shortage.row], records))
+    yield from (records for *_, records in sorted(ready, key=lambda one: one[:3]))
+
+
+def _shortages(question: Question) -> Iterator[_Shortage]:
+    """Yield each node whose pods' end may start the pod at once."""
+    yield from _short_of_room(question, question.home, ())
+    home = question.cluster.pools.pools[question.home]
+    if home.invalid or home.disable_borrowing:
+        return
+    for name in question.others():
+        refusal = lender_refusal(question.cluster.borrowing, question.home, name, question.spec)
+        if refusal not in (None, LenderRefusal.LENDING_LIMIT):
+            continue
+        limits = _exceeded(question, home, question.cluster.pools.pools[name])
+        yield from _short_of_room(question, name, limits)
+        if limits and question.cluster.runner.passes(question.spec, question.rows_of(name)).any():
+            for row in _rows_with_loans(question, limits):
+                yield _Shortage(row, 1, room=False, evicting=False, limits=limits)
+
+
+def _exceeded(question: Question, home: Pool, lender: Pool) -> tuple[tuple[str, bool, str, int], ...]:
+    """Return the amounts by which the pod exceeds the limits of its pool and of the lender."""
+    loans, asked = question.cluster.loans, question.spec.request.taken
+    found: list[tuple[str, bool, str, int]] = []
+    for pool, lends, limit, sums in (
+        (home, False, home.borrowing_limit, loans.borrowed(home.name)),
+        (lender, True, lender.lending_limit, loans.lent(lender.name)),
+    ):
+        for resource in sorted(limit):
+            excess = sums.get(resource, 0) + asked.get(resource, 0) - limit[resource]
+            if resource in asked and excess > 0:
+                found.append((pool.name, lends, resource, excess))
+    return tuple(found)
+
+
+def _rows_with_loans(question: Question, limits: tuple[tuple[str, bool, str, int], ...]) -> list[int]:
+    pools = {(pool, lends) for pool, lends, _, _ in limits}
+    table = question.cluster.running.table
+    rows = np.unique(table["row"][(table["row"] >= 0) & table["borrower"]]).tolist()
+    return [
+        row
+        for row in rows
+        if any(
+            record.loan is not None and ((record.loan[1], False) in pools or (record.loan[0], True) in pools)
+            for record in question.cluster.on_row(row)
+        )
+    ]
+
+
+def _short_of_room(
+    question: Question, pool: str, limits: tuple[tuple[str, bool, str, int], ...], *, evicting: bool = False
+) -> Iterator[_Shortage]:
+    """Yield the rows of a pool on which the pod could run, with a lower bound of the pods that must end."""
+    cluster, spec = question.cluster, question.spec
+    rows = question.rows_of(pool)
+    rows = rows[cluster.runner.allowed(spec, rows)]
+    with room_of(question, spec, rows, evicting=evicting):
+        least = np.maximum(_least(question, rows, evicting=evicting), 1)
+    for row, count in zip(rows.tolist(), least.tolist(), strict=True):
+        if count < NEVER:
+            yield _Shortage(row, count, room=True, evicting=evicting, limits=limits)
+
+
+def _least(question: Question, rows: Rows, *, evicting: bool) -> Amounts:
+    """Return per row the fewest pods whose end frees each resource, taken by itself; NEVER where none does."""
+    cluster, wanted = question.cluster, question.cluster.nodes.wanted(question.spec)
+    short = wanted.amounts - (cluster.nodes.allocatable - cluster.nodes.used)[np.ix_(wanted.columns, rows)]
+    slots = cluster.running.slots_on(rows)
+    slots = slots[~may_leave(question, slots)] if evicting else slots
+    table, specs = cluster.running.table[slots], cluster.running.specs
+    place = np.searchsorted(rows, table["row"])
+    least = np.zeros(len(rows), dtype=np.int64)
+    for resource, lacks in zip(question.spec.request.taken, short, strict=True):
+        column = specs.resources.get(resource)
+        amounts = specs.amounts[table["spec"], column] if column is not None else np.zeros(len(slots), dtype=np.int64)
+        order = np.lexsort((-amounts, place))
+        sums = np.cumsum(amounts[order])
+        starts = np.searchsorted(place[order], np.arange(len(rows)))
+        before = np.concatenate((np.zeros(1, dtype=np.int64), sums))
+        already = before[:-1] - before[starts][place[order]]
+        needed = np.bincount(place[order][already < lacks[place[order]]], minlength=len(rows))
+        total = np.bincount(place, weights=amounts, minlength=len(rows))
+        least = np.maximum(least, np.where(total >= lacks, needed, NEVER))
+    return least
+
+
+def _solve(question: Question, shortage: _Shortage) -> list[PodRecord]:
+    """Return the fewest pods of the node that free what is missing; empty where they cannot."""
+    cluster, row = question.cluster, np.array([shortage.row], dtype=np.intp)
+    records = [record for record in cluster.on_row(shortage.row) if _may_end(record)]
+    if shortage.evicting:
+        slots = cluster.running.slots_of(record.pod.uid for record in records)
+        gone = set(cluster.running.uids_of(slots[may_leave(question, slots)]))
+        records = [record for record in records if record.pod.uid not in gone]
+    records.sort(key=_importance)
+    needs: list[tuple[int, list[int]]] = []
+    if shortage.room:
+        with room_of(question, question.spec, row, evicting=shortage.evicting):
+            needs += _room_needed(question, shortage.row, records)
+    for pool, lends, resource, amount in shortage.limits:
+        loans = [record.loan is not None and record.loan[0 if lends else 1] == pool for record in records]
+        needs.append((amount, [_takes(one, resource) * loan for one, loan in zip(records, loans, strict=True)]))
+    chosen = fewest([need for need, _ in needs], [frees for _, frees in needs]) if needs and records else None
+    return [records[i] for i in chosen] if chosen else []
+
+
+def _room_needed(question: Question, row: int, records: list[PodRecord]) -> Iterator[tuple[int, list[int]]]:
+    """Yield each amount and host port that the row lacks, and how much of it each pod takes."""
+    nodes = question.cluster.nodes
+    room = nodes.named(nodes.room(row))
+    for resource, amount in question.spec.request.taken.items():
+        if amount > room.get(resource, 0):
+            yield amount - room.get(resource, 0), [_takes(record, resource) for record in records]
+    for port in question.spec.host_ports:
+        taking = [any(conflict(port, other) for other in record.pod.spec.host_ports) for record in records]
+        if any(conflict(port, other) for other in nodes.ports.get(row, {})):
+            yield max(sum(taking), 1), [int(takes) for takes in taking]
+
+
+def _takes(record: PodRecord, resource: str) -> int:
+    return record.pod.spec.request.taken.get(resource, 0)
+
+
+def _importance(record: PodRecord) -> tuple[bool, int, int, str]:
+    """Return the order in which pods are named: the least important first."""
+    pod = record.pod
+    started = pod.started_seconds or 2**62
+    return (record.loan is None, pod.priority, -started, pod.uid)

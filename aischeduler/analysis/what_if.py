@@ -1,0 +1,197 @@
+"""Changes of the state of an engine for one question, each undone at its end, and whether a pod starts then.
+
+Invariants:
+- `propose` alone decides whether a pod starts. Nothing here judges what fits.
+- At the end of a change, every amount, pool, loan and pod is as before; only versions have grown.
+- No pod is woken and no action is made: the engine must belong to the question alone, or be between two calls.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from msgspec import structs
+
+from aischeduler.analysis.explanation import Start
+from aischeduler.engine.claiming import lifted_for, without
+from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.propose import propose
+from aischeduler.model.names import CPU, MEMORY
+from aischeduler.model.node import Node
+from aischeduler.model.pod import PodSpec
+from aischeduler.model.pool import Pool
+from aischeduler.model.proposal import Borrow, MakeRoom, Place, Proposal
+from aischeduler.state.clearing import Clearing
+from aischeduler.state.index import Mask, Rows
+from aischeduler.state.records import PodRecord
+from aischeduler.state.running import Slots
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A pod that waits, at home, and the state in which it waits."""
+
+    cluster: Cluster
+    record: PodRecord
+    now: float
+
+    @property
+    def spec(self) -> PodSpec:
+        """The scheduling part of the pod."""
+        return self.record.pod.spec
+
+    @property
+    def home(self) -> str:
+        """The home pool of the pod."""
+        return self.record.home
+
+    def rows_of(self, pool: str) -> Rows:
+        """Return the rows of a pool."""
+        return self.cluster.nodes.rows_of_pool(self.cluster.pools.id(pool))
+
+    def others(self) -> tuple[str, ...]:
+        """Return the names of all pools but the home pool, sorted."""
+        return tuple(name for name in self.cluster.pools.names() if name != self.home)
+
+    def start(self, record: PodRecord | None = None) -> Start | None:
+        """Return where the pod, or this changed record of it, starts as the state is now; None where it waits.
+
+        It starts at once, at home or on loan, or after evictions. Pods ahead of it are not tried first.
+        """
+        record = record or self.record
+        return start_by(self.cluster, record, proposed(self.cluster, record, self.now), self.now)
+
+
+def start_by(cluster: Cluster, record: PodRecord, proposal: Proposal, now: float) -> Start | None:
+    """Return where a proposal for a pod at home leads: a pod that borrows goes from lender to lender."""
+    pool = record.home
+    visited: tuple[str, ...] = (pool,)
+    while isinstance(proposal, Borrow):
+        pool, visited = proposal.lender, (*visited, proposal.lender)
+        guest = replace(record, queue=pool, visited=visited)
+        proposal = propose(cluster, guest, pool, now, known=True)
+    match proposal:
+        case Place(node):
+            return Start(node, pool)
+        case MakeRoom(node, victims):
+            return Start(node, pool, victims)
+    return None
+
+
+def proposed(cluster: Cluster, record: PodRecord, now: float) -> Proposal:
+    """Return the proposal for a pod in the queue of its home pool; the state counts as just refreshed.
+
+    The Pool that the pod names exists if the engine knows it.
+    """
+    refreshed_at = cluster.freshness.refreshed_at
+    before = refreshed_at.get(record.home)
+    refreshed_at[record.home] = now
+    try:
+        return propose(cluster, record, record.home, now, known=True)
+    finally:
+        if before is None:
+            del refreshed_at[record.home]
+        else:
+            refreshed_at[record.home] = before
+
+
+def at_home(record: PodRecord) -> PodRecord:
+    """Return the record as it is at the begin of an attempt at home: the same one where it waits there."""
+    if record.queue == record.home and not record.visited:
+        return record
+    return replace(record, queue=record.home, visited=())
+
+
+def requesting(record: PodRecord, resource: str, amount: int) -> PodRecord:
+    """Return a record of the same pod, at home, that requests this amount of a resource."""
+    spec = record.pod.spec
+    less = spec.request.amounts[resource] - amount
+    request = replace(
+        spec.request,
+        amounts={**spec.request.amounts, resource: amount},
+        score_cpu_milli=spec.request.score_cpu_milli - less * (resource == CPU),
+        score_memory_bytes=spec.request.score_memory_bytes - less * (resource == MEMORY),
+    )
+    other = replace(spec, key=spec.key + f"/{resource}={amount}".encode(), request=request)
+    return replace(record, pod=structs.replace(record.pod, spec=other), queue=record.home, visited=())
+
+
+def may_leave(question: Question, slots: Slots) -> Mask:
+    """Return a mask of the running pods in these slots that are leaving, or may be evicted for the pod."""
+    pods = question.cluster.running.table[slots]
+    lower = pods["priority"] < question.record.pod.priority
+    leave: Mask = pods["leaving"] | (pods["evictable"] & (pods["borrower"] | lower))
+    return leave
+
+
+@contextmanager
+def room_of(question: Question, spec: PodSpec, rows: Rows, *, evicting: bool) -> Iterator[None]:
+    """Free on rows of one pool what a pod of this spec may use; with `evicting`, every pod is gone that may leave.
+
+    The claims of pods behind it in its home pool do not count.
+    """
+    cluster = question.cluster
+    at_home = len(rows) and cluster.pool_of(int(rows[0])) == question.home
+    claims = lifted_for(cluster, question.record, question.home) if at_home else ()
+    with without(cluster, claims), clearing_for(cluster, spec, rows) as clearing:
+        if evicting:
+            slots = cluster.running.slots_on(rows)
+            clearing.take_off(slots[may_leave(question, slots)])
+        yield
+
+
+def clearing_for(cluster: Cluster, spec: PodSpec, rows: Rows) -> Clearing:
+    """Return a trial on the pods of these rows for a pod of this spec."""
+    return Clearing(spec, cluster.nodes, cluster.running, rows, cluster.runner.counts(spec))
+
+
+@contextmanager
+def pool_as(cluster: Cluster, pool: Pool) -> Iterator[None]:
+    """Give a Pool another spec; its nodeSelector stays the same."""
+    before = cluster.pools.pools[pool.name]
+    assert before.selector == pool.selector, "another selector moves nodes"
+    cluster.pools.see(pool)
+    try:
+        yield
+    finally:
+        cluster.pools.see(before)
+
+
+@contextmanager
+def node_as(cluster: Cluster, node: Node) -> Iterator[None]:
+    """Give a node of the same pool another spec or other labels."""
+    before = cluster.nodes.nodes[cluster.nodes.rows[node.name]]
+    assert before is not None, "the node exists"
+    cluster.nodes.see(node)
+    try:
+        yield
+    finally:
+        cluster.nodes.see(before)
+
+
+@contextmanager
+def node_added(cluster: Cluster, node: Node) -> Iterator[None]:
+    """Add an empty node of a name that no node has."""
+    row, _ = cluster.nodes.see(node)
+    cluster.pools.assign_row(row, node)
+    try:
+        yield
+    finally:
+        cluster.pools.assign_row(row, None)
+        cluster.nodes.forget(node.name)
+
+
+@contextmanager
+def pods_ended(cluster: Cluster, records: Sequence[PodRecord]) -> Iterator[None]:
+    """Take pods off their nodes, as if they were gone."""
+    gone = [(record, record.assigned) for record in records]
+    ended_loans, before = cluster.ended_loans, set(cluster.ended_loans)
+    for record in records:
+        cluster.uncount(record)
+    try:
+        yield
+    finally:
+        for record, assigned in reversed(gone):
+            cluster.nodes.add(assigned)
+            cluster.adopt(record, assigned)
+        ended_loans.intersection_update(before)

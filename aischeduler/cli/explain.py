@@ -1,0 +1,182 @@
+"""`ai-scheduler explain` and `kubectl pool explain`: why pods wait or run where they do, and what would start them.
+
+Invariants:
+- The cluster is listed with the caller's rights, or read from a snapshot file. Nothing is written, no daemon is asked.
+- The answer is that of an engine of this process, which has decided about every other pod first.
+- Each way to end has an exit status of its own, see `Status`.
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+from rich.console import Console
+from typer import TyperException
+
+from aischeduler.analysis.cluster_snapshot import ClusterSnapshot, loaded
+from aischeduler.analysis.deciding import decide_all
+from aischeduler.analysis.explain import explain
+from aischeduler.analysis.explanation import Explanation
+from aischeduler.cli.explain_json import explanation_json, explanations_json
+from aischeduler.cli.explain_text import explanation_text, summary_table
+from aischeduler.cli.pools import PIPE_WIDTH, WIDTH_MIN
+from aischeduler.cli.pools_table import print_trimmed
+from aischeduler.cli.snapshot import ClusterSource, connected, read_cluster
+from aischeduler.config.load import load_config
+from aischeduler.daemon.components import profile_of
+from aischeduler.engine.cluster import Cluster
+from aischeduler.kube.errors import ApiError, RefusedError
+from aischeduler.model.events import PodSeen
+from aischeduler.model.pod import FINISHED, Pod
+from aischeduler.state.records import PodRecord
+
+SHOWN_MAX: Final = 50
+"""The most pods that --all and a Job show."""
+JOB_LABELS: Final = ("batch.kubernetes.io/job-name", "job-name")
+
+Json = dict[str, Any]
+
+
+class Status(IntEnum):
+    """The exit statuses beside 0, and 1, which says that the cluster or the file could not be read."""
+
+    USAGE = 2
+    MISSING = 3
+    NOT_OURS = 4
+    FINISHED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainOptions:
+    """The command line: one pod, the pods of a Job (`job/NAME`), or with `all_pods` those that wait in a `pool`."""
+
+    source: ClusterSource
+    config: Path | None
+    target: str
+    namespace: str
+    pool: str = ""
+    all_pods: bool = False
+    json: bool = False
+
+
+class NoExplanationError(TyperException):
+    """There is nothing to explain, for a reason that has an exit status of its own."""
+
+    def __init__(self, status: Status, sentence: str) -> None:
+        super().__init__(sentence)
+        self.exit_code = int(status)
+
+
+async def explain_pods(options: ExplainOptions) -> None:
+    """Print the explanations. Raises AccessError, ListError, ConfigError, NoExplanationError and TyperException."""
+    if bool(options.target) == options.all_pods or options.all_pods != bool(options.pool):
+        raise NoExplanationError(Status.USAGE, "name a pod, or a Job as job/NAME, or use --all with --pool")
+    kind, _, name = options.target.rpartition("/")
+    if kind not in ("", "pod", "job"):
+        raise NoExplanationError(Status.USAGE, f"{options.target} is neither a pod, nor pod/NAME, nor job/NAME")
+    single = not options.all_pods and kind != "job"
+    document = await _document(options, name) if single and options.source.snapshot is None else None
+    profile = profile_of(load_config(options.config))
+    snapshot = await read_cluster(options.source)
+    scheduler = loaded(profile, snapshot)
+    now = float(snapshot.taken_seconds)
+    decide_all(scheduler, now)
+    cluster = scheduler.cluster
+    if single:
+        record = _record(cluster, snapshot, options.namespace, name)
+        _show_one(explain(cluster, record, now), document, options)
+        return
+    records = _waiting_in(cluster, options.pool) if options.all_pods else _of_job(cluster, options.namespace, name)
+    shown = [explain(cluster, record, now) for record in records[:SHOWN_MAX]]
+    _show_several(shown, len(records) - len(shown), options)
+
+
+async def _document(options: ExplainOptions, name: str) -> Json:
+    """Return the pod as the API server has it."""
+    where = f"{options.namespace}/{name}"
+    async with connected(options.source) as (client, server):
+        try:
+            body = await client.get(f"/api/v1/namespaces/{options.namespace}/pods/{name}")
+        except RefusedError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                raise NoExplanationError(Status.MISSING, f"there is no pod {where}") from error
+            raise TyperException(f"{server.url} does not show you the pod {where}: {error.message}") from error
+        except ApiError as error:
+            raise TyperException(f"{server.url} cannot be asked for the pod {where}: {error}") from error
+    document: Json = orjson.loads(body)
+    phase = document.get("status", {}).get("phase", "")
+    if phase in FINISHED:
+        raise NoExplanationError(Status.FINISHED, f"the pod {where} has finished: its phase is {phase}")
+    return document
+
+
+def _record(cluster: Cluster, snapshot: ClusterSnapshot, namespace: str, name: str) -> PodRecord:
+    """Return the record of a pod of this scheduler that is not finished."""
+    where = f"{namespace}/{name}"
+    seen = [event.pod for event in snapshot.events if isinstance(event, PodSeen)]
+    pod = next((one for one in seen if (one.namespace, one.name) == (namespace, name)), None)
+    if pod is None:
+        raise NoExplanationError(Status.MISSING, f"there is no pod {where}, or it has finished")
+    if not cluster.ours(pod):
+        text = f"the pod {where} belongs to the scheduler {pod.scheduler_name}, not to {cluster.profile.scheduler_name}"
+        raise NoExplanationError(
+            Status.NOT_OURS, text + (f"; it is on the node {pod.node_name}" if pod.node_name else "")
+        )
+    record = cluster.records.get(pod.uid)
+    if record is None or (record.counted is None and not record.queue):
+        raise NoExplanationError(Status.FINISHED, f"the pod {where} {_ended(pod)}")
+    return record
+
+
+def _ended(pod: Pod) -> str:
+    return "is being deleted" if pod.terminating else f"has finished: its phase is {pod.phase}"
+
+
+def _waiting_in(cluster: Cluster, pool: str) -> Sequence[PodRecord]:
+    queue = cluster.queues.get(pool)
+    if queue is None:
+        raise NoExplanationError(Status.MISSING, f"there is no Pool {pool}")
+    return sorted(queue.records(), key=lambda record: record.order)
+
+
+def _of_job(cluster: Cluster, namespace: str, name: str) -> Sequence[PodRecord]:
+    records = [
+        record
+        for record in cluster.records.values()
+        if record.pod.namespace == namespace
+        and cluster.ours(record.pod)
+        and any(record.pod.labels.get(label) == name for label in JOB_LABELS)
+        and (record.queue or record.counted is not None)
+    ]
+    if not records:
+        raise NoExplanationError(Status.MISSING, f"there is no unfinished pod of the Job {namespace}/{name}")
+    return sorted(records, key=lambda record: (record.counted is not None, record.order))
+
+
+def _show_one(explanation: Explanation, document: Json | None, options: ExplainOptions) -> None:
+    if options.json:
+        print(explanation_json(explanation, document))
+        return
+    owners = (document or {}).get("metadata", {}).get("ownerReferences", [])
+    owner = next((f"The {one['kind']} {one['name']}" for one in owners if one.get("controller")), "")
+    print_trimmed(_console(), *explanation_text(explanation, owner))
+
+
+def _show_several(shown: Sequence[Explanation], left_out: int, options: ExplainOptions) -> None:
+    if options.json:
+        print(explanations_json(shown, left_out))
+        return
+    print_trimmed(_console(), summary_table(shown))
+    if left_out:
+        print(f"{left_out} more pods are not shown.", file=sys.stderr)
+
+
+def _console() -> Console:
+    console = Console()
+    console.width = max(WIDTH_MIN, console.width) if console.is_terminal else PIPE_WIDTH
+    return console

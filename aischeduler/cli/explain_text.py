@@ -1,0 +1,168 @@
+"""An explanation for people, on one screen.
+
+Invariants:
+- At 80 columns every line fits, and nothing is cut: long texts are folded.
+- A section without content is left out.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rich.box import SIMPLE_HEAD
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from aischeduler.analysis.explanation import AddNode, Explanation, LowerRequest, Refusal, Start, Verdict
+from aischeduler.analysis.lenders import missing_text, thing
+from aischeduler.analysis.quantities import readable
+from aischeduler.model.names import PODS
+from aischeduler.observability.logging import printable
+
+COUNTS_NAMED_MAX: Final = 3
+LENDERS_MAX: Final = 6
+"""The most lenders that are listed; the others are counted."""
+
+
+def explanation_text(one: Explanation, owner: str) -> Iterator[RenderableType]:
+    """Yield the parts of the page; `owner` is the object that makes such pods, empty where none does."""
+    yield Text(printable(_headline(one)), style="bold")
+    yield Text(f"It requests {_requests(one)}.{_ahead(one)}")
+    if one.message and (one.verdict in (Verdict.HELD, Verdict.GATED) or not one.refused):
+        yield Text(printable(one.message))
+    if one.start is not None:
+        yield Text(f"It fits now: it starts {_where(one.start, '')}. The scheduler has not bound it yet.")
+    if one.refused:
+        yield Text()
+        yield _funnel(one)
+    if one.ranking:
+        yield Text()
+        yield _ranking(one)
+    if one.preemption:
+        yield Text()
+        yield Text(printable(f"Preemption: {one.preemption}{_leaving(one)}"))
+    if one.borrowing:
+        yield Text()
+        yield _lenders(one)
+    if one.remedies:
+        yield Text()
+        yield _remedies(one)
+        yield from _notes(one, owner)
+
+
+def summary_table(explanations: Sequence[Explanation]) -> Table:
+    """Return one line per pod: where it waits, the nearest miss and the cheapest remedy."""
+    table = _table("Pod", "Verdict", "Ahead", "Nearest node", "Starts with")
+    for one in explanations:
+        near = [missing_text(refusal.nearest) for refusal in one.refused if refusal.nearest is not None]
+        remedy = one.remedies[0].text if one.remedies else ""
+        starts = _where(one.start, "") if one.start is not None else remedy
+        near_text = one.node if one.verdict is Verdict.BOUND else (near[-1] if near else "")
+        cells = (f"{one.pod.namespace}/{one.pod.name}", str(one.verdict), str(one.ahead), near_text, starts)
+        table.add_row(*map(printable, cells))
+    return table
+
+
+def _headline(one: Explanation) -> str:
+    name, pool = f"{one.pod.namespace}/{one.pod.name}", f"the pool {one.pool}"
+    match one.verdict:
+        case Verdict.BOUND:
+            loan = f", on loan to the pool {one.loan.home}" if one.loan is not None else ""
+            return f"{name} is on the node {one.node}{f' of {pool}' if one.pool else ', which does not exist'}{loan}."
+        case Verdict.NOMINATED:
+            return f"{name} waits in {pool}; it is nominated to the node {one.node}."
+        case Verdict.HELD:
+            return f"{name} waits in {pool}; it is held."
+        case Verdict.GATED:
+            return f"{name} waits in {pool}; its scheduling gates hold it."
+        case _:
+            return f"{name} waits in {pool}."
+
+
+def _requests(one: Explanation) -> str:
+    asked = [f"{readable(name, amount)} {name}" for name, amount in sorted(one.asks.items()) if name != PODS]
+    return ", ".join(asked) or "nothing"
+
+
+def _ahead(one: Explanation) -> str:
+    if one.verdict is Verdict.BOUND or one.node or one.start is not None:
+        return ""
+    if not one.ahead:
+        return " No pod is ahead of it in the queue."
+    more = f" and {one.ahead - len(one.ahead_pods)} more" if one.ahead > len(one.ahead_pods) else ""
+    verb = "pod is" if one.ahead == 1 else "pods are"
+    return f" {one.ahead} {verb} ahead of it in the queue: {', '.join(one.ahead_pods)}{more}."
+
+
+def _where(start: Start, added: str) -> str:
+    if not start.victims:
+        return f"at once on {added or start.node} ({start.pool})"
+    count = len(start.victims)
+    return f"on {added or start.node} ({start.pool}) after {count} eviction{'s' * (count > 1)}"
+
+
+def _funnel(one: Explanation) -> Table:
+    refused = sum(refusal.nodes for refusal in one.refused)
+    pool = one.pool if one.verdict is Verdict.BOUND or one.start is not None else one.home
+    title = f"{one.total} node{'s' * (one.total != 1)} of the pool {pool}"
+    table = _table(f"{title}: {one.total - refused} fit", "Nodes", "Nearest, and what is missing")
+    for refusal in one.refused:
+        table.add_row(Text(refusal.rule), str(refusal.nodes), Text(printable(_misses(refusal))))
+    table.columns[1].justify = "right"
+    return table
+
+
+def _misses(refusal: Refusal) -> str:
+    near = missing_text(refusal.nearest) if refusal.nearest is not None else refusal.reason
+    counts = [f"{thing(missing)} on {nodes}" for missing, nodes in refusal.counts[:COUNTS_NAMED_MAX]]
+    if not refusal.counts and ", " in refusal.reason:
+        return f"{near}; in all {refusal.reason}"
+    return f"{near}; missing: {', '.join(counts)}" if len(refusal.counts) > 1 else near
+
+
+def _ranking(one: Explanation) -> Table:
+    table = _table(f"{one.fitting} node{' fits' if one.fitting == 1 else 's fit'} without it now", "Score")
+    for node, score in one.ranking:
+        table.add_row(Text(node, style="bold" if node == one.node else ""), str(score))
+    table.columns[1].justify = "right"
+    return table
+
+
+def _leaving(one: Explanation) -> str:
+    named = ", ".join(one.leaving[:COUNTS_NAMED_MAX])
+    more = len(one.leaving) - COUNTS_NAMED_MAX
+    return f" ({named}{f' and {more} more' if more > 0 else ''})" if one.leaving else ""
+
+
+def _lenders(one: Explanation) -> Table:
+    table = _table("Borrowing from", "No loan, because")
+    for loan in one.borrowing[:LENDERS_MAX]:
+        name = "any pool" if loan.pool == one.home else loan.pool
+        table.add_row(Text(printable(name)), Text(printable(loan.reason)))
+    more = len(one.borrowing) - LENDERS_MAX
+    if more > 0:
+        table.add_row(Text(f"{more} more"), Text("-o json lists them"))
+    return table
+
+
+def _remedies(one: Explanation) -> Table:
+    table = _table("What starts it, one of", "Starts")
+    for remedy in one.remedies:
+        added = "the new node" if isinstance(remedy.edit, AddNode) else ""
+        table.add_row(Text(printable(remedy.text)), Text(printable(_where(remedy.start, added))))
+    return table
+
+
+def _notes(one: Explanation, owner: str) -> Iterator[RenderableType]:
+    if owner and any(isinstance(remedy.edit, LowerRequest) for remedy in one.remedies):
+        yield Text(printable(f"{owner} makes this pod: lower the request in its template too."))
+    if one.ahead:
+        yield Text("The pods ahead are tried first, and may take the room.")
+    yield Text("-o json has the steps of each.")
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table

@@ -1,0 +1,109 @@
+"""`ai-scheduler plan`: what the scheduler would do if these files were applied, or these nodes drained, now.
+
+Invariants:
+- The plan is made in a copy of the cluster: nothing is written, and the daemon is not asked.
+- Each variant is planned in a copy of its own.
+- Exit status 0: there is a plan, whatever it says. 1: there is none. 2: the command line is wrong.
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+from typer import TyperException
+
+from aischeduler.analysis.cluster_copy import ClusterCopy
+from aischeduler.analysis.cluster_snapshot import ClusterSnapshot
+from aischeduler.analysis.plan import Plan, PlanError, plan
+from aischeduler.cli.check import bytes_of, usage_error
+from aischeduler.cli.check_documents import Document, Finding, read_documents
+from aischeduler.cli.plan_documents import FindingsError, PlanInput, Variant, change_of, plan_input
+from aischeduler.cli.plan_json import plan_json
+from aischeduler.cli.plan_table import print_plans
+from aischeduler.cli.snapshot import ClusterSource, read_cluster
+from aischeduler.config.load import load_config
+from aischeduler.config.schema import Config, EvictionWay
+from aischeduler.daemon.components import profile_of
+from aischeduler.model.names import POOL_NAME_LENGTH_MAX
+from aischeduler.observability.logging import printable
+
+FAILED: Final = 1
+"""Exit status without a plan."""
+VARIANTS_MAX: Final = 12
+PIPE_WIDTH: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """The command line."""
+
+    files: Sequence[str]
+    source: ClusterSource
+    config: Path | None = None
+    replicas: Sequence[int] = ()
+    pools: Sequence[str] = ()
+    without: Sequence[str] = ()
+    json: bool = False
+
+
+async def print_plan(options: PlanOptions) -> int:
+    """Print the plan and return the exit status; raises ConfigError, ApiError and TyperException."""
+    variants = _variants(options)
+    config = load_config(options.config)
+    try:
+        given = _read_files(options.files)
+        snapshot = await read_cluster(options.source)
+        plans = [(variant, _plan(given, snapshot, config, variant, options)) for variant in variants]
+    except FindingsError as error:
+        for finding in error.findings:
+            print(finding.line(), file=sys.stderr)
+        return FAILED
+    except PlanError as error:
+        raise TyperException(str(error)) from error
+    if ignored := given.ignored():
+        print(printable(f"not planned: {ignored}"), file=sys.stderr)
+    console = Console()
+    if not console.is_terminal:
+        console.width = PIPE_WIDTH
+    if options.json:
+        console.out(plan_json(plans, snapshot.taken_seconds, snapshot.gaps), highlight=False)
+    else:
+        print_plans(console, plans)
+    return 0
+
+
+def _variants(options: PlanOptions) -> list[Variant]:
+    """Return the variants; raises TyperException where the options do not fit together."""
+    if not options.files and not options.without:
+        raise usage_error("there is nothing to plan: use -f FILE, or --without NODE")
+    if not options.files and (options.replicas or options.pools):
+        raise usage_error("--replicas and --pool change the pods of a file: use them with -f FILE")
+    if any(len(pool) > POOL_NAME_LENGTH_MAX or not pool for pool in options.pools):
+        raise usage_error("--pool: this is not the name of a Pool")
+    replicas, pools = dict.fromkeys(options.replicas or (None,)), dict.fromkeys(options.pools or (None,))
+    variants = [Variant(number, pool) for number, pool in product(replicas, pools)]
+    if len(variants) > VARIANTS_MAX:
+        raise usage_error(f"--replicas and --pool make {len(variants)} variants, and a plan has at most {VARIANTS_MAX}")
+    return variants
+
+
+def _read_files(names: Sequence[str]) -> PlanInput:
+    documents: list[Document] = []
+    findings: list[Finding] = []
+    for name in names:
+        read, wrong = read_documents(name, bytes_of(name))
+        documents += read
+        findings += wrong
+    if findings:
+        raise FindingsError(findings)
+    return plan_input(documents)
+
+
+def _plan(given: PlanInput, snapshot: ClusterSnapshot, config: Config, variant: Variant, options: PlanOptions) -> Plan:
+    honours_budgets = config.eviction is EvictionWay.EVICT
+    copy = ClusterCopy(profile_of(config), snapshot, honours_budgets=honours_budgets)
+    return plan(copy, change_of(given, snapshot, variant, options.without), config.scheduler_name)

@@ -1,0 +1,213 @@
+"""The files of `ai-scheduler plan`: the pods that their objects would bring, named as their controllers name them.
+
+Invariants:
+- A template is found by its shape, so objects of unknown kinds have pods too.
+- The readers and checks are those of `check`; what they refuse is one line each, and then there is no plan.
+- A pod gets what the API server writes into it and scheduling reads: the priority of its class, requests from limits.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from aischeduler.analysis.cluster_snapshot import ClusterSnapshot, PriorityClass
+from aischeduler.analysis.plan import Change, Unit
+from aischeduler.cli.check_documents import Body, Document, Finding, items_at, mapping_at, text_at
+from aischeduler.cli.check_objects import Objects, read_objects
+from aischeduler.cli.check_pods import Template
+from aischeduler.config.spelling import shown
+from aischeduler.kube.decode import NEVER
+from aischeduler.model.events import BudgetSeen, Event, PodSeen
+from aischeduler.model.pod import Pod
+from aischeduler.model.quantity import shorten
+
+PODS_MAX: Final = 20_000
+"""The most pods of one file that are planned."""
+DAEMON_SET: Final = "DaemonSet"
+_NOT_IN_NAMES: Final = ("spec", "template")
+
+
+class FindingsError(ValueError):
+    """Files that cannot be planned; `findings` say why."""
+
+    def __init__(self, findings: Sequence[Finding]) -> None:
+        super().__init__("\n".join(finding.line() for finding in findings))
+        self.findings = tuple(findings)
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A variant of the files: the number of pods of each template, and the pool of each pod; None as in the files."""
+
+    replicas: int | None = None
+    pool: str | None = None
+
+    def label(self) -> str:
+        """Return the variant in words; empty where it is the files as they are."""
+        replicas = f"{self.replicas} replica{'s' * (self.replicas != 1)}" if self.replicas is not None else ""
+        return ", ".join(part for part in (replicas, f"pool {self.pool}" if self.pool is not None else "") if part)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanInput:
+    """The documents of the files as the scheduler reads them, and what does not take part, by kind."""
+
+    objects: Objects
+    documents: tuple[Document, ...]
+
+    def ignored(self) -> str:
+        """Return the kinds that a plan does not read, with their numbers; empty where there is none."""
+        read = {template.document.where for template in self.objects.templates}
+        read |= {document.where for document, _ in self.objects.pools.values()}
+        kinds = Counter(
+            document.kind
+            for document in self.documents
+            if document.where not in read and document.kind not in ("Namespace", "Node", "PriorityClass")
+        )
+        return ", ".join(f"{kind} ({count})" for kind, count in sorted(kinds.items()))
+
+
+def plan_input(documents: Sequence[Document]) -> PlanInput:
+    """Read the documents; raises FindingsError."""
+    objects = read_objects(documents)
+    findings = [*objects.findings, *_unplannable(objects.templates)]
+    if findings:
+        raise FindingsError(findings)
+    return PlanInput(objects, tuple(documents))
+
+
+def change_of(given: PlanInput, snapshot: ClusterSnapshot, variant: Variant, without: Sequence[str]) -> Change:
+    """Return the change that the files bring to a cluster; raises FindingsError."""
+    events: list[Event] = [event for event in given.objects.events if not isinstance(event, BudgetSeen)]
+    classes = _priority_classes(given.documents, snapshot)
+    there = {(event.pod.namespace, event.pod.name) for event in snapshot.events if isinstance(event, PodSeen)}
+    by_document: dict[str, list[tuple[Template, Pod]]] = {}
+    for template, pod in given.objects.pods:
+        by_document.setdefault(template.document.where, []).append((template, pod))
+    units = [_Unit(found, classes, variant, snapshot).unit(there) for found in by_document.values()]
+    total = sum(len(unit.pods) for unit in units)
+    if total > PODS_MAX:
+        document = given.objects.pods[0][0].document
+        raise FindingsError([Finding(document, "", f"the files have {total} pods, and a plan has at most {PODS_MAX}")])
+    return Change(tuple(units), tuple(events), tuple(dict.fromkeys(without)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """Makes the unit of one document from its templates and what they decode to."""
+
+    templates: Sequence[tuple[Template, Pod]]
+    classes: Mapping[str, PriorityClass]
+    variant: Variant
+    snapshot: ClusterSnapshot
+
+    def unit(self, there: set[tuple[str, str]]) -> Unit:
+        document = self.templates[0][0].document
+        pods: list[Pod] = []
+        notes: list[str] = []
+        for template, decoded in self.templates:
+            pod = self._stored(template, decoded, notes)
+            names = self._names(template)
+            pods += (msgspec.structs.replace(pod, name=name) for name in names)
+            if not template.lead and (pod.namespace, names[0]) in there:
+                notes.append("a pod of this name is in the cluster already; the plan has both")
+        if not pods:
+            notes.append("it is suspended or has 0 replicas, so it brings no pods")
+        if items_at(mapping_at(document.body, "spec"), "volumeClaimTemplates"):
+            notes.append("the claims of spec.volumeClaimTemplates are not planned")
+        name = document.name.rstrip("-") or document.kind.lower()
+        return Unit(document.kind, document.namespace, name, tuple(pods), tuple(dict.fromkeys(notes)))
+
+    def _stored(self, template: Template, pod: Pod, notes: list[str]) -> Pod:
+        """Return the pod as the API server stores it."""
+        if self.variant.pool is not None:
+            pod = msgspec.structs.replace(pod, pool=self.variant.pool)
+        if "priority" in template.spec:
+            return pod
+        wanted = text_at(template.spec, "priorityClassName")
+        found = self.classes.get(wanted) if wanted else _default_class(self.classes.values())
+        if wanted and found is None and self.snapshot.priority_classes is not None:
+            notes.append(f"there is no PriorityClass {shorten(wanted)}, so the API server refuses the pods")
+        if found is None:
+            return pod
+        preempts = pod.preempts and ("preemptionPolicy" in template.spec or found.preemption_policy != NEVER)
+        return msgspec.structs.replace(pod, priority=found.value, preempts=preempts)
+
+    def _names(self, template: Template) -> list[str]:
+        document = template.document
+        name = document.name.rstrip("-") or document.kind.lower()
+        if not template.lead:
+            return [name if text_at(mapping_at(document.body, "metadata"), "name") else f"{name}-0"]
+        if len(self.templates) > 1:
+            name = f"{name}-{_part(template)}"
+        count = _pod_count(template)
+        if self.variant.replicas is not None and count:
+            count = self.variant.replicas
+        return [f"{name}-{number}" for number in range(min(count, PODS_MAX + 1))]
+
+
+def _unplannable(templates: Iterable[Template]) -> Iterator[Finding]:
+    """Find objects whose number of pods cannot be read."""
+    for template in templates:
+        document = template.document
+        if document.kind == DAEMON_SET:
+            sentence = "a DaemonSet has one pod on each node and no pod waits for a node; a plan has no use for it"
+            yield Finding(document, "kind", sentence)
+        for path, holder in _holders(template):
+            for name in ("replicas", "parallelism", "completions"):
+                value = holder.get(name)
+                if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+                    yield Finding(document, f"{path}{name}", f"must be a whole number from 0, not {shown(value)}")
+
+
+def _pod_count(template: Template) -> int:
+    """Return how many pods run at once: the replicas of all objects around a template, of a Job its parallelism."""
+    count = 1
+    for _, holder in _holders(template):
+        if holder.get("suspend") is True:
+            return 0
+        replicas, parallelism = holder.get("replicas"), holder.get("parallelism")
+        count *= replicas if replicas is not None else 1
+        if parallelism is not None or holder.get("completions") is not None:
+            completions = holder.get("completions")
+            at_once = 1 if parallelism is None else parallelism
+            count *= at_once if completions is None else min(at_once, completions)
+    return count
+
+
+def _holders(template: Template) -> Iterator[tuple[str, Body]]:
+    """Yield each mapping around a template with its path, which ends in a dot or is empty, the outermost first."""
+    value: Any = template.document.body
+    path = ""
+    for step in template.steps:
+        if isinstance(value, dict):
+            yield f"{path}." if path else "", value
+        value = value[step]
+        path = f"{path}[{step}]" if isinstance(step, int) else f"{path}.{step}".removeprefix(".")
+
+
+def _part(template: Template) -> str:
+    """Return the part of the pods' names that tells the templates of one object apart."""
+    steps = [step for step in template.steps if step not in _NOT_IN_NAMES]
+    named = [str(step).lower() for step in steps]
+    return "-".join(named[-2:] if steps and isinstance(steps[-1], int) else named[-1:]) or "pod"
+
+
+def _default_class(classes: Iterable[PriorityClass]) -> PriorityClass | None:
+    """Return the class of pods that name none: of several defaults the API server takes the lowest."""
+    defaults = [one for one in classes if one.global_default]
+    return min(defaults, key=lambda one: (one.value, one.name), default=None)
+
+
+def _priority_classes(documents: Iterable[Document], snapshot: ClusterSnapshot) -> dict[str, PriorityClass]:
+    """Return the classes by name: those of the cluster, and over them those of the files."""
+    classes = {one.name: one for one in snapshot.priority_classes or ()}
+    for document in documents:
+        value = document.body.get("value")
+        if document.kind == "PriorityClass" and document.name and isinstance(value, int):
+            policy, default = text_at(document.body, "preemptionPolicy"), document.body.get("globalDefault") is True
+            classes[document.name] = PriorityClass(document.name, value, default, policy)
+    return classes

@@ -1,0 +1,159 @@
+"""A plan as text that fits one screen: a table of the units, and a few lines about reasons and consequences.
+
+Invariants:
+- Lists of names and lines are cut, and say how much is left out; `-o json` has everything.
+- Several variants stand side by side, one column each.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from aischeduler.analysis.plan import Plan, UnitPlan, Verdict, full_name
+from aischeduler.cli.plan_documents import Variant
+from aischeduler.cli.pools_table import print_trimmed
+from aischeduler.observability.logging import printable
+
+WIDE: Final = 120
+"""The width of a terminal from which on lists are longer."""
+UNITS_MAX: Final = 15
+REASONS_MAX: Final = 6
+"""The most reasons to wait that are shown."""
+STYLES: Final = {Verdict.STARTS: "green", Verdict.BORROWS: "cyan", Verdict.EVICTS: "yellow", Verdict.WAITS: "red"}
+AS_WRITTEN: Final = "as written"
+
+Plans = Sequence[tuple[Variant, Plan]]
+
+
+def print_plans(console: Console, plans: Plans) -> None:
+    """Print the plans of all variants."""
+    names_max = 12 if console.width >= WIDE else 4
+    if len(plans) > 1:
+        print_trimmed(console, _side_by_side(plans, names_max))
+    elif plans[0][1].units:
+        print_trimmed(console, _table(plans[0][1], names_max))
+    labels: dict[str, list[str]] = {}
+    for variant, plan in plans:
+        for line in _lines(plan, names_max):
+            labels.setdefault(line, []).append(variant.label() or AS_WRITTEN)
+    for line, found in labels.items():
+        everywhere = len(found) == len(plans)
+        print_trimmed(console, Text(printable(line if everywhere else f"{line} ({'; '.join(found)})")))
+
+
+def _table(plan: Plan, names_max: int) -> Table:
+    shown = plan.units[:UNITS_MAX]
+    table = _new_table("Unit", "Start", "Verdict", "Nodes")
+    if any(one.evicts for one in shown):
+        table.add_column("Evicts", overflow="fold")
+    if any(one.lenders for one in shown):
+        table.add_column("Lender", overflow="fold")
+    for one in shown:
+        cells: list[Text | str] = [_unit_name(one), _started(one), _verdict(one), _nodes(one, names_max)]
+        if any(other.evicts for other in shown):
+            cells.append(_names(one.evicts, names_max))
+        if any(other.lenders for other in shown):
+            cells.append(_names(sorted(set(one.lenders.values())), names_max))
+        table.add_row(*cells)
+    return table
+
+
+def _side_by_side(plans: Plans, names_max: int) -> Table:
+    table = _new_table("Unit", *(variant.label() or AS_WRITTEN for variant, _ in plans))
+    rows = zip(*(plan.units for _, plan in plans), strict=True)
+    for row in list(rows)[:UNITS_MAX]:
+        table.add_row(_unit_name(row[0]), *(_cell(one, names_max) for one in row))
+    return table
+
+
+def _new_table(*columns: str) -> Table:
+    table = Table(box=SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _cell(one: UnitPlan, names_max: int) -> Text:
+    """Return everything about a unit in one variant."""
+    cell = Text.assemble(_verdict(one), f" {_started(one)}")
+    if one.nodes:
+        cell.append(f"\n{_nodes(one, names_max)}")
+    if one.evicts:
+        cell.append(f"\nevicts {_names(one.evicts, names_max)}")
+    if one.lenders:
+        cell.append(f"\nborrows from {_names(sorted(set(one.lenders.values())), names_max)}")
+    return cell
+
+
+def _lines(plan: Plan, names_max: int) -> Iterator[str]:
+    """Yield what the table has no room for, one or two sentences a line."""
+    if len(plan.units) > UNITS_MAX:
+        yield f"{len(plan.units) - UNITS_MAX} more units are not shown; -o json has all."
+    reasons: dict[str, list[str]] = {}
+    for one in plan.units:
+        for reason in dict.fromkeys(one.waits.values()):
+            reasons.setdefault(reason or "its turn has not come", []).append(_unit_name(one))
+    for reason, units in list(reasons.items())[:REASONS_MAX]:
+        yield f"{_names(units, names_max)} {'wait' if len(units) > 1 else 'waits'}: {reason}"
+    if len(reasons) > REASONS_MAX:
+        yield f"{len(reasons) - REASONS_MAX} more reasons to wait are not shown; -o json has all."
+    for one in plan.units:
+        for note in one.notes:
+            yield f"{_unit_name(one)}: {note}"
+    yield from _consequences(plan, names_max)
+    yield from (f"{note}." for note in plan.notes)
+    if not plan.at_rest:
+        yield "The plan was cut off before the cluster came to rest: more would happen."
+
+
+def _consequences(plan: Plan, names_max: int) -> Iterator[str]:
+    """Yield sentences about pods and nodes that no unit has."""
+    for name, (before, after) in plan.pool_nodes.items():
+        yield f"The pool {name} has {after} node{'s' * (after != 1)} instead of {before}."
+    for change in plan.loan_changes:
+        named = _names([full_name(pod) for pod in change.pods], names_max) or f"{change.count} pods"
+        if change.pool == change.home_pool:
+            yield f"Running pods become home pods of the pool {change.pool}: {named}."
+        else:
+            yield f"Running pods of the pool {change.home_pool} become loans of the pool {change.pool}: {named}."
+    if plan.other_starts:
+        started = [f"{full_name(one.pod)} on {one.node}" for one in plan.other_starts]
+        yield f"Also starts: {_names(started, names_max)}."
+    if plan.other_evictions:
+        evicted = [
+            f"{full_name(one.victim)}{f' for {full_name(one.beneficiary)}' if one.beneficiary is not None else ''}"
+            for one in plan.other_evictions
+        ]
+        yield f"Also evicts: {_names(evicted, names_max)}."
+    if not (plan.units or plan.other_starts or plan.other_evictions or plan.loan_changes or plan.pool_nodes):
+        yield "Nothing changes: no pod starts, moves or is evicted."
+
+
+def _unit_name(one: UnitPlan) -> str:
+    """Return kind, namespace and name; a node has no namespace, and `default` is left out."""
+    unit = one.unit
+    return printable("/".join(part for part in (unit.kind, unit.namespace, unit.name) if part not in ("", "default")))
+
+
+def _started(one: UnitPlan) -> str:
+    return f"{len(one.nodes)}/{len(one.unit.pods)}"
+
+
+def _verdict(one: UnitPlan) -> Text:
+    return Text(one.verdict, style=STYLES[one.verdict])
+
+
+def _nodes(one: UnitPlan, names_max: int) -> str:
+    """Return the nodes by name, each with its number of pods if that is not one."""
+    counts: Mapping[str, int] = Counter(one.nodes.values())
+    return _names([f"{node} ×{count}" if count > 1 else node for node, count in sorted(counts.items())], names_max)  # noqa: RUF001
+
+
+def _names(names: Sequence[str], names_max: int) -> str:
+    more = len(names) - names_max
+    return printable(f"{', '.join(names[:names_max])}{f' and {more} more' if more > 0 else ''}")

@@ -1,0 +1,144 @@
+"""List everything that the engine observes, once, with the rights of the caller.
+
+Invariants:
+- Paths and decoders are those of the daemon's watches; the events come in the order of the daemon's start.
+- Without nodes, pods or Pools there is no answer. Without another kind there is a gap, and the other kinds count.
+- An object that cannot be decoded is a gap of its own.
+- Nothing is written.
+"""
+
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from aischeduler.analysis.cluster_snapshot import ClusterSnapshot, PriorityClass
+from aischeduler.kube import watched_resources
+from aischeduler.kube.client import LIST_SECONDS, Client
+from aischeduler.kube.decode_pod_spec import SpecCache
+from aischeduler.kube.errors import ApiError, RefusedError, UnreachableError, decode_problem
+from aischeduler.kube.list_pager import pages, read_raw
+from aischeduler.kube.meta_types import UNREADABLE, Metadata, Page, read_metadata
+from aischeduler.kube.pool_crd import NOT_INSTALLED
+from aischeduler.kube.watched_resources import WatchedResource
+from aischeduler.model.events import Event
+
+PRIORITY_CLASSES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
+WITHOUT: Final = {
+    "PodDisruptionBudget": "the answer may evict pods that a budget protects",
+    "Namespace": "the answer lets no pod into a Pool with allowedNamespaces",
+    "PersistentVolumeClaim": "the answer holds every pod that uses a claim",
+    "PersistentVolume": "the answer holds every pod that uses a claim",
+    "PriorityClass": "a new pod with a priorityClassName counts with priority 0",
+}
+"""What an answer is worth without a kind."""
+
+
+class ListError(ApiError):
+    """A kind without which there is no answer cannot be listed; the message is a sentence that names it."""
+
+
+@dataclass(slots=True)
+class _Listed:
+    """The events of one kind, and the gaps."""
+
+    events: list[Event] = field(default_factory=list)
+    gaps: list[str] = field(default_factory=list)
+
+
+class _PriorityClass(Struct, rename="camel"):
+    """A PriorityClass as the API server has it."""
+
+    metadata: Metadata
+    value: int = 0
+    global_default: bool = False
+    preemption_policy: str = ""
+
+
+async def list_cluster(client: Client, url: str, now: float) -> ClusterSnapshot:
+    """List the cluster at this unix time; `url` names it in messages. Raises ListError."""
+    try:
+        listed = [await _list(client, url, resource) for resource in resources()]
+        classes, class_gaps = await _priority_classes(client, url)
+    except UnreachableError as error:
+        raise ListError(f"{url} cannot be reached: {error}") from error
+    events = tuple(event for one in listed for event in one.events)
+    gaps = [gap for one in listed for gap in one.gaps]
+    return ClusterSnapshot(int(now), events, classes, (*gaps, *class_gaps))
+
+
+def resources() -> Sequence[WatchedResource[Any]]:
+    """Return the kinds in the order in which the engine observes them."""
+    return (
+        watched_resources.namespaces(),
+        watched_resources.pools(),
+        watched_resources.nodes(),
+        watched_resources.budgets(),
+        watched_resources.claims(),
+        watched_resources.volumes(),
+        watched_resources.pods(SpecCache()),
+    )
+
+
+async def _list(client: Client, url: str, resource: WatchedResource[Any]) -> _Listed:
+    listed, unreadable = _Listed(), list[str]()
+    try:
+        async with aclosing(pages(client, resource, read_raw)) as found:
+            async for page in found:
+                for item in page.items or ():
+                    try:
+                        listed.events.append(resource.seen_event(resource.object_decoder.decode(item)))
+                    except UNREADABLE as error:
+                        unreadable.append(f"{_named(resource.kind, item)}: {decode_problem(error)}")
+    except UnreachableError:
+        raise
+    except ApiError as error:
+        return _Listed(gaps=[_gap(url, resource.kind, error)])
+    if unreadable:
+        more = f" (and {len(unreadable) - 1} more)" if len(unreadable) > 1 else ""
+        listed.gaps.append(f"{unreadable[0]}{more}: the answer leaves the object out")
+    return listed
+
+
+def _named(kind: str, item: Raw) -> str:
+    metadata = read_metadata(item)
+    return f"{kind} {metadata.namespace}/{metadata.name}" if metadata.namespace else f"{kind} {metadata.name}"
+
+
+def _gap(url: str, kind: str, error: ApiError) -> str:
+    """Return the gap that the error leaves; raises ListError where there is no answer without the kind."""
+    status, message = (error.status, error.message) if isinstance(error, RefusedError) else (None, str(error))
+    if kind == "Pool" and status == HTTPStatus.NOT_FOUND:
+        raise ListError(f"{url} does not serve Pools: {NOT_INSTALLED}") from error
+    if status == HTTPStatus.UNAUTHORIZED:
+        raise ListError(f"{url} does not accept your credentials: {message}") from error
+    what = f"{url} does not allow you to list" if status == HTTPStatus.FORBIDDEN else f"{url} cannot list"
+    sentence = f"{what} {_plural(kind)} ({message})"
+    if kind not in WITHOUT:
+        raise ListError(f"{sentence}: there is no answer without them") from error
+    return f"{sentence}: {WITHOUT[kind]}"
+
+
+def _plural(kind: str) -> str:
+    return f"{kind}es" if kind.endswith("s") else f"{kind}s"
+
+
+async def _priority_classes(client: Client, url: str) -> tuple[tuple[PriorityClass, ...] | None, tuple[str, ...]]:
+    """Return the PriorityClasses by name, and the gap where they cannot be listed."""
+    try:
+        body = await client.get(PRIORITY_CLASSES, {}, LIST_SECONDS)
+        page = msgspec.json.decode(body, type=Page[_PriorityClass])
+    except UnreachableError:
+        raise
+    except (ApiError, *UNREADABLE) as error:
+        problem = error if isinstance(error, ApiError) else ApiError(decode_problem(error))
+        return None, (_gap(url, "PriorityClass", problem),)
+    found = [
+        PriorityClass(one.metadata.name, one.value, one.global_default, one.preemption_policy)
+        for one in page.items or ()
+    ]
+    return tuple(sorted(found, key=lambda one: one.name)), ()

@@ -1,0 +1,99 @@
+"""A snapshot survives its file byte by byte, and a file that is not a whole snapshot is refused in one sentence."""
+
+import pytest
+
+from aischeduler.analysis.cluster_snapshot import (
+    ClusterSnapshot,
+    PriorityClass,
+    SnapshotError,
+    loaded,
+    read_lines,
+    write_lines,
+)
+from aischeduler.engine.profile import default_profile
+from aischeduler.model.actions import Action, Bind
+from aischeduler.model.disruption_budget import DisruptionBudget
+from aischeduler.model.events import (
+    BudgetSeen,
+    NamespaceSeen,
+    NodeSeen,
+    PodSeen,
+    PoolSeen,
+    VolumeClaimSeen,
+    VolumeSeen,
+)
+from aischeduler.model.selectors import Operator
+from aischeduler.model.volumes import Volume, VolumeClaim
+from tests.build import a_node, a_pod, a_pool, a_taint, a_term, expression, tolerates
+
+SNAPSHOT = ClusterSnapshot(
+    1_767_225_600,
+    (
+        NamespaceSeen("team", {"team": "a"}),
+        PoolSeen(a_pool("a", labels={"pool": "a"}, lending_limit={"cpu": 1000}, allowed_namespaces={"team": "a"})),
+        NodeSeen(a_node("n1", cpu="4", labels={"pool": "a", "zone": "x"}, taints=(a_taint("closed"),))),
+        BudgetSeen(DisruptionBudget("team", "b", "uid-b", None, 2, frozenset(("x",)))),
+        VolumeClaimSeen(VolumeClaim("team", "c", "v", bound=True)),
+        VolumeSeen(Volume("v", "spec.nodeAffinity.required")),
+        PodSeen(
+            a_pod(
+                "p1",
+                namespace="team",
+                cpu="500m",
+                pool="a",
+                priority=7,
+                required=(a_term(expression("zone", Operator.IN, "x", "y")),),
+                tolerations=(tolerates("closed"),),
+            )
+        ),
+    ),
+    (PriorityClass("high", 10, global_default=True, preemption_policy="Never"),),
+    ("a gap",),
+)
+LINES = tuple(write_lines(SNAPSHOT))
+
+
+def actions(snapshot: ClusterSnapshot) -> list[Action]:
+    scheduler, now = loaded(default_profile(), snapshot), float(snapshot.taken_seconds)
+    return [action for pool in scheduler.ready(now) for action in scheduler.decide(pool, now, 10)]
+
+
+def test_lines_give_the_same_snapshot() -> None:
+    assert read_lines(LINES) == SNAPSHOT
+    assert tuple(write_lines(read_lines(LINES))) == LINES
+
+
+def test_engine_of_a_read_snapshot_decides_the_same() -> None:
+    assert any(isinstance(action, Bind) for action in actions(SNAPSHOT))
+    assert actions(read_lines(LINES)) == actions(SNAPSHOT)
+
+
+@pytest.mark.parametrize("count", range(1, len(LINES)))
+def test_file_that_ends_after_a_line_is_cut_off(count: int) -> None:
+    with pytest.raises(SnapshotError, match=f"cut off after {count - 1} objects"):
+        read_lines(LINES[:count])
+
+
+def test_file_that_ends_inside_a_line_names_the_line() -> None:
+    with pytest.raises(SnapshotError, match="line 3 is cut off"):
+        read_lines([*LINES[:2], LINES[2][:-5]])
+
+
+def test_file_that_lacks_a_line_in_the_middle_is_refused() -> None:
+    with pytest.raises(SnapshotError, match="it has 6 objects and should have 7"):
+        read_lines([*LINES[:3], *LINES[4:]])
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        (b'{"snapshot":2,"other":1}', "the snapshot has version 2, and this program reads version 1"),
+        (b'{"journal":1}', "it is not a snapshot: its first line has no version"),
+        (b"apiVersion: v1", "it is not a snapshot: its first line cannot be read"),
+        (b"", "it is not a snapshot: its first line cannot be read"),
+        (b"\xff\xfe", "it is not a snapshot: its first line cannot be read"),
+    ],
+)
+def test_other_first_line_is_one_sentence(line: bytes, sentence: str) -> None:
+    with pytest.raises(SnapshotError, match=sentence):
+        read_lines([line, *LINES[1:]])

@@ -1,0 +1,56 @@
+"""A plan equals what then happens: random small clusters at rest, planned from a list, and the same files created."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+
+from aischeduler.analysis.plan import Verdict
+from tests import seeds
+from tests.analysis.plan_worlds import (
+    Case,
+    a_cluster,
+    a_file,
+    happens,
+    outcomes,
+    planned,
+    snapshot_of,
+    some_leave,
+)
+
+FILES: Final = 3
+"""The files that are planned and created, one after the other, in each cluster."""
+
+
+def cases(name: str, clusters: int, *, restarted: bool) -> Iterator[Case]:
+    """Yield what was planned and what happened; the scheduler is `restarted` before each file, or runs all the time."""
+    for number in range(clusters):
+        chance = seeds.random(f"{name} {number}")
+        harness = a_cluster(chance, seeds.number(f"{name} {number}"))
+        for file in range(FILES):
+            objects = a_file(chance, f"{file}-")
+            plan = planned(snapshot_of(harness), objects)
+            assert (plan.notes, plan.at_rest) == ((), True), f"{name} {number}: the cluster is not at rest"
+            if restarted:
+                harness.restart_scheduler()
+                harness.run(15.0)
+            verdicts = tuple(one.verdict for one in plan.units)
+            yield Case(f"{name} {number}, file {file}", outcomes(plan), happens(harness, objects), verdicts)
+            some_leave(chance, harness)
+
+
+@pytest.mark.parametrize("batch", range(5))
+def test_plan_equals_what_then_happens(batch: int) -> None:
+    """A plan knows what a new scheduler knows."""
+    verdicts = Counter[Verdict]()
+    for case in cases(f"plan {batch}", 20, restarted=True):
+        assert case.happened == case.planned, case.name
+        verdicts.update(case.verdicts)
+    assert set(verdicts) == set(Verdict), verdicts
+
+
+def test_plan_hardly_ever_differs_from_what_a_scheduler_with_a_long_memory_does() -> None:
+    """A scheduler remembers which lenders it has to check again, and a list of the cluster does not show that."""
+    found = list(cases("long memory", 30, restarted=False))
+    assert len([case.name for case in found if case.happened != case.planned]) <= len(found) // 50

@@ -1,0 +1,86 @@
+"""The cluster of docs/explain.md: three Pools, seven nodes, pods that run and pods that wait."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import orjson
+
+from aischeduler.cli.demo_cluster import create
+from aischeduler.kube.client import Client
+from aischeduler.kube.pool_crd import pool_crd
+from aischeduler.kube.server_access import connect
+from aischeduler.sandbox.http_server import HttpSandbox
+from tests.objects import Json, node_object, pod_object, pool_object
+
+JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "tune", "uid": "job", "controller": True}
+
+
+def a_machine(pool: str, number: int, *, disk: str = "ssd", cordoned: bool = False) -> Json:
+    labels = {"team": pool, **({"disk": disk} if disk else {})}
+    node = node_object(f"{pool}-{number}", cpu="64", memory="512Gi", gpu=8, labels=labels)
+    if cordoned:
+        node["spec"] |= {
+            "unschedulable": True,
+            "taints": [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}],
+        }
+    return node
+
+
+def a_worker(name: str, *, gpu: int, node: str = "", disk: str = "", job: bool = False) -> Json:
+    selector = {"disk": disk} if disk else {}
+    labels = {"job-name": "tune"} if job else {}
+    pod = pod_object(
+        name, cpu="8", memory="64Gi", gpu=gpu, pool="research", node=node, node_selector=selector, labels=labels
+    )
+    if job:
+        pod["metadata"]["ownerReferences"] = [JOB]
+    return pod
+
+
+def objects() -> list[Json]:
+    """Return the Pools and the nodes."""
+    return [
+        pool_crd(),
+        pool_object("research", labels={"team": "research"}),
+        pool_object("vision", labels={"team": "vision"}, disableSharing=True),
+        pool_object("speech", labels={"team": "speech"}, lendingLimit={"nvidia.com/gpu": "4"}),
+        *(a_machine("research", number) for number in range(3)),
+        a_machine("research", 3, disk=""),
+        a_machine("research", 4, cordoned=True),
+        a_machine("vision", 0),
+        a_machine("speech", 0),
+    ]
+
+
+def pods() -> list[Json]:
+    """Return the pods, in the order in which they are created."""
+    other = pod_object("web", scheduler_name="default-scheduler")
+    done = pod_object("done", pool="research")
+    gated = pod_object("later", pool="research", gates=["example.com/data"])
+    return [
+        *(a_worker(f"train-{number}", gpu=4, node=f"research-{number}") for number in range(3)),
+        a_worker("eval-0", gpu=2, node="research-0"),
+        a_worker("eval-1", gpu=2, node="research-1"),
+        a_worker("sweep-0", gpu=2, node="speech-0"),
+        a_worker("sweep-1", gpu=8, disk="ssd"),
+        a_worker("tune-0", gpu=8, disk="ssd", job=True),
+        other,
+        gated,
+        done,
+    ]
+
+
+@asynccontextmanager
+async def cluster(directory: Path) -> AsyncIterator[Path]:
+    """Yield the kubeconfig of the cluster. The pod `done` has finished."""
+    path = directory / "kubeconfig"
+    async with HttpSandbox() as sandbox:
+        path.write_text(sandbox.kubeconfig)
+        async with Client(await connect(str(path), None, lambda: 0.0)) as client:
+            await create(client, *objects())
+            for pod in pods():
+                await client.post("/api/v1/namespaces/default/pods", orjson.dumps(pod))
+            done = "/api/v1/namespaces/default/pods/done/status"
+            await client.patch(done, b'{"status":{"phase":"Succeeded"}}', "application/merge-patch+json")
+        yield path

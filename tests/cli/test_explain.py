@@ -1,0 +1,217 @@
+"""`ai-scheduler explain`: what docs/explain.md shows, exit statuses, JSON, and the width of a terminal."""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from rich.console import Console
+
+from aischeduler.analysis.cluster_snapshot import loaded
+from aischeduler.analysis.deciding import decide_all
+from aischeduler.analysis.explain import explain
+from aischeduler.analysis.explanation import Explanation
+from aischeduler.cli.app import kubectl_pool, main
+from aischeduler.cli.explain_json import explanation_json
+from aischeduler.cli.explain_text import explanation_text
+from aischeduler.cli.snapshot import ClusterSource, read_cluster
+from aischeduler.engine.profile import default_profile
+from aischeduler.kube.client import Client
+from aischeduler.kube.server_access import connect
+from tests.analysis.clusters import merged
+from tests.cli.explain_cluster import cluster
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "explain.md").read_text()
+SCREEN_LINES = 45
+AT_ONCE = (b'{"gracePeriodSeconds":0}', "application/json")
+STEP = ["verb", "apiVersion", "kind", "namespace", "name", "body"]
+
+
+@pytest_asyncio.fixture
+async def kubeconfig(tmp_path: Path) -> AsyncIterator[Path]:
+    async with cluster(tmp_path) as path:
+        yield path
+
+
+async def said(kubeconfig: Path, words: str) -> int:
+    """Run a command as the page shows it; return its exit status."""
+    program, *arguments = words.split()
+    run, rest = (kubectl_pool, arguments[1:]) if program == "kubectl" else (main, arguments)
+    return await asyncio.to_thread(run, [*rest, "--kubeconfig", str(kubeconfig)])
+
+
+async def explained(kubeconfig: Path, name: str) -> Explanation:
+    snapshot = await read_cluster(ClusterSource(kubeconfig, None))
+    scheduler = loaded(default_profile(), snapshot)
+    now = float(snapshot.taken_seconds)
+    decide_all(scheduler, now)
+    (record,) = [one for one in scheduler.cluster.records.values() if one.pod.name == name]
+    return explain(scheduler.cluster, record, now)
+
+
+async def document(kubeconfig: Path, name: str) -> Any:
+    async with Client(await connect(str(kubeconfig), None, lambda: 0.0)) as client:
+        return json.loads(await client.get(f"/api/v1/namespaces/default/pods/{name}"))
+
+
+async def carry_out(kubeconfig: Path, steps: list[Any]) -> None:
+    """Send the steps as docs/explain.md says."""
+    async with Client(await connect(str(kubeconfig), None, lambda: 0.0)) as client:
+        for step in steps:
+            api = "/api/v1" if step["apiVersion"] == "v1" else f"/apis/{step['apiVersion']}"
+            where = f"/namespaces/{step['namespace']}" if step["namespace"] else ""
+            path = f"{api}{where}/{step['kind'].lower()}s"
+            named, body = f"{path}/{step['name']}", json.dumps(step["body"]).encode()
+            if step["verb"] == "patch":
+                await client.patch(named, body, "application/merge-patch+json")
+                if step["body"].get("spec") == {"unschedulable": False}:  # the node controller's part
+                    await client.patch(named, b'{"spec":{"taints":null}}', "application/merge-patch+json")
+            elif step["verb"] == "delete":
+                await client._ask("DELETE", named, {}, (body, "application/json"))
+                await client._ask("DELETE", named, {}, AT_ONCE)  # the kubelet's part
+            else:
+                pod = json.loads(await client.get(named))
+                await client._ask("DELETE", named, {}, AT_ONCE)
+                for field in ("uid", "resourceVersion", "creationTimestamp"):
+                    del pod["metadata"][field]
+                await client.post(path, json.dumps(merged(pod, step["body"])).encode())
+
+
+async def test_page_shows_what_the_commands_print(kubeconfig: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = re.findall(r"```console\n\$ ((?:ai-scheduler|kubectl pool) explain[^|\n]*)\n(.*?)```", PAGE, re.DOTALL)
+    assert len(shown) == 3
+    for words, output in shown:
+        assert await said(kubeconfig, words) == 0
+        assert capsys.readouterr().out == output
+
+
+@pytest.mark.parametrize("number", range(5))
+async def test_each_remedy_starts_the_pod_once_its_steps_are_carried_out(number: int, tmp_path: Path) -> None:
+    async with cluster(tmp_path) as path:
+        remedy = json.loads(explanation_json(await explained(path, "sweep-1"), await document(path, "sweep-1")))[
+            "remedies"
+        ][number]
+        assert remedy["steps"]
+        await carry_out(path, remedy["steps"])
+        found = await explained(path, "sweep-1")
+        assert found.start is not None
+        assert (found.start.node, found.start.pool) == (remedy["starts"]["node"], remedy["starts"]["pool"])
+
+
+async def test_page_shows_the_steps_of_the_first_remedy(kubeconfig: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert await said(kubeconfig, "ai-scheduler explain tune-0 -o json") == 0
+    step = json.loads(capsys.readouterr().out)["remedies"][0]["steps"][0]
+    resources = step["body"]["spec"]["containers"][0]["resources"]
+    told = [json.dumps(one, separators=(",", ":")) for one in (step["verb"], step["name"], resources)]
+    assert "\n".join(told) in PAGE
+    assert list(step) == STEP
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "sentence"),
+    [
+        ("nope", 3, "there is no pod default/nope"),
+        ("tune-0 -n team", 3, "there is no pod team/tune-0"),
+        ("job/nope", 3, "there is no unfinished pod of the Job default/nope"),
+        ("--all --pool nope", 3, "there is no Pool nope"),
+        ("web", 4, "the pod default/web belongs to the scheduler default-scheduler, not to ai-scheduler"),
+        ("done", 5, "the pod default/done has finished: its phase is Succeeded"),
+        ("queue/x", 2, "queue/x is neither a pod, nor pod/NAME, nor job/NAME"),
+        ("--all", 2, "name a pod, or a Job as job/NAME, or use --all with --pool"),
+        ("tune-0 --config /nowhere", 1, "/nowhere"),
+    ],
+)
+async def test_each_reason_for_no_explanation_has_a_status(
+    words: str, status: int, sentence: str, kubeconfig: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await said(kubeconfig, f"ai-scheduler explain {words}") == status
+    told = capsys.readouterr()
+    assert (told.out, told.err.count("\n")) == ("", 1)
+    assert sentence in told.err
+    if status > 2:
+        assert f"| {status} |" in PAGE
+
+
+def test_cluster_that_cannot_be_reached_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "kubeconfig"
+    server = {"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}
+    context = {"name": "c", "context": {"cluster": "c", "user": "c"}}
+    users = [{"name": "c", "user": {}}]
+    path.write_text(json.dumps({"clusters": [server], "contexts": [context], "users": users, "current-context": "c"}))
+    assert main(["explain", "p", "--kubeconfig", str(path)]) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+async def test_snapshot_explains_the_same_but_for_the_steps_of_a_request(
+    kubeconfig: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "cluster.jsonl"
+    assert await said(kubeconfig, f"ai-scheduler snapshot -o {file}") == 0
+    for target in ("tune-0", "sweep-0", "later"):
+        capsys.readouterr()
+        assert await said(kubeconfig, f"ai-scheduler explain {target} -o json") == 0
+        live = json.loads(capsys.readouterr().out)
+        assert await said(kubeconfig, f"ai-scheduler explain {target} --snapshot {file} -o json") == 0
+        kept = json.loads(capsys.readouterr().out)
+        for remedy in live["remedies"]:
+            if remedy["kind"] == "request":
+                remedy["steps"] = []
+        assert kept == live
+    assert await said(kubeconfig, f"ai-scheduler explain done --snapshot {file}") == 3
+
+
+async def test_job_and_pool_as_json_have_the_same_objects(kubeconfig: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert await said(kubeconfig, "kubectl pool explain job/tune -o json") == 0
+    of_job = json.loads(capsys.readouterr().out)
+    assert await said(kubeconfig, "ai-scheduler explain --all --pool research -o json") == 0
+    of_pool = json.loads(capsys.readouterr().out)
+    assert [one["pod"] for one in of_job["items"]] == ["tune-0"]
+    assert [(one["pod"], one["verdict"]) for one in of_pool["items"]] == [
+        ("later", "gated"),
+        ("sweep-1", "waits"),
+        ("tune-0", "waits"),
+    ]
+    assert (of_pool["version"], of_pool["leftOut"]) == (1, 0)
+
+
+async def test_every_field_is_documented(kubeconfig: Path) -> None:
+    document = json.loads(explanation_json(await explained(kubeconfig, "tune-0"), None))
+    table = PAGE[PAGE.index("## For programs") : PAGE.index("## Exit statuses")]
+    undocumented = {name for name in _names(document) if f"`{name}`" not in table}
+    assert undocumented == set()
+
+
+def _names(value: Any) -> set[str]:
+    """Return the names of all fields but the resources of requests and the parts of a step's body."""
+    if isinstance(value, list):
+        return set().union(*map(_names, value))
+    if not isinstance(value, dict):
+        return set()
+    inner = [_names(one) for name, one in value.items() if name not in ("requests", "body")]
+    return set(value).union(*inner)
+
+
+@pytest.mark.parametrize("name", ["tune-0", "sweep-0", "train-0", "later"])
+async def test_page_fits_on_a_narrow_and_on_a_wide_screen(name: str, kubeconfig: Path) -> None:
+    found = await explained(kubeconfig, name)
+    for width in (80, 200):
+        console = Console(width=width, file=StringIO())
+        with console.capture() as caught:
+            console.print(*explanation_text(found, ""), sep="\n")
+        lines = caught.get().splitlines()
+        assert max(map(len, lines)) <= width
+        assert len(lines) <= SCREEN_LINES
+        assert "…" not in caught.get()
+        words = re.sub(r"\s+", "", caught.get())
+        for remedy in found.remedies:
+            assert all(word in words for word in remedy.text.split())
+
+
+async def test_kubectl_pool_alone_is_still_the_table(kubeconfig: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert await said(kubeconfig, "kubectl pool") == 0
+    assert capsys.readouterr().out.startswith("Pools")

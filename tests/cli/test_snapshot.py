@@ -1,0 +1,119 @@
+"""`ai-scheduler snapshot`: the file has what scheduling reads of a cluster and nothing else."""
+
+import asyncio
+import gzip
+import stat
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from typer import TyperException
+
+from aischeduler.cli.app import main
+from aischeduler.cli.demo_cluster import cluster, create
+from aischeduler.cli.snapshot import ClusterSource, read_cluster
+from aischeduler.kube.client import Client
+from aischeduler.kube.server_access import connect
+from aischeduler.model.events import NodeSeen, PodSeen, PoolSeen
+from aischeduler.sandbox.http_server import HttpSandbox
+from tests.objects import pod_object
+
+SECRET = "s3cr3t"
+HEADER = b'{"snapshot":1,"takenSeconds":1,"gaps":[],"priorityClasses":[]}\n'
+
+
+def a_pod_with_secrets() -> dict[str, Any]:
+    """Return a pod that has a text in every part of it that scheduling does not read."""
+    pod = pod_object("p", cpu="1500m", labels={"app": "web"}, annotations={"note": f"{SECRET}-annotation"}, pool="a")
+    container = pod["spec"]["containers"][0]
+    container |= {"image": f"{SECRET}/image", "args": [f"{SECRET}-argument"], "workingDir": f"/{SECRET}"}
+    container["env"] = [{"name": "PASSWORD", "value": f"{SECRET}-value"}]
+    container["ports"] = [{"name": SECRET, "containerPort": 80, "hostPort": 8080}]
+    pod["spec"]["volumes"] = [{"name": SECRET, "secret": {"secretName": f"{SECRET}-name"}}]
+    pod["status"] = {"message": SECRET, "conditions": [{"type": "Ready", "status": "False", "message": SECRET}]}
+    return pod
+
+
+@asynccontextmanager
+async def place(tmp_path: Path) -> AsyncIterator[Path]:
+    """A cluster with three Pools, twenty nodes and one pod; its kubeconfig."""
+    path = tmp_path / "kubeconfig"
+    async with HttpSandbox() as sandbox:
+        path.write_text(sandbox.kubeconfig)
+        async with Client(await connect(str(path), None, lambda: 0.0)) as client:
+            await create(client, *cluster())
+            await client.post("/api/v1/namespaces/default/pods", orjson.dumps(a_pod_with_secrets()))
+        yield path
+
+
+async def taken(kubeconfig: Path, file: Path) -> int:
+    return await asyncio.to_thread(main, ["snapshot", "-o", str(file), "--kubeconfig", str(kubeconfig)])
+
+
+async def test_file_is_read_again_as_the_cluster_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "cluster.jsonl"
+    async with place(tmp_path) as kubeconfig:
+        assert await taken(kubeconfig, file) == 0
+        listed = await read_cluster(ClusterSource(kubeconfig, None))
+    read = await read_cluster(ClusterSource(None, None, file))
+    assert read.events == listed.events
+    kinds = [type(event) for event in read.events]
+    assert (kinds.count(PoolSeen), kinds.count(NodeSeen), kinds.count(PodSeen)) == (3, 20, 1)
+    assert capsys.readouterr() == ("", f"{file}: {len(read.events)} objects\n")
+
+
+@pytest.mark.parametrize("name", ["cluster.jsonl", "cluster.jsonl.gz"])
+async def test_file_has_nothing_that_scheduling_does_not_read(name: str, tmp_path: Path) -> None:
+    file = tmp_path / name
+    async with place(tmp_path) as kubeconfig:
+        assert await taken(kubeconfig, file) == 0
+    text = (gzip.decompress(file.read_bytes()) if name.endswith(".gz") else file.read_bytes()).decode()
+    assert '"app":"web"' in text
+    assert '"port":8080' in text
+    assert "1500" in text
+    assert SECRET not in text
+
+
+async def test_only_its_owner_can_read_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.jsonl"
+    file.write_text("an earlier file")
+    file.chmod(0o644)
+    async with place(tmp_path) as kubeconfig:
+        assert await taken(kubeconfig, file) == 0
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cluster.jsonl", "kubeconfig"]
+
+
+async def test_directory_that_does_not_exist_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "nowhere" / "cluster.jsonl"
+    async with place(tmp_path) as kubeconfig:
+        assert await taken(kubeconfig, file) == 1
+    assert capsys.readouterr().err == f"ai-scheduler: {file}: cannot be written: No such file or directory\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b'{"snapshot":9}\n', "the snapshot has version 9, and this program reads version 1: take it again"),
+        (gzip.compress(HEADER + b'["NamespaceGone",1]' * 99)[:-9], "it is cut off or damaged: "),
+        (HEADER, "it is cut off after 0 objects"),
+        (b"\x1f\x8bno", "it is cut off or damaged: "),
+    ],
+)
+async def test_file_that_is_no_whole_snapshot_is_one_sentence(content: bytes, sentence: str, tmp_path: Path) -> None:
+    file = tmp_path / "cluster.jsonl"
+    file.write_bytes(content)
+    with pytest.raises(TyperException) as raised:
+        await read_cluster(ClusterSource(None, None, file))
+    assert str(raised.value.format_message()).startswith(f"{file}: {sentence}")
+
+
+async def test_file_that_does_not_exist_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(TyperException) as raised:
+        await read_cluster(ClusterSource(None, None, tmp_path / "nope"))
+    assert raised.value.format_message() == f"{tmp_path / 'nope'}: cannot be read: No such file or directory"

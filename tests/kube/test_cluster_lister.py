@@ -1,0 +1,110 @@
+"""A list of the cluster with the caller's rights: what it asks for, and what it says of what it may not see."""
+
+import pytest
+
+from aischeduler.analysis.cluster_snapshot import ClusterSnapshot, PriorityClass
+from aischeduler.kube.client import Client
+from aischeduler.kube.cluster_lister import PRIORITY_CLASSES, WITHOUT, ListError, list_cluster
+from aischeduler.model.events import NodeSeen, PodSeen, PoolSeen
+from tests.kube.scripted_server import Answer, Script, reply, serving, slam, status
+
+NODES, PODS, POOLS = "/api/v1/nodes", "/api/v1/pods", "/apis/resource.aibee.cn/v1alpha1/pools"
+PATHS = {
+    "Namespace": "/api/v1/namespaces",
+    "Pool": POOLS,
+    "Node": NODES,
+    "PodDisruptionBudget": "/apis/policy/v1/poddisruptionbudgets",
+    "PersistentVolumeClaim": "/api/v1/persistentvolumeclaims",
+    "PersistentVolume": "/api/v1/persistentvolumes",
+    "Pod": PODS,
+    "PriorityClass": PRIORITY_CLASSES,
+}
+FORBIDDEN = status(403, "Forbidden", "you cannot list it")
+
+
+def items(*found: object) -> Answer:
+    return reply(200, {"metadata": {"resourceVersion": "7"}, "items": list(found)})
+
+
+def a_cluster(**answers: Answer) -> Script:
+    """Return a cluster with a node, a pod and a Pool; `answers` by kind replace the lists."""
+    node = {"metadata": {"name": "n", "uid": "1"}, "status": {"allocatable": {"cpu": "4"}}}
+    pod = {"metadata": {"name": "p", "namespace": "team", "uid": "2"}, "spec": {"containers": []}}
+    pool = {"metadata": {"name": "a", "uid": "3"}, "spec": {}}
+    found = {"Node": items(node), "Pod": items(pod), "Pool": items(pool)}
+    script = Script()
+    for kind, path in PATHS.items():
+        script.on("get", path, answers.get(kind, found.get(kind, items())))
+    return script
+
+
+async def listed(script: Script) -> ClusterSnapshot:
+    async with serving(script) as server, Client(server) as client:
+        return await list_cluster(client, "https://here", 5.7)
+
+
+async def test_every_kind_is_listed_once_in_the_order_of_the_daemon() -> None:
+    script = a_cluster()
+    snapshot = await listed(script)
+    assert [request.path for request in script.requests] == list(PATHS.values())
+    assert {request.method for request in script.requests} == {"GET"}
+    assert [type(event) for event in snapshot.events] == [PoolSeen, NodeSeen, PodSeen]
+    assert (snapshot.taken_seconds, snapshot.gaps) == (5, ())
+
+
+async def test_finished_pods_are_left_to_the_server() -> None:
+    script = a_cluster()
+    await listed(script)
+    (pods,) = script.asked("get", PODS)
+    assert pods.query["fieldSelector"] == "status.phase!=Succeeded,status.phase!=Failed"
+
+
+@pytest.mark.parametrize("kind", WITHOUT)
+async def test_kind_that_may_not_be_listed_is_a_gap_that_says_what_the_answer_is_worth(kind: str) -> None:
+    snapshot = await listed(a_cluster(**{kind: FORBIDDEN}))
+    (gap,) = snapshot.gaps
+    assert gap.startswith(f"https://here does not allow you to list {kind}")
+    assert gap.endswith(f"(you cannot list it): {WITHOUT[kind]}")
+    assert len(snapshot.events) == 3
+
+
+@pytest.mark.parametrize("kind", ["Node", "Pod", "Pool"])
+async def test_there_is_no_answer_without_nodes_pods_and_pools(kind: str) -> None:
+    sentence = f"does not allow you to list {kind}s .*: there is no answer without them"
+    with pytest.raises(ListError, match=sentence):
+        await listed(a_cluster(**{kind: FORBIDDEN}))
+
+
+async def test_cluster_without_the_definition_of_pools_says_how_to_install_it() -> None:
+    with pytest.raises(ListError, match=r"https://here does not serve Pools: .* kubectl apply"):
+        await listed(a_cluster(Pool=status(404, "NotFound", "no such path")))
+
+
+async def test_refused_credentials_are_no_gap() -> None:
+    with pytest.raises(ListError, match="https://here does not accept your credentials"):
+        await listed(a_cluster(Namespace=status(401, "Unauthorized", "who are you")))
+
+
+async def test_server_that_breaks_off_is_named() -> None:
+    with pytest.raises(ListError, match="https://here cannot be reached"):
+        await listed(a_cluster(Node=slam))
+
+
+async def test_objects_that_cannot_be_read_are_a_gap_and_the_others_count() -> None:
+    wrong = {"metadata": {"name": "w", "namespace": "team", "uid": "9"}, "spec": {"containers": 1}}
+    good = {"metadata": {"name": "p", "namespace": "team", "uid": "2"}, "spec": {"containers": []}}
+    snapshot = await listed(a_cluster(Pod=items(wrong, good, wrong)))
+    (gap,) = snapshot.gaps
+    problem = "Pod team/w: spec.containers: must be a list, not a whole number (and 1 more)"
+    assert gap == f"{problem}: the answer leaves the object out"
+    assert [event.pod.name for event in snapshot.events if isinstance(event, PodSeen)] == ["p"]
+
+
+async def test_priority_classes_are_sorted_by_name() -> None:
+    high = {"metadata": {"name": "high"}, "value": 10, "preemptionPolicy": "Never"}
+    base = {"metadata": {"name": "base"}, "value": 1, "globalDefault": True}
+    snapshot = await listed(a_cluster(PriorityClass=items(high, base)))
+    assert snapshot.priority_classes == (
+        PriorityClass("base", 1, global_default=True),
+        PriorityClass("high", 10, preemption_policy="Never"),
+    )

@@ -1,0 +1,115 @@
+"""A plan, made from lists of the API server, equals what the scheduler then does."""
+
+import msgspec
+
+from aischeduler.analysis.cluster_copy import ClusterCopy
+from aischeduler.analysis.cluster_snapshot import ClusterSnapshot, PriorityClass
+from aischeduler.analysis.plan import UnitPlan, Verdict, plan
+from aischeduler.cli.check_documents import Document
+from aischeduler.cli.plan_documents import Variant, change_of, plan_input
+from aischeduler.engine.profile import default_profile
+from aischeduler.kube.cluster_lister import PRIORITY_CLASSES, resources
+from aischeduler.model.events import Event
+from aischeduler.model.names import SCHEDULER_NAME
+from tests.objects import job_object, pod_object
+from tests.stage.stage import Stage
+from tests.worlds.world import Call, Json
+
+
+def snapshot_of(stage: Stage) -> ClusterSnapshot:
+    """Return the cluster as it is once the scheduler has nothing to do."""
+    stage.settle()
+    stage.stays(lambda: True)
+    events: list[Event] = []
+    for resource in resources():
+        query = f"?fieldSelector={resource.field_selector}" if resource.field_selector else ""
+        found = (msgspec.json.encode(item) for item in _items(stage, f"{resource.path}{query}"))
+        events += [resource.seen_event(resource.object_decoder.decode(item)) for item in found]
+    classes = [PriorityClass(one["metadata"]["name"], one["value"]) for one in _items(stage, PRIORITY_CLASSES)]
+    return ClusterSnapshot(1_767_225_600, tuple(events), tuple(classes))
+
+
+def _items(stage: Stage, path: str) -> list[Json]:
+    found: list[Json] = stage._environment.request(Call("GET", path)).body["items"]
+    return found
+
+
+def planned(stage: Stage, *documents: Json, without: tuple[str, ...] = ()) -> list[UnitPlan]:
+    """Return the plan of these documents."""
+    snapshot = snapshot_of(stage)
+    given = plan_input([Document("f", str(number), body) for number, body in enumerate(documents, 1)])
+    copy = ClusterCopy(default_profile(), snapshot)
+    made = plan(copy, change_of(given, snapshot, Variant(), without), SCHEDULER_NAME)
+    assert (made.notes, made.at_rest) == ((), True)
+    return list(made.units)
+
+
+def a_pod(stage: Stage, name: str, *, cpu: str, pool: str, priority: int = 0) -> Json:
+    klass = stage._priority_class(priority) if priority else ""
+    return pod_object(
+        name, namespace=stage.own("ns"), cpu=cpu, memory="64Mi", pool=stage.own(pool), priority_class=klass
+    )
+
+
+def create(stage: Stage, document: Json) -> None:
+    """Create a pod of the namespace `ns`."""
+    stage._namespaces[document["metadata"]["name"]] = "ns"
+    stage.create(document)
+
+
+def plain(stage: Stage, made: UnitPlan) -> dict[str, str]:
+    """Return the nodes of the planned pods by the names that the scenario has for them."""
+    return {pod: node.removeprefix(stage.own("")) for pod, node in made.nodes.items()}
+
+
+def two_pools(stage: Stage) -> None:
+    """Pool a has a node with a pod of low priority, pool b has an idle node."""
+    stage.node("a1", pool="a")
+    stage.node("b1", pool="b", cpu="3")
+    stage.pools("a", "b")
+    stage.pod("low", pool="a", cpu="3")
+    stage.runs("low")
+
+
+def test_pods_start_borrow_and_wait_as_planned(stage: Stage) -> None:
+    two_pools(stage)
+    documents = [a_pod(stage, f"p{cpu}", cpu=cpu, pool="a") for cpu in ("1", "2", "9")]
+    starts, borrows, waits = planned(stage, *documents)
+    assert [one.verdict for one in (starts, borrows, waits)] == [Verdict.STARTS, Verdict.BORROWS, Verdict.WAITS]
+    for document in documents:
+        create(stage, document)
+    stage.until(lambda: stage.why("p9") != "")
+    stage.stays(lambda: True)
+    assert {"p1": stage.node_of("p1")} == plain(stage, starts)
+    assert {"p2": stage.node_of("p2")} == plain(stage, borrows)
+    assert borrows.lenders == {"p2": stage.own("b")}
+    assert stage.node_of("p9") == ""
+    assert stage.victims() == []
+
+
+def test_pods_are_evicted_as_planned(stage: Stage) -> None:
+    two_pools(stage)
+    document = a_pod(stage, "high", cpu="4", pool="a", priority=10)
+    (made,) = planned(stage, document)
+    assert (made.verdict, made.evicts) == (Verdict.EVICTS, (f"{stage.own('ns')}/low",))
+    create(stage, document)
+    stage.until(lambda: stage.node_of("high") != "")
+    assert {"high": stage.node_of("high")} == plain(stage, made)
+    assert stage.victims() == ["low"]
+
+
+def test_pods_of_a_job_start_where_planned(stage: Stage) -> None:
+    stage.node("a1", pool="a", cpu="2")
+    stage.node("a2", pool="a", cpu="3")
+    stage.pools("a")
+    document = job_object("j", namespace=stage.own("ns"), completions=4, parallelism=4, pool=stage.own("a"))
+    (made,) = planned(stage, document)
+    assert made.verdict is Verdict.STARTS
+    stage.create(document)
+    stage.until(lambda: len(nodes_of_job(stage)) == 4)
+    assert nodes_of_job(stage) == sorted(plain(stage, made).values())
+
+
+def nodes_of_job(stage: Stage) -> list[str]:
+    found = [pod["spec"].get("nodeName", "") for pod in stage.all_pods()]
+    return sorted(node for node in found if node)
