@@ -35,6 +35,7 @@ def pod_object(
     node: str = "",
     affinity: Mapping[str, Json] = NO_OBJECTS,
     volumes: Sequence[Json] = (),
+    spread: Sequence[Json] = (),
 ) -> Json:
     """Return a pod of one container named `main`; `pool` becomes the annotation."""
     spec = pod_spec(cpu=cpu, memory=memory, gpu=gpu, scheduler_name=scheduler_name)
@@ -46,6 +47,7 @@ def pod_object(
         nodeName=node,
         affinity=dict(affinity),
         volumes=list(volumes),
+        topologySpreadConstraints=list(spread),
     )
     noted = {POOL_KEY: pool, **annotations} if pool else dict(annotations)
     metadata = {"name": name, "namespace": namespace, **present(labels=dict(labels), annotations=noted)}

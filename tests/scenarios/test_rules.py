@@ -174,3 +174,18 @@ def test_node_that_shrinks_below_its_use_keeps_its_pods_and_takes_no_more() -> N
     h.patch("Node", "n", {"status": {"allocatable": {"nvidia.com/gpu": "8"}}}, "status")
     h.run(seconds=20)
     assert h.node_of("b") == "n"
+
+
+def test_pods_of_a_hard_spread_constraint_go_to_both_nodes_in_equal_numbers() -> None:
+    nodes = [node_object(name, labels={"kubernetes.io/hostname": name}) for name in ("n1", "n2")]
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }
+    pods = [a_pod(f"p{number}", topologySpreadConstraints=[spread]) for number in range(4)]
+    for pod in pods:
+        pod["metadata"]["labels"] = {"app": "web"}
+    found = list(where(*nodes, *pods).values())
+    assert (found.count("n1"), found.count("n2")) == (2, 2)
