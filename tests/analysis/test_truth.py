@@ -77,6 +77,7 @@ def test_every_remedy_starts_the_pod_and_every_miss_is_the_nearest(pods: int) ->
             missing = tuple(sorted((one.name, one.amount) for one in refusal.nearest.missing))
             assert (refusal.nodes, refusal.nearest.node) == (truth.nodes, truth.nearest)
             assert missing == tuple(sorted(truth.missing))
+        _judge_limits(documents, explanation)
         for remedy in found:
             assert starts(carried_out(documents, explanation, remedy), name), remedy
     assert remedies > pods / 4
@@ -87,7 +88,6 @@ def test_every_remedy_starts_the_pod_and_every_miss_is_the_nearest(pods: int) ->
 def test_nothing_smaller_of_its_kind_starts_the_pod(pods: int, most_ended: int) -> None:
     for documents, explanation in explained("brute", pods):
         _judge_requests(documents, explanation)
-        _judge_limits(documents, explanation)
         _judge_ends(documents, explanation, most_ended)
         _judge_flags(documents, explanation)
         _judge_labels(documents, explanation)

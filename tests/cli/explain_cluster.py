@@ -1,8 +1,10 @@
 """The cluster of docs/explain.md: three Pools, seven nodes, pods that run and pods that wait."""
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -11,8 +13,10 @@ from aischeduler.kube.client import Client
 from aischeduler.kube.pool_crd import pool_crd
 from aischeduler.kube.server_access import connect
 from aischeduler.sandbox.http_server import HttpSandbox
+from tests.analysis.clusters import merged
 from tests.objects import Json, node_object, pod_object, pool_object
 
+AT_ONCE = (b'{"gracePeriodSeconds":0}', "application/json")
 JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "tune", "uid": "job", "controller": True}
 
 
@@ -84,3 +88,31 @@ async def cluster(directory: Path) -> AsyncIterator[Path]:
             done = "/api/v1/namespaces/default/pods/done/status"
             await client.patch(done, b'{"status":{"phase":"Succeeded"}}', "application/merge-patch+json")
         yield path
+
+
+async def document(kubeconfig: Path, name: str) -> Any:
+    async with Client(await connect(str(kubeconfig), None, lambda: 0.0)) as client:
+        return json.loads(await client.get(f"/api/v1/namespaces/default/pods/{name}"))
+
+
+async def carry_out(kubeconfig: Path, steps: list[Any]) -> None:
+    """Send the steps as docs/explain.md says."""
+    async with Client(await connect(str(kubeconfig), None, lambda: 0.0)) as client:
+        for step in steps:
+            api = "/api/v1" if step["apiVersion"] == "v1" else f"/apis/{step['apiVersion']}"
+            where = f"/namespaces/{step['namespace']}" if step["namespace"] else ""
+            path = f"{api}{where}/{step['kind'].lower()}s"
+            named, body = f"{path}/{step['name']}", json.dumps(step["body"]).encode()
+            if step["verb"] == "patch":
+                await client.patch(named, body, "application/merge-patch+json")
+                if step["body"].get("spec") == {"unschedulable": False}:  # the node controller's part
+                    await client.patch(named, b'{"spec":{"taints":null}}', "application/merge-patch+json")
+            elif step["verb"] == "delete":
+                await client._ask("DELETE", named, {}, (body, "application/json"))
+                await client._ask("DELETE", named, {}, AT_ONCE)  # the kubelet's part
+            else:
+                pod = json.loads(await client.get(named))
+                await client._ask("DELETE", named, {}, AT_ONCE)
+                for field in ("uid", "resourceVersion", "creationTimestamp"):
+                    del pod["metadata"][field]
+                await client.post(path, json.dumps(merged(pod, step["body"])).encode())

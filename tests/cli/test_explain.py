@@ -21,14 +21,10 @@ from aischeduler.cli.explain_json import explanation_json
 from aischeduler.cli.explain_text import explanation_text
 from aischeduler.cli.snapshot import ClusterSource, read_cluster
 from aischeduler.engine.profile import default_profile
-from aischeduler.kube.client import Client
-from aischeduler.kube.server_access import connect
-from tests.analysis.clusters import merged
-from tests.cli.explain_cluster import cluster
+from tests.cli.explain_cluster import carry_out, cluster, document
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "explain.md").read_text()
 SCREEN_LINES = 45
-AT_ONCE = (b'{"gracePeriodSeconds":0}', "application/json")
 STEP = ["verb", "apiVersion", "kind", "namespace", "name", "body"]
 
 
@@ -52,34 +48,6 @@ async def explained(kubeconfig: Path, name: str) -> Explanation:
     decide_all(scheduler, now)
     (record,) = [one for one in scheduler.cluster.records.values() if one.pod.name == name]
     return explain(scheduler.cluster, record, now)
-
-
-async def document(kubeconfig: Path, name: str) -> Any:
-    async with Client(await connect(str(kubeconfig), None, lambda: 0.0)) as client:
-        return json.loads(await client.get(f"/api/v1/namespaces/default/pods/{name}"))
-
-
-async def carry_out(kubeconfig: Path, steps: list[Any]) -> None:
-    """Send the steps as docs/explain.md says."""
-    async with Client(await connect(str(kubeconfig), None, lambda: 0.0)) as client:
-        for step in steps:
-            api = "/api/v1" if step["apiVersion"] == "v1" else f"/apis/{step['apiVersion']}"
-            where = f"/namespaces/{step['namespace']}" if step["namespace"] else ""
-            path = f"{api}{where}/{step['kind'].lower()}s"
-            named, body = f"{path}/{step['name']}", json.dumps(step["body"]).encode()
-            if step["verb"] == "patch":
-                await client.patch(named, body, "application/merge-patch+json")
-                if step["body"].get("spec") == {"unschedulable": False}:  # the node controller's part
-                    await client.patch(named, b'{"spec":{"taints":null}}', "application/merge-patch+json")
-            elif step["verb"] == "delete":
-                await client._ask("DELETE", named, {}, (body, "application/json"))
-                await client._ask("DELETE", named, {}, AT_ONCE)  # the kubelet's part
-            else:
-                pod = json.loads(await client.get(named))
-                await client._ask("DELETE", named, {}, AT_ONCE)
-                for field in ("uid", "resourceVersion", "creationTimestamp"):
-                    del pod["metadata"][field]
-                await client.post(path, json.dumps(merged(pod, step["body"])).encode())
 
 
 async def test_page_shows_what_the_commands_print(kubeconfig: Path, capsys: pytest.CaptureFixture[str]) -> None:
