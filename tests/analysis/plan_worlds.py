@@ -170,10 +170,11 @@ def drain(harness: Harness, node: str) -> tuple[list[tuple[str, str]], list[str]
 
 
 def starts_and_victims(actions: Iterable[Action]) -> tuple[list[tuple[str, str]], list[str]]:
-    """Return which pods started where, and the victims."""
+    """Return which pods started where and were not evicted again, and the victims."""
     found = list(actions)
-    binds = [(one.pod.name, one.node) for one in found if isinstance(one, Bind)]
-    return sorted(binds), sorted(one.victim.name for one in found if isinstance(one, Evict))
+    victims = {one.victim.uid: one.victim.name for one in found if isinstance(one, Evict)}
+    binds = [(one.pod.name, one.node) for one in found if isinstance(one, Bind) and one.pod.uid not in victims]
+    return sorted(binds), sorted(victims.values())
 
 
 def planned(snapshot: ClusterSnapshot, objects: list[Json], without: tuple[str, ...] = ()) -> Plan:
