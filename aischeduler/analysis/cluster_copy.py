@@ -103,10 +103,10 @@ class ClusterCopy:
                 self._budgets[key], self._allowed[key] = budget, budget.disruptions_allowed
         self.scheduler.observe(event, self.now)
 
-    def settle(self) -> bool:
+    def settle(self, rounds_max: int = ROUNDS_MAX) -> bool:
         """Let time pass until nothing happens any more; return False where that has no end."""
         happened, quiet_since = len(self.happened), self.now
-        for _ in range(ROUNDS_MAX):
+        for _ in range(rounds_max):
             if self._decide() or self._answer() or self._terminate():
                 continue
             if len(self.happened) > happened:

@@ -20,13 +20,14 @@ from aischeduler.cli.check_objects import Objects, read_objects
 from aischeduler.cli.check_pods import Template
 from aischeduler.config.spelling import shown
 from aischeduler.kube.decode import NEVER
-from aischeduler.model.events import BudgetSeen, Event, PodSeen
+from aischeduler.model.events import BudgetSeen, Event, NamespaceSeen, PodSeen
 from aischeduler.model.pod import Pod
 from aischeduler.model.quantity import shorten
 
 PODS_MAX: Final = 20_000
 """The most pods of one file that are planned."""
 DAEMON_SET: Final = "DaemonSet"
+"""A kind that is not planned: it has one pod on each node, and none of them waits for another one's room."""
 _NOT_IN_NAMES: Final = ("spec", "template")
 
 
@@ -60,7 +61,8 @@ class PlanInput:
 
     def ignored(self) -> str:
         """Return the kinds that a plan does not read, with their numbers; empty where there is none."""
-        read = {template.document.where for template in self.objects.templates}
+        pods = (template.document for template in self.objects.templates)
+        read = {document.where for document in pods if document.kind != DAEMON_SET}
         read |= {document.where for document, _ in self.objects.pools.values()}
         kinds = Counter(
             document.kind
@@ -82,12 +84,14 @@ def plan_input(documents: Sequence[Document]) -> PlanInput:
 def change_of(given: PlanInput, snapshot: ClusterSnapshot, variant: Variant, without: Sequence[str]) -> Change:
     """Return the change that the files bring to a cluster; raises FindingsError."""
     events: list[Event] = [event for event in given.objects.events if not isinstance(event, BudgetSeen)]
+    all_events, known = (*snapshot.events, *events), snapshot.priority_classes is not None
     classes = _priority_classes(given.documents, snapshot)
     there = {(event.pod.namespace, event.pod.name) for event in snapshot.events if isinstance(event, PodSeen)}
     by_document: dict[str, list[tuple[Template, Pod]]] = {}
     for template, pod in given.objects.pods:
-        by_document.setdefault(template.document.where, []).append((template, pod))
-    units = [_Unit(found, classes, variant, snapshot).unit(there) for found in by_document.values()]
+        if template.document.kind != DAEMON_SET:
+            by_document.setdefault(template.document.where, []).append((template, pod))
+    units = [_Unit(found, classes, variant, all_events, known).unit(there) for found in by_document.values()]
     total = sum(len(unit.pods) for unit in units)
     if total > PODS_MAX:
         document = given.objects.pods[0][0].document
@@ -102,7 +106,9 @@ class _Unit:
     templates: Sequence[tuple[Template, Pod]]
     classes: Mapping[str, PriorityClass]
     variant: Variant
-    snapshot: ClusterSnapshot
+    events: Sequence[Event]
+    """The objects of the cluster and of the files."""
+    classes_known: bool
 
     def unit(self, there: set[tuple[str, str]]) -> Unit:
         document = self.templates[0][0].document
@@ -114,6 +120,9 @@ class _Unit:
             pods += (msgspec.structs.replace(pod, name=name) for name in names)
             if not template.lead and (pod.namespace, names[0]) in there:
                 notes.append("a pod of this name is in the cluster already; the plan has both")
+        namespaces = {event.name for event in self.events if isinstance(event, NamespaceSeen)}
+        if namespaces and document.namespace not in namespaces:
+            notes.append(f"there is no namespace {shorten(document.namespace)}, so the API server refuses the pods")
         if not pods:
             notes.append("it is suspended or has 0 replicas, so it brings no pods")
         if items_at(mapping_at(document.body, "spec"), "volumeClaimTemplates"):
@@ -129,7 +138,7 @@ class _Unit:
             return pod
         wanted = text_at(template.spec, "priorityClassName")
         found = self.classes.get(wanted) if wanted else _default_class(self.classes.values())
-        if wanted and found is None and self.snapshot.priority_classes is not None:
+        if wanted and found is None and self.classes_known:
             notes.append(f"there is no PriorityClass {shorten(wanted)}, so the API server refuses the pods")
         if found is None:
             return pod
@@ -153,9 +162,6 @@ def _unplannable(templates: Iterable[Template]) -> Iterator[Finding]:
     """Find objects whose number of pods cannot be read."""
     for template in templates:
         document = template.document
-        if document.kind == DAEMON_SET:
-            sentence = "a DaemonSet has one pod on each node and no pod waits for a node; a plan has no use for it"
-            yield Finding(document, "kind", sentence)
         for path, holder in _holders(template):
             for name in ("replicas", "parallelism", "completions"):
                 value = holder.get(name)

@@ -1,5 +1,6 @@
 """Small random clusters at rest, and random files to apply to them, for comparing a plan with what then happens."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random  # noqa: TID251 - the generator is made from the seed
 from typing import Final
@@ -14,10 +15,10 @@ from aischeduler.cli.plan_documents import Variant, change_of, plan_input
 from aischeduler.engine.profile import default_profile
 from aischeduler.kube.cluster_lister import resources
 from aischeduler.kube.meta_types import Page
-from aischeduler.model.actions import Bind, Evict
+from aischeduler.model.actions import Action, Bind, Evict
 from aischeduler.model.events import Event
 from aischeduler.model.pod import Pod
-from tests.harness import NAME, Harness, Json
+from tests.harness import NAME, PATHS, Harness, Json
 from tests.objects import job_object, node_object, pdb_object, pod_object, pool_object, priority_class_object
 
 POOLS: Final = ("a", "b", "c")
@@ -133,6 +134,47 @@ def _an_object(chance: Random, name: str) -> Json:
     if priority_class:
         job["spec"]["template"]["spec"]["priorityClassName"] = priority_class
     return job
+
+
+def an_edit(chance: Random, harness: Harness) -> Json:
+    """Return a Pool of the cluster with other rules, sometimes with the nodes of another label too."""
+    names = [pool["metadata"]["name"] for pool in harness.all("Pool") if pool["metadata"]["name"] != "default"]
+    name = chance.choice(names)
+    labels = chance.choice([name, name, "none"])
+    policy = chance.choice([{}, {"reclaimPolicy": "Evict"}])
+    return pool_object(name, labels={"pool": labels}, **_rules(chance), **policy)
+
+
+def edit(harness: Harness, pool: Json) -> tuple[list[tuple[str, str]], list[str]]:
+    """Replace the spec of a Pool, let the cluster come to rest, and return what happened."""
+    before, path = len(harness.actions), f"{PATHS['Pool']}/{pool['metadata']['name']}"
+    now = harness.get("Pool", pool["metadata"]["name"])
+    harness._ask("PUT", path, now | {"spec": pool["spec"]})
+    harness.run(REST_SECONDS)
+    return starts_and_victims(harness.actions[before:])
+
+
+def drain(harness: Harness, node: str) -> tuple[list[tuple[str, str]], list[str]]:
+    """Delete a node with its pods and create the pods again, as controllers would; return what happened at rest."""
+    before = len(harness.actions)
+    pods = [pod for pod in harness.all("Pod") if pod["spec"].get("nodeName") == node]
+    harness.delete("Node", node)
+    for pod in pods:
+        harness.delete("Pod", pod["metadata"]["name"], gracePeriodSeconds=0)
+    for pod in pods:
+        kept = {name: pod["metadata"][name] for name in ("name", "labels", "annotations") if name in pod["metadata"]}
+        spec = {name: value for name, value in pod["spec"].items() if name != "nodeName"}
+        harness.add({"apiVersion": "v1", "kind": "Pod", "metadata": kept, "spec": spec})
+    harness.run(REST_SECONDS)
+    return starts_and_victims(harness.actions[before:])
+
+
+def starts_and_victims(actions: Iterable[Action]) -> tuple[list[tuple[str, str]], list[str]]:
+    """Return which pods started where and were not evicted again, and the victims."""
+    found = list(actions)
+    victims = {one.victim.uid: one.victim.name for one in found if isinstance(one, Evict)}
+    binds = [(one.pod.name, one.node) for one in found if isinstance(one, Bind) and one.pod.uid not in victims]
+    return sorted(binds), sorted(victims.values())
 
 
 def planned(snapshot: ClusterSnapshot, objects: list[Json], without: tuple[str, ...] = ()) -> Plan:

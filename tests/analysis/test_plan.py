@@ -193,6 +193,12 @@ def test_budget_does_not_save_a_pod_where_the_scheduler_deletes() -> None:
     assert made.evicts == ("default/low",)
 
 
+def test_copy_that_does_not_come_to_rest_in_time_says_so() -> None:
+    copy = ClusterCopy(default_profile(), a_snapshot(A, node_of("a", "n1"), a_pod("p", pool="a")))
+    assert not copy.settle(rounds_max=1)
+    assert copy.settle()
+
+
 def test_same_change_gives_the_same_plan() -> None:
     snapshot = a_snapshot(A, B, *(node_of("ab"[i % 2], f"n{i}") for i in range(4)))
     units = [a_unit(*(a_pod(f"{name}-{i}", pool=name) for i in range(4)), name=name) for name in "ab"]

@@ -12,11 +12,15 @@ from tests.analysis.plan_worlds import (
     Case,
     a_cluster,
     a_file,
+    an_edit,
+    drain,
+    edit,
     happens,
     outcomes,
     planned,
     snapshot_of,
     some_leave,
+    starts_and_victims,
 )
 
 FILES: Final = 3
@@ -54,3 +58,40 @@ def test_plan_hardly_ever_differs_from_what_a_scheduler_with_a_long_memory_does(
     """A scheduler remembers which lenders it has to check again, and a list of the cluster does not show that."""
     found = list(cases("long memory", 30, restarted=False))
     assert len([case.name for case in found if case.happened != case.planned]) <= len(found) // 50
+
+
+@pytest.mark.parametrize("batch", range(3))
+def test_preview_of_a_pool_equals_what_its_edit_then_does(batch: int) -> None:
+    something = 0
+    for number in range(20):
+        name = f"edit {batch} {number}"
+        chance = seeds.random(name)
+        harness = a_cluster(chance, seeds.number(name))
+        harness.restart_scheduler()
+        harness.run(15.0)
+        pool = an_edit(chance, harness)
+        plan = planned(snapshot_of(harness), [pool])
+        expected = starts_and_victims([*plan.other_starts, *plan.other_evictions])
+        assert edit(harness, pool) == expected, name
+        something += bool(expected[0] or expected[1])
+    assert something
+
+
+@pytest.mark.parametrize("batch", range(2))
+def test_preview_of_a_drain_equals_what_it_then_does(batch: int) -> None:
+    something = 0
+    for number in range(20):
+        name = f"drain {batch} {number}"
+        chance = seeds.random(name)
+        harness = a_cluster(chance, seeds.number(name))
+        harness.restart_scheduler()
+        harness.run(15.0)
+        node = chance.choice(harness.all("Node"))["metadata"]["name"]
+        plan = planned(snapshot_of(harness), [], (node,))
+        (unit,) = plan.units
+        starts = [(pod.removeprefix("default/"), where) for pod, where in unit.nodes.items()]
+        others, victims = starts_and_victims([*plan.other_starts, *plan.other_evictions])
+        evicts = [victim.removeprefix("default/") for victim in unit.evicts]
+        assert drain(harness, node) == (sorted([*starts, *others]), sorted([*evicts, *victims])), name
+        something += bool(starts)
+    assert something

@@ -12,7 +12,7 @@ import yaml
 from aischeduler.analysis.cluster_snapshot import ClusterSnapshot, PriorityClass, write_lines
 from aischeduler.cli.app import main
 from aischeduler.cli.plan_json import VERSION
-from aischeduler.model.events import Event, NodeSeen, PodSeen, PoolSeen
+from aischeduler.model.events import Event, NamespaceSeen, NodeSeen, PodSeen, PoolSeen
 from aischeduler.model.pod import Pod
 from tests.build import a_node, a_pod, a_pool
 from tests.objects import job_object, pod_object, pool_object
@@ -214,8 +214,20 @@ def test_gaps_of_the_snapshot_are_told_and_stand_in_the_json(planned: Planned) -
 
 def test_kinds_without_pods_are_named(planned: Planned) -> None:
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {}}
-    _, err = planned.run("-f", planned.file(service, pod_object("p", pool="a")))
-    assert err == "not planned: Service (1)\n"
+    agent = an_object("DaemonSet", template=template())
+    out, err = planned.run("-f", planned.file(service, agent, pod_object("p", pool="a")), "-o", "json")
+    assert err == "not planned: DaemonSet (1), Service (1)\n"
+    assert [unit["name"] for unit in json.loads(out)["units"]] == ["p"]
+
+
+def test_namespace_that_does_not_exist_is_a_note(planned: Planned) -> None:
+    planned.snapshot(NodeSeen(a_node("n")), NamespaceSeen("default", {}))
+    own = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "own"}}
+    pods = [pod_object(name, namespace=name) for name in ("default", "own", "nope")]
+    found = planned(own, *pods)["units"]
+    assert [unit["notes"] for unit in found] == [
+        [], [], ["there is no namespace 'nope', so the API server refuses the pods"],
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -224,7 +236,6 @@ def test_kinds_without_pods_are_named(planned: Planned) -> None:
         (pod_object("p", cpu="1.5.3"), "f.yaml:1 Pod/p: spec.containers[0].resources.requests.cpu: '1.5.3' is"),
         (an_object("Deployment", replicas="2", template=template()), "f.yaml:1 Deployment/web: spec.replicas: must be"),
         (an_object("Job", parallelism=-1, template=template()), "f.yaml:1 Job/web: spec.parallelism: must be a whole"),
-        (an_object("DaemonSet", template=template()), "f.yaml:1 DaemonSet/web: kind: a DaemonSet has one pod on each"),
         (pool_object("x", lendingLimit={"cpu": "x"}), "f.yaml:1 Pool/x: spec.lendingLimit.cpu:"),
         (an_object("Deployment", replicas=10**9, template=template()), "f.yaml:1 Deployment/web: the files have"),
         ("text", "f.yaml:1: is not a Kubernetes object"),
