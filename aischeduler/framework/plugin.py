@@ -106,15 +106,16 @@ class CrossRowFilter(Protocol):
     name: str
     scope: Scope
 
+    def applies(self, spec: PodSpec) -> bool:
+        """Return whether the filter may refuse a row for the pod; False is Skip. It must be fast."""
+        ...
+
     def counts(self, spec: PodSpec) -> tuple[PodSelector, ...]:
         """Return the selectors whose counts change what this filter answers for the pod."""
         ...
 
-    def prefilter(self, spec: PodSpec, nodes: NodeTable, before: PreFilterState | None) -> PreFilterState | None:
-        """Return what the filter needs for an attempt, from the last such value if there is one (PreFilter).
-
-        None means that the filter passes every row (Skip).
-        """
+    def prefilter(self, spec: PodSpec, nodes: NodeTable, before: PreFilterState | None) -> PreFilterState:
+        """Return what the filter needs for an attempt, from the last such value if there is one (PreFilter)."""
         ...
 
 

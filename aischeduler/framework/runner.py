@@ -249,12 +249,13 @@ class Runner:
         """Return the cross-row filters that apply to this class, with their states; almost none has one."""
         found: list[CrossRowAnswer] = []
         for rule in self.plugins.cross_row:
+            if not rule.applies(spec):
+                continue
             key = (rule.name, spec.key)
             state = rule.prefilter(spec, self.nodes, self._states.get(key) if not self.nodes.tentative else None)
-            if state is not None:
-                found.append(CrossRowAnswer(rule.name, state))
-                if not self.nodes.tentative:
-                    self._states[key] = state
+            found.append(CrossRowAnswer(rule.name, state))
+            if not self.nodes.tentative:
+                self._states[key] = state
         return found
 
     def _passing_now(self, spec: PodSpec, at: Excerpt) -> Mask:

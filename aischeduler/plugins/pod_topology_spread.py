@@ -39,14 +39,16 @@ class PodTopologySpread:
     name = "PodTopologySpread"
     scope = Scope.DOMAIN
 
+    def applies(self, spec: PodSpec) -> bool:
+        """Return whether the pod has constraints."""
+        return bool(spec.topology_spread)
+
     def counts(self, spec: PodSpec) -> tuple[PodSelector, ...]:
         """Return the selectors of the constraints."""
         return tuple(one.selector for one in spec.topology_spread if one.selector is not None)
 
-    def prefilter(self, spec: PodSpec, nodes: NodeTable, before: PreFilterState | None) -> PreFilterState | None:
-        """Return the pods by domain; None for a pod without constraints."""
-        if not spec.topology_spread:
-            return None
+    def prefilter(self, spec: PodSpec, nodes: NodeTable, before: PreFilterState | None) -> PreFilterState:
+        """Return the pods by domain."""
         versions = (nodes.static_version, nodes.pool_version, nodes.width)
         if isinstance(before, SpreadState) and before.versions == versions and before.catch_up(nodes):
             return before

@@ -6,7 +6,7 @@ from aischeduler.model.allocation import Allocation
 from aischeduler.model.pod import Pod, PodSpec
 
 
-class AssignedPod(Struct, frozen=True):
+class AssignedPod(Struct, frozen=True, gc=False):
     """A pod that counts on a row with its requests (those of `spec`) and with what it has for itself there.
 
     `spec` is the spec that counts, which may be older than that of `pod`. With `claims` the pod is not there yet: it

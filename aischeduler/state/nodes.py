@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from aischeduler.model.allocation import Allocation
+from aischeduler.model.allocation import NO_ALLOCATION, Allocation
 from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.node import Node, Taint
 from aischeduler.model.pod import HostPort, PodSpec
@@ -144,18 +144,20 @@ class NodeTable:
         """Add a pod to its row."""
         self._sum_one(one.spec, one.row, 1)
         self.touch(one.row)
-        self._share(one, 1, noted=True)
+        if self.pod_counts.used or one.allocation is not NO_ALLOCATION:
+            self._share(one, 1, noted=True)
 
     def remove(self, one: AssignedPod) -> None:
         """Remove a pod from its row."""
         self._sum_one(one.spec, one.row, -1)
         self.touch(one.row)
-        self._share(one, -1, noted=True)
+        if self.pod_counts.used or one.allocation is not NO_ALLOCATION:
+            self._share(one, -1, noted=True)
 
     def count_tentatively(self, pods: Sequence[AssignedPod], sign: int) -> None:
         """Add (1) or remove (-1) pods of one spec for a trial: no version changes."""
         self._sum(pods[0].spec, [one.row for one in pods], sign)
-        for one in pods:
+        for one in pods if self.pod_counts.used or pods[0].allocation is not NO_ALLOCATION else ():
             self._share(one, sign, noted=False)
 
     def take(self, allocation: Allocation, row: int) -> None:

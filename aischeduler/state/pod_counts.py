@@ -110,6 +110,11 @@ class PodCounts:
         self._pinned: dict[Pinned, dict[PodSelector, PodCount]] = {}
         self._loose: dict[str, dict[PodSelector, PodCount]] = {}
 
+    @property
+    def used(self) -> bool:
+        """Whether a selector is in use."""
+        return bool(self._counts)
+
     def of(self, selector: PodSelector) -> PodCount:
         """Return the count of a selector that is in use."""
         return self._counts[selector]
@@ -141,7 +146,7 @@ class PodCounts:
     def add(self, pod: Pod, row: int, *, claims: bool = False, noted: bool = True) -> bool:
         """Count a pod that came to a row; return whether a selector matches it."""
         counted = False
-        for count in self._candidates(pod) if self._counts else ():
+        for count in self._candidates(pod):
             if count.add(pod, row, claims=claims, noted=noted):
                 counted = True
                 if noted:
@@ -151,7 +156,7 @@ class PodCounts:
     def remove(self, pod: Pod, *, noted: bool = True) -> bool:
         """Stop counting a pod that left its row; return whether it counted."""
         left = False
-        for count in self._candidates(pod) if self._counts else ():
+        for count in self._candidates(pod):
             if count.remove(pod.uid, noted=noted):
                 left = True
                 if noted:
