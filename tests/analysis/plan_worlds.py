@@ -46,6 +46,28 @@ class Case:
     happened: dict[str, Outcome]
     verdicts: tuple[Verdict, ...]
 
+    @property
+    def differs(self) -> bool:
+        """Whether something else happened than planned.
+
+        Where a pod of the file is evicted for another one, objects are not told apart: of pods that are equally
+        important the uid decides, and the API server draws it.
+        """
+        both = (self.planned, self.happened)
+        if any(victim in one for one in both for outcome in one.values() for victim in outcome.evicts):
+            return _together(self.planned) != _together(self.happened)
+        return self.planned != self.happened
+
+
+def _together(outcomes: dict[str, Outcome]) -> Outcome:
+    """Return the outcomes of all objects as one, in which a pod of the file has no name."""
+    evicts = [victim for one in outcomes.values() for victim in one.evicts]
+    return Outcome(
+        tuple(sorted(node for one in outcomes.values() for node in one.nodes)),
+        tuple(sorted("new" if victim in outcomes else victim for victim in evicts)),
+        tuple(sorted(lender for one in outcomes.values() for lender in one.lenders)),
+    )
+
 
 def snapshot_of(harness: Harness) -> ClusterSnapshot:
     """Return the virtual cluster as it is now."""

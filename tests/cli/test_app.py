@@ -20,6 +20,8 @@ from tests.cli.test_pools import place
 AI_SCHEDULER = (sys.executable, "-m", "aischeduler")
 COMMANDS = [
     ["pools"],
+    ["plan", "--without", "n"],
+    ["snapshot", "-o", "nowhere.jsonl"],
     pytest.param(["run", "--no-leader-elect"], marks=pytest.mark.expects_errors("cannot run")),
 ]
 

@@ -1,19 +1,25 @@
 """`ai-scheduler plan`: what it reads, what it prints, and what it says of files that cannot be planned."""
 
+import asyncio
 import io
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 import yaml
 
 from aischeduler.analysis.cluster_snapshot import ClusterSnapshot, PriorityClass, write_lines
 from aischeduler.cli.app import main
+from aischeduler.cli.demo_cluster import cluster, create
 from aischeduler.cli.plan_json import VERSION
+from aischeduler.kube.client import Client
+from aischeduler.kube.server_access import connect
 from aischeduler.model.events import Event, NamespaceSeen, NodeSeen, PodSeen, PoolSeen
 from aischeduler.model.pod import Pod
+from aischeduler.sandbox.http_server import HttpSandbox
 from tests.build import a_node, a_pod, a_pool
 from tests.objects import job_object, pod_object, pool_object
 
@@ -284,3 +290,21 @@ def test_text_has_no_escape_sequences_in_a_pipe_and_none_of_a_name(planned: Plan
     out, _ = planned.run("-f", planned.file(pod_object("p\x1b[31m", pool="a")))
     assert "\x1b" not in out
     assert "Pod/p\\x1b[31m" in out
+
+
+async def test_cluster_is_listed_and_nothing_is_written(
+    planned: Planned, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    async with HttpSandbox() as sandbox:
+        kubeconfig.write_text(sandbox.kubeconfig)
+        async with Client(await connect(str(kubeconfig), None, lambda: 0.0)) as client:
+            await create(client, *cluster())
+            before = orjson.loads(await client.get("/api/v1/pods"))["metadata"]["resourceVersion"]
+            file = planned.file(pod_object("p", cpu="4", pool="cpu-pool"))
+            options = ["plan", "-f", file, "-o", "json", "--kubeconfig", str(kubeconfig)]
+            assert await asyncio.to_thread(main, options) == 0
+            after = orjson.loads(await client.get("/api/v1/pods"))["metadata"]["resourceVersion"]
+    found = json.loads(capsys.readouterr().out)
+    assert (found["units"][0]["verdict"], found["units"][0]["nodes"]) == ("starts", {"p": "cpu-0"})
+    assert before == after
