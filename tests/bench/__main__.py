@@ -16,14 +16,25 @@ from pathlib import Path
 from rich.console import Console
 
 from tests.bench.arena import MissingAssetsError, the_binaries
-from tests.bench.cases import backlog, explaining, observing, pathological, proposing, restart, scale, steps, tail
+from tests.bench.cases import (
+    backlog,
+    burst,
+    explaining,
+    observing,
+    pathological,
+    proposing,
+    restart,
+    scale,
+    steps,
+    tail,
+)
 from tests.bench.results import Machine, Results, save
 from tests.bench.rounds import play
 from tests.bench.spec import Case
 from tests.bench.tables import print_case
 from tests.controlplane.part import PartError
 
-MODULES = (steps, scale, pathological, observing, proposing, restart, backlog, tail, explaining)
+MODULES = (steps, scale, pathological, observing, proposing, restart, backlog, burst, tail, explaining)
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = Path(__file__).resolve().parent / "results" / "latest.json"
 ROUNDS_MAX = 50

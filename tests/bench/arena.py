@@ -5,14 +5,18 @@ Invariants:
 - Every run starts with the same cluster: the pods of the last run are deleted and the API server is idle.
 """
 
+import json
+import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import count
 
 from tests.bench.arrivals import FLAT_OUT, arrive
 from tests.bench.documents import compact
+from tests.bench.flood import LISTED
 from tests.bench.processes import compile_ours, cpu_of, wait_quiet, with_all_events
 from tests.bench.spec import OURS, Evidence, VoidRunError
 from tests.controlplane.binaries import Binaries, BinariesUnavailableError, find_binaries, go_problem
@@ -85,10 +89,14 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """How to run a side: `start` returns its pid, `end` stops it and raises VoidRunError if it failed."""
+    """How to run a side: `start` returns its pid, `end` stops it and raises VoidRunError if it failed.
+
+    `ready_at` returns when the side had listed the pods, in unix seconds; kube-scheduler does not say it.
+    """
 
     start: Callable[[], int]
     end: Callable[[], None]
+    ready_at: Callable[[], float] = lambda: math.nan
 
 
 def node_name(number: int) -> str:
@@ -157,7 +165,7 @@ class Arena:
                 part.launch()
                 return part.pid
 
-            return Runner(start, part.kill)
+            return Runner(start, part.kill, lambda: listed_at(part.log.read_text()))
         return our_runner(Daemon(plane, plane.kubeconfig, *with_all_events(plane.directory)))
 
     def server_cpu(self) -> dict[str, float]:
@@ -204,7 +212,16 @@ def our_runner(daemon: Daemon) -> Runner:
         if status or refused:
             raise VoidRunError(f"{OURS} ended with status {status} after {len(refused)} refused Bindings")
 
-    return Runner(start, end)
+    return Runner(start, end, lambda: listed_at(daemon.log))
+
+
+def listed_at(log: str) -> float:
+    """Return the time of the last line that says that everything is listed, in unix seconds."""
+    for line in reversed(log.splitlines()):
+        said = json.loads(line)
+        if said["event"] == LISTED:
+            return datetime.fromisoformat(said["timestamp"]).timestamp()
+    raise VoidRunError("the side did not say that everything is listed")
 
 
 @contextmanager

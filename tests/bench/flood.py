@@ -1,7 +1,7 @@
 """A program that decides nothing: it posts a Binding for every pod of a namespace and reads only the status codes.
 
 Run as `python -m tests.bench.flood KUBECONFIG NAMESPACE NODES wire|aiohttp`. The pods go to the nodes `node-00000` and
-so on in turn.
+so on in turn. The flood writes one line to its log once it has listed the pods, in the form of the scheduler's log.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 
 import aiohttp
 
@@ -22,6 +23,8 @@ from aischeduler.model.actions import Bind
 from tests.build import a_pod
 
 IN_FLIGHT = 64
+LISTED = "synced"
+"""The event of the line that says that everything is listed."""
 
 Send = Callable[[bytes, bytes], Awaitable[int]]
 """Posts a body to a path and returns the status code."""
@@ -33,6 +36,7 @@ async def flood(kubeconfig: str, namespace: str, nodes: int, way: str) -> None:
     async with Client(server) as client:
         listed = json.loads(await client.get(f"/api/v1/namespaces/{namespace}/pods"))
     waiting = iter([_binding(item["metadata"], number % nodes) for number, item in enumerate(listed["items"])])
+    print(json.dumps({"event": LISTED, "timestamp": datetime.fromtimestamp(time.time(), UTC).isoformat()}), flush=True)
     async with WAYS[way](server) as send:
 
         async def some() -> None:
