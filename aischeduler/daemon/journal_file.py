@@ -10,6 +10,7 @@ Invariants:
 import asyncio
 import os
 import re
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -53,6 +54,7 @@ class JournalFile:
         self._log, self._clock = log, clock
         self._limits = limits or JournalLimits()
         self._lines: list[bytes] = []
+        self._pieces: deque[bytes] = deque()
         self._waiting = self._written = 0
         self._since = clock()
         self._ended = ""
@@ -79,33 +81,35 @@ class JournalFile:
             await asyncio.sleep(WRITE_SECONDS)
             if not self._ended and self._clock() - self._since > self._limits.file_seconds:
                 self._end("the file has its largest age")
-            lines = self._take()
-            await asyncio.to_thread(self._put, lines)
+            self._take()
+            await asyncio.to_thread(self._put)
             if self._ended:
                 self.close()
 
     def close(self) -> None:
         """Write the lines that wait, and close the file."""
-        self._put(self._take())
+        self._take()
+        self._put()
         with self._writing:
             if self._file is not None:
                 self._file.close()
                 self._file = None
 
-    def _take(self) -> list[bytes]:
-        """Return the lines that wait; only the thread of the engine may call it."""
-        lines, self._lines = self._lines, []
+    def _take(self) -> None:
+        """Put the lines that wait into one piece; only the thread of the engine may call it."""
+        if self._lines:
+            self._pieces.append(b"\n".join(self._lines) + b"\n")
+        self._lines = []
         self._written, self._waiting = self._written + self._waiting, 0
-        return lines
 
-    def _put(self, lines: list[bytes]) -> None:
+    def _put(self) -> None:
+        """Write all pieces: whichever thread comes first, none is left behind and their order stays."""
         with self._writing:
-            if self._file is None or not lines:
-                return
-            try:
-                self._file.write(b"\n".join(lines) + b"\n")
-            except OSError as error:
-                self._end(f"the file cannot be written: {error}")
+            while self._pieces and self._file is not None:
+                try:
+                    self._file.write(self._pieces.popleft())
+                except OSError as error:
+                    self._end(f"the file cannot be written: {error}")
 
     def _end(self, reason: str) -> None:
         if not self._ended:

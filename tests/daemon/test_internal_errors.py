@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from aischeduler.daemon import components
-from aischeduler.engine import cycle, settling
+from aischeduler.engine import permits, settling
 from aischeduler.engine.invariants import check
 from aischeduler.kube import binder, evictor, executor, report_queue, reporter
 from aischeduler.kube.work_queue import WorkQueue
@@ -81,7 +81,7 @@ async def is_going(world: Cluster, name: str) -> bool:
 async def test_bug_costs_no_pod_its_node_and_the_daemon_lives(
     place: str, monkeypatch: pytest.MonkeyPatch, lines: Callable[[], list[dict[str, Any]]]
 ) -> None:
-    for module in (cycle, settling):
+    for module in (permits, settling):
         monkeypatch.setattr(module, "SETTLE_SECONDS", module.SETTLE_SECONDS * TIME_SCALE)
     monkeypatch.setattr(components, "Backoff", lambda first, most: Backoff(first * TIME_SCALE, most * TIME_SCALE))
     saboteurs = []

@@ -61,6 +61,16 @@ async def test_file_of_a_scheduler_is_replayed_without_a_difference(tmp_path: Pa
     assert replay(lines) is None
 
 
+def test_piece_whose_thread_comes_late_is_written_before_the_file_is_closed(tmp_path: Path) -> None:
+    file = journal(tmp_path, Log())
+    file.write(b"first")
+    file._take()  # `run` was cancelled before its thread wrote this
+    file.write(b"second")
+    file.close()
+    file._put()
+    assert file.path.read_bytes() == b"first\nsecond\n"
+
+
 def test_journal_ends_at_its_largest_size_with_a_whole_line(tmp_path: Path) -> None:
     log = Log()
     file = journal(tmp_path, log, file_bytes=25)
