@@ -2,9 +2,7 @@
 
 Invariants:
 - The event loop pauses only after an answer, and only while more Bindings wait to be sent, others are unanswered, the
-  API server has not asked the client to wait, no connection is being opened, and no event and no pool waits. Without
-  answers there are no pauses.
-- A TLS handshake takes several turns of the event loop. A pause in each of them would delay the first Bindings.
+  API server has not asked the client to wait, and no event and no pool waits. Without answers there are no pauses.
 - A pause delays only answers and watch events, by less than the duration of two slices of decisions.
 
 Source: interrupt coalescing. A process that wakes up for each answer finds the CPU caches filled by other processes.
@@ -29,10 +27,6 @@ class Answers(Protocol):
     def throttled(self) -> bool:
         """Return whether the API server has asked the client to wait."""
 
-    @property
-    def connecting(self) -> bool:
-        """Return whether a connection for Bindings is being opened."""
-
 
 async def batch_answers(
     answers: Answers, busy: Callable[[], bool], pause: Callable[[float], None] = time.sleep
@@ -41,6 +35,6 @@ async def batch_answers(
     while True:
         await answers.answered.wait()
         answers.answered.clear()
-        if answers.unanswered and not (answers.throttled or answers.connecting or busy()):
+        if answers.unanswered and not answers.throttled and not busy():
             pause(PAUSE_SECONDS)  # blocks the event loop on purpose
         await asyncio.sleep(0)

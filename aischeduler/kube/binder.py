@@ -20,7 +20,7 @@ from typing import Final, Protocol, assert_never
 
 from aischeduler.config.schema import BIND_IN_FLIGHT_MAX
 from aischeduler.kube.backoff import ExponentialBackoff, Timing
-from aischeduler.kube.concurrency_limit import ConcurrencyLimit
+from aischeduler.kube.concurrency_limit import BACKLOG, ConcurrencyLimit
 from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.errors import ApiError, OnInternalError, RefusedError, UnreachableError
 from aischeduler.kube.pod_writes import (
@@ -134,6 +134,8 @@ class Binder:
             self._forget(older)  # the engine decided again, so it knows the outcome
         self._pending[action.pod.uid] = pending
         self.work_queue.put(pending, action.pool)
+        if self.work_queue.waiting >= BACKLOG and self._concurrency.note_backlog():
+            self._grown.set()
 
     def set_in_flight_max(self, in_flight: int) -> None:
         """Set how many Bindings may be in flight, at most `BIND_IN_FLIGHT_MAX`."""
@@ -145,11 +147,6 @@ class Binder:
     def throttled(self) -> bool:
         """Say whether the API server has asked the client to wait."""
         return self._throttle.active
-
-    @property
-    def connecting(self) -> bool:
-        """Say whether a connection to the API server is being opened."""
-        return self._connections.opening > 0
 
     @property
     def in_doubt(self) -> int:

@@ -4,8 +4,7 @@ Invariants:
 - The limit tries to grow while even the fastest answers are slow, and keeps the larger value only if throughput rises
   clearly. It also tries to shrink, and keeps the smaller value if throughput stays. So a distant server gets more
   requests in flight, and a busy server gets no longer queue and no more connections than it needs.
-- The limit is never below its initial value, after a long backlog never below `BACKLOG_MIN`, and never above its
-  maximum.
+- The limit is never below its initial value, after a backlog never below `BACKLOG_MIN`, and never above its maximum.
 - A period in which fewer requests wait than the limit allows changes nothing.
 
 Source: hill climbing on throughput; at a busy server more requests in flight only wait longer (Little's law).
@@ -15,15 +14,11 @@ from collections.abc import Callable
 from typing import Final
 
 INITIAL: Final = 64
-"""The limit at first: a server nearby is busy with it."""
+"""The limit for a few pods, which are not worth the TLS handshake of another connection."""
 BACKLOG_MIN: Final = 128
-"""The smallest limit after a long backlog. A server nearby is busy with half of it, but spends more on each request."""
-BACKLOG_ANSWERS: Final = 2000
-"""A backlog is long once so many more answers have left requests waiting than have not.
-
-A TLS handshake costs client and server together about as much CPU time as a Binding, so only many Bindings pay for the
-connections of a higher limit.
-"""
+"""The smallest limit after a backlog. A server nearby is busy with half of it, but spends more on each request."""
+BACKLOG: Final = BACKLOG_MIN
+"""How many waiting requests are a backlog: every connection then has a request to send."""
 STEP: Final = 2
 """The factor by which a trial changes the limit."""
 MORE_ANSWERS: Final = 1.2
@@ -42,15 +37,10 @@ BUSY_SHARE: Final = 0.8
 
 
 class ConcurrencyLimit:
-    """The limit now: `size`, at first `first` and at most `limit`; after a long backlog it is at least `lasting`."""
+    """The limit now: `size`, at most `limit`."""
 
-    def __init__(
-        self, limit: int, clock: Callable[[], float], first: int = INITIAL, lasting: int = BACKLOG_MIN
-    ) -> None:
+    def __init__(self, limit: int, clock: Callable[[], float], first: int = INITIAL) -> None:
         self._initial = first
-        self._lasting = lasting
-        self._backlog_answers = 0
-        """How many more answers left requests waiting than did not; at least 0."""
         self.size = self._min = min(first, limit)
         self._limit = limit
         self._clock = clock
@@ -66,29 +56,32 @@ class ConcurrencyLimit:
 
     def record_answer(self, seconds: float, *, more_waits: bool) -> bool:
         """Record an answer, its seconds, and whether requests wait; return whether the limit grew."""
-        before = self.size
-        self._count(seconds, more_waits=more_waits)
-        elapsed = self._clock() - self._began
-        if self._backlog_answers >= BACKLOG_ANSWERS and self._min < min(self._lasting, self._limit):
-            self._min = min(self._lasting, self._limit)
-            self.size, self._trial = max(before, self._min), None
-            self._begin_period()
-        elif elapsed >= PERIOD_SECONDS and self._answers >= ROUNDS * self.size:
-            if self._awaited_answers >= BUSY_SHARE * self._answers:
-                self._judge(self._answers / elapsed)
-            elif self._trial is not None:
-                self.size, self._trial = self._trial[0], None
-            self._begin_period()
-        return self.size > before
-
-    def _count(self, seconds: float, *, more_waits: bool) -> None:
-        """Add an answer to the current period."""
+        now = self._clock()
         if not self._answers:
-            self._began = max(self._began, self._clock() - seconds)  # before that there was nothing to do
+            self._began = max(self._began, now - seconds)  # before that there was nothing to do
         self._answers += 1
         self._awaited_answers += more_waits
-        self._backlog_answers = max(0, self._backlog_answers + (1 if more_waits else -1))
         self._quickest_seconds = min(self._quickest_seconds, seconds)
+        elapsed = now - self._began
+        if elapsed < PERIOD_SECONDS or self._answers < ROUNDS * self.size:
+            return False
+        before = self.size
+        if self._awaited_answers >= BUSY_SHARE * self._answers:
+            self._judge(self._answers / elapsed)
+        elif self._trial is not None:
+            self.size, self._trial = self._trial[0], None
+        self._begin_period()
+        return self.size > before
+
+    def note_backlog(self) -> bool:
+        """Record that a backlog waits; return whether the limit grew."""
+        usual = min(BACKLOG_MIN, self._limit)
+        if self._min >= usual:
+            return False
+        before, self._min = self.size, usual
+        self.size, self._trial = max(before, usual), None
+        self._begin_period()
+        return self.size > before
 
     def set_limit(self, limit: int) -> bool:
         """Set another maximum; return whether the limit grew."""

@@ -67,8 +67,6 @@ class ConnectionPool:
         self.answer_seconds = answer_seconds
         self.stalled_seconds = 0.0
         """How long, in total, requests were in flight without any answer of the server; an idle stream counts too."""
-        self.opening = 0
-        """How many connections are being opened."""
         self._buffer = memoryview(bytearray(READ_BYTES))
         self._idle: list[Connection] = []
         self._busy: set[Connection] = set()
@@ -198,7 +196,6 @@ class ConnectionPool:
 
     async def _connect(self) -> Connection:
         tls, certificate_number = self._server.tls, self._server.certificate_number
-        self.opening += 1
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 sock = await dial(self._server.host, self._server.port, self._server.proxy, self._server.resolver)
@@ -211,8 +208,6 @@ class ConnectionPool:
         except (OSError, TimeoutError) as error:
             through = f" through the proxy {self._server.proxy}" if self._server.proxy is not None else ""
             raise UnreachableError(f"no connection to {self._server.url}{through}: {describe_error(error)}") from error
-        finally:
-            self.opening -= 1
         connection.certificate_number = certificate_number
         return connection
 

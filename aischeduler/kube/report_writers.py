@@ -42,7 +42,7 @@ class ReportWriters:
         self._write = write
         self._late_in_flight = 0
         """Late reports in flight beside those of the writers."""
-        self._late_limit = ConcurrencyLimit(LATE_MAX, timing.clock, first=LATE_INITIAL, lasting=LATE_INITIAL)
+        self._late_limit = ConcurrencyLimit(LATE_MAX, timing.clock, LATE_INITIAL)
 
     async def run(self, wait_for_binds: Callable[[], Awaitable[None]], on_internal_error: OnInternalError) -> None:
         """Write until cancelled; `wait_for_binds` returns once neither a Binding nor an eviction is queued."""

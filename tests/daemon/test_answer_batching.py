@@ -11,7 +11,6 @@ class Scene:
         self.answered = asyncio.Event()
         self.unanswered = 1
         self.throttled = False
-        self.connecting = False
         self.busy = False
         self.pauses: list[float] = []
 
@@ -59,12 +58,5 @@ async def test_there_is_no_pause_while_there_is_work() -> None:
 async def test_there_is_no_pause_while_the_server_throttles() -> None:
     scene = Scene()
     scene.throttled = True
-    await scene.answers(3)
-    assert scene.pauses == []
-
-
-async def test_there_is_no_pause_while_a_connection_is_opened() -> None:
-    scene = Scene()
-    scene.connecting = True
     await scene.answers(3)
     assert scene.pauses == []

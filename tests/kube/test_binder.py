@@ -1,15 +1,12 @@
 import asyncio
-from collections.abc import Sequence
 
 import pytest
-from aiohappyeyeballs import AddrInfoType
 
-from aischeduler.kube import concurrency_limit, connection_pool
+from aischeduler.kube import connection_pool
 from aischeduler.kube.binder import QUEUED_PER_IN_FLIGHT, Binder, BinderOptions
-from aischeduler.kube.concurrency_limit import BACKLOG_ANSWERS, BACKLOG_MIN, INITIAL
+from aischeduler.kube.concurrency_limit import BACKLOG, BACKLOG_MIN, INITIAL
 from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.credentials import Credential
-from aischeduler.kube.dialer import resolve
 from aischeduler.kube.errors import RefusedError, UnreachableError
 from aischeduler.kube.pod_writes import BindAccepted
 from aischeduler.model.events import BindRefusal, BindRefused
@@ -176,42 +173,15 @@ async def test_lower_limit_of_bindings_in_flight_lets_fewer_wait() -> None:
         await finds_no_room(binder, release)
 
 
-async def test_binder_connects_until_its_connection_is_open() -> None:
-    world, connecting = World(), list[bool]()
-
-    async def lookup(host: str, port: int) -> Sequence[AddrInfoType]:
-        connecting.append(binder.connecting)
-        return await resolve(host, port)
-
-    world.script.on("post", PATH, reply(201))
-    async with serving(world.script) as server:
-        server.resolver = lookup
-        connections = ConnectionPool(server, 1)
-        binder = Binder(connections, world.read, world.waits.timing(), BinderOptions(1, world.engine), world.failed)
-        task = asyncio.create_task(binder.run(lambda *_: connecting.append(binder.connecting)))
-        binder.submit(BIND)
-        await binder.work_queue.wait_finished()
-        task.cancel()
-        await asyncio.wait([task])
-        await connections.close()
-    assert connecting == [True, False]
-
-
-@pytest.mark.parametrize(("answers", "under_way"), [(BACKLOG_ANSWERS, INITIAL), (4, BACKLOG_MIN)])
-async def test_more_bindings_are_in_flight_once_a_backlog_is_long(
-    answers: int, under_way: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(concurrency_limit, "BACKLOG_ANSWERS", answers)
-    monkeypatch.setattr(connection_pool, "SWEEP_SECONDS", 60.0)  # no answer is late
+@pytest.mark.parametrize(("waiting", "under_way"), [(BACKLOG - 1, INITIAL), (2 * BACKLOG, BACKLOG_MIN)])
+async def test_large_backlog_has_more_bindings_in_flight_before_the_first_answer(waiting: int, under_way: int) -> None:
     world, _ = late_server()
-    world.script.on("post", PATH, *[reply(201)] * 4)
     async with world.running(in_flight=BACKLOG_MIN) as binder:
-        for number in range(4 + 2 * BACKLOG_MIN):
-            binder.submit(replace(BIND, pod=a_pod("p", uid=f"u{number}")))
-        await until(lambda: len(world.outcomes) == 4)
+        for _ in range(waiting):
+            binder.submit(BIND)
         for _ in range(10):
             await asyncio.sleep(0)
-        assert 2 * BACKLOG_MIN - binder.work_queue.waiting == under_way
+        assert waiting - binder.work_queue.waiting == under_way
 
 
 async def test_single_binding_of_a_pool_waits_for_one_of_each_other_pool() -> None:

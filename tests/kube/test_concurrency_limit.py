@@ -1,29 +1,21 @@
 from heapq import heappop, heappush
 
-from aischeduler.kube.concurrency_limit import (
-    BACKLOG_ANSWERS,
-    BACKLOG_MIN,
-    INITIAL,
-    PERIOD_SECONDS,
-    REST_PERIODS,
-    ConcurrencyLimit,
-)
+from aischeduler.kube.concurrency_limit import BACKLOG_MIN, INITIAL, PERIOD_SECONDS, REST_PERIODS, ConcurrencyLimit
 
 
 class Server:
     """A server that answers after `seconds`, at most `per_second` requests, and a client that keeps it busy."""
 
-    def __init__(self, limit: int, first: int = INITIAL, lasting: int = BACKLOG_MIN) -> None:
+    def __init__(self, limit: int, first: int = INITIAL) -> None:
         self.now = 0.0
-        self.limit = ConcurrencyLimit(limit, lambda: self.now, first, lasting)
+        self.limit = ConcurrencyLimit(limit, lambda: self.now, first)
         self.sizes: list[int] = []
         self._under_way: list[tuple[float, float]] = []
         self._free_at = 0.0
 
     def crowded(self) -> "Server":
-        """Report the answers of a long backlog."""
-        for _ in range(BACKLOG_ANSWERS):
-            self.limit.record_answer(0.0, more_waits=True)
+        """Report a backlog."""
+        self.limit.note_backlog()
         return self
 
     def work(
@@ -46,35 +38,19 @@ class Server:
         return sizes
 
 
-def test_long_backlog_gets_more_connections_and_a_short_one_does_not_pay_for_them() -> None:
+def test_few_waiting_pods_get_fewer_connections_than_a_backlog() -> None:
     limit = ConcurrencyLimit(256, lambda: 0.0)
-    assert not any(limit.record_answer(0.0, more_waits=True) for _ in range(BACKLOG_ANSWERS - 1))
     assert limit.size == INITIAL
-    assert limit.record_answer(0.0, more_waits=True)
+    assert limit.note_backlog()
     assert limit.size == BACKLOG_MIN
-    assert not limit.record_answer(0.0, more_waits=True)
-
-
-def test_short_backlogs_with_as_many_answers_between_them_are_not_a_long_one() -> None:
-    limit = ConcurrencyLimit(256, lambda: 0.0)
-    for _ in range(3):
-        for more_waits in (True, False):
-            assert not any(limit.record_answer(0.0, more_waits=more_waits) for _ in range(BACKLOG_ANSWERS - 1))
-    assert limit.size == INITIAL
-
-
-def test_long_backlog_may_have_moments_in_which_nothing_waits() -> None:
-    limit = ConcurrencyLimit(256, lambda: 0.0)
-    for number in range(2 * BACKLOG_ANSWERS):
-        limit.record_answer(0.0, more_waits=number % 10 > 0)
-    assert limit.size == BACKLOG_MIN
+    assert not limit.note_backlog()
 
 
 def test_backlog_does_not_lower_a_limit_that_has_grown_for_a_distant_server() -> None:
     server = Server(limit=256)
-    sizes = server.work(seconds=0.2, per_second=5000, lasts=10)
-    assert len(sizes) > 2 * BACKLOG_ANSWERS
-    assert sizes[-1] == 256
+    assert server.work(seconds=0.2, per_second=5000, lasts=10)[-1] == 256
+    assert not server.limit.note_backlog()
+    assert server.limit.size == 256
 
 
 def test_busy_server_nearby_gets_more_requests_only_in_trials() -> None:
@@ -125,13 +101,13 @@ def test_maximum_below_the_initial_limit_holds() -> None:
 
 
 def test_smaller_initial_limit_grows_only_where_throughput_rises() -> None:
-    near, far = (Server(limit=96, first=24, lasting=24) for _ in range(2))
+    near, far = Server(limit=96, first=24), Server(limit=96, first=24)
     assert set(near.work(seconds=0.003, per_second=800, lasts=60)) == {24, 48}
     assert far.work(seconds=0.2, per_second=5000, lasts=10)[-1] == 96
 
 
 def test_server_that_is_only_slow_keeps_no_higher_limit() -> None:
-    sizes = Server(limit=96, first=24, lasting=24).work(seconds=0.5, per_second=40, lasts=300)
+    sizes = Server(limit=96, first=24).work(seconds=0.5, per_second=40, lasts=300)
     assert sizes.count(24) > 0.8 * len(sizes)
 
 

@@ -1,14 +1,12 @@
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 
 import pytest
-from aiohappyeyeballs import AddrInfoType
 
 from aischeduler.kube import connection_pool as module
 from aischeduler.kube import http_connection
 from aischeduler.kube.connection_pool import ConnectionPool
 from aischeduler.kube.credentials import Credential
-from aischeduler.kube.dialer import resolve
 from aischeduler.kube.errors import UnreachableError
 from aischeduler.kube.http_connection import Answer, Stream
 from aischeduler.kube.server_access import Server
@@ -45,34 +43,6 @@ async def test_connection_is_used_again() -> None:
             assert (await send(connections)).status == 201
         await connections.close()
     assert script.connections == 1
-
-
-async def test_connection_is_counted_while_it_is_opened_and_not_while_it_is_used() -> None:
-    script, opening = Script(), list[int]()
-
-    async def resolver(host: str, port: int) -> Sequence[AddrInfoType]:
-        opening.append(connections.opening)
-        return await resolve(host, port)
-
-    async def answer(writer: asyncio.StreamWriter) -> None:
-        opening.append(connections.opening)
-        await reply(201)(writer)
-
-    script.on("post", "/x", answer)
-    async with serving(script) as server:
-        server.resolver = resolver
-        connections = ConnectionPool(server, 2)
-        assert (await send(connections)).status == 201
-        await connections.close()
-    assert opening == [1, 0]
-
-
-async def test_connection_that_cannot_be_opened_is_not_counted_afterwards() -> None:
-    connections = ConnectionPool(Server("127.0.0.1", 1, asyncio.get_running_loop().time), 1)
-    with pytest.raises(UnreachableError):
-        await send(connections)
-    assert connections.opening == 0
-    await connections.close()
 
 
 async def test_answer_in_chunks_is_read() -> None:
