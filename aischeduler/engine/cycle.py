@@ -128,7 +128,8 @@ def _gated(cluster: Cluster, record: PodRecord, now: float) -> bool:
 def _place(tried: Attempt, proposal: Place) -> Result:
     """Assume the pod on its row and return a Bind, unless a rule delays or vetoes it."""
     cluster, record, queue = tried.cluster, tried.record, tried.queue
-    verdict = reserve(cluster, record.pod, proposal.node)
+    plugins = cluster.profile.plugins
+    verdict = reserve(cluster, record.pod, proposal.node) if plugins.reserves or plugins.permits else None
     if isinstance(verdict, Vetoed):
         return _wait(tried, Wait(WaitFor.BACKOFF, verdict.message))
     row = cluster.nodes.rows[proposal.node]

@@ -27,9 +27,6 @@ ASK_SECONDS_MIN: Final = 0.1
 
 def reserve(cluster: Cluster, pod: Pod, node: str) -> Delayed | Vetoed | None:
     """Have the rules reserve for a pod that is placed next; return what stops its Binding. A veto releases."""
-    plugins = cluster.profile.plugins
-    if not plugins.reserves and not plugins.permits:
-        return None
     cluster.reservations.reserve(pod, node)
     verdict = _permission(cluster, pod, node, 0.0)
     if isinstance(verdict, Vetoed):

@@ -234,10 +234,11 @@ class Runner:
 
     def _keys_now(self, view: ClassView, ask: PlacementRequest) -> Column:
         """Return the keys of all rows as open trials and cross-row filters have them."""
-        keys, crossing = view.keys, self._prefiltered(ask.spec)
-        if not self.nodes.tentative and not crossing:
-            return keys
-        keys = keys.copy()
+        if view.crosses is None:
+            view.crosses = any(rule.applies(ask.spec) for rule in self.plugins.cross_row)
+        if not view.crosses and not self.nodes.tentative:
+            return view.keys
+        keys, crossing = view.keys.copy(), self._prefiltered(ask.spec)
         if self.nodes.tentative:
             self._score(keys, view.static, ask, np.array(sorted(self.nodes.tentative), dtype=np.intp))
         at = Excerpt(self.nodes, np.arange(self.nodes.width, dtype=np.intp))
