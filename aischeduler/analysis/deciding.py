@@ -16,15 +16,19 @@ ROUNDS_MAX: Final = 1_000
 """Pods that move from pool to pool come to rest long before."""
 
 
-def decide_all(scheduler: Scheduler, now: float) -> None:
-    """Decide for every pool until none is ready at this time; the actions are dropped."""
+def decide_all(scheduler: Scheduler, now: float) -> list[Action]:
+    """Decide for every pool until none is ready at this time; return the actions."""
+    said: list[Action] = []
     for _ in range(ROUNDS_MAX):
         pools = scheduler.ready(now)
         if not pools:
-            return
+            break
         for pool in pools:
-            for event in _answers(scheduler.decide(pool, now, COST_MAX)):
+            actions = scheduler.decide(pool, now, COST_MAX)
+            said += actions
+            for event in _answers(actions):
                 scheduler.observe(event, now)
+    return said
 
 
 def _answers(actions: Iterable[Action]) -> Iterator[Event]:

@@ -11,23 +11,21 @@ from typing import Any, Final
 
 import msgspec
 
+from aischeduler.analysis.deciding import decide_all
 from aischeduler.cli.check_documents import Body, Document, Finding, items_at, mapping_at, text_at
 from aischeduler.cli.check_pools import meant
 from aischeduler.config.schema import ConstraintRule
 from aischeduler.config.spelling import nearest
 from aischeduler.engine.profile import Profile
 from aischeduler.engine.scheduler import Scheduler
-from aischeduler.model.actions import Action, Bind, ListPools, ReadPool, Refresh, ReportPool
+from aischeduler.model.actions import Bind, ReportPool
 from aischeduler.model.events import (
     Event,
     NamespaceSeen,
     NodeSeen,
     PodGone,
     PodSeen,
-    PoolRead,
     PoolSeen,
-    PoolsListed,
-    Refreshed,
 )
 from aischeduler.model.names import DEFAULT_POOL, POOL_KEY, SCHEDULER_NAME
 from aischeduler.model.pod import Pod
@@ -41,8 +39,6 @@ SCHEDULER_LIKENESS: Final = 0.9
 """How alike a misspelt name of a scheduler is: all names of schedulers end in the same word."""
 TEMPLATES_MAX: Final = 64
 """Templates of one object that are checked."""
-DECISIONS_MAX: Final = 10_000
-"""The limit of decisions: a pod tries each pool once, so more decisions mean a stuck engine."""
 CONFLICT: Final = "Conflict"
 _OF_A_RUNNING_POD: Final = frozenset(("creationTimestamp", "deletionTimestamp"))
 
@@ -97,7 +93,7 @@ class EmptyCluster:
         self.pools: dict[str, Pool] = {DEFAULT_POOL: profile.default_pool}
         for event in events:
             self._take(event)
-        self._first_actions = tuple(self._decide())
+        self._first_actions = decide_all(self._scheduler, 0.0)
 
     def conflicts(self) -> dict[str, str]:
         """Return the message of the condition Conflict of each Pool that shares nodes with another."""
@@ -115,7 +111,7 @@ class EmptyCluster:
         if not self.nodes or pod.node_name or (home.allowed_namespaces and pod.namespace not in self._namespaces):
             return ""
         self._scheduler.observe(PodSeen(msgspec.structs.replace(pod, gates=())), 0.0)
-        bound = any(isinstance(action, Bind) for action in tuple(self._decide()))
+        bound = any(isinstance(action, Bind) for action in decide_all(self._scheduler, 0.0))
         why = "" if bound else self._scheduler.why(pod.uid)
         self._scheduler.observe(PodGone(pod.uid), 0.0)
         return why
@@ -131,25 +127,6 @@ class EmptyCluster:
             case _:
                 pass
         self._scheduler.observe(event, 0.0)
-
-    def _decide(self) -> Iterator[Action]:
-        for _ in range(DECISIONS_MAX):
-            ready = self._scheduler.ready(0.0)
-            if not ready:
-                return
-            for pool in ready:
-                for action in self._scheduler.decide(pool, 0.0, 1):
-                    self._answer(action)
-                    yield action
-
-    def _answer(self, action: Action) -> None:
-        """Answer the engine's reads: the cluster has no more than the given events."""
-        if isinstance(action, ReadPool):
-            self._scheduler.observe(PoolRead(action.name, found=False), 0.0)
-        elif isinstance(action, ListPools):
-            self._scheduler.observe(PoolsListed(), 0.0)
-        elif isinstance(action, Refresh):
-            self._scheduler.observe(Refreshed(action.pool), 0.0)
 
 
 def templates(document: Document) -> list[Template]:
