@@ -9,7 +9,7 @@ Invariants:
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from aischeduler.model.actions import Action, Bind, Evict, Nominate
 from aischeduler.model.events import (
@@ -39,9 +39,12 @@ NOTHING = Pool(DEFAULT)
 
 
 class Oracle:
-    """Follows one scheduler from its start."""
+    """Follows one scheduler from its start. Pods that `unit_of` gives a name are decided with others of that name."""
 
-    def __init__(self, scheduler_name: str, *, preemption: bool) -> None:
+    def __init__(self, scheduler_name: str, *, preemption: bool, unit_of: Callable[[Pod], str] = lambda _: "") -> None:
+        self._unit_of = unit_of
+        self._rightful: set[tuple[str, str]] = set()
+        """Units and decisions that may evict them."""
         self._name = scheduler_name
         self._preemption = preemption
         self._pods: dict[str, Pod] = {}
@@ -102,13 +105,14 @@ class Oracle:
     def judge(self, actions: Iterable[Action], not_in_line: Collection[str] = ()) -> list[str]:
         """Return the rules that these actions break, one after the other; who is not in line may be overtaken."""
         found: list[str] = []
+        actions = list(actions)
         for action in actions:
             match action:
                 case Bind(pod, node):
                     found += [f"{pod.name} is bound to {node}: {why}" for why in self._wrong_bind(action, not_in_line)]
                     self._assumed[pod.uid] = node
                 case Evict(victim):
-                    found += [f"{victim.name} is evicted: {why}" for why in self._wrong_eviction(action)]
+                    found += [f"{victim.name} is evicted: {why}" for why in self._wrong_eviction(action, actions)]
                     self._asked_to_leave.add(victim.uid)
                 case Nominate(pod, node):
                     self._nominated[pod.uid] = node
@@ -163,13 +167,24 @@ class Oracle:
             if over:
                 yield f"beyond the {name} of {over}"
 
-    def _wrong_eviction(self, evict: Evict) -> Iterator[str]:
+    def _wrong_eviction(self, evict: Evict, actions: list[Action]) -> Iterator[str]:
         victim = self._pods.get(evict.victim.uid)
         if victim is None or victim.terminating or victim.uid in self._asked_to_leave:
             yield "it is gone or leaves already"
             return
         if not self._is_ours(victim) or victim.guarded or victim.priority >= CRITICAL:
             yield "it is never to be evicted"
+        if name := self._unit_of(victim):  # one right to a pod of a unit is enough for all of it
+            evicts = [one for one in actions if isinstance(one, Evict) and one.decision == evict.decision]
+            together = [one for one in evicts if self._unit_of(one.victim) == name]
+            if not all(list(self._no_right(one)) for one in together):
+                self._rightful.add((name, evict.decision))
+            if (name, evict.decision) in self._rightful:
+                return
+        yield from self._no_right(evict)
+
+    def _no_right(self, evict: Evict) -> Iterator[str]:
+        victim = self._pods[evict.victim.uid]
         pool = self._pool_of(self._node_of(victim))
         if evict.beneficiary is not None:
             if not self._may_evict(self._pods.get(evict.beneficiary.uid, evict.beneficiary), victim, pool):
@@ -236,9 +251,10 @@ class Oracle:
     # What there is.
 
     def _waiting(self) -> Iterator[Pod]:
-        """Yield our pods that are on no node, and may be tried."""
+        """Yield our pods that are on no node, and may be tried for themselves."""
         for pod in self._pods.values():
-            if self._is_ours(pod) and not self._node_of(pod) and not pod.gates and not pod.terminating:
+            waits = not self._node_of(pod) and not pod.gates and not pod.terminating
+            if self._is_ours(pod) and waits and not self._unit_of(pod):
                 yield pod
 
     def _is_ahead(self, other: Pod, pod: Pod) -> bool:

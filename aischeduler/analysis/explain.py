@@ -65,8 +65,9 @@ def _refused(question: Question, found: Explanation, proposal: Proposal) -> Expl
         found = replace(found, borrowing=no_loans(question, lenders[-1]))
     claim = cluster.claims.of(record.pod.uid)
     if claim is not None and isinstance(proposal, Wait) and proposal.waits_for is WaitFor.CLAIM:
-        leaving = _names(cluster, tuple(uid for uid in cluster.running.on_row(claim.row) if cluster.leaving(uid)))
-        node = cluster.nodes.names[claim.row]
+        uids = (uid for row in claim.rows for uid in cluster.running.on_row(row) if cluster.leaving(uid))
+        leaving = _names(cluster, tuple(uids))
+        node = cluster.nodes.names[claim.rooms[0].row]
         reason = f"it waits for {_pods(len(leaving))} to leave {node}"
         return replace(found, verdict=Verdict.NOMINATED, node=node, leaving=leaving, preemption=reason)
     start = start_by(cluster, record, proposal, question.now)

@@ -11,7 +11,8 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.recovery import end_quietly, judging_failed
 from aischeduler.engine.row_room import Checks
 from aischeduler.policies.preemption import fits_after_departures
-from aischeduler.state.claims import Claim
+from aischeduler.policies.unit_placement import all_fit_after_departures
+from aischeduler.state.claims import Claim, ClaimedRoom
 from aischeduler.state.records import OrderKey, PodRecord, PodState
 from aischeduler.state.trial import Trial
 
@@ -25,7 +26,7 @@ def without(cluster: Cluster, claims: tuple[Claim, ...]) -> Trial:
     """Return a trial on the table without these claims."""
     trial = Trial(cluster.nodes)
     if claims:
-        trial.remove(claim.assigned for claim in claims)
+        trial.remove(pod for claim in claims for pod in claim.assigned)
     return trial
 
 
@@ -33,7 +34,8 @@ def end_claim(cluster: Cluster, claim: Claim, now: float) -> None:
     """End a claim: wake its owner if it is nominated, and have the room offered to other pods."""
     cluster.claims.end(claim)
     _wake_owner(cluster, claim, now)
-    cluster.row_changed(claim.row)
+    for row in claim.rows:
+        cluster.row_changed(row)
 
 
 def end_claim_of(cluster: Cluster, record: PodRecord, now: float) -> None:
@@ -52,8 +54,8 @@ def end_claims_on(cluster: Cluster, row: int, now: float) -> None:
 def check_claims(cluster: Cluster, row: int, after: OrderKey | None, checks: Checks) -> OrderKey | None:
     """End the claims on a row that their owners can no longer use, and wake the owners that fit now.
 
-    The claims later than the turn `after` are checked, as long as checks are left. Return the turn after which to
-    continue; None at the end.
+    Of a claim on several rows only the room on this row is checked. The claims later than the turn `after` are checked,
+    as long as checks are left. Return the turn after which to continue; None at the end.
     """
     claims = tuple(claim for claim in cluster.claims.on_row(row) if after is None or after < claim.turn)
     if not claims:
@@ -63,12 +65,10 @@ def check_claims(cluster: Cluster, row: int, after: OrderKey | None, checks: Che
         with without(cluster, claims) as trial:
             for claim in claims[: max(1, checks.left)]:
                 checks.left -= 1
-                fits = bool(cluster.runner.passes(claim.spec, np.array([row], dtype=np.intp))[0])
+                fits = _fit_now(cluster, claim.on(row), row, trial)
                 if fits:
                     fitting.append(claim)
-                if fits or fits_after_departures(claim.spec, cluster.runner, cluster.running, row):
-                    trial.place(claim.assigned)
-                else:
+                elif fits is None:
                     ended.append(claim)
     except Exception as error:  # noqa: BLE001 - a bug costs one claim, not those behind it
         failure = error
@@ -82,11 +82,25 @@ def check_claims(cluster: Cluster, row: int, after: OrderKey | None, checks: Che
     return claim.turn if claim is not claims[-1] else None
 
 
+def _fit_now(cluster: Cluster, rooms: tuple[ClaimedRoom, ...], row: int, trial: Trial) -> bool | None:
+    """Place pods on their claimed row: True where all fit now, False once the leaving pods are gone, None never."""
+    rows, fitting = np.array([row], dtype=np.intp), True
+    for at, room in enumerate(rooms):
+        fits = bool(cluster.runner.passes(room.spec, rows)[0])
+        if not fits and not fits_after_departures(room.spec, cluster.runner, cluster.running, row):
+            for other in rooms[:at]:
+                trial.remove([other.assigned])
+            return None
+        fitting = fitting and fits
+        trial.place(room.assigned)
+    return fitting
+
+
 def renominate(cluster: Cluster, claims: tuple[Claim, ...], now: float) -> None:
     """Make claims again that ended for a pod ahead on their row, where their owners can still use them."""
     for claim in claims:
         try:
-            usable = fits_after_departures(claim.spec, cluster.runner, cluster.running, claim.row)
+            usable = all_fit_after_departures(claim.assigned, cluster.runner, cluster.running)
         except Exception as error:  # noqa: BLE001 - a bug costs one claim, not those behind it
             judging_failed(cluster, claim.owner, "checking whether its claim is still usable", error)
             usable = False
@@ -94,7 +108,8 @@ def renominate(cluster: Cluster, claims: tuple[Claim, ...], now: float) -> None:
             cluster.claims.make(claim)
         else:
             _wake_owner(cluster, claim, now)
-            cluster.row_changed(claim.row)
+            for row in claim.rows:
+                cluster.row_changed(row)
 
 
 def _wake_owner(cluster: Cluster, claim: Claim, now: float) -> None:

@@ -6,7 +6,7 @@ Invariants:
 - A loan is counted exactly while a pod of this scheduler counts on a row of a pool that is not its home pool.
 """
 
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -32,6 +32,7 @@ from aischeduler.model.pool import Pool
 from aischeduler.model.selectors import Labels
 from aischeduler.policies.borrowing import BorrowingContext
 from aischeduler.policies.placement import placement_strategy
+from aischeduler.policies.unit_placement import UnitRequest
 from aischeduler.state.anti_affinity import AntiAffinity
 from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.budgets import BudgetTable
@@ -40,12 +41,14 @@ from aischeduler.state.loans import Loan, Loans
 from aischeduler.state.nodes import NodeTable
 from aischeduler.state.pool_rows import NO_POOL
 from aischeduler.state.pools import PoolTable
-from aischeduler.state.queue import PoolQueue, Stir
-from aischeduler.state.records import NOWHERE, PodRecord, PodState
+from aischeduler.state.queue import PoolQueue
+from aischeduler.state.queue_changes import Stir
+from aischeduler.state.records import NOWHERE, PodRecord, PodState, Unit
 from aischeduler.state.running import RunningFacts, RunningPods
 from aischeduler.state.storage import Storage
 from aischeduler.state.timers import Timers
 from aischeduler.state.transitions import Transition, change_state
+from aischeduler.state.units import Units
 
 WARNINGS_MAX: Final = 10_000
 """The most objects whose last warning is kept; a dropped object may get a warning again."""
@@ -85,11 +88,12 @@ class Cluster:
         self.running, self.claims, self.loans = RunningPods(), Claims(self.nodes), Loans()
         self.ended_loans: set[Loan] = set()
         """The loans that ended since `limits_freed` ran."""
+        self.units = Units()
         self.budgets = BudgetTable(lambda uid: self.records[uid].pod)
         self.namespaces: dict[str, Labels] = {}
         self.storage, self.anti_affinity = Storage(), AntiAffinity()
         parts = self.pools, self.queues, self.claims, self.loans, self.runner
-        self.borrowing = BorrowingContext(*parts, profile.preemption)
+        self.borrowing = BorrowingContext(*parts, profile.preemption, self.unit_request)
         self.tally, self.searches = Tally(), Searches()
         self.reservations = Reservations(profile.plugins.reserves)
         self.unsettled: OrderedDict[str, float] = OrderedDict()
@@ -148,6 +152,21 @@ class Cluster:
         """Return the placement request for a pod of this class in this pool."""
         return PlacementRequest(spec, placement_strategy(self.pools.pools[pool], spec, self.profile.gpu_resources))
 
+    def unit_request(self, unit: Unit, pool: str) -> UnitRequest:
+        """Return the placement request of a unit in this pool."""
+        pods = tuple(record.pod for record in unit.pods)
+        return UnitRequest(pods, tuple(self.ask(pod.spec, pool) for pod in pods), unit.required)
+
+    def request_of(self, record: PodRecord, pool: str) -> PlacementRequest | UnitRequest:
+        """Return the placement request of a pod, or of the unit that it leads, in this pool."""
+        unit = record.leads
+        return self.ask(record.pod.spec, pool) if unit is None else self.unit_request(unit, pool)
+
+    def total(self, record: PodRecord) -> PodSpec:
+        """Return a spec with the requests of a pod, or of the required pods of the unit that it leads."""
+        unit = record.leads
+        return record.pod.spec if unit is None else self.unit_request(unit, record.home).total
+
     def gate_of(self, pod: Pod) -> str:
         """Return why a gate holds the pod; empty where none does."""
         return next((reason for gate in self.profile.plugins.gates if (reason := gate.holds(pod))), "")
@@ -171,6 +190,11 @@ class Cluster:
         number = int(self.nodes.pool[row])
         return "" if number == NO_POOL else self.pools.name(number)
 
+    def unit_name(self, pod: Pod) -> str:
+        """Return the name of the pod's unit; empty where it has none."""
+        policy = self.profile.plugins.units
+        return policy.unit_of(pod) if policy is not None and self.ours(pod) else ""
+
     def row_changed(self, row: int, *, offers: bool = True) -> None:
         """Have the row's pool check the claims there and, with `offers`, offer its room: its next decisions do it."""
         pool = self.pool_of(row)
@@ -185,19 +209,15 @@ class Cluster:
 
     def versions(self) -> Versions:
         """Return the versions of everything that the reasons of waiting pods depend on."""
-        return (
-            self.nodes.version,
-            self.running.version,
-            self.pools.version,
-            self.loans.version,
-            self.stir.version,
-        )
+        nodes, running, pools = self.nodes.version, self.running.version, self.pools.version
+        return (nodes, running, pools, self.loans.version, self.stir.version)
 
     def enroll(self, record: PodRecord) -> None:
         """Add a new record."""
         pod = record.pod
-        selectors = selectors_of(self, pod)  # first: a plugin may raise
+        selectors, unit = selectors_of(self, pod), self.unit_name(pod)  # first: a plugin may raise
         self.records[pod.uid] = record
+        self.units.join(record, unit)
         if pod.pool:
             self.naming.setdefault(pod.pool, {})[pod.uid] = record
         if pod.volume_claims and self.ours(pod):
@@ -210,6 +230,7 @@ class Cluster:
         selectors = selectors_of(self, pod)  # first: a plugin may raise
         del self.records[pod.uid]
         change_state(record, Transition.GONE)
+        self.units.leave(record)
         self.nodes.pod_counts.disuse(pod.spec.key, selectors)
         self._unname(pod)
         self.unknown_pools.missing.pop(pod.uid, None)
@@ -222,11 +243,16 @@ class Cluster:
         """Update the pod of a record."""
         changed = record.pod.spec.key != pod.spec.key
         new, old = (selectors_of(self, pod), selectors_of(self, record.pod)) if changed else ((), ())
+        unit = self.unit_name(pod)
         if record.pod.pool != pod.pool:
             self._unname(record.pod)
             if pod.pool:
                 self.naming.setdefault(pod.pool, {})[pod.uid] = record
         before, record.pod = record.pod, pod
+        if unit != (record.unit.name if record.unit is not None else ""):
+            self.units.leave(record)
+            self.units.join(record, unit)
+        self.units.touch(record)
         if new or old:
             self.nodes.pod_counts.use(pod.spec.key, new)
             self.nodes.pod_counts.disuse(before.spec.key, old)
@@ -248,6 +274,7 @@ class Cluster:
         if record.counted.anti_affinity:
             self.anti_affinity.add(record.pod, record.counted)
         self.book(record)
+        self.units.touch(record)
 
     def uncount(self, record: PodRecord) -> int:
         """Stop counting a pod on its node; return the row."""
@@ -259,37 +286,17 @@ class Cluster:
             self.anti_affinity.remove(record.pod, assigned.spec)
         record.row, record.counted, record.allocation = NOWHERE, None, NO_ALLOCATION
         self.nodes.remove(assigned)
+        self.units.touch(record)
         return row
 
     def book(self, record: PodRecord) -> None:
         """Update the pod's loan from its home pool and the pool of its row."""
-        loan = self._loan(record, self.pool_of(record.row))
+        loan = self.loan_in(record, self.pool_of(record.row))
         if loan != record.loan:
             self._unbook(record)
             record.loan = loan
             if loan is not None and record.counted is not None:
                 self.loans.count(loan, record.counted, 1)
-
-    def book_rows(self, rows: list[int]) -> None:
-        """Update the loans on rows that changed their pool, pods of one spec in one step."""
-        changes: Counter[tuple[Loan, bytes]] = Counter()
-        specs: dict[bytes, PodSpec] = {}
-        for row in rows:
-            pool = self.pool_of(row)
-            for record in self.on_row(row):
-                loan, spec = self._loan(record, pool), record.counted
-                if loan == record.loan or spec is None:
-                    continue
-                specs[spec.key] = spec
-                if record.loan is not None:
-                    changes[record.loan, spec.key] -= 1
-                    self.ended_loans.add(record.loan)
-                if loan is not None:
-                    changes[loan, spec.key] += 1
-                self.turned.setdefault(record.pod.uid, record.loan)
-                record.loan = loan
-        for (loan, key), pods in changes.items():
-            self.loans.count(loan, specs[key], pods)
 
     def refresh(self, record: PodRecord) -> None:
         """Update what is kept of a pod on a row: its home pool, its loan, whether it is leaving."""
@@ -299,14 +306,6 @@ class Cluster:
         self.book(record)
         if record.loan != before:
             self.turned.setdefault(record.pod.uid, before)
-
-    def recount_loans(self) -> None:
-        """Count all loans again."""
-        self.loans.clear()
-        for record in self.records.values():
-            record.loan = None
-            if record.counted is not None:
-                self.book(record)
 
     def forget_eviction(self, uid: str) -> bool:
         """Drop the requested eviction of a pod; return whether there was one."""
@@ -357,18 +356,19 @@ class Cluster:
         """
         queue = self.queues.get(record.home)
         if queue is not None and record.offered == NOWHERE:
-            queue.wake_next(record.pod, now)
+            queue.wake_next(record, now)
 
     def _facts(self, record: PodRecord) -> RunningFacts:
-        pod = record.pod
+        pod, unit = record.pod, record.unit
         return RunningFacts(
-            priority=pod.priority,
+            priority=pod.priority if unit is None else unit.priority,
             borrower=record.home != self.pool_of(record.row),
             evictable=self._evictable(pod) and not self._stays(pod.uid),
             leaving=self.leaving(pod.uid),
             started_seconds=pod.started_seconds,
             home=self.pools.id(record.home),
             ours=self.ours(pod),
+            unit=0 if unit is None else unit.number,
         )
 
     def _evictable(self, pod: Pod) -> bool:
@@ -384,7 +384,7 @@ class Cluster:
             self.ended_loans.add(record.loan)
         record.loan = None
 
-    def _loan(self, record: PodRecord, pool: str) -> Loan | None:
+    def loan_in(self, record: PodRecord, pool: str) -> Loan | None:
         """Return the loan of a pod on a row of this pool; None in its home pool, or for another scheduler's pod."""
         return (pool, record.home) if pool and pool != record.home and self.ours(record.pod) else None
 

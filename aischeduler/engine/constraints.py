@@ -79,7 +79,11 @@ def recheck_affected(cluster: Cluster, pool: str, affected: Affected) -> None:
         )
     if affected.excluded:
         nominated = queue.in_state(PodState.NOMINATED)
-        recheck_later(cluster, (record for record in nominated if _kept_away(cluster, record.pod) is not None))
+        recheck_later(cluster, (record for record in nominated if _excluded(cluster, record)))
+
+
+def _excluded(cluster: Cluster, record: PodRecord) -> bool:
+    return any(_kept_away(cluster, one.pod) is not None for one in record.together)
 
 
 def _kept_away(cluster: Cluster, pod: Pod) -> Held | None:
@@ -112,7 +116,8 @@ def storage_changed(cluster: Cluster, event: VolumeClaimSeen | VolumeClaimGone |
 
 def recheck_later(cluster: Cluster, records: Iterable[PodRecord]) -> None:
     """Have those of these pods that wait for an event woken by the next decisions of their pools."""
-    for record in records:
+    for one in records:
+        record = one.unit.lead or one if one.unit is not None else one
         if record.state in RECHECKED:
             cluster.errands.rechecking.setdefault(record.queue, OrderedDict())[record.pod.uid] = record
 

@@ -10,9 +10,9 @@ from typing import Final
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.propose import propose
-from aischeduler.model.proposal import Hold, Place, Wait, WaitFor
-from aischeduler.state.records import PodRecord
-from aischeduler.state.waiting_class import WaitingClass, without_preemption
+from aischeduler.engine.wakeups import would_be_helped
+from aischeduler.model.proposal import Place
+from aischeduler.state.waiting_class import WaitingClass, unit_key, without_preemption
 
 CHECKED_AT_ONCE: Final = 16
 """The most classes that one decision checks."""
@@ -29,6 +29,8 @@ def note_counts(cluster: Cluster) -> None:
     changed, counts.changed = counts.changed, {}
     specs = dict.fromkeys(key for selector in changed for key in counts.of(selector).specs)
     keys = [key for spec in specs for key in (spec, without_preemption(spec))]
+    units = (unit for unit in cluster.units.by_name.values() if unit.lead is not None)
+    keys += (unit_key(unit) for unit in units if any(one.pod.spec.key in specs for one in unit.together))
     for pool in cluster.pools.names():
         found = [key for key in keys if _waits(cluster.queues[pool].waiting_class(key))]
         if found:
@@ -46,17 +48,11 @@ def check_counted(cluster: Cluster, pool: str, now: float) -> None:
         for record in sorted(alike.nominated.values(), key=attrgetter("order")):
             if isinstance(propose(cluster, record, pool, now, known=True), Place):
                 queue.wake_at_once(record, now)
-        if alike.parked and _would_be_helped(cluster, alike.head, pool, now):
-            queue.wake_next(alike.head.pod, now, at_once=True)
+        if alike.parked and would_be_helped(cluster, alike.head, pool):
+            queue.wake_next(alike.head, now, at_once=True)
     if not counted:
         del cluster.errands.counted[pool]
 
 
 def _waits(alike: WaitingClass | None) -> bool:
     return alike is not None and bool(alike.parked or alike.nominated)
-
-
-def _would_be_helped(cluster: Cluster, record: PodRecord, pool: str, now: float) -> bool:
-    proposal = propose(cluster, record, pool, now, known=True)
-    waits = isinstance(proposal, Wait) and proposal.waits_for is WaitFor.ROOM
-    return not waits and not isinstance(proposal, Hold)

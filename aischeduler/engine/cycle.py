@@ -1,4 +1,6 @@
-"""The scheduling cycle: one attempt to schedule one pod. `propose` decides, `apply` does it. Read `attempt` first.
+"""The scheduling cycle: one attempt to schedule a pod, or the unit that it leads. Read `attempt` first.
+
+`propose` decides, `apply` does it.
 
 Invariants:
 - An attempt ends in exactly one way: the pod is placed, nominated, sent to a lender, parked, held, or sent home.
@@ -18,9 +20,10 @@ from aischeduler.engine.net import count_saved
 from aischeduler.engine.permits import reserve, send
 from aischeduler.engine.propose import propose
 from aischeduler.engine.tally import Result
+from aischeduler.engine.units import form
 from aischeduler.engine.unknown_pools import want_pool
 from aischeduler.engine.wakeups import offer_ends
-from aischeduler.framework.plugin import Vetoed
+from aischeduler.framework.plugin import Delayed, Vetoed
 from aischeduler.model.actions import Action, Bind, Nominate, ReportWaiting
 from aischeduler.model.proposal import (
     NO_SEARCH,
@@ -30,12 +33,13 @@ from aischeduler.model.proposal import (
     MakeRoom,
     NoLender,
     Place,
+    Placement,
     Proposal,
     Wait,
     WaitFor,
 )
 from aischeduler.state.assigned_pod import AssignedPod
-from aischeduler.state.claims import Claim
+from aischeduler.state.claims import Claim, ClaimedRoom
 from aischeduler.state.queue import PoolQueue
 from aischeduler.state.records import PodRecord
 from aischeduler.state.transitions import Transition, change_state
@@ -54,19 +58,28 @@ class Attempt:
     actions: list[Action]
     now: float
 
-    def nominate(self, node: str) -> None:
-        """Write the nominated node into the pod's status, where it differs; an empty `node` clears it."""
-        record = self.record
-        if node != (record.nominated or record.pod.nominated_node):
-            self.actions.append(Nominate(record.pod, node, self.queue.pool, record.decision))
-        record.nominated = node
+    @property
+    def pods(self) -> tuple[PodRecord, ...]:
+        """All pods of the unit that the pod leads; the pod alone where it leads none."""
+        unit = self.record.leads
+        return (self.record,) if unit is None else unit.pods
+
+    def nominate(self, node: str, others: tuple[Placement, ...] = ()) -> None:
+        """Write the nominated nodes into the status of the pods, where they differ; an empty `node` clears them."""
+        nodes = {one.pod: one.node for one in others}
+        for record in self.pods:
+            its = node if record is self.record else nodes.get(record.pod.uid, "")
+            if its != (record.nominated or record.pod.nominated_node):
+                self.actions.append(Nominate(record.pod, its, self.queue.pool, self.record.decision))
+            record.nominated = its
 
     def report(self, message: str) -> None:
-        """Report why the pod waits, where the message is new."""
-        record = self.record
-        if message != record.message:
-            record.message = message
-            self.actions.append(ReportWaiting(record.pod, self.queue.pool, record.home, message, record.decision))
+        """Report why the pods wait, where the message is new."""
+        for record in self.pods:
+            if message != record.message:
+                record.message = message
+                told = ReportWaiting(record.pod, self.queue.pool, record.home, message, self.record.decision)
+                self.actions.append(told)
 
 
 def attempt(cluster: Cluster, queue: PoolQueue, record: PodRecord, actions: list[Action], now: float) -> int:
@@ -76,6 +89,10 @@ def attempt(cluster: Cluster, queue: PoolQueue, record: PodRecord, actions: list
     """
     record.decision, searches = cluster.next_decision(), cluster.searches.made
     record.broken = False
+    if record.unit is not None and record.unit.name in cluster.units.stale:
+        queue.add(record, now)
+        form(cluster, record.unit)
+        return 1
     cluster.withdraw(record)
     if record.failed and _gated(cluster, record, now):
         return 1
@@ -84,7 +101,7 @@ def attempt(cluster: Cluster, queue: PoolQueue, record: PodRecord, actions: list
     offer_ends(cluster, record)
     if result is not None:
         cluster.tally.attempts[queue.pool, result] += 1
-    return 1 + SEARCH_COST * (cluster.searches.made - searches)
+    return len(record.together) + SEARCH_COST * (cluster.searches.made - searches)
 
 
 def apply(tried: Attempt, proposal: Proposal) -> Result | None:
@@ -126,41 +143,85 @@ def _gated(cluster: Cluster, record: PodRecord, now: float) -> bool:
 
 
 def _place(tried: Attempt, proposal: Place) -> Result:
-    """Assume the pod on its row and return a Bind, unless a rule delays or vetoes it."""
-    cluster, record, queue = tried.cluster, tried.record, tried.queue
-    plugins = cluster.profile.plugins
-    verdict = reserve(cluster, record.pod, proposal.node) if plugins.reserves or plugins.permits else None
-    if isinstance(verdict, Vetoed):
-        return _wait(tried, Wait(WaitFor.BACKOFF, verdict.message))
-    row = cluster.nodes.rows[proposal.node]
+    """Assume the pod on its row and add a Bind, unless a rule delays or vetoes it; so for each pod of its unit."""
+    cluster, record = tried.cluster, tried.record
+    placements = _placements(tried, proposal)
+    verdicts = _reserve(cluster, placements)
+    if isinstance(verdicts, Vetoed):
+        return _wait(tried, Wait(WaitFor.BACKOFF, verdicts.message))
     own = cluster.claims.of(record.pod.uid)
     displaced = _end_claims_of(cluster, proposal.displaced) if proposal.displaced else ()
     if own is not None:
         cluster.claims.end(own)
-    assigned = AssignedPod(record.pod, record.pod.spec, row, proposal.allocation)
-    cluster.nodes.add(assigned)
-    if own is not None and own.row != row:
-        cluster.row_changed(own.row)
+    for _, assigned in placements:
+        cluster.nodes.add(assigned)
+    if own is not None:
+        rows = {assigned.row for _, assigned in placements}
+        for row in own.rows:
+            if row not in rows:
+                cluster.row_changed(row)
     if displaced:
         renominate(cluster, displaced, tried.now)
-    count_saved(cluster, queue, record, row)
-    cluster.adopt(record, assigned)
-    change_state(record, Transition.PLACED)
-    record.visited = ()
-    bind = Bind(
+    count_saved(cluster, tried.queue, record, cluster.nodes.rows[proposal.node])
+    for (one, assigned), verdict in zip(placements, verdicts, strict=True):
+        if one is not record:
+            cluster.queues[one.queue].remove(one)
+            one.decision = record.decision
+        cluster.adopt(one, assigned)
+        change_state(one, Transition.PLACED)
+        one.visited = ()
+        send(cluster, _bind(tried, one, assigned, proposal), tried.actions, verdict)
+    cluster.wake_alike(record, tried.now)
+    unit = record.leads
+    if unit is not None:  # its other pods wait for themselves once it is formed again
+        unit.lead, unit.pods, unit.required = None, (), 0
+    return Result.BOUND
+
+
+Placed = tuple[tuple[PodRecord, AssignedPod], ...]
+"""Pods, each with itself on its row."""
+
+
+def _placements(tried: Attempt, proposal: Place | MakeRoom) -> Placed:
+    """Return the pods of a proposal on their rows, the lead first."""
+    cluster, record = tried.cluster, tried.record
+    first = Placement(record.pod.uid, proposal.node, proposal.allocation)
+    found: list[tuple[PodRecord, AssignedPod]] = []
+    for one in (first, *proposal.others):
+        placed = cluster.records[one.pod]
+        row = cluster.nodes.rows[one.node]
+        found.append((placed, AssignedPod(placed.pod, placed.pod.spec, row, one.allocation)))
+    return tuple(found)
+
+
+def _reserve(cluster: Cluster, placements: Placed) -> list[Delayed | None] | Vetoed:
+    """Have the rules reserve for these pods; return what delays each. After a veto, nothing is reserved."""
+    plugins = cluster.profile.plugins
+    if not plugins.reserves and not plugins.permits:
+        return [None] * len(placements)
+    verdicts: list[Delayed | None] = []
+    for at, (record, assigned) in enumerate(placements):
+        verdict = reserve(cluster, record.pod, cluster.nodes.names[assigned.row])
+        if isinstance(verdict, Vetoed):
+            for other, _ in placements[:at]:
+                cluster.reservations.release(other.pod.uid)
+            return verdict
+        verdicts.append(verdict)
+    return verdicts
+
+
+def _bind(tried: Attempt, record: PodRecord, assigned: AssignedPod, proposal: Place) -> Bind:
+    return Bind(
         pod=record.pod,
-        node=proposal.node,
-        pool=queue.pool,
+        node=tried.cluster.nodes.names[assigned.row],
+        pool=tried.queue.pool,
         home_pool=record.home,
         decision=record.decision,
         feasible_nodes=proposal.feasible,
-        allocation=proposal.allocation,
+        allocation=assigned.allocation,
         waited_seconds=tried.now - record.since,
         attempts=record.attempts + 1,
     )
-    send(cluster, bind, tried.actions, verdict)
-    cluster.wake_alike(record, tried.now)
-    return Result.BOUND
 
 
 def _make_room(tried: Attempt, proposal: MakeRoom) -> Result:
@@ -170,13 +231,16 @@ def _make_room(tried: Attempt, proposal: MakeRoom) -> Result:
     end_claim_of(cluster, record, tried.now)
     count_saved(cluster, tried.queue, record, row)
     displaced = _end_claims_of(cluster, proposal.displaced)
-    claim = Claim(record, record.pod.spec, row, pool, proposal.victims, tried.now, proposal.allocation)
-    cluster.claims.make(claim)
+    placed = dict(_placements(tried, proposal))
+    rooms = tuple(
+        ClaimedRoom(one, placed[one].spec, placed[one].row, placed[one].allocation) for one in record.together
+    )
+    cluster.claims.make(Claim(record, rooms, pool, proposal.victims, tried.now))
     tried.queue.nominate(record, tried.now)
     for uid in proposal.victims:
         tried.actions.append(evict(cluster, cluster.records[uid], record, record.decision))
     renominate(cluster, displaced, tried.now)
-    tried.nominate(proposal.node)
+    tried.nominate(proposal.node, proposal.others)
     tried.report(proposal.message)
     record.visited = ()
     cluster.wake_alike(record, tried.now)

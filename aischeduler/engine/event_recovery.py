@@ -14,6 +14,7 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import storage_changed
 from aischeduler.engine.evictions import LEAVING_SLACK_SECONDS
 from aischeduler.engine.freshness import go_on
+from aischeduler.engine.loan_counting import recount_loans
 from aischeduler.engine.pool_events import forget_edits
 from aischeduler.engine.recovery import (
     Doing,
@@ -251,7 +252,7 @@ def _unbind(cluster: Cluster, uid: str, refusal: BindRefusal) -> None:
 def _follow_rows(cluster: Cluster, rows: list[int]) -> None:
     """Update loans and claims of rows that may have changed their pool."""
     cluster.running.follow_pools(np.array(rows, dtype=np.intp), cluster.nodes.pool)
-    cluster.recount_loans()
+    recount_loans(cluster)
     for row in rows:
         for claim in cluster.claims.on_row(row):
             if cluster.pool_of(row) != claim.pool:

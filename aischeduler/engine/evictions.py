@@ -166,21 +166,40 @@ def _not_allowed(cluster: Cluster, pool: Pool) -> list[PodRecord]:
             lent.subtract(record.pod.spec.request.taken)
     newest_first = sorted(filter(cluster.may_go, loans), key=_newest_first)
     if pool.disable_sharing:
-        return newest_first
-    chosen: list[PodRecord] = []
+        return list(dict.fromkeys(one for record in newest_first for one in _lost_with(cluster, record)))
+    chosen: dict[PodRecord, tuple[PodRecord, ...]] = {}
+    gone: set[PodRecord] = set()
     for record in newest_first:
-        taken = record.pod.spec.request.taken
-        if _over(pool.lending_limit, lent, taken):
-            chosen.append(record)
-            lent.subtract(taken)
+        if record not in gone and _over(pool.lending_limit, lent, record.pod.spec.request.taken):
+            chosen[record] = tuple(one for one in _lost_with(cluster, record) if one not in gone)
+            gone.update(chosen[record])
+            lent.subtract(_lent_to(pool, chosen[record]))
     ended: list[PodRecord] = []
     for record in reversed(chosen):
-        taken = record.pod.spec.request.taken
+        taken = _lent_to(pool, chosen[record])
         lent.update(taken)
         if _over(pool.lending_limit, lent, taken):
-            ended.append(record)
+            ended += reversed(chosen[record])
             lent.subtract(taken)
     return ended[::-1]
+
+
+def _lost_with(cluster: Cluster, record: PodRecord) -> tuple[PodRecord, ...]:
+    """Return the pod, and the pods of its unit that are of no use without it."""
+    if record.unit is None:
+        return (record,)
+    running = cluster.running
+    others = running.uids_of(running.unit_with(running.slots_of([record.pod.uid])))
+    return (record, *(cluster.records[uid] for uid in others))
+
+
+def _lent_to(pool: Pool, records: tuple[PodRecord, ...]) -> Counter[str]:
+    """Return what the pool has lent to these pods."""
+    taken: Counter[str] = Counter()
+    for record in records:
+        if record.loan is not None and record.loan[0] == pool.name:
+            taken.update(record.pod.spec.request.taken)
+    return taken
 
 
 def _newest_first(record: PodRecord) -> tuple[int, int, str]:

@@ -84,4 +84,4 @@ def go_on(cluster: Cluster, pool: str, now: float) -> None:
         if record.state is PodState.PARKED and queue.holds(record):
             queue.wake_at_once(record, now)
         else:  # it left or was placed meanwhile: the next pod of its class may evict now
-            queue.wake_next(record.pod, now, at_once=True)
+            queue.wake_next(record, now, at_once=True)

@@ -46,6 +46,7 @@ def check(cluster: Cluster) -> tuple[Violation, ...]:
         *(fault for name in sorted(cluster.queues) for fault in queue_faults(cluster, cluster.queues[name])),
         *pools_faults(cluster),
         *claims_faults(cluster),
+        *units_faults(cluster),
         *sums_faults(cluster),
     ]
     return tuple(Violation(name, message) for name, message in found)
@@ -72,7 +73,7 @@ def _waits(cluster: Cluster, record: PodRecord) -> Faults:
     if queue is None or queue._records.get(uid) is not record:
         yield "I3", f"{uid}: waits in {record.queue}, whose queue does not have it"
     held_by_gate = any(gate.holds(record.pod) for gate in cluster.profile.plugins.gates)
-    if held_by_gate != (record.state is PodState.GATED):
+    if held_by_gate != (record.state is PodState.GATED) and not _gated_with_unit(cluster, record, held_by_gate):
         yield "I3", f"{uid}: {record.state.name} with the gates {record.pod.gates}"
     if record.borrower:
         if record.state not in (PodState.ACTIVE, PodState.BACKOFF):
@@ -88,6 +89,48 @@ def _waits(cluster: Cluster, record: PodRecord) -> Faults:
     if uid in cluster.unsettled or cluster.leaving(uid) or uid in cluster.overstayed or uid in cluster.spared:
         yield "I5", f"{uid}: waits, but is kept as a pod on a node"
     yield from _claims_while_waiting(cluster, record)
+
+
+def _gated_with_unit(cluster: Cluster, record: PodRecord, held_by_gate: bool) -> bool:
+    """Return whether a pod is gated because its unit is not complete, or not formed yet."""
+    unit = record.unit
+    formed_later = unit is not None and (unit.name in cluster.units.stale or unit.name in cluster.units.again)
+    return (
+        record.state is PodState.GATED
+        and not held_by_gate
+        and (formed_later or (unit is not None and bool(unit.message)))
+    )
+
+
+def units_faults(cluster: Cluster) -> Faults:
+    """Check the units: their members, and how their pods wait."""
+    members: dict[str, dict[str, PodRecord]] = {}
+    for uid, record in cluster.records.items():
+        name = cluster.unit_name(record.pod)
+        if name:
+            members.setdefault(name, {})[uid] = record
+    if {name: unit.members for name, unit in cluster.units.by_name.items()} != members:
+        yield "I3", f"the units are {sorted(cluster.units.by_name)}, the pods name {sorted(members)}"
+    for unit in cluster.units.by_name.values():
+        stale = unit.name in cluster.units.stale or unit.name in cluster.units.again
+        together = [one for one in unit.members.values() if one.state is PodState.GROUPED]
+        if unit.lead is None:
+            if unit.pods or (together and not stale):
+                yield "I3", f"{unit.name}: has no lead, and {_uids(together)} wait with it"
+            continue
+        if unit.lead not in unit.together or {*together, unit.lead} - {*unit.pods}:
+            yield "I3", f"{unit.name}: {unit.lead.pod.uid} leads {_uids(unit.pods)}, grouped are {_uids(together)}"
+        if any(one is not unit.lead and one.state is not PodState.GROUPED for one in unit.pods) or unit.required < 2:
+            yield (
+                "I3",
+                f"{unit.name}: {unit.required} of {_uids(unit.pods)} wait together, grouped are {_uids(together)}",
+            )
+        if not stale and len({one.home for one in unit.together}) != 1:
+            yield "I3", f"{unit.name}: its pods have different home pools"
+
+
+def _uids(records: Iterable[PodRecord]) -> list[str]:
+    return [record.pod.uid for record in records]
 
 
 def _claims_while_waiting(cluster: Cluster, record: PodRecord) -> Faults:
@@ -134,7 +177,8 @@ def _running_faults(cluster: Cluster, record: PodRecord) -> Faults:
     has = {name: running.table[name][slot].item() for name in running.table.dtype.names or () if name != "spec"}
     should = {
         "row": record.row,
-        "priority": pod.priority,
+        "priority": pod.priority if record.unit is None else record.unit.priority,
+        "unit": 0 if record.unit is None else record.unit.number,
         "started_seconds": pod.started_seconds,
         "home": cluster.pools.id(recount.home_of(cluster, record)),
         "ours": ours,
@@ -169,7 +213,7 @@ def rows_faults(cluster: Cluster, rows: Iterable[int]) -> Faults:
                 f"{name}: claimed by {recount.owners(cluster, node)}, known is {cluster.pools.conflicts.get(row)}",
             )
         specs = [record.counted for record in cluster.on_row(row) if record.counted is not None]
-        specs += [claim.spec for claim in cluster.claims.on_row(row)]
+        specs += [room.spec for claim in cluster.claims.on_row(row) for room in claim.on(row)]
         used = Counter(nodes.named(nodes.used[:, row]))
         if used != recount.total(specs):
             yield "I2", f"{name}: uses {+used}, its pods and claims {recount.total(specs)}"
@@ -258,7 +302,7 @@ def claims_faults(cluster: Cluster) -> Faults:
     claims = cluster.claims
     everywhere = sorted(claims._by_owner.items())
     by_owner = Counter(claim.owner.pod.uid for _, claim in everywhere)
-    by_row = Counter(c.owner.pod.uid for row in claims._by_row for c in claims.on_row(row) if c.row == row)
+    by_row = Counter(c.owner.pod.uid for row in claims._by_row for c in claims.on_row(row) if c.rows[0] == row)
     by_pool = Counter(c.owner.pod.uid for pool in claims._by_pool for c in claims.in_pool(pool) if c.pool == pool)
     if not by_owner == by_row == by_pool:
         yield "claims", "the claims by owner, row and pool are not the same"
@@ -270,21 +314,26 @@ def claims_faults(cluster: Cluster) -> Faults:
         owner = cluster.records.get(uid)
         if owner is not claim.owner or owner.queue != claim.pool or owner.home != claim.pool:
             yield "claims", f"{uid}: claims room in {claim.pool} and does not wait there"
-        elif cluster.pool_of(claim.row) != claim.pool or cluster.nodes.nodes[claim.row] is None:
-            yield "claims", f"{uid}: claims room on {cluster.nodes.names[claim.row]}, no node of {claim.pool}"
-        elif claim.spec.key != owner.pod.spec.key:
+        elif [room.record for room in claim.rooms] != list(owner.together):
+            yield "claims", f"{uid}: claims room for other pods than those of its unit"
+        elif any(room.spec.key != room.record.pod.spec.key for room in claim.rooms):
             yield "claims", f"{uid}: claims room for another spec than its own"
-        elif claim.row not in cluster.errands.rows.get(claim.pool, ()) and not _can_come_true(cluster, claim):
-            yield "claims", f"{uid}: its claim on {cluster.nodes.names[claim.row]} can never be used"
+        for row in claim.rows:
+            if cluster.pool_of(row) != claim.pool or cluster.nodes.nodes[row] is None:
+                yield "claims", f"{uid}: claims room on {cluster.nodes.names[row]}, no node of {claim.pool}"
+            elif row not in cluster.errands.rows.get(claim.pool, ()) and not _can_come_true(cluster, claim, row):
+                yield "claims", f"{uid}: its claim on {cluster.nodes.names[row]} can never be used"
 
 
-def _can_come_true(cluster: Cluster, claim: Claim) -> bool:
-    """Return whether the owner fits once the leaving pods are gone, beside the claims of pods ahead of it."""
-    pods = [record for record in cluster.on_row(claim.row) if not cluster.leaving(record.pod.uid)]
-    ahead = [other for other in cluster.claims.on_row(claim.row) if other.owner.order < claim.owner.order]
-    specs = [*(r.counted for r in pods if r.counted is not None), *(other.spec for other in ahead), claim.spec]
-    asked, taken = recount.amounts(claim.spec), recount.total(specs)
-    node = cluster.nodes.nodes[claim.row]
+def _can_come_true(cluster: Cluster, claim: Claim, row: int) -> bool:
+    """Return whether the claim fits once the leaving pods are gone, beside the claims of pods ahead of its owner."""
+    pods = [record for record in cluster.on_row(row) if not cluster.leaving(record.pod.uid)]
+    ahead = [other for other in cluster.claims.on_row(row) if other.owner.order < claim.owner.order]
+    own = [room.spec for room in claim.on(row)]
+    others = [room.spec for other in ahead for room in other.on(row)]
+    specs = [*(r.counted for r in pods if r.counted is not None), *others, *own]
+    asked, taken = recount.total(own), recount.total(specs)
+    node = cluster.nodes.nodes[row]
     return node is not None and all(taken[name] <= node.allocatable.get(name, 0) for name in asked)
 
 

@@ -18,7 +18,9 @@ from aischeduler.engine.recovery import judging_failed
 from aischeduler.model.names import PODS
 from aischeduler.model.proposal import Lender
 from aischeduler.policies.borrowing import choose_lender, may_borrow, wanted_by_home_pods
+from aischeduler.policies.unit_placement import UnitPlacement, place_unit
 from aischeduler.state.demand import Amounts
+from aischeduler.state.index import Rows
 from aischeduler.state.nodes import UNOFFERED
 from aischeduler.state.queue import PoolQueue
 from aischeduler.state.records import OrderKey, PodRecord
@@ -68,11 +70,11 @@ def _lend(cluster: Cluster, lender: str, now: float) -> None:
     def wake(alike: WaitingClass) -> bool | None:
         home = alike.head.home
         request = cluster.queues[home].request(alike)
-        if (request > largest).any() or not may_borrow(borrowing, home, lender, alike.spec):
+        if (request > largest).any() or not may_borrow(borrowing, home, lender, cluster.total(alike.head)):
             return None
-        if not cluster.runner.passes(alike.spec, rows).any():
+        if not lends_to(cluster, lender, alike.head, rows):
             return False
-        np.subtract(room, request, out=room)
+        np.subtract(room, _all_requests(cluster, alike.head), out=room)
         send(cluster, alike.head, lender, now)
         return True
 
@@ -95,12 +97,11 @@ def seek_lenders(cluster: Cluster, home: str, now: float) -> None:
     room[UNOFFERED] = 0
 
     def wake(alike: WaitingClass) -> bool:
-        request = queue.request(alike)
-        found = choose_lender(cluster.borrowing, home, cluster.ask(alike.spec, home), (home,))
+        found = choose_lender(cluster.borrowing, home, cluster.request_of(alike.head, home), (home,))
         note_blocked(cluster, found.blocked)
         if not isinstance(found, Lender):
             return False
-        np.subtract(room, request, out=room)
+        np.subtract(room, _all_requests(cluster, alike.head), out=room)
         send(cluster, alike.head, found.name, now)
         errands.sought.add(home)
         return True
@@ -111,6 +112,26 @@ def seek_lenders(cluster: Cluster, home: str, now: float) -> None:
     elif home in errands.seek_again:
         errands.seek_again.discard(home)
         errands.seeking[home] = None
+
+
+def lends_to(cluster: Cluster, lender: str, record: PodRecord, rows: Rows) -> bool:
+    """Return whether the pod fits on one of these rows of the lender and may borrow it.
+
+    A unit borrows as a whole: it must fit on the rows that the lender does not need.
+    """
+    unit = record.leads
+    if not may_borrow(cluster.borrowing, record.home, lender, cluster.total(record)):
+        return False
+    if unit is None:
+        return bool(cluster.runner.passes(record.pod.spec, rows).any())
+    every = cluster.nodes.rows_of_pool(cluster.pools.id(lender))
+    free = every[~wanted_by_home_pods(cluster.borrowing, lender, every)]
+    return isinstance(place_unit(cluster.unit_request(unit, lender), cluster.runner, free), UnitPlacement)
+
+
+def _all_requests(cluster: Cluster, record: PodRecord) -> Amounts:
+    requests = [cluster.nodes.request(one.pod.spec) for one in record.together]
+    return requests[0] if len(requests) == 1 else np.sum(requests, axis=0)
 
 
 def trips_ended(cluster: Cluster, home: str) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 from aischeduler.engine.claiming import end_claims_on
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.lending import limits_freed
+from aischeduler.engine.loan_counting import book_rows
 from aischeduler.engine.wakeups import rows_changed
 from aischeduler.model.actions import ObjectRef, Warn
 from aischeduler.model.event_reasons import EventReason
@@ -50,7 +51,7 @@ def follow(cluster: Cluster, moved: list[Moved], now: float) -> None:
     if not moved:
         return
     cluster.running.follow_pools(np.array([move.row for move in moved], dtype=np.intp), cluster.nodes.pool)
-    cluster.book_rows([move.row for move in moved])
+    book_rows(cluster, [move.row for move in moved])
     for move in moved:
         end_claims_on(cluster, move.row, now)
     cluster.errands.review.update(cluster.pools.name(move.new) for move in moved if move.new != NO_POOL)

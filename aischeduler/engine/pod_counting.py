@@ -18,13 +18,13 @@ def selectors_of(cluster: "Cluster", pod: Pod) -> tuple[PodSelector, ...]:
 
 def count_again(cluster: "Cluster", before: Pod, record: PodRecord) -> None:
     """Count a pod on a row, or its claim, by its labels as they are now."""
-    claim = cluster.claims.of(record.pod.uid)
-    row = claim.row if claim is not None else record.row
-    if row != NOWHERE and cluster.nodes.pod_counts.change(before, record.pod, row, claims=claim is not None):
+    room = cluster.claims.room_of(record)
+    row = room.row if room is not None else record.row
+    if row != NOWHERE and cluster.nodes.pod_counts.change(before, record.pod, row, claims=room is not None):
         cluster.nodes.touch(row)
 
 
 def pods_on_rows(cluster: "Cluster") -> Iterator[tuple[Pod, int, bool]]:
     """Yield the pods that count on rows, with their rows, and whether they own claims there."""
     yield from ((record.pod, record.row, False) for record in cluster.records.values() if record.row != NOWHERE)
-    yield from ((claim.owner.pod, claim.row, True) for claim in cluster.claims.all())
+    yield from ((room.record.pod, room.row, True) for claim in cluster.claims.all() for room in claim.rooms)

@@ -6,13 +6,12 @@ Invariants:
 - An event older than the state (an assumed pod that is still shown without its node) changes nothing.
 """
 
-from aischeduler.engine.claiming import end_claim_of
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import note_anti_affinity, recheck_later
 from aischeduler.engine.evictions import left, terminates
 from aischeduler.engine.lending import limits_freed
+from aischeduler.engine.units import stop_waiting
 from aischeduler.engine.unknown_pools import is_known, want_pool
-from aischeduler.engine.wakeups import offer_ends
 from aischeduler.model.pod import Pod
 from aischeduler.state.records import WAITING, PodRecord, PodState
 from aischeduler.state.transitions import Transition, change_state
@@ -51,13 +50,6 @@ def free_room(cluster: Cluster, record: PodRecord) -> None:
     limits_freed(cluster)
 
 
-def stop_waiting(cluster: Cluster, record: PodRecord, now: float) -> None:
-    """Remove a waiting pod from its queue, and end its claim."""
-    cluster.leave_queue(record, now)
-    offer_ends(cluster, record)
-    end_claim_of(cluster, record, now)
-
-
 def admit(cluster: Cluster, record: PodRecord, now: float) -> None:
     """Add a pod to the queue of its home pool; it keeps its age and its backoff."""
     record.home = cluster.pools.home(record.pod.pool)
@@ -68,7 +60,12 @@ def admit(cluster: Cluster, record: PodRecord, now: float) -> None:
         record.message = gate
         queue.gate(record)
     else:
-        queue.add(record, now)
+        if record.unit is not None:
+            record.message = ""
+            queue.gate(record)  # until its unit is formed
+            cluster.units.touch(record)
+        else:
+            queue.add(record, now)
         if not is_known(cluster, record, now):
             want_pool(cluster, record)
 
@@ -137,7 +134,7 @@ def _unbound(cluster: Cluster, pod: Pod, now: float) -> None:
         return
     elif pod.terminating:
         pod_gone(cluster, pod.uid, now)
-    elif _same_to_us(record.pod, pod):
+    elif _fate(cluster, record.pod) == _fate(cluster, pod):
         if record.blocker and record.pod.labels != pod.labels:
             recheck_later(cluster, (record,))
         cluster.rename(record, pod)
@@ -147,10 +144,6 @@ def _unbound(cluster: Cluster, pod: Pod, now: float) -> None:
         admit(cluster, record, now)
 
 
-def _same_to_us(old: Pod, new: Pod) -> bool:
-    """Return whether no field changed that decides where the pod waits or may run."""
-    return _fate(old) == _fate(new)
-
-
-def _fate(pod: Pod) -> tuple[bytes, str, int, bool, tuple[str, ...]]:
-    return (pod.spec.key, pod.pool, pod.priority, pod.preempts, pod.gates)
+def _fate(cluster: Cluster, pod: Pod) -> tuple[bytes, str, int, bool, tuple[str, ...], str]:
+    """Return the fields of a pod that decide where it waits or may run."""
+    return (pod.spec.key, pod.pool, pod.priority, pod.preempts, pod.gates, cluster.unit_name(pod))

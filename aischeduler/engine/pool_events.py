@@ -13,8 +13,9 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import recheck_later
 from aischeduler.engine.lending import limits_freed
 from aischeduler.engine.node_events import follow
-from aischeduler.engine.pod_events import admit, stop_waiting
+from aischeduler.engine.pod_events import admit
 from aischeduler.engine.reasons import reword_all
+from aischeduler.engine.units import break_up, stop_waiting
 from aischeduler.engine.wakeups import rows_changed
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pool import Pool
@@ -100,6 +101,9 @@ def _remove(cluster: Cluster, name: str, now: float) -> None:
         cluster.claims.end(claim)
     moved = cluster.pools.forget(name)
     queue = cluster.queues[name]
+    for record in queue.records():
+        if record.unit is not None:
+            break_up(cluster, record, now)
     for record in queue.records():
         queue.remove(record)
         cluster.withdraw(record)

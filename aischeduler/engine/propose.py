@@ -1,4 +1,6 @@
-"""What an attempt would do with a pod: `propose` looks and changes nothing; `cycle.apply` does it.
+"""What an attempt would do with a pod, or the unit that it leads.
+
+`propose` looks and changes nothing; `cycle.apply` does it.
 
 Invariants:
 - The order of an attempt stands here and nowhere else: hold, place, keep the claim, make room, borrow, wait.
@@ -13,7 +15,7 @@ from aischeduler.engine.claiming import lifted_for, without
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import held_by
 from aischeduler.engine.freshness import is_fresh
-from aischeduler.engine.searches import find_lender, find_victims
+from aischeduler.engine.searches import find_lender, find_unit_victims, find_victims
 from aischeduler.engine.sentences import BORROWING, PREEMPTION, sentence
 from aischeduler.engine.unknown_pools import is_known, unknown_pool_message
 from aischeduler.framework.plugin import PlacementRequest
@@ -28,16 +30,21 @@ from aischeduler.model.proposal import (
     MakeRoom,
     NoLender,
     Place,
+    Placement,
     Proposal,
     Search,
     Wait,
     WaitFor,
 )
 from aischeduler.policies.borrowing import may_borrow, wanted_by_home_pods
-from aischeduler.policies.preemption import Candidate, NoCandidate, fits_after_departures
+from aischeduler.policies.preemption import NoCandidate
+from aischeduler.policies.unit_placement import NotPlaced, UnitPlacement, all_fit_after_departures, place_unit
+from aischeduler.policies.unit_preemption import UnitCandidate
+from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.claims import Claim
 from aischeduler.state.index import Rows
 from aischeduler.state.records import PodRecord
+from aischeduler.state.trial import Trial
 
 
 @dataclass(slots=True)
@@ -67,13 +74,49 @@ class _Look:
         """Return how this was found."""
         return Search(self.lenders, self.blocked) if self.lenders or self.blocked else NO_SEARCH
 
-    def place(self, row: int, feasible: int, displaced: tuple[str, ...] = ()) -> Place:
-        """Return the proposal to place the pod on this row."""
+    def find(self, rows: Rows) -> tuple[int, int] | UnitPlacement | None:
+        """Return the best of these rows for the pod and how many fit, or rows for the whole unit; None where none."""
+        unit = self.record.leads
+        if unit is None:
+            return self.cluster.runner.best(self.ask, rows)
+        found = place_unit(self.cluster.unit_request(unit, self.pool.name), self.cluster.runner, rows)
+        return found if isinstance(found, UnitPlacement) else None
+
+    def place(self, found: tuple[int, int] | UnitPlacement, lifted: tuple[Claim, ...] = ()) -> Place:
+        """Return the proposal to place the pod, or its unit, on these rows; claims of others there end for it."""
+        if isinstance(found, UnitPlacement):
+            own, others = self.split(found.pods)
+            displaced = self.others_on(lifted, {pod.row for pod in found.pods})
+            return Place(own.node, found.feasible, displaced, self.search(), own.allocation, others)
+        row, feasible = found
+        displaced = self.others_on(lifted, {row}) if lifted else ()
         allocation = allocation_of(self.record.pod.spec)
         return Place(self.cluster.nodes.names[row], feasible, displaced, self.search(), allocation)
 
+    def split(self, pods: tuple[AssignedPod, ...]) -> tuple[Placement, tuple[Placement, ...]]:
+        """Return the placement of the lead, and those of the other pods of its unit."""
+        names, lead = self.cluster.nodes.names, self.record.pod.uid
+        placements = [Placement(pod.pod.uid, names[pod.row], pod.allocation) for pod in pods]
+        others = tuple(one for one in placements if one.pod != lead)
+        return next(one for one in placements if one.pod == lead), others
+
+    def others_on(self, claims: tuple[Claim, ...], rows: set[int]) -> tuple[str, ...]:
+        """Return the other pods that own one of these claims on one of these rows."""
+        others = (claim for claim in claims if claim.owner is not self.record)
+        return tuple(claim.owner.pod.uid for claim in others if not rows.isdisjoint(claim.rows))
+
     def message(self, clauses: dict[str, str]) -> str:
-        """Return why the pool's nodes refuse the pod, and these clauses."""
+        """Return why the pool's nodes refuse the pod, and these clauses; of a unit, the first pod that does not fit."""
+        unit, cluster = self.record.leads, self.cluster
+        found = place_unit(cluster.unit_request(unit, self.pool.name), cluster.runner, self.rows) if unit else None
+        if unit is not None and isinstance(found, NotPlaced):
+            fits, pod = len(found.pods), unit.pods[len(found.pods)].pod
+            with Trial(cluster.nodes) as trial:
+                for one in found.pods:
+                    trial.place(one)
+                refusals = cluster.runner.refusals(pod.spec, self.rows)
+            text = sentence(refusals.message(), clauses)
+            return f"{fits} of the {unit.required} pods that start together fit. The next, {pod.name}: {text}"
         return sentence(self.cluster.runner.diagnose(self.ask, self.rows).message(), clauses)
 
 
@@ -88,14 +131,17 @@ def propose(cluster: Cluster, record: PodRecord, pool: str, now: float, *, known
 
 def _held(look: _Look, *, known: bool) -> Hold | None:
     """Hold a pod that may not be tried."""
-    cluster, record = look.cluster, look.record
-    refused = record.pod.spec.invalid or not_allowed(cluster, record)
-    held = None if refused else held_by(cluster, record.pod)
-    constraint, blocker = (held.kind, held.blocker) if held is not None else (None, "")
-    if not known and not is_known(cluster, record, look.now):
-        return Hold(unknown_pool_message(record.pod.pool), constraint, blocker, unknown_pool=True)
-    if refused or held is not None:
-        return Hold(held.message if held is not None else refused, constraint, blocker)
+    cluster, now = look.cluster, look.now
+    for record in look.record.together:
+        refused = record.pod.spec.invalid or not_allowed(cluster, record)
+        held = None if refused else held_by(cluster, record.pod)
+        constraint, blocker = (held.kind, held.blocker) if held is not None else (None, "")
+        if not known and not is_known(cluster, record, now):
+            return Hold(unknown_pool_message(record.pod.pool), constraint, blocker, unknown_pool=True)
+        if refused or held is not None:
+            text = held.message if held is not None else refused
+            of = "" if record is look.record else f"The pod {record.pod.name}, which starts together with this one: "
+            return Hold(of + text, constraint, blocker)
     return None
 
 
@@ -127,17 +173,18 @@ def _at_home(look: _Look) -> Proposal:
 def _abroad(look: _Look) -> Proposal:
     """Place the pod on a node that the lender does not need, try the next lender, or go home."""
     cluster, record, lender = look.cluster, look.record, look.pool.name
-    if may_borrow(cluster.borrowing, record.home, lender, record.pod.spec):
+    if may_borrow(cluster.borrowing, record.home, lender, cluster.total(record)):
         rows = look.rows
         if cluster.queues[lender].has_usable:
-            rows = rows[cluster.runner.feasible(look.ask)[rows]]
+            if record.leads is None:
+                rows = rows[cluster.runner.feasible(look.ask)[rows]]
             wanted = wanted_by_home_pods(cluster.borrowing, lender, rows)
             if len(rows) and wanted.all():
                 look.blocked = (lender,)
             rows = rows[~wanted]
-        found = cluster.runner.best(look.ask, rows)
+        found = look.find(rows)
         if found is not None:
-            return look.place(*found)
+            return look.place(found)
     return _borrow(look) or Wait(WaitFor.HOME, search=look.search())
 
 
@@ -145,11 +192,11 @@ def _place(look: _Look, lifted: tuple[Claim, ...]) -> Place | None:
     """Place the pod as if these claims did not exist; those on its node end for it."""
     cluster = look.cluster
     if not lifted:
-        found = cluster.runner.best(look.ask, look.rows)
-        return look.place(*found) if found is not None else None
+        found = look.find(look.rows)
+        return look.place(found) if found is not None else None
     with without(cluster, lifted):
-        found = cluster.runner.best(look.ask, look.rows)
-    return look.place(*found, _others_on(look, lifted, found[0])) if found else None
+        found = look.find(look.rows)
+    return look.place(found, lifted) if found is not None else None
 
 
 def _place_over_claims(look: _Look) -> Place | None:
@@ -158,15 +205,11 @@ def _place_over_claims(look: _Look) -> Place | None:
     return None if all(claim.owner is look.record for claim in claims) else _place(look, claims)
 
 
-def _others_on(look: _Look, claims: tuple[Claim, ...], row: int) -> tuple[str, ...]:
-    return tuple(claim.owner.pod.uid for claim in claims if claim.row == row and claim.owner is not look.record)
-
-
 def _keeps(look: _Look, claim: Claim) -> bool:
     """Return whether the claimed room will still be enough once the pods that are leaving are gone."""
     cluster = look.cluster
     with without(cluster, lifted_for(cluster, look.record, claim.pool)):
-        return fits_after_departures(claim.spec, cluster.runner, cluster.running, claim.row)
+        return all_fit_after_departures(claim.assigned, cluster.runner, cluster.running)
 
 
 def _make_room(look: _Look) -> MakeRoom | Wait | None:
@@ -179,18 +222,26 @@ def _make_room(look: _Look) -> MakeRoom | Wait | None:
         look.clauses[PREEMPTION] = refusal
         return None
     claims = tuple(claim for claim in lifted_for(cluster, record, pool.name) if claim.owner is not record)
-    chosen = find_victims(cluster, record, look.rows, claims)
-    if not isinstance(chosen, Candidate):
+    find = find_victims if record.leads is None else find_unit_victims
+    chosen = find(cluster, record, look.rows, claims)
+    if isinstance(chosen, NoCandidate):
         look.clauses[PREEMPTION] = unhelpful(cluster, pool.name, chosen)
         return None
     if chosen.victims and not is_fresh(cluster, pool.name, look.now):
         return Wait(WaitFor.REFRESH, _not_fresh(look), look.search())
-    node, count = cluster.nodes.names[chosen.row], len(chosen.victims)
+    if isinstance(chosen, UnitCandidate):
+        own, others = look.split(chosen.pods)
+        displaced = look.others_on(claims, {pod.row for pod in chosen.pods})
+    else:
+        own, others = Placement("", cluster.nodes.names[chosen.row], allocation_of(record.pod.spec)), ()
+        displaced = look.others_on(claims, {chosen.row})
+    count, nodes = len(chosen.victims), dict.fromkeys((own.node, *(one.node for one in others)))
     waits = f"{count} evicted pod{'s' * (count > 1)}" if count else "pods that are leaving"
-    message = look.message({PREEMPTION: f"nominated to node {node}, waits for {waits}"})
-    displaced = _others_on(look, claims, chosen.row)
-    allocation = allocation_of(record.pod.spec)
-    return MakeRoom(node, chosen.victims, chosen.violations, displaced, message, look.search(), allocation)
+    to = f"node {own.node}" if len(nodes) == 1 else f"the nodes {', '.join(nodes)}"
+    message = look.message({PREEMPTION: f"nominated to {to}, waits for {waits}"})
+    return MakeRoom(
+        own.node, chosen.victims, chosen.violations, displaced, message, look.search(), own.allocation, others
+    )
 
 
 def _not_fresh(look: _Look) -> str:
@@ -231,7 +282,7 @@ def may_not_evict(cluster: Cluster, record: PodRecord) -> str:
         return "switched off for the whole scheduler"
     if cluster.pools.pools[record.home].disable_preemption:
         return f"switched off for the pool {record.home}"
-    return "" if record.pod.preempts else "not eligible due to preemptionPolicy=Never."
+    return "" if all(one.pod.preempts for one in record.together) else "not eligible due to preemptionPolicy=Never."
 
 
 def unhelpful(cluster: Cluster, pool: str, found: NoCandidate) -> str:

@@ -66,7 +66,7 @@ def _counter_faults(queue: PoolQueue, records: list[PodRecord]) -> Iterator[str]
 
 
 def _class_faults(cluster: Cluster, queue: PoolQueue) -> Iterator[str]:
-    alike: dict[tuple[bytes, bool], list[PodRecord]] = {}
+    alike: dict[tuple[bytes, bool, str], list[PodRecord]] = {}
     for record in queue._records.values():
         if record.state is not PodState.GATED:
             alike.setdefault(_class(record), []).append(record)
@@ -74,7 +74,7 @@ def _class_faults(cluster: Cluster, queue: PoolQueue) -> Iterator[str]:
         yield f"{len(alike)} classes wait, {len(queue._classes)} are kept"
         return
     for records in alike.values():
-        kept = queue._classes[class_key(records[0].pod)]
+        kept = queue._classes[class_key(records[0])]
         parked = sorted((record for record in records if record.state is PodState.PARKED), key=lambda r: r.order)
         usable = [record for record in records if record.usable and record.home == queue.pool]
         nominated = {record.pod.uid for record in records if record.state is PodState.NOMINATED}
@@ -85,7 +85,7 @@ def _class_faults(cluster: Cluster, queue: PoolQueue) -> Iterator[str]:
         if (kept.pending, kept.usable) != (len(records), len(usable)):
             yield f"the class of {_uids(records)} is counted as {kept.pending} pending, {kept.usable} usable"
         row = queue._demand._amounts[kept.slot]
-        asked, columns = recount.amounts(kept.spec), cluster.nodes.columns
+        asked, columns = _asked(records[0]), cluster.nodes.columns
         if len(row) == len(cluster.nodes.used) and bool(row[UNOFFERED]) != any(name not in columns for name in asked):
             yield f"the class of {_uids(records)} asks for {asked}, unoffered kept is {row[UNOFFERED]}"
         if queue._slots.get(kept.slot) is not kept or any(
@@ -94,9 +94,18 @@ def _class_faults(cluster: Cluster, queue: PoolQueue) -> Iterator[str]:
             yield f"the class of {_uids(records)} asks for {asked}, kept is {row.tolist()}"
 
 
-def _class(record: PodRecord) -> tuple[bytes, bool]:
-    """Return the class of a pod: its spec, and whether it may preempt."""
-    return (record.pod.spec.key, record.pod.preempts)
+def _class(record: PodRecord) -> tuple[bytes, bool, str]:
+    """Return the class of a pod: its spec, and whether it may preempt; a unit of several is a class of its own."""
+    unit = record.unit
+    if unit is not None and unit.lead is record:
+        return (b"", True, unit.name)
+    return (record.pod.spec.key, record.pod.preempts, "")
+
+
+def _asked(record: PodRecord) -> Counter[str]:
+    """Return the request of a pod; of a unit, the smallest of each resource that all of its pods request."""
+    of_each = [recount.amounts(one.pod.spec) for one in record.together]
+    return Counter({name: min(asked[name] for asked in of_each) for name in set().union(*of_each)})
 
 
 def _uids(records: Iterable[PodRecord]) -> list[str]:

@@ -40,6 +40,8 @@ class Readiness:
         self._lively.update(self._wakeups.pop_due(now))
         due = self._due_at(cluster)
         found = {pool for pool, actions in cluster.outbox.items() if actions} | self._lively
+        if cluster.units.stale:
+            found.add(CLUSTER)
         found.update(pool for pool in cluster.errands.pools() if pool in cluster.queues)
         found.update(pool for pool in cluster.errands.relook if looks_again(cluster, pool))
         found.update(pool for pool in cluster.errands.sought if trips_ended(cluster, pool))
@@ -88,6 +90,7 @@ class Readiness:
             cluster.spared.next(),
             next((asked.read_at for asked in cluster.victims.values()), None),
             cluster.errands.doubts.due.next(),
+            cluster.units.again.next(),
             self._status.due_at(cluster),
         )
         return min((time for time in times if time is not None), default=None)

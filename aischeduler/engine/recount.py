@@ -151,9 +151,9 @@ def summaries(cluster: Cluster) -> dict[str, dict[str, Counter[str]]]:
     for record in cluster.records.values():
         if record.queue and record.state is not PodState.GATED:
             sums[record.queue]["pending"].update(record.pod.spec.request.taken)
-        claim = cluster.claims.of(record.pod.uid)
-        if claim is not None:
-            claimed.setdefault(claim.row, Counter()).update(amounts(claim.spec))
+        room = cluster.claims.room_of(record)
+        if room is not None:
+            claimed.setdefault(room.row, Counter()).update(amounts(room.spec))
         if record.counted is not None and cluster.leaving(record.pod.uid):
             left.setdefault(record.row, Counter()).update(amounts(record.counted))
     kept = {name: Counter[str]() for name in sums}

@@ -18,12 +18,13 @@ from msgspec import Struct
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.freshness import go_on
+from aischeduler.engine.loan_counting import recount_loans
 from aischeduler.engine.tally import Result
 from aischeduler.model.actions import Action, Evict, Nominate, ReportInternalError, ReportWaiting, Step
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import Pod
 from aischeduler.state.claims import Claim
-from aischeduler.state.records import NOWHERE, WAITING, PodRecord, PodState
+from aischeduler.state.records import NOWHERE, WAITING, PodRecord, PodState, Unit
 
 FRAMES_MAX: Final = 32
 TRACEBACK_MAX: Final = 8000
@@ -49,6 +50,8 @@ class Before(Struct, frozen=True):
     """The state of a pod at the beginning of its attempt."""
 
     mark: Mark
+    pods: tuple[PodRecord, ...]
+    """The pods of its unit; the pod itself."""
     claim: Claim | None
     nominated: str
     message: str
@@ -71,7 +74,8 @@ def mark(cluster: Cluster) -> Mark:
 
 def before_attempt(cluster: Cluster, record: PodRecord) -> Before:
     """Return what a failed attempt of this pod must restore."""
-    return Before(mark(cluster), cluster.claims.of(record.pod.uid), record.nominated, record.message)
+    pods = (record,) if record.leads is None else record.leads.pods
+    return Before(mark(cluster), pods, cluster.claims.of(record.pod.uid), record.nominated, record.message)
 
 
 def internal_error(cluster: Cluster, doing: Doing, error: Exception) -> ReportInternalError:
@@ -106,9 +110,9 @@ def attempt_failed(
         partial(take_back_evictions, cluster, before.mark, dropped),
         partial(_end_new_claim, cluster, record, before.claim),
         partial(_ask_again, cluster, doing),
-        partial(take_out, cluster, record),
+        *(partial(take_out, cluster, one) for one in before.pods),
         partial(mend, cluster, before.mark),
-        partial(wait_again, cluster, record),
+        *(partial(wait_again, cluster, one) for one in before.pods),
         partial(find_lost, cluster),
         partial(_tell, cluster, record, before, told),
         partial(cluster.wake_alike, record, now),
@@ -150,6 +154,7 @@ def judging_failed(cluster: Cluster, record: PodRecord, words: str, error: Excep
         partial(cluster.withdraw, record),
         partial(take_out, cluster, record),
         partial(wait_again, cluster, record),
+        partial(find_lost, cluster),
     )
     record.offered = NOWHERE
     cluster.errands.to_mend = True
@@ -205,7 +210,7 @@ def drop_claim(cluster: Cluster, claim: Claim) -> None:
     try:
         cluster.claims.forget(claim)
     finally:
-        _count_anew(cluster, [claim.row])
+        _count_anew(cluster, claim.rows)
 
 
 def end_quietly(cluster: Cluster, claim: Claim) -> None:
@@ -222,8 +227,14 @@ def _wake_nominated(cluster: Cluster, owner: PodRecord) -> None:
 
 
 def take_out(cluster: Cluster, record: PodRecord) -> None:
-    """Remove a pod from its queue and its row, whatever the failed step has already done."""
-    uid = record.pod.uid
+    """Remove a pod from its queue and its row, whatever the failed step has already done.
+
+    Its unit no longer waits as one. The lead of that may be in no queue then.
+    """
+    uid, unit = record.pod.uid, record.unit
+    cluster.units.touch(record)
+    if unit is not None and unit.lead is not None and record in unit.pods:
+        _take_out_lead(cluster, unit, unit.lead)
     queue = cluster.queues.get(record.queue)
     if queue is not None and queue.holds(record):
         queue.remove(record)
@@ -238,11 +249,21 @@ def take_out(cluster: Cluster, record: PodRecord) -> None:
     if row != NOWHERE:
         _count_anew(cluster, [row])
     if loan is not None:
-        cluster.recount_loans()
+        recount_loans(cluster)
+
+
+def _take_out_lead(cluster: Cluster, unit: Unit, lead: PodRecord) -> None:
+    claim, queue = cluster.claims.of(lead.pod.uid), cluster.queues.get(lead.queue)
+    if claim is not None:
+        drop_claim(cluster, claim)
+    if queue is not None and queue.holds(lead):
+        queue.remove(lead)
+    lead.queue = ""
+    unit.lead, unit.pods, unit.required = None, (), 0
 
 
 def wait_again(cluster: Cluster, record: PodRecord) -> None:
-    """Put a pod that is in no queue into backoff in its home queue."""
+    """Put a pod that is in no queue into backoff in its home queue; a pod of a unit waits until that is formed."""
     record.home = cluster.pools.home(record.pod.pool)
     record.visited = ()
     record.broken = True
@@ -256,6 +277,10 @@ def wait_again(cluster: Cluster, record: PodRecord) -> None:
         queue.gate(record)
     else:
         queue.retry(record, cluster.now)
+        if record.unit is not None:
+            queue.remove(record)
+            queue.gate(record)  # until its unit is formed
+            cluster.units.touch(record)
 
 
 def _tell(cluster: Cluster, record: PodRecord, before: Before, told: list[Action]) -> None:
@@ -282,31 +307,32 @@ def mend(cluster: Cluster, before: Mark) -> None:
         rows = sorted({*touched[0], *touched[1]})
     for claim in cluster.claims.all():
         owner = claim.owner
-        if owner.queue not in ("", claim.pool) or cluster.pool_of(claim.row) != claim.pool:
+        if owner.queue not in ("", claim.pool) or any(cluster.pool_of(row) != claim.pool for row in claim.rows):
             end_quietly(cluster, claim)
     _count_anew(cluster, rows)
     for row in rows:
         for claim in cluster.claims.on_row(row):
-            if not _can_come_true(cluster, claim):
+            if not _can_come_true(cluster, claim, row):
                 end_quietly(cluster, claim)
     if cluster.loans.version != before.loans:
-        cluster.recount_loans()
+        recount_loans(cluster)
     for queue in cluster.queues.values():
         for record in queue.in_state(PodState.NOMINATED):
             if cluster.claims.of(record.pod.uid) is None:
                 queue.wake_at_once(record, cluster.now)
 
 
-def _can_come_true(cluster: Cluster, claim: Claim) -> bool:
-    """Return whether, by amounts, the owner fits without the leaving pods and without the claims behind it."""
-    nodes, request = cluster.nodes, cluster.nodes.request(claim.spec)
-    room = nodes.room(claim.row)
-    for record in cluster.on_row(claim.row):
+def _can_come_true(cluster: Cluster, claim: Claim, row: int) -> bool:
+    """Return whether, by amounts, the claim fits on the row without the leaving pods and the claims behind it."""
+    nodes = cluster.nodes
+    request = sum(nodes.request(one.spec) for one in claim.on(row))
+    room = nodes.room(row)
+    for record in cluster.on_row(row):
         if record.counted is not None and cluster.leaving(record.pod.uid):
             room += nodes.request(record.counted)
-    for other in cluster.claims.on_row(claim.row):
+    for other in cluster.claims.on_row(row):
         if other.owner.order >= claim.owner.order:  # with its own claim
-            room += nodes.request(other.spec)
+            room += sum(nodes.request(one.spec) for one in other.on(row))
     return bool((request <= np.maximum(room, 0)).all())
 
 
@@ -326,7 +352,8 @@ def _count_anew(cluster: Cluster, rows: Iterable[int]) -> None:
     for row in rows:
         if cluster.nodes.names[row]:
             pods = [record.assigned for record in cluster.on_row(row) if record.counted is not None]
-            cluster.nodes.recount(row, (*pods, *(claim.assigned for claim in cluster.claims.on_row(row))))
+            claimed = [room.assigned for claim in cluster.claims.on_row(row) for room in claim.on(row)]
+            cluster.nodes.recount(row, (*pods, *claimed))
     cluster.nodes.pod_counts.apart = None
     cluster.nodes.pod_counts.recount()
 
@@ -334,6 +361,9 @@ def _count_anew(cluster: Cluster, rows: Iterable[int]) -> None:
 def rebuild_queue(cluster: Cluster, pool: str) -> None:
     """Build the queue of a pool again, with the pods that are, or should be, in it; all of them are tried."""
     records = [record for record in cluster.records.values() if record.state in WAITING and record.queue in ("", pool)]
+    for record in records:
+        if record.unit is not None and record.unit.lead is not None:
+            _take_out_lead(cluster, record.unit, record.unit.lead)
     cluster.add_queue(pool)
     for record in records:
         record.queue = ""
@@ -341,10 +371,12 @@ def rebuild_queue(cluster: Cluster, pool: str) -> None:
         cluster.withdraw(record)
         record.offered = NOWHERE
         record.visited = ()
-        if record.state is PodState.GATED:
+        if record.state is PodState.GATED or record.unit is not None:
             cluster.queues[record.home].gate(record)
+            cluster.units.touch(record)
         else:
             cluster.queues[record.home].add(record, cluster.now)
+    find_lost(cluster)
 
 
 def _moved(cluster: Cluster, before: Mark) -> bool:

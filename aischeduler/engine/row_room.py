@@ -33,7 +33,8 @@ class RowRoom:
             self.free -= nodes.request(spec)
         self.lent = self.free.copy()
         for claim in cluster.claims.on_row(row):
-            self.lent += nodes.request(claim.spec)
+            for room in claim.on(row):
+                self.lent += nodes.request(room.spec)
         self.most = self.lent.copy()
         self._priorities = np.zeros(0, dtype=np.int64)
         self._below = np.zeros((1, len(self.lent)), dtype=np.int64)

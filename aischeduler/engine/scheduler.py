@@ -39,6 +39,7 @@ from aischeduler.engine.settling import settle
 from aischeduler.engine.status import StatusReports
 from aischeduler.engine.summary import summarize
 from aischeduler.engine.tally import Tally
+from aischeduler.engine.units import form_some
 from aischeduler.engine.unknown_pools import (
     begin_reads,
     due_nodes,
@@ -159,6 +160,7 @@ class Scheduler:
         actions: list[Action] = []
         self._let_time_act(actions, now)
         if pool == CLUSTER:
+            self._step(steps.FORMING, pool, actions, partial(form_some, cluster))
             self._step(steps.SETTLING, pool, actions, partial(settle, cluster, actions))
             self._step(steps.PERMITTING, pool, actions, partial(ask_again, cluster, actions))
             if not self._step(steps.TELLING, pool, actions, partial(self._status.report, cluster, now)):
@@ -242,14 +244,13 @@ class Scheduler:
 
     def held(self) -> dict[tuple[str, ConstraintKind], int]:
         """Return the number of pods that an unsupported constraint holds, by home pool and kind."""
-        queues = sorted(self._cluster.queues.items())
-        return {(name, kind): count for name, queue in queues for kind, count in sorted(queue.held().items())}
+        held = [(name, queue.held()) for name, queue in sorted(self._cluster.queues.items())]
+        return {(name, kind): count for name, kinds in held for kind, count in sorted(kinds.items())}
 
     def self_check(self, now: float) -> tuple[Violation, ...]:
         """Check the next part of the state where that is due and no pool is ready; return the violations."""
-        if not self._self_check.is_due(now, busy=bool(self.ready(now))):
-            return ()
-        return self._self_check.look(self._cluster, now)
+        due = self._self_check.is_due(now, busy=bool(self.ready(now)))
+        return self._self_check.look(self._cluster, now) if due else ()
 
     def digest(self) -> dict[str, str | int]:
         """Return the state as a few numbers and a hash, for the report of a violation."""
@@ -270,8 +271,8 @@ class Scheduler:
 
     def why(self, uid: str) -> str:
         """Return the last reason of a waiting pod; empty where there is none."""
-        record = self._cluster.records.get(uid)
-        return record.message if record is not None and record.queue else ""
+        found = self._cluster.records.get(uid)
+        return found.message if found is not None and found.queue else ""
 
     def _observe_node(self, event: NodeSeen | NodeGone, now: float) -> None:
         cluster = self._cluster
@@ -354,9 +355,8 @@ class Scheduler:
 
     def _begin_reads(self, pool: str, actions: list[Action]) -> None:
         """Request the reads of Pools that can begin now."""
-        cluster = self._cluster
-        if not self._step(steps.READING, pool, actions, lambda: actions.extend(begin_reads(cluster))):
-            self._step(steps.READING, pool, actions, partial(want_again, cluster))
+        if not self._step(steps.READING, pool, actions, lambda: actions.extend(begin_reads(self._cluster))):
+            self._step(steps.READING, pool, actions, partial(want_again, self._cluster))
 
     def _look_after(self, pool: str, actions: list[Action], now: float) -> None:
         """Do a part of the pool's deferred work."""

@@ -24,6 +24,7 @@ from aischeduler.policies.preemption import (
     select_candidate,
 )
 from aischeduler.policies.preemption_bounds import BoundedSearch
+from aischeduler.policies.unit_preemption import UnitCandidate, choose_unit_victims
 from aischeduler.state.claims import Claim
 from aischeduler.state.index import Rows
 from aischeduler.state.records import PodRecord
@@ -51,6 +52,18 @@ def find_victims(cluster: Cluster, record: PodRecord, rows: Rows, claims: tuple[
     if keeps and not isinstance(found, Candidate):
         cluster.searches.victims[key] = (versions, priority, found)
     return found
+
+
+def find_unit_victims(
+    cluster: Cluster, record: PodRecord, rows: Rows, claims: tuple[Claim, ...]
+) -> UnitCandidate | NoCandidate:
+    """Search for rows and victims for the unit that the pod leads, as if these claims did not exist."""
+    unit = record.leads
+    assert unit is not None, "the pod leads a unit"
+    cluster.searches.made += 1
+    with without(cluster, claims):
+        request = cluster.unit_request(unit, record.home)
+        return choose_unit_victims(request, cluster.runner, cluster.running, rows, cluster.budgets)
 
 
 def _found_again(cluster: Cluster, record: PodRecord, rows: Rows) -> Candidate | None:
@@ -101,14 +114,13 @@ def _standing(cluster: Cluster, costs: EvictionCosts) -> KnownCosts:
 
 def find_lender(cluster: Cluster, record: PodRecord, visited: tuple[str, ...]) -> Lender | NoLender:
     """Search for a pool that lends to the pod, among those that it has not `visited`; the first visited is its home."""
-    spec = record.pod.spec
-    key = (spec.key, visited)
+    key = (record.pod.spec.key, visited)
     versions = (cluster.nodes.version, cluster.pools.version, cluster.loans.version)
-    known, keeps = cluster.searches.lenders.get(key), not cluster.nodes.tentative
+    known, keeps = cluster.searches.lenders.get(key), not cluster.nodes.tentative and record.leads is None
     if keeps and known is not None and known[0] == versions:
         return known[1]
     cluster.searches.made += 1
-    found = choose_lender(cluster.borrowing, record.home, cluster.ask(spec, record.home), visited)
+    found = choose_lender(cluster.borrowing, record.home, cluster.request_of(record, record.home), visited)
     if keeps and isinstance(found, NoLender) and not found.blocked:
         cluster.searches.lenders[key] = (versions, found)
     return found

@@ -98,8 +98,9 @@ def _claimed(cluster: Cluster, pool: str) -> Sums:
     nodes, running = cluster.nodes, cluster.running
     by_row: dict[int, Sums] = {}
     for claim in cluster.claims.in_pool(pool):
-        claimed = by_row.setdefault(claim.row, np.zeros(len(nodes.used), dtype=np.int64))
-        claimed += nodes.request(claim.spec)
+        for room in claim.rooms:
+            claimed = by_row.setdefault(room.row, np.zeros(len(nodes.used), dtype=np.int64))
+            claimed += nodes.request(room.spec)
     columns = [nodes.column(resource) for resource in running.specs.resources]
     for row, claimed in by_row.items():
         pods = running.table[running.slots_on(np.array([row], dtype=np.intp))]

@@ -47,7 +47,7 @@ def is_known(cluster: Cluster, record: PodRecord, now: float) -> bool:
     return (
         now - missing[1] <= MISSING_SECONDS
         or is_fresh(cluster, record.home, now)
-        or cluster.claims.of(record.pod.uid) is not None
+        or cluster.claims.room_of(record) is not None
     )
 
 

@@ -20,10 +20,13 @@ import numpy as np
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import recheck_affected
 from aischeduler.engine.freshness import awaits_view
-from aischeduler.engine.lending import NEVER_LOOKED, borrowers, guarded, note_blocked, send, walk
+from aischeduler.engine.lending import NEVER_LOOKED, borrowers, guarded, lends_to, note_blocked, send, walk
+from aischeduler.engine.propose import propose
 from aischeduler.engine.recovery import judging_failed
 from aischeduler.engine.row_room import Checks, RowRoom
-from aischeduler.policies.borrowing import may_borrow, wanted_by_home_pods
+from aischeduler.model.node import Node
+from aischeduler.model.proposal import Hold, Place, Wait, WaitFor
+from aischeduler.policies.borrowing import wanted_by_home_pods
 from aischeduler.policies.preemption import Candidate, Preemptor, choose_victims
 from aischeduler.state.demand import Amounts
 from aischeduler.state.index import Rows
@@ -82,7 +85,7 @@ def wake_some(cluster: Cluster, pool: str, now: float) -> None:
         if record.queue == pool and record.state is PodState.NOMINATED:
             queue.wake_at_once(record, now)
         else:
-            queue.wake_next(record.pod, now, at_once=True)
+            queue.wake_next(record, now, at_once=True)
     if not waking:
         del cluster.errands.waking[pool]
 
@@ -125,11 +128,22 @@ def _heads_for(cluster: Cluster, pool: str, rows: Rows) -> list[PodRecord]:
     return [*queue.in_state(PodState.NOMINATED), *(alike.head for alike in queue.parked_within(room.max(axis=1)))]
 
 
+def would_be_helped(cluster: Cluster, record: PodRecord, pool: str) -> bool:
+    """Return whether an attempt from the queue of this pool would do more than wait for room, or for a refresh."""
+    proposal = propose(cluster, record, pool, cluster.now, known=True)
+    if isinstance(proposal, Wait):
+        awaited = proposal.waits_for is WaitFor.REFRESH and awaits_view(cluster, record)
+        return proposal.waits_for is not WaitFor.ROOM and not awaited
+    return not isinstance(proposal, Hold)
+
+
 def could_use(cluster: Cluster, record: PodRecord, rows: Rows) -> bool:
     """Return whether an attempt of the home pod would use one of these rows: free, claimed behind it, or by eviction.
 
-    A pod that waits for a refresh evicts no pod before it.
+    A pod that waits for a refresh evicts no pod before it. A unit may need other rows too, so that all are tried.
     """
+    if record.leads is not None:
+        return would_be_helped(cluster, record, record.home)
     pool = cluster.pools.pools[record.home]
     spec = record.pod.spec
     if cluster.runner.passes(spec, rows).any():
@@ -139,7 +153,7 @@ def could_use(cluster: Cluster, record: PodRecord, rows: Rows) -> bool:
     if not behind and not evicts:
         return False
     with Trial(cluster.nodes) as trial:
-        trial.remove(claim.assigned for claim in behind)
+        trial.remove(room.assigned for claim in behind for row in rows.tolist() for room in claim.on(row))
         if behind and cluster.runner.passes(spec, rows).any():
             return True
         preemptor = Preemptor(spec, record.pod.priority)
@@ -167,12 +181,14 @@ def offer_to_nominated(cluster: Cluster, room: RowRoom, checks: Checks) -> None:
                 return
         spec = record.pod.spec
         claim = None if spec.key in refused else cluster.claims.of(record.pod.uid)
-        if claim is None or claim.row == room.row:
+        if claim is None or room.row in claim.rows:
             continue
         request = cluster.nodes.request(spec)
         checks.left -= 1
         try:
             fits = not (request > free).any() and cluster.runner.passes(spec, room.rows)[0]
+            if record.leads is not None:
+                fits = isinstance(propose(cluster, record, room.pool, cluster.now, known=True), Place)
         except Exception as error:  # noqa: BLE001 - a bug costs one pod its turn, not those behind it
             judging_failed(cluster, record, "checking whether it fits on another row than that of its claim", error)
             continue
@@ -191,10 +207,19 @@ def _fits_now(cluster: Cluster, alike: WaitingClass, room: RowRoom, free: Amount
         return False
     checks.left -= 1
     try:
+        if alike.unit is not None:
+            return isinstance(propose(cluster, head, room.pool, cluster.now, known=True), Place)
         return bool(cluster.runner.passes(alike.spec, room.rows)[0])
     except Exception as error:  # noqa: BLE001 - a bug costs one pod its turn, not those behind it
         judging_failed(cluster, head, "checking whether room that became free is its turn", error)
         return False
+
+
+def _helps(cluster: Cluster, alike: WaitingClass, node: Node) -> bool:
+    """Return whether every filter's `helps` is True on the node for a pod of the class, or for one of the unit."""
+    if alike.unit is None:
+        return cluster.runner.helps(alike.spec, node)
+    return any(cluster.runner.helps(record.pod.spec, node) for record in alike.unit.together)
 
 
 def offer_at_home(cluster: Cluster, room: RowRoom, after: OrderKey | None, checks: Checks) -> OrderKey | None:
@@ -209,14 +234,14 @@ def offer_at_home(cluster: Cluster, room: RowRoom, after: OrderKey | None, check
 
     def wake(alike: WaitingClass) -> bool | None:
         head, request = alike.head, queue.request(alike)
-        if not room.may_hold(request, head.pod.priority) or not cluster.runner.helps(alike.spec, node):
+        if not room.may_hold(request, head.pod.priority) or not _helps(cluster, alike, node):
             return None
-        checks.left -= cost
+        checks.left -= cost * len(head.together)
         if not could_use(cluster, head, room.rows):
             return False
         room.take(request)
         cluster.offer(head, room.row)
-        queue.wake_next(head.pod, cluster.now, at_once=True)  # a newcomer behind it must not take the room
+        queue.wake_next(head, cluster.now, at_once=True)  # a newcomer behind it must not take the room
         return True
 
     return walk([queue], room.most, guarded(cluster, wake), after, most=max(1, checks.left // cost))
@@ -236,12 +261,10 @@ def offer_abroad(cluster: Cluster, room: RowRoom, after: OrderKey | None, checks
 
     def wake(alike: WaitingClass) -> bool | None:
         head = alike.head
-        if not cluster.runner.helps(alike.spec, node):
+        if not _helps(cluster, alike, node):
             return None
-        checks.left -= 1
-        if not cluster.runner.passes(alike.spec, room.rows)[0]:
-            return False
-        if not may_borrow(cluster.borrowing, head.home, room.pool, alike.spec):
+        checks.left -= len(head.together)
+        if not lends_to(cluster, room.pool, head, room.rows):
             return False
         room.take(cluster.queues[head.home].request(alike))
         cluster.offer(head, room.row)

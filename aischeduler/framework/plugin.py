@@ -162,6 +162,43 @@ class Reserve(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Formed:
+    """The waiting pods of a unit in the order in which they are placed: the first `required` of them all or none.
+
+    The others are placed with them as room allows, and wait for themselves afterwards. With less than two `required`
+    every pod waits for itself.
+    """
+
+    pods: tuple[Pod, ...]
+    required: int
+
+
+@dataclass(frozen=True, slots=True)
+class Incomplete:
+    """The waiting pods of a unit are not tried yet; the message says why."""
+
+    message: str
+
+
+class UnitPolicy(Protocol):
+    """A plugin that says which pods are decided at once, as a gang is (Coscheduling's PreEnqueue, Permit and loss)."""
+
+    name: str
+
+    def unit_of(self, pod: Pod) -> str:
+        """Return the name of the pod's unit, unique in the cluster; empty where the pod is a unit of one."""
+        ...
+
+    def form(self, waiting: tuple[Pod, ...], placed: tuple[Pod, ...]) -> Formed | Incomplete:
+        """Return how these waiting pods of one unit wait, beside those that are on nodes; each sorted by uid."""
+        ...
+
+    def spare(self, placed: tuple[Pod, ...]) -> int:
+        """Return how many of these pods on nodes, all of one unit, may leave before the others are of no use."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
 class Delayed:
     """The Binding waits; the rule is asked again after this time at the latest."""
 
@@ -195,3 +232,4 @@ class Plugins:
     cross_row: tuple[CrossRowFilter, ...] = ()
     reserves: tuple[Reserve, ...] = ()
     permits: tuple[Permit, ...] = ()
+    units: UnitPolicy | None = None

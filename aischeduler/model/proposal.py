@@ -103,8 +103,16 @@ class Search(Struct, frozen=True):
 NO_SEARCH: Final = Search()
 
 
+class Placement(Struct, frozen=True):
+    """A pod (uid) of a unit, and the node that it gets."""
+
+    pod: str
+    node: str
+    allocation: Allocation = NO_ALLOCATION
+
+
 class Place(Struct, frozen=True):
-    """Bind the pod to this node, the best of `feasible` nodes.
+    """Bind the pod to this node, the best of `feasible` nodes; `others` are the other pods of its unit.
 
     `displaced` are the pods behind it (uids, in queue order) whose claims on the node end for it.
     """
@@ -114,12 +122,14 @@ class Place(Struct, frozen=True):
     displaced: tuple[str, ...]
     search: Search = NO_SEARCH
     allocation: Allocation = NO_ALLOCATION
+    others: tuple[Placement, ...] = ()
 
 
 class MakeRoom(Struct, frozen=True):
-    """Evict the victims (uids, the least important first) from this node, and hold their room for the pod.
+    """Evict the victims (uids, the least important first), and hold their room on this node for the pod.
 
-    Without victims, pods that are leaving already make the room. `violations` victims are protected by a budget.
+    `others` are the other pods of its unit, with their nodes. Victims of one unit that are lost together may be on any
+    node. Without victims, pods that are leaving already make the room. `violations` victims are protected by a budget.
     """
 
     node: str
@@ -129,6 +139,7 @@ class MakeRoom(Struct, frozen=True):
     message: str
     search: Search = NO_SEARCH
     allocation: Allocation = NO_ALLOCATION
+    others: tuple[Placement, ...] = ()
 
 
 class Borrow(Struct, frozen=True):

@@ -7,7 +7,7 @@ Invariants:
 - Nothing here changes state.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,12 +20,14 @@ from aischeduler.model.names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.pool import Pool
 from aischeduler.model.proposal import Lender, LenderRefusal, NoLender
+from aischeduler.policies.unit_placement import UnitPlacement, UnitRequest, place_unit
 from aischeduler.state.claims import Claims
 from aischeduler.state.index import Mask, Rows
 from aischeduler.state.loans import Loans, within
 from aischeduler.state.nodes import NodeTable
 from aischeduler.state.pools import PoolTable
 from aischeduler.state.queue import PoolQueue
+from aischeduler.state.records import Unit
 from aischeduler.state.wanted import requested
 
 PLENTIFUL: Final = frozenset((CPU, MEMORY, EPHEMERAL_STORAGE, PODS))
@@ -34,7 +36,10 @@ PLENTIFUL: Final = frozenset((CPU, MEMORY, EPHEMERAL_STORAGE, PODS))
 
 @dataclass(frozen=True, slots=True)
 class BorrowingContext:
-    """The state that a choice of a lender reads. `preemption` is the scheduler's own switch."""
+    """The state that a choice of a lender reads. `preemption` is the scheduler's own switch.
+
+    `unit_request` returns the request of a unit in a pool.
+    """
 
     pools: PoolTable
     queues: Mapping[str, PoolQueue]
@@ -42,6 +47,7 @@ class BorrowingContext:
     loans: Loans
     runner: Runner
     preemption: bool
+    unit_request: Callable[[Unit, str], UnitRequest]
 
     @property
     def nodes(self) -> NodeTable:
@@ -54,10 +60,10 @@ class BorrowingContext:
 
 
 def choose_lender(
-    context: BorrowingContext, home: str, ask: PlacementRequest, visited: tuple[str, ...]
+    context: BorrowingContext, home: str, ask: PlacementRequest | UnitRequest, visited: tuple[str, ...]
 ) -> Lender | NoLender:
-    """Return the best lender for a pod of this home pool, apart from the pools that it has `visited`."""
-    spec = ask.spec
+    """Return the best lender for a pod, or a whole unit, of this home pool, apart from those that it has `visited`."""
+    spec, first = (ask.total, ask.asks[0]) if isinstance(ask, UnitRequest) else (ask.spec, ask)
     unable, resource = _home_refusal(context, home, spec)
     if unable is not None:
         return NoLender((), unable, resource)
@@ -71,14 +77,25 @@ def choose_lender(
             willing.append(name)
         else:
             refused.append((name, refusal))
-    fits = context.runner.feasible(ask)
+    fits = context.runner.feasible(first)
     for name in _in_order(context, willing, spec, fits, refused):
         rows = context.nodes.rows_of_pool(context.pools.id(name))
-        if wanted_by_home_pods(context, name, rows[fits[rows]]).all():
-            refused.append((name, LenderRefusal.HOME_PODS))
+        if isinstance(ask, UnitRequest):
+            refusal = _unit_refusal(context, ask, name, rows)
         else:
+            refusal = LenderRefusal.HOME_PODS if wanted_by_home_pods(context, name, rows[fits[rows]]).all() else None
+        if refusal is None:
             return Lender(name, tuple(sorted(refused)))
+        refused.append((name, refusal))
     return NoLender(tuple(sorted(refused)))
+
+
+def _unit_refusal(context: BorrowingContext, ask: UnitRequest, lender: str, rows: Rows) -> LenderRefusal | None:
+    """Return why the unit does not fit as a whole on rows that the lender does not need."""
+    wanted = wanted_by_home_pods(context, lender, rows)
+    if isinstance(place_unit(ask, context.runner, rows[~wanted]), UnitPlacement):
+        return None
+    return LenderRefusal.HOME_PODS if wanted.any() else LenderRefusal.NO_ROOM
 
 
 def may_borrow(context: BorrowingContext, home: str, lender: str, spec: PodSpec) -> bool:
@@ -115,8 +132,18 @@ def wanted_by_home_pods(context: BorrowingContext, lender: str, rows: Rows) -> M
         left = ~wanted
         wanted[left] = could(spec, rows[left])
         if wanted.all():
-            break
+            return wanted
+    for unit in queue.usable_units_within(rooms.max(axis=1)):
+        if not evicts or _fits_now(context, unit, lender):
+            for record in unit.together:
+                wanted |= could(record.pod.spec, rows)
     return wanted
+
+
+def _fits_now(context: BorrowingContext, unit: Unit, pool: str) -> bool:
+    """Return whether a unit of this pool fits into its free room, so that it is about to take some of it."""
+    rows = context.nodes.rows_of_pool(context.pools.id(pool))
+    return isinstance(place_unit(context.unit_request(unit, pool), context.runner, rows), UnitPlacement)
 
 
 def _home_refusal(context: BorrowingContext, home: str, spec: PodSpec) -> tuple[LenderRefusal | None, str]:

@@ -5,6 +5,7 @@ Invariants:
 - A pod that is leaving counts as gone: its room is free, and it is no victim a second time.
 - A node without victims beats every other node. Borrowers of any priority are evicted before home pods. A home pod is
   evicted only for a pod of higher priority. A pod that is not evictable stays.
+- Pods that are of no use without a victim of their unit are victims too, on whatever node, and count in the cost.
 - The set of victims is minimal: a pod that fits beside the preemptor stays; the most important pods are tried first.
 - The result does not depend on the order in which pods or nodes came.
 
@@ -12,7 +13,8 @@ Source: kube-scheduler's DefaultPreemption (reprieve, disruption budgets, order 
 """
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -58,8 +60,9 @@ class Preemptor:
 class Candidate:
     """A row on which the preemptor fits once the victims, and the pods that are leaving already, are gone.
 
-    `victims` are uids in the order of eviction, the least important first. There are none where the leaving pods free
-    enough room. `violations` is the number of victims whose eviction breaks a disruption budget.
+    `victims` are uids in the order of eviction, the least important first; those of a unit may be on other rows. There
+    are none where the leaving pods free enough room. `violations` is the number of victims whose eviction breaks a
+    disruption budget.
     """
 
     row: int
@@ -91,6 +94,14 @@ class _Groups:
     def of_each(self) -> Rows:
         """Return per pod the index of its row in `rows`."""
         return np.repeat(np.arange(len(self.rows), dtype=np.intp), self.counts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Victims:
+    """Victims, the most important first, and whether the eviction of each breaks a budget."""
+
+    slots: Slots
+    violates: Mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +156,14 @@ class Candidates:
     violates: Mask
     importance: Rows
     refusal: NoCandidate | None = None
+    lost: dict[int, _Victims] = field(default_factory=dict)
+    """Row -> its victims, where pods of their units are lost with them."""
 
     def candidate(self, row: int, running: RunningPods) -> Candidate:
         """Return the candidate of a row that is free or helped."""
+        if row in self.lost:
+            victims = self.lost[row]
+            return Candidate(row, tuple(running.uids_of(victims.slots[::-1])), int(victims.violates.sum()))
         on_row = np.flatnonzero(self.evicted & (self.groups.rows[self.groups.of_each()] == row))
         on_row = on_row[np.argsort(-self.importance[on_row])]
         return Candidate(row, tuple(running.uids_of(self.groups.slots[on_row])), int(self.violates[on_row].sum()))
@@ -207,7 +223,12 @@ def find_candidates(
     at = np.searchsorted(rows, groups.rows)
     costs.helped[at] = True
     costs.columns[:, at] = _costs(groups, evicted, violates, running)
-    return Candidates(costs, groups, evicted, violates, order)
+    lost = _lost_with(groups, evicted, running, budgets)
+    for at_row, victims in lost.items():
+        alone = _Groups(victims.slots, np.array([at_row]), np.zeros(1, dtype=np.intp), np.array([len(victims.slots)]))
+        every: Mask = np.ones(len(victims.slots), dtype=np.bool_)
+        costs.columns[:, np.searchsorted(rows, alone.rows)] = _costs(alone, every, victims.violates, running)
+    return Candidates(costs, groups, evicted, violates, order, lost=lost)
 
 
 def _without_victims(costs: EvictionCosts, running: RunningPods, refusal: NoCandidate | None) -> Candidates:
@@ -225,6 +246,32 @@ def fits_after_departures(spec: PodSpec, runner: Runner, running: RunningPods, r
     with Clearing(spec, runner.nodes, running, rows, runner.counts(spec)) as clearing:
         clearing.take_off(slots[running.table["leaving"][slots]])
         return bool(runner.fits(spec, rows)[0])
+
+
+def _lost_with(groups: _Groups, evicted: Mask, running: RunningPods, budgets: BudgetTable) -> dict[int, _Victims]:
+    """Return the victims of the rows where pods of their units are lost with them."""
+    slots, lost = groups.slots[evicted], dict[int, _Victims]()
+    units = running.table["unit"][slots]
+    if not units.any():
+        return lost
+    rows = groups.rows[groups.of_each()][evicted]
+    for row in np.unique(rows[units != 0]).tolist():
+        here, every = slots[rows == row], set[int]()
+        for unit in np.unique(running.table["unit"][here]).tolist():
+            if unit:
+                every.update(running.unit_with(here[running.table["unit"][here] == unit]).tolist())
+        if every:
+            victims = most_important_first(running, sorted(every.union(here.tolist())))
+            violates = budgets.broken(running.uids_of(victims), np.zeros(len(victims), dtype=np.intp))
+            lost[row] = _Victims(victims, violates)
+    return lost
+
+
+def most_important_first(running: RunningPods, slots: Sequence[int]) -> Slots:
+    """Return these slots with the most important pod first: home pods, then priority, start and uid."""
+    found: Slots = np.array(slots, dtype=np.intp)
+    pods, uids = running.table[found], np.array(running.uids_of(found), dtype=np.str_)
+    return found[np.lexsort((uids, started_of(pods), -pods["priority"], pods["borrower"]))]
 
 
 def _potential_victims(preemptor: Preemptor, running: RunningPods, slots: Slots) -> _Groups:

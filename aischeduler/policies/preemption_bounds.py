@@ -4,6 +4,7 @@ Invariants:
 - The bound of a row is never above the cost that `preemption` finds there, for any preemptor that needs a victim.
 - The result is that of `preemption` over all rows, or None: a few rows do not decide.
 - The live filters decide what fits, by amounts alone. For a pod whose fit other filters decide, the result is None.
+- Where a pod on an examined row belongs to a unit, the result is None: pods on other rows may be lost with it.
 """
 
 from dataclasses import dataclass
@@ -161,6 +162,8 @@ class BoundedSearch:
             bound = bounds.of(row, int(ranks[row]))
             if bound.highest >= self.preemptor.priority:
                 return min(found)[1] if found else None
+            if self.running.has_units and any(pod.unit for _, pod in self.running.pods_on(row)):
+                return None
             found += self._examine(row, bound)
             if found and min(found)[0] <= bound:
                 return min(found)[1]

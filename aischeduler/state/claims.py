@@ -1,9 +1,10 @@
-"""Claims: room on a node that is reserved for a nominated pod until its victims are gone.
+"""Claims: room on nodes that is reserved for a nominated unit until its victims are gone.
 
 Invariants:
-- A claim counts in the node table like its owner. The victims count there too until they are gone, so that a row can
-  be more than full.
-- A pod owns at most one claim. Only a pod ahead of the owner in the pool's order may use the claimed room.
+- A claim counts in the node table like the pods of its owner, on one row or on several. The victims count there too
+  until they are gone, so that a row can be more than full.
+- A unit owns at most one claim, in the name of its lead. Only a pod ahead of the owner in the pool's order may use the
+  claimed room.
 """
 
 from dataclasses import dataclass
@@ -18,21 +19,46 @@ from aischeduler.state.records import OrderKey, PodRecord
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Claim:
-    """Room for `owner` on `row` of `pool`, from which `victims` (uids) were evicted; `since` on the engine's clock."""
+class ClaimedRoom:
+    """Room on `row` for one pod, with the requests of `spec`."""
 
-    owner: PodRecord
+    record: PodRecord
     spec: PodSpec
     row: int
-    pool: str
-    victims: tuple[str, ...]
-    since: float
     allocation: Allocation = NO_ALLOCATION
 
     @property
     def assigned(self) -> AssignedPod:
-        """The owner on the claimed row."""
-        return AssignedPod(self.owner.pod, self.spec, self.row, self.allocation, claims=True)
+        """The pod on the claimed row."""
+        return AssignedPod(self.record.pod, self.spec, self.row, self.allocation, claims=True)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Claim:
+    """Room in `pool` for `owner` and the pods that are placed with it, in that order.
+
+    `victims` (uids) were evicted for it; `since` is on the engine's clock.
+    """
+
+    owner: PodRecord
+    rooms: tuple[ClaimedRoom, ...]
+    pool: str
+    victims: tuple[str, ...]
+    since: float
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """The rows on which it has room, ascending."""
+        return tuple(sorted({room.row for room in self.rooms}))
+
+    def on(self, row: int) -> tuple[ClaimedRoom, ...]:
+        """Return its room on one row."""
+        return tuple(room for room in self.rooms if room.row == row)
+
+    @property
+    def assigned(self) -> tuple[AssignedPod, ...]:
+        """The pods on the claimed rows."""
+        return tuple(room.assigned for room in self.rooms)
 
     @property
     def turn(self) -> OrderKey:
@@ -57,6 +83,12 @@ class Claims:
         """Return the claim that this pod owns."""
         return self._by_owner.get(uid)
 
+    def room_of(self, record: PodRecord) -> ClaimedRoom | None:
+        """Return the claimed room of this pod, in its own claim or that of the lead of its unit."""
+        lead = record.unit.lead if record.unit is not None else None
+        claim = self._by_owner.get((lead or record).pod.uid)
+        return next((room for room in claim.rooms if room.record is record), None) if claim is not None else None
+
     def all(self) -> tuple[Claim, ...]:
         """Return every claim, in the order in which they were made."""
         return tuple(self._by_owner.values())
@@ -80,26 +112,30 @@ class Claims:
 
     def make(self, claim: Claim) -> None:
         """Add a claim; it counts in the node table."""
-        self._nodes.add(claim.assigned)
+        for room in claim.rooms:
+            self._nodes.add(room.assigned)
         uid = claim.owner.pod.uid
         self._by_owner[uid] = claim
-        self._by_row.setdefault(claim.row, {})[uid] = claim
+        for row in claim.rows:
+            self._by_row.setdefault(row, {})[uid] = claim
         if claim.pool not in self._by_pool:
             self._by_pool[claim.pool] = SortedKeyList(key=_turn)
         self._by_pool[claim.pool].add(claim)
 
     def end(self, claim: Claim) -> None:
         """Remove a claim; it no longer counts in the node table."""
-        self._nodes.remove(claim.assigned)  # first: if this raises, the row is known to have changed
+        for room in claim.rooms:
+            self._nodes.remove(room.assigned)  # first: if this raises, the row is known to have changed
         self.forget(claim)
 
     def forget(self, claim: Claim) -> None:
         """Remove a claim that no longer counts in the node table."""
         uid = claim.owner.pod.uid
         del self._by_owner[uid]
-        del self._by_row[claim.row][uid]
-        if not self._by_row[claim.row]:
-            del self._by_row[claim.row]
+        for row in claim.rows:
+            del self._by_row[row][uid]
+            if not self._by_row[row]:
+                del self._by_row[row]
         self._by_pool[claim.pool].remove(claim)
         if not self._by_pool[claim.pool]:
             del self._by_pool[claim.pool]

@@ -1,7 +1,8 @@
 """The requests of the classes in one queue as a table: one comparison finds the classes that fit into some room.
 
 Invariants:
-- A class has one slot; the columns are those of the node table, so that room and requests are compared as vectors.
+- A class has one slot; that of a unit of several pods has in each column the smallest request of its pods.
+- The columns are those of the node table, so that room and requests are compared as vectors.
 - A class that does not request a resource fits where none of it is free, as in the filters.
 - A class that requests a resource that no node offers fits nowhere; once a node offers it, its slot is read again.
 """
@@ -28,17 +29,17 @@ class DemandTable:
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
         self._amounts: Amounts = np.full((SLOTS_FIRST, len(nodes.used)), FREE_SLOT, dtype=np.int64)
-        self._unoffered: dict[int, PodSpec] = {}
+        self._unoffered: dict[int, tuple[PodSpec, ...]] = {}
         """The classes, by slot, that request a resource that no node offers."""
         self._free = list(range(SLOTS_FIRST - 1, -1, -1))
 
-    def put(self, spec: PodSpec) -> int:
-        """Add a class; return its slot."""
+    def put(self, *specs: PodSpec) -> int:
+        """Add the class of this spec, or the unit of pods of these specs; return its slot."""
         self._widen()
         if not self._free:
             self._grow()
         slot = self._free.pop()
-        self._write(slot, spec)
+        self._write(slot, specs)
         return slot
 
     def drop(self, slot: int) -> None:
@@ -58,10 +59,15 @@ class DemandTable:
         request: Amounts = self._amounts[slot].copy()
         return request
 
-    def _write(self, slot: int, spec: PodSpec) -> None:
-        request = self._amounts[slot] = self._nodes.request(spec)
+    def _write(self, slot: int, specs: tuple[PodSpec, ...]) -> None:
+        request = self._nodes.request(specs[0])
+        if len(specs) > 1:
+            of_each = np.stack([self._nodes.request(spec) for spec in specs])
+            request = of_each.min(axis=0)
+            request[UNOFFERED] = of_each[:, UNOFFERED].max()
+        self._amounts[slot] = request
         if request[UNOFFERED]:
-            self._unoffered[slot] = spec
+            self._unoffered[slot] = specs
         else:
             self._unoffered.pop(slot, None)
 
@@ -72,9 +78,9 @@ class DemandTable:
             used = self._amounts[:, :1] != FREE_SLOT
             self._amounts = np.hstack((self._amounts, np.where(used, 0, FREE_SLOT).repeat(missing, axis=1)))
             new = {resource for resource, column in self._nodes.columns.items() if column >= width}
-            for slot, spec in tuple(self._unoffered.items()):
-                if not new.isdisjoint(spec.request.amounts):
-                    self._write(slot, spec)
+            for slot, specs in tuple(self._unoffered.items()):
+                if any(not new.isdisjoint(spec.request.amounts) for spec in specs):
+                    self._write(slot, specs)
 
     def _grow(self) -> None:
         slots = len(self._amounts)

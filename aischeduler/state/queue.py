@@ -6,6 +6,7 @@ Invariants:
 - Parked pods are kept by class: an event that can help a pod can help all pods of its class, and is checked once.
 - One pod of a class is woken at a time. A pod that gets room, or leaves, wakes the next pod of its class; a pod that is
   parked again does not. So an event costs one attempt more than it helps pods.
+- A unit of several pods is in the queue by its lead; its other pods are only counted.
 - A nominated pod is outside this chain: it waits for the room that it claims, and is woken by uid.
 - While no pod is active, a pod in backoff after a refusal is tried early; a pod in backoff after an error waits until
   its backoff ends. Source: kube-scheduler since 1.33 (KEP-5142).
@@ -13,8 +14,7 @@ Invariants:
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
 from heapq import merge
 from itertools import chain, islice
 from typing import Final
@@ -22,11 +22,12 @@ from typing import Final
 import numpy as np
 from sortedcontainers import SortedKeyList
 
-from aischeduler.model.pod import Pod, PodSpec
+from aischeduler.model.pod import PodSpec
 from aischeduler.model.unsupported_constraints import ConstraintKind
 from aischeduler.state.demand import Amounts, DemandTable
 from aischeduler.state.nodes import NodeTable
-from aischeduler.state.records import Backoff, OrderKey, PodRecord, PodState
+from aischeduler.state.queue_changes import Stir
+from aischeduler.state.records import Backoff, OrderKey, PodRecord, PodState, Unit
 from aischeduler.state.transitions import Transition, change_state
 from aischeduler.state.waiting_class import WaitingClass, class_key
 
@@ -43,26 +44,6 @@ def _time(record: PodRecord) -> tuple[float, OrderKey]:
 
 def _turn(alike: WaitingClass) -> OrderKey:
     return alike.turn
-
-
-@dataclass(slots=True)
-class Stir:
-    """The state that all queues share: the `pools` whose queue changed since the last read, and borrowers by home.
-
-    `version` grows with every change of a queue, `versions` with those of one queue.
-    """
-
-    pools: set[str] = field(default_factory=set)
-    version: int = 0
-    versions: Counter[str] = field(default_factory=Counter)
-    abroad: dict[str, dict[str, PodRecord]] = field(default_factory=dict)
-    """Home pool -> its pods, by uid, that wait in the queues of other pools."""
-
-    def forget_abroad(self, home: str, uid: str) -> None:
-        """Remove a pod from the borrowers of its home pool, if it is one."""
-        away = self.abroad.get(home, {})
-        if away.pop(uid, None) is not None and not away:
-            del self.abroad[home]
 
 
 class PoolQueue:
@@ -126,8 +107,12 @@ class PoolQueue:
             self._active.add(record)
 
     def gate(self, record: PodRecord) -> None:
-        """Add a gated pod: only a change of the pod moves it."""
+        """Add a gated pod: only a change of the pod, or of its unit, moves it."""
         self._enter(record, Transition.GATED)
+
+    def group(self, record: PodRecord) -> None:
+        """Add a pod that waits in the place of the lead of its unit."""
+        self._enter(record, Transition.GROUPED)
 
     def pop(self) -> PodRecord | None:
         """Remove and return the first pod that is ready; None where there is none. `flush` ends backoffs."""
@@ -146,7 +131,7 @@ class PoolQueue:
         """Park a pod that no node fits: it waits for an event that can help it."""
         self._wait(record, Transition.NO_ROOM, now)
         record.back_off(now, self._terms)
-        alike = self._classes[class_key(record.pod)]
+        alike = self._classes[class_key(record)]
         first = not alike.parked or record.order < alike.turn
         if first and alike.parked:
             self._heads.remove(alike)
@@ -185,12 +170,12 @@ class PoolQueue:
                 if not record.failed:
                     self._early.remove(record)
             case PodState.PARKED:
-                alike = self._classes[class_key(record.pod)]
+                alike = self._classes[class_key(record)]
                 self._unpark(alike, record)
                 del self._since[record.pod.uid]
             case PodState.NOMINATED | PodState.HELD:
                 del self._since[record.pod.uid]
-            case PodState.NEW | PodState.GATED | PodState.ASSUMED | PodState.BOUND | PodState.GONE:
+            case _:
                 pass
         self._leave(record)
 
@@ -224,7 +209,10 @@ class PoolQueue:
             yield from (alike for alike in later if fitting[alike.slot])
 
     def request(self, alike: WaitingClass) -> Amounts:
-        """Return the request of a pod of this class, by column of the node table."""
+        """Return the request of a pod of this class, by column of the node table.
+
+        Of a unit it is the smallest of each column: what one of its pods needs at least.
+        """
         return self._demand.request(alike.slot)
 
     @property
@@ -237,10 +225,23 @@ class PoolQueue:
 
         The specs of home pods in other queues are added, whatever they request; each class once.
         """
-        slots = np.flatnonzero(self._demand.fitting(room)).tolist()
-        here = (self._slots[slot].spec for slot in slots if self._slots[slot].usable)
-        away = (record.pod.spec for record in self._stir.abroad.get(self.pool, {}).values())
+        here = (alike.spec for alike in self._usable_within(room) if alike.unit is None)
+        away = (record.pod.spec for record in self._away() if record.leads is None)
         return tuple({spec.key: spec for spec in chain(here, away)}.values())
+
+    def usable_units_within(self, room: Amounts) -> tuple[Unit, ...]:
+        """Return the units of several home pods that can take room and one of whose pods may fit into `room`."""
+        here = (alike.unit for alike in self._usable_within(room) if alike.unit is not None)
+        away = (unit for record in self._away() if (unit := record.leads) is not None)
+        return (*here, *away)
+
+    def _usable_within(self, room: Amounts) -> Iterator[WaitingClass]:
+        slots = np.flatnonzero(self._demand.fitting(room)).tolist()
+        return (self._slots[slot] for slot in slots if self._slots[slot].usable)
+
+    def _away(self) -> Iterable[PodRecord]:
+        """Return the home pods in other queues."""
+        return self._stir.abroad.get(self.pool, {}).values()
 
     def in_state(self, state: PodState) -> tuple[PodRecord, ...]:
         """Return the pods in this state, in queue order."""
@@ -260,9 +261,9 @@ class PoolQueue:
         """Return the class of this key; None where no pod of it waits."""
         return self._classes.get(key)
 
-    def wake_next(self, pod: Pod, now: float, *, at_once: bool = False) -> None:
+    def wake_next(self, record: PodRecord, now: float, *, at_once: bool = False) -> None:
         """Wake the first parked pod of this pod's class, if there is one; `at_once` skips its backoff."""
-        alike = self._classes.get(class_key(pod))
+        alike = self._classes.get(class_key(record))
         if alike is not None and alike.parked:
             head = alike.head
             if at_once:
@@ -290,7 +291,7 @@ class PoolQueue:
                 break
             record = self._records[uid]
             if keys_away is None:
-                keys_away = {class_key(away.pod) for away in self._stir.abroad.get(self.pool, {}).values()}
+                keys_away = {class_key(away) for away in self._away()}
             if record.state is not PodState.HELD and not self._is_next(record, keys_away):
                 caught.append(record)
             self._wake(record, now)
@@ -298,7 +299,7 @@ class PoolQueue:
 
     def _is_next(self, record: PodRecord, keys_away: set[bytes]) -> bool:
         """Return whether a pod of the same class is about to be tried in this queue, or waits in another queue."""
-        key = class_key(record.pod)
+        key = class_key(record)
         return key in keys_away or self._classes[key].moves
 
     @property
@@ -355,12 +356,13 @@ class PoolQueue:
             return
         home = record.home == self.pool
         if not home:
-            for resource, amount in record.pod.spec.request.amounts.items():
-                self.borrowers_ask[resource] += sign * amount
+            for one in record.together:
+                for resource, amount in one.pod.spec.request.amounts.items():
+                    self.borrowers_ask[resource] += sign * amount
             self._note_abroad(record, sign)
         if state is PodState.ACTIVE and home:
             self.home_active += sign
-        alike = self._class(record.pod)
+        alike = self._class(record)
         alike.pending += sign
         if state is PodState.NOMINATED and sign > 0:
             alike.nominated[record.pod.uid] = record
@@ -372,7 +374,7 @@ class PoolQueue:
         if not alike.pending:
             self._demand.drop(alike.slot)
             del self._slots[alike.slot]
-            del self._classes[class_key(record.pod)]
+            del self._classes[class_key(record)]
 
     def _note_abroad(self, record: PodRecord, sign: int) -> None:
         self._stir.versions[record.home] += 1
@@ -387,11 +389,12 @@ class PoolQueue:
         else:
             del self._named[state][record.pod.uid]
 
-    def _class(self, pod: Pod) -> WaitingClass:
-        key = class_key(pod)
+    def _class(self, record: PodRecord) -> WaitingClass:
+        key = class_key(record)
         alike = self._classes.get(key)
         if alike is None:
-            slot = self._demand.put(pod.spec)
-            alike = self._classes[key] = WaitingClass(pod.spec, slot, SortedKeyList(key=_order))
+            slot = self._demand.put(*(one.pod.spec for one in record.together))
+            parked: SortedKeyList[PodRecord, OrderKey] = SortedKeyList(key=_order)
+            alike = self._classes[key] = WaitingClass(record.pod.spec, slot, parked, unit=record.leads)
             self._slots[slot] = alike
         return alike

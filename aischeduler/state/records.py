@@ -1,11 +1,13 @@
-"""Pod records: the state of each pod that the engine tracks.
+"""Pod records: the state of each pod that the engine tracks, and the units that several of them form.
 
 Invariants:
 - A record is keyed by uid; a pod created again under the same name is another pod.
 - `row` is set exactly while the pod counts in the node table; `counted` is the spec that counts there.
+- A pod without a `unit` is a unit of one. A unit that waits as one does so in the place of its lead; its other waiting
+  pods are GROUPED in their home queue.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
@@ -45,7 +47,9 @@ class PodState(Enum):
     NEW = auto()
     """It was seen just now."""
     GATED = auto()
-    """Its scheduling gates hold it; only a change of the pod releases it."""
+    """Its scheduling gates hold it, or its unit is not complete; only a change of these releases it."""
+    GROUPED = auto()
+    """It waits in the place of the lead of its unit."""
     ACTIVE = auto()
     """It is ready to be tried."""
     BACKOFF = auto()
@@ -65,10 +69,43 @@ class PodState(Enum):
 
 
 WAITING: Final = frozenset(
-    (PodState.GATED, PodState.ACTIVE, PodState.BACKOFF, PodState.PARKED, PodState.NOMINATED, PodState.HELD)
+    (
+        PodState.GATED,
+        PodState.GROUPED,
+        PodState.ACTIVE,
+        PodState.BACKOFF,
+        PodState.PARKED,
+        PodState.NOMINATED,
+        PodState.HELD,
+    )
 )
 USABLE: Final = frozenset((PodState.ACTIVE, PodState.BACKOFF, PodState.PARKED, PodState.NOMINATED))
 """The states of waiting pods that can take room."""
+
+
+@dataclass(slots=True, eq=False)
+class Unit:
+    """Several pods that are decided at once; `members` are all of them by uid, waiting and on nodes.
+
+    While it waits as one, it waits in the place of `lead`. `pods` are its waiting pods in the order in which they are
+    placed: the first `required` of them all or none, the others as room allows.
+    """
+
+    name: str
+    number: int
+    priority: int
+    """The highest priority of its pods when it was formed last: all of them have it when victims are chosen."""
+    members: dict[str, "PodRecord"] = field(default_factory=dict)
+    lead: "PodRecord | None" = None
+    pods: tuple["PodRecord", ...] = ()
+    required: int = 0
+    message: str = ""
+    """Why its waiting pods are not tried yet; empty where they are."""
+
+    @property
+    def together(self) -> tuple["PodRecord", ...]:
+        """The waiting pods that are placed all or none."""
+        return self.pods[: self.required]
 
 
 @dataclass(slots=True, eq=False)
@@ -113,11 +150,25 @@ class PodRecord:
     """The row for whose room it was woken, until its next attempt."""
     loan: tuple[str, str] | None = None
     """The lender and the home pool, while it is on loan."""
+    unit: Unit | None = None
+    """The unit to which it belongs, if that has a name."""
 
     @property
     def borrower(self) -> bool:
         """Whether it waits in the queue of another pool than its home pool."""
         return self.queue not in ("", self.home)
+
+    @property
+    def leads(self) -> Unit | None:
+        """The unit that waits in its place; None where it waits for itself."""
+        unit = self.unit
+        return unit if unit is not None and unit.lead is self else None
+
+    @property
+    def together(self) -> tuple["PodRecord", ...]:
+        """The pods that are placed with it all or none, in the order in which they are placed; it alone by itself."""
+        unit = self.leads
+        return (self,) if unit is None else unit.together
 
     @property
     def assigned(self) -> AssignedPod:

@@ -4,9 +4,11 @@ Invariants:
 - A pod is here exactly while it counts in the node table, with the spec that counts there.
 - A pod keeps its slot while it is here; afterwards another pod may get the slot.
 - The requests of pods are kept once per spec, under a number.
+- Pods of one unit have its number; 0 means a unit of one. A change of one pod counts as a change of the rows of all.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -40,6 +42,7 @@ class RunningPod(NamedTuple):
     priority: int
     started_seconds: int
     home: int
+    unit: int
     ours: bool
     borrower: bool
     evictable: bool
@@ -53,6 +56,7 @@ _FIELDS: Final = np.dtype(
         ("priority", np.int64),
         ("started_seconds", np.int64),
         ("home", np.int64),
+        ("unit", np.int64),
         ("ours", np.bool_),
         ("borrower", np.bool_),
         ("evictable", np.bool_),
@@ -65,7 +69,8 @@ _FIELDS: Final = np.dtype(
 class RunningFacts(Struct, frozen=True, gc=False):
     """What a choice of victims reads of a pod beside its spec.
 
-    `home` is the number of its home pool; a `borrower` runs in another pool. `ours` is True for pods of this scheduler.
+    `priority` is the highest of its unit. `home` is the number of its home pool; a `borrower` runs in another pool.
+    `ours` is True for pods of this scheduler.
     `evictable` pods are pods of this scheduler that are neither guarded nor critical. `leaving` pods are terminating,
     or victims already.
     `started_seconds` is in unix seconds, 0 where unknown.
@@ -78,6 +83,7 @@ class RunningFacts(Struct, frozen=True, gc=False):
     started_seconds: int
     home: int = 0
     ours: bool = True
+    unit: int = 0
 
 
 class RunningPods:
@@ -91,6 +97,10 @@ class RunningPods:
         self._slots: dict[str, int] = {}
         self._uids: list[str] = [""] * SLOTS_FIRST
         self._on_row: dict[int, dict[str, int]] = {}
+        self._units: dict[int, set[int]] = {}
+        """Unit -> the slots of its pods."""
+        self.spare: dict[int, int] = {}
+        """Unit -> how many of its pods may leave before the others are of no use; 0 where it is not here."""
         self._free = list(range(SLOTS_FIRST - 1, -1, -1))
 
     def __len__(self) -> int:
@@ -119,12 +129,15 @@ class RunningPods:
         self._uids[slot] = uid
         self._put_on(uid, slot, row)
         self._write(slot, row, self.specs.hold(spec), facts)
+        if facts.unit:
+            self._note(slot)
 
     def remove(self, uid: str) -> None:
         """Remove a pod from its row."""
         slot = self._slots.pop(uid)
         pod = self.table[slot]
-        self._journal.note(int(pod["row"]))
+        self._note(slot)
+        self._leave_unit(slot)
         self._take_off(uid, int(pod["row"]))
         self.specs.release(int(pod["spec"]))
         pod["row"] = NOWHERE
@@ -134,7 +147,7 @@ class RunningPods:
     def move(self, uid: str, row: int) -> None:
         """Move a pod to another row."""
         slot = self._slots[uid]
-        self._journal.note(int(self.table[slot]["row"]))
+        self._note(slot)
         self._journal.note(row)
         self._take_off(uid, int(self.table[slot]["row"]))
         self._put_on(uid, slot, row)
@@ -144,7 +157,7 @@ class RunningPods:
         """Update the facts of a pod."""
         slot = self._slots[uid]
         pod = self.table[slot]
-        self._journal.note(int(pod["row"]))
+        self._note(slot)
         self._write(slot, int(pod["row"]), int(pod["spec"]), facts)
 
     def follow_pools(self, rows: Rows, pool: npt.NDArray[np.int32]) -> None:
@@ -153,6 +166,43 @@ class RunningPods:
             self._journal.note(row)
         slots = self.slots_on(rows)
         self.table["borrower"][slots] = self.table["home"][slots] != pool[self.table["row"][slots]]
+        for slot in slots[self.table["unit"][slots] != 0].tolist():
+            self._note(slot)
+
+    def set_spare(self, unit: int, pods: int) -> None:
+        """Set how many pods of a unit may leave before the others are of no use."""
+        if self.spare.get(unit, 0) != pods and unit in self._units:
+            self._note(next(iter(self._units[unit])))
+        self.spare.pop(unit, None)
+        if pods and unit in self._units:
+            self.spare[unit] = pods
+
+    @property
+    def has_units(self) -> bool:
+        """Whether a pod here belongs to a unit of several."""
+        return bool(self._units)
+
+    def unit_with(self, slots: Slots) -> Slots:
+        """Return the slots of the other pods that are lost with these pods of one unit, ascending.
+
+        Where more of the unit leaves than it can spare, that is every other pod of it that may be evicted.
+        """
+        unit = int(self.table["unit"][slots[0]])
+        others = np.array(sorted(self._units[unit].difference(slots.tolist())), dtype=np.intp)
+        leaving = self.table["leaving"][others]
+        if len(slots) + np.count_nonzero(leaving) <= self.spare.get(unit, 0):
+            return others[:0]
+        lost: Slots = others[~leaving & self.table["evictable"][others]]
+        return lost
+
+    @contextmanager
+    def gone(self) -> Iterator["Gone"]:
+        """Let pods count as leaving until the end, without a trace: kept results are not asked meanwhile."""
+        gone = Gone(self)
+        try:
+            yield gone
+        finally:
+            gone.stay(gone.slots)
 
     def uid_of(self, slot: int) -> str:
         """Return the uid of the pod in a slot."""
@@ -185,13 +235,33 @@ class RunningPods:
         on[rows] = True
         return np.flatnonzero(on[self.table["row"]])
 
+    def _note(self, slot: int) -> None:
+        """Note a change of a pod: the rows of its whole unit changed, because they are lost together."""
+        unit = int(self.table["unit"][slot])
+        for one in sorted(self._units[unit]) if unit else (slot,):
+            self._journal.note(int(self.table["row"][one]))
+
+    def _leave_unit(self, slot: int) -> None:
+        unit = int(self.table["unit"][slot])
+        if unit:
+            self._units[unit].discard(slot)
+            if not self._units[unit]:
+                del self._units[unit]
+                self.spare.pop(unit, None)
+            self.table["unit"][slot] = 0
+
     def _write(self, slot: int, row: int, number: int, facts: RunningFacts) -> None:
+        if facts.unit != self.table["unit"][slot]:
+            self._leave_unit(slot)
+            if facts.unit:
+                self._units.setdefault(facts.unit, set()).add(slot)
         self.table[slot] = (
             row,
             number,
             facts.priority,
             facts.started_seconds,
             facts.home,
+            facts.unit,
             facts.ours,
             facts.borrower,
             facts.evictable,
@@ -218,6 +288,26 @@ class RunningPods:
         self.table = wider
         self._uids.extend([""] * old)
         self._free.extend(range(old * 2 - 1, old - 1, -1))
+
+
+class Gone:
+    """Pods that count as leaving for as long as a search lasts."""
+
+    def __init__(self, running: RunningPods) -> None:
+        self._running = running
+        self.slots: set[int] = set()
+
+    def leave(self, uids: Iterable[str]) -> None:
+        """Let these pods count as leaving."""
+        slots = self._running.slots_of(uids)
+        self.slots.update(slots.tolist())
+        self._running.table["leaving"][slots] = True
+
+    def stay(self, slots: Iterable[int]) -> None:
+        """Let pods that `leave` took count as before."""
+        slots = tuple(slots)
+        self.slots.difference_update(slots)
+        self._running.table["leaving"][list(slots)] = False
 
 
 class SpecTable:

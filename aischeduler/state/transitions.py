@@ -21,7 +21,8 @@ class Transition(Enum):
 
     __hash__ = object.__hash__  # as that of PodState
 
-    GATED = "a scheduling gate holds it"
+    GATED = "a scheduling gate holds it, or its unit is not complete"
+    GROUPED = "another pod of its unit leads"
     READY = "it is to be tried, and its backoff has ended"
     BACKS_OFF = "it is to be tried, and its backoff has not ended"
     NO_ROOM = "an attempt found no node and no lender, or waits for up-to-date data"
@@ -39,13 +40,14 @@ _ANY: Final = tuple(state for state in PodState if state is not PodState.GONE)
 
 _RULES: Final = (
     (Transition.GATED, (PodState.NEW, *_WAITING), PodState.GATED),
+    (Transition.GROUPED, (PodState.NEW, *_WAITING), PodState.GROUPED),
     (Transition.READY, (PodState.NEW, *_WAITING, PodState.ASSUMED), PodState.ACTIVE),
     (Transition.BACKS_OFF, (PodState.NEW, *_WAITING), PodState.BACKOFF),
     (Transition.NO_ROOM, _TRIED, PodState.PARKED),
     (Transition.MADE_ROOM, _TRIED, PodState.NOMINATED),
     (Transition.REFUSED, (*_TRIED, PodState.ASSUMED), PodState.HELD),
     (Transition.FAILED, _ANY, PodState.BACKOFF),
-    (Transition.PLACED, _TRIED, PodState.ASSUMED),
+    (Transition.PLACED, (*_TRIED, PodState.GROUPED), PodState.ASSUMED),
     (Transition.SHOWN, _ANY, PodState.BOUND),
     (Transition.GONE, _ANY, PodState.GONE),
 )

@@ -1,11 +1,11 @@
-"""The pods of one class in one queue."""
+"""The pods of one class in one queue; a unit of several pods is a class of its own, whose only pod is its lead."""
 
 from dataclasses import dataclass, field
 
 from sortedcontainers import SortedKeyList
 
-from aischeduler.model.pod import Pod, PodSpec
-from aischeduler.state.records import OrderKey, PodRecord
+from aischeduler.model.pod import PodSpec
+from aischeduler.state.records import OrderKey, PodRecord, Unit
 
 
 @dataclass(slots=True, eq=False)
@@ -13,6 +13,7 @@ class WaitingClass:
     """The pods of one class in one queue.
 
     `pending` is the number of pods without gated ones, `usable` that of the home pods among them that can take room.
+    `unit` is the unit of several pods that the class stands for, `spec` that of its lead.
     """
 
     spec: PodSpec
@@ -24,6 +25,7 @@ class WaitingClass:
     usable: int = 0
     turn: OrderKey = (False, 0, 0, 0, "")
     """The queue order of `head`, while pods are parked."""
+    unit: Unit | None = None
 
     @property
     def moves(self) -> bool:
@@ -36,9 +38,17 @@ class WaitingClass:
         return self.parked[0]
 
 
-def class_key(pod: Pod) -> bytes:
+def class_key(record: PodRecord) -> bytes:
     """Return the key of a pod's class in a queue: pods that may not preempt form a class of their own."""
+    unit, pod = record.unit, record.pod
+    if unit is not None and unit.lead is record:
+        return unit_key(unit)
     return pod.spec.key if pod.preempts else without_preemption(pod.spec.key)
+
+
+def unit_key(unit: Unit) -> bytes:
+    """Return the key of the class that stands for a unit of several pods."""
+    return b"unit " + unit.name.encode()
 
 
 def without_preemption(key: bytes) -> bytes:

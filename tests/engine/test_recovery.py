@@ -308,7 +308,7 @@ def test_standby_reports_its_exceptions_and_continues(monkeypatch: pytest.Monkey
 
 def test_exception_of_an_event_is_raised_and_its_object_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session(a_node("n", cpu="4"), a_pod("p", cpu="4"))
-    fail_once(monkeypatch, "pod_events", "offer_ends")
+    fail_once(monkeypatch, "units", "offer_ends")
     with pytest.raises(ValueError, match="a bug in a step"):
         session.see(a_pod("p", cpu="4", node="n", started=1))
     session.scheduler.look()

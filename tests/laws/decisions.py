@@ -99,7 +99,8 @@ def _who_want(cluster: Cluster, lender: str, row: int) -> list[str]:
     evicts = cluster.borrowing.may_evict(cluster.pools.pools[lender])
     could = cluster.runner.passes if evicts else cluster.runner.could_run
     waiting = (record for queue in cluster.queues.values() for record in queue.records() if record.home == lender)
-    return [record.pod.uid for record in waiting if record.usable and could(record.pod.spec, rows)[0]]
+    alone = (record for record in waiting if record.usable and record.leads is None)
+    return [record.pod.uid for record in alone if could(record.pod.spec, rows)[0]]
 
 
 def _evict_faults(cluster: Cluster, evict: Evict) -> Faults:
@@ -107,6 +108,8 @@ def _evict_faults(cluster: Cluster, evict: Evict) -> Faults:
     victim = cluster.records.get(uid)
     if asker is None or victim is None or victim.counted is None:
         yield "I7", f"{uid}: is to be evicted, but is on no node"
+        return
+    if _is_lost_with_another(cluster, evict):
         return
     pool, owner = cluster.pool_of(victim.row), cluster.records.get(asker.uid)
     spec = cluster.pools.pools[evict.pool]
@@ -126,5 +129,13 @@ def _evict_faults(cluster: Cluster, evict: Evict) -> Faults:
         yield "I7", f"{uid}: is evicted for {asker.uid}, noted is {noted}"
     claim = cluster.claims.of(asker.uid)
     tried_again = owner is not None and owner.decision != evict.decision
-    if claim is not None and not tried_again and (claim.row != victim.row or uid not in claim.victims):
+    if claim is not None and not tried_again and (victim.row not in claim.rows or uid not in claim.victims):
         yield "I7", f"{uid}: is evicted for {asker.uid}, which claims room on another row"
+
+
+def _is_lost_with_another(cluster: Cluster, evict: Evict) -> bool:
+    """Return whether the victim is of no use without another victim of its unit for the same beneficiary."""
+    victim = cluster.records[evict.victim.uid]
+    others = [] if victim.unit is None else [one for one in victim.unit.members.values() if one is not victim]
+    asked = [cluster.victims.get(one.pod.uid) for one in others]
+    return any(one is not None and one.decision == evict.decision for one in asked)

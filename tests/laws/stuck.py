@@ -18,7 +18,8 @@ import numpy as np
 
 from aischeduler.engine.claiming import lifted_for, without
 from aischeduler.engine.cluster import Cluster
-from aischeduler.model.proposal import Lender
+from aischeduler.engine.propose import propose
+from aischeduler.model.proposal import Borrow, Lender, MakeRoom, Place
 from aischeduler.policies.borrowing import choose_lender
 from aischeduler.policies.preemption import Candidate, Preemptor, choose_victims
 from aischeduler.state.claims import Claim
@@ -55,17 +56,31 @@ def stuck(cluster: Cluster) -> tuple[Stuck, ...]:
     first: dict[tuple[object, ...], PodRecord] = {}
     for name in sorted(cluster.queues):
         for record in sorted(cluster.queues[name].records(), key=lambda r: r.order):
-            if class_key(record.pod) in errands.counted.get(name, ()):
+            if class_key(record) in errands.counted.get(name, ()):
                 continue
             chain = (record.home, record.pod.spec.key, record.pod.preempts)
-            if record.state in (PodState.NOMINATED, PodState.HELD) and name not in doubted:
+            if record.leads is not None:
+                if (
+                    name not in seeking
+                    and record.unit not in cluster.units.stale.values()
+                    and not _awaits(cluster, record)
+                ):
+                    first[record.pod.uid,] = record
+            elif record.state in (PodState.NOMINATED, PodState.HELD) and name not in doubted:
                 first[record.pod.uid,] = record
             elif record.state is PodState.PARKED and chain not in awake and name not in seeking:
                 first.setdefault((*chain, record.pod.priority, record.pod.namespace), record)
     return tuple(Stuck(record.pod.uid, record.state, by) for record in first.values() for by in _ways(cluster, record))
 
 
+def _awaits(cluster: Cluster, record: PodRecord) -> bool:
+    return any(record.pod.uid in waiting for waiting in cluster.freshness.waiting.values())
+
+
 def _ways(cluster: Cluster, record: PodRecord) -> Iterator[str]:
+    if record.leads is not None:
+        yield from _ways_of_unit(cluster, record)
+        return
     match record.state:
         case PodState.PARKED:
             if not _allowed(cluster, record):
@@ -85,6 +100,26 @@ def _ways(cluster: Cluster, record: PodRecord) -> Iterator[str]:
                 yield "its pool, which takes pods of its namespace"
         case _:
             return
+
+
+def _ways_of_unit(cluster: Cluster, record: PodRecord) -> Iterator[str]:
+    """Yield how an attempt of the unit that the pod leads would place it now."""
+    if record.state not in (PodState.PARKED, PodState.NOMINATED):
+        return
+    proposal = propose(cluster, record, record.home, cluster.now, known=True)
+    if isinstance(proposal, Place) and not _is_offered(cluster, record.home, proposal):
+        yield f"taking room on {proposal.node}"
+    elif isinstance(proposal, MakeRoom) and record.state is PodState.PARKED and proposal.victims:
+        if not _is_offered(cluster, record.home, proposal):
+            yield f"preempting {proposal.victims}"
+    elif isinstance(proposal, Borrow) and record.state is PodState.PARKED and _is_missed(cluster, proposal.lender):
+        yield f"borrowing from {proposal.lender}"
+
+
+def _is_offered(cluster: Cluster, pool: str, proposal: Place | MakeRoom) -> bool:
+    free = cluster.nodes.names
+    offered = {free[row] for row in (*cluster.offers, *cluster.errands.rows.get(pool, ()))}
+    return not offered.isdisjoint((proposal.node, *(one.node for one in proposal.others)))
 
 
 def not_allowed_text(record: PodRecord) -> str:
@@ -124,15 +159,18 @@ def _victims_on(cluster: Cluster, record: PodRecord) -> str:
 
 def _lender(cluster: Cluster, record: PodRecord) -> str:
     found = choose_lender(cluster.borrowing, record.home, cluster.ask(record.pod.spec, record.home), (record.home,))
-    if not isinstance(found, Lender):
-        return ""
-    queue, errands = cluster.queues[found.name], cluster.errands
-    noted, counts = errands.relook.get(found.name), queue.counts()
+    return found.name if isinstance(found, Lender) and _is_missed(cluster, found.name) else ""
+
+
+def _is_missed(cluster: Cluster, lender: str) -> bool:
+    """Return whether nothing is about to offer the lender's room to other pools."""
+    queue, errands = cluster.queues[lender], cluster.errands
+    noted, counts = errands.relook.get(lender), queue.counts()
     tried = counts[PodState.ACTIVE] + counts[PodState.BACKOFF]
-    awaited = any(found.name in errand for errand in (errands.lending, errands.affected, errands.doubts.due))
+    awaited = any(lender in errand for errand in (errands.lending, errands.affected, errands.doubts.due))
     looked_at_again = awaited or (noted is not None and (noted != queue.version or tried))
-    offered = found.name in errands.rows or any(cluster.pool_of(row) == found.name for row in cluster.offers)
-    return "" if looked_at_again or offered else found.name
+    offered = lender in errands.rows or any(cluster.pool_of(row) == lender for row in cluster.offers)
+    return not looked_at_again and not offered
 
 
 def _not_offered(cluster: Cluster, pool: str) -> Rows:

@@ -1,5 +1,7 @@
 """The actions of one call of `decide` are checked after the call, in which later decisions may have been made."""
 
+from dataclasses import replace
+
 from aischeduler.model.actions import Action, Evict
 from aischeduler.state.claims import Claim
 from tests.build import a_node, a_pod, a_pool
@@ -30,6 +32,7 @@ def test_pod_that_evicts_on_one_row_and_claims_another_by_one_decision_is_a_faul
     claim = cluster.claims.of("uid-low")
     assert claim is not None
     cluster.claims.end(claim)
-    cluster.claims.make(Claim(claim.owner, claim.spec, cluster.nodes.rows["n1"], claim.pool, (), 0.0))
+    elsewhere = replace(claim.rooms[0], row=cluster.nodes.rows["n1"])
+    cluster.claims.make(Claim(claim.owner, (elsewhere,), claim.pool, (), 0.0))
     evicts = [action for action in second if isinstance(action, Evict)]
     assert [(found.name, found.message.partition(":")[0]) for found in judge(cluster, evicts)] == [("I7", "uid-old-2")]

@@ -137,7 +137,8 @@ def breaking_profile(injector: Injector) -> Profile:
 
     plugins = profile.plugins
     parts = (plugins.gates, plugins.filters, plugins.scores, plugins.cross_row)
-    return replace(profile, plugins=Plugins(*map(broken, parts)))
+    gates, filters, scores, cross_row = map(broken, parts)
+    return replace(profile, plugins=Plugins(gates, filters, scores, cross_row))
 
 
 def break_engine(monkeypatch: pytest.MonkeyPatch, injector: Injector) -> None:

@@ -7,7 +7,7 @@ gets events through a watch that can stall: then it decides on an older state.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from aischeduler.engine.profile import default_profile
+from aischeduler.engine.profile import Profile, default_profile
 from aischeduler.model.actions import Action, Bind, CreatePool, Evict, ListPools, Nominate, ReadPod, ReadPool, Refresh
 from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.events import (
@@ -55,6 +55,10 @@ class Timing:
 class World:
     """Objects by name (pods by uid), the engine that observes them, and its clock."""
 
+    def profile(self) -> Profile:
+        """Return the profile of every engine."""
+        return default_profile()
+
     def __init__(self, *, often: bool = False) -> None:
         self.runs = 0
         self._often = often
@@ -76,7 +80,7 @@ class World:
 
     def _start(self) -> CheckedScheduler:
         self.runs += 1
-        return CheckedScheduler(default_profile(), f"run{self.runs}", often=self._often)
+        return CheckedScheduler(self.profile(), f"run{self.runs}", often=self._often)
 
     # Changes of the world.
 
@@ -362,7 +366,7 @@ class World:
 
     def fresh(self) -> tuple[CheckedScheduler, list[Action]]:
         """Return a new engine that tried all pods except those whose Bindings are always refused, and its actions."""
-        scheduler = CheckedScheduler(default_profile(), "fresh", often=False)
+        scheduler = CheckedScheduler(self.profile(), "fresh", often=False)
         for event in self._everything():
             if not isinstance(event, PodSeen) or event.pod.uid not in self.given_up or event.pod.node_name:
                 scheduler.observe(event, self.now)

@@ -1,7 +1,8 @@
 """Queue rows Q1-Q8 of kube-scheduler's cases."""
 
 from aischeduler.state.nodes import NodeTable
-from aischeduler.state.queue import NET_SECONDS, PoolQueue, Stir
+from aischeduler.state.queue import NET_SECONDS, PoolQueue
+from aischeduler.state.queue_changes import Stir
 from aischeduler.state.records import Backoff, PodRecord, PodState
 from tests.build import a_pod
 
@@ -70,7 +71,7 @@ def test_a_nominated_pod_is_in_no_chain_and_wakes_by_uid_without_a_backoff() -> 
     nominated.backoff_until = 50
     queue.nominate(nominated, 0)
     queue.park(parked, 0)
-    queue.wake_next(parked.pod, 20)
+    queue.wake_next(parked, 20)
     assert popped(queue, 20) == ["parked"]
     queue.wake_at_once(nominated, 21)
     assert popped(queue, 21) == ["nominated"]
@@ -157,7 +158,7 @@ def test_one_of_a_class_is_woken_at_a_time() -> None:
     queue, new = PoolQueue("q", NodeTable(), Stir(), Backoff()), Arrivals()
     for name in ("a", "b", "c"):
         queue.park(new(name), 0)
-    queue.wake_next(new("like them").pod, 20)
+    queue.wake_next(new("like them"), 20)
     assert popped(queue, 20) == ["a"]
 
 
@@ -165,7 +166,7 @@ def test_the_most_urgent_of_a_class_is_woken_first() -> None:
     queue, new = PoolQueue("q", NodeTable(), Stir(), Backoff()), Arrivals()
     queue.park(new("low", priority=1), 0)
     queue.park(new("high", priority=2), 0)
-    queue.wake_next(new("like them").pod, 20)
+    queue.wake_next(new("like them"), 20)
     assert popped(queue, 20) == ["high"]
 
 
@@ -173,7 +174,7 @@ def test_classes_are_woken_independently() -> None:
     queue, new = PoolQueue("q", NodeTable(), Stir(), Backoff()), Arrivals()
     queue.park(new("small", cpu="1"), 0)
     queue.park(new("large", cpu="8"), 0)
-    queue.wake_next(new("x", cpu="1").pod, 20)
+    queue.wake_next(new("x", cpu="1"), 20)
     assert popped(queue, 20) == ["small"]
     assert [alike.spec for alike in queue.parked()] == [new("x", cpu="8").pod.spec]
 
@@ -181,7 +182,7 @@ def test_classes_are_woken_independently() -> None:
 def test_a_pod_woken_within_its_backoff_waits_behind_active_pods() -> None:
     queue, new = PoolQueue("q", NodeTable(), Stir(), Backoff()), Arrivals()
     queue.park(new("refused", priority=9), 0)
-    queue.wake_next(new("like it").pod, 0.5)
+    queue.wake_next(new("like it"), 0.5)
     assert queue.counts()[PodState.BACKOFF] == 1
     queue.add(new("fresh", cpu="2"), 0.5)
     assert popped(queue, 0.5) == ["fresh", "refused"]

@@ -1,0 +1,151 @@
+"""Forming units: how the waiting pods of a unit wait, each for itself, together, or not to be tried yet.
+
+Invariants:
+- An event only notes the unit, and takes its lead out of its place where the event is about one of its waiting pods.
+  The decision `CLUSTER`, or the next attempt of one of its pods, forms the unit.
+- A new pod of a unit is gated until its unit is formed.
+- The lead is the first of the required pods in queue order; its backoff is the longest of its unit.
+"""
+
+from typing import Final
+
+from aischeduler.engine.claiming import end_claim_of
+from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.recovery import Doing, internal_error
+from aischeduler.engine.wakeups import offer_ends
+from aischeduler.framework.plugin import Formed, Incomplete
+from aischeduler.model.actions import ReportWaiting, Step
+from aischeduler.state.records import WAITING, PodRecord, PodState, Unit
+
+FORMED_AT_ONCE: Final = 16
+"""The most units that one decision forms."""
+AGAIN_SECONDS: Final = 10.0
+"""After this time a unit is formed again whose policy raised."""
+
+
+def form_some(cluster: Cluster) -> None:
+    """Form the next stale units; one whose policy raises is formed again later."""
+    units = cluster.units
+    for name in units.again.pop_due(cluster.now):
+        units.stale.setdefault(name, units.by_name[name])
+    for name in list(units.stale)[:FORMED_AT_ONCE]:
+        unit = units.stale[name]
+        try:
+            form(cluster, unit)
+        except Exception as error:  # noqa: BLE001 - a bug costs one unit its turn, not those behind it
+            units.stale.pop(name, None)
+            units.again.set(name, cluster.now + AGAIN_SECONDS)
+            first = next(iter(unit.members.values()))
+            told = internal_error(cluster, Doing(Step.WAKING, "forming the unit of the pod", first.home, first), error)
+            cluster.say(first.home, told)
+            cluster.errands.to_mend = True
+
+
+def stop_waiting(cluster: Cluster, record: PodRecord, now: float) -> None:
+    """Remove a waiting pod from its queue, and end its claim; its unit no longer waits as one."""
+    break_up(cluster, record, now)
+    _take_out(cluster, record, now)
+
+
+def break_up(cluster: Cluster, record: PodRecord, now: float) -> None:
+    """Have the unit of a waiting pod formed again; until then it does not wait as one."""
+    cluster.units.touch(record)
+    unit = record.unit
+    if unit is not None and unit.lead is not None and record in unit.pods:
+        _dissolve(cluster, unit, now)
+
+
+def _dissolve(cluster: Cluster, unit: Unit, now: float) -> None:
+    """Take the lead of a unit out of its place: all its waiting pods are grouped without a lead until it is formed."""
+    lead = unit.lead
+    assert lead is not None, "only a unit with a lead waits as one"
+    _take_out(cluster, lead, now)
+    unit.lead, unit.pods, unit.required = None, (), 0
+    lead.visited = ()
+    cluster.queues[lead.home].group(lead)
+
+
+def form(cluster: Cluster, unit: Unit) -> None:
+    """Have the waiting pods of a unit wait as its policy says now."""
+    policy, now = cluster.profile.plugins.units, cluster.now
+    assert policy is not None, "a policy has named the unit"
+    members = sorted(unit.members.values(), key=lambda record: record.pod.uid)
+    waiting = [record for record in members if record.state in WAITING and not cluster.gate_of(record.pod)]
+    placed = [record for record in members if record.counted is not None]
+    on_nodes = tuple(record.pod for record in placed)
+    spare = policy.spare(on_nodes) if on_nodes else 0
+    formed = policy.form(tuple(record.pod for record in waiting), on_nodes) if waiting else Formed((), 0)
+    cluster.units.stale.pop(unit.name, None)
+    priority = max(record.pod.priority for record in members)
+    if priority != unit.priority:
+        unit.priority = priority
+        for record in placed:
+            cluster.refresh(record)
+    cluster.running.set_spare(unit.number, spare)
+    if isinstance(formed, Formed) and formed.required > 1:
+        homes = sorted({cluster.pools.home(pod.pool) for pod in formed.pods[: formed.required]})
+        if len(homes) > 1:
+            formed = Incomplete(f"The pods of the unit {unit.name} have different home pools: {', '.join(homes)}.")
+    unit.message = formed.message if isinstance(formed, Incomplete) else ""
+    if isinstance(formed, Incomplete):
+        _hold_back(cluster, unit, waiting, now)
+    elif formed.required > 1:
+        _wait_together(cluster, unit, formed, now)
+    else:
+        _wait_alone(cluster, unit, waiting, now)
+
+
+def _hold_back(cluster: Cluster, unit: Unit, waiting: list[PodRecord], now: float) -> None:
+    """Gate the waiting pods of a unit that is not complete."""
+    if unit.lead is not None:
+        _dissolve(cluster, unit, now)
+    for record in waiting:
+        if record.state is not PodState.GATED:
+            _take_out(cluster, record, now)
+            record.visited = ()
+            cluster.queues[record.home].gate(record)
+        if record.message != unit.message:
+            record.message = unit.message
+            told = ReportWaiting(record.pod, record.home, record.home, unit.message, record.decision)
+            cluster.say(record.home, told)
+
+
+def _wait_alone(cluster: Cluster, unit: Unit, waiting: list[PodRecord], now: float) -> None:
+    """Let each pod wait for itself."""
+    if unit.lead is not None:
+        _dissolve(cluster, unit, now)
+    for record in waiting:
+        if record.state in (PodState.GROUPED, PodState.GATED):
+            cluster.queues[record.queue].remove(record)
+            cluster.queues[record.home].add(record, now)
+
+
+def _wait_together(cluster: Cluster, unit: Unit, formed: Formed, now: float) -> None:
+    """Let the pods wait in the place of the first in queue order, unless they do so already."""
+    pods = tuple(unit.members[pod.uid] for pod in formed.pods)
+    if unit.lead is not None and (unit.pods, unit.required) == (pods, formed.required):
+        return
+    if unit.lead is not None:
+        _dissolve(cluster, unit, now)
+    held = any(record.state is PodState.HELD for record in pods)
+    for record in pods:
+        if record.state is not PodState.GROUPED:
+            _take_out(cluster, record, now)
+            record.visited = ()
+            cluster.queues[record.home].group(record)
+    lead = min(pods[: formed.required], key=lambda record: record.order)
+    queue = cluster.queues[lead.home]
+    queue.remove(lead)
+    unit.lead, unit.pods, unit.required = lead, pods, formed.required
+    lead.backoff_until = max(record.backoff_until for record in pods)
+    lead.failed = any(record.failed for record in pods)
+    queue.add(lead, now)
+    if held:  # the API server refused one of its pods: only a change of the unit helps
+        queue.remove(lead)
+        queue.hold(lead, now)
+
+
+def _take_out(cluster: Cluster, record: PodRecord, now: float) -> None:
+    cluster.leave_queue(record, now)
+    offer_ends(cluster, record)
+    end_claim_of(cluster, record, now)

@@ -1,0 +1,51 @@
+"""The units of several pods, by name.
+
+Invariants:
+- A pod is a member of its unit from its first event to its last.
+- A unit is stale from any change of its pods until `engine.units` has formed it again.
+"""
+
+from aischeduler.state.records import PodRecord, Unit
+from aischeduler.state.timers import Timers
+
+
+class Units:
+    """All units that have a name."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Unit] = {}
+        self.stale: dict[str, Unit] = {}
+        """The units that are to be formed again, the first that changed first."""
+        self.again = Timers()
+        """When units are formed again whose policy raised."""
+        self._numbers = 0
+
+    def join(self, record: PodRecord, name: str) -> None:
+        """Make a pod a member of the unit of this name; no name means no unit."""
+        if not name:
+            return
+        unit = self.by_name.get(name)
+        if unit is None:
+            self._numbers += 1
+            unit = self.by_name[name] = Unit(name, self._numbers, record.pod.priority)
+        unit.members[record.pod.uid] = record
+        record.unit = unit
+        self.stale[name] = unit
+
+    def leave(self, record: PodRecord) -> None:
+        """Remove a pod from its unit, if it has one."""
+        unit, record.unit = record.unit, None
+        if unit is None:
+            return
+        del unit.members[record.pod.uid]
+        if unit.members:
+            self.stale[unit.name] = unit
+        else:
+            self.stale.pop(unit.name, None)
+            self.again.drop(unit.name)
+            del self.by_name[unit.name]
+
+    def touch(self, record: PodRecord) -> None:
+        """Note that the place of a pod changed, so that its unit is formed again."""
+        if record.unit is not None:
+            self.stale[record.unit.name] = record.unit
