@@ -12,7 +12,7 @@ import orjson
 
 from aischeduler.analysis.explanation import Explanation, Missing, MissingKind, Refusal, Remedy, Start
 from aischeduler.analysis.quantities import quantity
-from aischeduler.analysis.steps import steps
+from aischeduler.analysis.remedy_steps import steps
 
 VERSION: Final = 1
 
