@@ -21,8 +21,10 @@ from aischeduler.cli.explain_json import explanation_json
 from aischeduler.cli.explain_text import explanation_text
 from aischeduler.cli.snapshot import ClusterSource, read_cluster
 from aischeduler.engine.profile import default_profile
+from tests.build import a_node, a_pod, spread
 from tests.cli.explain_cluster import carry_out, cluster, document
 from tests.cli.jq import filtered
+from tests.engine.session import Session
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "explain.md").read_text()
 SCREEN_LINES = 45
@@ -158,6 +160,23 @@ async def test_every_field_is_documented(kubeconfig: Path) -> None:
     table = PAGE[PAGE.index("## For programs") : PAGE.index("## Exit statuses")]
     undocumented = {name for name in _names(document) if f"`{name}`" not in table}
     assert undocumented == set()
+
+
+def test_numbers_of_a_spread_constraint_are_in_the_text_in_the_json_and_on_the_page() -> None:
+    nodes = [a_node(zone, cpu="4", labels={"zone": zone}) for zone in ("east", "west")]
+    app = [a_pod(f"app-{number}", node="east", labels={"app": "foo"}) for number in range(3)]
+    full = a_pod("full", node="west", cpu="4", labels={"app": "foo"})
+    pod = a_pod("p", cpu="1", topology_spread=(spread("zone", app="foo", itself=False),))
+    cluster = Session(*nodes, *app, full, pod).scheduler.cluster
+    found = explain(cluster, cluster.records[pod.uid], 0.0)
+    nearest = json.loads(explanation_json(found, None))["nodes"]["refused"][-1]["nearest"]
+    numbers = {"matching": 3, "withPod": 3, "fewest": 1, "maxSkew": 1, "minDomains": None}
+    assert nearest == {"node": "east", "missing": [{"kind": "spread", "name": "zone=east", **numbers}]}
+    console = Console(width=120, file=StringIO())
+    with console.capture() as caught:
+        console.print(*explanation_text(found, ""), sep="\n")
+    assert "1  east: zone=east has 3 matching pods, the fewest is 1, maxSkew is 1\n" in caught.get()
+    assert [name for name in ("spread", *numbers) if f"`{name}`" not in PAGE] == []
 
 
 def _names(value: Any) -> set[str]:
