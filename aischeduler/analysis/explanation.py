@@ -12,6 +12,7 @@ from enum import StrEnum
 from aischeduler.model.pod import Pod
 from aischeduler.model.proposal import LenderRefusal
 from aischeduler.model.resources import ResourceList
+from aischeduler.plugins.pod_topology_spread import Skew
 
 
 class Verdict(StrEnum):
@@ -42,16 +43,22 @@ class MissingKind(StrEnum):
     PORT = "port"
     NAME = "name"
     """The node is not one of those that the pod names."""
+    SPREAD = "spread"
+    """The pod would exceed the maxSkew of a constraint in the domain of the node."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Missing:
-    """One thing that a node lacks. `amount` of the `asked` amount is missing, in the unit of the resource."""
+    """One thing that a node lacks. `amount` of the `asked` amount is missing, in the unit of the resource.
+
+    Of a domain, `amount` is the number of pods by which `skew` exceeds its maxSkew.
+    """
 
     kind: MissingKind
     name: str
     amount: int = 0
     asked: int = 0
+    skew: Skew | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from aischeduler.analysis.quantities import readable
 from aischeduler.analysis.what_if import Question
 from aischeduler.model.proposal import LenderRefusal, NoLender
 from aischeduler.model.resources import ResourceList
+from aischeduler.plugins.pod_topology_spread import Skew
 from aischeduler.state.loans import within
 
 
@@ -22,7 +23,21 @@ def missing_text(nearest: NearestMiss) -> str:
     """Return what the nearest node lacks, as in `gpu-7 lacks 2 of 8 nvidia.com/gpu`."""
     if any(one.kind is MissingKind.SCHEDULABLE for one in nearest.missing):
         return f"{nearest.node} is cordoned"
-    return f"{nearest.node} lacks {' and '.join(thing(one) for one in nearest.missing)}"
+    skews = [_skew(one.skew) for one in nearest.missing if one.skew is not None]
+    lacks = " and ".join(thing(one) for one in nearest.missing if one.skew is None)
+    if not skews:
+        return f"{nearest.node} lacks {lacks}"
+    return f"{nearest.node}: {'; '.join([f'it lacks {lacks}', *skews] if lacks else skews)}"
+
+
+def _skew(skew: Skew) -> str:
+    """Return the numbers, as in `zone=east has 3 matching pods, the fewest is 1, maxSkew is 1`."""
+    pods = f"{skew.matching} matching pod{'s' * (skew.matching != 1)}"
+    own = f" ({skew.with_pod} with this pod)" if skew.with_pod != skew.matching else ""
+    fewest = f"the fewest is {skew.fewest}"
+    if skew.min_domains:
+        fewest = f"the fewest counts as 0 (fewer domains than minDomains {skew.min_domains})"
+    return f"{skew.topology_key}={skew.domain} has {pods}{own}, {fewest}, maxSkew is {skew.max_skew}"
 
 
 def thing(missing: Missing) -> str:
@@ -41,6 +56,8 @@ def thing(missing: Missing) -> str:
             return f"the free host port {missing.name}"
         case MissingKind.NAME:
             return f"the name that the pod requires ({missing.name})"
+        case MissingKind.SPREAD:
+            return f"a smaller skew of {missing.name}"
         case _:
             assert_never(missing.kind)
 
@@ -90,5 +107,5 @@ def _no_room(question: Question, name: str) -> str:
     if nearest is not None and nearest.missing:
         return f"no node fits; {missing_text(nearest)}"
     refused = refusals(question.cluster, question.spec, rows)
-    near = next((missing_text(one.nearest) for one in refused if one.nearest is not None), "")
+    near = next((missing_text(one.nearest) for one in reversed(refused) if one.nearest is not None), "")
     return f"no node fits; {near}" if near else "no node fits"

@@ -3,23 +3,27 @@
 Invariants:
 - The filters of the runner alone decide which rule refuses a node; what a node lacks is read beside that.
 - A node counts for the first rule that refuses it, as in the message of the scheduler.
-- The nearest node lacks the fewest things; of resources, then the smallest share of a request; then its name decides.
+- The nearest node lacks the fewest things; of resources, then the smallest share of a request; of domains, then the
+  fewest pods beyond maxSkew; then its name decides.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
 
 from aischeduler.analysis.explanation import Missing, MissingKind, NearestMiss, Refusal
 from aischeduler.engine.cluster import Cluster
+from aischeduler.framework.runner import CrossRowAnswer
 from aischeduler.model.names import PODS
 from aischeduler.model.node import PREFER_NO_SCHEDULE, Node
 from aischeduler.model.pod import HostPort, PodSpec
 from aischeduler.model.selectors import NAME_FIELD, NodeSelectorTerm, Operator, Requirement
 from aischeduler.plugins.node_ports import conflict
+from aischeduler.plugins.pod_topology_spread import SpreadState
 from aischeduler.plugins.taint_toleration import tolerated
+from aischeduler.state.excerpt import Excerpt
 from aischeduler.state.index import Rows
 from aischeduler.state.nodes import NodeTable
 
@@ -46,7 +50,11 @@ def refusals(cluster: Cluster, spec: PodSpec, rows: Rows) -> tuple[Refusal, ...]
             nearest = nearest_by_amounts(cluster.nodes, spec, refused)
             found.append(Refusal(rule.name, len(refused), reason, (), nearest))
         else:
-            counts, near = _count(cluster.nodes, spec, refused, rule.name)
+            if isinstance(rule, CrossRowAnswer) and isinstance(rule.state, SpreadState):
+                lacking = _uneven(rule.state, spec, Excerpt(cluster.nodes, refused))
+            else:
+                lacking = [_lacking(rule.name, cluster.nodes, spec, row) for row in refused.tolist()]
+            counts, near = _count(cluster.nodes, refused, lacking)
             found.append(Refusal(rule.name, len(refused), reason, counts, near))
     return tuple(found)
 
@@ -71,19 +79,18 @@ def nearest_by_amounts(nodes: NodeTable, spec: PodSpec, rows: Rows) -> NearestMi
 
 
 def _count(
-    nodes: NodeTable, spec: PodSpec, rows: Rows, rule: str
+    nodes: NodeTable, rows: Rows, lacking: Sequence[tuple[Missing, ...]]
 ) -> tuple[tuple[tuple[Missing, int], ...], NearestMiss | None]:
     """Return what these rows lack with the number of rows, the most frequent first, and the nearest row."""
     counts: Counter[Missing] = Counter()
-    best: tuple[int, str, tuple[Missing, ...]] | None = None
-    for row in rows.tolist():
-        missing = _lacking(rule, nodes, spec, row)
+    best: tuple[int, int, str, tuple[Missing, ...]] | None = None
+    for row, missing in zip(rows.tolist(), lacking, strict=True):
         counts.update(missing)
-        found = (len(missing), nodes.names[row], missing)
-        if missing and (best is None or found[:2] < best[:2]):
+        found = (len(missing), sum(one.amount for one in missing), nodes.names[row], missing)
+        if missing and (best is None or found[:3] < best[:3]):
             best = found
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:COUNTS_MAX]
-    return tuple(ordered), NearestMiss(best[1], best[2]) if best is not None else None
+    return tuple(ordered), NearestMiss(best[2], best[3]) if best is not None else None
 
 
 def lacks_labels(spec: PodSpec, node: Node) -> tuple[Requirement, ...]:
@@ -120,6 +127,21 @@ def _lacking(rule: str, nodes: NodeTable, spec: PodSpec, row: int) -> tuple[Miss
             return _ports(spec, nodes.ports.get(row, {}))
         case _:
             return ()
+
+
+def _uneven(state: SpreadState, spec: PodSpec, at: Excerpt) -> list[tuple[Missing, ...]]:
+    """Return for each row the topology keys that it lacks, then its domains that would exceed their maxSkew."""
+    found: list[tuple[Missing, ...]] = []
+    for row, skews in zip(at.rows.tolist(), state.skews(at), strict=True):
+        node = at.nodes.nodes[row]
+        labels = node.labels if node is not None else {}
+        absent = dict.fromkeys(one.topology_key for one in spec.topology_spread if one.topology_key not in labels)
+        missing = [Missing(MissingKind.LABEL, key) for key in absent]
+        missing += [
+            Missing(MissingKind.SPREAD, f"{one.topology_key}={one.domain}", one.excess, skew=one) for one in skews
+        ]
+        found.append(tuple(missing))
+    return found
 
 
 def _taints(spec: PodSpec, node: Node) -> tuple[Missing, ...]:

@@ -51,7 +51,11 @@ Context = Annotated[str | None, Option(metavar="NAME", help="Context of the kube
 SnapshotFile = Annotated[
     Path | None, Option(metavar="FILE", help="File that snapshot wrote, to read instead of a cluster.")
 ]
-Output = Literal["table", "wide", "json"]
+Output = Annotated[
+    Literal["table", "wide", "json"],
+    Option("-o", "--output", help="Output format: wide adds columns, json is for programs."),
+]
+Watch = Annotated[bool, Option("-w", "--watch", help="Show the pools again on every change, at most once a second.")]
 ConfigFile = Annotated[
     Path | None, Option(metavar="FILE", help="Configuration file. Without it, every field has its default.")
 ]
@@ -115,12 +119,8 @@ def sandbox(
 def pools(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
-    output: Annotated[
-        Output, Option("-o", "--output", help="Output format: wide adds columns, json is for programs.")
-    ] = "table",
-    watch: Annotated[
-        bool, Option("-w", "--watch", help="Show the pools again on every change, at most once a second.")
-    ] = False,
+    output: Output = "table",
+    watch: Watch = False,
 ) -> None:
     """Print the amounts of every Pool: capacity, allocatable, used, lent to other Pools, pending."""
     from aischeduler.cli.pools import PoolsOptions, print_pools  # noqa: PLC0415
@@ -134,12 +134,8 @@ def pool(
     invoked: TyperContext,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
-    output: Annotated[
-        Output, Option("-o", "--output", help="Output format: wide adds columns, json is for programs.")
-    ] = "table",
-    watch: Annotated[
-        bool, Option("-w", "--watch", help="Show the pools again on every change, at most once a second.")
-    ] = False,
+    output: Output = "table",
+    watch: Watch = False,
 ) -> None:
     """Print the amounts of every Pool: capacity, allocatable, used, lent to other Pools, pending."""
     if invoked.invoked_subcommand is None:
@@ -155,9 +151,7 @@ def explain(
     output: Annotated[
         Literal["text", "json"], Option("-o", "--output", help="Output format: json is for programs.")
     ] = "text",
-    snapshot: Annotated[
-        Path | None, Option(metavar="FILE", help="Read the cluster from this file that snapshot wrote.")
-    ] = None,
+    snapshot: SnapshotFile = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     config: ConfigFile = None,

@@ -12,7 +12,7 @@ import orjson
 
 from aischeduler.analysis.explanation import Explanation, Missing, MissingKind, Refusal, Remedy, Start
 from aischeduler.analysis.quantities import quantity
-from aischeduler.analysis.steps import steps
+from aischeduler.analysis.remedy_steps import steps
 
 VERSION: Final = 1
 
@@ -65,14 +65,15 @@ def _refusal(refusal: Refusal) -> dict[str, Any]:
 
 
 def _missing(missing: Missing) -> dict[str, Any]:
-    if missing.kind is not MissingKind.RESOURCE:
-        return {"kind": missing.kind, "name": missing.name}
-    return {
-        "kind": missing.kind,
-        "name": missing.name,
-        "missing": quantity(missing.name, missing.amount),
-        "requested": quantity(missing.name, missing.asked),
-    }
+    found: dict[str, Any] = {"kind": missing.kind, "name": missing.name}
+    if missing.kind is MissingKind.RESOURCE:
+        found["missing"] = quantity(missing.name, missing.amount)
+        found["requested"] = quantity(missing.name, missing.asked)
+    if missing.skew is not None:
+        skew = missing.skew
+        found |= {"matching": skew.matching, "withPod": skew.with_pod, "fewest": skew.fewest}
+        found |= {"maxSkew": skew.max_skew, "minDomains": skew.min_domains or None}
+    return found
 
 
 def _start(start: Start) -> dict[str, Any]:

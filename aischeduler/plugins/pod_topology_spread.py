@@ -7,7 +7,8 @@ Source: kube-scheduler's PodTopologySpread (filter, PreFilter).
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -53,6 +54,29 @@ class PodTopologySpread:
         if isinstance(before, SpreadState) and before.versions == versions and before.catch_up(nodes):
             return before
         return SpreadState(spec, nodes, versions)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Skew:
+    """A domain in which a pod would exceed the maxSkew of a constraint, as numbers of pods that the selector matches.
+
+    `matching` pods are in the domain, `with_pod` with the pod itself, which its selector may not match. The emptiest
+    domain has `fewest`; that counts as 0 where there are fewer domains than `min_domains`, which is 0 where there are
+    enough. Owners of claims count only where the pod would not exceed `max_skew` without them.
+    """
+
+    topology_key: str
+    domain: str
+    matching: int
+    with_pod: int
+    fewest: int
+    max_skew: int
+    min_domains: int
+
+    @property
+    def excess(self) -> int:
+        """By how many pods the skew would exceed `max_skew`."""
+        return self.with_pod - self.fewest - self.max_skew
 
 
 class SpreadState:
@@ -101,6 +125,17 @@ class SpreadState:
             found[REASON] += int(np.count_nonzero(~mask)) - missing
             left = Excerpt(at.nodes, left.rows[mask])
         return +found
+
+    def skews(self, at: Excerpt) -> list[list[Skew]]:
+        """Return for each row the skew by every constraint whose maxSkew the pod would exceed there.
+
+        Call it outside a search for victims: pods that the search removed from a row still count.
+        """
+        found: list[list[Skew]] = [[] for _ in at.rows]
+        for domains in self._domains:
+            for place, skew in domains.skews(at):
+                found[place].append(skew)
+        return found
 
 
 class _Domains:
@@ -158,8 +193,7 @@ class _Domains:
     def _even(self, at: Excerpt, pods_there: Numbers) -> Mask:
         """Return a mask of the rows that do not exceed the skew with this number of pods in each domain."""
         one, domain = self._constraint, self.of_row[at.rows]
-        emptiest = np.minimum.reduceat(np.where(self._present, pods_there, NO_MINIMUM), self._starts)
-        emptiest[self._too_few] = 0
+        emptiest = self._emptiest(pods_there)
         apart = at.nodes.pod_counts.apart
         if apart is None or one.selector not in apart:
             fits: Mask = pods_there + one.selects_itself - emptiest[self._pool] <= one.max_skew
@@ -170,6 +204,28 @@ class _Domains:
         least = np.where(self._present[domain], np.minimum(least, pods), least)
         within: Mask = pods + one.selects_itself - least <= one.max_skew
         return within
+
+    def skews(self, at: Excerpt) -> Iterator[tuple[int, Skew]]:
+        """Yield the place in `at` of each row with a label that `filter` refuses, and the skew there."""
+        one = self._constraint
+        left = np.flatnonzero(self.of_row[at.rows] != NO_DOMAIN)
+        for pods_there in (self.pods, self.pods + self.claims) if len(left) else ():
+            domain = self.of_row[at.rows[left]]
+            matching, fewest = pods_there[domain], self._emptiest(pods_there)[self._pool[domain]]
+            uneven = matching + one.selects_itself - fewest > one.max_skew
+            for place, there, least in zip(left[uneven], matching[uneven], fewest[uneven], strict=True):
+                node = at.nodes.nodes[at.rows[place]]
+                assert node is not None, "a row with a domain has a node"
+                few = one.min_domains if self._too_few[self._pool[self.of_row[at.rows[place]]]] else 0
+                numbers = (int(there), int(there) + one.selects_itself, int(least), one.max_skew, few)
+                yield int(place), Skew(one.topology_key, node.labels[one.topology_key], *numbers)
+            left = left[~uneven]
+
+    def _emptiest(self, pods_there: Numbers) -> Numbers:
+        """Return the pods of the emptiest domain of each pool, with this number of pods in each domain."""
+        emptiest = np.minimum.reduceat(np.where(self._present, pods_there, NO_MINIMUM), self._starts)
+        emptiest[self._too_few] = 0
+        return emptiest
 
     def _count_pods(self, changes: Iterable[Change]) -> None:
         for row, number, claims in changes:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from aischeduler.analysis.steps import Step
+from aischeduler.analysis.remedy_steps import Step
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.profile import default_profile
 from aischeduler.engine.scheduler import Scheduler

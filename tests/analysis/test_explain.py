@@ -10,7 +10,7 @@ from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import Pool
 from aischeduler.model.proposal import LenderRefusal
-from tests.build import a_node, a_pod, a_pool
+from tests.build import a_node, a_pod, a_pool, spread
 
 
 def explained(name: str, *objects: Node | Pod | Pool, decided: bool = True) -> Explanation:
@@ -125,3 +125,18 @@ def test_home_pool_that_may_not_borrow_is_the_only_reason() -> None:
     ):
         found = explained("p", home, a_node("a", gpu=4), a_pod("p", gpu=4, pool="home"))
         assert [(one.pool, one.reason) for one in found.borrowing] == [("home", said)]
+
+
+def test_lender_whose_nodes_only_a_spread_constraint_refuses_names_the_numbers() -> None:
+    lender = {"team": "lender"}
+    nodes = [a_node(zone, labels={**lender, "zone": zone}) for zone in ("east", "west")]
+    cordoned = a_node("cordoned", labels={**lender, "zone": "west"}, unschedulable=True)
+    app = [a_pod(f"app-{number}", pool="lender", node="east", labels={"app": "foo"}) for number in range(3)]
+    full = a_pod("full", pool="lender", node="west", cpu="4")
+    pod = a_pod("p", pool="home", cpu="1", topology_spread=(spread("zone", app="foo", itself=False),))
+    found = explained(
+        "p", a_pool("home", labels={"team": "home"}), a_pool("lender", labels=lender), *nodes, cordoned, *app, full, pod
+    )
+    assert [one.reason for one in found.borrowing if one.pool == "lender"] == [
+        "no node fits; east: zone=east has 3 matching pods, the fewest is 0, maxSkew is 1"
+    ]

@@ -1,11 +1,17 @@
 """The nearest miss of each rule, and the counts beside it; random clusters are in test_truth."""
 
-from aischeduler.analysis.explanation import Missing, MissingKind, NearestMiss
+from collections import Counter
+from collections.abc import Mapping
+
+from aischeduler.analysis.explanation import Missing, MissingKind, NearestMiss, Refusal
+from aischeduler.analysis.lenders import missing_text
 from aischeduler.analysis.nearest_miss import nearest_by_amounts, refusals
 from aischeduler.model.node import Node
 from aischeduler.model.pod import HostPort, Pod
 from aischeduler.model.selectors import Operator
-from tests.build import a_node, a_pod, a_taint, a_term, expression
+from aischeduler.plugins.pod_topology_spread import Skew
+from tests import seeds
+from tests.build import a_node, a_pod, a_taint, a_term, expression, spread
 from tests.engine.session import Session
 
 
@@ -87,3 +93,124 @@ def test_node_that_fits_is_refused_by_no_rule() -> None:
 def test_no_rows_have_no_nearest_miss() -> None:
     cluster = Session().scheduler.cluster
     assert nearest_by_amounts(cluster.nodes, a_pod().spec, cluster.nodes.rows_of_pool(0)) is None
+
+
+APP = {"app": "foo"}
+
+
+def zones(**nodes: str) -> list[Node]:
+    """Return a node of each name with this value of the label zone."""
+    return [a_node(name, labels={"zone": zone}) for name, zone in nodes.items()]
+
+
+def on(node: str, pods: int) -> list[Pod]:
+    return [a_pod(f"{node}-{number}", node=node, labels=APP, cpu="0") for number in range(pods)]
+
+
+def spread_miss(pod: Pod, *objects: Node | Pod) -> Refusal:
+    cluster = Session(*objects, pod).scheduler.cluster
+    (found,) = refusals(cluster, pod.spec, cluster.nodes.rows_of_pool(0))
+    assert found.rule == "PodTopologySpread"
+    return found
+
+
+def text_of(found: Refusal) -> str:
+    assert found.nearest is not None
+    return missing_text(found.nearest)
+
+
+def test_domain_is_named_with_its_pods_the_fewest_and_max_skew() -> None:
+    pod = a_pod("asker", topology_spread=(spread("zone", app="foo", itself=False),))
+    found = spread_miss(pod, *zones(e="east", w="west"), *on("e", 3), *on("w", 1))
+    skew = Skew("zone", "east", matching=3, with_pod=3, fewest=1, max_skew=1, min_domains=0)
+    assert found.nearest == NearestMiss("e", (Missing(MissingKind.SPREAD, "zone=east", 1, skew=skew),))
+    assert text_of(found) == "e: zone=east has 3 matching pods, the fewest is 1, maxSkew is 1"
+
+
+def test_pod_that_its_own_selector_matches_counts_beside_those_of_the_domain() -> None:
+    pod = a_pod("asker", labels=APP, topology_spread=(spread("zone", app="foo"),))
+    found = spread_miss(pod, *zones(e="east", w="west"), *on("e", 1))
+    assert text_of(found) == "e: zone=east has 1 matching pod (2 with this pod), the fewest is 0, maxSkew is 1"
+
+
+def test_fewest_counts_as_zero_below_min_domains() -> None:
+    pod = a_pod("asker", labels=APP, topology_spread=(spread("zone", app="foo", min_domains=3),))
+    found = spread_miss(pod, *zones(e="east", w="west"), *on("e", 1), *on("w", 2))
+    assert text_of(found) == (
+        "e: zone=east has 1 matching pod (2 with this pod), the fewest counts as 0 (fewer domains than minDomains 3), "
+        "maxSkew is 1"
+    )
+
+
+def test_domain_with_the_fewest_pods_beyond_max_skew_is_the_nearest_then_the_name_decides() -> None:
+    pod = a_pod("asker", topology_spread=(spread("zone", app="foo", itself=False),))
+    found = spread_miss(pod, *zones(a="1", c="2", b="3", free="4"), *on("a", 3), *on("c", 2), *on("b", 2))
+    assert text_of(found) == "b: zone=3 has 2 matching pods, the fewest is 0, maxSkew is 1"
+    assert [(one.name, nodes) for one, nodes in found.counts] == [("zone=1", 1), ("zone=2", 1), ("zone=3", 1)]
+
+
+def test_node_without_the_topology_key_lacks_that_label() -> None:
+    rules = (spread("zone", app="foo", itself=False), spread("rack", app="foo", skew=9))
+    racked = [a_node(name, labels={"zone": name, "rack": name}, unschedulable=True) for name in ("east", "west")]
+    other = a_node("other", labels={"zone": "east"})
+    cluster = Session(*racked, other, *on("east", 2), pod := a_pod("asker", topology_spread=rules)).scheduler.cluster
+    _, found = refusals(cluster, pod.spec, cluster.nodes.rows_of_pool(0))
+    assert found.nodes == 1
+    assert text_of(found) == (
+        "other: it lacks the label rack; zone=east has 2 matching pods, the fewest is 0, maxSkew is 1"
+    )
+
+
+def by_hand(nodes: list[Node], pods: Mapping[str, int], pod: Pod) -> dict[str, tuple[Missing, ...]]:
+    """Return what each refused node lacks, counted anew: the missing keys, then the numbers of its domains."""
+    rules = pod.spec.topology_spread
+    counted = [node for node in nodes if all(one.topology_key in node.labels for one in rules)]
+    refused: dict[str, tuple[Missing, ...]] = {}
+    for node in nodes:
+        missing = [Missing(MissingKind.LABEL, one.topology_key) for one in rules if one.topology_key not in node.labels]
+        for one in rules:
+            key, value = one.topology_key, node.labels.get(one.topology_key, "")
+            domains = Counter({other.labels[key]: 0 for other in counted})
+            for other in counted:
+                domains[other.labels[key]] += pods[other.name]
+            few = len(domains) < one.min_domains
+            fewest = 0 if few else min(domains.values())
+            with_pod = domains[value] + one.selects_itself
+            beyond = with_pod - fewest - one.max_skew
+            if value and beyond > 0:
+                least = one.min_domains if few else 0
+                skew = Skew(key, value, domains[value], with_pod, fewest, one.max_skew, least)
+                missing.append(Missing(MissingKind.SPREAD, f"{key}={value}", beyond, skew=skew))
+        if missing:
+            refused[node.name] = tuple(missing)
+    return refused
+
+
+def test_numbers_of_domains_equal_a_count_by_hand() -> None:
+    chance = seeds.random("spread-miss")
+    judged = 0
+    for _ in range(150):
+        labels = [{key: chance.choice("123") for key in ("zone", "rack") if chance.random() < 0.9} for _ in range(6)]
+        nodes = [a_node(f"n{number}", labels=one) for number, one in enumerate(labels)]
+        pods = {node.name: chance.randint(0, 3) for node in nodes}
+        own = chance.random() < 0.5
+        rules = tuple(
+            spread(key, app="foo", skew=chance.randint(1, 2), itself=own, min_domains=chance.randint(1, 4))
+            for key in chance.sample(["zone", "rack"], chance.randint(1, 2))
+        )
+        pod = a_pod("asker", labels=APP if own else {}, topology_spread=rules)
+        bound = [one for name, number in pods.items() for one in on(name, number)]
+        cluster = Session(*nodes, *bound, pod).scheduler.cluster
+        found = refusals(cluster, pod.spec, cluster.nodes.rows_of_pool(0))
+        truth = by_hand(nodes, pods, pod)
+        assert [one.nodes for one in found] == ([len(truth)] if truth else [])
+        for one in found:
+            nearest = min(truth, key=lambda name: _distance(name, truth[name]))
+            assert one.nearest == NearestMiss(nearest, truth[nearest])
+            assert dict(one.counts) == Counter(each for missing in truth.values() for each in missing)
+            judged += len(truth)
+    assert judged > 300
+
+
+def _distance(name: str, missing: tuple[Missing, ...]) -> tuple[int, int, str]:
+    return len(missing), sum(one.amount for one in missing), name

@@ -19,7 +19,7 @@ from aischeduler.analysis.explanation import (
 )
 from aischeduler.analysis.quantities import quantity
 from aischeduler.analysis.remedies import OF_A_KIND_MAX, REMEDIES_MAX
-from aischeduler.analysis.steps import lowered, steps
+from aischeduler.analysis.remedy_steps import lowered, steps
 from aischeduler.model.quantity import parse_milli, parse_units
 from tests import seeds
 from tests.analysis.clusters import Documents, cluster_of, merged, random_documents, settled, waiting

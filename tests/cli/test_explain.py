@@ -21,11 +21,14 @@ from aischeduler.cli.explain_json import explanation_json
 from aischeduler.cli.explain_text import explanation_text
 from aischeduler.cli.snapshot import ClusterSource, read_cluster
 from aischeduler.engine.profile import default_profile
+from tests.build import a_node, a_pod, spread
 from tests.cli.explain_cluster import carry_out, cluster, document
+from tests.cli.jq import filtered
+from tests.engine.session import Session
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "explain.md").read_text()
 SCREEN_LINES = 45
-STEP = ["verb", "apiVersion", "kind", "namespace", "name", "body"]
+COMMANDS = re.findall(r"```console\n\$ ((?:ai-scheduler|kubectl pool) explain[^\n]*)\n(.*?)```", PAGE, re.DOTALL)
 
 
 @pytest_asyncio.fixture
@@ -50,12 +53,19 @@ async def explained(kubeconfig: Path, name: str) -> Explanation:
     return explain(scheduler.cluster, record, now)
 
 
-async def test_page_shows_what_the_commands_print(kubeconfig: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    shown = re.findall(r"```console\n\$ ((?:ai-scheduler|kubectl pool) explain[^|\n]*)\n(.*?)```", PAGE, re.DOTALL)
-    assert len(shown) == 3
-    for words, output in shown:
-        assert await said(kubeconfig, words) == 0
-        assert capsys.readouterr().out == output
+def test_every_example_of_the_page_is_compared() -> None:
+    assert len(COMMANDS) == PAGE.count("```console") > 0
+
+
+@pytest.mark.parametrize(("words", "output"), COMMANDS, ids=[words for words, _ in COMMANDS])
+async def test_page_shows_what_the_commands_print(
+    words: str, output: str, kubeconfig: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command, _, jq = words.partition(" | jq ")
+    assert await said(kubeconfig, command) == 0
+    told = capsys.readouterr()
+    assert told.err == ""
+    assert (filtered(told.out, jq) if jq else told.out) == output
 
 
 @pytest.mark.parametrize("number", range(5))
@@ -71,13 +81,11 @@ async def test_each_remedy_starts_the_pod_once_its_steps_are_carried_out(number:
         assert (found.start.node, found.start.pool) == (remedy["starts"]["node"], remedy["starts"]["pool"])
 
 
-async def test_page_shows_the_steps_of_the_first_remedy(kubeconfig: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_step_has_the_fields_that_the_page_names(kubeconfig: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert await said(kubeconfig, "ai-scheduler explain tune-0 -o json") == 0
     step = json.loads(capsys.readouterr().out)["remedies"][0]["steps"][0]
-    resources = step["body"]["spec"]["containers"][0]["resources"]
-    told = [json.dumps(one, separators=(",", ":")) for one in (step["verb"], step["name"], resources)]
-    assert "\n".join(told) in PAGE
-    assert list(step) == STEP
+    sentence = PAGE[PAGE.index("The `steps` of a remedy can") : PAGE.index("| `verb` | What to do |")]
+    assert [f"`{name}`" for name in step] == re.findall(r"`\w+`", sentence)[1:]
 
 
 @pytest.mark.parametrize(
@@ -152,6 +160,23 @@ async def test_every_field_is_documented(kubeconfig: Path) -> None:
     table = PAGE[PAGE.index("## For programs") : PAGE.index("## Exit statuses")]
     undocumented = {name for name in _names(document) if f"`{name}`" not in table}
     assert undocumented == set()
+
+
+def test_numbers_of_a_spread_constraint_are_in_the_text_in_the_json_and_on_the_page() -> None:
+    nodes = [a_node(zone, cpu="4", labels={"zone": zone}) for zone in ("east", "west")]
+    app = [a_pod(f"app-{number}", node="east", labels={"app": "foo"}) for number in range(3)]
+    full = a_pod("full", node="west", cpu="4", labels={"app": "foo"})
+    pod = a_pod("p", cpu="1", topology_spread=(spread("zone", app="foo", itself=False),))
+    cluster = Session(*nodes, *app, full, pod).scheduler.cluster
+    found = explain(cluster, cluster.records[pod.uid], 0.0)
+    nearest = json.loads(explanation_json(found, None))["nodes"]["refused"][-1]["nearest"]
+    numbers = {"matching": 3, "withPod": 3, "fewest": 1, "maxSkew": 1, "minDomains": None}
+    assert nearest == {"node": "east", "missing": [{"kind": "spread", "name": "zone=east", **numbers}]}
+    console = Console(width=120, file=StringIO())
+    with console.capture() as caught:
+        console.print(*explanation_text(found, ""), sep="\n")
+    assert "1  east: zone=east has 3 matching pods, the fewest is 1, maxSkew is 1\n" in caught.get()
+    assert [name for name in ("spread", *numbers) if f"`{name}`" not in PAGE] == []
 
 
 def _names(value: Any) -> set[str]:

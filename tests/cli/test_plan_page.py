@@ -2,8 +2,6 @@
 
 import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ from aischeduler.analysis.cluster_snapshot import write_lines
 from aischeduler.analysis.plan import Verdict
 from aischeduler.cli.app import main
 from aischeduler.kube.cluster_lister import WITHOUT
+from tests.cli.jq import filtered
 from tests.cli.plan_cluster import plan_cluster
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "plan.md").read_text()
@@ -38,15 +37,6 @@ def test_command_prints_what_is_written_below_it(
     said = capsys.readouterr()
     assert said.err == ""
     assert (filtered(said.out, jq) if jq else said.out) == output
-
-
-def filtered(text: str, arguments: str) -> str:
-    """Return the output of jq; a machine without it, which the product does not need, skips this example alone."""
-    if shutil.which("jq") is None:
-        pytest.skip("there is no jq")
-    options, program = arguments.split(" ", 1)
-    jq = ["jq", options, program.strip("'")]
-    return subprocess.run(jq, input=text, capture_output=True, text=True, check=True).stdout
 
 
 def test_every_field_is_described(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:

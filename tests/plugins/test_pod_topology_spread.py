@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from aischeduler.framework.plugin import Plugins
-from aischeduler.framework.runner import Runner
+from aischeduler.framework.runner import CrossRowAnswer, Runner
 from aischeduler.model.node import Node, Taint
 from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.topology_spread import TopologySpreadConstraint
 from aischeduler.plugins.node_affinity import NodeAffinity
-from aischeduler.plugins.pod_topology_spread import MISSING_LABEL, REASON, PodTopologySpread
+from aischeduler.plugins.pod_topology_spread import MISSING_LABEL, REASON, PodTopologySpread, SpreadState
+from aischeduler.state.excerpt import Excerpt
 from aischeduler.state.index import Rows
 from aischeduler.state.nodes import NodeTable
 from tests import seeds
@@ -190,6 +191,19 @@ def test_reason_tells_a_missing_label_from_a_skew() -> None:
     pod = a_pod("asker", topology_spread=(spread("zone", app="foo"), spread("node", app="foo")))
     runner, rows = a_runner(zoned(without="x"), placed({"a": 1}), pod.spec)
     assert dict(runner.refusals(pod.spec, rows).reasons) == {REASON: 2, MISSING_LABEL: 1}
+
+
+def test_skew_counts_owners_of_claims_only_on_rows_that_nothing_else_refuses() -> None:
+    pod = a_pod("asker", topology_spread=(spread("zone", app="foo", itself=False),))
+    runner, rows = a_runner([*zoned(), a_node("z", labels={"zone": "zone3"})], placed({"a": 2, "x": 1}), pod.spec)
+    for number, row in enumerate(rows[[1, 2]]):
+        runner.nodes.pod_counts.add(a_pod(f"nominated-{number}", labels=FOO), int(row), claims=True)
+    ((rule, at),) = runner.refused(pod.spec, rows)
+    assert isinstance(rule, CrossRowAnswer)
+    assert isinstance(rule.state, SpreadState)
+    found = [(one.domain, one.matching, one.fewest) for skews in rule.state.skews(at) for one in skews]
+    assert found == [("zone1", 2, 0), ("zone1", 2, 0), ("zone2", 2, 0), ("zone2", 2, 0)]
+    assert rule.state.skews(Excerpt(runner.nodes, rows[4:])) == [[]]
 
 
 def by_hand(nodes: list[Node], pods: Placed, pod: Pod) -> str:

@@ -16,7 +16,7 @@ from aischeduler.analysis.explanation import (
     RemedyKind,
     Start,
 )
-from aischeduler.analysis.steps import lowered, steps
+from aischeduler.analysis.remedy_steps import lowered, steps
 from tests.build import a_pod
 from tests.objects import Json, pod_object
 
