@@ -152,9 +152,9 @@ class Cluster:
         """Return the placement request for a pod of this class in this pool."""
         return PlacementRequest(spec, placement_strategy(self.pools.pools[pool], spec, self.profile.gpu_resources))
 
-    def unit_request(self, unit: Unit, pool: str) -> UnitRequest:
-        """Return the placement request of a unit in this pool."""
-        pods = tuple(record.pod for record in unit.pods)
+    def unit_request(self, unit: Unit, pool: str, others: tuple[PodRecord, ...] = ()) -> UnitRequest:
+        """Return the placement request of a unit in this pool: its required pods, then these others as room allows."""
+        pods = tuple(record.pod for record in (*unit.together, *others))
         return UnitRequest(pods, tuple(self.ask(pod.spec, pool) for pod in pods), unit.required)
 
     def request_of(self, record: PodRecord, pool: str) -> PlacementRequest | UnitRequest:

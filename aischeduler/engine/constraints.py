@@ -117,7 +117,7 @@ def storage_changed(cluster: Cluster, event: VolumeClaimSeen | VolumeClaimGone |
 def recheck_later(cluster: Cluster, records: Iterable[PodRecord]) -> None:
     """Have those of these pods that wait for an event woken by the next decisions of their pools."""
     for one in records:
-        record = one.unit.lead or one if one.unit is not None else one
+        record = one.waits_as
         if record.state in RECHECKED:
             cluster.errands.rechecking.setdefault(record.queue, OrderedDict())[record.pod.uid] = record
 

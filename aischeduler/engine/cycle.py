@@ -21,7 +21,7 @@ from aischeduler.engine.permits import reserve, send
 from aischeduler.engine.propose import propose
 from aischeduler.engine.tally import Result
 from aischeduler.engine.units import form
-from aischeduler.engine.unknown_pools import want_pool
+from aischeduler.engine.unknown_pools import is_known, want_pool
 from aischeduler.engine.wakeups import offer_ends
 from aischeduler.framework.plugin import Delayed, Vetoed
 from aischeduler.model.actions import Action, Bind, Nominate, ReportWaiting
@@ -292,7 +292,9 @@ def _hold(tried: Attempt, proposal: Hold) -> Result:
     cluster.wake_alike(record, tried.now)  # what holds this pod may not hold the next
     tried.nominate("")
     if proposal.unknown_pool:
-        want_pool(cluster, record)
+        for one in record.together:
+            if not is_known(cluster, one, tried.now):
+                want_pool(cluster, one)
         record.message = proposal.message  # no event: the answer comes soon
     else:
         tried.report(proposal.message)

@@ -79,7 +79,9 @@ class _Look:
         unit = self.record.leads
         if unit is None:
             return self.cluster.runner.best(self.ask, rows)
-        found = place_unit(self.cluster.unit_request(unit, self.pool.name), self.cluster.runner, rows)
+        others = unit.pods[unit.required :] if self.pool.name == self.record.home else ()
+        free = tuple(one for one in others if _hold_of(self, one, known=False) is None)
+        found = place_unit(self.cluster.unit_request(unit, self.pool.name, free), self.cluster.runner, rows)
         return found if isinstance(found, UnitPlacement) else None
 
     def place(self, found: tuple[int, int] | UnitPlacement, lifted: tuple[Claim, ...] = ()) -> Place:
@@ -131,17 +133,21 @@ def propose(cluster: Cluster, record: PodRecord, pool: str, now: float, *, known
 
 def _held(look: _Look, *, known: bool) -> Hold | None:
     """Hold a pod that may not be tried."""
-    cluster, now = look.cluster, look.now
-    for record in look.record.together:
-        refused = record.pod.spec.invalid or not_allowed(cluster, record)
-        held = None if refused else held_by(cluster, record.pod)
-        constraint, blocker = (held.kind, held.blocker) if held is not None else (None, "")
-        if not known and not is_known(cluster, record, now):
-            return Hold(unknown_pool_message(record.pod.pool), constraint, blocker, unknown_pool=True)
-        if refused or held is not None:
-            text = held.message if held is not None else refused
-            of = "" if record is look.record else f"The pod {record.pod.name}, which starts together with this one: "
-            return Hold(of + text, constraint, blocker)
+    return next((held for one in look.record.together if (held := _hold_of(look, one, known=known)) is not None), None)
+
+
+def _hold_of(look: _Look, record: PodRecord, *, known: bool) -> Hold | None:
+    """Return why this pod, the one of the look or another of its unit, may not be tried."""
+    cluster = look.cluster
+    refused = record.pod.spec.invalid or not_allowed(cluster, record)
+    held = None if refused else held_by(cluster, record.pod)
+    constraint, blocker = (held.kind, held.blocker) if held is not None else (None, "")
+    if not known and not is_known(cluster, record, look.now):
+        return Hold(unknown_pool_message(record.pod.pool), constraint, blocker, unknown_pool=True)
+    if refused or held is not None:
+        text = held.message if held is not None else refused
+        of = "" if record is look.record else f"The pod {record.pod.name}, which starts together with this one: "
+        return Hold(of + text, constraint, blocker)
     return None
 
 

@@ -24,7 +24,7 @@ from aischeduler.model.actions import Action, Evict, Nominate, ReportInternalErr
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import Pod
 from aischeduler.state.claims import Claim
-from aischeduler.state.records import NOWHERE, WAITING, PodRecord, PodState, Unit
+from aischeduler.state.records import NOWHERE, WAITING, PodRecord, PodState
 
 FRAMES_MAX: Final = 32
 TRACEBACK_MAX: Final = 8000
@@ -231,10 +231,8 @@ def take_out(cluster: Cluster, record: PodRecord) -> None:
 
     Its unit no longer waits as one. The lead of that may be in no queue then.
     """
-    uid, unit = record.pod.uid, record.unit
-    cluster.units.touch(record)
-    if unit is not None and unit.lead is not None and record in unit.pods:
-        _take_out_lead(cluster, unit, unit.lead)
+    uid = record.pod.uid
+    _break_up(cluster, record)
     queue = cluster.queues.get(record.queue)
     if queue is not None and queue.holds(record):
         queue.remove(record)
@@ -252,7 +250,13 @@ def take_out(cluster: Cluster, record: PodRecord) -> None:
         recount_loans(cluster)
 
 
-def _take_out_lead(cluster: Cluster, unit: Unit, lead: PodRecord) -> None:
+def _break_up(cluster: Cluster, record: PodRecord) -> None:
+    """Have the unit of a pod formed again; until then it does not wait as one, and its lead may be in no queue."""
+    cluster.units.touch(record)
+    unit = record.unit
+    lead = unit.lead if unit is not None and record in unit.pods else None
+    if unit is None or lead is None:
+        return
     claim, queue = cluster.claims.of(lead.pod.uid), cluster.queues.get(lead.queue)
     if claim is not None:
         drop_claim(cluster, claim)
@@ -324,15 +328,11 @@ def mend(cluster: Cluster, before: Mark) -> None:
 
 def _can_come_true(cluster: Cluster, claim: Claim, row: int) -> bool:
     """Return whether, by amounts, the claim fits on the row without the leaving pods and the claims behind it."""
-    nodes = cluster.nodes
+    nodes, claims = cluster.nodes, cluster.claims.on_row(row)
+    leaving = [r.counted for r in cluster.on_row(row) if r.counted is not None and cluster.leaving(r.pod.uid)]
+    behind = [one.spec for other in claims if other.owner.order >= claim.owner.order for one in other.on(row)]
+    room = sum(map(nodes.request, (*leaving, *behind)), nodes.room(row))  # its own room is among them
     request = sum(nodes.request(one.spec) for one in claim.on(row))
-    room = nodes.room(row)
-    for record in cluster.on_row(row):
-        if record.counted is not None and cluster.leaving(record.pod.uid):
-            room += nodes.request(record.counted)
-    for other in cluster.claims.on_row(row):
-        if other.owner.order >= claim.owner.order:  # with its own claim
-            room += sum(nodes.request(one.spec) for one in other.on(row))
     return bool((request <= np.maximum(room, 0)).all())
 
 
@@ -341,11 +341,18 @@ def find_lost(cluster: Cluster) -> None:
     if len(cluster.records) == len(cluster.running) + sum(len(queue) for queue in cluster.queues.values()):
         return
     for record in tuple(cluster.records.values()):
-        queue = cluster.queues.get(record.queue)
-        if record.counted is None and (queue is None or not queue.holds(record)):
+        if _is_lost(cluster, record):
+            _break_up(cluster, record)
+    for record in tuple(cluster.records.values()):
+        if _is_lost(cluster, record):
             cluster.withdraw(record)
             record.offered = NOWHERE
             wait_again(cluster, record)
+
+
+def _is_lost(cluster: Cluster, record: PodRecord) -> bool:
+    queue = cluster.queues.get(record.queue)
+    return record.counted is None and (queue is None or not queue.holds(record))
 
 
 def _count_anew(cluster: Cluster, rows: Iterable[int]) -> None:
@@ -362,8 +369,7 @@ def rebuild_queue(cluster: Cluster, pool: str) -> None:
     """Build the queue of a pool again, with the pods that are, or should be, in it; all of them are tried."""
     records = [record for record in cluster.records.values() if record.state in WAITING and record.queue in ("", pool)]
     for record in records:
-        if record.unit is not None and record.unit.lead is not None:
-            _take_out_lead(cluster, record.unit, record.unit.lead)
+        _break_up(cluster, record)
     cluster.add_queue(pool)
     for record in records:
         record.queue = ""

@@ -83,23 +83,38 @@ def form(cluster: Cluster, unit: Unit) -> None:
             cluster.refresh(record)
     cluster.running.set_spare(unit.number, spare)
     if isinstance(formed, Formed) and formed.required > 1:
-        homes = sorted({cluster.pools.home(pod.pool) for pod in formed.pods[: formed.required]})
-        if len(homes) > 1:
-            formed = Incomplete(f"The pods of the unit {unit.name} have different home pools: {', '.join(homes)}.")
+        formed = _of_one_pool(cluster, unit, formed)
     unit.message = formed.message if isinstance(formed, Incomplete) else ""
     if isinstance(formed, Incomplete):
         _hold_back(cluster, unit, waiting, now)
     elif formed.required > 1:
         _wait_together(cluster, unit, formed, now)
+        strangers = [record for record in waiting if record not in unit.pods]
+        if strangers:
+            unit.message = f"Its home pool is not that of the unit {unit.name}, which is to start first."
+            _gate(cluster, unit, strangers, now)
     else:
         _wait_alone(cluster, unit, waiting, now)
+
+
+def _of_one_pool(cluster: Cluster, unit: Unit, formed: Formed) -> Formed | Incomplete:
+    """Return the pods that have the home pool of the required ones; Incomplete where these have several."""
+    homes = {pod.uid: cluster.pools.home(pod.pool) for pod in formed.pods}
+    required = sorted({homes[pod.uid] for pod in formed.pods[: formed.required]})
+    if len(required) > 1:
+        return Incomplete(f"The pods of the unit {unit.name} have different home pools: {', '.join(required)}.")
+    return Formed(tuple(pod for pod in formed.pods if homes[pod.uid] == required[0]), formed.required)
 
 
 def _hold_back(cluster: Cluster, unit: Unit, waiting: list[PodRecord], now: float) -> None:
     """Gate the waiting pods of a unit that is not complete."""
     if unit.lead is not None:
         _dissolve(cluster, unit, now)
-    for record in waiting:
+    _gate(cluster, unit, waiting, now)
+
+
+def _gate(cluster: Cluster, unit: Unit, records: list[PodRecord], now: float) -> None:
+    for record in records:
         if record.state is not PodState.GATED:
             _take_out(cluster, record, now)
             record.visited = ()

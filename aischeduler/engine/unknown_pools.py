@@ -142,8 +142,9 @@ def pool_read(cluster: Cluster, event: PoolRead, now: float) -> None:
     for record in _waiting(cluster, event.name, cluster.unknown_pools.reading.pop(event.name, {})):
         if not event.found:
             cluster.unknown_pools.missing[record.pod.uid] = (event.name, now)
-        if record.state is PodState.HELD:
-            cluster.queue_of(record).wake_at_once(record, now)
+        first = record.waits_as
+        if first.state is PodState.HELD:
+            cluster.queue_of(first).wake_at_once(first, now)
     for action in begin_reads(cluster):
         cluster.say(DEFAULT_POOL, action)
 

@@ -165,6 +165,12 @@ class PodRecord:
         return unit if unit is not None and unit.lead is self else None
 
     @property
+    def waits_as(self) -> "PodRecord":
+        """The pod in whose place it waits: the lead of its unit, or itself."""
+        unit = self.unit
+        return self if unit is None or unit.lead is None or self not in unit.pods else unit.lead
+
+    @property
     def together(self) -> tuple["PodRecord", ...]:
         """The pods that are placed with it all or none, in the order in which they are placed; it alone by itself."""
         unit = self.leads

@@ -277,3 +277,22 @@ def test_exception_costs_a_pair_one_attempt(monkeypatch: pytest.MonkeyPatch, mod
     said = session.decide()
     said += session.decide(seconds=60)
     assert sorted(binds(said)) == ["x-0", "x-1"]
+
+
+def test_third_pod_of_another_pool_waits_until_the_pair_has_started() -> None:
+    session = a_lender_and_a_home(one_of("x", "x-0", pool="rich"), one_of("x", "x-1", pool="rich"))
+    session.see(one_of("x", "x-2", pool="small"))
+    assert binds(session.decide()) == {"x-0": "r1", "x-1": "r2", "x-2": "s"}
+    session = a_lender_and_a_home(one_of("x", "x-0", pool="rich", cpu="9"), one_of("x", "x-1", pool="rich", cpu="9"))
+    session.see(one_of("x", "x-2", pool="small"))
+    text = "Its home pool is not that of the unit default/x, which is to start first."
+    assert reports(session.decide())["x-2"] == text
+
+
+def test_third_pod_starts_with_the_pair_where_there_is_room_and_later_where_there_is_none() -> None:
+    trio = [one_of("x", f"x-{index}") for index in range(3)]
+    assert len(binds(a_session(a_node("n", cpu="6"), *trio).decide())) == 3
+    session = a_session(a_node("n", cpu="4"), *trio)
+    assert len(binds(session.decide())) == 2
+    session.see(a_node("m", cpu="2"))
+    assert list(binds(session.decide()).values()) == ["m"]

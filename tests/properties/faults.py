@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.profile import Profile, default_profile
+from aischeduler.engine.profile import Profile
 from aischeduler.engine.scheduler import Scheduler
 from aischeduler.framework.plugin import Plugins
 from aischeduler.model.actions import Action, ReportInternalError
@@ -39,7 +39,7 @@ MODULES: Final = (
         "pod_events",
         "pod_warnings",
     ),
-    *("pool_events", "propose", "readiness", "reasons", "scheduler", "searches", "status", "wakeups"),
+    *("pool_events", "propose", "readiness", "reasons", "scheduler", "searches", "status", "units", "wakeups"),
 )
 """Modules of the engine in which every call of a function of the engine or of a policy may raise."""
 RECOVERY: Final = (
@@ -128,9 +128,8 @@ class BreakingPlugin:
         return self._injector.breaking(f"{self._plugin.name}.{name}", found) if callable(found) else found
 
 
-def breaking_profile(injector: Injector) -> Profile:
-    """Return the default profile with plugins that may raise."""
-    profile = default_profile()
+def breaking_profile(injector: Injector, profile: Profile) -> Profile:
+    """Return this profile with plugins that may raise."""
 
     def broken(plugins: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(BreakingPlugin(plugin, injector) for plugin in plugins)
@@ -138,7 +137,8 @@ def breaking_profile(injector: Injector) -> Profile:
     plugins = profile.plugins
     parts = (plugins.gates, plugins.filters, plugins.scores, plugins.cross_row)
     gates, filters, scores, cross_row = map(broken, parts)
-    return replace(profile, plugins=Plugins(gates, filters, scores, cross_row))
+    units = None if plugins.units is None else BreakingPlugin(plugins.units, injector)
+    return replace(profile, plugins=Plugins(gates, filters, scores, cross_row, units=units))
 
 
 def break_engine(monkeypatch: pytest.MonkeyPatch, injector: Injector) -> None:
@@ -186,9 +186,9 @@ class _Armed(Scheduler):
 class BreakingScheduler(CheckedScheduler, _Armed):
     """Such an engine with checks."""
 
-    def __init__(self, injector: Injector, run: str, *, often: bool) -> None:
+    def __init__(self, injector: Injector, profile: Profile, run: str, *, often: bool) -> None:
         self.injector = injector
-        super().__init__(breaking_profile(injector), run, often=often)
+        super().__init__(breaking_profile(injector, profile), run, often=often)
 
 
 class BreakingWorld(World):
@@ -200,4 +200,4 @@ class BreakingWorld(World):
 
     def _start(self) -> CheckedScheduler:
         self.runs += 1
-        return BreakingScheduler(self.injector, f"run{self.runs}", often=self._often)
+        return BreakingScheduler(self.injector, self.profile(), f"run{self.runs}", often=self._often)

@@ -13,6 +13,7 @@ from hypothesis.stateful import rule
 from tests.properties.faults import BreakingWorld, Injector, break_engine
 from tests.properties.playing import SHRINKING_SECONDS_MAX, play
 from tests.properties.test_engine import TakingBack
+from tests.properties.world import World
 from tests.seeds import seed
 
 GENERATE = (Phase.generate,)
@@ -31,7 +32,11 @@ class BreakingEngine(TakingBack):
     def __init__(self) -> None:
         super().__init__()
         self.injector = Injector(self.seed)
-        self.world = BreakingWorld(self.injector)
+        self.world = self.breaking_world()
+
+    def breaking_world(self) -> World:
+        """Return a world whose engine raises."""
+        return BreakingWorld(self.injector)
 
     @rule(share=st.sampled_from(SHARES))
     def it_raises_more_or_less_often(self, share: float) -> None:
@@ -43,12 +48,13 @@ class BreakingEngine(TakingBack):
         super().teardown()
 
 
-def play_exceptions(monkeypatch: pytest.MonkeyPatch, runs: int) -> None:
+def play_exceptions(monkeypatch: pytest.MonkeyPatch, runs: int, machine: type[BreakingEngine] = BreakingEngine) -> None:
+    """Play runs in which the engine raises; enough different calls must have raised."""
     number = seed()
-    BreakingEngine.seed = number
+    machine.seed = number
     injectors: list[Injector] = []
 
-    class Patched(BreakingEngine):
+    class Patched(machine):  # type: ignore[valid-type, misc]
         def __init__(self) -> None:
             super().__init__()
             monkeypatch.undo()

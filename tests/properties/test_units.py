@@ -9,11 +9,11 @@ from aischeduler.model.actions import Action, Bind, Evict
 from tests import seeds
 from tests.build import a_pod
 from tests.pairs import PAIR, SPARE, Pairs, pair_profile
+from tests.properties.faults import BreakingWorld
 from tests.properties.playing import SHRINKING_SECONDS_MAX, play
-from tests.properties.test_engine import PODS, PODS_MAX, SHAPES, ShapeFields, TakingBack, Wishes
+from tests.properties.test_engine import PODS_MAX, POOLS, SHAPES, TakingBack, Wishes
+from tests.properties.test_exceptions import BreakingEngine, play_exceptions
 from tests.properties.world import World
-
-PAIRS = ["one", "two", "three"]
 
 
 class PairWorld(World):
@@ -46,32 +46,58 @@ class PairWorld(World):
             )
 
 
+MEMBERS = st.fixed_dictionaries(
+    {
+        "shape": st.sampled_from([*range(6), *range(6), *range(len(SHAPES))]),
+        "pool": st.sampled_from([*POOLS, *POOLS, ""]),
+        "priority": st.sampled_from([0, 5, 10]),
+        "preempts": st.sampled_from([True, True, True, False]),
+        "spare": st.sampled_from([False, False, True]),
+    }
+)
+
+
 class PairedEngine(TakingBack):
     """One engine with a policy of pairs."""
 
     def __init__(self) -> None:
         super().__init__()
         self.world = PairWorld()
+        self.pairs = 0
 
-    @rule(wishes=PODS, pair=st.sampled_from(PAIRS), spare=st.booleans(), shape=st.sampled_from(range(len(SHAPES))))
-    def pods_of_a_pair_come(self, wishes: Wishes, pair: str, spare: bool, shape: int) -> None:
-        for turn in range(wishes["copies"]):
-            if len(self.world.pods) >= PODS_MAX:
-                self._oldest_pod_ends()
-            fields: ShapeFields = {**SHAPES[wishes["shape"] if turn else shape]}
-            pod = a_pod(
-                self.world.next_pod_name(),
-                pool=wishes["pool"],
-                priority=wishes["priority"],
-                preempts=wishes["preempts"],
-                gates=wishes["gates"],
-                namespace="default",
-                labels={"app": wishes["app"], PAIR: pair, **({SPARE: "yes"} if spare else {})},
-                created=int(self.world.now),
-                **fields,
-            )
-            self.world.put(pod)
+    @rule(wishes=MEMBERS, shape=st.sampled_from(range(6)), pods=st.sampled_from([1, 2, 2, 2, 3]))
+    def a_pair_comes(self, wishes: Wishes, shape: int, pods: int) -> None:
+        self.pairs += 1
+        for turn in range(pods):
+            self._member_comes(self.pairs, **{**wishes, "shape": wishes["shape"] if turn else shape})
         self.world.go_on()
+
+    @rule(wishes=MEMBERS, pods=st.sampled_from([2, 2, 2, 3]))
+    def a_pair_of_one_class_comes(self, wishes: Wishes, pods: int) -> None:
+        self.pairs += 1
+        for _ in range(pods):
+            self._member_comes(self.pairs, **wishes)
+        self.world.go_on()
+
+    @rule(wishes=MEMBERS, back=st.sampled_from([0, 0, 0, 1, 2]))
+    def a_pod_joins_a_pair(self, wishes: Wishes, back: int) -> None:
+        self._member_comes(max(self.pairs - back, 0), **wishes)
+        self.world.go_on()
+
+    def _member_comes(self, pair: int, *, shape: int, pool: str, priority: int, preempts: bool, spare: bool) -> None:
+        if len(self.world.pods) >= PODS_MAX:
+            self._oldest_pod_ends()
+        labels = {"app": "x", PAIR: f"pair-{pair}", **({SPARE: "yes"} if spare else {})}
+        pod = a_pod(
+            self.world.next_pod_name(),
+            pool=pool,
+            priority=priority,
+            preempts=preempts,
+            labels=labels,
+            created=int(self.world.now),
+            **SHAPES[shape],
+        )
+        self.world.put(pod)
 
 
 def test_random_days_with_pairs_briefly() -> None:
@@ -82,3 +108,24 @@ def test_random_days_with_pairs_briefly() -> None:
 @pytest.mark.timeout(SHRINKING_SECONDS_MAX)
 def test_random_days_with_pairs() -> None:
     play(PairedEngine, seeds.number("pairs"), runs=100)
+
+
+class BreakingPairWorld(BreakingWorld, PairWorld):
+    """A world of pairs whose engine raises."""
+
+
+class BreakingPairedEngine(BreakingEngine, PairedEngine):
+    """One engine with a policy of pairs that raises at calls that the seed chooses."""
+
+    def breaking_world(self) -> World:
+        return BreakingPairWorld(self.injector)
+
+
+def test_exception_costs_a_pair_one_attempt_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
+    play_exceptions(monkeypatch, 10, BreakingPairedEngine)
+
+
+@pytest.mark.whole
+@pytest.mark.timeout(SHRINKING_SECONDS_MAX)
+def test_exception_costs_a_pair_one_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    play_exceptions(monkeypatch, 60, BreakingPairedEngine)
