@@ -156,12 +156,15 @@ class CheckedScheduler(Scheduler):
         self._evicted[uid] = evict
 
     def _would_do(self, victim: str, asker: str) -> bool:
-        """Say whether the room of an earlier victim, who still leaves, would do for the pod after all."""
+        """Say whether the room of an earlier victim, who still leaves, would do for the pod after all.
+
+        For a unit of several it is never enough to know that it would do for its lead.
+        """
         cluster = self._cluster
         record, owner = cluster.records.get(victim), cluster.records.get(asker)
         if record is None or owner is None or record.counted is None or not cluster.leaving(victim):
             return False
-        if cluster.pool_of(record.row) != owner.home:
+        if cluster.pool_of(record.row) != owner.home or owner.leads is not None:
             return False
         with without(cluster, lifted_for(cluster, owner, owner.home)):
             return fits_after_departures(owner.pod.spec, cluster.runner, cluster.running, record.row)

@@ -15,6 +15,7 @@ from tests import seeds
 from tests.engine_state import change, state
 from tests.properties.playing import play
 from tests.properties.test_engine import Engine, TakingBack
+from tests.properties.test_units import PairedEngine
 
 KINDS = {"Place", "MakeRoom", "Borrow", "Wait", "Hold"}
 
@@ -45,7 +46,7 @@ def test_proposals_of_every_kind_change_nothing(monkeypatch: pytest.MonkeyPatch)
     checks = Checks()
     for module in (cycle, reasons):
         monkeypatch.setattr(module, "propose", checks.propose)
-    for machine in (Engine, TakingBack):
+    for machine in (Engine, TakingBack, PairedEngine):
         play(machine, seeds.number(f"proposals of {machine.__name__}"), runs=8, phases=(Phase.generate,))
     assert checks.faults == []
     assert set(checks.kinds) == KINDS
