@@ -274,7 +274,8 @@ class Cluster:
         if record.counted.anti_affinity:
             self.anti_affinity.add(record.pod, record.counted)
         self.book(record)
-        self.units.touch(record)
+        if record.unit is not None:
+            self.units.touch(record)
 
     def uncount(self, record: PodRecord) -> int:
         """Stop counting a pod on its node; return the row."""

@@ -101,7 +101,8 @@ def attempt(cluster: Cluster, queue: PoolQueue, record: PodRecord, actions: list
     offer_ends(cluster, record)
     if result is not None:
         cluster.tally.attempts[queue.pool, result] += 1
-    return len(record.together) + SEARCH_COST * (cluster.searches.made - searches)
+    pods = 1 if record.unit is None else len(record.together)
+    return pods + SEARCH_COST * (cluster.searches.made - searches)
 
 
 def apply(tried: Attempt, proposal: Proposal) -> Result | None:
@@ -146,7 +147,9 @@ def _place(tried: Attempt, proposal: Place) -> Result:
     """Assume the pod on its row and add a Bind, unless a rule delays or vetoes it; so for each pod of its unit."""
     cluster, record = tried.cluster, tried.record
     placements = _placements(tried, proposal)
-    verdicts = _reserve(cluster, placements)
+    plugins = cluster.profile.plugins
+    rules = plugins.reserves or plugins.permits
+    verdicts = _reserve(cluster, placements) if rules else [None] * len(placements)
     if isinstance(verdicts, Vetoed):
         return _wait(tried, Wait(WaitFor.BACKOFF, verdicts.message))
     own = cluster.claims.of(record.pod.uid)
@@ -172,8 +175,8 @@ def _place(tried: Attempt, proposal: Place) -> Result:
         one.visited = ()
         send(cluster, _bind(tried, one, assigned, proposal), tried.actions, verdict)
     cluster.wake_alike(record, tried.now)
-    unit = record.leads
-    if unit is not None:  # its other pods wait for themselves once it is formed again
+    unit = record.unit
+    if unit is not None and unit.lead is record:  # its other pods wait for themselves once it is formed again
         unit.lead, unit.pods, unit.required = None, (), 0
     return Result.BOUND
 
@@ -185,6 +188,9 @@ Placed = tuple[tuple[PodRecord, AssignedPod], ...]
 def _placements(tried: Attempt, proposal: Place | MakeRoom) -> Placed:
     """Return the pods of a proposal on their rows, the lead first."""
     cluster, record = tried.cluster, tried.record
+    if not proposal.others:
+        row = cluster.nodes.rows[proposal.node]
+        return ((record, AssignedPod(record.pod, record.pod.spec, row, proposal.allocation)),)
     first = Placement(record.pod.uid, proposal.node, proposal.allocation)
     found: list[tuple[PodRecord, AssignedPod]] = []
     for one in (first, *proposal.others):
@@ -196,9 +202,6 @@ def _placements(tried: Attempt, proposal: Place | MakeRoom) -> Placed:
 
 def _reserve(cluster: Cluster, placements: Placed) -> list[Delayed | None] | Vetoed:
     """Have the rules reserve for these pods; return what delays each. After a veto, nothing is reserved."""
-    plugins = cluster.profile.plugins
-    if not plugins.reserves and not plugins.permits:
-        return [None] * len(placements)
     verdicts: list[Delayed | None] = []
     for at, (record, assigned) in enumerate(placements):
         verdict = reserve(cluster, record.pod, cluster.nodes.names[assigned.row])

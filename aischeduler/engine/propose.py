@@ -76,8 +76,8 @@ class _Look:
 
     def find(self, rows: Rows) -> tuple[int, int] | UnitPlacement | None:
         """Return the best of these rows for the pod and how many fit, or rows for the whole unit; None where none."""
-        unit = self.record.leads
-        if unit is None:
+        unit = self.record.unit
+        if unit is None or unit.lead is not self.record:
             return self.cluster.runner.best(self.ask, rows)
         others = unit.pods[unit.required :] if self.pool.name == self.record.home else ()
         free = tuple(one for one in others if _hold_of(self, one, known=False) is None)
@@ -133,6 +133,8 @@ def propose(cluster: Cluster, record: PodRecord, pool: str, now: float, *, known
 
 def _held(look: _Look, *, known: bool) -> Hold | None:
     """Hold a pod that may not be tried."""
+    if look.record.unit is None:
+        return _hold_of(look, look.record, known=known)
     return next((held for one in look.record.together if (held := _hold_of(look, one, known=known)) is not None), None)
 
 

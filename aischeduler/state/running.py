@@ -99,6 +99,8 @@ class RunningPods:
         self._on_row: dict[int, dict[str, int]] = {}
         self._units: dict[int, set[int]] = {}
         """Unit -> the slots of its pods."""
+        self._unit_of: dict[int, int] = {}
+        """Slot -> the unit of its pod, where it has one."""
         self.spare: dict[int, int] = {}
         """Unit -> how many of its pods may leave before the others are of no use; 0 where it is not here."""
         self._free = list(range(SLOTS_FIRST - 1, -1, -1))
@@ -237,13 +239,13 @@ class RunningPods:
 
     def _note(self, slot: int) -> None:
         """Note a change of a pod: the rows of its whole unit changed, because they are lost together."""
-        unit = int(self.table["unit"][slot])
-        for one in sorted(self._units[unit]) if unit else (slot,):
+        unit = self._unit_of.get(slot)
+        for one in sorted(self._units[unit]) if unit is not None else (slot,):
             self._journal.note(int(self.table["row"][one]))
 
     def _leave_unit(self, slot: int) -> None:
-        unit = int(self.table["unit"][slot])
-        if unit:
+        unit = self._unit_of.pop(slot, None)
+        if unit is not None:
             self._units[unit].discard(slot)
             if not self._units[unit]:
                 del self._units[unit]
@@ -251,10 +253,11 @@ class RunningPods:
             self.table["unit"][slot] = 0
 
     def _write(self, slot: int, row: int, number: int, facts: RunningFacts) -> None:
-        if facts.unit != self.table["unit"][slot]:
+        if facts.unit != self._unit_of.get(slot, 0):
             self._leave_unit(slot)
             if facts.unit:
                 self._units.setdefault(facts.unit, set()).add(slot)
+                self._unit_of[slot] = facts.unit
         self.table[slot] = (
             row,
             number,
