@@ -25,8 +25,11 @@ def lifted_for(cluster: Cluster, record: PodRecord, pool: str) -> tuple[Claim, .
 def without(cluster: Cluster, claims: tuple[Claim, ...]) -> Trial:
     """Return a trial on the table without these claims."""
     trial = Trial(cluster.nodes)
-    if claims:
+    try:
         trial.remove(pod for claim in claims for pod in claim.assigned)
+    except BaseException:  # the caller has not entered the trial yet
+        trial.put_back(failed=True)
+        raise
     return trial
 
 

@@ -16,8 +16,12 @@ from aischeduler.state.records import PodRecord
 
 
 def warn_pod(cluster: Cluster, record: PodRecord, actions: list[Action]) -> None:
-    """Add the new warnings about this pod to `actions`."""
-    pod = record.pod
+    """Add the new warnings about this pod, or the pods of the unit that it leads, to `actions`."""
+    for one in (record,) if record.unit is None else record.together:
+        _warn(cluster, one.pod, actions)
+
+
+def _warn(cluster: Cluster, pod: Pod, actions: list[Action]) -> None:
     known = cluster.unknown_pools.missing.get(pod.uid)
     missing = known is not None and known[0] == pod.pool not in cluster.pools.pools
     if missing and cluster.warned(pod.uid, pod.pool):

@@ -54,8 +54,9 @@ def reword(cluster: Cluster, pool: str, actions: list[Action]) -> None:
                 messages[rank] = reason(cluster, record, cluster.now)
             message = messages.get(rank)
             if message and _is_news(message, record.message, work.counts):
-                record.message = message
-                actions.append(ReportWaiting(record.pod, pool, pool, message, record.decision))
+                for one in (record,) if record.leads is None else record.leads.pods:
+                    one.message = message
+                    actions.append(ReportWaiting(one.pod, pool, pool, message, record.decision))
     if left and queue.parked(after):
         cluster.errands.rewording[pool] = Rewording(left, work.counts, after)
 

@@ -1,11 +1,13 @@
 """An exception of the scheduler costs one attempt of one pod, or one step, and nothing else."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from aischeduler.engine.claiming import without
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.profile import Profile, default_profile
 from aischeduler.engine.recovery import INTERNAL_ERROR
@@ -16,8 +18,10 @@ from aischeduler.model.events import PodGone, PodSeen, Refreshed
 from aischeduler.model.names import CLUSTER
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod, PodSpec
+from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.excerpt import Excerpt
 from aischeduler.state.index import Mask
+from aischeduler.state.nodes import NodeTable
 from aischeduler.state.queue import PoolQueue
 from aischeduler.state.records import PodState
 from aischeduler.state.transitions import TRANSITIONS, Transition
@@ -345,3 +349,22 @@ def test_long_traceback_is_cut_and_ends_with_the_exception(monkeypatch: pytest.M
     assert len(error.traceback) <= 8000
     assert error.traceback.rstrip().splitlines()[-1].startswith("RecursionError")
     assert not any(isinstance(action, Bind) for action in session.said)
+
+
+def test_exception_at_the_begin_of_a_look_without_claims_leaves_the_claimed_room_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    session = Session(a_node("n", cpu="4"), a_pod("old", cpu="4", node="n"), a_pod("owner", cpu="4", priority=5))
+    session.decide()
+    cluster, count = session.scheduler._cluster, NodeTable.count_tentatively
+    claim, used = cluster.claims.all()[0], cluster.nodes.used.copy()
+
+    def failing(nodes: NodeTable, pods: Sequence[AssignedPod], sign: int) -> None:
+        count(nodes, pods, sign)
+        monkeypatch.undo()
+        raise ValueError("a bug in a step")
+
+    monkeypatch.setattr(NodeTable, "count_tentatively", failing)
+    with pytest.raises(ValueError, match="a bug"):
+        without(cluster, (claim,))
+    assert (cluster.nodes.used == used).all()

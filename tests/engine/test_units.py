@@ -7,7 +7,7 @@ from aischeduler.model.events import BindRefusal, BindRefused, NodeGone, PodGone
 from aischeduler.model.pod import Pod
 from aischeduler.model.pool import ReclaimPolicy
 from tests.build import a_node, a_pod, a_pool, replace
-from tests.engine.session import Session, binds, evictions, fail_once, nominations, reports
+from tests.engine.session import Session, binds, evictions, fail_once, nominations, reports, warnings
 from tests.pairs import PAIR, SPARE, pair_profile
 
 
@@ -296,3 +296,19 @@ def test_third_pod_starts_with_the_pair_where_there_is_room_and_later_where_ther
     assert len(binds(session.decide())) == 2
     session.see(a_node("m", cpu="2"))
     assert list(binds(session.decide()).values()) == ["m"]
+
+
+def test_reason_of_every_pod_of_a_pair_follows_a_change_of_its_pool() -> None:
+    session = a_session(a_node("n", cpu="3"), one_of("x", "x-0"), one_of("x", "x-1"))
+    session.decide()
+    session.see(a_pool("default", disable_preemption=True))
+    said = reports(session.decide())
+    assert sorted(said) == ["x-0", "x-1"]
+    assert said["x-0"] == said["x-1"]
+    assert "preemption: switched off for the pool default" in said["x-0"]
+
+
+def test_every_pod_of_a_pair_is_warned_about_a_pool_that_does_not_exist() -> None:
+    session = a_session(a_pool("research"), a_node("n", cpu="4"))
+    session.see(one_of("x", "x-0", pool="reserch"), one_of("x", "x-1", pool="reserch"))
+    assert sorted(warnings(session.decide())) == [("x-0", "UnknownPool"), ("x-1", "UnknownPool")]

@@ -1,3 +1,4 @@
+import msgspec
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -138,3 +139,59 @@ def test_specs_are_found_by_the_ports_that_they_take() -> None:
     assert pods.specs.holding((HostPort("UDP", 80),)).tolist() == []
     pods.remove("b")
     assert pods.specs.holding((elsewhere,)).tolist() == []
+
+
+def a_unit_of_three() -> RunningPods:
+    pods = RunningPods()
+    for turn, uid in enumerate("abc"):
+        pods.add(uid, PLAIN, turn, replace_facts(unit=7))
+    pods.add("single", PLAIN, 3, HOME)
+    return pods
+
+
+def replace_facts(**fields: int) -> RunningFacts:
+    return msgspec.structs.replace(HOME, **fields)
+
+
+def lost_with(pods: RunningPods, *uids: str) -> list[str]:
+    return pods.uids_of(pods.unit_with(pods.slots_of(uids)))
+
+
+def test_all_other_pods_of_a_unit_are_lost_with_more_than_it_can_spare() -> None:
+    pods = a_unit_of_three()
+    assert sorted(lost_with(pods, "a")) == ["b", "c"]
+    pods.set_spare(7, 1)
+    assert lost_with(pods, "a") == []
+    assert lost_with(pods, "a", "b") == ["c"]
+    with pods.gone() as gone:
+        gone.leave(["b"])
+        assert lost_with(pods, "a") == ["c"]
+    assert lost_with(pods, "a") == []
+
+
+def test_change_of_one_pod_of_a_unit_is_a_change_of_the_rows_of_all() -> None:
+    pods = a_unit_of_three()
+    version = pods.version
+    pods.change("b", replace_facts(unit=7, priority=1))
+    assert pods.changed_since(version) == [0, 1, 2]
+    version = pods.version
+    pods.set_spare(7, 1)
+    assert pods.changed_since(version) == [0, 1, 2]
+    version = pods.version
+    pods.remove("c")
+    assert pods.changed_since(version) == [0, 1, 2]
+    pods.change("b", HOME)
+    assert lost_with(pods, "a") == []
+
+
+def test_pods_that_count_as_gone_for_a_search_leave_no_trace() -> None:
+    pods = a_unit_of_three()
+    before, version = pods.table.copy(), pods.version
+    with pods.gone() as gone:
+        gone.leave(["a", "single", "unknown"])
+        assert pods.table["leaving"][pods.slots_of(["a", "single"])].all()
+        gone.stay(pods.slots_of(["single"]).tolist())
+        assert pods.uids_of(pods.slots_of(["a"])) == ["a"]
+        assert not pods.table["leaving"][pods.slots_of(["single"])].any()
+    assert (pods.table == before).all()
+    assert pods.version == version
