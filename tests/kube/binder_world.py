@@ -33,6 +33,8 @@ class World:
     engine: Counted = field(default_factory=Counted)
     bugs: list[Exception] = field(default_factory=list)
     """The errors that the next calls of the outcome callback raise."""
+    answer_seconds: float = 0.03
+    """How long the binder waits for an answer."""
 
     def hear(self, _action: Bind, outcome: Outcome, _seconds: float) -> None:
         if self.bugs:
@@ -49,7 +51,7 @@ class World:
     @asynccontextmanager
     async def running(self, in_flight: int = 2) -> AsyncIterator[Binder]:
         async with serving(self.script) as server:
-            connections = ConnectionPool(server, in_flight, answer_seconds=0.03)
+            connections = ConnectionPool(server, in_flight, answer_seconds=self.answer_seconds)
             binder = Binder(
                 connections, self.read, self.waits.timing(), BinderOptions(in_flight, self.engine), self.failed
             )
@@ -87,7 +89,7 @@ def refusal(outcome: Outcome) -> BindRefusal:
 
 def late_server() -> tuple[World, asyncio.Event]:
     """Return a world whose server accepts every Binding once the event is set."""
-    world, release = World(), asyncio.Event()
+    world, release = World(answer_seconds=60.0), asyncio.Event()  # a loaded machine releases it late
 
     async def late(writer: asyncio.StreamWriter) -> None:
         await release.wait()
