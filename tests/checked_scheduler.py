@@ -18,7 +18,8 @@ from aischeduler.model.events import (
     Refreshed,
 )
 from aischeduler.policies.preemption import fits_after_departures
-from aischeduler.state.records import PodState
+from aischeduler.policies.unit_preemption import UnitCandidate, choose_unit_victims
+from aischeduler.state.records import PodRecord, PodState, Unit
 from tests.laws.decisions import judge
 from tests.laws.reports import check_reports
 from tests.laws.stuck import stuck
@@ -156,15 +157,27 @@ class CheckedScheduler(Scheduler):
         self._evicted[uid] = evict
 
     def _would_do(self, victim: str, asker: str) -> bool:
-        """Say whether the room of an earlier victim, who still leaves, would do for the pod after all.
-
-        For a unit of several it is never enough to know that it would do for its lead.
-        """
+        """Say whether the room of an earlier victim, who still leaves, would do for the pod after all."""
         cluster = self._cluster
         record, owner = cluster.records.get(victim), cluster.records.get(asker)
         if record is None or owner is None or record.counted is None or not cluster.leaving(victim):
             return False
-        if cluster.pool_of(record.row) != owner.home or owner.leads is not None:
+        if cluster.pool_of(record.row) != owner.home:
             return False
+        if owner.leads is not None:
+            return self._unit_needs_no_other(owner, owner.leads)
         with without(cluster, lifted_for(cluster, owner, owner.home)):
             return fits_after_departures(owner.pod.spec, cluster.runner, cluster.running, record.row)
+
+    def _unit_needs_no_other(self, owner: PodRecord, unit: Unit) -> bool:
+        """Say whether a unit would fit although the victims of its last decision stayed."""
+        cluster, running = self._cluster, self._cluster.running
+        latest = running.slots_of(uid for uid, asked in cluster.victims.items() if asked.decision == owner.decision)
+        request, rows = cluster.unit_request(unit, owner.home), cluster.nodes.rows_of_pool(cluster.pools.id(owner.home))
+        running.table["leaving"][latest] = False
+        try:
+            with without(cluster, lifted_for(cluster, owner, owner.home)):
+                found = choose_unit_victims(request, cluster.runner, running, rows, cluster.budgets)
+        finally:
+            running.table["leaving"][latest] = True
+        return isinstance(found, UnitCandidate) and not found.victims

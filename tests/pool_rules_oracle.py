@@ -234,7 +234,7 @@ class Oracle:
     def _is_lent(self, node: str, pod: Pod) -> bool:
         """Say whether a pod of another pool may have this node, if there is room."""
         lender = self._pool_of(node)
-        owners = [owner for owner in self._waiting() if self._home(owner) == lender]
+        owners = [owner for owner in self._unplaced() if self._home(owner) == lender]
         return not list(self._loan_refused(pod, lender)) and not any(self._keeps(owner, node) for owner in owners)
 
     def _keeps(self, owner: Pod, node: str) -> bool:
@@ -252,9 +252,12 @@ class Oracle:
 
     def _waiting(self) -> Iterator[Pod]:
         """Yield our pods that are on no node, and may be tried for themselves."""
+        return (pod for pod in self._unplaced() if not self._unit_of(pod))
+
+    def _unplaced(self) -> Iterator[Pod]:
+        """Yield our pods that are on no node, and may be tried for themselves or with their unit."""
         for pod in self._pods.values():
-            waits = not self._node_of(pod) and not pod.gates and not pod.terminating
-            if self._is_ours(pod) and waits and not self._unit_of(pod):
+            if self._is_ours(pod) and not self._node_of(pod) and not pod.gates and not pod.terminating:
                 yield pod
 
     def _is_ahead(self, other: Pod, pod: Pod) -> bool:

@@ -14,7 +14,7 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import storage_changed
 from aischeduler.engine.evictions import LEAVING_SLACK_SECONDS
 from aischeduler.engine.freshness import go_on
-from aischeduler.engine.loan_counting import recount_loans
+from aischeduler.engine.pod_counting import recount_loans
 from aischeduler.engine.pool_events import forget_edits
 from aischeduler.engine.recovery import (
     Doing,

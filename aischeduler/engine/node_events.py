@@ -10,7 +10,7 @@ import numpy as np
 from aischeduler.engine.claiming import end_claims_on
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.lending import limits_freed
-from aischeduler.engine.loan_counting import book_rows
+from aischeduler.engine.pod_counting import book_rows
 from aischeduler.engine.wakeups import rows_changed
 from aischeduler.model.actions import ObjectRef, Warn
 from aischeduler.model.event_reasons import EventReason

@@ -1,10 +1,12 @@
-"""What the counts of pods by selector read of a cluster."""
+"""Counts of many pods at once: by selector, and loans after rows changed their pools or after an exception."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from aischeduler.model.pod import Pod
+from aischeduler.model.pod import Pod, PodSpec
 from aischeduler.model.topology_spread import PodSelector
+from aischeduler.state.loans import Loan
 from aischeduler.state.records import NOWHERE, PodRecord
 
 if TYPE_CHECKING:
@@ -28,3 +30,34 @@ def pods_on_rows(cluster: "Cluster") -> Iterator[tuple[Pod, int, bool]]:
     """Yield the pods that count on rows, with their rows, and whether they own claims there."""
     yield from ((record.pod, record.row, False) for record in cluster.records.values() if record.row != NOWHERE)
     yield from ((room.record.pod, room.row, True) for claim in cluster.claims.all() for room in claim.rooms)
+
+
+def book_rows(cluster: "Cluster", rows: list[int]) -> None:
+    """Update the loans on rows that changed their pool, pods of one spec in one step."""
+    changes: Counter[tuple[Loan, bytes]] = Counter()
+    specs: dict[bytes, PodSpec] = {}
+    for row in rows:
+        pool = cluster.pool_of(row)
+        for record in cluster.on_row(row):
+            loan, spec = cluster.loan_in(record, pool), record.counted
+            if loan == record.loan or spec is None:
+                continue
+            specs[spec.key] = spec
+            if record.loan is not None:
+                changes[record.loan, spec.key] -= 1
+                cluster.ended_loans.add(record.loan)
+            if loan is not None:
+                changes[loan, spec.key] += 1
+            cluster.turned.setdefault(record.pod.uid, record.loan)
+            record.loan = loan
+    for (loan, key), pods in changes.items():
+        cluster.loans.count(loan, specs[key], pods)
+
+
+def recount_loans(cluster: "Cluster") -> None:
+    """Count all loans again."""
+    cluster.loans.clear()
+    for record in cluster.records.values():
+        record.loan = None
+        if record.counted is not None:
+            cluster.book(record)

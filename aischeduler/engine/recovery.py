@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.freshness import go_on
-from aischeduler.engine.loan_counting import recount_loans
+from aischeduler.engine.pod_counting import recount_loans
 from aischeduler.engine.tally import Result
 from aischeduler.model.actions import Action, Evict, Nominate, ReportInternalError, ReportWaiting, Step
 from aischeduler.model.names import DEFAULT_POOL

@@ -4,17 +4,16 @@ import pytest
 
 from aischeduler.model.actions import Bind, Evict
 from aischeduler.model.events import BindRefusal, BindRefused, NodeGone, PodGone
+from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod
-from aischeduler.model.pool import ReclaimPolicy
+from aischeduler.model.pool import Pool, ReclaimPolicy
 from tests.build import a_node, a_pod, a_pool, replace
 from tests.engine.session import Session, binds, evictions, fail_once, nominations, reports, warnings
 from tests.pairs import PAIR, SPARE, pair_profile
 
 
-def a_session(*objects: object) -> Session:
-    session = Session(profile=pair_profile())
-    session.see(*objects)  # type: ignore[arg-type]
-    return session
+def a_session(*objects: Node | Pod | Pool) -> Session:
+    return Session(*objects, profile=pair_profile())
 
 
 def one_of(pair: str, name: str, *, cpu: str = "2", priority: int = 0, pool: str = "", node: str = "") -> Pod:
@@ -148,7 +147,6 @@ def test_pair_borrows_whole_at_one_lender() -> None:
 
 
 def test_pair_borrows_nothing_beyond_the_limit_of_its_pool() -> None:
-    session = a_lender_and_a_home(one_of("x", "x-0", pool="home"), one_of("x", "x-1", pool="home"))
     session = a_session(
         a_pool("home", labels={"pool": "home"}, borrowing_limit={"cpu": 3000}),
         a_pool("rich", labels={"pool": "rich"}),
@@ -173,13 +171,14 @@ def test_pods_of_a_pair_in_different_home_pools_wait_with_a_reason() -> None:
     assert reports(session.decide()) == {"x-0": text, "x-1": text}
 
 
+def a_running_pair(*objects: Node | Pod) -> Session:
+    running = (one_of("x", "x-0", node="n1"), one_of("x", "x-1", node="n2"))
+    return a_session(a_node("n1", cpu="2"), a_node("n2", cpu="2"), *running, *objects)
+
+
 def test_single_pod_is_evicted_before_a_pair_is_broken() -> None:
-    session = a_session(
-        a_node("n1", cpu="2"),
-        a_node("n2", cpu="2"),
+    session = a_running_pair(
         a_node("n3", cpu="2"),
-        one_of("x", "x-0", node="n1"),
-        one_of("x", "x-1", node="n2"),
         a_pod("single", cpu="2", node="n3"),
         a_pod("high", cpu="2", priority=9),
     )
@@ -187,11 +186,7 @@ def test_single_pod_is_evicted_before_a_pair_is_broken() -> None:
 
 
 def test_pair_is_evicted_whole_where_one_of_it_must_go() -> None:
-    session = a_session(
-        a_node("n1", cpu="2"),
-        a_node("n2", cpu="2"),
-        one_of("x", "x-0", node="n1"),
-        one_of("x", "x-1", node="n2"),
+    session = a_running_pair(
         a_pod("high", cpu="2", priority=9),
     )
     said = session.decide()
@@ -200,12 +195,8 @@ def test_pair_is_evicted_whole_where_one_of_it_must_go() -> None:
 
 
 def test_room_of_a_broken_pair_counts_on_every_node_for_the_next_pair() -> None:
-    session = a_session(
-        a_node("n1", cpu="2"),
-        a_node("n2", cpu="2"),
+    session = a_running_pair(
         a_node("n3", cpu="2"),
-        one_of("x", "x-0", node="n1"),
-        one_of("x", "x-1", node="n2"),
         a_pod("single", cpu="2", node="n3", priority=1),
         one_of("y", "y-0", priority=9),
         one_of("y", "y-1", priority=9),
