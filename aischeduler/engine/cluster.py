@@ -270,10 +270,11 @@ class Cluster:
         """Note that the node table already counts the pod on this row."""
         record.row, record.counted, record.allocation = assigned.row, assigned.spec, assigned.allocation
         record.home = self.pools.home(record.pod.pool)
-        self.running.add(record.pod.uid, record.pod.spec, record.row, self._facts(record))
+        pool = self.pool_of(record.row)
+        self.running.add(record.pod.uid, record.pod.spec, record.row, self._facts(record, pool))
         if record.counted.anti_affinity:
             self.anti_affinity.add(record.pod, record.counted)
-        self.book(record)
+        self.book(record, pool)
         if record.unit is not None:
             self.units.touch(record)
 
@@ -290,9 +291,9 @@ class Cluster:
         self.units.touch(record)
         return row
 
-    def book(self, record: PodRecord) -> None:
-        """Update the pod's loan from its home pool and the pool of its row."""
-        loan = self.loan_in(record, self.pool_of(record.row))
+    def book(self, record: PodRecord, pool: str) -> None:
+        """Update the pod's loan from its home pool and `pool`, that of its row."""
+        loan = self.loan_in(record, pool)
         if loan != record.loan:
             self._unbook(record)
             record.loan = loan
@@ -302,9 +303,9 @@ class Cluster:
     def refresh(self, record: PodRecord) -> None:
         """Update what is kept of a pod on a row: its home pool, its loan, whether it is leaving."""
         record.home = self.pools.home(record.pod.pool)
-        self.running.change(record.pod.uid, self._facts(record))
-        before = record.loan
-        self.book(record)
+        before, pool = record.loan, self.pool_of(record.row)
+        self.running.change(record.pod.uid, self._facts(record, pool))
+        self.book(record, pool)
         if record.loan != before:
             self.turned.setdefault(record.pod.uid, before)
 
@@ -359,11 +360,12 @@ class Cluster:
         if queue is not None and record.offered == NOWHERE:
             queue.wake_next(record, now)
 
-    def _facts(self, record: PodRecord) -> RunningFacts:
+    def _facts(self, record: PodRecord, pool: str) -> RunningFacts:
+        """Return the facts of a pod on a row of this pool."""
         pod, unit = record.pod, record.unit
         return RunningFacts(
             priority=pod.priority if unit is None else unit.priority,
-            borrower=record.home != self.pool_of(record.row),
+            borrower=record.home != pool,
             evictable=self._evictable(pod) and not self._stays(pod.uid),
             leaving=self.leaving(pod.uid),
             started_seconds=pod.started_seconds,

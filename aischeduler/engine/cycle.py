@@ -17,7 +17,7 @@ from aischeduler.engine.evictions import evict
 from aischeduler.engine.freshness import await_fresh_view
 from aischeduler.engine.lending import note_blocked, travel
 from aischeduler.engine.net import count_saved
-from aischeduler.engine.permits import reserve, send
+from aischeduler.engine.permits import delay, reserve, send
 from aischeduler.engine.propose import propose
 from aischeduler.engine.tally import Result
 from aischeduler.engine.units import form
@@ -146,10 +146,8 @@ def _gated(cluster: Cluster, record: PodRecord, now: float) -> bool:
 def _place(tried: Attempt, proposal: Place) -> Result:
     """Assume the pod on its row and add a Bind, unless a rule delays or vetoes it; so for each pod of its unit."""
     cluster, record = tried.cluster, tried.record
-    placements = _placements(tried, proposal)
-    plugins = cluster.profile.plugins
-    rules = plugins.reserves or plugins.permits
-    verdicts = _reserve(cluster, placements) if rules else [None] * len(placements)
+    placements, plugins = _placements(tried, proposal), cluster.profile.plugins
+    verdicts = _reserve(cluster, placements) if plugins.reserves or plugins.permits else ()
     if isinstance(verdicts, Vetoed):
         return _wait(tried, Wait(WaitFor.BACKOFF, verdicts.message))
     own = cluster.claims.of(record.pod.uid)
@@ -166,14 +164,19 @@ def _place(tried: Attempt, proposal: Place) -> Result:
     if displaced:
         renominate(cluster, displaced, tried.now)
     count_saved(cluster, tried.queue, record, cluster.nodes.rows[proposal.node])
-    for (one, assigned), verdict in zip(placements, verdicts, strict=True):
+    for at, (one, assigned) in enumerate(placements):
         if one is not record:
             cluster.queues[one.queue].remove(one)
             one.decision = record.decision
         cluster.adopt(one, assigned)
         change_state(one, Transition.PLACED)
         one.visited = ()
-        send(cluster, _bind(tried, one, assigned, proposal), tried.actions, verdict)
+        bind = _bind(tried, one, assigned, proposal)
+        delayed = verdicts[at] if verdicts else None
+        if delayed is None:
+            send(cluster, bind, tried.actions)
+        else:
+            delay(cluster, bind, delayed)
     cluster.wake_alike(record, tried.now)
     unit = record.unit
     if unit is not None and unit.lead is record:  # its other pods wait for themselves once it is formed again
@@ -214,16 +217,17 @@ def _reserve(cluster: Cluster, placements: Placed) -> list[Delayed | None] | Vet
 
 
 def _bind(tried: Attempt, record: PodRecord, assigned: AssignedPod, proposal: Place) -> Bind:
+    node, waited_seconds = tried.cluster.nodes.names[assigned.row], tried.now - record.since
     return Bind(
-        pod=record.pod,
-        node=tried.cluster.nodes.names[assigned.row],
-        pool=tried.queue.pool,
-        home_pool=record.home,
-        decision=record.decision,
-        feasible_nodes=proposal.feasible,
-        allocation=assigned.allocation,
-        waited_seconds=tried.now - record.since,
-        attempts=record.attempts + 1,
+        record.pod,
+        node,
+        tried.queue.pool,
+        record.home,
+        record.decision,
+        proposal.feasible,
+        waited_seconds,
+        record.attempts + 1,
+        assigned.allocation,
     )
 
 

@@ -4,6 +4,8 @@ Invariant: an announcement comes before each wake-up for room. So a pod that onl
 and that gets room without an announcement since, missed an event.
 """
 
+from collections.abc import Iterable
+
 
 class News:
     """Numbered announcements. `count` grows with each; the last of each row and pool is kept."""
@@ -13,10 +15,10 @@ class News:
         self._rows: dict[int, int] = {}
         self._pools: dict[str, int] = {}
 
-    def of_row(self, row: int) -> None:
-        """Announce the room of a row."""
+    def of_rows(self, rows: Iterable[int]) -> None:
+        """Announce the room of rows."""
         self.count += 1
-        self._rows[row] = self.count
+        self._rows.update(dict.fromkeys(rows, self.count))
 
     def of_pool(self, pool: str) -> None:
         """Announce that pods of this pool, or borrowers from it, are tried."""

@@ -34,14 +34,16 @@ def reserve(cluster: Cluster, pod: Pod, node: str) -> Delayed | Vetoed | None:
     return verdict
 
 
-def send(cluster: Cluster, bind: Bind, actions: list[Action], verdict: Delayed | None) -> None:
-    """Add the Bind of a placed pod to the actions, or keep it until the rules permit it."""
-    if verdict is None:
-        cluster.unsettled[bind.pod.uid] = cluster.now + SETTLE_SECONDS
-        actions.append(bind)
-    else:
-        cluster.reservations.delayed[bind.pod.uid] = (bind, cluster.now)
-        _ask_in(cluster, bind.pod.uid, verdict.seconds)
+def send(cluster: Cluster, bind: Bind, actions: list[Action]) -> None:
+    """Add the Bind of a placed pod to the actions."""
+    cluster.unsettled[bind.pod.uid] = cluster.now + SETTLE_SECONDS
+    actions.append(bind)
+
+
+def delay(cluster: Cluster, bind: Bind, verdict: Delayed) -> None:
+    """Keep the Bind of a placed pod until the rules permit it."""
+    cluster.reservations.delayed[bind.pod.uid] = (bind, cluster.now)
+    _ask_in(cluster, bind.pod.uid, verdict.seconds)
 
 
 def ask_again(cluster: Cluster, actions: list[Action]) -> None:
@@ -57,7 +59,7 @@ def ask_again(cluster: Cluster, actions: list[Action]) -> None:
         elif verdict is None:
             cluster.reservations.end_delay(uid)
             waited = bind.waited_seconds + cluster.now - since
-            send(cluster, replace(bind, waited_seconds=waited), actions, None)
+            send(cluster, replace(bind, waited_seconds=waited), actions)
         else:
             _take_back(cluster, record, verdict, actions)
 

@@ -60,4 +60,4 @@ def recount_loans(cluster: "Cluster") -> None:
     for record in cluster.records.values():
         record.loan = None
         if record.counted is not None:
-            cluster.book(record)
+            cluster.book(record, cluster.pool_of(record.row))

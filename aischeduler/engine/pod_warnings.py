@@ -18,18 +18,15 @@ from aischeduler.state.records import PodRecord
 def warn_pod(cluster: Cluster, record: PodRecord, actions: list[Action]) -> None:
     """Add the new warnings about this pod, or the pods of the unit that it leads, to `actions`."""
     for one in (record,) if record.unit is None else record.together:
-        _warn(cluster, one.pod, actions)
-
-
-def _warn(cluster: Cluster, pod: Pod, actions: list[Action]) -> None:
-    known = cluster.unknown_pools.missing.get(pod.uid)
-    missing = known is not None and known[0] == pod.pool not in cluster.pools.pools
-    if missing and cluster.warned(pod.uid, pod.pool):
-        actions.append(_warning(pod, EventReason.UNKNOWN_POOL, _no_such_pool(pod.pool, cluster.pools.names())))
-    if pod.spec.unsupported_constraints and not cluster.profile.hold_unsupported:
-        message = ignored(pod.spec.unsupported_constraints)
-        if cluster.warned(f"{pod.uid}/{EventReason.UNSUPPORTED_CONSTRAINT}", message):
-            actions.append(_warning(pod, EventReason.UNSUPPORTED_CONSTRAINT, message))
+        pod = one.pod
+        known = cluster.unknown_pools.missing.get(pod.uid)
+        missing = known is not None and known[0] == pod.pool not in cluster.pools.pools
+        if missing and cluster.warned(pod.uid, pod.pool):
+            actions.append(_warning(pod, EventReason.UNKNOWN_POOL, _no_such_pool(pod.pool, cluster.pools.names())))
+        if pod.spec.unsupported_constraints and not cluster.profile.hold_unsupported:
+            message = ignored(pod.spec.unsupported_constraints)
+            if cluster.warned(f"{pod.uid}/{EventReason.UNSUPPORTED_CONSTRAINT}", message):
+                actions.append(_warning(pod, EventReason.UNSUPPORTED_CONSTRAINT, message))
 
 
 def _no_such_pool(name: str, known: tuple[str, ...]) -> str:

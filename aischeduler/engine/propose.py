@@ -128,14 +128,11 @@ def propose(cluster: Cluster, record: PodRecord, pool: str, now: float, *, known
     With `known`, a Pool that the pod names and that was not seen counts as missing, as after a read.
     """
     look = _Look(cluster, record, cluster.pools.pools[pool], now)
-    return _held(look, known=known) or (_at_home(look) if record.home == pool else _abroad(look))
-
-
-def _held(look: _Look, *, known: bool) -> Hold | None:
-    """Hold a pod that may not be tried."""
-    if look.record.unit is None:
-        return _hold_of(look, look.record, known=known)
-    return next((held for one in look.record.together if (held := _hold_of(look, one, known=known)) is not None), None)
+    for one in (record,) if record.unit is None else record.together:
+        held = _hold_of(look, one, known=known)
+        if held is not None:
+            return held
+    return _at_home(look) if record.home == pool else _abroad(look)
 
 
 def _hold_of(look: _Look, record: PodRecord, *, known: bool) -> Hold | None:
@@ -198,11 +195,10 @@ def _abroad(look: _Look) -> Proposal:
 
 def _place(look: _Look, lifted: tuple[Claim, ...]) -> Place | None:
     """Place the pod as if these claims did not exist; those on its node end for it."""
-    cluster = look.cluster
-    if not lifted:
-        found = look.find(look.rows)
-        return look.place(found) if found is not None else None
-    with without(cluster, lifted):
+    if lifted:
+        with without(look.cluster, lifted):
+            found = look.find(look.rows)
+    else:
         found = look.find(look.rows)
     return look.place(found, lifted) if found is not None else None
 

@@ -24,9 +24,9 @@ def work_on_rows(cluster: Cluster, pool: str) -> int:
     """Do a part of the work on the changed rows of a pool; return its cost in checks."""
     rows, checks = cluster.errands.rows[pool], Checks(CHECKED_MAX)
     if not _somebody_waits(cluster, pool):
-        for row in rows:
-            cluster.news.of_row(row)
-        rows.clear()
+        cluster.news.of_rows(rows)
+        del cluster.errands.rows[pool]
+        return 0
     while rows and checks.left > 0:
         row, work = rows.popitem(last=False)
         checks.left -= 1
@@ -52,7 +52,7 @@ def _finish(cluster: Cluster, rows: OrderedDict[int, RowWork], row: int, work: R
         if work.after is not None or not work.offers:
             return work.after is None
     room = RowRoom(cluster, row)
-    cluster.news.of_row(row)
+    cluster.news.of_rows((row,))
     if work.stage is Stage.CLAIMS:
         work.stage = Stage.HOME
         offer_to_nominated(cluster, room, checks)

@@ -19,6 +19,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from aischeduler.model.node import Node
 from aischeduler.model.pod import Pod, PodSpec
@@ -31,8 +32,7 @@ from aischeduler.state.nodes import NodeTable
 Scores = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class PlacementRequest:
+class PlacementRequest(Struct, frozen=True, gc=False):
     """A class of pods that needs a node, and the nodes that the pool prefers for it."""
 
     spec: PodSpec

@@ -28,6 +28,7 @@ from aischeduler.state.wanted import requested
 
 SHIFT: Final = np.array(NODES_MAX)
 """Leaves room for the tie rank; a 0-d array, because converting a Python number costs time in each call."""
+NO_KEY: Final = np.array(INFEASIBLE)
 FULL_PASS_SHARE: Final = 4
 """Where more than a quarter of the rows changed, one pass over all rows is faster."""
 STATES_MAX: Final = 256
@@ -77,7 +78,7 @@ class Runner:
         view = self._view(ask)
         every = self._keys_now(view, ask)
         keys = every.take(rows)
-        feasible = int(np.count_nonzero(keys != INFEASIBLE))
+        feasible = int(np.count_nonzero(keys != NO_KEY))
         if not feasible:
             return None
         if view.preferences:

@@ -17,7 +17,7 @@ from aischeduler.model.pool_summary import PoolSummary
 from aischeduler.model.selectors import LabelSelector
 
 
-class Bind(msgspec.Struct, frozen=True):
+class Bind(msgspec.Struct, frozen=True, gc=False):
     """Bind the pod to the node by a Binding with the pod's uid and the scheduler's annotations.
 
     `pool` is the pool of the node, `home_pool` the pod's own pool: where they differ, the pod is on loan. The pod

@@ -111,7 +111,7 @@ class Placement(Struct, frozen=True):
     allocation: Allocation = NO_ALLOCATION
 
 
-class Place(Struct, frozen=True):
+class Place(Struct, frozen=True, gc=False):
     """Bind the pod to this node, the best of `feasible` nodes; `others` are the other pods of its unit.
 
     `displaced` are the pods behind it (uids, in queue order) whose claims on the node end for it.

@@ -27,7 +27,7 @@ from aischeduler.model.unsupported_constraints import ConstraintKind
 from aischeduler.state.demand import Amounts, DemandTable
 from aischeduler.state.nodes import NodeTable
 from aischeduler.state.queue_changes import Stir
-from aischeduler.state.records import Backoff, OrderKey, PodRecord, PodState, Unit
+from aischeduler.state.records import USABLE, Backoff, OrderKey, PodRecord, PodState, Unit
 from aischeduler.state.transitions import Transition, change_state
 from aischeduler.state.waiting_class import WaitingClass, class_key
 
@@ -351,7 +351,7 @@ class PoolQueue:
         stir.pools.add(self.pool)
         self._counts[state] += sign
         if state in self._named:
-            self._name(record, state, sign)
+            self._name(self._named[state], record, sign)
         if state is PodState.GATED:
             return
         home = record.home == self.pool
@@ -362,19 +362,17 @@ class PoolQueue:
             self._note_abroad(record, sign)
         if state is PodState.ACTIVE and home:
             self.home_active += sign
-        alike = self._class(record)
+        key = class_key(record)
+        alike = self._classes.get(key) or self._new_class(key, record)
         alike.pending += sign
-        if state is PodState.NOMINATED and sign > 0:
-            alike.nominated[record.pod.uid] = record
-        elif state is PodState.NOMINATED:
-            del alike.nominated[record.pod.uid]
-        if home and record.usable:
+        if state is PodState.NOMINATED:
+            self._name(alike.nominated, record, sign)
+        if home and state in USABLE and not record.broken:
             alike.usable += sign
             self._usable += sign
         if not alike.pending:
             self._demand.drop(alike.slot)
-            del self._slots[alike.slot]
-            del self._classes[class_key(record)]
+            del self._slots[alike.slot], self._classes[key]
 
     def _note_abroad(self, record: PodRecord, sign: int) -> None:
         self._stir.versions[record.home] += 1
@@ -383,18 +381,15 @@ class PoolQueue:
             return
         self._stir.forget_abroad(record.home, record.pod.uid)
 
-    def _name(self, record: PodRecord, state: PodState, sign: int) -> None:
+    def _name(self, named: dict[str, PodRecord], record: PodRecord, sign: int) -> None:
         if sign > 0:
-            self._named[state][record.pod.uid] = record
+            named[record.pod.uid] = record
         else:
-            del self._named[state][record.pod.uid]
+            del named[record.pod.uid]
 
-    def _class(self, record: PodRecord) -> WaitingClass:
-        key = class_key(record)
-        alike = self._classes.get(key)
-        if alike is None:
-            slot = self._demand.put(*(one.pod.spec for one in record.together))
-            parked: SortedKeyList[PodRecord, OrderKey] = SortedKeyList(key=_order)
-            alike = self._classes[key] = WaitingClass(record.pod.spec, slot, parked, unit=record.leads)
-            self._slots[slot] = alike
+    def _new_class(self, key: bytes, record: PodRecord) -> WaitingClass:
+        slot = self._demand.put(*(one.pod.spec for one in record.together))
+        parked: SortedKeyList[PodRecord, OrderKey] = SortedKeyList(key=_order)
+        alike = self._classes[key] = WaitingClass(record.pod.spec, slot, parked, unit=record.leads)
+        self._slots[slot] = alike
         return alike
