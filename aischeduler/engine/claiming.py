@@ -19,12 +19,14 @@ from aischeduler.state.trial import Trial
 
 def lifted_for(cluster: Cluster, record: PodRecord, pool: str) -> tuple[Claim, ...]:
     """Return the claims of this pool that an attempt of the pod ignores: its own, and those of home pods behind it."""
-    return cluster.claims.not_ahead(pool, record.order)
+    return cluster.claims.not_ahead(pool, record.order) if cluster.claims.count_in(pool) else ()
 
 
 def without(cluster: Cluster, claims: tuple[Claim, ...]) -> Trial:
     """Return a trial on the table without these claims."""
     trial = Trial(cluster.nodes)
+    if not claims:
+        return trial
     try:
         trial.remove(pod for claim in claims for pod in claim.assigned)
     except BaseException:  # the caller has not entered the trial yet

@@ -61,8 +61,8 @@ class Attempt:
     @property
     def pods(self) -> tuple[PodRecord, ...]:
         """All pods of the unit that the pod leads; the pod alone where it leads none."""
-        unit = self.record.leads
-        return (self.record,) if unit is None else unit.pods
+        record, unit = self.record, self.record.unit
+        return (record,) if unit is None or unit.lead is not record else unit.pods
 
     def nominate(self, node: str, others: tuple[Placement, ...] = ()) -> None:
         """Write the nominated nodes into the status of the pods, where they differ; an empty `node` clears them."""

@@ -117,9 +117,9 @@ class _Look:
                 for one in found.pods:
                     trial.place(one)
                 refusals = cluster.runner.refusals(pod.spec, self.rows)
-            text = sentence(refusals.message(), clauses)
+            text = sentence(refusals.message, clauses)
             return f"{fits} of the {unit.required} pods that start together fit. The next, {pod.name}: {text}"
-        return sentence(self.cluster.runner.diagnose(self.ask, self.rows).message(), clauses)
+        return sentence(self.cluster.runner.diagnose(self.ask, self.rows).message, clauses)
 
 
 def propose(cluster: Cluster, record: PodRecord, pool: str, now: float, *, known: bool = False) -> Proposal:
@@ -264,7 +264,7 @@ def _borrow(look: _Look) -> Borrow | None:
     look.lenders = (*look.lenders, found)
     look.blocked += found.blocked
     if isinstance(found, NoLender):
-        look.clauses[BORROWING] = found.message()
+        look.clauses[BORROWING] = found.message
         return None
     return Borrow(found.name, look.search())
 
@@ -275,7 +275,7 @@ def _wait(look: _Look) -> Wait:
     found = find_lender(cluster, record, (record.home,)) if record.visited else None
     if isinstance(found, NoLender):
         look.blocked += found.blocked
-        look.clauses[BORROWING] = found.message()
+        look.clauses[BORROWING] = found.message
     waits_for = WaitFor.BACKOFF if isinstance(found, Lender) else WaitFor.ROOM
     return Wait(waits_for, look.message(look.clauses), look.search(), look.clauses.get(PREEMPTION, ""))
 
@@ -286,7 +286,10 @@ def may_not_evict(cluster: Cluster, record: PodRecord) -> str:
         return "switched off for the whole scheduler"
     if cluster.pools.pools[record.home].disable_preemption:
         return f"switched off for the pool {record.home}"
-    return "" if all(one.pod.preempts for one in record.together) else "not eligible due to preemptionPolicy=Never."
+    for one in record.together:
+        if not one.pod.preempts:
+            return "not eligible due to preemptionPolicy=Never."
+    return ""
 
 
 def unhelpful(cluster: Cluster, pool: str, found: NoCandidate) -> str:

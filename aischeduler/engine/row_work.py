@@ -7,6 +7,7 @@ Invariants:
 """
 
 from collections import OrderedDict
+from collections.abc import Collection
 from typing import Final
 
 from aischeduler.engine.claiming import check_claims
@@ -14,7 +15,7 @@ from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.errands import RowWork, Stage
 from aischeduler.engine.lending import borrowers
 from aischeduler.engine.row_room import Checks, RowRoom
-from aischeduler.engine.wakeups import offer_abroad, offer_at_home, offer_to_nominated
+from aischeduler.engine.wakeups import FEW_ROWS, offer_abroad, offer_at_home, offer_to_nominated
 
 CHECKED_MAX: Final = 64
 """The most checks of one call; a check for victims on a row counts as several."""
@@ -23,7 +24,7 @@ CHECKED_MAX: Final = 64
 def work_on_rows(cluster: Cluster, pool: str) -> int:
     """Do a part of the work on the changed rows of a pool; return its cost in checks."""
     rows, checks = cluster.errands.rows[pool], Checks(CHECKED_MAX)
-    if not _somebody_waits(cluster, pool):
+    if not _some_pod_waits(cluster, pool) or (len(rows) > FEW_ROWS and not _some_pod_fits(cluster, pool, rows)):
         cluster.news.of_rows(rows)
         del cluster.errands.rows[pool]
         return 0
@@ -38,9 +39,18 @@ def work_on_rows(cluster: Cluster, pool: str) -> int:
     return CHECKED_MAX - checks.left
 
 
-def _somebody_waits(cluster: Cluster, pool: str) -> bool:
+def _some_pod_waits(cluster: Cluster, pool: str) -> bool:
     """Return whether there is a claim in the pool, or a parked pod that its rows may help."""
     return bool(cluster.claims.count_in(pool) or cluster.queues[pool].has_parked or borrowers(cluster, pool))
+
+
+def _some_pod_fits(cluster: Cluster, pool: str, rows: Collection[int]) -> bool:
+    """Return whether there is a claim in the pool, or a parked pod that by its request may fit on one of these rows."""
+    if cluster.claims.count_in(pool):
+        return True
+    queues = (cluster.queues[pool], *borrowers(cluster, pool))
+    room = cluster.nodes.allocatable[:, list(rows)].max(axis=1)  # a home pod may evict what is there
+    return any(True for queue in queues for _ in queue.parked_within(room))
 
 
 def _finish(cluster: Cluster, rows: OrderedDict[int, RowWork], row: int, work: RowWork, checks: Checks) -> bool:

@@ -9,6 +9,7 @@ Invariants:
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import Final
 
 from msgspec import Struct
@@ -57,7 +58,7 @@ class Lender:
         return _blocked(self.refused)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NoLender:
     """No pool lends: `refused` has the reasons by pool.
 
@@ -73,8 +74,9 @@ class NoLender:
         """The pools whose own pods wait for the room."""
         return _blocked(self.refused)
 
+    @cached_property
     def message(self) -> str:
-        """Return the clause of the pod's message; empty where there is no other pool."""
+        """The clause of the pod's message; empty where there is no other pool."""
         match self.home:
             case LenderRefusal.NOT_ACCEPTED:
                 return "the spec of its pool is refused; see the condition Accepted"

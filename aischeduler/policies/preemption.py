@@ -79,7 +79,7 @@ class NoCandidate:
 
     def message(self) -> str:
         """Return the sentence that follows "preemption: " in the FailedScheduling event."""
-        return diagnosis(self.nodes, self.reasons).message()
+        return diagnosis(self.nodes, self.reasons).message
 
 
 @dataclass(frozen=True, slots=True)

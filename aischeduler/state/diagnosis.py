@@ -5,21 +5,23 @@ Source: kube-scheduler's FitError: the reasons with their numbers of nodes, sort
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 MESSAGE_LENGTH_MAX: Final = 1024
 """The API server takes no longer note in an Event."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Diagnosis:
     """The number of checked `nodes`, and the `reasons`, each with its number of nodes; a node may count twice."""
 
     nodes: int
     reasons: tuple[tuple[str, int], ...]
 
+    @cached_property
     def message(self) -> str:
-        """Return the message of the FailedScheduling event."""
+        """The message of the FailedScheduling event."""
         if not self.nodes:
             return "no nodes available to schedule pods"
         parts = sorted(f"{count} {reason}" for reason, count in self.reasons)

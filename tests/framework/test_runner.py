@@ -186,10 +186,10 @@ def test_a_diagnosis_counts_each_node_for_the_first_rule_that_refuses_it() -> No
         PlacementRequest(a_pod(cpu="2").spec, PlacementStrategy.SPREAD),
         np.array(sorted(table.rows.values()), dtype=np.intp),
     )
-    assert refused.message() == ("0/5 nodes are available: 2 node(s) had untolerated taint(s), 3 Insufficient cpu.")
+    assert refused.message == ("0/5 nodes are available: 2 node(s) had untolerated taint(s), 3 Insufficient cpu.")
 
 
 def test_no_nodes_have_a_message_of_their_own() -> None:
     runner = Runner(PLUGINS, NodeTable())
     refused = runner.diagnose(PlacementRequest(a_pod().spec, PlacementStrategy.SPREAD), np.array([], dtype=np.intp))
-    assert refused.message() == "no nodes available to schedule pods"
+    assert refused.message == "no nodes available to schedule pods"
