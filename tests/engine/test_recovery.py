@@ -364,7 +364,9 @@ def test_exception_at_the_begin_of_a_look_without_claims_leaves_the_claimed_room
         monkeypatch.undo()
         raise ValueError("a bug in a step")
 
+    look = without(cluster, (claim,))
+    assert (cluster.nodes.used == used).all(), "the look has not begun"
     monkeypatch.setattr(NodeTable, "count_tentatively", failing)
-    with pytest.raises(ValueError, match="a bug"):
-        without(cluster, (claim,))
+    with pytest.raises(ValueError, match="a bug"), look:
+        pass
     assert (cluster.nodes.used == used).all()
