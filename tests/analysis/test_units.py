@@ -162,7 +162,8 @@ def test_single_pod_that_would_evict_a_pair_names_the_nodes_of_both() -> None:
 def test_pod_that_its_unit_does_not_need_has_no_node_where_only_the_others_fit() -> None:
     three = (*a_pair(), one_of("x", "x-2", created=9))
     cordoned = a_node("m", cpu="2", unschedulable=True)
-    found = seen_after_a_decision("x-2", (a_node("n", cpu="2"), cordoned, *three), a_node("m", cpu="2"))
+    nodes = a_node("n", cpu="2"), a_node("small", cpu="1"), cordoned
+    found = seen_after_a_decision("x-2", (*nodes, *three), a_node("m", cpu="2"))
     assert found.unit == PodUnit("default/x", ("default/x-0", "default/x-1", "default/x-2"), 2)
     assert found.start is not None
     assert (found.start.node, found.start.nodes) == ("", (("default/x-0", "m"), ("default/x-1", "n")))
@@ -181,6 +182,11 @@ def test_node_is_added_for_the_pod_that_does_not_fit() -> None:
     assert texts(found) == ["add a node like n to the Pool default"]
     assert found.remedies[0].start.nodes == (("default/x-0", "n"), ("default/x-1", ""))
     assert texts(both(a_node("n", cpu="2"), a_pod("old", cpu="2", node="n", priority=9), *a_pair())) == []
+
+
+def test_node_is_labelled_for_the_pod_that_does_not_fit() -> None:
+    picky = one_of("x", "x-1", node_selector={"disk": "ssd"})
+    assert texts(both(a_node("n", cpu="4"), one_of("x", "x-0"), picky)) == ["label the node n disk=ssd"]
 
 
 def test_requests_and_ends_of_pods_are_no_remedies_of_a_pair() -> None:
@@ -216,11 +222,11 @@ def test_pair_whose_end_is_tried_can_spare_as_many_pods_as_before() -> None:
     assert (cluster.running.spare, cluster.units.stale) == (spare, {})
 
 
-def planned(objects: tuple[Node | Pod | Pool, ...], *pods: Pod) -> Plan:
-    """Return the plan of plain pods."""
+def planned(objects: tuple[Node | Pod | Pool, ...], *pods: Pod, without: tuple[str, ...] = ()) -> Plan:
+    """Return the plan of plain pods, and of drained nodes."""
     snapshot = ClusterSnapshot(NOW, tuple(event_of(one) for one in objects))
     units = tuple(Unit("Pod", pod.namespace, pod.name, (pod,)) for pod in pods)
-    return plan(ClusterCopy(pair_profile(), snapshot), Change(units), SCHEDULER_NAME)
+    return plan(ClusterCopy(pair_profile(), snapshot), Change(units, without=without), SCHEDULER_NAME)
 
 
 def only(made: Plan) -> UnitPlan:
@@ -274,3 +280,22 @@ def test_pod_of_a_plan_that_completes_a_pair_names_the_node_of_the_pod_that_wait
     assert only(made).notes == (f"default/x-0 of its unit, which waits already, starts on {start.node}",)
     assert (only(made).verdict, sorted(only(made).evicts)) == (Outcome.EVICTS, ["default/old-n1", "default/old-n2"])
     assert made.other_evictions == ()
+
+
+def test_drained_nodes_of_a_pair_stay_two_units_whose_pods_start_together() -> None:
+    running = one_of("x", "x-0", node="n1"), one_of("x", "x-1", node="n2")
+    nodes = [a_node(name, cpu="2") for name in ("n1", "n2", "n3")]
+    made = planned((*nodes, *running), without=("n1", "n2"))
+    assert [(one.unit.name, one.verdict, one.nodes) for one in made.units] == [
+        ("n1", Outcome.WAITS, {}),
+        ("n2", Outcome.WAITS, {}),
+    ]
+    made = planned((*nodes, a_node("n4", cpu="2"), *running), without=("n1", "n2"))
+    assert [sorted(one.nodes) for one in made.units] == [["default/x-0"], ["default/x-1"]]
+
+
+def test_pod_that_waits_already_is_noted_once_for_several_pods_of_its_unit() -> None:
+    first, second = a_pair()
+    made = only(planned((a_node("n", cpu="6"), first), second, one_of("x", "x-2")))
+    assert (made.unit.kind, made.nodes) == (UNIT, {"default/x-1": "n", "default/x-2": "n"})
+    assert made.notes == ("default/x-0 of its unit, which waits already, starts on n",)
