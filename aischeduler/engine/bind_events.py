@@ -25,7 +25,7 @@ def bind_refused(cluster: Cluster, event: BindRefused, now: float) -> None:
         return
     cluster.unsettled.pop(event.uid, None)
     free_room(cluster, record)
-    left(cluster, event.uid)
+    left(cluster, record)
     record.home = cluster.pools.home(record.pod.pool)
     queue = cluster.queues[record.home]
     match event.refusal:

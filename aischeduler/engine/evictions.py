@@ -69,13 +69,14 @@ def terminates(cluster: Cluster, record: PodRecord, now: float) -> None:
         cluster.row_changed(record.row)  # a pod may wait for its room instead of evicting another
 
 
-def left(cluster: Cluster, uid: str) -> None:
-    """Drop the eviction state of a pod that is gone."""
+def left(cluster: Cluster, record: PodRecord) -> None:
+    """Drop the eviction state of a pod that is no longer on a node."""
+    uid = record.pod.uid
     cluster.forget_eviction(uid)
     cluster.departures.drop(uid)
     cluster.overstayed.discard(uid)
     cluster.spared.drop(uid)
-    cluster.budgets.forget_pod(cluster.records[uid].pod)
+    cluster.budgets.forget_pod(record.pod)
 
 
 def evict_refused(cluster: Cluster, event: EvictRefused, now: float) -> None:

@@ -37,7 +37,7 @@ def pod_gone(cluster: Cluster, uid: str, now: float) -> None:
         stop_waiting(cluster, record, now)
     else:
         free_room(cluster, record)
-    left(cluster, uid)
+    left(cluster, record)
     cluster.strike(record)
 
 

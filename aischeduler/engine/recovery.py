@@ -74,7 +74,7 @@ def mark(cluster: Cluster) -> Mark:
 
 def before_attempt(cluster: Cluster, record: PodRecord) -> Before:
     """Return what a failed attempt of this pod must restore."""
-    pods = (record,) if record.unit is None or record.unit.lead is not record else record.unit.pods
+    pods = (record,) if record.leads is None else record.leads.pods
     return Before(mark(cluster), pods, cluster.claims.of(record.pod.uid), record.nominated, record.message)
 
 
@@ -102,8 +102,6 @@ def attempt_failed(
     assert record is not None, "every attempt is that of a pod"
     told: list[Action] = [internal_error(cluster, doing, error)]
     row = record.offered
-    cluster.withdraw(record)
-    record.offered = NOWHERE
     attempt_each(
         cluster,
         told,
@@ -151,12 +149,10 @@ def judging_failed(cluster: Cluster, record: PodRecord, words: str, error: Excep
     attempt_each(
         cluster,
         told,
-        partial(cluster.withdraw, record),
         partial(take_out, cluster, record),
         partial(wait_again, cluster, record),
         partial(find_lost, cluster),
     )
-    record.offered = NOWHERE
     cluster.errands.to_mend = True
     for report in told:
         cluster.say(record.home, report)
@@ -188,15 +184,18 @@ def take_back_evictions(cluster: Cluster, before: Mark, dropped: Iterable[Action
 def _recall(cluster: Cluster, before: Mark, kept: Iterable[Action]) -> None:
     sent = {action.victim.uid for action in kept if isinstance(action, Evict)}
     for uid, asked in tuple(cluster.victims.items()):
-        if asked.number <= before.decisions or uid in sent:
-            continue
-        cluster.forget_eviction(uid)
-        record = cluster.records[uid]
-        cluster.budgets.note_refusal(record.pod)
-        if record.counted is not None:
-            cluster.refresh(record)
-        for claim in cluster.claims.on_row(record.row):
-            end_quietly(cluster, claim)  # the claim may count on the room of the pod
+        if asked.number > before.decisions and uid not in sent:
+            stay(cluster, cluster.records[uid])
+
+
+def stay(cluster: Cluster, record: PodRecord) -> None:
+    """Drop the requested eviction of a pod, and end the claims that may count on its room."""
+    cluster.forget_eviction(record.pod.uid)
+    cluster.budgets.note_refusal(record.pod)
+    if record.counted is not None:
+        cluster.refresh(record)
+    for claim in cluster.claims.on_row(record.row):
+        end_quietly(cluster, claim)
 
 
 def _end_new_claim(cluster: Cluster, record: PodRecord, old: Claim | None) -> None:
@@ -269,22 +268,29 @@ def _break_up(cluster: Cluster, record: PodRecord) -> None:
 def wait_again(cluster: Cluster, record: PodRecord) -> None:
     """Put a pod that is in no queue into backoff in its home queue; a pod of a unit waits until that is formed."""
     record.home = cluster.pools.home(record.pod.pool)
-    record.visited = ()
     record.broken = True
-    queue = cluster.queues[record.home]
     try:
         gate = cluster.gate_of(record.pod)
     except Exception:  # noqa: BLE001 - the next attempt checks the gate again and reports the exception
         gate = ""
     if gate:
         record.message = gate
+    record.failed = True
+    record.back_off(cluster.now, cluster.profile.backoff)
+    _enqueue(cluster, record, gated=bool(gate))
+
+
+def _enqueue(cluster: Cluster, record: PodRecord, *, gated: bool) -> None:
+    """Add a pod to its home queue; a pod of a unit is gated until that is formed."""
+    cluster.withdraw(record)
+    record.offered = NOWHERE
+    record.visited = ()
+    queue = cluster.queues[record.home]
+    queue.add(record, cluster.now)
+    if gated or record.unit is not None:
+        queue.remove(record)
         queue.gate(record)
-    else:
-        queue.retry(record, cluster.now)
-        if record.unit is not None:
-            queue.remove(record)
-            queue.gate(record)  # until its unit is formed
-            cluster.units.touch(record)
+        cluster.units.touch(record)
 
 
 def _tell(cluster: Cluster, record: PodRecord, before: Before, told: list[Action]) -> None:
@@ -340,19 +346,16 @@ def find_lost(cluster: Cluster) -> None:
     """Put pods that are in no queue and on no row back into their queues."""
     if len(cluster.records) == len(cluster.running) + sum(len(queue) for queue in cluster.queues.values()):
         return
-    for record in tuple(cluster.records.values()):
-        if _is_lost(cluster, record):
-            _break_up(cluster, record)
-    for record in tuple(cluster.records.values()):
-        if _is_lost(cluster, record):
-            cluster.withdraw(record)
-            record.offered = NOWHERE
-            wait_again(cluster, record)
+    for record in _lost(cluster):
+        take_out(cluster, record)
+    for record in _lost(cluster):  # with the leads of units that were broken up
+        wait_again(cluster, record)
 
 
-def _is_lost(cluster: Cluster, record: PodRecord) -> bool:
-    queue = cluster.queues.get(record.queue)
-    return record.counted is None and (queue is None or not queue.holds(record))
+def _lost(cluster: Cluster) -> list[PodRecord]:
+    """Return the pods that are on no row and in no queue."""
+    waiting = [(record, cluster.queues.get(record.queue)) for record in cluster.records.values() if not record.counted]
+    return [record for record, queue in waiting if queue is None or not queue.holds(record)]
 
 
 def _count_anew(cluster: Cluster, rows: Iterable[int]) -> None:
@@ -374,14 +377,7 @@ def rebuild_queue(cluster: Cluster, pool: str) -> None:
     for record in records:
         record.queue = ""
         cluster.stir.forget_abroad(record.home, record.pod.uid)
-        cluster.withdraw(record)
-        record.offered = NOWHERE
-        record.visited = ()
-        if record.state is PodState.GATED or record.unit is not None:
-            cluster.queues[record.home].gate(record)
-            cluster.units.touch(record)
-        else:
-            cluster.queues[record.home].add(record, cluster.now)
+        _enqueue(cluster, record, gated=record.state is PodState.GATED)
     find_lost(cluster)
 
 
