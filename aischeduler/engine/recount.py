@@ -6,7 +6,7 @@ check of its own (`pool_by_selectors`).
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.model.names import CPU, DEFAULT_POOL, MEMORY
@@ -22,8 +22,21 @@ from aischeduler.state.loans import Loan
 from aischeduler.state.records import NOWHERE, PodRecord, PodState
 from aischeduler.state.wanted import AMOUNT_MAX, requested
 
+Faults = Iterator[tuple[str, str]]
+"""The name of an invariant, and what violates it."""
+
+Amounts = dict[str, Counter[str]]
+"""Pool, or kind of amount -> resource -> amount."""
+
 KINDS = ("capacity", "allocatable", "used", "own", "shared", "system", "borrowed", "free", "pending")
 """The amounts of a PoolSummary."""
+
+
+def unequal(about: str, *compared: tuple[str, str, object, object]) -> Faults:
+    """Compare what is kept with what should be: (name of the invariant, a verb, as it is, as it should be)."""
+    for name, what, kept, should in compared:
+        if kept != should:
+            yield name, f"{about}: {what} {kept}, should be {should}"
 
 
 def amounts(spec: PodSpec) -> Counter[str]:
@@ -89,6 +102,20 @@ def counting_specs(cluster: Cluster) -> dict[PodSelector, dict[bytes, int]]:
     return {selector: dict(specs) for selector, specs in found.items()}
 
 
+def loans(cluster: Cluster) -> tuple[Counter[Loan], Amounts, Amounts]:
+    """Return the number of pods by loan, what each pool lends, and what each pool borrows."""
+    pods: Counter[Loan] = Counter()
+    lent: Amounts = {}
+    borrowed: Amounts = {}
+    for record in on_nodes(cluster):
+        loan = loan_of(cluster, record)
+        if loan is not None and record.counted is not None:
+            pods[loan] += 1
+            lent.setdefault(loan[0], Counter()).update(record.counted.request.taken)
+            borrowed.setdefault(loan[1], Counter()).update(record.counted.request.taken)
+    return pods, lent, borrowed
+
+
 def claim_users(cluster: Cluster) -> dict[VolumeClaimKey, tuple[str, ...]]:
     """Return the uids of this scheduler's pods that use each volume claim, sorted."""
     users: dict[VolumeClaimKey, set[str]] = {}
@@ -136,7 +163,7 @@ def loan_of(cluster: Cluster, record: PodRecord) -> Loan | None:
     return (lender, home) if ours and lender and lender != home else None
 
 
-def summaries(cluster: Cluster) -> dict[str, dict[str, Counter[str]]]:
+def summaries(cluster: Cluster) -> dict[str, Amounts]:
     """Return the amounts of every pool: name -> kind -> resource -> amount, with the sum of GPUs."""
     sums = {name: {kind: Counter[str]() for kind in KINDS} for name in sorted(cluster.pools.pools)}
     claimed: dict[int, Counter[str]] = {}
@@ -167,7 +194,7 @@ def summaries(cluster: Cluster) -> dict[str, dict[str, Counter[str]]]:
     return sums
 
 
-def _add_running(cluster: Cluster, record: PodRecord, sums: dict[str, dict[str, Counter[str]]]) -> None:
+def _add_running(cluster: Cluster, record: PodRecord, sums: dict[str, Amounts]) -> None:
     pool, spec = cluster.pool_of(record.row), record.counted
     if not pool or spec is None:
         return

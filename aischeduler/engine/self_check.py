@@ -13,16 +13,9 @@ from itertools import islice
 from typing import Final
 
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.invariants import (
-    Faults,
-    Violation,
-    check,
-    claims_faults,
-    pool_faults,
-    records_faults,
-    rows_faults,
-)
+from aischeduler.engine.invariants import Violation, check, claims_faults, pool_faults, records_faults, rows_faults
 from aischeduler.engine.queue_invariants import queue_faults
+from aischeduler.engine.recount import Faults
 
 SELF_CHECK_SECONDS: Final = 2.0
 """The time between two checks."""
