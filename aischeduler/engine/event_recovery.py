@@ -28,32 +28,9 @@ from aischeduler.engine.recovery import (
     wait_again,
 )
 from aischeduler.engine.unknown_pools import forget_late, want_again
+from aischeduler.model import events
 from aischeduler.model.actions import Action, Step
-from aischeduler.model.events import (
-    BindRefusal,
-    BindRefused,
-    BudgetGone,
-    BudgetSeen,
-    Event,
-    EvictRefused,
-    NamespaceGone,
-    NamespaceSeen,
-    NodeGone,
-    NodeSeen,
-    PodGone,
-    PodSeen,
-    PoolGone,
-    PoolRead,
-    PoolSeen,
-    PoolsListed,
-    PoolUnread,
-    Refreshed,
-    RefreshFailed,
-    VolumeClaimGone,
-    VolumeClaimSeen,
-    VolumeGone,
-    VolumeSeen,
-)
+from aischeduler.model.events import BindRefusal, Event
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import Pod
 from aischeduler.state.records import NOWHERE, PodRecord, PodState
@@ -63,7 +40,7 @@ from aischeduler.state.transitions import Transition, change_state
 def event_failed(cluster: Cluster, event: Event, before: Mark, error: Exception) -> list[Action]:
     """Repair the state after an event whose handling failed; return the actions."""
     name = type(event).__name__
-    pod = event.pod if isinstance(event, PodSeen) else None
+    pod = event.pod if isinstance(event, events.PodSeen) else None
     told: list[Action] = [internal_error(cluster, Doing(Step.EVENT, f"handling {name}", pod=pod), error)]
     repairs = (partial(_believe, cluster, event), partial(mend, cluster, before), partial(find_lost, cluster))
     attempt_each(cluster, told, *repairs)
@@ -81,46 +58,46 @@ def refresh_all(cluster: Cluster) -> None:
 def _believe(cluster: Cluster, event: Event) -> None:
     """Apply the object of the event."""
     match event:
-        case PodSeen(pod):
+        case events.PodSeen(pod):
             _place_anew(cluster, pod)
-        case PodGone(uid):
+        case events.PodGone(uid):
             _strike(cluster, uid)
-        case BindRefused(uid, _, refusal):
+        case events.BindRefused(uid, _, refusal):
             _unbind(cluster, uid, refusal)
-        case EvictRefused(uid):
+        case events.EvictRefused(uid):
             if uid in cluster.records:
                 stay(cluster, cluster.records[uid])
-        case Refreshed(pool) | RefreshFailed(pool):
+        case events.Refreshed(pool) | events.RefreshFailed(pool):
             go_on(cluster, pool, cluster.now)
-        case PoolRead() | PoolUnread() | PoolsListed():
+        case events.PoolRead() | events.PoolUnread() | events.PoolsListed():
             want_again(cluster)
             _wake_held(cluster)
-        case NodeSeen() | NodeGone() | PoolSeen() | PoolGone():
+        case events.NodeSeen() | events.NodeGone() | events.PoolSeen() | events.PoolGone():
             _store(cluster, event)
             _follow(cluster)
-        case BudgetSeen() | BudgetGone() | NamespaceSeen() | NamespaceGone():
+        case events.BudgetSeen() | events.BudgetGone() | events.NamespaceSeen() | events.NamespaceGone():
             _store_rule(cluster, event)
             _follow(cluster)
-        case VolumeClaimSeen() | VolumeClaimGone() | VolumeSeen() | VolumeGone():
+        case events.VolumeClaimSeen() | events.VolumeClaimGone() | events.VolumeSeen() | events.VolumeGone():
             storage_changed(cluster, event)
             _follow(cluster)
         case _:
             assert_never(event)
 
 
-def _store(cluster: Cluster, event: NodeSeen | NodeGone | PoolSeen | PoolGone) -> None:
+def _store(cluster: Cluster, event: events.NodeSeen | events.NodeGone | events.PoolSeen | events.PoolGone) -> None:
     match event:
-        case NodeSeen(node):
+        case events.NodeSeen(node):
             forget_late(cluster, node.name)
             cluster.nodes.see(node)
-        case NodeGone(name):
+        case events.NodeGone(name):
             forget_late(cluster, name)
             cluster.nodes.forget(name)
-        case PoolSeen(pool) if pool.name in cluster.edits:
+        case events.PoolSeen(pool) if pool.name in cluster.edits:
             cluster.edits[pool.name] = pool
-        case PoolSeen(pool):
+        case events.PoolSeen(pool):
             cluster.pools.see(pool)
-        case PoolGone(name):
+        case events.PoolGone(name):
             forget_edits(cluster, name)
             if name == DEFAULT_POOL:
                 cluster.pools.see(cluster.profile.default_pool)
@@ -131,15 +108,17 @@ def _store(cluster: Cluster, event: NodeSeen | NodeGone | PoolSeen | PoolGone) -
                 cluster.forget_pool(name)
 
 
-def _store_rule(cluster: Cluster, event: BudgetSeen | BudgetGone | NamespaceSeen | NamespaceGone) -> None:
+def _store_rule(
+    cluster: Cluster, event: events.BudgetSeen | events.BudgetGone | events.NamespaceSeen | events.NamespaceGone
+) -> None:
     match event:
-        case BudgetSeen(budget):
+        case events.BudgetSeen(budget):
             cluster.budgets.see(budget, cluster.victims)
-        case BudgetGone(namespace, name):
+        case events.BudgetGone(namespace, name):
             cluster.budgets.forget(namespace, name)
-        case NamespaceSeen(name, labels):
+        case events.NamespaceSeen(name, labels):
             cluster.namespaces[name] = labels
-        case NamespaceGone(name):
+        case events.NamespaceGone(name):
             cluster.namespaces.pop(name, None)
 
 

@@ -40,7 +40,10 @@ def evict(cluster: Cluster, victim: PodRecord, beneficiary: PodRecord | None, de
     cluster.victims[pod.uid] = Asked(asker, decision, cluster.decisions, cluster.now + UNHEARD_SECONDS)
     cluster.budgets.note_eviction(pod)
     cluster.refresh(victim)
-    cause = _cause(victim, pool, beneficiary)
+    if beneficiary is None:
+        cause = EvictionCause.LOAN_ENDED
+    else:
+        cause = EvictionCause.RECLAIMED if victim.home != pool else EvictionCause.PREEMPTED
     cluster.tally.evictions[pool, cause] += 1
     return Evict(
         victim=pod,
@@ -51,12 +54,6 @@ def evict(cluster: Cluster, victim: PodRecord, beneficiary: PodRecord | None, de
         beneficiary=beneficiary.pod if beneficiary is not None else None,
         decision=decision,
     )
-
-
-def _cause(victim: PodRecord, pool: str, beneficiary: PodRecord | None) -> EvictionCause:
-    if beneficiary is None:
-        return EvictionCause.LOAN_ENDED
-    return EvictionCause.RECLAIMED if victim.home != pool else EvictionCause.PREEMPTED
 
 
 def terminates(cluster: Cluster, record: PodRecord, now: float) -> None:
@@ -133,7 +130,6 @@ def flush(cluster: Cluster, now: float) -> None:
     cluster.overstayed.update(record.pod.uid for record in overstayed)
     for record in overstayed:
         cluster.refresh(record)
-    for record in overstayed:
         cluster.row_changed(record.row, offers=False)
     _spare_no_more(cluster, cluster.spared.pop_due(now, FLUSHED_AT_ONCE))
 
@@ -214,9 +210,7 @@ def _over(limit: ResourceList, lent: ResourceList, taken: ResourceList) -> bool:
 
 def _spare_no_more(cluster: Cluster, uids: list[str]) -> None:
     """Wake the pods that may need the room of pods that are spared no longer."""
-    records = [cluster.records[uid] for uid in uids]
-    for record in records:
+    for record in [cluster.records[uid] for uid in uids]:
         cluster.refresh(record)
-    for record in records:
         cluster.row_changed(record.row)
         cluster.review_loans(record.row)

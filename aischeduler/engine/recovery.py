@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.freshness import go_on
@@ -105,7 +106,7 @@ def attempt_failed(
     attempt_each(
         cluster,
         told,
-        partial(take_back_evictions, cluster, before.mark, dropped),
+        partial(_take_back_evictions, cluster, before.mark, dropped),
         partial(_end_new_claim, cluster, record, before.claim),
         partial(_ask_again, cluster, doing),
         *(partial(take_out, cluster, one) for one in before.pods),
@@ -116,7 +117,8 @@ def attempt_failed(
         partial(cluster.wake_alike, record, now),
     )
     cluster.tally.attempts[doing.pool, Result.ERROR] += 1
-    if row != NOWHERE or len(told) > 1 or _moved(cluster, before.mark):
+    moved = replace(mark(cluster), decisions=before.mark.decisions) != before.mark  # more than its queue
+    if row != NOWHERE or len(told) > 1 or moved:
         doubt(cluster, (doing.pool, record.home, cluster.pool_of(row) if row != NOWHERE else ""))
     return told
 
@@ -134,7 +136,7 @@ def step_failed(cluster: Cluster, doing: Doing, before: Mark, kept: Iterable[Act
     told: list[Action] = [internal_error(cluster, doing, error)]
     repairs = [partial(_recall, cluster, before, kept), partial(mend, cluster, before), partial(find_lost, cluster)]
     if doing.step is Step.QUEUE:
-        repairs.append(partial(rebuild_queue, cluster, doing.pool))
+        repairs.insert(0, partial(_rebuild_queue, cluster, doing.pool))
     attempt_each(cluster, told, *repairs, partial(_ask_again, cluster, doing))
     doubt(cluster, tuple(cluster.queues) if doing.step is Step.TIME else (doing.pool,))
     return told
@@ -173,7 +175,7 @@ def doubt(cluster: Cluster, pools: Iterable[str]) -> None:
             cluster.errands.doubts.note(pool, cluster.now, cluster.profile.backoff)
 
 
-def take_back_evictions(cluster: Cluster, before: Mark, dropped: Iterable[Action]) -> None:
+def _take_back_evictions(cluster: Cluster, before: Mark, dropped: Iterable[Action]) -> None:
     """Drop the requested evictions whose actions are dropped."""
     for action in dropped:
         if isinstance(action, Evict):
@@ -216,13 +218,9 @@ def end_quietly(cluster: Cluster, claim: Claim) -> None:
     """End a claim and wake its owner; a later check of the pool offers its room to others."""
     if cluster.claims.of(claim.owner.pod.uid) is claim:
         drop_claim(cluster, claim)
-    _wake_nominated(cluster, claim.owner)
+    if claim.owner.state is PodState.NOMINATED and claim.owner.queue:
+        cluster.queues[claim.owner.queue].wake_at_once(claim.owner, cluster.now)
     doubt(cluster, (claim.pool,))
-
-
-def _wake_nominated(cluster: Cluster, owner: PodRecord) -> None:
-    if owner.state is PodState.NOMINATED and owner.queue:
-        cluster.queues[owner.queue].wake_at_once(owner, cluster.now)
 
 
 def take_out(cluster: Cluster, record: PodRecord) -> None:
@@ -368,7 +366,7 @@ def _count_anew(cluster: Cluster, rows: Iterable[int]) -> None:
     cluster.nodes.pod_counts.recount()
 
 
-def rebuild_queue(cluster: Cluster, pool: str) -> None:
+def _rebuild_queue(cluster: Cluster, pool: str) -> None:
     """Build the queue of a pool again, with the pods that are, or should be, in it; all of them are tried."""
     records = [record for record in cluster.records.values() if record.state in WAITING and record.queue in ("", pool)]
     for record in records:
@@ -378,13 +376,6 @@ def rebuild_queue(cluster: Cluster, pool: str) -> None:
         record.queue = ""
         cluster.stir.forget_abroad(record.home, record.pod.uid)
         _enqueue(cluster, record, gated=record.state is PodState.GATED)
-    find_lost(cluster)
-
-
-def _moved(cluster: Cluster, before: Mark) -> bool:
-    """Return whether the attempt changed more than its queue."""
-    now = mark(cluster)
-    return (now.nodes, now.running, now.loans) != (before.nodes, before.running, before.loans)
 
 
 def attempt_each(cluster: Cluster, told: list[Action], *repairs: Callable[[], None]) -> None:
