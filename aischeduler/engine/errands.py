@@ -1,12 +1,23 @@
-"""Deferred work: the decisions of pools do work that events cause, so that handling an event stays cheap."""
+"""Deferred work: the decisions of pools do work that events cause, so that handling an event stays cheap.
+
+Invariant: endless changes delay an update of the reasons of waiting pods by a limited time; one change causes one.
+"""
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from enum import IntEnum, auto
+from typing import Final
 
-from aischeduler.engine.unrest import Unrest
 from aischeduler.state.records import Backoff, OrderKey, PodRecord
 from aischeduler.state.timers import Timers
+
+REST_SECONDS: Final = 10.0
+"""The pause after the last change before an update."""
+UNREST_SECONDS_MAX: Final = 60.0
+"""The longest delay of an update by further changes."""
+
+Versions = tuple[int, ...]
+"""The versions of everything that reasons depend on: nodes, running pods, pools, loans and queues."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +91,32 @@ class Doubts:
         self.due.set(pool, now + backoff.seconds(count))
         self.noted[pool] = (count + 1, now)
 
-    def cancel(self, pool: str) -> None:
-        """Drop a pool that is gone."""
-        self.due.drop(pool)
-        self.noted.pop(pool, None)
+
+@dataclass(slots=True)
+class Unrest:
+    """When to update the reasons of waiting pods: some seconds after the last change of what reasons depend on.
+
+    `versions` are the last ones, `since` is when they began to change, and `until` when an update is due.
+    """
+
+    versions: Versions = ()
+    since: float = 0.0
+    until: float | None = None
+
+    def note(self, versions: Versions, now: float) -> None:
+        """Note the versions of now."""
+        if versions == self.versions:
+            return
+        if self.until is None:
+            self.since = now
+        self.versions, self.until = versions, min(now + REST_SECONDS, self.since + UNREST_SECONDS_MAX)
+
+    def ended(self, now: float) -> bool:
+        """Return whether an update is due, once per change."""
+        if self.until is None or self.until > now:
+            return False
+        self.until = None
+        return True
 
 
 @dataclass(slots=True)
@@ -126,20 +159,12 @@ class Errands:
 
     def cancel(self, pool: str) -> None:
         """Drop the work of a pool that is gone."""
-        self.rows.pop(pool, None)
-        self.review.discard(pool)
-        self.affected.pop(pool, None)
-        self.waking.pop(pool, None)
-        self.counted.pop(pool, None)
-        self.rechecking.pop(pool, None)
-        self.rewording.pop(pool, None)
-        self.regrouped.discard(pool)
-        self.relook.pop(pool, None)
-        self.lending.pop(pool, None)
-        self.seeking.pop(pool, None)
-        self.seek_again.discard(pool)
-        self.sought.discard(pool)
-        self.doubts.cancel(pool)
+        on_pods = (self.rows, self.affected, self.waking, self.counted, self.rechecking, self.rewording)
+        for errand in (*on_pods, self.relook, self.lending, self.seeking, self.doubts.noted):
+            errand.pop(pool, None)
+        for pools in (self.review, self.regrouped, self.seek_again, self.sought):
+            pools.discard(pool)
+        self.doubts.due.drop(pool)
 
     def affect(self, pool: str) -> Affected:
         """Return what changed for many pods of this pool, to add to it."""

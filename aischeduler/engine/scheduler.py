@@ -13,7 +13,6 @@ from functools import partial
 from typing import Final, assert_never
 
 from aischeduler.engine import steps
-from aischeduler.engine.bind_events import bind_refused
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import recheck_some, storage_changed
 from aischeduler.engine.count_wakeups import check_counted, note_counts
@@ -26,7 +25,7 @@ from aischeduler.engine.lending import leave_to_others, lend, seek_lenders
 from aischeduler.engine.net import flush_queue
 from aischeduler.engine.node_events import node_gone, node_seen
 from aischeduler.engine.permits import ask_again
-from aischeduler.engine.pod_events import pod_gone, pod_seen
+from aischeduler.engine.pod_events import bind_refused, pod_gone, pod_seen
 from aischeduler.engine.pod_warnings import warn_pod
 from aischeduler.engine.pool_events import end_windows, namespace_gone, namespace_seen, pool_gone, pool_seen
 from aischeduler.engine.profile import Profile
