@@ -25,9 +25,8 @@ from aischeduler.engine.recovery import (
     mend,
     stay,
     take_out,
-    wait_again,
 )
-from aischeduler.engine.unknown_pools import forget_late, want_again
+from aischeduler.engine.unknown_pools import want_again
 from aischeduler.model import events
 from aischeduler.model.actions import Action, Step
 from aischeduler.model.events import BindRefusal, Event
@@ -88,10 +87,10 @@ def _believe(cluster: Cluster, event: Event) -> None:
 def _store(cluster: Cluster, event: events.NodeSeen | events.NodeGone | events.PoolSeen | events.PoolGone) -> None:
     match event:
         case events.NodeSeen(node):
-            forget_late(cluster, node.name)
+            cluster.unknown_pools.late.pop(node.name, None)
             cluster.nodes.see(node)
         case events.NodeGone(name):
-            forget_late(cluster, name)
+            cluster.unknown_pools.late.pop(name, None)
             cluster.nodes.forget(name)
         case events.PoolSeen(pool) if pool.name in cluster.edits:
             cluster.edits[pool.name] = pool
@@ -134,7 +133,6 @@ def _follow(cluster: Cluster) -> None:
         elif record.home != cluster.pools.home(record.pod.pool) or record.queue not in cluster.queues:
             _take_off(cluster, record)
             cluster.stir.forget_abroad(record.home, record.pod.uid)
-            wait_again(cluster, record)
     recount_loans(cluster)
     _wake_held(cluster)
     cluster.errands.review.update(cluster.pools.names())
@@ -187,7 +185,6 @@ def _place_anew(cluster: Cluster, pod: Pod) -> None:
         record.pod = pod
         cluster.enroll(record)
     if not node:
-        wait_again(cluster, record)
         return
     if pod.node_name:
         change_state(record, Transition.SHOWN)
@@ -210,4 +207,3 @@ def _unbind(cluster: Cluster, uid: str, refusal: BindRefusal) -> None:
         return
     left(cluster, record)
     _take_off(cluster, record)
-    wait_again(cluster, record)

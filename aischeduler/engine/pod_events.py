@@ -121,7 +121,7 @@ def _bound(cluster: Cluster, pod: Pod, now: float) -> None:
         stop_waiting(cluster, record, now)
         cluster.rename(record, pod)
         _count(cluster, record)
-    elif record.row != cluster.nodes.rows.get(pod.node_name) or _asked(record) != pod.spec.key:
+    elif record.row != cluster.nodes.rows.get(pod.node_name) or record.assigned.spec.key != pod.spec.key:
         free_room(cluster, record)
         cluster.rename(record, pod)
         _count(cluster, record)
@@ -154,12 +154,6 @@ def _changed(cluster: Cluster, record: PodRecord, pod: Pod) -> None:
             cluster.row_changed(record.row)  # own and lent room may have changed
             cluster.review_loans(record.row)
             limits_freed(cluster)
-
-
-def _asked(record: PodRecord) -> bytes:
-    """Return the key of the spec that counts on the pod's row."""
-    assert record.counted is not None, "every pod on a row counts there"
-    return record.counted.key
 
 
 def _unbound(cluster: Cluster, pod: Pod, now: float) -> None:

@@ -106,12 +106,11 @@ def attempt_failed(
     attempt_each(
         cluster,
         told,
-        partial(_take_back_evictions, cluster, before.mark, dropped),
+        partial(_recall, cluster, before.mark, dropped=dropped),
         partial(_end_new_claim, cluster, record, before.claim),
         partial(_ask_again, cluster, doing),
         *(partial(take_out, cluster, one) for one in before.pods),
         partial(mend, cluster, before.mark),
-        *(partial(wait_again, cluster, one) for one in before.pods),
         partial(find_lost, cluster),
         partial(_tell, cluster, record, before, told),
         partial(cluster.wake_alike, record, now),
@@ -134,7 +133,11 @@ def _ask_again(cluster: Cluster, doing: Doing) -> None:
 def step_failed(cluster: Cluster, doing: Doing, before: Mark, kept: Iterable[Action], error: Exception) -> list[Action]:
     """Repair the state after a failed step other than an attempt; its actions are `kept`. Return further actions."""
     told: list[Action] = [internal_error(cluster, doing, error)]
-    repairs = [partial(_recall, cluster, before, kept), partial(mend, cluster, before), partial(find_lost, cluster)]
+    repairs = [
+        partial(_recall, cluster, before, kept=kept),
+        partial(mend, cluster, before),
+        partial(find_lost, cluster),
+    ]
     if doing.step is Step.QUEUE:
         repairs.insert(0, partial(_rebuild_queue, cluster, doing.pool))
     attempt_each(cluster, told, *repairs, partial(_ask_again, cluster, doing))
@@ -148,13 +151,7 @@ def judging_failed(cluster: Cluster, record: PodRecord, words: str, error: Excep
     The step continues; incomplete changes of the check are repaired at the end of the step.
     """
     told: list[Action] = [internal_error(cluster, Doing(Step.WAKING, words, record.home, record), error)]
-    attempt_each(
-        cluster,
-        told,
-        partial(take_out, cluster, record),
-        partial(wait_again, cluster, record),
-        partial(find_lost, cluster),
-    )
+    attempt_each(cluster, told, partial(take_out, cluster, record), partial(find_lost, cluster))
     cluster.errands.to_mend = True
     for report in told:
         cluster.say(record.home, report)
@@ -175,15 +172,11 @@ def doubt(cluster: Cluster, pools: Iterable[str]) -> None:
             cluster.errands.doubts.note(pool, cluster.now, cluster.profile.backoff)
 
 
-def _take_back_evictions(cluster: Cluster, before: Mark, dropped: Iterable[Action]) -> None:
-    """Drop the requested evictions whose actions are dropped."""
+def _recall(cluster: Cluster, before: Mark, *, kept: Iterable[Action] = (), dropped: Iterable[Action] = ()) -> None:
+    """Drop the evictions that were requested since, except those whose actions are `kept`."""
     for action in dropped:
         if isinstance(action, Evict):
             cluster.tally.evictions[action.pool, action.cause] -= 1
-    _recall(cluster, before, ())
-
-
-def _recall(cluster: Cluster, before: Mark, kept: Iterable[Action]) -> None:
     sent = {action.victim.uid for action in kept if isinstance(action, Evict)}
     for uid, asked in tuple(cluster.victims.items()):
         if asked.number > before.decisions and uid not in sent:
@@ -224,7 +217,7 @@ def end_quietly(cluster: Cluster, claim: Claim) -> None:
 
 
 def take_out(cluster: Cluster, record: PodRecord) -> None:
-    """Remove a pod from its queue and its row, whatever the failed step has already done.
+    """Remove a pod from its queue and its row, whatever the failed step has already done; `find_lost` puts it back.
 
     Its unit no longer waits as one. The lead of that may be in no queue then.
     """
@@ -261,21 +254,6 @@ def _break_up(cluster: Cluster, record: PodRecord) -> None:
         queue.remove(lead)
     lead.queue = ""
     unit.lead, unit.pods, unit.required = None, (), 0
-
-
-def wait_again(cluster: Cluster, record: PodRecord) -> None:
-    """Put a pod that is in no queue into backoff in its home queue; a pod of a unit waits until that is formed."""
-    record.home = cluster.pools.home(record.pod.pool)
-    record.broken = True
-    try:
-        gate = cluster.gate_of(record.pod)
-    except Exception:  # noqa: BLE001 - the next attempt checks the gate again and reports the exception
-        gate = ""
-    if gate:
-        record.message = gate
-    record.failed = True
-    record.back_off(cluster.now, cluster.profile.backoff)
-    _enqueue(cluster, record, gated=bool(gate))
 
 
 def _enqueue(cluster: Cluster, record: PodRecord, *, gated: bool) -> None:
@@ -341,13 +319,20 @@ def _can_come_true(cluster: Cluster, claim: Claim, row: int) -> bool:
 
 
 def find_lost(cluster: Cluster) -> None:
-    """Put pods that are in no queue and on no row back into their queues."""
+    """Put pods that are in no queue and on no row into backoff in their home queues."""
     if len(cluster.records) == len(cluster.running) + sum(len(queue) for queue in cluster.queues.values()):
         return
     for record in _lost(cluster):
         take_out(cluster, record)
     for record in _lost(cluster):  # with the leads of units that were broken up
-        wait_again(cluster, record)
+        record.home = cluster.pools.home(record.pod.pool)
+        record.broken = record.failed = True
+        record.back_off(cluster.now, cluster.profile.backoff)
+        gate = ""
+        with suppress(Exception):  # the next attempt checks the gate again and reports the exception
+            gate = cluster.gate_of(record.pod)
+        record.message = gate or record.message
+        _enqueue(cluster, record, gated=bool(gate))
 
 
 def _lost(cluster: Cluster) -> list[PodRecord]:

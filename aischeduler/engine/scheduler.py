@@ -42,7 +42,6 @@ from aischeduler.engine.units import form_some
 from aischeduler.engine.unknown_pools import (
     begin_reads,
     due_nodes,
-    forget_late,
     pool_read,
     pool_unread,
     pools_listed,
@@ -276,7 +275,7 @@ class Scheduler:
     def _observe_node(self, event: NodeSeen | NodeGone, now: float) -> None:
         cluster = self._cluster
         if isinstance(event, NodeGone):
-            forget_late(cluster, event.name)
+            cluster.unknown_pools.late.pop(event.name, None)
             node_gone(cluster, event.name, now)
         elif not put_off(cluster, event.node, now):
             node_seen(cluster, event.node, now)
@@ -389,7 +388,7 @@ class Scheduler:
         for node in due:
             before = mark(cluster)
             try:
-                forget_late(cluster, node.name)
+                cluster.unknown_pools.late.pop(node.name, None)
                 node_seen(cluster, node, now)
             except Exception as error:  # noqa: BLE001 - a bug costs one node's wake-ups, not the slice
                 actions += event_failed(cluster, NodeSeen(node), before, error)

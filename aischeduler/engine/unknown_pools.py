@@ -121,11 +121,6 @@ def due_nodes(cluster: Cluster, now: float) -> list[Node]:
     return [late[name].node for name in sorted(late) if late[name].due <= now][:LET_IN_AT_ONCE]
 
 
-def forget_late(cluster: Cluster, name: str) -> None:
-    """Drop the kept node of this name."""
-    cluster.unknown_pools.late.pop(name, None)
-
-
 def pools_listed(cluster: Cluster, now: float) -> None:
     """Make the nodes due that waited for this list: every Pool that could own one is known."""
     cluster.unknown_pools.listing = False
