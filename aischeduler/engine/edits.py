@@ -5,6 +5,7 @@ Invariants:
 - The first call logs nothing: the state that the scheduler finds at its start is no edit.
 """
 
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Final
 
@@ -39,25 +40,22 @@ def switched_on(pool: Pool) -> tuple[str, ...]:
     return tuple(name for field, name in _SPEC_FIELDS.items() if getattr(pool, field) is True)
 
 
-class EditsTold:
-    """The Pools as they were when edits were logged last."""
+def tell_edits(cluster: Cluster, told: Mapping[str, Pool]) -> dict[str, Pool]:
+    """Log what was edited since the Pools were as `told`, and return them as they are now.
 
-    def __init__(self) -> None:
-        self._told: dict[str, Pool] = {}
-
-    def tell(self, cluster: Cluster) -> None:
-        """Log what was edited since the last call; a Pool that was created since is no edit."""
-        pools, found = cluster.pools.pools, not self._told
-        for name in cluster.pools.names():
-            before, after = self._told.get(name), pools[name]
-            if before is not None and before is not after and before.uid == after.uid:
-                changes = _changes(before, after)
-                if changes:
-                    cluster.say(name, LogPoolEdit(name, changes))
-        self._told = dict(pools)
-        if not found:
-            _tell_turned(cluster)
-        cluster.turned.clear()
+    A Pool that was created since is no edit.
+    """
+    pools = cluster.pools.pools
+    for name in cluster.pools.names():
+        before, after = told.get(name), pools[name]
+        if before is not None and before is not after and before.uid == after.uid:
+            changes = _changes(before, after)
+            if changes:
+                cluster.say(name, LogPoolEdit(name, changes))
+    if told:
+        _tell_turned(cluster)
+    cluster.turned.clear()
+    return dict(pools)
 
 
 def _tell_turned(cluster: Cluster) -> None:

@@ -161,7 +161,8 @@ def _not_allowed(cluster: Cluster, pool: Pool) -> list[PodRecord]:
     for record in loans:
         if cluster.leaving(record.pod.uid) or record.pod.uid in cluster.overstayed:
             lent.subtract(record.pod.spec.request.taken)
-    newest_first = sorted(filter(cluster.may_go, loans), key=_newest_first)
+    mortal = filter(cluster.may_go, loans)
+    newest_first = sorted(mortal, key=lambda one: (-(one.pod.started_seconds or 2**62), -one.arrival, one.pod.uid))
     if pool.disable_sharing:
         return list(dict.fromkeys(one for record in newest_first for one in _lost_with(cluster, record)))
     chosen: dict[PodRecord, tuple[PodRecord, ...]] = {}
@@ -197,10 +198,6 @@ def _lent_to(pool: Pool, records: tuple[PodRecord, ...]) -> Counter[str]:
         if record.loan is not None and record.loan[0] == pool.name:
             taken.update(record.pod.spec.request.taken)
     return taken
-
-
-def _newest_first(record: PodRecord) -> tuple[int, int, str]:
-    return (-(record.pod.started_seconds or 2**62), -record.arrival, record.pod.uid)
 
 
 def _over(limit: ResourceList, lent: ResourceList, taken: ResourceList) -> bool:

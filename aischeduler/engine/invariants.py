@@ -20,7 +20,6 @@ from aischeduler.engine.recount import Faults, unequal
 from aischeduler.engine.summary import summarize
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.pod import PodSpec
-from aischeduler.state.claims import Claim
 from aischeduler.state.nodes import UNOFFERED
 from aischeduler.state.pool_rows import NO_POOL
 from aischeduler.state.records import NOWHERE, WAITING, PodRecord, PodState, Unit
@@ -283,19 +282,8 @@ def claims_faults(cluster: Cluster) -> Faults:
         for row in claim.rows:
             if cluster.pool_of(row) != claim.pool or cluster.nodes.nodes[row] is None:
                 yield "claims", f"{uid}: claims room on {cluster.nodes.names[row]}, no node of {claim.pool}"
-            elif row not in cluster.errands.rows.get(claim.pool, ()) and not _can_come_true(cluster, claim, row):
+            elif row not in cluster.errands.rows.get(claim.pool, ()) and not recount.can_come_true(cluster, claim, row):
                 yield "claims", f"{uid}: its claim on {cluster.nodes.names[row]} can never be used"
-
-
-def _can_come_true(cluster: Cluster, claim: Claim, row: int) -> bool:
-    """Return whether the claim fits once the leaving pods are gone, beside the claims of pods ahead of its owner."""
-    pods = [record for record in cluster.on_row(row) if not cluster.leaving(record.pod.uid)]
-    ahead = [other for other in cluster.claims.on_row(row) if other.owner.order < claim.owner.order]
-    own = [room.spec for room in claim.on(row)]
-    others = [room.spec for other in ahead for room in other.on(row)]
-    taken = recount.total([*(r.counted for r in pods if r.counted is not None), *others, *own])
-    node = cluster.nodes.nodes[row]
-    return node is not None and all(taken[name] <= node.allocatable.get(name, 0) for name in recount.total(own))
 
 
 def sums_faults(cluster: Cluster) -> Faults:

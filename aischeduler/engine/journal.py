@@ -25,7 +25,6 @@ from aischeduler.model.pool import MakeRoom, Pool
 from aischeduler.state.records import Backoff
 
 FORMAT: Final = 1
-OBSERVE, DECIDE, STAND_BY = "observe", "decide", "standBy"
 
 
 class JournalError(ValueError):
@@ -96,19 +95,19 @@ class JournaledScheduler(Scheduler):
 
     def observe(self, event: Event, now: float) -> None:
         """Handle an event; it is written first, because the call may raise."""
-        self._write(_ENCODER.encode((OBSERVE, now, type(event).__name__, event)))
+        self._write(_ENCODER.encode(("observe", now, type(event).__name__, event)))
         super().observe(event, now)
 
     def decide(self, pool: str, now: float, limit: int) -> list[Action]:
         """Decide for a pool, and write the call with its actions."""
         actions = super().decide(pool, now, limit)
-        self._write(_ENCODER.encode((DECIDE, now, pool, limit, [_told(action) for action in actions])))
+        self._write(_ENCODER.encode(("decide", now, pool, limit, [_told(action) for action in actions])))
         return actions
 
     def stand_by(self, now: float) -> list[ReportInternalError]:
         """Stand by, and write the call with its actions."""
         actions = super().stand_by(now)
-        self._write(_ENCODER.encode((STAND_BY, now, [_told(action) for action in actions])))
+        self._write(_ENCODER.encode(("standBy", now, [_told(action) for action in actions])))
         return actions
 
 

@@ -13,13 +13,13 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple
 
-import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.freshness import go_on
 from aischeduler.engine.pod_counting import recount_loans
+from aischeduler.engine.recount import can_come_true
 from aischeduler.engine.tally import Result
 from aischeduler.model.actions import Action, Evict, Nominate, ReportInternalError, ReportWaiting, Step
 from aischeduler.model.names import DEFAULT_POOL
@@ -151,7 +151,7 @@ def judging_failed(cluster: Cluster, record: PodRecord, words: str, error: Excep
     The step continues; incomplete changes of the check are repaired at the end of the step.
     """
     told: list[Action] = [internal_error(cluster, Doing(Step.WAKING, words, record.home, record), error)]
-    attempt_each(cluster, told, partial(take_out, cluster, record), partial(find_lost, cluster))
+    attempt_each(cluster, told, partial(take_out, cluster, record), partial(_wait_again, cluster, record))
     cluster.errands.to_mend = True
     for report in told:
         cluster.say(record.home, report)
@@ -256,6 +256,18 @@ def _break_up(cluster: Cluster, record: PodRecord) -> None:
     unit.lead, unit.pods, unit.required = None, (), 0
 
 
+def _wait_again(cluster: Cluster, record: PodRecord) -> None:
+    """Put a pod that is in no queue into backoff in its home queue."""
+    record.home = cluster.pools.home(record.pod.pool)
+    record.broken = record.failed = True
+    record.back_off(cluster.now, cluster.profile.backoff)
+    gate = ""
+    with suppress(Exception):  # the next attempt checks the gate again and reports the exception
+        gate = cluster.gate_of(record.pod)
+    record.message = gate or record.message
+    _enqueue(cluster, record, gated=bool(gate))
+
+
 def _enqueue(cluster: Cluster, record: PodRecord, *, gated: bool) -> None:
     """Add a pod to its home queue; a pod of a unit is gated until that is formed."""
     cluster.withdraw(record)
@@ -298,7 +310,7 @@ def mend(cluster: Cluster, before: Mark) -> None:
     _count_anew(cluster, rows)
     for row in rows:
         for claim in cluster.claims.on_row(row):
-            if not _can_come_true(cluster, claim, row):
+            if not can_come_true(cluster, claim, row):
                 end_quietly(cluster, claim)
     if cluster.loans.version != before.loans:
         recount_loans(cluster)
@@ -308,16 +320,6 @@ def mend(cluster: Cluster, before: Mark) -> None:
                 queue.wake_at_once(record, cluster.now)
 
 
-def _can_come_true(cluster: Cluster, claim: Claim, row: int) -> bool:
-    """Return whether, by amounts, the claim fits on the row without the leaving pods and the claims behind it."""
-    nodes, claims = cluster.nodes, cluster.claims.on_row(row)
-    leaving = [r.counted for r in cluster.on_row(row) if r.counted is not None and cluster.leaving(r.pod.uid)]
-    behind = [one.spec for other in claims if other.owner.order >= claim.owner.order for one in other.on(row)]
-    room = sum(map(nodes.request, (*leaving, *behind)), nodes.room(row))  # its own room is among them
-    request = sum(nodes.request(one.spec) for one in claim.on(row))
-    return bool((request <= np.maximum(room, 0)).all())
-
-
 def find_lost(cluster: Cluster) -> None:
     """Put pods that are in no queue and on no row into backoff in their home queues."""
     if len(cluster.records) == len(cluster.running) + sum(len(queue) for queue in cluster.queues.values()):
@@ -325,14 +327,7 @@ def find_lost(cluster: Cluster) -> None:
     for record in _lost(cluster):
         take_out(cluster, record)
     for record in _lost(cluster):  # with the leads of units that were broken up
-        record.home = cluster.pools.home(record.pod.pool)
-        record.broken = record.failed = True
-        record.back_off(cluster.now, cluster.profile.backoff)
-        gate = ""
-        with suppress(Exception):  # the next attempt checks the gate again and reports the exception
-            gate = cluster.gate_of(record.pod)
-        record.message = gate or record.message
-        _enqueue(cluster, record, gated=bool(gate))
+        _wait_again(cluster, record)
 
 
 def _lost(cluster: Cluster) -> list[PodRecord]:

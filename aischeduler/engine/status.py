@@ -8,7 +8,7 @@ from typing import Final
 
 from aischeduler.config.spelling import nearest
 from aischeduler.engine.cluster import Cluster
-from aischeduler.engine.edits import EditsTold, switched_on
+from aischeduler.engine.edits import switched_on, tell_edits
 from aischeduler.engine.summary import summarize
 from aischeduler.model.actions import Condition, CreatePool, ObjectRef, ReportPool, Warn
 from aischeduler.model.event_reasons import ConditionReason, EventReason
@@ -44,7 +44,8 @@ class StatusReports:
     def __init__(self) -> None:
         self._state: State = ()
         self._looked_at = float("-inf")
-        self._edits = EditsTold()
+        self._told: dict[str, Pool] = {}
+        """The Pools as they were when edits were logged last."""
         self._ask_at = float("-inf")
         """When the creation of the default Pool is requested, if it does not exist then."""
 
@@ -72,7 +73,7 @@ class StatusReports:
         if state == self._state or self._looked_at + STATUS_SECONDS > now:
             return
         self._state, self._looked_at = state, now
-        self._edits.tell(cluster)
+        self._told = tell_edits(cluster, self._told)
         for summary in summarize(cluster):
             pool = cluster.pools.pools[summary.name]
             if pool.uid:
