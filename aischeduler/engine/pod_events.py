@@ -8,7 +8,7 @@ Invariants:
 - A refusal for a pod that is gone, or that the watch already shows bound, changes nothing.
 """
 
-from typing import assert_never
+from typing import Final, assert_never
 
 from aischeduler.engine.cluster import Cluster
 from aischeduler.engine.constraints import note_anti_affinity, recheck_later
@@ -21,6 +21,9 @@ from aischeduler.model.events import BindRefusal, BindRefused
 from aischeduler.model.pod import Pod
 from aischeduler.state.records import WAITING, PodRecord, PodState
 from aischeduler.state.transitions import Transition, change_state
+
+REPORTED: Final = (BindRefusal.INVALID, BindRefusal.FORBIDDEN, BindRefusal.UNAVAILABLE)
+"""The refusals of a Binding of which the pod is told."""
 
 
 def pod_seen(cluster: Cluster, pod: Pod, now: float) -> None:
@@ -61,25 +64,19 @@ def bind_refused(cluster: Cluster, event: BindRefused, now: float) -> None:
     record.home = cluster.pools.home(record.pod.pool)
     queue = cluster.queues[record.home]
     match event.refusal:
-        case BindRefusal.TAKEN | BindRefusal.HELD:
+        case BindRefusal.TAKEN | BindRefusal.HELD | BindRefusal.INVALID:
             queue.hold(record, now)
-        case BindRefusal.INVALID:
-            queue.hold(record, now)
-            _report_refusal(cluster, record, event)
         case BindRefusal.FORBIDDEN | BindRefusal.UNAVAILABLE:
             queue.retry(record, now)
-            _report_refusal(cluster, record, event)
         case BindRefusal.STALE:
             record.backoff_until = now
             queue.add(record, now)
         case _:
             assert_never(event.refusal)
-
-
-def _report_refusal(cluster: Cluster, record: PodRecord, event: BindRefused) -> None:
-    record.message = f"binding to node {event.node} failed: {event.message}"
-    home = record.home
-    cluster.say(home, ReportWaiting(record.pod, home, home, record.message, record.decision))
+    if event.refusal in REPORTED:
+        record.message = f"binding to node {event.node} failed: {event.message}"
+        told = ReportWaiting(record.pod, record.home, record.home, record.message, record.decision)
+        cluster.say(record.home, told)
 
 
 def free_room(cluster: Cluster, record: PodRecord) -> None:
