@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from aischeduler.engine.cluster import Cluster
+from aischeduler.engine.errands import LateNode
 from aischeduler.engine.freshness import is_fresh
-from aischeduler.engine.unseen import LateNode
 from aischeduler.model.actions import ListPools, ReadPool, ReportWaiting
 from aischeduler.model.events import PoolRead, PoolUnread
 from aischeduler.model.names import DEFAULT_POOL
