@@ -13,15 +13,13 @@ from typing import Final
 
 from cachetools import LRUCache
 
-from aischeduler.engine.errands import Errands
+from aischeduler.engine.errands import Errands, Freshness, UnknownPools, Versions
 from aischeduler.engine.news import News
 from aischeduler.engine.pod_counting import count_again, pods_on_rows, selectors_of
 from aischeduler.engine.profile import Profile
 from aischeduler.engine.reservations import Reservations
 from aischeduler.engine.search_cache import Searches
 from aischeduler.engine.tally import Tally
-from aischeduler.engine.unrest import Versions
-from aischeduler.engine.unseen import Freshness, UnknownPools
 from aischeduler.framework.plugin import PlacementRequest
 from aischeduler.framework.runner import Runner
 from aischeduler.model.actions import Action, ReportPool
