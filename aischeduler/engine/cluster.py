@@ -318,7 +318,8 @@ class Cluster:
     def may_go(self, record: PodRecord) -> bool:
         """Return whether a pod on a row may be evicted now."""
         uid = record.pod.uid
-        return self._evictable(record.pod) and not self.leaving(uid) and not self._stays(uid)
+        stays = self._stays(uid) or uid in self.reservations.delayed
+        return self._evictable(record.pod) and not self.leaving(uid) and not stays
 
     def on_row(self, row: int) -> tuple[PodRecord, ...]:
         """Return the records of the pods on a row, in the order of their uids."""
