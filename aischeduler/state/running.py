@@ -7,6 +7,7 @@ Invariants:
 - Pods of one unit have its number; 0 means a unit of one. A change of one pod counts as a change of the rows of all.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
@@ -14,6 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from aischeduler.model.names import PODS
 from aischeduler.model.pod import HostPort, PodSpec
@@ -35,34 +37,22 @@ ROWS_ONE_BY_ONE: Final = 16
 
 
 class RunningPod(NamedTuple):
-    """A pod on a row, as the table has it; `spec` is the number of its spec."""
+    """A pod on a row, as the table has it; `spec` is the number of its spec, then come its `RunningFacts`."""
 
     row: int
     spec: int
     priority: int
-    started_seconds: int
-    home: int
-    unit: int
-    ours: bool
     borrower: bool
     evictable: bool
     leaving: bool
+    started_seconds: int
+    home: int
+    ours: bool
+    unit: int
 
 
 _FIELDS: Final = np.dtype(
-    [
-        ("row", np.int64),
-        ("spec", np.int64),
-        ("priority", np.int64),
-        ("started_seconds", np.int64),
-        ("home", np.int64),
-        ("unit", np.int64),
-        ("ours", np.bool_),
-        ("borrower", np.bool_),
-        ("evictable", np.bool_),
-        ("leaving", np.bool_),
-    ],
-    align=True,
+    [(name, np.bool_ if kind is bool else np.int64) for name, kind in RunningPod.__annotations__.items()], align=True
 )
 
 
@@ -96,11 +86,10 @@ class RunningPods:
         self._journal = Journal(CHANGES_MAX)
         self._slots: dict[str, int] = {}
         self._uids: list[str] = [""] * SLOTS_FIRST
-        self._on_row: dict[int, dict[str, int]] = {}
+        self._on_row: defaultdict[int, dict[str, int]] = defaultdict(dict)
+        """Row -> its pods: uid -> slot."""
         self._units: dict[int, set[int]] = {}
         """Unit -> the slots of its pods."""
-        self._unit_of: dict[int, int] = {}
-        """Slot -> the unit of its pod, where it has one."""
         self.spare: dict[int, int] = {}
         """Unit -> how many of its pods may leave before the others are of no use; 0 where it is not here."""
         self._free = list(range(SLOTS_FIRST - 1, -1, -1))
@@ -129,7 +118,7 @@ class RunningPods:
         slot = self._free.pop()
         self._slots[uid] = slot
         self._uids[slot] = uid
-        self._put_on(uid, slot, row)
+        self._on_row[row][uid] = slot
         self._write(slot, row, self.specs.hold(spec), facts)
         if facts.unit:
             self._note(slot)
@@ -140,7 +129,7 @@ class RunningPods:
         pod = self.table[slot]
         self._note(slot)
         self._leave_unit(slot)
-        self._take_off(uid, int(pod["row"]))
+        del self._on_row[int(pod["row"])][uid]
         self.specs.release(int(pod["spec"]))
         pod["row"] = NOWHERE
         self._uids[slot] = ""
@@ -151,8 +140,8 @@ class RunningPods:
         slot = self._slots[uid]
         self._note(slot)
         self._journal.note(row)
-        self._take_off(uid, int(self.table[slot]["row"]))
-        self._put_on(uid, slot, row)
+        del self._on_row[int(self.table[slot]["row"])][uid]
+        self._on_row[row][uid] = slot
         self.table[slot]["row"] = row
 
     def change(self, uid: str, facts: RunningFacts) -> None:
@@ -178,11 +167,6 @@ class RunningPods:
         self.spare.pop(unit, None)
         if pods and unit in self._units:
             self.spare[unit] = pods
-
-    @property
-    def has_units(self) -> bool:
-        """Whether a pod here belongs to a unit of several."""
-        return bool(self._units)
 
     def unit_with(self, slots: Slots) -> Slots:
         """Return the slots of the other pods that are lost with these pods of one unit, ascending.
@@ -239,13 +223,16 @@ class RunningPods:
 
     def _note(self, slot: int) -> None:
         """Note a change of a pod: the rows of its whole unit changed, because they are lost together."""
-        unit = self._unit_of.get(slot)
-        for one in sorted(self._units[unit]) if unit is not None else (slot,):
+        unit = self._unit_of(slot)
+        for one in sorted(self._units[unit]) if unit else (slot,):
             self._journal.note(int(self.table["row"][one]))
 
+    def _unit_of(self, slot: int) -> int:
+        return int(self.table["unit"][slot]) if self._units else 0
+
     def _leave_unit(self, slot: int) -> None:
-        unit = self._unit_of.pop(slot, None)
-        if unit is not None:
+        unit = self._unit_of(slot)
+        if unit:
             self._units[unit].discard(slot)
             if not self._units[unit]:
                 del self._units[unit]
@@ -253,35 +240,11 @@ class RunningPods:
             self.table["unit"][slot] = 0
 
     def _write(self, slot: int, row: int, number: int, facts: RunningFacts) -> None:
-        if facts.unit != self._unit_of.get(slot, 0):
+        if facts.unit != self._unit_of(slot):
             self._leave_unit(slot)
             if facts.unit:
                 self._units.setdefault(facts.unit, set()).add(slot)
-                self._unit_of[slot] = facts.unit
-        self.table[slot] = (
-            row,
-            number,
-            facts.priority,
-            facts.started_seconds,
-            facts.home,
-            facts.unit,
-            facts.ours,
-            facts.borrower,
-            facts.evictable,
-            facts.leaving,
-        )
-
-    def _put_on(self, uid: str, slot: int, row: int) -> None:
-        on_row = self._on_row.get(row)
-        if on_row is None:
-            on_row = self._on_row[row] = {}
-        on_row[uid] = slot
-
-    def _take_off(self, uid: str, row: int) -> None:
-        on_row = self._on_row[row]
-        del on_row[uid]
-        if not on_row:
-            del self._on_row[row]
+        self.table[slot] = (row, number, *astuple(facts))
 
     def _widen(self) -> None:
         old = len(self.table)
@@ -324,8 +287,8 @@ class SpecTable:
         self.amounts = np.zeros((SLOTS_FIRST, 1), dtype=np.int64)
         self._with_ports: set[int] = set()
         self._numbers: dict[bytes, int] = {}
-        self._specs: list[PodSpec | None] = [None] * SLOTS_FIRST
-        self._pods = [0] * SLOTS_FIRST
+        self._specs: dict[int, PodSpec] = {}
+        self._pods: Counter[int] = Counter()
         self._free = list(range(SLOTS_FIRST - 1, -1, -1))
 
     def hold(self, spec: PodSpec) -> int:
@@ -340,16 +303,13 @@ class SpecTable:
         """Count one pod less, and free the number with the last pod."""
         self._pods[number] -= 1
         if not self._pods[number]:
-            del self._numbers[self.spec(number).key]
-            self._specs[number] = None
+            del self._pods[number], self._numbers[self._specs.pop(number).key]
             self._with_ports.discard(number)
             self._free.append(number)
 
     def spec(self, number: int) -> PodSpec:
         """Return the spec of this number."""
-        spec = self._specs[number]
-        assert spec is not None, "no pod has a spec of this number"
-        return spec
+        return self._specs[number]
 
     def holding(self, ports: tuple[HostPort, ...]) -> Slots:
         """Return the numbers of the specs that use one of these host ports, on any address, ascending."""
@@ -365,27 +325,17 @@ class SpecTable:
 
     def _new(self, spec: PodSpec) -> int:
         if not self._free:
-            self._widen()
+            old = len(self.amounts)
+            self.amounts = np.pad(self.amounts, ((0, old), (0, 0)))
+            self._free.extend(range(old * 2 - 1, old - 1, -1))
         number = self._numbers[spec.key] = self._free.pop()
         self._specs[number] = spec
         self.amounts[number] = 0
         for resource, amount in spec.request.taken.items():
-            column = self._column(resource)
+            column = self.resources.setdefault(resource, len(self.resources))
+            if column == self.amounts.shape[1]:
+                self.amounts = np.pad(self.amounts, ((0, 0), (0, 1)))
             self.amounts[number, column] = requested(amount)
         if spec.host_ports:
             self._with_ports.add(number)
         return number
-
-    def _column(self, resource: str) -> int:
-        column = self.resources.get(resource)
-        if column is None:
-            column = self.resources[resource] = len(self.resources)
-            self.amounts = np.pad(self.amounts, ((0, 0), (0, 1)))
-        return column
-
-    def _widen(self) -> None:
-        old = len(self._specs)
-        self.amounts = np.pad(self.amounts, ((0, old), (0, 0)))
-        self._specs.extend([None] * old)
-        self._pods.extend([0] * old)
-        self._free.extend(range(old * 2 - 1, old - 1, -1))
