@@ -274,7 +274,7 @@ def _follow_pools(cluster: Cluster) -> None:
             cluster.refresh(record)
         elif record.home != home or record.queue not in cluster.queues:
             _take_off(cluster, record)
-            cluster.stir.forget_abroad(record.home, record.pod.uid)
+            cluster.stir.abroad.drop(record.home, record.pod.uid)
             wait_again(cluster, record)
     _follow_rows(cluster, sorted(cluster.nodes.rows.values()))
     _wake_held(cluster)

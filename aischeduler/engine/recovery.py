@@ -373,7 +373,7 @@ def rebuild_queue(cluster: Cluster, pool: str) -> None:
     cluster.add_queue(pool)
     for record in records:
         record.queue = ""
-        cluster.stir.forget_abroad(record.home, record.pod.uid)
+        cluster.stir.abroad.drop(record.home, record.pod.uid)
         cluster.withdraw(record)
         record.offered = NOWHERE
         record.visited = ()

@@ -128,12 +128,13 @@ def wanted_by_home_pods(context: BorrowingContext, lender: str, rows: Rows) -> M
     evicts = context.may_evict(pool)
     rooms = nodes.allocatable[:, rows] - nodes.used[:, rows] if evicts else nodes.allocatable[:, rows]
     could = context.runner.passes if evicts else context.runner.could_run
-    for spec in queue.usable_within(rooms.max(axis=1)):
+    specs, units = queue.usable_within(rooms.max(axis=1))
+    for spec in specs:
         left = ~wanted
         wanted[left] = could(spec, rows[left])
         if wanted.all():
             return wanted
-    for unit in queue.usable_units_within(rooms.max(axis=1)):
+    for unit in units:
         if not evicts or _fits_now(context, unit, lender):
             for record in unit.together:
                 wanted |= could(record.pod.spec, rows)

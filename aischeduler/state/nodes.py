@@ -23,7 +23,7 @@ from aischeduler.model.node import Node, Taint
 from aischeduler.model.pod import HostPort, PodSpec
 from aischeduler.state.assigned_pod import AssignedPod
 from aischeduler.state.index import LabelIndex, Mask, RowIndex, Rows
-from aischeduler.state.journal import Journal
+from aischeduler.state.journal import Journal, rows_since
 from aischeduler.state.node_change import Change
 from aischeduler.state.pod_counts import PodCounts
 from aischeduler.state.pool_rows import NO_POOL, PoolRows
@@ -84,7 +84,7 @@ class NodeTable:
         self._pool_rows_version = 0
         self._grouped: PoolRows | None = None
         self._grouped_version = -1
-        self._journal = Journal(CHANGES_PER_ROW * self.width)
+        self._journal: Journal[int] = Journal(CHANGES_PER_ROW * self.width)
         self._free = list(range(self.width - 1, -1, -1))
         self._ranks: Column | None = None
         self._wanted: dict[bytes, Wanted] = {}
@@ -216,7 +216,7 @@ class NodeTable:
 
     def changed_since(self, version: int) -> list[int] | None:
         """Return the rows that changed after this version, ascending; None where the changes are no longer kept."""
-        return self._journal.since(version)
+        return rows_since(self._journal, version)
 
     def touch(self, row: int) -> None:
         """Note that a row changed."""

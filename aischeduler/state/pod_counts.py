@@ -7,15 +7,16 @@ Invariants:
 - While `apart` is set, the pods of each row that a search for victims has removed count as gone for that row alone.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from aischeduler.model.pod import Pod
-from aischeduler.model.selectors import Operator
 from aischeduler.model.topology_spread import PodSelector
+from aischeduler.state.groups import SelectorIndex
+from aischeduler.state.journal import Journal
 
 CHANGES_MAX: Final = 4096
 """The most changes that a count keeps for its readers; a reader that comes later reads all rows."""
@@ -23,8 +24,6 @@ CHANGES_MAX: Final = 4096
 VERSIONS_EACH: Final = 2**40
 """More versions than a count ever has."""
 
-Pinned = tuple[str, str, str]
-"""A namespace, a label, and the one value of it that a selector matches."""
 Change = tuple[int, int, bool]
 """A row, the change of its number of pods, and whether these pods own claims there."""
 Gone = npt.NDArray[np.int64]
@@ -42,23 +41,20 @@ class PodCount:
         self.claimed: dict[int, int] = {}
         self.specs: dict[bytes, int] = {}
         """Key of a spec with this selector -> the number of pods that have it."""
-        self.changes: list[Change] = []
-        """The last changes, in their order."""
-        self.dropped = version
-        """The version before the first of `changes`."""
+        self._journal: Journal[Change] = Journal(CHANGES_MAX, version)
         self._members: dict[str, tuple[int, bool]] = {}
 
     @property
     def version(self) -> int:
         """Grows with every change."""
-        return self.dropped + len(self.changes)
+        return self._journal.version
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._members
 
     def since(self, version: int) -> list[Change] | None:
         """Return the changes after this version; None where they are no longer kept."""
-        return self.changes[version - self.dropped :] if self.dropped <= version <= self.version else None
+        return self._journal.since(version)
 
     def all(self) -> list[Change]:
         """Return what is counted, as changes of an empty count."""
@@ -90,10 +86,7 @@ class PodCount:
         else:
             del numbers[row]
         if noted:
-            self.changes.append((row, by, claims))
-            if len(self.changes) > CHANGES_MAX:
-                self.dropped += CHANGES_MAX // 2
-                del self.changes[: CHANGES_MAX // 2]
+            self._journal.note((row, by, claims))
 
 
 class PodCounts:
@@ -107,8 +100,7 @@ class PodCounts:
         """The selectors whose counts changed since a reader took them out."""
         self._begun = 0
         self._counts: dict[PodSelector, PodCount] = {}
-        self._pinned: dict[Pinned, dict[PodSelector, PodCount]] = {}
-        self._loose: dict[str, dict[PodSelector, PodCount]] = {}
+        self._index: SelectorIndex[PodCount] = SelectorIndex()
 
     @property
     def used(self) -> bool:
@@ -139,14 +131,14 @@ class PodCounts:
             if not count.specs[key]:
                 del count.specs[key]
             if not count.specs:
-                del self._counts[selector], self._found_by(selector)[selector]
+                del self._counts[selector]
+                self._index.drop(selector.namespace, selector.labels, count)
                 self.changed.pop(selector, None)
-                self._drop_empty(selector)
 
     def add(self, pod: Pod, row: int, *, claims: bool = False, noted: bool = True) -> bool:
         """Count a pod that came to a row; return whether a selector matches it."""
         counted = False
-        for count in self._candidates(pod):
+        for count in self._index.candidates(pod.namespace, pod.labels):
             if count.add(pod, row, claims=claims, noted=noted):
                 counted = True
                 if noted:
@@ -156,7 +148,7 @@ class PodCounts:
     def remove(self, pod: Pod, *, noted: bool = True) -> bool:
         """Stop counting a pod that left its row; return whether it counted."""
         left = False
-        for count in self._candidates(pod):
+        for count in self._index.candidates(pod.namespace, pod.labels):
             if count.remove(pod.uid, noted=noted):
                 left = True
                 if noted:
@@ -171,6 +163,7 @@ class PodCounts:
     def recount(self) -> None:
         """Count all pods anew."""
         for selector, count in tuple(self._counts.items()):
+            self._index.drop(selector.namespace, selector.labels, count)
             self._new(selector).specs = count.specs
             self.changed[selector] = None
 
@@ -178,34 +171,8 @@ class PodCounts:
         """Begin a count; no version of it is one of an earlier count of the selector."""
         self._begun += 1
         count = PodCount(selector, self._begun * VERSIONS_EACH)
-        self._counts[selector] = self._found_by(selector)[selector] = count
+        self._counts[selector] = count
+        self._index.put(selector.namespace, selector.labels, count)
         for pod, row, claims in self.pods_on_rows():
             count.add(pod, row, claims=claims, noted=False)
         return count
-
-    def _candidates(self, pod: Pod) -> Iterator[PodCount]:
-        namespace = pod.namespace
-        for label, value in pod.labels.items():
-            yield from self._pinned.get((namespace, label, value), {}).values()
-        yield from self._loose.get(namespace, {}).values()
-
-    def _found_by(self, selector: PodSelector) -> dict[PodSelector, PodCount]:
-        pin = _pin(selector)
-        if pin is None:
-            return self._loose.setdefault(selector.namespace, {})
-        return self._pinned.setdefault(pin, {})
-
-    def _drop_empty(self, selector: PodSelector) -> None:
-        pin = _pin(selector)
-        if pin is not None and not self._pinned[pin]:
-            del self._pinned[pin]
-        elif pin is None and not self._loose[selector.namespace]:
-            del self._loose[selector.namespace]
-
-
-def _pin(selector: PodSelector) -> Pinned | None:
-    """Return a label that every selected pod has with one value; None where there is none."""
-    for one in selector.labels.requirements:
-        if one.operator is Operator.IN and len(one.values) == 1:
-            return selector.namespace, one.key, one.values[0]
-    return None

@@ -17,6 +17,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator
 from heapq import merge
 from itertools import chain, islice
+from operator import attrgetter
 from typing import Final
 
 import numpy as np
@@ -33,17 +34,9 @@ from aischeduler.state.waiting_class import WaitingClass, class_key
 
 NET_SECONDS: Final = 300.0
 
-
-def _order(record: PodRecord) -> OrderKey:
-    return record.order
-
-
-def _time(record: PodRecord) -> tuple[float, OrderKey]:
-    return (record.backoff_until, record.order)
-
-
-def _turn(alike: WaitingClass) -> OrderKey:
-    return alike.turn
+_order: Final = attrgetter("order")
+_time: Final = attrgetter("backoff_until", "order")
+_turn: Final = attrgetter("turn")
 
 
 class PoolQueue:
@@ -132,13 +125,9 @@ class PoolQueue:
         self._wait(record, Transition.NO_ROOM, now)
         record.back_off(now, self._terms)
         alike = self._classes[class_key(record)]
-        first = not alike.parked or record.order < alike.turn
-        if first and alike.parked:
-            self._heads.remove(alike)
         alike.parked.add(record)
-        if first:
-            alike.turn = record.order
-            self._heads.add(alike)
+        if alike.head is record:
+            self._take_turn(alike)
 
     def nominate(self, record: PodRecord, now: float) -> None:
         """Add a nominated pod: it waits for the room that it claims."""
@@ -171,7 +160,10 @@ class PoolQueue:
                     self._early.remove(record)
             case PodState.PARKED:
                 alike = self._classes[class_key(record)]
-                self._unpark(alike, record)
+                first = alike.head is record
+                alike.parked.remove(record)
+                if first:
+                    self._take_turn(alike)
                 del self._since[record.pod.uid]
             case PodState.NOMINATED | PodState.HELD:
                 del self._since[record.pod.uid]
@@ -220,24 +212,17 @@ class PoolQueue:
         """Whether a home pod that can take room waits in this queue or another."""
         return self._usable > 0 or self.pool in self._stir.abroad
 
-    def usable_within(self, room: Amounts) -> tuple[PodSpec, ...]:
-        """Return the specs of the home pods in this queue that can take room and whose request fits into `room`.
+    def usable_within(self, room: Amounts) -> tuple[tuple[PodSpec, ...], tuple[Unit, ...]]:
+        """Return the home pods in this queue that can take room and whose request fits into `room`.
 
-        The specs of home pods in other queues are added, whatever they request; each class once.
+        They are specs, each class once, and units of several pods, one of whose pods may fit. The home pods in other
+        queues are added, whatever they request.
         """
-        here = (alike.spec for alike in self._usable_within(room) if alike.unit is None)
-        away = (record.pod.spec for record in self._away() if record.leads is None)
-        return tuple({spec.key: spec for spec in chain(here, away)}.values())
-
-    def usable_units_within(self, room: Amounts) -> tuple[Unit, ...]:
-        """Return the units of several home pods that can take room and one of whose pods may fit into `room`."""
-        here = (alike.unit for alike in self._usable_within(room) if alike.unit is not None)
-        away = (unit for record in self._away() if (unit := record.leads) is not None)
-        return (*here, *away)
-
-    def _usable_within(self, room: Amounts) -> Iterator[WaitingClass]:
-        slots = np.flatnonzero(self._demand.fitting(room)).tolist()
-        return (self._slots[slot] for slot in slots if self._slots[slot].usable)
+        here = (self._slots[slot] for slot in np.flatnonzero(self._demand.fitting(room)).tolist())
+        found: list[tuple[PodSpec, Unit | None]] = [(alike.spec, alike.unit) for alike in here if alike.usable]
+        found += ((record.pod.spec, record.leads) for record in self._away())
+        specs = {spec.key: spec for spec, unit in found if unit is None}
+        return tuple(specs.values()), tuple(unit for _, unit in found if unit is not None)
 
     def _away(self) -> Iterable[PodRecord]:
         """Return the home pods in other queues."""
@@ -292,15 +277,11 @@ class PoolQueue:
             record = self._records[uid]
             if keys_away is None:
                 keys_away = {class_key(away) for away in self._away()}
-            if record.state is not PodState.HELD and not self._is_next(record, keys_away):
+            key = class_key(record)  # a pod of this class may be about to be tried here, or wait in another queue
+            if record.state is not PodState.HELD and key not in keys_away and not self._classes[key].moves:
                 caught.append(record)
             self._wake(record, now)
         return caught
-
-    def _is_next(self, record: PodRecord, keys_away: set[bytes]) -> bool:
-        """Return whether a pod of the same class is about to be tried in this queue, or waits in another queue."""
-        key = class_key(record)
-        return key in keys_away or self._classes[key].moves
 
     @property
     def lively(self) -> bool:
@@ -334,12 +315,9 @@ class PoolQueue:
         self._count(record, -1)
         record.queue = ""
 
-    def _unpark(self, alike: WaitingClass, record: PodRecord) -> None:
-        if record.order != alike.turn:
-            alike.parked.remove(record)
-            return
-        self._heads.remove(alike)
-        alike.parked.remove(record)
+    def _take_turn(self, alike: WaitingClass) -> None:
+        """Put a class where its first parked pod is in the order; nowhere without parked pods."""
+        self._heads.discard(alike)
         if alike.parked:
             alike.turn = alike.head.order
             self._heads.add(alike)
@@ -359,7 +337,11 @@ class PoolQueue:
             for one in record.together:
                 for resource, amount in one.pod.spec.request.amounts.items():
                     self.borrowers_ask[resource] += sign * amount
-            self._note_abroad(record, sign)
+            self._stir.versions[record.home] += 1
+            if sign > 0:
+                self._stir.abroad.put(record.home, record.pod.uid, record)
+            else:
+                self._stir.abroad.drop(record.home, record.pod.uid)
         if state is PodState.ACTIVE and home:
             self.home_active += sign
         key = class_key(record)
@@ -373,13 +355,6 @@ class PoolQueue:
         if not alike.pending:
             self._demand.drop(alike.slot)
             del self._slots[alike.slot], self._classes[key]
-
-    def _note_abroad(self, record: PodRecord, sign: int) -> None:
-        self._stir.versions[record.home] += 1
-        if sign > 0:
-            self._stir.abroad.setdefault(record.home, {})[record.pod.uid] = record
-            return
-        self._stir.forget_abroad(record.home, record.pod.uid)
 
     def _name(self, named: dict[str, PodRecord], record: PodRecord, sign: int) -> None:
         if sign > 0:

@@ -20,7 +20,7 @@ from msgspec.structs import astuple
 from aischeduler.model.names import PODS
 from aischeduler.model.pod import HostPort, PodSpec
 from aischeduler.state.index import Rows
-from aischeduler.state.journal import Journal
+from aischeduler.state.journal import Journal, rows_since
 from aischeduler.state.records import NOWHERE
 from aischeduler.state.wanted import requested
 
@@ -83,7 +83,7 @@ class RunningPods:
         self.table = np.zeros(SLOTS_FIRST, dtype=_FIELDS)
         self.table["row"] = NOWHERE
         self.specs = SpecTable()
-        self._journal = Journal(CHANGES_MAX)
+        self._journal: Journal[int] = Journal(CHANGES_MAX)
         self._slots: dict[str, int] = {}
         self._uids: list[str] = [""] * SLOTS_FIRST
         self._on_row: defaultdict[int, dict[str, int]] = defaultdict(dict)
@@ -107,7 +107,7 @@ class RunningPods:
 
     def changed_since(self, version: int) -> list[int] | None:
         """Return the rows whose pods changed after this version, ascending; None where they are no longer kept."""
-        return self._journal.since(version)
+        return rows_since(self._journal, version)
 
     def add(self, uid: str, spec: PodSpec, row: int, facts: RunningFacts) -> None:
         """Add a pod to a row."""
