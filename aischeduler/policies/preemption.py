@@ -13,7 +13,7 @@ Source: kube-scheduler's DefaultPreemption (reprieve, disruption budgets, order 
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,7 +24,7 @@ from aischeduler.framework.runner import Runner
 from aischeduler.model.pod import PodSpec
 from aischeduler.state.budgets import BudgetTable
 from aischeduler.state.clearing import Clearing
-from aischeduler.state.diagnosis import diagnosis
+from aischeduler.state.diagnosis import Diagnosis
 from aischeduler.state.index import Mask, Rows
 from aischeduler.state.nodes import NodeTable
 from aischeduler.state.running import RunningPods, RunningTable, Slots
@@ -70,16 +70,8 @@ class Candidate:
     violations: int
 
 
-@dataclass(frozen=True, slots=True)
-class NoCandidate:
-    """No eviction helps on any of the `nodes`; kube-scheduler's `reasons`, each with its number of nodes."""
-
-    nodes: int
-    reasons: Counter[str]
-
-    def message(self) -> str:
-        """Return the sentence that follows "preemption: " in the FailedScheduling event."""
-        return diagnosis(self.nodes, self.reasons).message
+class NoCandidate(Diagnosis):
+    """No eviction helps on any node; the message follows "preemption: " in the FailedScheduling event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,16 +112,12 @@ class EvictionCosts:
 
     def best(self, nodes: NodeTable) -> int | None:
         """Return the row of the lowest cost; None where eviction helps on no row."""
-        at = np.flatnonzero(self.free)
-        if not len(at):
-            at = np.flatnonzero(self.helped)
-            if not len(at):
-                return None
-            for column in self.columns:
-                cost = column[at]
-                at = at[cost == cost.min()]
-        rows = self.rows[at]
-        return int(rows[nodes.ranks()[rows].argmin()])
+        ranks = nodes.ranks()[self.rows]
+        if self.free.any():
+            return least(self.rows[self.free], (ranks[self.free],))
+        if self.helped.any():
+            return least(self.rows[self.helped], (*self.columns[:, self.helped], ranks[self.helped]))
+        return None
 
     def forget(self, rows: Rows) -> None:
         """Mark some of these rows as rows where eviction does not help."""
@@ -140,6 +128,15 @@ class EvictionCosts:
         """Copy the newer costs of some of these rows."""
         at = np.searchsorted(self.rows, others.rows)
         self.free[at], self.helped[at], self.columns[:, at] = others.free, others.helped, others.columns
+
+
+def least(rows: Rows, columns: Iterable[Numbers]) -> int:
+    """Return the row with the smallest number in the first column; where several have it, the next column decides."""
+    at = np.arange(len(rows))
+    for column in columns:
+        of_each = column[at]
+        at = at[of_each == of_each.min()]
+    return int(rows[at[0]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,10 +192,10 @@ def find_candidates(
         if not helped.any() and len(free):
             return _without_victims(rows, free)
         if not helped.any():
-            reasons = Counter(dict(runner.refusals(spec, potential.rows).reasons))
-            reasons[NOT_HELPFUL] = len(rows) - len(candidates)
-            reasons[NO_VICTIMS] = len(candidates) - len(potential.rows)
-            return _without_victims(rows, free, NoCandidate(len(rows), +reasons))
+            reasons = runner.refusals(spec, potential.rows).reasons
+            unhelpful, without = len(rows) - len(candidates), len(candidates) - len(potential.rows)
+            every = reasons + Counter({NOT_HELPFUL: unhelpful, NO_VICTIMS: without})
+            return _without_victims(rows, free, NoCandidate(len(rows), every))
         slots = potential.slots[np.repeat(helped, potential.counts)]
         row = running.table["row"][slots]
         violates = budgets.broken(running.uids_of(slots), row)

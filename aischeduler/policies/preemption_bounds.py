@@ -7,7 +7,7 @@ Invariants:
 """
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from aischeduler.policies.preemption import (
     Numbers,
     Preemptor,
     find_candidates,
+    least,
     started_of,
 )
 from aischeduler.state.budgets import BudgetTable
@@ -33,17 +34,6 @@ FEW_ROWS: Final = 2
 """Up to this many changed rows are read one by one; for more, one vectorised pass is faster."""
 NO_VICTIM: Final = 2**62
 """The bound of a row without a pod that may be evicted."""
-
-
-class EvictionCost(NamedTuple):
-    """The cost of eviction on a row, less is better: the rules of `EvictionCosts`, then the rank of the name."""
-
-    violations: int
-    highest: int
-    weight: int
-    victims: int
-    youth: int
-    rank: int
 
 
 class EvictionCostBounds:
@@ -77,19 +67,11 @@ class EvictionCostBounds:
                     self._read_one(running, row)
         self._version = running.version
 
-    def of(self, row: int, rank: int) -> EvictionCost:
-        """Return the bound of a row; `rank` is the position of its node's name in the order of all names."""
+    def of(self, row: int, rank: int) -> tuple[int, ...]:
+        """Return the bound of a row: the columns of `EvictionCosts`, then the `rank` of its name among all names."""
         highest = int(self.highest[row])
         weight = 0 if highest == BORROWER_PRIORITY else highest - PRIORITY_MIN
-        return EvictionCost(0, highest, weight, 1, int(self.youth[row]), rank)
-
-    def lowest(self, rows: Rows, ranks: Column) -> int:
-        """Return the row with the lowest bound."""
-        for bound in (self.highest, self.youth, ranks):
-            if len(rows) > 1:
-                of_each = bound.take(rows)
-                rows = rows[of_each == of_each.min()]
-        return int(rows[0])
+        return (0, highest, weight, 1, int(self.youth[row]), rank)
 
     def _read_one(self, running: RunningPods, row: int) -> None:
         """Do for one row what `_read` does for many."""
@@ -137,7 +119,7 @@ class BoundedSearch:
         free = rows[self.runner.fits_using(spec, rows, self._used(rows))]
         if len(free):
             return Candidate(int(free[ranks[free].argmin()]), (), 0)
-        row = bounds.lowest(rows, ranks)
+        row = least(rows, (bounds.highest[rows], bounds.youth[rows], ranks[rows]))
         if bounds.highest[row] >= self.preemptor.priority:
             return None
         last, uid = self._least_important(row)

@@ -37,7 +37,9 @@ class DemandTable:
         """Add the class of this spec, or the unit of pods of these specs; return its slot."""
         self._widen()
         if not self._free:
-            self._grow()
+            slots = len(self._amounts)
+            self._amounts = np.vstack((self._amounts, np.full_like(self._amounts, FREE_SLOT)))
+            self._free.extend(range(2 * slots - 1, slots - 1, -1))
         slot = self._free.pop()
         self._write(slot, specs)
         return slot
@@ -66,10 +68,9 @@ class DemandTable:
             request = of_each.min(axis=0)
             request[UNOFFERED] = of_each[:, UNOFFERED].max()
         self._amounts[slot] = request
+        self._unoffered.pop(slot, None)
         if request[UNOFFERED]:
             self._unoffered[slot] = specs
-        else:
-            self._unoffered.pop(slot, None)
 
     def _widen(self) -> None:
         width = self._amounts.shape[1]
@@ -81,8 +82,3 @@ class DemandTable:
             for slot, specs in tuple(self._unoffered.items()):
                 if any(not new.isdisjoint(spec.request.amounts) for spec in specs):
                     self._write(slot, specs)
-
-    def _grow(self) -> None:
-        slots = len(self._amounts)
-        self._amounts = np.vstack((self._amounts, np.full_like(self._amounts, FREE_SLOT)))
-        self._free.extend(range(2 * slots - 1, slots - 1, -1))

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from aischeduler.model.selectors import Labels, NodeSelectorTerm, Operator, Requirement
+from aischeduler.state.groups import Groups
 
 Mask = npt.NDArray[np.bool_]
 """One bool per row of the node table, or per row of some rows."""
@@ -54,6 +55,9 @@ class RowIndex(Generic[Value]):
             del self._rows[value]
         self._masks.pop(value, None)
 
+    def __contains__(self, value: Value) -> bool:
+        return value in self._rows
+
     def values(self) -> tuple[Value, ...]:
         """Return all values that rows have, in the order in which they first came."""
         return tuple(self._rows)
@@ -81,7 +85,8 @@ class LabelIndex:
         self._width = width
         self._pairs: RowIndex[tuple[str, str]] = RowIndex(width)
         self._keys: RowIndex[str] = RowIndex(width)
-        self._values: dict[str, dict[str, int]] = {}
+        self._values: Groups[str, str, None] = Groups()
+        """Label -> the values that rows have."""
         self._numbers: dict[str, Rows] = {}
 
     def widen(self, width: int) -> None:
@@ -96,24 +101,16 @@ class LabelIndex:
         self._numbers.clear()
         for key, value in old.items():
             if new.get(key) != value:
-                self._drop(row, key, value)
+                self._pairs.drop((key, value), row)
+                if (key, value) not in self._pairs:
+                    self._values.drop(key, value)
             if key not in new:
                 self._keys.drop(key, row)
         for key, value in new.items():
             if old.get(key) != value:
                 self._pairs.put((key, value), row)
                 self._keys.put(key, row)
-                counts = self._values.setdefault(key, {})
-                counts[value] = counts.get(value, 0) + 1
-
-    def _drop(self, row: int, key: str, value: str) -> None:
-        self._pairs.drop((key, value), row)
-        counts = self._values[key]
-        counts[value] -= 1
-        if not counts[value]:
-            del counts[value]
-            if not counts:
-                del self._values[key]
+                self._values.put(key, value, None)
 
     def numbers(self, key: str) -> Rows:
         """Return per row the number of its value of a label, -1 where it has none; the caller must not change it."""

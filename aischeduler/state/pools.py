@@ -9,7 +9,7 @@ Invariants:
 """
 
 from dataclasses import dataclass
-from heapq import heappop, heappush
+from itertools import count
 
 import numpy as np
 import numpy.typing as npt
@@ -43,8 +43,6 @@ class PoolTable:
         self.pools: dict[str, Pool] = {DEFAULT_POOL: default}
         self._ids: dict[str, int] = {DEFAULT_POOL: DEFAULT_ID}
         self._names: dict[int, str] = {DEFAULT_ID: DEFAULT_POOL}
-        self._free_ids: list[int] = []
-        """The numbers of pools that are gone, as a heap."""
         self._sorted: tuple[str, ...] | None = None
         self.conflicts: dict[int, tuple[str, ...]] = {}
         """Row -> the pools that select it, sorted, where there are several."""
@@ -76,7 +74,7 @@ class PoolTable:
         before = self.pools.get(pool.name)
         if pool.name not in self._ids:
             self._sorted = None
-            number = heappop(self._free_ids) if self._free_ids else len(self._ids)
+            number = next(number for number in count() if number not in self._names)
             self._ids[pool.name] = number
             self._names[number] = pool.name
         self.pools[pool.name] = pool
@@ -89,11 +87,8 @@ class PoolTable:
         self.version += 1
         self._sorted = None
         del self.pools[name]
-        number = self._ids.pop(name)
-        del self._names[number]
-        moved = self.assign()
-        heappush(self._free_ids, number)
-        return moved
+        del self._names[self._ids.pop(name)]
+        return self.assign()
 
     def assign(self) -> list[Moved]:
         """Assign every node to its pool; return the rows that moved, ascending."""
@@ -146,11 +141,8 @@ class PoolTable:
         return tuple(sorted({pool for pools in self.conflicts.values() if name in pools for pool in pools} - {name}))
 
     def _claiming(self) -> list[Pool]:
-        return [
-            self.pools[name]
-            for name in sorted(self.pools)
-            if name != DEFAULT_POOL and self.pools[name].selector is not None and not self.pools[name].invalid
-        ]
+        pools = (self.pools[name] for name in self.names() if name != DEFAULT_POOL)
+        return [pool for pool in pools if pool.selector is not None and not pool.invalid]
 
     def _contest(self, conflicts: dict[int, tuple[str, ...]]) -> None:
         if conflicts != self.conflicts:

@@ -135,15 +135,6 @@ class RunningPods:
         self._uids[slot] = ""
         self._free.append(slot)
 
-    def move(self, uid: str, row: int) -> None:
-        """Move a pod to another row."""
-        slot = self._slots[uid]
-        self._note(slot)
-        self._journal.note(row)
-        del self._on_row[int(self.table[slot]["row"])][uid]
-        self._on_row[row][uid] = slot
-        self.table[slot]["row"] = row
-
     def change(self, uid: str, facts: RunningFacts) -> None:
         """Update the facts of a pod."""
         slot = self._slots[uid]
@@ -182,13 +173,13 @@ class RunningPods:
         return lost
 
     @contextmanager
-    def gone(self) -> Iterator["Gone"]:
-        """Let pods count as leaving until the end, without a trace: kept results are not asked meanwhile."""
-        gone = Gone(self)
+    def trying(self) -> Iterator[None]:
+        """Let what a search writes into `leaving` last until the end: kept results are not asked meanwhile."""
+        before = self.table["leaving"].copy()
         try:
-            yield gone
+            yield
         finally:
-            gone.stay(gone.slots)
+            self.table["leaving"] = before
 
     def uid_of(self, slot: int) -> str:
         """Return the uid of the pod in a slot."""
@@ -254,26 +245,6 @@ class RunningPods:
         self.table = wider
         self._uids.extend([""] * old)
         self._free.extend(range(old * 2 - 1, old - 1, -1))
-
-
-class Gone:
-    """Pods that count as leaving for as long as a search lasts."""
-
-    def __init__(self, running: RunningPods) -> None:
-        self._running = running
-        self.slots: set[int] = set()
-
-    def leave(self, uids: Iterable[str]) -> None:
-        """Let these pods count as leaving."""
-        slots = self._running.slots_of(uids)
-        self.slots.update(slots.tolist())
-        self._running.table["leaving"][slots] = True
-
-    def stay(self, slots: Iterable[int]) -> None:
-        """Let pods that `leave` took count as before."""
-        slots = tuple(slots)
-        self.slots.difference_update(slots)
-        self._running.table["leaving"][list(slots)] = False
 
 
 class SpecTable:
