@@ -28,11 +28,11 @@ from aischeduler.model.node import Node
 from aischeduler.model.proposal import Hold, Place, Wait, WaitFor
 from aischeduler.policies.borrowing import wanted_by_home_pods
 from aischeduler.policies.preemption import Candidate, Preemptor, choose_victims
-from aischeduler.state.demand import Amounts
 from aischeduler.state.index import Rows
 from aischeduler.state.records import NOWHERE, OrderKey, PodRecord, PodState
 from aischeduler.state.trial import Trial
 from aischeduler.state.waiting_class import WaitingClass
+from aischeduler.state.wanted import Amounts
 
 FEW_ROWS: Final = 8
 """Up to this many rows that a pool gains are checked one by one; of more, only the largest free room."""

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from aischeduler.framework.plugin import PlacementRequest
 from aischeduler.framework.runner import Runner
@@ -160,51 +159,31 @@ def _home_refusal(context: BorrowingContext, home: str, spec: PodSpec) -> tuple[
 def _in_order(
     context: BorrowingContext, willing: list[str], spec: PodSpec, fits: Mask, refused: list[tuple[str, LenderRefusal]]
 ) -> list[str]:
-    """Return the willing pools that have a fitting node, best first; add the others to `refused`."""
+    """Return the willing pools that have a fitting node, best first; add the others to `refused`.
+
+    The idle share of a pool is the smallest of the resources that the pod requests, once the pod is placed.
+    """
     if not willing:
         return []
     nodes, grouped = context.nodes, context.nodes.by_pool()
-    fitting = grouped.any(fits)
-    shares = _idle_shares(context, willing, spec)
-    pods = grouped.sums(nodes.used[nodes.columns[PODS]])  # with claims
-    scarce = _scarce(nodes, spec)
+    fitting, allocatable, used = grouped.any(fits), grouped.sums(nodes.allocatable), grouped.sums(nodes.used)
+    idle = allocatable - used
+    other = [
+        nodes.columns[name] for name in nodes.columns if name not in PLENTIFUL and name not in spec.request.amounts
+    ]
+    scarce = idle[other].sum(axis=0)
     ranked: list[tuple[float, int, int, str]] = []
     for name in willing:
         place = grouped.places.get(context.pools.id(name))
         if place is None or not fitting[place]:
             refused.append((name, LenderRefusal.NO_ROOM))
-        else:
-            ranked.append(
-                (-float(shares[place]), int(pods[place]) - context.claims.count_in(name), int(scarce[place]), name)
-            )
+            continue
+        share = np.inf
+        for resource, amount in spec.request.amounts.items():
+            column = nodes.column(resource)
+            # borrowers in the pool's queue count as placed, so that pods that come together spread over lenders
+            left = idle[column, place] - requested(amount) - context.queues[name].borrowers_ask[resource]
+            share = min(share, float(left / max(allocatable[column, place], 1)))
+        pods = int(used[nodes.columns[PODS], place]) - context.claims.count_in(name)
+        ranked.append((-share, pods, int(scarce[place]), name))
     return [name for *_, name in sorted(ranked)]
-
-
-def _idle_shares(context: BorrowingContext, willing: list[str], spec: PodSpec) -> npt.NDArray[np.float64]:
-    """Return per pool the smallest idle share of the resources that the pod requests, once the pod is placed.
-
-    Borrowers in the pool's queue count as placed, so that pods that come together spread over lenders.
-    """
-    nodes, grouped = context.nodes, context.nodes.by_pool()
-    shares = np.full(len(grouped.numbers), np.inf)
-    places = [
-        (grouped.places[number], name) for name in willing if (number := context.pools.id(name)) in grouped.places
-    ]
-    for resource, amount in spec.request.amounts.items():
-        column = nodes.column(resource)
-        allocatable = grouped.sums(nodes.allocatable[column])
-        idle = allocatable - grouped.sums(nodes.used[column]) - requested(amount)
-        for place, name in places:
-            idle[place] -= context.queues[name].borrowers_ask[resource]
-        shares = np.minimum(shares, idle / np.maximum(allocatable, 1))
-    return shares
-
-
-def _scarce(nodes: NodeTable, spec: PodSpec) -> npt.NDArray[np.int64]:
-    """Return per pool the idle amount of scarce resources that the pod does not request."""
-    grouped = nodes.by_pool()
-    total = np.zeros(len(grouped.numbers), dtype=np.int64)
-    for resource, column in nodes.columns.items():
-        if resource not in PLENTIFUL and resource not in spec.request.amounts:
-            total += grouped.sums(nodes.allocatable[column]) - grouped.sums(nodes.used[column])
-    return total

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from aischeduler.framework.runner import Runner
 from aischeduler.model.pod import PodSpec
@@ -26,10 +25,8 @@ from aischeduler.state.budgets import BudgetTable
 from aischeduler.state.clearing import Clearing
 from aischeduler.state.diagnosis import Diagnosis
 from aischeduler.state.index import Mask, Rows
-from aischeduler.state.nodes import NodeTable
+from aischeduler.state.nodes import Column, NodeTable
 from aischeduler.state.running import RunningPods, RunningTable, Slots
-
-Numbers = npt.NDArray[np.int64]
 
 VICTIMS_MAX: Final = 512
 """The most pods of one node that are considered as victims, the least important ones: a kubelet runs no more."""
@@ -108,15 +105,15 @@ class EvictionCosts:
     rows: Rows
     free: Mask
     helped: Mask
-    columns: Numbers
+    columns: Column
 
     def best(self, nodes: NodeTable) -> int | None:
         """Return the row of the lowest cost; None where eviction helps on no row."""
         ranks = nodes.ranks()[self.rows]
         if self.free.any():
-            return least(self.rows[self.free], (ranks[self.free],))
+            return int(self.rows[least(np.flatnonzero(self.free), (ranks,))])
         if self.helped.any():
-            return least(self.rows[self.helped], (*self.columns[:, self.helped], ranks[self.helped]))
+            return int(self.rows[least(np.flatnonzero(self.helped), (*self.columns, ranks))])
         return None
 
     def forget(self, rows: Rows) -> None:
@@ -130,13 +127,13 @@ class EvictionCosts:
         self.free[at], self.helped[at], self.columns[:, at] = others.free, others.helped, others.columns
 
 
-def least(rows: Rows, columns: Iterable[Numbers]) -> int:
-    """Return the row with the smallest number in the first column; where several have it, the next column decides."""
-    at = np.arange(len(rows))
+def least(at: Rows, columns: Iterable[Column]) -> int:
+    """Return which of these places has the smallest number in the first column; among equals the next one decides."""
     for column in columns:
-        of_each = column[at]
-        at = at[of_each == of_each.min()]
-    return int(rows[at[0]])
+        if len(at) > 1:
+            of_each = column.take(at)
+            at = at[of_each == of_each.min()]
+    return int(at[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +178,10 @@ def find_candidates(
     with Clearing(spec, runner.nodes, running, candidates, runner.counts(spec)) as clearing:
         clearing.take_off(slots[leaving])
         free = candidates[runner.fits(spec, candidates)]
+        is_free: Mask = np.zeros(len(rows), dtype=np.bool_)
+        is_free[np.searchsorted(rows, free)] = True
         if len(free) and len(free) == len(candidates):
-            return _without_victims(rows, free)
+            return _without_victims(rows, is_free)
         staying = slots[~leaving]
         if len(free):
             staying = staying[~np.isin(running.table["row"][staying], free)]
@@ -190,24 +189,24 @@ def find_candidates(
         clearing.take_off(potential.slots)
         helped = runner.fits(spec, potential.rows)
         if not helped.any() and len(free):
-            return _without_victims(rows, free)
+            return _without_victims(rows, is_free)
         if not helped.any():
             reasons = runner.refusals(spec, potential.rows).reasons
             unhelpful, without = len(rows) - len(candidates), len(candidates) - len(potential.rows)
             every = reasons + Counter({NOT_HELPFUL: unhelpful, NO_VICTIMS: without})
-            return _without_victims(rows, free, NoCandidate(len(rows), every))
+            return _without_victims(rows, is_free, NoCandidate(len(rows), every))
         slots = potential.slots[np.repeat(helped, potential.counts)]
         row = running.table["row"][slots]
         violates = budgets.broken(running.uids_of(slots), row)
         order = np.argsort(row * 2 + ~violates, kind="stable")
         evicted = np.sort(order[_reprieve(_grouped(running, slots[order]), clearing, runner, spec)])
     victims = _with_lost(_Victims(row[evicted], slots[evicted], violates[evicted]), running, budgets)
-    return Candidates(_costs(rows, free, victims, running), victims)
+    return Candidates(_costs(rows, is_free, victims, running), victims)
 
 
-def _without_victims(rows: Rows, free: Rows, refusal: NoCandidate | None = None) -> Candidates:
+def _without_victims(rows: Rows, free: Mask, refusal: NoCandidate | None = None) -> Candidates:
     helped: Mask = np.zeros(len(rows), dtype=np.bool_)
-    costs = EvictionCosts(rows, np.isin(rows, free), helped, np.zeros((COST_RULES, len(rows)), dtype=np.int64))
+    costs = EvictionCosts(rows, free, helped, np.zeros((COST_RULES, len(rows)), dtype=np.int64))
     none: Slots = np.zeros(0, dtype=np.intp)
     return Candidates(costs, _Victims(none, none, helped[:0]), refusal)
 
@@ -263,23 +262,15 @@ def _potential_victims(preemptor: Preemptor, running: RunningPods, slots: Slots)
     rank = (((pods["row"] << 1) | pods["borrower"]) << PRIORITY_BITS) | below_top
     started = started_of(pods)
     order = np.lexsort((started, rank))
-    rank, started, slots = rank[order], started[order], slots[order]
-    as_before = (rank[1:] == rank[:-1]) & (started[1:] == started[:-1])
-    groups = _grouped(running, _by_uid_where_tied(running, slots, as_before))
+    same = (np.diff(rank[order]) == 0) & (np.diff(started[order]) == 0)
+    if same.any():  # only equal pods are compared by uid, which takes long
+        tied = order[np.append(same, False) | np.insert(same, 0, False)]
+        by_uid = np.zeros(len(slots), dtype=np.intp)
+        by_uid[tied] = np.unique(running.uids_of(slots[tied]), return_inverse=True)[1]
+        order = np.lexsort((by_uid, started, rank))
+    groups = _grouped(running, slots[order])
     from_last = np.repeat(groups.starts + groups.counts, groups.counts) - np.arange(len(slots))
     return _grouped(running, groups.slots[from_last <= VICTIMS_MAX])
-
-
-def _by_uid_where_tied(running: RunningPods, slots: Slots, as_before: Mask) -> Slots:
-    """Sort runs of equal pods by uid; `as_before` tells for each pod but the first that it equals the one before it."""
-    if not as_before.any():
-        return slots
-    tied = np.flatnonzero(np.append(as_before, False) | np.insert(as_before, 0, False))
-    run = np.cumsum(np.insert(~as_before, 0, False))
-    uids = np.array(running.uids_of(slots[tied]))
-    settled = slots.copy()
-    settled[tied] = slots[tied[np.lexsort((uids, run[tied]))]]
-    return settled
 
 
 def _grouped(running: RunningPods, slots: Slots) -> _Groups:
@@ -288,13 +279,13 @@ def _grouped(running: RunningPods, slots: Slots) -> _Groups:
     first = np.ones(len(slots), dtype=np.bool_)
     np.not_equal(row[1:], row[:-1], out=first[1:])
     starts = np.flatnonzero(first)
-    counts = np.empty_like(starts)
-    counts[:-1] = starts[1:]
-    counts[-1:] = len(slots)
-    return _Groups(slots, row[starts].astype(np.intp), starts, counts - starts)
+    ends = np.empty_like(starts)
+    ends[:-1] = starts[1:]
+    ends[-1:] = len(slots)
+    return _Groups(slots, row[starts].astype(np.intp), starts, ends - starts)
 
 
-def started_of(pods: RunningTable) -> Numbers:
+def started_of(pods: RunningTable) -> Column:
     """Return the start times of these rows of the table of running pods, in the form that is compared."""
     started = pods["started_seconds"]
     return np.where(started == 0, NOT_STARTED, started)
@@ -316,8 +307,8 @@ def _reprieve(groups: _Groups, clearing: Clearing, runner: Runner, spec: PodSpec
     return evicted
 
 
-def _costs(rows: Rows, free: Rows, victims: _Victims, running: RunningPods) -> EvictionCosts:
-    """Return the costs of `rows`, of which those in `free` need no victim."""
+def _costs(rows: Rows, free: Mask, victims: _Victims, running: RunningPods) -> EvictionCosts:
+    """Return the costs of `rows`, of which the `free` ones need no victim."""
     at, pods, size = np.searchsorted(rows, victims.rows), running.table[victims.slots], len(rows)
     priority = np.where(pods["borrower"], BORROWER_PRIORITY, pods["priority"])
     highest = np.full(size, BORROWER_PRIORITY, dtype=np.int64)
@@ -329,4 +320,4 @@ def _costs(rows: Rows, free: Rows, victims: _Victims, running: RunningPods) -> E
     np.minimum.at(oldest, at[among_highest], started_of(pods)[among_highest])
     violations = np.bincount(at[victims.violates], minlength=size)
     count = np.bincount(at, minlength=size)
-    return EvictionCosts(rows, np.isin(rows, free), count > 0, np.stack((violations, highest, weight, count, -oldest)))
+    return EvictionCosts(rows, free, count > 0, np.stack((violations, highest, weight, count, -oldest)))

@@ -17,7 +17,6 @@ from aischeduler.policies.preemption import (
     NOT_STARTED,
     PRIORITY_MIN,
     Candidate,
-    Numbers,
     Preemptor,
     find_candidates,
     least,
@@ -26,12 +25,13 @@ from aischeduler.policies.preemption import (
 from aischeduler.state.budgets import BudgetTable
 from aischeduler.state.index import Rows
 from aischeduler.state.nodes import Column, NodeTable
-from aischeduler.state.running import RunningPod, RunningPods
+from aischeduler.state.running import RunningPods
 
 ROWS_EXAMINED_MAX: Final = 4
 """The most rows that one search examines; where they do not decide, `preemption` searches all rows at once."""
 FEW_ROWS: Final = 2
 """Up to this many changed rows are read one by one; for more, one vectorised pass is faster."""
+NO_SLOT: Final = -1
 NO_VICTIM: Final = 2**62
 """The bound of a row without a pod that may be evicted."""
 
@@ -42,11 +42,13 @@ class EvictionCostBounds:
     `highest` is the priority of the least important potential victim, BORROWER_PRIORITY for a borrower. `youth` is the
     latest start among the pods of that priority, negated. `leaving` [column of the node table, row] is the sum of what
     leaving pods use. `columns` are the node table's columns of the resources of `RunningPods.specs`.
+    `last` is the slot of the least important potential victim; NO_SLOT where none is known.
     """
 
     def __init__(self) -> None:
-        self.highest: Numbers = np.zeros(0, dtype=np.int64)
-        self.youth: Numbers = np.zeros(0, dtype=np.int64)
+        self.highest: Column = np.zeros(0, dtype=np.int64)
+        self.youth: Column = np.zeros(0, dtype=np.int64)
+        self.last: Column = np.zeros(0, dtype=np.int64)
         self.leaving: Column = np.zeros((0, 0), dtype=np.int64)
         self.columns: list[int] = []
         self._version = 0
@@ -55,7 +57,7 @@ class EvictionCostBounds:
         """Read the rows whose running pods changed since the last call."""
         changed = running.changed_since(self._version)
         if changed is None or self.leaving.shape != nodes.used.shape:
-            self.highest, self.youth = (np.empty(nodes.width, dtype=np.int64) for _ in range(2))
+            self.highest, self.youth, self.last = (np.empty(nodes.width, dtype=np.int64) for _ in range(3))
             self.leaving = np.empty_like(nodes.used)
             changed = list(range(nodes.width))
         if changed:
@@ -73,19 +75,30 @@ class EvictionCostBounds:
         weight = 0 if highest == BORROWER_PRIORITY else highest - PRIORITY_MIN
         return (0, highest, weight, 1, int(self.youth[row]), rank)
 
+    def least_important(self, row: int, running: RunningPods) -> int:
+        """Return the slot of the least important potential victim of a row that has one."""
+        if self.last[row] == NO_SLOT:
+            self._read_one(running, row)
+        return int(self.last[row])
+
     def _read_one(self, running: RunningPods, row: int) -> None:
         """Do for one row what `_read` does for many."""
-        pods = [pod for _, pod in running.pods_on(row)]
+        pods = running.pods_on(row)
         self.leaving[:, row] = 0
-        self.leaving[self.columns, row] = running.specs.amounts[[pod.spec for pod in pods if pod.leaving]].sum(axis=0)
-        self.highest[row], self.youth[row] = min(
-            (
-                (BORROWER_PRIORITY if pod.borrower else pod.priority, -(pod.started_seconds or NOT_STARTED))
-                for pod in pods
-                if pod.evictable and not pod.leaving
-            ),
-            default=(NO_VICTIM, 0),
+        self.leaving[self.columns, row] = running.specs.amounts[[spec for _, spec, pod in pods if pod.leaving]].sum(
+            axis=0
         )
+        may_go = [
+            (pod.borrower, -pod.priority, pod.started_seconds or NOT_STARTED, running.uid_of(slot), slot)
+            for slot, _, pod in pods
+            if pod.evictable and not pod.leaving
+        ]
+        if not may_go:
+            self.highest[row], self.youth[row], self.last[row] = NO_VICTIM, 0, NO_SLOT
+            return
+        borrower, below, started, _, self.last[row] = max(may_go)
+        self.highest[row] = BORROWER_PRIORITY if borrower else -below
+        self.youth[row] = -max(one[2] for one in may_go if one[0]) if borrower else -started
 
     def _read(self, running: RunningPods, rows: Rows) -> None:
         pods = running.table[running.slots_on(rows)]
@@ -94,7 +107,7 @@ class EvictionCostBounds:
         np.add.at(self.leaving.T, (gone["row"][:, np.newaxis], self.columns), running.specs.amounts[gone["spec"]])
         pods = pods[pods["evictable"] & ~pods["leaving"]]
         row, priority = pods["row"], np.where(pods["borrower"], BORROWER_PRIORITY, pods["priority"])
-        self.highest[rows], self.youth[rows] = NO_VICTIM, 0
+        self.highest[rows], self.youth[rows], self.last[rows] = NO_VICTIM, 0, NO_SLOT
         np.minimum.at(self.highest, row, priority)
         lowest = priority == self.highest[row]
         np.minimum.at(self.youth, row[lowest], -started_of(pods)[lowest])
@@ -119,11 +132,10 @@ class BoundedSearch:
         free = rows[self.runner.fits_using(spec, rows, self._used(rows))]
         if len(free):
             return Candidate(int(free[ranks[free].argmin()]), (), 0)
-        row = least(rows, (bounds.highest[rows], bounds.youth[rows], ranks[rows]))
+        row = least(rows, (bounds.highest, bounds.youth, ranks))
         if bounds.highest[row] >= self.preemptor.priority:
             return None
-        last, uid = self._least_important(row)
-        if self._is_enough(row, last, uid):
+        if uid := self._only_victim(row):
             return Candidate(row, (uid,), 0)
         rows = rows[bounds.highest[rows] < self.preemptor.priority]
         lowest = rows[np.lexsort((ranks[rows], bounds.youth[rows], bounds.highest[rows]))]
@@ -142,25 +154,18 @@ class BoundedSearch:
         used: Column = self.runner.nodes.used.take(rows, axis=1) - self.bounds.leaving.take(rows, axis=1)
         return used
 
-    def _least_important(self, row: int) -> tuple[RunningPod, str]:
-        """Return the first potential victim of a row, and its uid."""
-        running = self.running
-        *_, uid, pod = max(
-            (pod.borrower, -pod.priority, pod.started_seconds or NOT_STARTED, running.uid_of(slot), pod)
-            for slot, pod in running.pods_on(row)
-            if pod.evictable and not pod.leaving
-        )
-        return pod, uid
-
-    def _is_enough(self, row: int, pod: RunningPod, uid: str) -> bool:
-        """Return whether the cost of the row is its bound: its least important pod is the only victim.
+    def _only_victim(self, row: int) -> str:
+        """Return the uid of the least important pod, if its eviction is enough and costs the bound of the row; or "".
 
         The row is not free. So where the preemptor fits once that pod is gone, and no budget or unit asks for more, all
         other pods stay.
         """
-        if pod.unit or -(pod.started_seconds or NOT_STARTED) != self.bounds.youth[row] or self.budgets.protects(uid):
-            return False
+        slot = self.bounds.least_important(row, self.running)
+        uid, pod = self.running.uid_of(slot), self.running.table[slot]
+        started = pod["started_seconds"] or NOT_STARTED
+        if pod["unit"] or -started != self.bounds.youth[row] or self.budgets.protects(uid):
+            return ""
         rows = np.array([row], dtype=np.intp)
         used = self._used(rows)
-        used[self.bounds.columns, 0] -= self.running.specs.amounts[pod.spec]
-        return bool(self.runner.fits_using(self.preemptor.spec, rows, used)[0])
+        used[self.bounds.columns, 0] -= self.running.specs.amounts[pod["spec"]]
+        return uid if self.runner.fits_using(self.preemptor.spec, rows, used)[0] else ""

@@ -16,7 +16,7 @@ import numpy as np
 
 from aischeduler.model.disruption_budget import DisruptionBudget
 from aischeduler.model.pod import Pod
-from aischeduler.state.groups import SelectorIndex
+from aischeduler.state.groups import Groups, SelectorIndex
 from aischeduler.state.index import Mask, Rows
 
 BudgetKey = tuple[str, str]
@@ -28,7 +28,7 @@ class BudgetTable:
 
     def __init__(self, pod_of: Callable[[str], Pod]) -> None:
         self._pod_of = pod_of
-        self._budgets: dict[str, dict[str, DisruptionBudget]] = {}
+        self._budgets: Groups[str, str, DisruptionBudget] = Groups()
         self._evicted: dict[BudgetKey, set[str]] = {}
         self._index: SelectorIndex[str] = SelectorIndex()
         """The names of the budgets of each namespace."""
@@ -43,9 +43,8 @@ class BudgetTable:
         """
         self.version += 1
         key = (budget.namespace, budget.name)
-        budgets = self._budgets.setdefault(budget.namespace, {})
-        before = budgets.get(budget.name)
-        budgets[budget.name] = budget
+        before = self._budgets.get(budget.namespace, {}).get(budget.name)
+        self._budgets.put(budget.namespace, budget.name, budget)
         self._evicted[key] = {uid for uid in under_way if budget.covers(self._pod_of(uid))}
         if before is None or before.selector != budget.selector:
             if before is not None:
@@ -59,14 +58,13 @@ class BudgetTable:
     def forget(self, namespace: str, name: str) -> DisruptionBudget | None:
         """Remove a budget; return it, if there was one."""
         self.version += 1
-        budgets = self._budgets.get(namespace, {})
-        budget = budgets.pop(name, None)
+        budget = self._budgets.get(namespace, {}).get(name)
         if budget is not None:
+            self._budgets.drop(namespace, name)
             del self._evicted[namespace, name]
             self._index.drop(namespace, budget.selector, name)
             self._look_again(namespace, lambda _, keys: (namespace, name) in keys)
-            if not budgets:
-                del self._budgets[namespace]
+            if namespace not in self._budgets:
                 self._covered.pop(namespace, None)
         return budget
 

@@ -10,13 +10,11 @@ Invariants:
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from aischeduler.model.pod import PodSpec
 from aischeduler.state.index import Mask
 from aischeduler.state.nodes import UNOFFERED, NodeTable
-
-Amounts = npt.NDArray[np.int64]
+from aischeduler.state.wanted import Amounts
 
 SLOTS_FIRST: Final = 16
 FREE_SLOT: Final = np.iinfo(np.int64).max

@@ -10,6 +10,7 @@ from typing import Final, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from cachetools import LRUCache
 
 from aischeduler.model.selectors import Labels, NodeSelectorTerm, Operator, Requirement
 from aischeduler.state.groups import Groups
@@ -20,7 +21,7 @@ Rows = npt.NDArray[np.intp]
 """Row numbers, ascending."""
 
 MASKS_MAX: Final = 512
-"""The most masks that an index keeps; beyond that all are dropped and built again on demand."""
+"""The most masks that an index keeps; one that is dropped is built again on demand."""
 
 NO_VALUE: Final = -1
 FEW_VALUES: Final = 16
@@ -35,7 +36,7 @@ class RowIndex(Generic[Value]):
     def __init__(self, width: int) -> None:
         self._width = width
         self._rows: dict[Value, set[int]] = {}
-        self._masks: dict[Value, Mask] = {}
+        self._masks: LRUCache[Value, Mask] = LRUCache(MASKS_MAX)
 
     def widen(self, width: int) -> None:
         """Grow to more rows."""
@@ -72,8 +73,6 @@ class RowIndex(Generic[Value]):
         if built is None:
             built = np.zeros(self._width, dtype=np.bool_)
             built[self.rows(value)] = True
-            if len(self._masks) >= MASKS_MAX:
-                self._masks.clear()
             self._masks[value] = built
         return built
 

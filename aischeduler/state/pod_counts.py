@@ -7,6 +7,7 @@ Invariants:
 - While `apart` is set, the pods of each row that a search for victims has removed count as gone for that row alone.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -37,9 +38,9 @@ class PodCount:
 
     def __init__(self, selector: PodSelector, version: int) -> None:
         self.selector = selector
-        self.rows: dict[int, int] = {}
-        self.claimed: dict[int, int] = {}
-        self.specs: dict[bytes, int] = {}
+        self.rows: Counter[int] = Counter()
+        self.claimed: Counter[int] = Counter()
+        self.specs: Counter[bytes] = Counter()
         """Key of a spec with this selector -> the number of pods that have it."""
         self._journal: Journal[Change] = Journal(CHANGES_MAX, version)
         self._members: dict[str, tuple[int, bool]] = {}
@@ -80,10 +81,8 @@ class PodCount:
 
     def _change(self, row: int, by: int, *, claims: bool, noted: bool) -> None:
         numbers = self.claimed if claims else self.rows
-        number = numbers.get(row, 0) + by
-        if number:
-            numbers[row] = number
-        else:
+        numbers[row] += by
+        if not numbers[row]:
             del numbers[row]
         if noted:
             self._journal.note((row, by, claims))
@@ -118,10 +117,8 @@ class PodCounts:
     def use(self, key: bytes, selectors: tuple[PodSelector, ...]) -> None:
         """Note that one more pod has the spec of this key, and count the pods that its constraints select."""
         for selector in selectors:
-            count = self._counts.get(selector)
-            if count is None:
-                count = self._new(selector)
-            count.specs[key] = count.specs.get(key, 0) + 1
+            count = self._counts.get(selector) or self._new(selector)
+            count.specs[key] += 1
 
     def disuse(self, key: bytes, selectors: tuple[PodSelector, ...]) -> None:
         """Note that one pod less has the spec of this key."""

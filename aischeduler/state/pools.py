@@ -17,6 +17,7 @@ import numpy.typing as npt
 from aischeduler.model.names import DEFAULT_POOL
 from aischeduler.model.node import Node
 from aischeduler.model.pool import Pool
+from aischeduler.model.selectors import LabelSelector
 from aischeduler.state.nodes import NodeTable
 from aischeduler.state.pool_rows import NO_POOL
 
@@ -96,12 +97,11 @@ class PoolTable:
         owner = np.where(nodes.alive, DEFAULT_ID, NO_POOL).astype(np.int32)
         claims = np.zeros(nodes.width, dtype=np.int32)
         masks: list[tuple[str, npt.NDArray[np.bool_]]] = []
-        for pool in self._claiming():
-            assert pool.selector is not None
-            mask = nodes.labels.all_of(pool.selector.requirements) & nodes.alive
+        for name, selector in self._claiming():
+            mask = nodes.labels.all_of(selector.requirements) & nodes.alive
             claims += mask
-            owner[mask] = self._ids[pool.name]
-            masks.append((pool.name, mask))
+            owner[mask] = self._ids[name]
+            masks.append((name, mask))
         contested = claims > 1
         owner[contested] = DEFAULT_ID
         self._contest({int(r): tuple(n for n, mask in masks if mask[r]) for r in np.flatnonzero(contested)})
@@ -129,7 +129,7 @@ class PoolTable:
 
     def claimants(self, node: Node) -> list[str]:
         """Return the names of the pools whose selector matches the node, sorted."""
-        return [p.name for p in self._claiming() if p.selector is not None and p.selector.matches(node.labels)]
+        return [name for name, selector in self._claiming() if selector.matches(node.labels)]
 
     def conflicting_nodes(self, name: str) -> tuple[str, ...]:
         """Return the names of the nodes that this pool and another both select, sorted."""
@@ -140,9 +140,9 @@ class PoolTable:
         """Return the other pools that select nodes of this pool's selector, sorted."""
         return tuple(sorted({pool for pools in self.conflicts.values() if name in pools for pool in pools} - {name}))
 
-    def _claiming(self) -> list[Pool]:
+    def _claiming(self) -> list[tuple[str, LabelSelector]]:
         pools = (self.pools[name] for name in self.names() if name != DEFAULT_POOL)
-        return [pool for pool in pools if pool.selector is not None and not pool.invalid]
+        return [(pool.name, pool.selector) for pool in pools if pool.selector is not None and not pool.invalid]
 
     def _contest(self, conflicts: dict[int, tuple[str, ...]]) -> None:
         if conflicts != self.conflicts:

@@ -25,12 +25,13 @@ from sortedcontainers import SortedKeyList
 
 from aischeduler.model.pod import PodSpec
 from aischeduler.model.unsupported_constraints import ConstraintKind
-from aischeduler.state.demand import Amounts, DemandTable
+from aischeduler.state.demand import DemandTable
 from aischeduler.state.nodes import NodeTable
 from aischeduler.state.queue_changes import Stir
 from aischeduler.state.records import USABLE, Backoff, OrderKey, PodRecord, PodState, Unit
 from aischeduler.state.transitions import Transition, change_state
 from aischeduler.state.waiting_class import WaitingClass, class_key
+from aischeduler.state.wanted import Amounts
 
 NET_SECONDS: Final = 300.0
 
@@ -183,7 +184,7 @@ class PoolQueue:
 
     def parked(self, after: OrderKey | None = None) -> tuple[WaitingClass, ...]:
         """Return the classes with parked pods in queue order; with `after`, only those later in the order."""
-        return tuple(self._heads if after is None else self._heads.irange_key(after, inclusive=(False, True)))
+        return tuple(self._heads.irange_key(after, inclusive=(False, True)))
 
     def parked_first(self, most: int) -> list[PodRecord]:
         """Return the first parked pods in queue order, at most `most`."""
@@ -197,7 +198,7 @@ class PoolQueue:
         """
         if self._heads:
             fitting = self._demand.fitting(room)
-            later = self._heads if after is None else self._heads.irange_key(after, inclusive=(False, True))
+            later = self._heads.irange_key(after, inclusive=(False, True))
             yield from (alike for alike in later if fitting[alike.slot])
 
     def request(self, alike: WaitingClass) -> Amounts:

@@ -10,7 +10,7 @@ Invariants:
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from msgspec.structs import astuple
 
 from aischeduler.model.names import PODS
 from aischeduler.model.pod import HostPort, PodSpec
+from aischeduler.state.groups import Groups
 from aischeduler.state.index import Rows
 from aischeduler.state.journal import Journal, rows_since
 from aischeduler.state.records import NOWHERE
@@ -34,26 +35,6 @@ CHANGES_MAX: Final = 2**12
 """The most changes that the journal keeps."""
 ROWS_ONE_BY_ONE: Final = 16
 """Up to this many rows are looked up one by one; for more, one pass over all slots is faster."""
-
-
-class RunningPod(NamedTuple):
-    """A pod on a row, as the table has it; `spec` is the number of its spec, then come its `RunningFacts`."""
-
-    row: int
-    spec: int
-    priority: int
-    borrower: bool
-    evictable: bool
-    leaving: bool
-    started_seconds: int
-    home: int
-    ours: bool
-    unit: int
-
-
-_FIELDS: Final = np.dtype(
-    [(name, np.bool_ if kind is bool else np.int64) for name, kind in RunningPod.__annotations__.items()], align=True
-)
 
 
 class RunningFacts(Struct, frozen=True, gc=False):
@@ -76,6 +57,16 @@ class RunningFacts(Struct, frozen=True, gc=False):
     unit: int = 0
 
 
+_FIELDS: Final = np.dtype(
+    [
+        ("row", np.int64),
+        ("spec", np.int64),
+        *((name, np.bool_ if kind is bool else np.int64) for name, kind in RunningFacts.__annotations__.items()),
+    ],
+    align=True,
+)
+
+
 class RunningPods:
     """The table of the pods on rows. Columns are read by slot: `pods.table["priority"][slots]`."""
 
@@ -88,7 +79,7 @@ class RunningPods:
         self._uids: list[str] = [""] * SLOTS_FIRST
         self._on_row: defaultdict[int, dict[str, int]] = defaultdict(dict)
         """Row -> its pods: uid -> slot."""
-        self._units: dict[int, set[int]] = {}
+        self._units: Groups[int, int, None] = Groups()
         """Unit -> the slots of its pods."""
         self.spare: dict[int, int] = {}
         """Unit -> how many of its pods may leave before the others are of no use; 0 where it is not here."""
@@ -165,7 +156,7 @@ class RunningPods:
         Where more of the unit leaves than it can spare, that is every other pod of it that may be evicted.
         """
         unit = int(self.table["unit"][slots[0]])
-        others = np.array(sorted(self._units[unit].difference(slots.tolist())), dtype=np.intp)
+        others = np.array(sorted(set(self._units[unit]).difference(slots.tolist())), dtype=np.intp)
         leaving = self.table["leaving"][others]
         if len(slots) + np.count_nonzero(leaving) <= self.spare.get(unit, 0):
             return others[:0]
@@ -198,10 +189,11 @@ class RunningPods:
         """Return the uids of the pods on a row, sorted."""
         return tuple(sorted(self._on_row.get(row, ())))
 
-    def pods_on(self, row: int) -> list[tuple[int, RunningPod]]:
-        """Return the pods on a row with their slots, unordered."""
+    def pods_on(self, row: int) -> list[tuple[int, int, RunningFacts]]:
+        """Return the pods on a row, unordered: slot, number of the spec, facts."""
         slots = list(self._on_row.get(row, {}).values())
-        return [(slot, RunningPod._make(pod)) for slot, pod in zip(slots, self.table[slots].tolist(), strict=True)]
+        pods = self.table[slots].tolist()
+        return [(slot, spec, RunningFacts(*facts)) for slot, (_, spec, *facts) in zip(slots, pods, strict=True)]
 
     def slots_on(self, rows: Rows) -> Slots:
         """Return the slots of all pods on the rows, unordered."""
@@ -224,9 +216,8 @@ class RunningPods:
     def _leave_unit(self, slot: int) -> None:
         unit = self._unit_of(slot)
         if unit:
-            self._units[unit].discard(slot)
-            if not self._units[unit]:
-                del self._units[unit]
+            self._units.drop(unit, slot)
+            if unit not in self._units:
                 self.spare.pop(unit, None)
             self.table["unit"][slot] = 0
 
@@ -234,7 +225,7 @@ class RunningPods:
         if facts.unit != self._unit_of(slot):
             self._leave_unit(slot)
             if facts.unit:
-                self._units.setdefault(facts.unit, set()).add(slot)
+                self._units.put(facts.unit, slot, None)
         self.table[slot] = (row, number, *astuple(facts))
 
     def _widen(self) -> None:
@@ -285,14 +276,8 @@ class SpecTable:
     def holding(self, ports: tuple[HostPort, ...]) -> Slots:
         """Return the numbers of the specs that use one of these host ports, on any address, ascending."""
         wanted = {(port.protocol, port.port) for port in ports}
-        return np.array(
-            sorted(
-                number
-                for number in self._with_ports
-                if wanted & {(port.protocol, port.port) for port in self.spec(number).host_ports}
-            ),
-            dtype=np.intp,
-        )
+        ports_of = {n: {(port.protocol, port.port) for port in self.spec(n).host_ports} for n in self._with_ports}
+        return np.array(sorted(number for number, ports in ports_of.items() if ports & wanted), dtype=np.intp)
 
     def _new(self, spec: PodSpec) -> int:
         if not self._free:

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from aischeduler.model.pod import HostPort, PodSpec
 from aischeduler.state.records import NOWHERE
-from aischeduler.state.running import ROWS_ONE_BY_ONE, SLOTS_FIRST, RunningFacts, RunningPod, RunningPods
+from aischeduler.state.running import ROWS_ONE_BY_ONE, SLOTS_FIRST, RunningFacts, RunningPods
 from aischeduler.state.wanted import AMOUNT_MAX
 from tests.build import a_request, a_spec, replace
 
@@ -46,10 +46,10 @@ def test_pods_of_one_row_equal_their_columns() -> None:
     pods.add("b", CARD, 3, LOAN)
     pods.add("c", CARD, 4, LOAN)
     told = pods.pods_on(3)
-    assert [pods.uid_of(slot) for slot, _ in told] == ["a", "b"]
-    assert pods.table.dtype.names == RunningPod._fields
-    for slot, pod in told:
-        assert pod == pods.table[slot].item()
+    assert [pods.uid_of(slot) for slot, *_ in told] == ["a", "b"]
+    assert pods.table.dtype.names == ("row", "spec", *RunningFacts.__struct_fields__)
+    for slot, spec, facts in told:
+        assert (3, spec, *msgspec.structs.astuple(facts)) == pods.table[slot].item()
     assert pods.pods_on(5) == []
 
 
