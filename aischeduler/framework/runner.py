@@ -209,8 +209,11 @@ class Runner:
         nodes = self.nodes
         view = self._classes.view(ask.spec, ask.placement, nodes.width)
         if view.static_version != nodes.static_version:
-            self._read_static(view, ask)
-            changed = None
+            rows = np.arange(nodes.width, dtype=np.intp)
+            view.static = self.allowed(ask.spec, rows)
+            raws = ((score, score.score(ask, Excerpt(nodes, rows))) for score in self._preferences)
+            view.preferences = tuple((s.weight, s.reverse, raw) for s, raw in raws if raw is not None and raw.any())
+            view.static_version, changed = nodes.static_version, None
         elif view.version == nodes.version and not view.behind:
             return view
         else:
@@ -254,15 +257,6 @@ class Runner:
             if not self.nodes.tentative:
                 self._states[key] = state
         return found
-
-    def _read_static(self, view: ClassView, ask: PlacementRequest) -> None:
-        rows = np.arange(self.nodes.width, dtype=np.intp)
-        view.static = self.allowed(ask.spec, rows)
-        raws = ((score, score.score(ask, Excerpt(self.nodes, rows))) for score in self._preferences)
-        view.preferences = tuple(
-            (score.weight, score.reverse, raw) for score, raw in raws if raw is not None and raw.any()
-        )
-        view.static_version = self.nodes.static_version
 
     def _score(self, keys: Column, static: Mask, ask: PlacementRequest, rows: Rows) -> None:
         """Write the keys of these rows."""

@@ -23,7 +23,6 @@ from aischeduler.policies.unit_placement import UnitPlacement, UnitRequest, plac
 from aischeduler.state.claims import Claims
 from aischeduler.state.index import Mask, Rows
 from aischeduler.state.loans import Loans, within
-from aischeduler.state.nodes import NodeTable
 from aischeduler.state.pools import PoolTable
 from aischeduler.state.queue import PoolQueue
 from aischeduler.state.records import Unit
@@ -47,11 +46,6 @@ class BorrowingContext:
     runner: Runner
     preemption: bool
     unit_request: Callable[[Unit, str], UnitRequest]
-
-    @property
-    def nodes(self) -> NodeTable:
-        """The node table of the runner."""
-        return self.runner.nodes
 
     def may_evict(self, pool: Pool) -> bool:
         """Return whether pods of this pool may preempt."""
@@ -78,7 +72,7 @@ def choose_lender(
             refused.append((name, refusal))
     fits = context.runner.feasible(first)
     for name in _in_order(context, willing, spec, fits, refused):
-        rows = context.nodes.rows_of_pool(context.pools.id(name))
+        rows = context.runner.nodes.rows_of_pool(context.pools.id(name))
         if isinstance(ask, UnitRequest):
             refusal = _unit_refusal(context, ask, name, rows)
         else:
@@ -121,7 +115,7 @@ def wanted_by_home_pods(context: BorrowingContext, lender: str, rows: Rows) -> M
     Where it may not, it is every pod that fits on the empty node.
     """
     wanted: Mask = np.zeros(len(rows), dtype=np.bool_)
-    queue, pool, nodes = context.queues[lender], context.pools.pools[lender], context.nodes
+    queue, pool, nodes = context.queues[lender], context.pools.pools[lender], context.runner.nodes
     if not len(rows) or not queue.has_usable:
         return wanted
     evicts = context.may_evict(pool)
@@ -142,7 +136,7 @@ def wanted_by_home_pods(context: BorrowingContext, lender: str, rows: Rows) -> M
 
 def _fits_now(context: BorrowingContext, unit: Unit, pool: str) -> bool:
     """Return whether a unit of this pool fits into its free room, so that it is about to take some of it."""
-    rows = context.nodes.rows_of_pool(context.pools.id(pool))
+    rows = context.runner.nodes.rows_of_pool(context.pools.id(pool))
     return isinstance(place_unit(context.unit_request(unit, pool), context.runner, rows), UnitPlacement)
 
 
@@ -165,7 +159,8 @@ def _in_order(
     """
     if not willing:
         return []
-    nodes, grouped = context.nodes, context.nodes.by_pool()
+    nodes = context.runner.nodes
+    grouped = nodes.by_pool()
     fitting, allocatable, used = grouped.any(fits), grouped.sums(nodes.allocatable), grouped.sums(nodes.used)
     idle = allocatable - used
     other = [

@@ -7,7 +7,6 @@ Invariants:
 - It serves one preemptor: host ports that this pod does not use, and what only scores read, do not change.
 """
 
-from types import TracebackType
 from typing import Self
 
 import numpy as np
@@ -43,9 +42,7 @@ class Clearing:
         self._nodes.pod_counts.apart = self._apart or None
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._nodes.used[:, self._rows] = self._used
         self._nodes.pod_counts.apart = None
         for sign, spec, row in reversed(self._ports):

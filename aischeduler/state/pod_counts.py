@@ -134,23 +134,13 @@ class PodCounts:
 
     def add(self, pod: Pod, row: int, *, claims: bool = False, noted: bool = True) -> bool:
         """Count a pod that came to a row; return whether a selector matches it."""
-        counted = False
-        for count in self._index.candidates(pod.namespace, pod.labels):
-            if count.add(pod, row, claims=claims, noted=noted):
-                counted = True
-                if noted:
-                    self.changed[count.selector] = None
-        return counted
+        counts = self._index.candidates(pod.namespace, pod.labels)
+        return self._note([one for one in counts if one.add(pod, row, claims=claims, noted=noted)], noted=noted)
 
     def remove(self, pod: Pod, *, noted: bool = True) -> bool:
         """Stop counting a pod that left its row; return whether it counted."""
-        left = False
-        for count in self._index.candidates(pod.namespace, pod.labels):
-            if count.remove(pod.uid, noted=noted):
-                left = True
-                if noted:
-                    self.changed[count.selector] = None
-        return left
+        counts = self._index.candidates(pod.namespace, pod.labels)
+        return self._note([one for one in counts if one.remove(pod.uid, noted=noted)], noted=noted)
 
     def change(self, before: Pod, after: Pod, row: int, *, claims: bool) -> bool:
         """Count a pod that stays on its row as it is now; return whether it counted or counts."""
@@ -163,6 +153,11 @@ class PodCounts:
             self._index.drop(selector.namespace, selector.labels, count)
             self._new(selector).specs = count.specs
             self.changed[selector] = None
+
+    def _note(self, counts: list[PodCount], *, noted: bool) -> bool:
+        if noted:
+            self.changed.update((count.selector, None) for count in counts)
+        return bool(counts)
 
     def _new(self, selector: PodSelector) -> PodCount:
         """Begin a count; no version of it is one of an earlier count of the selector."""

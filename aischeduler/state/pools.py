@@ -104,10 +104,10 @@ class PoolTable:
             masks.append((name, mask))
         contested = claims > 1
         owner[contested] = DEFAULT_ID
-        self._contest({int(r): tuple(n for n, mask in masks if mask[r]) for r in np.flatnonzero(contested)})
+        conflicts = {int(r): tuple(n for n, mask in masks if mask[r]) for r in np.flatnonzero(contested)}
         rows = np.flatnonzero(owner != nodes.pool)
         moved = [Moved(int(row), int(nodes.pool[row]), int(owner[row])) for row in rows]
-        self._move(moved)
+        self._settle(moved, conflicts)
         return moved
 
     def assign_row(self, row: int, node: Node | None) -> Moved | None:
@@ -119,13 +119,10 @@ class PoolTable:
             if len(owners) > 1:
                 conflicts[row] = tuple(owners)
             number = self._ids[owners[0]] if len(owners) == 1 else DEFAULT_ID
-        self._contest(conflicts)
         old = int(self._nodes.pool[row])
-        if old == number:
-            return None
-        moved = Moved(row, old, number)
-        self._move([moved])
-        return moved
+        moved = [Moved(row, old, number)] if old != number else []
+        self._settle(moved, conflicts)
+        return moved[0] if moved else None
 
     def claimants(self, node: Node) -> list[str]:
         """Return the names of the pools whose selector matches the node, sorted."""
@@ -144,12 +141,10 @@ class PoolTable:
         pools = (self.pools[name] for name in self.names() if name != DEFAULT_POOL)
         return [(pool.name, pool.selector) for pool in pools if pool.selector is not None and not pool.invalid]
 
-    def _contest(self, conflicts: dict[int, tuple[str, ...]]) -> None:
+    def _settle(self, moved: list[Moved], conflicts: dict[int, tuple[str, ...]]) -> None:
         if conflicts != self.conflicts:
             self.conflicts = conflicts
             self.conflicts_version += 1
-
-    def _move(self, moved: list[Moved]) -> None:
         for move in moved:
             self._nodes.pool[move.row] = move.new
         if moved:

@@ -152,24 +152,19 @@ class PoolQueue:
     def remove(self, record: PodRecord) -> None:
         """Remove a pod, whatever its state."""
         del self._records[record.pod.uid]
-        match record.state:
-            case PodState.ACTIVE:
-                self._active.remove(record)
-            case PodState.BACKOFF:
-                self._backoff.remove(record)
-                if not record.failed:
-                    self._early.remove(record)
-            case PodState.PARKED:
-                alike = self._classes[class_key(record)]
-                first = alike.head is record
-                alike.parked.remove(record)
-                if first:
-                    self._take_turn(alike)
-                del self._since[record.pod.uid]
-            case PodState.NOMINATED | PodState.HELD:
-                del self._since[record.pod.uid]
-            case _:
-                pass
+        if record.state is PodState.ACTIVE:
+            self._active.remove(record)
+        elif record.state is PodState.BACKOFF:
+            self._backoff.remove(record)
+            if not record.failed:
+                self._early.remove(record)
+        elif record.state is PodState.PARKED:
+            alike = self._classes[class_key(record)]
+            first = alike.head is record
+            alike.parked.remove(record)
+            if first:
+                self._take_turn(alike)
+        self._since.pop(record.pod.uid, None)
         self._leave(record)
 
     @property
@@ -251,10 +246,8 @@ class PoolQueue:
         """Wake the first parked pod of this pod's class, if there is one; `at_once` skips its backoff."""
         alike = self._classes.get(class_key(record))
         if alike is not None and alike.parked:
-            head = alike.head
-            if at_once:
-                head.backoff_until = now
-            self._wake(head, now)
+            wake = self.wake_at_once if at_once else self._wake
+            wake(alike.head, now)
 
     def wake_at_once(self, record: PodRecord, now: float) -> None:
         """Wake this pod, whatever its state, without backoff."""

@@ -144,10 +144,8 @@ class RunningPods:
 
     def set_spare(self, unit: int, pods: int) -> None:
         """Set how many pods of a unit may leave before the others are of no use."""
-        if self.spare.get(unit, 0) != pods and unit in self._units:
+        if unit in self._units and self.spare.get(unit, 0) != pods:
             self._note(next(iter(self._units[unit])))
-        self.spare.pop(unit, None)
-        if pods and unit in self._units:
             self.spare[unit] = pods
 
     def unit_with(self, slots: Slots) -> Slots:
@@ -277,7 +275,7 @@ class SpecTable:
         """Return the numbers of the specs that use one of these host ports, on any address, ascending."""
         wanted = {(port.protocol, port.port) for port in ports}
         ports_of = {n: {(port.protocol, port.port) for port in self.spec(n).host_ports} for n in self._with_ports}
-        return np.array(sorted(number for number, ports in ports_of.items() if ports & wanted), dtype=np.intp)
+        return np.array(sorted(number for number, used in ports_of.items() if used & wanted), dtype=np.intp)
 
     def _new(self, spec: PodSpec) -> int:
         if not self._free:

@@ -9,7 +9,6 @@ Invariants:
 """
 
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Self
 
 from aischeduler.state.assigned_pod import AssignedPod
@@ -26,10 +25,8 @@ class Trial:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.put_back(failed=error is not None)
+    def __exit__(self, *error: object) -> None:
+        self.put_back(failed=error[0] is not None)
 
     def place(self, pod: AssignedPod) -> None:
         """Add a pod to its row, as if it were bound there."""
